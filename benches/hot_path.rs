@@ -13,7 +13,7 @@ use bearward::auth::revocations::Revocations;
 use bearward::gateway::authorize::authorize;
 use bearward::gateway::route_table::Action;
 use bearward::limits::concurrency::ConcurrencyLimit;
-use bearward::limits::rate_limit::{Client, Per, RateLimitHeaders, RateLimits, Settings};
+use bearward::limits::rate_limit::{Client, Per, RateLimitHeaders, RateLimits, Settings, Share};
 use bearward::protocols::http::framing::{Consumed, Framing, Limits};
 use bearward::protocols::http::headers::set_origin;
 use bearward::protocols::http::path::CanonicalPath;
@@ -128,14 +128,22 @@ fn limits(c: &mut Criterion) {
     group.bench_function("rates, none configured", |b| b.iter(|| none.is_empty()));
     for (name, per) in [("address", Per::Address), ("subject", Per::Subject)] {
         let (requests, window) = (u32::MAX, Duration::from_secs(1));
-        let settings =
-            Settings { number: 0, route: String::new(), name: name.into(), per, requests, window, burst: requests };
+        let settings = Settings {
+            number: 0,
+            route: String::new(),
+            name: name.into(),
+            per,
+            requests,
+            window,
+            burst: requests,
+            share: Share::Replica,
+        };
         let rates = RateLimits::new(iter::once(settings), 1);
         let client = Client { address, subject: Some(("https://gateway.example", "user-000001@example.com")) };
         group.bench_function(format!("a rate for each {name}"), |b| {
             b.iter(|| {
                 let mut told = RateLimitHeaders::default();
-                (rates.take(&[], &client, &mut told, uptime).is_ok(), told)
+                (rates.take(&[], &client, &mut told, 1, uptime).is_ok(), told)
             });
         });
     }

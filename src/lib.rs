@@ -59,7 +59,7 @@
 //! | `quick_cache` | `auth/token_cache` | a lost entry costs one verification, so this cache may be bounded |
 //! | `rcgen` | `protocols/tls/` | makes the certificate of the first start |
 //! | `rusqlite` | `store/sqlite/` | no database type leaves the store |
-//! | `rustix` | `protocols/socket_handover`, `types/process` | hands listening sockets to another process; its user; no core files; read-only mounts |
+//! | `rustix` | `protocols/socket_handover`, `types/process`, `types/boot_time`, `types/regular_file` | hands listening sockets to another process; its user; no core files; read-only mounts; opens pipes without waiting; a clock that counts a suspended machine |
 //! | `rustls_pki_types` | `tokens/jwt/` | reads the PEM of keys |
 //! | `socket2` | `protocols/socket` | socket options that std cannot set |
 //! | `strsim` | `config/` | finds the key that a misspelt one is most similar to |
@@ -82,7 +82,7 @@
 //! | `limits.request_header_count` | `protocols/http/framing/parser.rs`; over HTTP/2 `gateway/decide.rs` | 431 `head_too_large` |
 //! | `limits.uri_size` | `protocols/http/target.rs` | 414 `uri_too_long` |
 //! | `limits.body_size` | `gateway/forward.rs`, `protocols/http/body/streamed.rs` | 413 `body_too_large` |
-//! | `limits.discarded_body_size` | `server/linger.rs` | the connection closes, or the stream is reset |
+//! | `limits.discarded_body_size` | `server/linger.rs`, `server/linger_slots.rs` | the connection closes, or the stream is reset |
 //! | `limits.min_upload_rate` | `protocols/http/body/streamed.rs` | 408 `body_too_slow` |
 //! | `limits.min_download_rate` | `server/client_io.rs`; over HTTP/2 `server/executor.rs` | disconnected |
 //! | `limits.http2_concurrent_streams` | hyper, set in `server/http2.rs` | REFUSED_STREAM |

@@ -12,7 +12,7 @@ use rustls::pki_types::ServerName;
 use crate::gateway::Gateway;
 use crate::{Outcome, client};
 
-pub const NAMES: [&str; 24] = [
+pub const NAMES: [&str; 25] = [
     "slow-heads",
     "slow-bodies",
     "no-reading",
@@ -26,6 +26,7 @@ pub const NAMES: [&str; 24] = [
     "many-headers",
     "long-uris",
     "large-bodies",
+    "lingering",
     "over-rate",
     "forged",
     "guesses",
@@ -46,6 +47,7 @@ pub struct Attack {
     addresses: u8,
     opening: Vec<u8>,
     behavior: Behavior,
+    uploads: bool,
 }
 
 /// Limits that some of the attacks exceed and the honest client does not. The upload rate of an address is its
@@ -71,6 +73,8 @@ login = true
 enum Behavior {
     /// Sends this every 100 ms. The connections are spread over these 100 ms.
     Drip(&'static [u8]),
+    /// As `Drip`, but reads no responses, so it goes on after the gateway has closed its direction.
+    DripUnread(&'static [u8]),
     /// Sends nothing and stays open.
     Stay,
     /// Sends these pieces as fast as the gateway takes them. The argument is the number of the piece.
@@ -92,6 +96,7 @@ impl Attack {
             addresses: 1,
             opening: opening.into(),
             behavior,
+            uploads: false,
         };
         let repeat = |piece: Vec<u8>| Behavior::Flood(Box::new(move |_| piece.clone()));
         let flood = |frame: Vec<u8>| repeat(frame.repeat(100));
@@ -140,6 +145,12 @@ impl Attack {
                 let post = "POST /public/never HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
                 attack(4, post.as_bytes(), repeat(format!("4000\r\n{}\r\n", "x".repeat(0x4000)).into_bytes()))
             }
+            // Rejected uploads that go on. The honest client uploads too: see `Attack::uploads`.
+            "lingering" => {
+                let post = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n";
+                let opening = [post.as_bytes(), &[b'x'; 70_000]].concat();
+                Attack { uploads: true, ..attack(300, &opening, Behavior::DripUnread(b"x")) }
+            }
             "over-rate" => {
                 let request =
                     format!("GET /orders/ HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
@@ -186,13 +197,18 @@ impl Attack {
         if self.addresses > 1 { 20 } else { u64::MAX }
     }
 
+    /// Whether the honest client sends uploads without a token, each of which must get its 401.
+    pub fn uploads(&self) -> bool {
+        self.uploads
+    }
+
     /// Attacks until `done`.
     pub fn run(&self, from: IpAddr, done: &AtomicBool) -> Sent {
         let attacker = |number: usize| Attacker::at(nth_address(from, number % usize::from(self.addresses)));
         let mut attackers: Vec<_> = (0..self.connections).map(attacker).collect();
         let mut attacks = 0;
         while !done.load(Ordering::Relaxed) {
-            if matches!(self.behavior, Behavior::Drip(_) | Behavior::Stay) {
+            if matches!(self.behavior, Behavior::Drip(_) | Behavior::DripUnread(_) | Behavior::Stay) {
                 for some in attackers.chunks_mut(self.connections.div_ceil(100)) {
                     attacks += send_pieces(some, self);
                     thread::sleep(Duration::from_millis(1));
@@ -250,13 +266,14 @@ impl Attacker {
             (self.unsent, self.turn) = (attack.opening.clone(), 0);
             return 0;
         };
-        if !matches!(attack.behavior, Behavior::FloodUnread(_)) && !discard_input(stream) {
+        let is_unread = matches!(attack.behavior, Behavior::DripUnread(_) | Behavior::FloodUnread(_));
+        if !is_unread && !discard_input(stream) {
             self.stream = None;
             return 0;
         }
         if self.unsent.is_empty() {
             match &attack.behavior {
-                Behavior::Drip(piece) => self.unsent = piece.to_vec(),
+                Behavior::Drip(piece) | Behavior::DripUnread(piece) => self.unsent = piece.to_vec(),
                 Behavior::Stay => return 0,
                 Behavior::Flood(piece) => self.unsent = piece(self.turn),
                 Behavior::FloodUnread(piece) => self.unsent = piece.clone(),

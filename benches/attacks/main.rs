@@ -65,6 +65,9 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 /// On Linux, all of `127.0.0.0/8` belongs to this machine.
 const HONEST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
+/// Size of an upload of the honest client: so large that its rest is discarded only with a slot.
+const UPLOAD: usize = 256 * 1024;
+
 fn attacker_address(round: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(127, 0, 1, round))
 }
@@ -157,7 +160,13 @@ fn run(flags: &Flags) -> Outcome<()> {
             keys.tokens(Algorithm::ES256, 2)?.try_into().map_err(|_| "expected two tokens")?;
         let attack = Attack::by_name(name, &gateway, &attacker_token)?;
         let target = Target { from: Some(HONEST), ..gateway.target(true) };
-        let honest = HonestClient { target, token: &token, per_connection: attack.requests_per_connection(), flags };
+        let honest = HonestClient {
+            target,
+            token: &token,
+            per_connection: attack.requests_per_connection(),
+            uploads: attack.uploads(),
+            flags,
+        };
         let mut rounds = Vec::new();
         let before = Machine::now()?;
         for round in 1..=flags.rounds {
@@ -231,6 +240,7 @@ struct HonestClient<'r> {
     token: &'r str,
     /// Requests until it opens the next connection.
     per_connection: u64,
+    uploads: bool,
     flags: &'r Flags,
 }
 
@@ -240,7 +250,7 @@ struct ClientResult {
     latency: Histogram<u64>,
     /// All requests.
     sent: u64,
-    /// Requests without a response of status 200.
+    /// Requests without a response of status 200; uploads without 401.
     failed: u64,
 }
 
@@ -254,14 +264,18 @@ impl ClientResult {
 impl HonestClient<'_> {
     /// Sends requests on the schedule for this time.
     fn run(&self, length: Duration) -> Outcome<ClientResult> {
-        let request =
-            format!("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n", self.token).into_bytes();
+        let get = format!("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n", self.token);
+        let post = format!("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {UPLOAD}\r\n\r\n");
+        let (request, status, rate) = match self.uploads {
+            true => ([post.as_bytes(), &[b'x'; UPLOAD]].concat(), 401, self.flags.rate.div_ceil(20)),
+            false => (get.into_bytes(), 200, self.flags.rate),
+        };
         let mut connection = Connection::open(&self.target)?;
         let (mut responses, mut failed) = (Vec::new(), 0);
         let monitor = StealMonitor::start();
         let start = Instant::now();
         for turn in 0.. {
-            let due = start + Duration::from_secs_f64(turn as f64 / self.flags.rate as f64);
+            let due = start + Duration::from_secs_f64(turn as f64 / rate as f64);
             if due >= start + length || start.elapsed() > length + Duration::from_secs(5) {
                 break;
             }
@@ -271,7 +285,7 @@ impl HonestClient<'_> {
             }
             // After a failure, the next request opens a new connection.
             match connection.exchange(&request) {
-                Ok(response) if response.status == 200 => {}
+                Ok(response) if response.status == status => {}
                 _ => failed += 1,
             }
             responses.push((due, Instant::now()));

@@ -173,6 +173,7 @@ pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
         token_cache: Arc::new(TokenCache::new(64 << 20)),
         seen_generations: Arc::default(),
         renewals: Arc::default(),
+        freshness: None,
         identity,
         token_size: 8 << 10,
     };
@@ -197,6 +198,7 @@ impl BenchWorker {
                 signing,
             )))),
             renewals: Arc::default(),
+            freshness: None,
         };
         BenchWorker(Worker {
             number: 0,
@@ -217,6 +219,7 @@ impl BenchWorker {
             payer: self.0.bad_signatures.of_address([192, 0, 2, 7].into()),
             signature_queue: &self.0.signature_queue,
             metrics: &self.0.metrics,
+            serves_stale: None,
             trace: Trace::OFF,
         }
     }

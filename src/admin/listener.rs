@@ -16,6 +16,7 @@ use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use super::connections::{AdminConnections, Slot};
 use super::router::{self, Peer};
@@ -24,7 +25,7 @@ use super::slow_readers::TimedWrites;
 use super::state::Admin;
 use crate::protocols::http::body::Body;
 use crate::protocols::local_socket;
-use crate::protocols::tls::ServerTls;
+use crate::protocols::tls::{ServerTls, plain_http};
 
 /// How long to wait after a failed accept, which mostly means that no file descriptor is free.
 const ACCEPT_DELAY: Duration = Duration::from_millis(50);
@@ -82,8 +83,7 @@ async fn serve_connection(
     let slot = Arc::new(slot);
     let serving = async {
         let Some(side) = tls else { return serve_http(stream, peer, slot.clone(), admin).await };
-        let handshake = TlsAcceptor::from(without_http2(&side)).accept(stream);
-        if let Ok(Ok(stream)) = tokio::time::timeout(READ_TIMEOUT, handshake).await {
+        if let Ok(Ok(Some(stream))) = tokio::time::timeout(READ_TIMEOUT, handshake(stream, &side)).await {
             serve_http(stream, peer, slot.clone(), admin).await;
         }
     };
@@ -92,6 +92,17 @@ async fn serve_connection(
         () = serving => {}
         () = slot.must_close() => {}
     }
+}
+
+/// `None` for a client that does not use TLS. It gets a response.
+async fn handshake(mut stream: TcpStream, side: &ServerTls) -> io::Result<Option<TlsStream<TcpStream>>> {
+    let mut first = [0];
+    stream.peek(&mut first).await?;
+    if plain_http::begins_request(first[0]) {
+        plain_http::reject(&mut stream).await?;
+        return Ok(None);
+    }
+    TlsAcceptor::from(without_http2(side)).accept(stream).await.map(Some)
 }
 
 /// The listener speaks HTTP/1.1 only, so a client must not select HTTP/2 in the handshake.

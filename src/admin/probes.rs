@@ -32,6 +32,9 @@ async fn not_ready(admin: &Admin) -> Option<String> {
     if let Some(reason) = admin.broker.keyring.not_ready(admin.clock.uptime()) {
         return Some(reason);
     }
+    if let Some(reason) = admin.broker.store.freshness().and_then(|freshness| freshness.not_ready()) {
+        return Some(reason);
+    }
     let broker = admin.broker.clone();
     let check = async move {
         let checked = broker.with_timeout(broker.store.check()).await;

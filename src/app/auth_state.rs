@@ -15,6 +15,7 @@ use crate::gateway::decide::Decider;
 use crate::gateway::route::{Route, TokenForwarding};
 use crate::gateway::route_table::RouteTable;
 use crate::gateway::streams::TokenChecks;
+use crate::store::Freshness;
 use crate::types::clock::Clock;
 
 pub(super) struct AuthState {
@@ -22,11 +23,13 @@ pub(super) struct AuthState {
     pub(super) revocations: Arc<Revocations>,
     pub(super) seen_generations: Arc<SeenGenerations>,
     renewals: Arc<Renewals>,
+    /// `None`: the store belongs to this gateway alone.
+    freshness: Option<Arc<Freshness>>,
 }
 
 impl AuthState {
-    pub(super) fn new(keyring: Arc<Keyring>, revocations: Arc<Revocations>) -> Self {
-        AuthState { keyring, revocations, seen_generations: Arc::default(), renewals: Arc::default() }
+    pub(super) fn new(keyring: Arc<Keyring>, revocations: Arc<Revocations>, freshness: Option<Arc<Freshness>>) -> Self {
+        AuthState { keyring, revocations, seen_generations: Arc::default(), renewals: Arc::default(), freshness }
     }
 
     /// The checks that end a stream when its token is no longer valid.
@@ -36,6 +39,7 @@ impl AuthState {
             revocations: self.revocations.clone(),
             keyring: self.keyring.clone(),
             renewals: self.renewals.clone(),
+            freshness: self.freshness.clone(),
         }
     }
 
@@ -47,6 +51,7 @@ impl AuthState {
             token_cache: Arc::new(TokenCache::with_replacements(cache_size, replacement_audiences(&config.routes))),
             seen_generations: self.seen_generations.clone(),
             renewals: self.renewals.clone(),
+            freshness: self.freshness.clone(),
             identity: config.identity.clone(),
             token_size: config.limits.token_size,
         };

@@ -92,6 +92,8 @@ impl Control {
         // In tasks of their own: on a slow disk, they must not delay anything else here.
         let sweeping = tokio::spawn(sweep_regularly(state.clone()));
         let keys = tokio::spawn(update_own_keys(state.clone()));
+        let followed_keys = tokio::spawn(state.follow_keys());
+        let ticket_keys = tokio::spawn(state.follow_ticket_keys());
         let mut hand_over = pin!(hand_over);
         let (mut confirm, mut expire) = (every(CONFIRM_INTERVAL), every(EXPIRE_INTERVAL));
         let mut wrong_tokens = every(WRONG_TOKENS_INTERVAL);
@@ -119,6 +121,8 @@ impl Control {
         local_listener.iter().for_each(|listener| listener.abort());
         sweeping.abort();
         keys.abort();
+        followed_keys.abort();
+        ticket_keys.abort();
         if is_shared || !*replaced.borrow() {
             write_confirmations(&state).await;
         }

@@ -84,7 +84,7 @@ impl Explainer {
             Ok(revocations) => (revocations, None),
             Err(unknown) => (Revocations::new(), Some(unknown)),
         };
-        let auth = AuthState::new(keyring, Arc::new(revocations));
+        let auth = AuthState::new(keyring, Arc::new(revocations), None);
         let worker = worker(config, &auth, clock.clone());
         Ok(Explainer { decider: auth.decider(config, CACHE_SIZE), clock, revocations_unknown, worker, _keys: keys })
     }

@@ -18,6 +18,7 @@ mod root_secrets;
 mod running;
 mod secrets;
 mod shared_state;
+mod shared_store;
 mod sockets;
 mod start;
 mod stored;

@@ -78,6 +78,12 @@ pub(super) async fn load_revocations(
     revocations: &Revocations,
     now: UnixTime,
 ) -> Result<(), StartError> {
+    if let Some(freshness) = store.freshness() {
+        // The follower reads them.
+        freshness.loaded().await;
+        tracing::info!(entries = revocations.count(), "loaded the revocations");
+        return Ok(());
+    }
     let entries = store.revocations_since(0, now).await;
     let entries = entries.map_err(|error| stored::read_error(&config.store, error))?;
     for entry in &entries {

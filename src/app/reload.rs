@@ -18,7 +18,7 @@ use super::reload_metrics::ReloadMetrics;
 use super::shared_state::SharedState;
 use crate::admin::Reloaded;
 use crate::config::Config;
-use crate::protocols::tls::{self, ServerTls};
+use crate::protocols::tls::{self, ServerTls, TicketSource};
 use crate::server::{ListenerSettings, Shared};
 use crate::types::clock::Clock;
 
@@ -55,7 +55,7 @@ impl LiveConfig {
             // Everything else requires a restart.
             ..current.clone()
         };
-        let certificates = read_certificates(&next)?;
+        let certificates = read_certificates(&next, &self.state.tickets)?;
         let previous = self.shared.gateway.load();
         let gateway = self.state.gateway(&next, &previous.rates)?;
         self.state.reload_keys(&next)?;
@@ -70,7 +70,7 @@ impl LiveConfig {
     /// Reads the files of the active certificates again, and nothing else.
     pub(super) fn reload_certificates(&self) -> Result<(), StartError> {
         let current = self.config();
-        self.replace_certificates(read_certificates(&current)?);
+        self.replace_certificates(read_certificates(&current, &self.state.tickets)?);
         Ok(())
     }
 
@@ -89,9 +89,12 @@ impl LiveConfig {
 }
 
 /// The certificates of the listeners, and of the admin listener last.
-fn read_certificates(config: &Config) -> Result<Vec<Option<Arc<ServerTls>>>, StartError> {
-    let settings = config.listeners.iter().map(|listener| &listener.tls).chain([&config.admin.tls]);
-    let read = |settings| tls::server_tls(settings).map_err(|error| StartError::Certificate(error.into()));
+fn read_certificates(config: &Config, tickets: &TicketSource) -> Result<Vec<Option<Arc<ServerTls>>>, StartError> {
+    let listeners = config.listeners.iter().map(|listener| (&listener.tls, tickets));
+    let settings = listeners.chain([(&config.admin.tls, &TicketSource::Process)]).enumerate();
+    let read = |(number, (settings, tickets))| {
+        tls::server_tls(settings, tickets, number).map_err(|error| StartError::Certificate(error.into()))
+    };
     settings.map(read).collect()
 }
 

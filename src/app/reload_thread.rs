@@ -1,12 +1,11 @@
 //! The thread that reloads: after SIGHUP, a request to the admin API, or a change of a watched file.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 use serde_json::Value;
@@ -19,12 +18,17 @@ use super::thread::spawn;
 use crate::admin::{ReloadError, ReloadReply, Reloaded};
 use crate::config::{self, Config, Probe, Watch};
 use crate::protocols::tls;
+use crate::types::regular_file;
 use crate::types::reject::with_causes;
 
 /// How often to read the watched files. Their content decides: Kubernetes swaps links, and copies keep old times.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a file must stay unchanged before it is reloaded: another process may still be writing it.
 const SETTLE_TIME: Duration = Duration::from_millis(250);
+
+/// How long the end of the process waits for a reload, and how often it looks: a network file system can hang.
+const END_TIME: Duration = Duration::from_secs(5);
+const END_POLL: Duration = Duration::from_millis(5);
 
 /// Both ends of the queue of reload requests.
 pub(super) struct ReloadQueue {
@@ -79,9 +83,16 @@ impl Drop for ReloadThread {
         let _ = self.stop.send(true);
         // Wakes the thread.
         self.request();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        let Some(thread) = self.thread.take() else { return };
+        let deadline = Instant::now() + END_TIME;
+        while !thread.is_finished() {
+            if Instant::now() >= deadline {
+                tracing::warn!("a reload still reads files: ending without it");
+                return;
+            }
+            thread::sleep(END_POLL);
         }
+        let _ = thread.join();
     }
 }
 
@@ -166,7 +177,7 @@ impl Reloader {
 
     fn read_watched(&self) -> Files {
         let paths = watched(&self.live.config(), &self.file);
-        paths.into_iter().map(|path| (path.clone(), fs::read(path).ok())).collect()
+        paths.into_iter().map(|path| (path.clone(), regular_file::read(&path).ok())).collect()
     }
 }
 
@@ -198,4 +209,22 @@ fn watched(config: &Config, file: &Path) -> Vec<PathBuf> {
         paths.extend(config.upstreams.iter().flat_map(|upstream| upstream.tls.files().cloned()));
     }
     paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reload_that_hangs_does_not_stop_the_end() {
+        let (stop, _stopped) = watch::channel(false);
+        let ReloadQueue { sender, receiver } = ReloadQueue::new();
+        // As a read of a network file system that is gone.
+        let thread = spawn("hung", move || drop(receiver.iter().find(|_| false))).expect("a thread");
+        let (hung, requests) = (ReloadThread { stop, requests: sender.clone(), thread: Some(thread) }, sender);
+        let began = Instant::now();
+        drop(hung);
+        assert!((END_TIME..3 * END_TIME).contains(&began.elapsed()), "{:?}", began.elapsed());
+        drop(requests);
+    }
 }

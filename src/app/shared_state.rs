@@ -11,6 +11,7 @@ use super::issuer_keys::KeyWatch;
 use super::open_store::{self, max_token_life};
 use super::own_keys;
 use super::root_secrets::{agree, read_roots};
+use super::shared_store;
 use super::stored;
 use super::upstreams::UpstreamWatch;
 use crate::auth::revocations::Revocations;
@@ -26,6 +27,7 @@ use crate::limits::rate_limit::RateLimits;
 use crate::limits::throttle::Throttle;
 use crate::protocols::http::forwarded::Forwarding;
 use crate::protocols::http::headers::{Hygiene, METHOD_OVERRIDES, X_REAL_IP};
+use crate::protocols::tls::TicketSource;
 use crate::store::Store;
 use crate::telemetry::metrics::Metrics;
 use crate::tokens::jwt::replacement::ReplacementSettings;
@@ -39,6 +41,8 @@ pub(super) struct SharedState {
     pub(super) upstreams: Arc<UpstreamWatch>,
     key_watch: KeyWatch,
     pub(super) clock: Arc<dyn Clock>,
+    /// Who can open the session tickets of the listeners.
+    pub(super) tickets: TicketSource,
     /// The cache of the active gateway. Each gateway has its own, because its entries hold headers by its
     /// configuration.
     token_cache: Arc<ArcSwap<TokenCache>>,
@@ -59,10 +63,13 @@ impl SharedState {
         let store = open_store::open(config, revocations.clone(), clock.clone(), store_patience)?;
         let roots = Arc::new(agree(&config.store, roots, now)?);
         open_store::load_revocations(config, &*store, &revocations, now).await?;
+        let clock = shared_store::clock(&*store, clock);
+        let now = clock.now();
+        let tickets = shared_store::tickets(&*store, &roots, now).await;
         let (keyring, own_keys) = own_keys::start(config, &store, &roots, now).await?;
         let key_watch = KeyWatch::new(keyring.clone(), clock.clone());
         key_watch.start(&config.issuers).await?;
-        let auth = AuthState::new(keyring.clone(), revocations);
+        let auth = AuthState::new(keyring.clone(), revocations, store.freshness());
         let broker = Arc::new(Broker {
             settings: broker_settings(config),
             store: store.clone(),
@@ -80,6 +87,7 @@ impl SharedState {
             upstreams: Arc::new(UpstreamWatch::new()),
             key_watch,
             clock,
+            tickets,
             token_cache: Arc::new(ArcSwap::from_pointee(TokenCache::new(config.limits.token_cache_size))),
             max_token_life: max_token_life(config),
         })
@@ -169,9 +177,23 @@ impl SharedState {
         self.key_watch.restart(&config.issuers)
     }
 
+    /// The task that puts signing keys in force that other gateways have changed.
+    pub(super) fn follow_keys(&self) -> impl Future<Output = ()> + use<> {
+        shared_store::follow_keys(self.store.freshness(), self.broker.own_keys.clone(), self.clock.clone())
+    }
+
+    /// The task that uses new keys of session tickets.
+    pub(super) fn follow_ticket_keys(&self) -> impl Future<Output = ()> + use<> {
+        let (store, roots) = (self.store.clone(), self.broker.roots.clone());
+        shared_store::follow_ticket_keys(self.tickets.clone(), store, roots, self.clock.clone())
+    }
+
     pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
         self.key_watch.register_metrics(metrics);
         self.upstreams.register_metrics(metrics);
+        if let Some(freshness) = self.store.freshness() {
+            shared_store::register_metrics(&freshness, metrics);
+        }
         let clock = self.clock.clone();
         own_keys::register_metrics(&self.broker.own_keys, metrics, move || clock.now());
         let revocations = self.auth.revocations.clone();

@@ -11,7 +11,7 @@ use super::error::StartError;
 use crate::config::Config;
 use crate::protocols::local_socket::LocalListener;
 use crate::protocols::socket;
-use crate::protocols::tls::{self, ServerTls};
+use crate::protocols::tls::{self, ServerTls, TicketSource};
 use crate::server::Listener;
 use crate::telemetry::metrics::{LabelledValue, Metrics};
 
@@ -43,13 +43,13 @@ pub(super) struct AdminSocket {
 }
 
 impl Sockets {
-    pub(super) fn open(config: &Config, inherited: Inherited) -> Result<Self, StartError> {
+    pub(super) fn open(config: &Config, tickets: &TicketSource, inherited: Inherited) -> Result<Self, StartError> {
         let mut binder = Binder::new(inherited)?;
         let mut listeners: Vec<Vec<Listener>> = (0..config.workers).map(|_| Vec::new()).collect();
         let (mut addresses, mut certificates) = (Vec::new(), Vec::new());
         let (admin, admin_address) = binder.admin(config)?;
-        for settings in &config.listeners {
-            let tls = server_tls(&settings.tls)?;
+        for (number, settings) in config.listeners.iter().enumerate() {
+            let tls = server_tls(&settings.tls, tickets, number)?;
             let (sockets, address) = binder.take_or_bind(settings.address, config.workers)?;
             let proxy_protocol = settings.proxy_protocol;
             for (worker, sockets) in listeners.iter_mut().zip(sockets) {
@@ -82,8 +82,12 @@ fn expiries(listener: &str, side: &ServerTls) -> Vec<LabelledValue> {
     side.not_after.iter().map(labelled).collect()
 }
 
-fn server_tls(settings: &tls::Settings) -> Result<Option<Arc<ArcSwap<ServerTls>>>, StartError> {
-    let side = tls::server_tls(settings).map_err(|error| StartError::Certificate(error.into()))?;
+fn server_tls(
+    settings: &tls::Settings,
+    tickets: &TicketSource,
+    listener: usize,
+) -> Result<Option<Arc<ArcSwap<ServerTls>>>, StartError> {
+    let side = tls::server_tls(settings, tickets, listener).map_err(|error| StartError::Certificate(error.into()))?;
     Ok(side.map(|side| Arc::new(ArcSwap::new(side))))
 }
 
@@ -112,7 +116,8 @@ impl Binder {
     }
 
     fn admin(&mut self, config: &Config) -> Result<(AdminSocket, SocketAddr), StartError> {
-        let tls = server_tls(&config.admin.tls)?;
+        // Operators have few connections, and each gateway is asked by its own address.
+        let tls = server_tls(&config.admin.tls, &TicketSource::Process, config.listeners.len())?;
         let (sockets, address) = self.take_or_bind(config.admin.address, 1)?;
         let socket = sockets.into_iter().flatten().next_back();
         let no_socket = || StartError::Listen { address, source: io::ErrorKind::NotFound.into() };

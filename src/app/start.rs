@@ -62,23 +62,23 @@ pub fn start_with(
     root_secrets::check_root_is_not_lost(&config.store)?;
     let admin_token = secrets::read_admin_token(&config.admin.token)?;
     let runtime = thread::runtime()?;
-    let mut prepared = prepare(&config, clock.clone(), &inherited, &runtime)?;
+    let mut prepared = prepare(&config, clock, &inherited, &runtime)?;
     // From here on clients can connect: to all addresses or to none.
-    let sockets = Sockets::open(&config, inherited)?;
+    let sockets = Sockets::open(&config, &prepared.state.tickets, inherited)?;
     sockets.register_metrics(&mut prepared.metrics);
-    run(config, clock, prepared, sockets, (runtime, admin_token), file)
+    run(config, prepared, sockets, (runtime, admin_token), file)
 }
 
 /// Starts the threads. `control`: the runtime of the control thread, and the admin token.
 fn run(
     config: Config,
-    clock: Arc<dyn Clock>,
     prepared: Prepared,
     sockets: Sockets,
     control: (Runtime, Secret),
     file: Option<PathBuf>,
 ) -> Result<Running, StartError> {
     let Prepared { state, gateway, metrics, reload_metrics, delivery, log } = prepared;
+    let clock = state.clock.clone();
     let metrics = Arc::new(metrics);
     state.activate(&gateway);
     let (draining, drains) = watch::channel(false);
@@ -168,12 +168,12 @@ fn prepare(
     runtime: &Runtime,
 ) -> Result<Prepared, StartError> {
     let store_patience = if matches!(inherited, Inherited::Gateway(_)) { takeover::STORE_WAIT } else { Duration::ZERO };
-    let state = runtime.block_on(SharedState::build(config, clock.clone(), store_patience))?;
+    let state = runtime.block_on(SharedState::build(config, clock, store_patience))?;
     let gateway = state.gateway(config, &RateLimits::default())?;
     // One more for the control thread, which serves the admin listener.
     let mut metrics = Metrics::new(config.workers + 1);
     state.register_metrics(&mut metrics);
-    let reload_metrics = Arc::new(ReloadMetrics::new(&*clock));
+    let reload_metrics = Arc::new(ReloadMetrics::new(&*state.clock));
     reload_metrics.register(&mut metrics);
     let delivery = audit::prepare(state.store.clone(), config.audit.target.clone(), &mut metrics)?;
     let log = open_log(config, &metrics)?;

@@ -1,6 +1,5 @@
 //! The active upstreams. Each has a task on the control thread, which resolves names and checks the health of servers.
 
-use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,6 +10,7 @@ use tokio::task::JoinSet;
 use super::error::{Cause, StartError};
 use crate::config::Config;
 use crate::telemetry::metrics::{LabelledValue, Metrics};
+use crate::types::regular_file;
 use crate::upstream::{self, Report, Settings, Upstream};
 
 pub(super) struct UpstreamWatch {
@@ -101,7 +101,9 @@ impl UpstreamWatch {
 }
 
 fn read_files(settings: &Settings) -> Result<Vec<Vec<u8>>, Cause> {
-    let read = |path: &Path| fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()).into());
+    let read = |path: &Path| {
+        regular_file::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()).into())
+    };
     settings.tls.files().map(|path| read(path)).collect()
 }
 

@@ -14,6 +14,7 @@ use crate::auth::revocations::{RevocationKeys, Revocations};
 use crate::auth::seen_generations::SeenGenerations;
 use crate::auth::signature_queue::SignaturePermit;
 use crate::auth::token_cache::{CachedToken, TokenCache};
+use crate::store::Freshness;
 use crate::tokens::jwt::verify::{is_still_valid, unverified_issuer, verify};
 use crate::tokens::jwt::{Validity, VerifiedToken};
 use crate::types::reject::{Reason, Reject};
@@ -45,6 +46,8 @@ pub struct Authenticator {
     pub token_cache: Arc<TokenCache>,
     pub seen_generations: Arc<SeenGenerations>,
     pub renewals: Arc<Renewals>,
+    /// `None`: this gateway is alone, and knows every revocation.
+    pub freshness: Option<Arc<Freshness>>,
     pub identity: Identity,
     /// `limits.token_size`, in bytes.
     pub token_size: usize,
@@ -76,8 +79,21 @@ impl Authenticator {
             }
         };
         cached.check_revocation(&self.revocations)?;
+        self.check_freshness(context.serves_stale)?;
         context.trace.step(Step::Revocation, || "not revoked".into());
         Ok(Caller { cached })
+    }
+
+    /// Rejects every token while revocations may be missing here. After the look-up: a process that was stopped in
+    /// between learns from the clock how old its answer is.
+    fn check_freshness(&self, serves_stale: Option<bool>) -> Result<(), Reject> {
+        match &self.freshness {
+            Some(freshness) if freshness.is_stale() && !serves_stale.unwrap_or(freshness.serves_stale) => {
+                let age = freshness.age().as_secs();
+                Err(Reject::new(Reason::RevocationsStale, format!("the revocations are those of {age}s ago")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Looks the token up in the cache. The caller reads `generation` before the keys, so that a swap in between is
@@ -255,6 +271,7 @@ impl Authenticator {
     pub fn authenticate_known(&self, cached: Arc<CachedToken>, context: &AuthContext<'_>) -> Result<Caller, Reject> {
         cached.check_time(context.now)?;
         cached.check_revocation(&self.revocations)?;
+        self.check_freshness(context.serves_stale)?;
         Ok(Caller { cached })
     }
 }

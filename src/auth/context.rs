@@ -18,5 +18,7 @@ pub struct AuthContext<'r> {
     pub payer: Payer<'r>,
     pub signature_queue: &'r SignatureQueue,
     pub metrics: &'r WorkerMetrics,
+    /// `route.on_stale` is "serve" (true) or "deny" (false). `None`: as `store.on_stale` says.
+    pub serves_stale: Option<bool>,
     pub trace: Trace<'r>,
 }

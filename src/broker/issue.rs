@@ -67,7 +67,8 @@ impl Broker {
             root: self.roots.newest(),
             rotated_at: now,
             confirmed: 0,
-            created_at: now,
+            // Never later than it was, however wrong the clock is: "log out everywhere" must find it.
+            created_at: now - self.clock.uncertainty(),
             last_used_at: now,
             address: login.address,
             idle: login.idle,

@@ -72,6 +72,12 @@ impl OwnKeys {
         Ok(())
     }
 
+    /// Puts the keys in force that are in the store, which another gateway may have changed.
+    pub async fn reload(self: &Arc<Self>, now: UnixTime) -> Result<(), KeysError> {
+        let Some(tools) = &self.tools else { return Ok(()) };
+        self.clone().change(tools.clone(), Box::new(|keys| keys), now.into()).await
+    }
+
     /// Prepares the next key. If `at_once` is true, it signs from now on: services that cache the key set see it only
     /// when they fetch the set again.
     pub async fn rotate(self: Arc<Self>, at_once: bool, context: EventContext) -> Result<(), Reject> {

@@ -89,6 +89,11 @@ impl Broker {
     /// Revokes a single token, a subject, an issuer or everything. When this returns `Ok`, it is in force as in
     /// [`Broker::revoke`], and a login that begins then is not affected.
     pub async fn revoke_named(&self, what: Revoked, context: EventContext) -> Result<(), Reject> {
+        let what = match what.not_after() {
+            // Of now, also by the clock of a gateway that is ahead of this one.
+            Some(mark) if mark >= context.at => what.with_not_after(mark + self.clock.uncertainty()),
+            _ => what,
+        };
         let mark = what.not_after();
         self.with_timeout(self.store.revoke(what, context)).await?;
         if let Some(mark) = mark {
@@ -97,9 +102,10 @@ impl Broker {
         Ok(())
     }
 
-    /// Waits until a login that begins is dated after `mark`: a millisecond, if `mark` is the time of the request.
+    /// Waits until a login that begins is dated after `mark`, at every gateway: a millisecond, if `mark` is the time of
+    /// the request and this gateway is alone.
     async fn wait_until_after(&self, mark: UnixTime) {
-        let left = (mark + MILLISECOND).since(self.clock.read().now);
+        let left = (mark + self.clock.uncertainty() + MILLISECOND).since(self.clock.read().now);
         if !left.is_zero() {
             tokio::time::sleep(left.min(MAX_WAIT)).await;
         }

@@ -1,6 +1,5 @@
 //! `bearward verify`: checks a token against the keys in a file, with the code of the gateway.
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,6 +12,7 @@ use crate::tokens::jwt::jws::verify_signature;
 use crate::tokens::jwt::key_set::KeySet;
 use crate::tokens::jwt::verify::{TrustedIssuer, verify};
 use crate::tokens::jwt::{ALGORITHMS, Algorithm, Validity, algorithm_named};
+use crate::types::regular_file;
 use crate::types::reject::Reject;
 use crate::types::trace::{Step, Trace};
 
@@ -38,7 +38,7 @@ pub(super) struct Arguments {
 
 /// Reads a compact JWS from standard input. Exit status 0 if it is valid, 1 if not, 2 if there are no keys.
 pub(super) fn run(arguments: Arguments) -> Result<(), CommandError> {
-    let jwks = fs::read_to_string(&arguments.jwks).map_err(|error| jwks_error(&arguments, error))?;
+    let jwks = regular_file::read_to_string(&arguments.jwks).map_err(|error| jwks_error(&arguments, error))?;
     let checker = match arguments.claims {
         true => Checker::Claims(issuers(&arguments, &jwks)?),
         false => Checker::Signature(keys(&arguments, &jwks)?),

@@ -9,7 +9,6 @@ mod sections;
 mod settings;
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -24,6 +23,7 @@ use document::report::Report;
 use document::table::Table;
 
 use crate::types::private_file;
+use crate::types::regular_file;
 
 /// Reads and checks a file. Relative paths in it start at its folder.
 pub fn load(path: &Path, probe: Probe) -> Result<Config, ConfigErrors> {
@@ -133,7 +133,7 @@ fn folder_of(path: &Path) -> &Path {
 /// The name of a file, for messages, and its text.
 fn file_and_source(path: &Path) -> Result<(String, String), ConfigErrors> {
     let file = path.display().to_string();
-    let bytes = fs::read(path).map_err(|error| {
+    let bytes = regular_file::read(path).map_err(|error| {
         let error = ConfigError::new(format!("cannot read the configuration: {error}"), "expected a readable file");
         ConfigErrors::new(&file, "", vec![error.help("name the file with --config")])
     })?;

@@ -52,6 +52,7 @@ impl RequestContext<'_> {
             payer: self.worker.bad_signatures.of_address(self.client()),
             signature_queue: &self.worker.signature_queue,
             metrics: &self.worker.metrics,
+            serves_stale: self.route.as_ref().and_then(|route| route.serves_stale()),
             trace: self.trace,
         }
     }

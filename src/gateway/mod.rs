@@ -212,7 +212,8 @@ impl Gateway {
         let of_route = context.route.as_ref().map_or(&[][..], |route| &route.rates);
         let client = rate_limit::Client { address: context.client(), subject };
         let mut headers = Box::<RateLimitHeaders>::default();
-        let taken = self.rates.take(of_route, &client, &mut headers, self.clock.uptime());
+        let replicas = self.decider.authenticator.freshness.as_ref().map_or(1, |freshness| freshness.replicas());
+        let taken = self.rates.take(of_route, &client, &mut headers, replicas, self.clock.uptime());
         *context.rate_limit_headers = (!headers.is_empty()).then_some(headers);
         taken
     }

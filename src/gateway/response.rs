@@ -126,7 +126,7 @@ pub(super) fn attach_delivery(
 
 /// Carries a WebSocket until one side closes it or its token ends.
 fn spawn_tunnel(tunnel: Tunnel, token_bound: Option<TokenBound>, mut delivery: Box<Delivery>, worker: &Arc<Worker>) {
-    let mut open = worker.streams.open_tunnel(token_bound.as_ref().and_then(TokenBound::cached));
+    let mut open = worker.streams.open_tunnel(token_bound.as_ref().and_then(TokenBound::held));
     tokio::spawn(async move {
         let end = tunnel.run(&mut delivery.record.sent, open.ended()).await;
         delivery.record.complete = end == Some(TunnelEnd::Closed);

@@ -99,6 +99,11 @@ impl Route {
         }
     }
 
+    /// Whether requests are served while revocations may be missing here. `None`: as `store.on_stale` says.
+    pub fn serves_stale(&self) -> Option<bool> {
+        self.on_stale.map(|on_stale| on_stale == OnStale::Serve)
+    }
+
     /// Returns true if the method decides whether this route matches, or whether a token is needed.
     pub fn decides_by_method(&self) -> bool {
         !self.methods.is_empty() || self.preflight

@@ -130,16 +130,18 @@ impl Limiter {
         }
     }
 
-    /// As [`Limiter::try_take`], and returns the state of the bucket.
-    pub fn try_take_with_quota(&self, key: impl Into<Key>, now: Uptime) -> Quota {
+    /// As [`Limiter::try_take`], and returns the state of the bucket. `sharers` limiters share the rate: each has that
+    /// part of it. Their number can change from call to call.
+    pub fn try_take_with_quota(&self, key: impl Into<Key>, sharers: u32, now: Uptime) -> Quota {
         let (mut generations, key) = (self.lock(), key.into());
-        let retry_after = generations.retry_after(key, self.rate, now);
+        let rate = self.rate.shared_by(sharers);
+        let retry_after = generations.retry_after(key, rate, now);
         if retry_after.is_none() {
-            generations.take(key, self, now);
+            generations.take_at(rate, key, self, now);
         }
         let owed = generations.get(key).unwrap_or(0).saturating_sub(now.as_micros());
-        let remaining = self.rate.burst_micros().saturating_sub(owed) / self.rate.interval_micros().max(1);
-        let remaining = u32::try_from(remaining).unwrap_or(u32::MAX).min(self.rate.burst);
+        let remaining = rate.burst_micros().saturating_sub(owed) / rate.interval_micros().max(1);
+        let remaining = u32::try_from(remaining).unwrap_or(u32::MAX).min(rate.burst);
         Quota { remaining, full_after: Duration::from_micros(owed), retry_after }
     }
 
@@ -149,6 +151,12 @@ impl Limiter {
 }
 
 impl Rate {
+    /// The part of one of several that share this rate. A burst is at least one.
+    fn shared_by(self, sharers: u32) -> Rate {
+        let sharers = sharers.max(1);
+        Rate { burst: (self.burst / sharers).max(1), interval: self.interval.saturating_mul(sharers) }
+    }
+
     fn interval_micros(self) -> u64 {
         u64::try_from(self.interval.as_micros()).unwrap_or(u64::MAX)
     }
@@ -165,7 +173,11 @@ impl Rate {
 
 impl Generations {
     fn take(&mut self, key: Key, limiter: &Limiter, now: Uptime) {
-        let (rate, now) = (limiter.rate, now.as_micros());
+        self.take_at(limiter.rate, key, limiter, now);
+    }
+
+    fn take_at(&mut self, rate: Rate, key: Key, limiter: &Limiter, now: Uptime) {
+        let now = now.as_micros();
         let full_at = self.get(key).unwrap_or(0).max(now).saturating_add(rate.interval_micros());
         let max_debt = rate.micros_of(rate.burst.saturating_add(limiter.overdraft));
         self.set(key, full_at.min(now.saturating_add(max_debt)), limiter.capacity);

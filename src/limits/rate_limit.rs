@@ -37,6 +37,16 @@ pub enum Per {
     Route,
 }
 
+/// Whether gateways on one store share the limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Share {
+    /// Each gateway allows all of it.
+    #[default]
+    Replica,
+    /// Each gateway allows its part. If clients use them unequally, this is stricter than the limit, never laxer.
+    Cluster,
+}
+
 /// One `[[rate]]` or `[[route.rate]]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -52,6 +62,7 @@ pub struct Settings {
     pub window: Duration,
     /// Maximum requests at once.
     pub burst: u32,
+    pub share: Share,
 }
 
 impl Settings {
@@ -147,17 +158,18 @@ impl RateLimits {
     }
 
     /// Takes one token of each limit that applies to this request. Rejects the request at the first limit that has
-    /// none. `headers` gets the state of each limit that was checked.
+    /// none. `headers` gets the state of each limit that was checked. `replicas`: how many gateways use the store.
     pub fn take(
         &self,
         of_route: &[Settings],
         client: &Client<'_>,
         headers: &mut RateLimitHeaders,
+        replicas: u32,
         now: Uptime,
     ) -> Result<(), Reject> {
         let of_route = of_route.iter().filter_map(|settings| self.limits.get(settings.number));
         for limit in self.limits.iter().take(self.global).chain(of_route) {
-            let quota = limit.take(self.key(limit.settings.per, client), now);
+            let quota = limit.take(self.key(limit.settings.per, client), replicas, now);
             headers.add(&limit.settings, &quota);
             if let Some(retry_after) = quota.retry_after {
                 let mut reject = Reject::new(Reason::QuotaExceeded, format!("rate {}", limit.settings.name));
@@ -185,8 +197,9 @@ impl RateLimits {
 }
 
 impl RateLimit {
-    fn take(&self, key: u128, now: Uptime) -> Quota {
-        self.shards[key as usize % SHARDS].try_take_with_quota(key, now)
+    fn take(&self, key: u128, replicas: u32, now: Uptime) -> Quota {
+        let sharers = if self.settings.share == Share::Cluster { replicas } else { 1 };
+        self.shards[key as usize % SHARDS].try_take_with_quota(key, sharers, now)
     }
 }
 
@@ -198,12 +211,13 @@ mod tests {
 
     fn settings(number: usize, per: Per, requests: u32, window: u64) -> Settings {
         let (name, window) = (format!("{per:?}-{number}").to_lowercase(), Duration::from_secs(window));
-        Settings { number, route: String::new(), name, per, requests, window, burst: requests }
+        let share = Share::Replica;
+        Settings { number, route: String::new(), name, per, requests, window, burst: requests, share }
     }
 
     fn take(limits: &RateLimits, client: &Client<'_>, now: Uptime) -> (Result<(), u64>, String) {
         let mut headers = RateLimitHeaders::default();
-        let taken = limits.take(&[], client, &mut headers, now);
+        let taken = limits.take(&[], client, &mut headers, 3, now);
         (taken.map_err(|reject| reject.retry_after.expect("a delay").as_secs()), headers.quotas)
     }
 
@@ -273,11 +287,27 @@ mod tests {
             Settings { requests: 2, ..one.clone() },
             Settings { window: Duration::from_secs(61), ..one.clone() },
             Settings { burst: 2, ..one.clone() },
+            Settings { share: Share::Cluster, ..one.clone() },
         ] {
             assert_eq!(take(&reload(std::slice::from_ref(&changed)), &client, NOW).0, Ok(()), "{changed:?}");
         }
         let twice = reload(&[one.clone(), one]);
         assert_eq!(take(&twice, &client, NOW + Duration::from_secs(60)).0, Ok(()), "each of two has its own buckets");
+    }
+
+    #[test]
+    fn gateways_that_share_a_limit_allow_their_parts_of_it() {
+        let shared = Settings { share: Share::Cluster, ..settings(0, Per::Route, 12, 60) };
+        let limits = RateLimits::new([shared].into_iter(), 1);
+        let client = Client { address: [192, 0, 2, 1].into(), subject: None };
+        let accepted = |replicas, now| {
+            let take = || limits.take(&[], &client, &mut RateLimitHeaders::default(), replicas, now);
+            (0..20).filter(|_| take().is_ok()).count()
+        };
+        assert_eq!(accepted(3, NOW), 4);
+        assert_eq!(accepted(3, NOW + Duration::from_secs(15)), 1, "one in 15 s, as the others");
+        assert_eq!(accepted(1, NOW + Duration::from_secs(75)), 12, "alone again");
+        assert_eq!(accepted(100, NOW + Duration::from_secs(10_000)), 1, "at least one");
     }
 
     /// At thousands of requests a second, one token takes less than a millisecond.

@@ -16,7 +16,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::disconnect::DisconnectReason;
 use super::exchange::Exchange;
 use super::flood::{Flood, FloodGuard, TURN};
-use super::linger::{LingerSlots, LingeringClose, yield_to_others};
+use super::linger::{After, LingeringClose, yield_to_others};
+use super::linger_slots::Share;
 use super::request_heads::{Next, RequestHeads};
 use super::settings::FloodSettings;
 use super::transport::Transport;
@@ -43,7 +44,7 @@ pub(super) struct ClientStream<S> {
     meter: Box<RateMeter>,
     /// Bytes that the socket below TLS had accepted at the last check.
     sent: u64,
-    linger_slots: LingerSlots,
+    linger: Arc<Share>,
     lingering: Option<Box<LingeringClose>>,
     disconnected: Arc<OnceLock<DisconnectReason>>,
     /// Set for HTTP/2.
@@ -61,7 +62,7 @@ impl<S> ClientStream<S> {
         write: Duration,
         min_rate: MinRate,
         heads: Option<Limits>,
-        linger_slots: LingerSlots,
+        linger: Arc<Share>,
     ) -> Self {
         ClientStream {
             stream,
@@ -72,7 +73,7 @@ impl<S> ClientStream<S> {
             write_timer: IdleTimer::new(write),
             meter: Box::new(RateMeter::new(min_rate)),
             sent: 0,
-            linger_slots,
+            linger,
             lingering: None,
             disconnected: Arc::default(),
             flood_guard: None,
@@ -248,7 +249,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
             let _ = Pin::new(&mut self.stream).poll_write(context, &guard.goaway());
         }
         let _ = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.lingering = Some(Box::new(LingeringClose::after_flood(self.linger_slots.clone())));
+        self.lingering = Some(Box::new(LingeringClose::new(After::Flood, self.linger.clone())));
     }
 
     fn poll_flood_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -325,11 +326,13 @@ impl<S: AsyncRead + AsyncWrite + Transport + Unpin> AsyncWrite for ClientStream<
             None => {
                 let polled = Pin::new(&mut this.stream).poll_shutdown(context);
                 ready!(this.check_progress(context, polled, 0))?;
-                let slots = this.linger_slots.clone();
-                let close = match this.flood_guard {
-                    Some(_) => LingeringClose::after_goaway(slots),
-                    None => LingeringClose::after_response(this.exchange.is_malformed(), slots),
+                let after = match this.flood_guard {
+                    Some(_) => After::Goaway,
+                    None if this.exchange.is_malformed() => After::MalformedHead,
+                    None if this.exchange.has_incomplete() => After::Upload,
+                    None => After::Complete,
                 };
+                let close = LingeringClose::new(after, this.linger.clone());
                 this.lingering.insert(Box::new(close))
             }
         };

@@ -46,9 +46,9 @@ where
         request_header_count: settings.request_header_count,
     };
     let limits = (!is_http2).then_some(limits);
-    let mut stream =
-        ClientStream::new(stream, settings.write, settings.min_download_rate, limits, state.linger_slots.clone());
-    let on_rest = is_http2.then(|| linger::discard_rests(state.linger_slots.clone()));
+    let share = state.linger_slots.share(peer.address.ip());
+    let on_rest = is_http2.then(|| linger::discard_rests(share.clone()));
+    let mut stream = ClientStream::new(stream, settings.write, settings.min_download_rate, limits, share);
     let flood = settings.flood;
     let connection = Arc::new(Connection { state, exchange: stream.exchange(), peer, is_http2 });
     let serving = connection.clone();

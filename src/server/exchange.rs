@@ -53,6 +53,11 @@ impl Exchange {
         in_body && self.heads.load(Ordering::Relaxed) == request
     }
 
+    /// Returns true if the client has not sent all of a request, or of its malformed head.
+    pub(super) fn has_incomplete(&self) -> bool {
+        self.incomplete.load(Ordering::Relaxed)
+    }
+
     pub(super) fn keeps_open(&self) -> bool {
         self.keep_open.load(Ordering::Relaxed)
     }

@@ -4,9 +4,10 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use super::transport::Transport;
+use crate::protocols::tls::plain_http;
 
 /// Buffers small writes until the next write, or until there is nothing to read.
 ///
@@ -29,13 +30,6 @@ pub(super) struct HandshakeBuffer<S> {
 
 /// Handshake messages above this are written before more are buffered. A usual certificate chain has 2 to 6 KiB.
 const MAX_BUFFERED: usize = 64 * 1024;
-
-/// Bytes of the client that are read and discarded after a handshake has failed.
-const MAX_DISCARDED: usize = 64 * 1024;
-
-/// The response to an HTTP request without TLS. Methods begin with a capital letter, and a handshake with byte 22.
-const NO_TLS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 47\r\n\
-                      Connection: close\r\n\r\nThis port accepts only HTTPS. Use an https URL.";
 
 /// Maximum slices of one write that follow the buffered bytes.
 const SLICES: usize = 15;
@@ -72,22 +66,15 @@ impl<S> HandshakeBuffer<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> HandshakeBuffer<S> {
     /// Ends a handshake that failed: sends the alert that TLS has buffered, or an HTTP response to a client that does
-    /// not use TLS. Then reads a little, because to close a socket with unread data would discard what was sent.
+    /// not use TLS.
     pub(super) async fn end_failed(mut self) -> io::Result<()> {
-        if self.first.is_some_and(|byte| byte.is_ascii_uppercase()) {
-            self.buffered = NO_TLS.as_bytes().to_vec();
-        }
         self.stage = Stage::Unbuffered;
-        self.flush().await?;
-        self.stream.shutdown().await?;
-        let (mut unread, mut left) = ([0; 4096], MAX_DISCARDED);
-        while left > 0 {
-            match self.stream.read(&mut unread).await? {
-                0 => break,
-                read => left = left.saturating_sub(read),
-            }
+        if self.first.is_some_and(plain_http::begins_request) {
+            self.buffered = Vec::new();
+            return plain_http::reject(&mut self.stream).await;
         }
-        Ok(())
+        self.flush().await?;
+        plain_http::close(&mut self.stream).await
     }
 }
 
@@ -211,7 +198,7 @@ impl<S: Transport> Transport for HandshakeBuffer<S> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{DuplexStream, duplex};
+    use tokio::io::{AsyncReadExt, DuplexStream, duplex};
 
     use super::*;
 

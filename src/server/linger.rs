@@ -14,81 +14,63 @@ use bytes::Bytes;
 use http_body::Body as _;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
 
+use super::linger_slots::{PIECE, SLOT_INTERVAL, SLOT_TIME, Share, Slot};
 use super::settings::LingerSettings;
 use crate::limits::pace::IdleTimer;
 use crate::protocols::http::body::{Body, OnRest};
 
-/// The connections of one worker that may discard more than [`PIECE`] at the same time.
-///
-/// A client that reconnects again and again leaves many such connections behind. Together they must not take the time
-/// of the clients that are served.
-#[derive(Clone)]
-pub(super) struct LingerSlots {
-    free: Arc<Semaphore>,
-    settings: LingerSettings,
-}
-
-type LingerSlot = OwnedSemaphorePermit;
-
-impl LingerSlots {
-    const PER_WORKER: usize = 16;
-    /// How long each of `n` connections pauses after [`PIECE`]: `n` times this, so that all of them together discard
-    /// at most 64 MiB a second. Without pauses, four clients that never stop take a whole core.
-    const PAUSE: Duration = Duration::from_millis(1);
-
-    pub(super) fn new(settings: LingerSettings) -> Self {
-        LingerSlots { free: Arc::new(Semaphore::new(Self::PER_WORKER)), settings }
-    }
-
-    fn acquire(&self) -> Option<LingerSlot> {
-        self.free.clone().try_acquire_owned().ok()
-    }
-
-    fn pause(&self) -> Duration {
-        let in_use = Self::PER_WORKER.saturating_sub(self.free.available_permits()).max(1);
-        Self::PAUSE * u32::try_from(in_use).unwrap_or(u32::MAX)
-    }
-}
-
-/// Bytes discarded before a pause.
-const PIECE: usize = 64 * 1024;
+/// How long a client that has not sent all of its upload may send nothing. The default of nginx: a client that makes
+/// its body while it sends it may pause.
+const PAUSE_OF_CLIENT: Duration = Duration::from_secs(5);
 
 /// Discards the rest of each HTTP/2 request that nothing reads: the gateway has rejected it, or its backend has
 /// responded early. Without this, the gateway would reset the stream right behind the response (RFC 9113 section 8.1),
 /// and a client that is busy sending sees the reset first.
-pub(super) fn discard_rests(slots: LingerSlots) -> OnRest {
+pub(super) fn discard_rests(share: Arc<Share>) -> OnRest {
     Arc::new(move |rest| {
         // When the process ends, there is no runtime any more.
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(discard(rest, slots.clone()));
+            runtime.spawn(discard(rest, share.clone()));
         }
     })
 }
 
-async fn discard(body: Body, slots: LingerSlots) {
-    /// How long a client may send nothing.
-    const IDLE: Duration = Duration::from_secs(2);
-    let Some(_slot) = slots.acquire() else { return };
-    let LingerSettings { max_bytes, max_time } = slots.settings;
-    let (mut body, mut left, mut piece) = (body.with_idle_timeout(IDLE), max_bytes, PIECE);
+async fn discard(body: Body, share: Arc<Share>) {
+    let LingerSettings { max_bytes, max_time } = share.settings();
+    let (mut body, mut discarded, mut slot) = (body.with_idle_timeout(PAUSE_OF_CLIENT), 0_usize, None::<Arc<Slot>>);
     let discarding = async {
         while let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
             let len = frame.data_ref().map_or(0, Bytes::len);
-            (left, piece) = (left.saturating_sub(len), piece.saturating_sub(len));
-            if left == 0 {
+            discarded = discarded.saturating_add(len);
+            if discarded >= max_bytes || slot.as_ref().is_some_and(|slot| !slot.record(len)) {
                 return;
             }
-            if piece == 0 {
-                piece = PIECE;
-                tokio::time::sleep(slots.pause()).await;
+            if let Some(pause) = share.count(len) {
+                tokio::time::sleep(pause).await;
+            }
+            if discarded > PIECE && slot.is_none() {
+                slot = wait_for_slot(&share).await;
+                if slot.is_none() {
+                    return;
+                }
             }
         }
     };
     // When this returns before the end of the body, the stream is reset with NO_ERROR.
     let _ = tokio::time::timeout(max_time, discarding).await;
+}
+
+async fn wait_for_slot(share: &Share) -> Option<Arc<Slot>> {
+    let deadline = Instant::now() + SLOT_TIME;
+    loop {
+        let slot = share.slot();
+        if slot.is_some() || Instant::now() >= deadline {
+            return slot;
+        }
+        tokio::time::sleep(SLOT_INTERVAL).await;
+    }
 }
 
 pub(super) struct LingeringClose {
@@ -97,57 +79,55 @@ pub(super) struct LingeringClose {
     /// Bytes that are still discarded. Afterwards nothing is read until the close is over, and what the client sends
     /// fills its own memory.
     left: usize,
-    /// Bytes until the next pause.
-    piece: usize,
     pause: Option<Pin<Box<Sleep>>>,
-    slots: LingerSlots,
+    share: Arc<Share>,
     /// Held after the first piece.
-    slot: Option<LingerSlot>,
+    slot: Option<Arc<Slot>>,
     needs_slot: bool,
     slot_deadline: Instant,
 }
 
+/// What the last response on a connection came after.
+pub(super) enum After {
+    /// A complete request.
+    Complete,
+    /// A part of a request.
+    Upload,
+    MalformedHead,
+    Goaway,
+    /// Nothing more is read: reading is what the flood is meant to cost.
+    Flood,
+}
+
 impl LingeringClose {
-    /// How long a client sends nothing before the connection is closed. A client that reads has the last response by
-    /// then.
+    /// How long a client with nothing left to send may keep the connection open. A client that reads has the last
+    /// response by then.
     const IDLE: Duration = Duration::from_millis(500);
-    /// How long a connection waits for a slot, and how often it looks for one.
-    const SLOT_TIME: Duration = Duration::from_secs(5);
-    const SLOT_INTERVAL: Duration = Duration::from_millis(20);
     /// Maximum bytes discarded over HTTP/2: twice what the windows let a client send before it learns of the close.
     const HTTP2_BYTES: usize = 2 * 1024 * 1024;
     /// Maximum bytes discarded after a malformed head: what follows is hardly an upload.
     const MALFORMED_BYTES: usize = 16 * 1024 * 1024;
 
-    /// For an HTTP/1 connection after its last response.
-    pub(super) fn after_response(was_malformed: bool, slots: LingerSlots) -> Self {
-        Self::with_maximum(if was_malformed { Self::MALFORMED_BYTES } else { usize::MAX }, slots)
-    }
-
-    /// For an HTTP/2 connection.
-    pub(super) fn after_goaway(slots: LingerSlots) -> Self {
-        Self::with_maximum(Self::HTTP2_BYTES, slots)
-    }
-
-    fn with_maximum(bytes: usize, slots: LingerSlots) -> Self {
-        let LingerSettings { max_bytes, max_time } = slots.settings;
+    pub(super) fn new(after: After, share: Arc<Share>) -> Self {
+        let (bytes, idle) = match after {
+            After::Complete => (usize::MAX, Self::IDLE),
+            After::Upload => (usize::MAX, PAUSE_OF_CLIENT),
+            After::MalformedHead => (Self::MALFORMED_BYTES, Self::IDLE),
+            After::Goaway => (Self::HTTP2_BYTES, Self::IDLE),
+            After::Flood => (0, Self::IDLE),
+        };
+        let LingerSettings { max_bytes, max_time } = share.settings();
         let left = bytes.min(max_bytes);
         LingeringClose {
-            idle: IdleTimer::new(Self::IDLE),
+            idle: IdleTimer::new(if left > 0 { idle } else { Self::IDLE }),
             deadline: Instant::now() + max_time,
             left,
-            piece: PIECE,
             pause: None,
-            slots,
+            share,
             slot: None,
             needs_slot: false,
-            slot_deadline: Instant::now() + Self::SLOT_TIME,
+            slot_deadline: Instant::now() + SLOT_TIME,
         }
-    }
-
-    /// After a flood, nothing more is read: reading is what the flood is meant to cost.
-    pub(super) fn after_flood(slots: LingerSlots) -> Self {
-        Self::with_maximum(0, slots)
     }
 
     /// Returns ready when the connection can be closed.
@@ -173,13 +153,22 @@ impl LingeringClose {
 
     fn discard(&mut self, bytes: usize) {
         self.left = self.left.saturating_sub(bytes);
-        self.piece = self.piece.saturating_sub(bytes);
         self.idle.reset();
-        if self.piece > 0 {
-            return;
+        if self.slot.as_ref().is_some_and(|slot| !slot.record(bytes)) {
+            self.left = 0;
         }
-        (self.piece, self.needs_slot) = (PIECE, true);
-        self.pause = Some(Box::pin(tokio::time::sleep(self.slots.pause())));
+        if self.left == 0 {
+            return self.stop();
+        }
+        if let Some(pause) = self.share.count(bytes) {
+            self.needs_slot = true;
+            self.pause = Some(Box::pin(tokio::time::sleep(pause)));
+        }
+    }
+
+    /// From now on, nothing is read.
+    fn stop(&mut self) {
+        (self.left, self.slot, self.idle) = (0, None, IdleTimer::new(Self::IDLE));
     }
 
     /// Before the second piece: ready when there is a slot, or none became free in time.
@@ -192,13 +181,13 @@ impl LingeringClose {
             if self.slot.is_some() || !self.needs_slot {
                 return Poll::Ready(());
             }
-            self.slot = self.slots.acquire();
+            self.slot = self.share.slot();
             if self.slot.is_none() {
                 if Instant::now() >= self.slot_deadline {
-                    self.left = 0;
+                    self.stop();
                     return Poll::Ready(());
                 }
-                self.pause = Some(Box::pin(tokio::time::sleep(Self::SLOT_INTERVAL)));
+                self.pause = Some(Box::pin(tokio::time::sleep(SLOT_INTERVAL)));
             }
         }
     }

@@ -20,6 +20,7 @@ mod http2;
 mod idle;
 mod idle_list;
 mod linger;
+mod linger_slots;
 mod proxied;
 mod request_heads;
 mod retry_delay;

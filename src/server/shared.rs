@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use super::idle_list::IdleList;
-use super::linger::LingerSlots;
+use super::linger_slots::LingerSlots;
 use super::retry_delay::RetryDelay;
 use super::settings::ConnectionSettings;
 use crate::gateway::Gateway;

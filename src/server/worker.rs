@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use super::admission;
-use super::linger::LingerSlots;
+use super::linger_slots::LingerSlots;
 use super::shared::{Shared, WorkerState};
 use crate::gateway::worker::Worker;
 use crate::protocols::socket;

@@ -12,12 +12,14 @@ use std::sync::atomic::AtomicU64;
 use tokio::sync::Notify;
 
 use crate::store::error::StoreError;
+use crate::store::freshness::Freshness;
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::tokens::family::rotation::Rotation;
 use crate::tokens::family::{Family, RevokeReason};
 use crate::tokens::signing::StoredKey;
+use crate::tokens::ticket_key::StoredTicketKey;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
@@ -156,6 +158,17 @@ pub trait Store: Send + Sync {
     fn delivered(&self, sequences: Vec<u64>) -> StoreFuture<()>;
 
     fn outbox(&self) -> Arc<Outbox>;
+
+    /// The keys of TLS session tickets for the window of `candidate` and the one before, newest first. Adds `candidate`
+    /// if its window has no key. Empty if the store belongs to one gateway, which keeps such keys in memory.
+    fn ticket_keys(&self, _candidate: StoredTicketKey) -> StoreFuture<Vec<StoredTicketKey>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// How new the knowledge of what other gateways write is. `None` if there are no others.
+    fn freshness(&self) -> Option<Arc<Freshness>> {
+        None
+    }
 
     /// Fails if the store cannot commit right now. Cheap enough for a readiness probe.
     fn check(&self) -> StoreFuture<()>;

@@ -4,10 +4,13 @@
 //! several gateways share. What every implementation must do in the same way is in `watermark`, `events` and [`sweep`].
 
 mod api;
+mod clock_offset;
 mod error;
 mod events;
+mod freshness;
 pub mod postgres;
 mod settings;
+mod shared_clock;
 pub mod sqlite;
 pub mod sweep;
 mod watermark;
@@ -17,4 +20,6 @@ pub use api::{
     StoreFuture,
 };
 pub use error::StoreError;
+pub use freshness::{FollowerCounts, Freshness};
 pub use settings::Settings;
+pub use shared_clock::SharedClock;

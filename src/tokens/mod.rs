@@ -6,3 +6,4 @@ pub mod jwt;
 pub mod login;
 pub mod scope;
 pub mod signing;
+pub mod ticket_key;

@@ -123,6 +123,16 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 pub trait Clock: Send + Sync {
     fn now(&self) -> UnixTime;
 
+    /// How far [`Clock::now`] can be from that of other gateways on the same store.
+    fn uncertainty(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Returns true for the clock of the machine, which can be compared with that of a store.
+    fn is_of_system(&self) -> bool {
+        false
+    }
+
     /// Moves forward only, also when the system clock is set.
     fn uptime(&self) -> Uptime {
         Uptime(u64::try_from(START.elapsed().as_micros()).unwrap_or(u64::MAX))
@@ -137,6 +147,10 @@ impl Clock for SystemClock {
         // A clock before 1970 counts as 1970. Every token is then not valid yet, which fails closed.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         UnixTime(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn is_of_system(&self) -> bool {
+        true
     }
 }
 
@@ -167,6 +181,11 @@ impl SteadyClock {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let latest = Mutex::new((clock.now(), clock.uptime()));
         SteadyClock { clock, latest }
+    }
+
+    /// See [`Clock::uncertainty`].
+    pub fn uncertainty(&self) -> Duration {
+        self.clock.uncertainty()
     }
 
     pub fn read(&self) -> TransactionTime {

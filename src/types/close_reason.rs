@@ -42,9 +42,11 @@ impl CloseReason {
         }
     }
 
-    /// RFC 6455 section 7.4.1: 1008 policy violation, 1001 going away.
+    /// RFC 6455 section 7.4.1: 1008 policy violation, 1001 going away. 1013 (try again later) is from the registry of
+    /// IANA: the token may be good, so the client should reconnect, and reaches another gateway.
     pub const fn close_code(self) -> u16 {
         match self {
+            CloseReason::Token(Reason::RevocationsStale) => 1013,
             CloseReason::Token(_) | CloseReason::RequestTimeout => 1008,
             CloseReason::Draining => 1001,
         }

@@ -1,11 +1,13 @@
 //! Basic types that every other module uses: time, ids, secrets, reject reasons, traces.
 
+pub mod boot_time;
 pub mod clock;
 pub mod close_reason;
 mod folders;
 pub mod ids;
 pub mod private_file;
 pub mod process;
+pub mod regular_file;
 pub mod reject;
 pub mod secret;
 pub mod trace;

@@ -13,13 +13,14 @@
 
 use std::error::Error;
 use std::fmt;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::types::folders::{self, OpenFolder, Trusted};
 use crate::types::process::{self, ROOT};
+use crate::types::regular_file;
 
 /// Who creates the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,11 +118,8 @@ pub fn read_to_string(path: &Path, origin: Origin) -> io::Result<String> {
 
 /// What is checked is the file that is read, also if another one gets its name meanwhile.
 fn read_checked(path: &Path, check: impl FnOnce(&Metadata) -> Result<(), LaxFile>) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    let found = file.metadata()?;
-    if found.is_file() {
-        check(&found).map_err(|lax| io::Error::new(io::ErrorKind::PermissionDenied, lax))?;
-    }
+    let mut file = regular_file::open(path)?;
+    check(&file.metadata()?).map_err(|lax| io::Error::new(io::ErrorKind::PermissionDenied, lax))?;
     let mut content = Vec::new();
     file.read_to_end(&mut content)?;
     Ok(content)

@@ -138,6 +138,8 @@ reasons! {
     /// Too many HTTP/2 control frames or reset streams. The connection is closed with ENHANCE_YOUR_CALM.
     Http2Flood = "http2_flood", TOO_MANY_REQUESTS, "rate_limited", "too many HTTP/2 control frames";
     StoreUnavailable = "store_unavailable", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the token store is not available";
+    /// `store.max_staleness`: the gateway may have missed a revocation.
+    RevocationsStale = "revocations_stale", SERVICE_UNAVAILABLE, "temporarily_unavailable", "revocations cannot be checked right now";
     KeysUnavailable = "keys_unavailable", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the keys to verify the token are not available";
     UpstreamConnect = "upstream_connect", BAD_GATEWAY, "bad_gateway", "the backend cannot be reached";
     UpstreamBroken = "upstream_broken", BAD_GATEWAY, "bad_gateway", "the backend sent an invalid response";

@@ -12,6 +12,8 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
 use aws_lc_rs::{constant_time, digest, hkdf, hmac, rand};
 use zeroize::Zeroizing;
 
+use crate::types::regular_file;
+
 /// Secret bytes: no `Display`, no `Clone`, `Debug` prints a placeholder, wiped when dropped.
 pub struct Secret(Zeroizing<Vec<u8>>);
 
@@ -132,7 +134,13 @@ pub fn unseal(key: &Secret, name: &str, sealed: &[u8]) -> Option<Secret> {
 
 /// Writes a file that only its owner can read. The mode is set before the content is written.
 pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .custom_flags(regular_file::flags())
+        .open(path)?;
     // `mode` applies to new files only; an existing file may be readable by others.
     file.set_permissions(Permissions::from_mode(0o600))?;
     file.write_all(content)?;

@@ -2,7 +2,6 @@
 //!
 //! A check changes nothing: it creates, locks and truncates no file.
 
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
@@ -10,10 +9,11 @@ use crate::admin::SecretSource;
 use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::types::private_file::{self, LaxFile, Origin};
+use crate::types::regular_file;
 
 /// The contents of a file that must exist.
 pub(super) fn contents(path: &Path) -> Result<Vec<u8>, ConfigError> {
-    fs::read(path).map_err(|error| unreadable(path, &error))
+    regular_file::read(path).map_err(|error| unreadable(path, &error))
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> ConfigError {

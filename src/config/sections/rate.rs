@@ -7,13 +7,15 @@ use http::Method;
 use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::gateway::route::Route;
-use crate::limits::rate_limit::{Per, Settings};
+use crate::limits::rate_limit::{Per, Settings, Share};
 
 const MIN_WINDOW: Duration = Duration::from_secs(1);
 const MAX_WINDOW: Duration = Duration::from_hours(24);
 const MAX_REQUESTS: usize = 1_000_000;
 
 const PER: &[(&str, Per)] = &[("address", Per::Address), ("subject", Per::Subject), ("route", Per::Route)];
+
+const SHARE: &[(&str, Share)] = &[("replica", Share::Replica), ("cluster", Share::Cluster)];
 
 pub(super) fn rates(table: &mut Table<'_>) -> Vec<Settings> {
     table.tables("rate", rate).into_iter().flatten().collect()
@@ -36,6 +38,7 @@ fn rate(table: &mut Table<'_>) -> Option<Settings> {
     let requests = table.required("requests", "100").and_then(|value| value.integer(1..=MAX_REQUESTS));
     let window = table.duration("window", Duration::from_mins(1), MIN_WINDOW..=MAX_WINDOW);
     let burst = table.take("burst").and_then(|value| value.integer(1..=MAX_REQUESTS));
+    let share = table.choice("share", Share::Replica, SHARE);
     let name = table.take("name").and_then(|value| value.parse(name));
     let (per, requests) = (per?, requests?);
     let word = PER.iter().find(|(_, known)| *known == per).map_or("", |(word, _)| word);
@@ -48,6 +51,7 @@ fn rate(table: &mut Table<'_>) -> Option<Settings> {
         requests: count(requests),
         window,
         burst: count(burst.unwrap_or(requests)),
+        share,
     })
 }
 

@@ -1,5 +1,6 @@
 //! `[store]`: the database and the root secret.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,6 +37,10 @@ fn can_use(database: &Path) -> Result<(), ConfigError> {
     for ending in ["", "-wal", "-shm"] {
         let mut file = database.as_os_str().to_owned();
         file.push(ending);
+        if fs::metadata(&file).is_ok_and(|found| !found.is_file()) {
+            let what = format!("{} is not a regular file", Path::new(&file).display());
+            return Err(ConfigError::new(what, "expected the path of a file"));
+        }
         files::private(Path::new(&file), Origin::Gateway)?;
     }
     files::in_private_folder(database)

@@ -7,6 +7,7 @@ use crate::auth::keyring::Keyring;
 use crate::auth::renewals::{FamilyWatch, Renewals};
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::CachedToken;
+use crate::store::Freshness;
 use crate::tokens::jwt::Validity;
 use crate::tokens::jwt::verify::{is_still_valid, verify};
 use crate::types::clock::{Clock, UnixTime};
@@ -20,6 +21,27 @@ pub struct TokenChecks {
     pub revocations: Arc<Revocations>,
     pub keyring: Arc<Keyring>,
     pub renewals: Arc<Renewals>,
+    /// `None`: this gateway is alone, and knows every revocation.
+    pub freshness: Option<Arc<Freshness>>,
+}
+
+impl TokenChecks {
+    /// Returns true if revocations may be missing here.
+    pub(super) fn is_stale(&self) -> bool {
+        self.freshness.as_ref().is_some_and(|freshness| freshness.is_stale())
+    }
+
+    fn serves_stale(&self) -> bool {
+        self.freshness.as_ref().is_none_or(|freshness| freshness.serves_stale)
+    }
+}
+
+/// The token that a stream was opened with.
+#[derive(Clone)]
+pub struct HeldToken {
+    pub cached: Arc<CachedToken>,
+    /// See [`crate::auth::context::AuthContext::serves_stale`].
+    pub serves_stale: Option<bool>,
 }
 
 pub(super) struct TokenBasis {
@@ -30,12 +52,16 @@ pub(super) struct TokenBasis {
     generation: u64,
     /// Only for the gateway's own tokens: tokens of other issuers belong to no family.
     renewal: Option<FamilyWatch>,
+    /// The stream goes on while revocations may be missing here.
+    serves_stale: bool,
 }
 
 impl TokenBasis {
-    pub(super) fn on(token: &Arc<CachedToken>, checks: &TokenChecks) -> Self {
+    pub(super) fn on(held: &HeldToken, checks: &TokenChecks) -> Self {
+        let token = &held.cached;
         let renewal = token.token.family.map(|family| checks.renewals.watch(family));
-        TokenBasis { opened_by: token.clone(), carried_by: None, generation: token.generation(), renewal }
+        let serves_stale = held.serves_stale.unwrap_or(checks.serves_stale());
+        TokenBasis { opened_by: token.clone(), carried_by: None, generation: token.generation(), renewal, serves_stale }
     }
 
     /// When the current token expires.
@@ -55,6 +81,10 @@ impl TokenBasis {
         // The token that opened the stream counts to the end: an operator who revokes it means the stream, too.
         for token in self.carried_by.iter().chain([&self.opened_by]) {
             token.check_revocation(&checks.revocations).map_err(|reject| reject.reason)?;
+        }
+        // After the look-up, as for a request.
+        if !self.serves_stale && checks.is_stale() {
+            return Err(Reason::RevocationsStale);
         }
         // Read before the keys: if they are swapped meanwhile, the next check sees the newer ones.
         let generation = checks.keyring.generation();

@@ -1,8 +1,8 @@
 //! The open streams of one worker, and the task that ends them.
 //!
-//! Four times a second, the task compares three numbers: the time with the earliest expiry, the epoch of revocations,
-//! and the generation of keys. It checks the streams themselves only if one of these has moved. Without streams, it
-//! sleeps.
+//! Four times a second, the task compares the time with the earliest expiry, the epoch of revocations, the generation
+//! of keys, and whether revocations may be missing here. It checks the streams themselves only if one of these has
+//! moved. Without streams, it sleeps.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,9 +12,8 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use super::basis::{TokenBasis, TokenChecks};
+use super::basis::{HeldToken, TokenBasis, TokenChecks};
 use super::drain_behavior::DrainBehavior;
-use crate::auth::token_cache::CachedToken;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::types::clock::UnixTime;
 use crate::types::close_reason::CloseReason;
@@ -56,11 +55,12 @@ struct Entry {
     end: oneshot::Sender<CloseReason>,
 }
 
-/// The epoch and the generation as of the last check of all streams.
+/// The epoch, the generation and the staleness as of the last check of all streams.
 #[derive(PartialEq)]
 struct LastChecked {
     epoch: u64,
     generation: u64,
+    is_stale: bool,
 }
 
 impl Streams {
@@ -69,16 +69,12 @@ impl Streams {
     }
 
     /// Registers a WebSocket.
-    pub fn open_tunnel(self: &Arc<Self>, token: Option<&Arc<CachedToken>>) -> OpenStream {
+    pub fn open_tunnel(self: &Arc<Self>, token: Option<&HeldToken>) -> OpenStream {
         self.open(token, DrainBehavior::AtOnce)
     }
 
     /// Registers a stream. If its token has ended meanwhile, the stream ends at once.
-    pub(super) fn open(
-        self: &Arc<Self>,
-        token: Option<&Arc<CachedToken>>,
-        drain_behavior: DrainBehavior,
-    ) -> OpenStream {
+    pub(super) fn open(self: &Arc<Self>, token: Option<&HeldToken>, drain_behavior: DrainBehavior) -> OpenStream {
         let (end, ended) = oneshot::channel();
         let mut basis = token.map(|token| TokenBasis::on(token, &self.checks));
         let checked = basis.as_mut().map(|basis| basis.check(&self.checks, self.checks.clock.now()));
@@ -96,7 +92,7 @@ impl Streams {
     }
 
     /// Checks a token before its stream is registered.
-    pub(super) fn check(&self, token: &Arc<CachedToken>) -> Result<(), Reason> {
+    pub(super) fn check(&self, token: &HeldToken) -> Result<(), Reason> {
         TokenBasis::on(token, &self.checks).check(&self.checks, self.checks.clock.now())
     }
 
@@ -114,7 +110,11 @@ impl Streams {
     }
 
     fn current(&self) -> LastChecked {
-        LastChecked { epoch: self.checks.revocations.epoch(), generation: self.checks.keyring.generation() }
+        LastChecked {
+            epoch: self.checks.revocations.epoch(),
+            generation: self.checks.keyring.generation(),
+            is_stale: self.checks.is_stale(),
+        }
     }
 
     async fn check_all(&self, last: &mut LastChecked) {

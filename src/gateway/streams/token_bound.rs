@@ -11,10 +11,10 @@ use http::{Method, Response};
 use http_body::Body as HttpBody;
 use tokio::time::{Sleep, sleep};
 
+use super::basis::HeldToken;
 use super::drain_behavior::DrainBehavior;
 use super::grpc::{self as messages, Messages};
 use super::registry::{OpenStream, Streams};
-use crate::auth::token_cache::CachedToken;
 use crate::protocols::boundaries::Boundaries;
 use crate::protocols::grpc;
 use crate::protocols::http::body::BodyEnd;
@@ -100,14 +100,14 @@ impl Termination {
 pub struct TokenBound {
     streams: Arc<Streams>,
     /// `None` without a token, as on a public route.
-    token: Option<Arc<CachedToken>>,
+    token: Option<HeldToken>,
     termination: Termination,
     stream: Option<OpenStream>,
     ended: Option<CloseReason>,
 }
 
 impl TokenBound {
-    pub fn by(token: Option<Arc<CachedToken>>, streams: &Arc<Streams>) -> Self {
+    pub fn by(token: Option<HeldToken>, streams: &Arc<Streams>) -> Self {
         TokenBound { streams: streams.clone(), token, termination: Termination::default(), stream: None, ended: None }
     }
 
@@ -129,7 +129,7 @@ impl TokenBound {
         !matches!(self.termination, Termination::Abort)
     }
 
-    pub fn cached(&self) -> Option<&Arc<CachedToken>> {
+    pub fn held(&self) -> Option<&HeldToken> {
         self.token.as_ref()
     }
 

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::sign::CertifiedKey;
 
 use super::error::TlsError;
 use crate::types::private_file::{self, Origin};
+use crate::types::regular_file;
 use crate::types::secret;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,11 +39,9 @@ pub(super) fn provider() -> Arc<CryptoProvider> {
 pub fn load(files: &CertificateFiles) -> Result<CertifiedKey, TlsError> {
     let chain = read_certificates(&files.certificate)?;
     private_file::check(&files.key, Origin::Operator).map_err(TlsError::Lax)?;
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|source| TlsError::Unreadable {
-        file: files.key.clone(),
-        item: "private key",
-        source,
-    })?;
+    let key = read(&files.key)
+        .and_then(|pem| PrivateKeyDer::from_pem_slice(&pem))
+        .map_err(|source| TlsError::Unreadable { file: files.key.clone(), item: "private key", source })?;
     CertifiedKey::from_der(chain, key, &provider()).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => {
             TlsError::KeyMismatch { key: files.key.clone(), certificate: files.certificate.clone() }
@@ -55,12 +54,16 @@ pub fn load(files: &CertificateFiles) -> Result<CertifiedKey, TlsError> {
 pub(super) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     private_file::check_trusted(path).map_err(TlsError::Lax)?;
     let unreadable = |source| TlsError::Unreadable { file: path.to_owned(), item: "certificate", source };
-    let certificates = CertificateDer::pem_file_iter(path).map_err(unreadable)?;
-    let certificates: Vec<_> = certificates.collect::<Result<_, _>>().map_err(unreadable)?;
+    let file = read(path).map_err(unreadable)?;
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(&file).collect::<Result<_, _>>().map_err(unreadable)?;
     match certificates.is_empty() {
         true => Err(TlsError::NoCertificate { file: path.to_owned() }),
         false => Ok(certificates),
     }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, pem::Error> {
+    regular_file::read(path).map_err(pem::Error::Io)
 }
 
 /// Generates a P-256 certificate for `localhost`, 127.0.0.1 and ::1. The key file gets mode 0600.

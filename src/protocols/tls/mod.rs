@@ -7,10 +7,13 @@ mod certificates;
 mod channel_binding;
 mod client;
 mod error;
+pub mod plain_http;
 mod server;
+mod tickets;
 
 pub use certificates::{CertificateFiles, load};
 pub use channel_binding::server_end_point;
 pub use client::{client_config, client_config_with};
 pub use error::TlsError;
-pub use server::{ServerTls, Settings, Sni, server_tls};
+pub use server::{ServerTls, Settings, Sni, TicketSource, server_tls};
+pub use tickets::{TicketKey, TicketKeys, WINDOW};

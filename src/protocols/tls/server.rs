@@ -11,6 +11,7 @@ use rustls::sign::CertifiedKey;
 
 use super::certificates::{CertificateFiles, dns_names, generate_self_signed, load, not_after, provider};
 use super::error::TlsError;
+use super::tickets::{TicketKeys, Tickets};
 
 /// `listener.tls`.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,8 +53,22 @@ impl Sni {
     }
 }
 
+/// Who can open the session tickets of a listener.
+#[derive(Clone)]
+pub enum TicketSource {
+    /// This process.
+    Process,
+    /// Each gateway on the same store.
+    Shared(Arc<TicketKeys>),
+}
+
 /// Reads the certificates of a listener; `None` for cleartext. Generates a self-signed certificate if it is missing.
-pub fn server_tls(settings: &Settings) -> Result<Option<Arc<ServerTls>>, TlsError> {
+/// `listener` is its number in the configuration, which is the same at each gateway.
+pub fn server_tls(
+    settings: &Settings,
+    tickets: &TicketSource,
+    listener: usize,
+) -> Result<Option<Arc<ServerTls>>, TlsError> {
     let files = match settings {
         Settings::Off => return Ok(None),
         Settings::SelfSigned { folder } => {
@@ -80,7 +95,10 @@ pub fn server_tls(settings: &Settings) -> Result<Option<Arc<ServerTls>>, TlsErro
     config.alpn_protocols = [&b"h2"[..], b"http/1.1", b"http/1.0"].map(<[u8]>::to_vec).to_vec();
     // Tickets keep the resumption state with the client, so it costs no memory here and any worker can resume the
     // session.
-    config.ticketer = aws_lc_rs::Ticketer::new().map_err(TlsError::Library)?;
+    config.ticketer = match tickets {
+        TicketSource::Process => aws_lc_rs::Ticketer::new().map_err(TlsError::Library)?,
+        TicketSource::Shared(keys) => Arc::new(Tickets { keys: keys.clone(), listener: resolver.identity(listener) }),
+    };
     // Each ticket costs the gateway about 1 µs, and one is enough to resume.
     config.send_tls13_tickets = 1;
     Ok(Some(Arc::new(ServerTls { config: Arc::new(config), resolver, not_after: expiry })))
@@ -104,6 +122,13 @@ impl SniResolver {
             }
         }
         Ok(SniResolver { first, by_name })
+    }
+
+    /// What must be equal for a ticket of one gateway to be good at another: the listener and the names that it serves.
+    fn identity(&self, listener: usize) -> String {
+        let mut names: Vec<&str> = self.by_name.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        format!("listener {listener}: {}", names.join(" "))
     }
 
     fn choose(&self, host: &str) -> &Arc<CertifiedKey> {

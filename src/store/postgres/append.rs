@@ -24,6 +24,17 @@ const APPEND: &str = include_str!("append.sql");
 /// Number of entries from which on no further call joins a statement.
 const MAX_BATCH: usize = 512;
 
+/// Tells the other gateways to read the log now. A statement of its own, because a transaction that notifies waits for
+/// all others that do, and after the commit, because it would otherwise come too early. It may be lost: the others also
+/// read the log without it.
+const NOTIFY: &str = "select pg_notify(current_schema()::text, '')";
+
+/// Sends [`NOTIFY`], and does not wait for it.
+pub(super) fn announce(session: &Session) {
+    let session = session.clone();
+    tokio::spawn(async move { session.query(NOTIFY, &[]).await });
+}
+
 /// What to append.
 #[derive(Clone)]
 pub(super) struct Entry {
@@ -34,6 +45,21 @@ pub(super) struct Entry {
     /// For a family: it only ends if it still has this generation.
     pub(super) generation: Option<u64>,
     pub(super) event: Option<EventRow>,
+    /// The database had it before and lost it. It is written even if the family was lost, too.
+    pub(super) is_lost: bool,
+}
+
+/// What the log lacks, to be written again.
+pub(super) fn lost(revocations: &[Revocation]) -> Vec<Entry> {
+    let entry = |lost: &Revocation| Entry {
+        what: lost.what.clone(),
+        at: lost.at,
+        reason: matches!(lost.what, Revoked::Family(_)).then_some(RevokeReason::Admin),
+        generation: None,
+        event: None,
+        is_lost: true,
+    };
+    revocations.iter().map(entry).collect()
 }
 
 /// One for each entry of a call: `None` for a family that has ended before, or changed.
@@ -106,6 +132,7 @@ impl Log {
             }
             outcome => self.respond(calls, outcome),
         }
+        announce(session);
     }
 
     /// Enforces what was written, then gives each call its part.
@@ -195,7 +222,7 @@ impl Columns {
         self.at.push(rows::time(entry.at));
         self.reasons.push(entry.reason.map(RevokeReason::as_str));
         self.generations.push(entry.generation.map(rows::counter).transpose()?);
-        self.effects.push(effect(&entry.what, own_issuer));
+        self.effects.push(effect(&entry.what, own_issuer).or_else(|| entry.is_lost.then_some("lost")));
         self.tags.push(secret::random::<16>().to_vec());
         Ok(())
     }

@@ -36,7 +36,7 @@ with lives as (
 ), entries as (
     select g.n, g.kind, g.issuer, g.name, g.not_after, g.at, g.until, g.tag, g.event_id, g.event,
         row_number() over (order by g.n) as place
-    from given g where g.kind <> 'family' or g.n in (select n from ended)
+    from given g where g.kind <> 'family' or g.effect = 'lost' or g.n in (select n from ended)
 ), head as (
     update meta set value = value + (select count(*) from entries),
         tag = (select e.tag from entries e order by e.place desc limit 1)

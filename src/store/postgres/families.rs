@@ -176,6 +176,7 @@ impl Issue {
             reason: Some(reason),
             generation: None,
             event: Some(EventRow::new(secret::random(), &events::ended(&ended, reason), &self.context)),
+            is_lost: false,
         }
     }
 }
@@ -215,7 +216,7 @@ impl Operation for Issue {
 /// Ends a family: its row stops refreshes, the log of revocations stops its access tokens.
 pub(super) fn end(family: &Family, revoked: RevokedAt, generation: Option<u64>, event: EventRow) -> Entry {
     let (what, reason) = (Revoked::Family(family.id), Some(revoked.reason));
-    Entry { what, at: revoked.at, reason, generation, event: Some(event) }
+    Entry { what, at: revoked.at, reason, generation, event: Some(event), is_lost: false }
 }
 
 pub(super) struct RevokeFamily {

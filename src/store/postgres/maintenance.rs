@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::store::error::StoreError;
 use crate::store::postgres::error::QueryError;
+use crate::store::postgres::leases;
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::rows;
 use crate::store::postgres::session::Session;
@@ -12,9 +13,9 @@ use crate::types::clock::UnixTime;
 /// Rows are kept to the last millisecond at which they matter. A family is kept a little longer than it lives, so that
 /// an access token that was issued at its end can still be revoked.
 ///
-/// An entry of the log is kept until every gateway has passed it: a gateway compares the newest entry that it has with
-/// the log. A watermark is kept while a family needs it that was written at the same time as the watermark. Rows that
-/// another transaction has locked are left to the next sweep.
+/// A gateway that has not read the log for as long as entries are kept reads all of it again. A watermark is kept while
+/// a family needs it that was written at the same time as the watermark. Rows that another transaction has locked are
+/// left to the next sweep.
 ///
 /// The rows are chosen in a part of their own, which runs once: a plan may run a subquery again for each row.
 const SWEEP: &str = "with old_families as (
@@ -25,7 +26,7 @@ const SWEEP: &str = "with old_families as (
         delete from families f using old_families o where f.id = o.id returning 1
     ), old_revocations as (
         select r.sequence from revocations r
-        where r.until < $1 and r.sequence < coalesce((select min(p.applied) from replicas p), 9223372036854775807)
+        where r.until < $1
         order by r.until limit $2 for update skip locked
     ), revocations_gone as (
         delete from revocations r using old_revocations o where r.sequence = o.sequence returning 1
@@ -52,7 +53,10 @@ pub(super) struct Sweep {
 impl Operation for Sweep {
     type Output = usize;
 
-    async fn run(&self, _: &Shared, session: &Session) -> Result<usize, QueryError> {
+    async fn run(&self, shared: &Shared, session: &Session) -> Result<usize, QueryError> {
+        if leases::hold(session, leases::SWEEP, &shared.replica).await?.is_none() {
+            return Ok(0);
+        }
         let row = session.query_opt(SWEEP, &[&rows::time(self.now), &rows::limit(self.limit)]).await?;
         let row = row.ok_or_else(|| StoreError::new("the sweep reported nothing"))?;
         Ok(usize::try_from(rows::read_counter(&row, "deleted")?).unwrap_or(usize::MAX))

@@ -6,13 +6,11 @@
 //!
 //! `schema` creates and migrates the tables, `rows` converts values. `families`, `rotation`, `revocations`,
 //! `signing_keys`, `audit` and `maintenance` are the operations: each is a value that can run again. `append` writes
-//! the log of revocations for all of them, `outbox` their events, and `enforcement` passes revocations on.
+//! the log of revocations for all of them, `outbox` their events, and `enforcement` passes revocations on. `follower`
+//! reads what other gateways append, `replicas` and `leases` let them know of each other.
 //!
 //! No transaction is open while the gateway waits for a response of the database: each change is one statement. A
 //! gateway that is stopped or cut off therefore holds no lock.
-
-// Until the follower uses all of it.
-#![allow(dead_code)]
 
 mod append;
 mod audit;
@@ -23,10 +21,13 @@ mod driver;
 mod enforcement;
 mod error;
 mod families;
+mod follower;
 pub mod inspect;
+mod leases;
 mod maintenance;
 mod operation;
 mod outbox;
+mod replicas;
 mod revocations;
 mod roots;
 mod rotation;
@@ -35,13 +36,17 @@ mod schema;
 mod session;
 mod settings;
 mod signing_keys;
+mod tickets;
 mod tls;
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
+
+use tokio::sync::oneshot;
 
 pub use check::{Finding, check};
 pub use roots::{RootCheck, RootsFound, compare_roots};
@@ -53,11 +58,13 @@ use crate::store::api::{
     DecideKeys, DecideRotation, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store, StoreFuture,
 };
 use crate::store::error::StoreError;
+use crate::store::freshness::Freshness;
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
 use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::tokens::family::rotation::Rotation;
+use crate::tokens::ticket_key::StoredTicketKey;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use append::Log;
@@ -65,8 +72,10 @@ use connect::Connector;
 use connections::Lane;
 use driver::Driver;
 use enforcement::Enforcement;
+use follower::{Follower, Memory};
 use operation::{Operation, Shared};
 use outbox::Audit;
+use replicas::Heartbeat;
 use session::Session;
 
 /// Where the database is, and which gateway uses it.
@@ -84,6 +93,7 @@ pub struct PostgresStore {
     driver: Driver,
     shared: Arc<Shared>,
     outbox: Arc<Outbox>,
+    freshness: Arc<Freshness>,
 }
 
 impl PostgresStore {
@@ -101,12 +111,16 @@ impl PostgresStore {
         patience: Duration,
         now: UnixTime,
     ) -> Result<Self, StoreError> {
-        let schema = database.settings.schema.clone();
+        let (schema, replica) = (database.settings.schema.clone(), database.replica.clone());
+        let strict = database.settings.strict;
+        let serves_stale = database.settings.on_stale == OnStale::Serve;
+        let freshness = Arc::new(Freshness::new(database.settings.max_staleness, serves_stale, strict));
         let connector = Connector::new(database.settings, database.tls, &database.replica);
         let driver = Driver::start(connector, patience)?;
         let outbox = Arc::new(Outbox::default());
         let audit = Arc::new(Audit::new(settings.audit, outbox.clone()));
         let (life, family) = (settings.longest_life, settings.longest_family);
+        let channel = schema.clone();
         let prepared = driver.submit(Lane::Any, move |session| {
             let schema = schema.clone();
             async move {
@@ -116,13 +130,72 @@ impl PostgresStore {
             }
         });
         let longest_life = driver.wait(prepared)?;
-        let enforcement = Arc::new(Enforcement { hook: enforce, longest_life });
+        let memory = Memory::new(longest_life);
+        let hook = memory.remembering(enforce.clone());
+        let enforcement = Arc::new(Enforcement { hook, longest_life });
         let log = Log::new(settings.issuer.clone(), enforcement.clone(), audit.clone());
-        let keys = tokio::sync::Mutex::default();
-        let shared = Arc::new(Shared { issuer: settings.issuer, enforcement, audit, log, keys });
-        let store = PostgresStore { driver, shared, outbox };
+        let shared = Arc::new(Shared {
+            issuer: settings.issuer,
+            replica,
+            delivery_epoch: AtomicI64::new(0),
+            has_left: AtomicBool::new(false),
+            enforcement,
+            audit,
+            log,
+            keys: tokio::sync::Mutex::default(),
+        });
+        let store = PostgresStore { driver, shared, outbox, freshness };
         store.driver.wait(store.run(Lane::Any, audit::Count))?;
+        store.follow(memory, enforce, channel);
         Ok(store)
+    }
+
+    /// Starts the task that reads what other gateways write.
+    fn follow(&self, memory: Memory, enforce: RevocationHook, channel: String) {
+        let (connections, shared, freshness) = (self.driver.connections(), self.shared.clone(), self.freshness.clone());
+        let heartbeat = Heartbeat {
+            connections: connections.clone(),
+            shared: shared.clone(),
+            freshness: freshness.clone(),
+            outbox: self.outbox.clone(),
+        };
+        self.driver.spawn(heartbeat.run());
+        self.driver.spawn(Follower::new(connections, shared, memory, freshness, enforce, channel).run());
+    }
+
+    /// With `store.strict`, waits until each gateway has applied `sequence` (0: all that is in the log), or rejects all
+    /// tokens because it was cut off for too long.
+    fn when_applied<T: Send + 'static>(
+        &self,
+        revoked: StoreFuture<T>,
+        sequence: fn(&T) -> Option<u64>,
+    ) -> StoreFuture<T> {
+        if !self.freshness.is_strict() {
+            return revoked;
+        }
+        let connections = self.driver.connections();
+        let max_staleness = self.freshness.max_staleness();
+        let (caller, result) = oneshot::channel();
+        self.driver.spawn(async move {
+            let outcome = async {
+                let outcome = revoked.await?;
+                if let Some(sequence) = sequence(&outcome) {
+                    replicas::until_applied(&connections, sequence, max_staleness).await?;
+                }
+                Ok(outcome)
+            };
+            // The caller may have stopped waiting.
+            let _ = caller.send(outcome.await);
+        });
+        Box::pin(async { result.await.unwrap_or_else(|_| Err(StoreError::new("the store was closed"))) })
+    }
+
+    /// Other gateways need not wait for this one any more.
+    fn leave(&self) {
+        if !self.shared.has_left.swap(true, Ordering::AcqRel) {
+            // Closing waits for it.
+            drop(self.run(Lane::Upkeep, replicas::Leave));
+        }
     }
 
     fn run<O: Operation>(&self, lane: Lane, operation: O) -> StoreFuture<O::Output> {
@@ -150,11 +223,14 @@ impl Store for PostgresStore {
     }
 
     fn revoke_family(&self, id: TokenId, by: RevokedBy, context: EventContext) -> StoreFuture<RevokeOutcome> {
-        self.run(Lane::Family(id), families::RevokeFamily::new(id, by, context))
+        let revoked = self.run(Lane::Family(id), families::RevokeFamily::new(id, by, context));
+        // Also if it had ended before: the caller may repeat a call that was not answered.
+        self.when_applied(revoked, |outcome| (*outcome != RevokeOutcome::NotFound).then_some(0))
     }
 
     fn revoke(&self, what: Revoked, context: EventContext) -> StoreFuture<u64> {
-        self.run(Lane::Log, revocations::Revoke::new(what, context))
+        let revoked = self.run(Lane::Log, revocations::Revoke::new(what, context));
+        self.when_applied(revoked, |sequence| Some(*sequence))
     }
 
     fn confirm(&self, seen: Vec<(TokenId, u64)>) -> StoreFuture<()> {
@@ -197,11 +273,26 @@ impl Store for PostgresStore {
         self.outbox.clone()
     }
 
+    fn ticket_keys(&self, candidate: StoredTicketKey) -> StoreFuture<Vec<StoredTicketKey>> {
+        self.run(Lane::Upkeep, tickets::UseTicketKeys { candidate })
+    }
+
+    fn freshness(&self) -> Option<Arc<Freshness>> {
+        Some(self.freshness.clone())
+    }
+
     fn check(&self) -> StoreFuture<()> {
         self.run(Lane::Any, maintenance::Check)
     }
 
     fn close(&self) {
+        self.leave();
         self.driver.close();
+    }
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        self.close();
     }
 }

@@ -1,5 +1,6 @@
 //! What all operations share, and how each of them runs.
 
+use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::store::postgres::append::Log;
@@ -19,6 +20,12 @@ pub(super) trait Operation: Send + Sync + 'static {
 pub(super) struct Shared {
     /// The `iss` of the gateway's own access tokens.
     pub(super) issuer: String,
+    /// The name of this gateway.
+    pub(super) replica: String,
+    /// The epoch of the lease for deliveries, when this gateway last held it; 0: never.
+    pub(super) delivery_epoch: AtomicI64,
+    /// The store is being closed.
+    pub(super) has_left: AtomicBool,
     pub(super) enforcement: Arc<Enforcement>,
     pub(super) audit: Arc<Audit>,
     pub(super) log: Log,

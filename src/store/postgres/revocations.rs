@@ -80,8 +80,8 @@ impl Operation for Revoke {
         }
         let at = self.context.at;
         let event = EventRow::new(self.event, &events::revocation(&self.what), &self.context);
-        let mut entries =
-            vec![Entry { what: self.what.clone(), at, reason: None, generation: None, event: Some(event) }];
+        let (reason, generation, event) = (None, None, Some(event));
+        let mut entries = vec![Entry { what: self.what.clone(), at, reason, generation, event, is_lost: false }];
         let mut later = self.later_families(shared, session).await?;
         entries.extend(self.ends(&later));
         let first = shared.log.append(session, entries).await?.into_iter().next().flatten();

@@ -47,6 +47,7 @@ pub(super) fn open_read_only(path: &Path) -> Result<Option<Connection>, StoreErr
     }
     let with_path = |error: StoreError| StoreError::new(format!("{}: {error}", path.display()));
     let open = || {
+        check_kind(path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -113,14 +114,28 @@ fn in_use(path: &Path, mut lock: File) -> StoreError {
 /// Creates the file if it does not exist, so that it has mode 0600 before SQLite writes to it. SQLite gives the same
 /// mode to the files beside it.
 fn create(path: &Path) -> Result<(), StoreError> {
-    if path.is_dir() {
-        return Err(StoreError::new("this is a folder; set store.sqlite to a file"));
-    }
+    check_kind(path)?;
     match private().write(true).create_new(true).open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(StoreError::new(format!("cannot create the database: {error}"))),
     }
+}
+
+/// SQLite would wait for ever for a named pipe.
+fn check_kind(path: &Path) -> Result<(), StoreError> {
+    if path.is_dir() {
+        return Err(StoreError::new("this is a folder; set store.sqlite to a file"));
+    }
+    for end in ["", "-wal", "-shm", "-journal"] {
+        let mut name = OsString::from(path);
+        name.push(end);
+        if fs::metadata(&name).is_ok_and(|found| !found.is_file()) {
+            let name = Path::new(&name).display();
+            return Err(StoreError::new(format!("{name} is not a regular file; move it away")));
+        }
+    }
+    Ok(())
 }
 
 fn private() -> OpenOptions {

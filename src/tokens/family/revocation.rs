@@ -31,6 +31,18 @@ impl Revoked {
             | Revoked::Everything { not_after } => Some(*not_after),
         }
     }
+
+    /// The same watermark with another time.
+    #[must_use]
+    pub fn with_not_after(mut self, time: UnixTime) -> Self {
+        match &mut self {
+            Revoked::Family(_) | Revoked::Token { .. } => {}
+            Revoked::Subject { not_after, .. }
+            | Revoked::Issuer { not_after, .. }
+            | Revoked::Everything { not_after } => *not_after = time,
+        }
+        self
+    }
 }
 
 /// One entry of the revocation log.

@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::certificates::Authority;
+use crate::support::client::send_raw;
 use crate::support::clock::ManualClock;
 use crate::support::program::GatewayProcess;
 use crate::support::wait::eventually_ok;
@@ -86,6 +87,23 @@ async fn an_address_may_try_again_after_a_minute() {
         admin(gateway.admin_address()).get("/admin/v1/keys").await.assert_rejected(401, "unauthorized");
     }
     assert_eq!(gateway.admin_client().get("/admin/v1/keys").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_gives_no_further_guesses() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::from_text(text(&upstream, "wrong_tokens = 2"));
+    let wrong = admin(gateway.admin_address()).bearer("wrong");
+    for expected in [401, 401, 429] {
+        assert_eq!(wrong.get("/admin/v1/keys").await.status, expected);
+    }
+    let hour = Duration::from_secs(3600);
+    for step in [ManualClock::set_forward, ManualClock::set_back, ManualClock::set_back] {
+        step(&gateway.clock, hour);
+        assert_eq!(wrong.get("/admin/v1/keys").await.status, 429);
+    }
+    gateway.advance(Duration::from_secs(30));
+    assert_eq!(gateway.admin_client().get("/admin/v1/keys").await.status, 200, "and no longer than without");
 }
 
 async fn connect_from(source: &str, address: SocketAddr) -> TcpStream {
@@ -254,6 +272,14 @@ async fn only_own_names_in_host_are_served() {
     }
     let metrics = client("localhost").get("/metrics").await.text();
     assert!(metrics.contains("bearward_rejections_total{reason=\"admin_host\"} 12"), "{metrics}");
+}
+
+#[tokio::test]
+async fn plain_http_to_the_tls_port_gets_a_400_that_names_https() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::from_text(text(&upstream, "tls = \"self-signed\""));
+    let response = send_raw(gateway.admin_address(), b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    assert!(response.starts_with("HTTP/1.1 400 ") && response.ends_with("Use an https URL."), "{response}");
 }
 
 /// curl offers HTTP/2 and HTTP/1.1.

@@ -6,6 +6,7 @@ use bearward::tokens::jwt::Algorithm;
 
 use crate::deploy::pages::pages;
 use crate::house::source;
+use crate::support::postgres::PostgresServer;
 use crate::support::tokens::Mint;
 use crate::support::wait::eventually_ok;
 use crate::support::{Client, Gateway, TestResponse, Upstream};
@@ -139,12 +140,14 @@ fn code(text: &str) -> impl Iterator<Item = String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned)
 }
 
-/// Returns every metric with its labels, from a gateway that exports all of them.
+/// Returns every metric with its labels, from gateways that export all of them.
 async fn shown() -> BTreeMap<String, BTreeSet<String>> {
     let upstream = Upstream::start();
+    let store = format!("[store]\n{}", PostgresServer::shared().store_keys());
+    let shared = Gateway::with_config(&upstream, &store);
     let gateway = Gateway::with_issuer(&upstream, &Mint::new(Algorithm::ES256), "");
     let mut shown: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-    for sample in scrape(&gateway).await.into_keys() {
+    for sample in scrape(&gateway).await.into_keys().chain(scrape(&shared).await.into_keys()) {
         let (name, labels) = sample.split_once('{').unwrap_or((&sample, ""));
         // The three kinds of samples of the histogram share its name.
         let of_histogram = name.strip_prefix("bearward_request_duration_seconds_").is_some();

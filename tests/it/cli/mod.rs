@@ -3,6 +3,7 @@
 mod arguments;
 mod demo;
 mod explain;
+mod pipes;
 mod serve;
 mod token;
 mod verify;

@@ -75,6 +75,12 @@ fn rates_are_checked() {
         ("[[rate]]\nper = \"route\"\nrequests = 1\nwindow = \"1ms\"", "rate[0].window", (4, 10), "1s to 1d"),
         ("[[rate]]\nper = \"route\"\nrequests = 1\nname = \"a b\"", "rate[0].name", (4, 8), "without spaces"),
         ("[[rate]]\nper = \"route\"\nrequests = 1\nburst = 0", "rate[0].burst", (4, 9), "from 1 to 1000000"),
+        (
+            "[[rate]]\nper = \"route\"\nrequests = 1\nshare = \"all\"",
+            "rate[0].share",
+            (4, 9),
+            "\"replica\", \"cluster\"",
+        ),
     ]);
 }
 

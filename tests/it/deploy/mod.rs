@@ -4,6 +4,7 @@ mod commands;
 mod examples;
 pub mod pages;
 mod recipes;
+mod stream_recipes;
 
 use std::fs;
 use std::net::TcpListener;

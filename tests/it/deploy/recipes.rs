@@ -3,30 +3,29 @@
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
-use http::Method;
 use serde_json::json;
 use tokio::net::TcpStream;
 
 use super::pages::blocks;
 use crate::house::source;
 use crate::support::wait::eventually_ok;
-use crate::support::{Client, Gateway, TestResponse, Upstream, Wire};
+use crate::support::{Gateway, TestResponse};
 
 /// The routes of the configuration behind this heading of a page.
-fn routes(page: &str, heading: &str) -> String {
+pub(super) fn routes(page: &str, heading: &str) -> String {
     let section = section(page, heading);
     let config = blocks(&section, "toml").into_iter().next().expect("a configuration");
     config[config.find("[[route]]").expect("a route")..].to_owned()
 }
 
-fn section(page: &str, heading: &str) -> String {
+pub(super) fn section(page: &str, heading: &str) -> String {
     let page = source::read(page);
     let start = page.find(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
     page[start..].to_owned()
 }
 
 /// A server that a recipe shows. Dropping it stops it.
-struct Server(Child);
+pub(super) struct Server(pub(super) Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -88,41 +87,4 @@ async fn a_login_can_end_in_a_cookie() {
     let logout = client(&site).post("/session/logout", &json!({})).await;
     assert_eq!((logout.status.as_u16(), cookies(&logout, "/orders").as_str()), (204, ""));
     gateway.client().header("cookie", &site).get("/orders").await.assert_rejected(401, "invalid_token");
-}
-
-/// The handshakes that socket.io 4 and graphql-ws 6 send with the code of the page.
-#[tokio::test]
-async fn socket_io_and_graphql_ws_send_their_token_as_a_subprotocol() {
-    let heading = "## Libraries in browsers";
-    let upstream = Upstream::start();
-    let gateway = Gateway::with_config(&upstream, &routes("deploy/streams.md", heading));
-    let token = gateway.issue("alice", "").await.access;
-    let code = blocks(&section("deploy/streams.md", heading), "js").join("\n");
-    assert!(
-        code.contains("[\"bearer\", await accessToken()]") && code.contains("[protocol, \"bearer\", currentToken()]")
-    );
-    for (path, protocols, selected) in [
-        ("/socket.io/?EIO=4&transport=websocket", format!("bearer, {token}"), "bearer"),
-        ("/graphql", format!("graphql-transport-ws, bearer, {token}"), "graphql-transport-ws"),
-    ] {
-        let mut wire = Wire::connect(gateway.address()).await;
-        wire.send(format!(
-            "GET {path} HTTP/1.1\r\nHost: gateway.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
-             Sec-WebSocket-Protocol: {protocols}\r\n\r\n"
-        ))
-        .await;
-        let head = wire.read_until("\r\n\r\n").await.to_ascii_lowercase();
-        assert!(
-            head.starts_with("http/1.1 101 ") && head.contains(&format!("sec-websocket-protocol: {selected}\r\n")),
-            "{head}"
-        );
-        let seen = upstream.seen().pop().expect("it arrived");
-        assert_eq!(seen.header("x-auth-subject"), Some("alice"));
-        assert_eq!(seen.header("sec-websocket-protocol"), (selected != "bearer").then_some(selected), "{path}");
-    }
-    // The long polling of socket.io.
-    let polling = Client::http1(gateway.address()).bearer(&token);
-    assert_eq!(polling.send(Method::GET, "/socket.io/?EIO=4&transport=polling", bytes::Bytes::new()).await.status, 200);
-    Client::http1(gateway.address()).get("/socket.io/?EIO=4").await.assert_rejected(401, "unauthorized");
 }

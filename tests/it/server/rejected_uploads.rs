@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use crate::support::frames::{self, DATA, END_HEADERS, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE};
 use crate::support::{Gateway, ScriptedBackend, Upstream};
 
-const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/upload_peer.py");
+pub(super) const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/upload_peer.py");
 const BODY: u64 = 50_000_000;
 
 /// Prints the status of the response.
@@ -24,11 +24,11 @@ request.on("error", error => { console.log(error.code); process.exit(1); });
 request.end(Buffer.alloc(50000000));
 "#;
 
-fn run(program: &str, arguments: &[&str]) -> Output {
+pub(super) fn run(program: &str, arguments: &[&str]) -> Output {
     Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"))
 }
 
-fn assert_401(client: &str, url: &str, output: &Output) {
+pub(super) fn assert_401(client: &str, url: &str, output: &Output) {
     let [out, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     assert!(out.trim() == "401", "{client} to {url}: {out}\n{errors}");
 }
@@ -72,6 +72,14 @@ fn httpx_gets_the_response_to_a_rejected_upload() {
 #[test]
 fn a_blocking_client_gets_the_response_to_a_rejected_upload() {
     assert_python_gets_401("blocking");
+}
+
+/// As long as nginx waits by default.
+#[test]
+fn a_client_that_pauses_gets_the_response() {
+    for client in ["requests-pausing", "httpx-pausing", "head-first"] {
+        assert_python_gets_401(client);
+    }
 }
 
 #[test]

@@ -75,6 +75,7 @@ async fn a_million_families_start_refresh_revoke_and_are_swept() {
     gateway.program.wait();
     let began = Instant::now();
     fill(&database, families);
+    let unexpired = count(&database) - families / 10;
     eprintln!("{families} families written in {:?}", began.elapsed());
 
     let began = Instant::now();
@@ -91,12 +92,13 @@ async fn a_million_families_start_refresh_revoke_and_are_swept() {
     assert_eq!(gateway.client().bearer(&bob.access).get("/").await.status, 401);
 
     // The sweep begins at once and pauses between its steps, so that refreshes do not wait for it.
-    let before = count(&database);
-    eventually_within(Duration::from_secs(60), "expired families are deleted", async || match count(&database) {
-        left if left < before => Ok(()),
-        left => Err(format!("{left} families")),
+    let time = Duration::from_secs(60 + families as u64 / 1000);
+    eventually_within(time, "all expired families are deleted", async || match count(&database) {
+        left if left <= unexpired => Ok(()),
+        left => Err(format!("{left} families, {unexpired} of which have not expired")),
     })
     .await;
+    assert_eq!(count(&database), unexpired, "and no other");
     let next = refreshed(&gateway, &next).await;
 
     let began = Instant::now();

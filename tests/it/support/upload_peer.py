@@ -1,11 +1,13 @@
-"""Uploads 50 MB with a token that is not valid, with one of several clients, and prints the status of the response.
+"""Uploads with a token that is not valid, with one of several clients, and prints the status of the response.
 
 Usage: upload_peer.py CLIENT URL
 """
 
+import http.client
 import socket
 import ssl
 import sys
+import time
 import warnings
 
 SIZE = 50_000_000
@@ -41,6 +43,52 @@ def blocking(url):
     return int(stream.recv(16).split()[1])
 
 
-CLIENTS = {"requests": with_requests, "httpx": with_httpx, "blocking": blocking}
+def pausing():
+    """A body that is made while it is sent."""
+    for _ in range(3):
+        yield bytes(1_000_000)
+        time.sleep(1.5)
+    yield bytes(1_000_000)
+
+
+def requests_pausing(url):
+    import requests
+
+    warnings.simplefilter("ignore")
+    return requests.post(url, data=pausing(), headers=HEADERS, verify=False, timeout=60).status_code
+
+
+def httpx_pausing(url):
+    import httpx
+
+    return httpx.post(url, content=pausing(), headers=HEADERS, verify=False, timeout=60).status_code
+
+
+def head_first(url):
+    """Sends the body some time after the head."""
+    scheme, _, rest = url.partition("://")
+    host, path = rest.split("/", 1)
+    secure = {"context": ssl._create_unverified_context()} if scheme == "https" else {}
+    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    connection = kind(host, timeout=60, **secure)
+    connection.putrequest("POST", "/" + path)
+    for name, value in HEADERS.items():
+        connection.putheader(name, value)
+    connection.putheader("Content-Length", "1000000")
+    connection.endheaders()
+    time.sleep(1.5)
+    for _ in range(10):
+        connection.send(bytes(100_000))
+    return connection.getresponse().status
+
+
+CLIENTS = {
+    "requests-pausing": requests_pausing,
+    "httpx-pausing": httpx_pausing,
+    "head-first": head_first,
+    "requests": with_requests,
+    "httpx": with_httpx,
+    "blocking": blocking,
+}
 
 print(CLIENTS[sys.argv[1]](sys.argv[2]))

@@ -109,6 +109,7 @@ impl Process {
             token_cache: Arc::new(TokenCache::new(1 << 20)),
             seen_generations: broker.seen_generations.clone(),
             renewals: Arc::default(),
+            freshness: None,
             identity,
             token_size: TOKEN_SIZE,
         };
@@ -132,6 +133,7 @@ impl Process {
             payer: self.failures.of_address([192, 0, 2, 7].into()),
             signature_queue: &self.signature_queue,
             metrics: &self.metrics,
+            serves_stale: None,
             trace: Trace::OFF,
         }
     }

@@ -51,6 +51,7 @@ fn form_app() -> (ScriptedBackend, Arc<Mutex<Vec<String>>>) {
                              x-bearward-subject: {user}\r\ncontent-length: 0\r\n\r\n"
                         )
                     }
+                    ["GET", "/broken"] => return,
                     ["POST", "/logout"] => {
                         "HTTP/1.1 303 See Other\r\nlocation: /login\r\ncontent-length: 0\r\n\r\n".to_owned()
                     }
@@ -234,6 +235,23 @@ async fn a_lost_response_does_not_end_the_session_but_reuse_does() {
     gateway.advance(Duration::from_secs(60));
     with(gateway.client(), &first).get("/").await.assert_rejected(401, "invalid_token");
     with(gateway.client(), &second).get("/").await.assert_rejected(401, "invalid_token");
+}
+
+/// The backend fails after the gateway has refreshed the session, so the response brings no cookies.
+#[tokio::test]
+async fn a_502_does_not_end_the_session() {
+    let (app, _) = form_app();
+    let gateway = gateway(&app);
+    let first = log_in(&gateway, "alice").await;
+    gateway.advance(PAST_EXPIRY);
+    let failed = with(gateway.client(), &first).get("/broken").await;
+    assert_eq!((failed.status.as_u16(), cookies(&failed)), (502, None));
+    // Much later than `tokens.refresh_grace`.
+    gateway.advance(Duration::from_secs(60));
+    let next = with(gateway.client(), &first).get("/").await;
+    assert_eq!(next.status, 200);
+    let second = cookies(&next).expect("the gateway refreshes again");
+    assert_eq!(with(gateway.client(), &second).get("/").await.status, 200);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::support::TokenPair;
+use crate::support::clock::ManualClock;
 use crate::support::connection::{self, HttpConnection, next_chunk};
 use crate::support::tokens::claims_of;
 
@@ -39,6 +40,24 @@ async fn using_a_new_token_extends_the_streams_of_its_family() {
     assert_open(&mut socket).await;
     gateway.advance(Duration::from_mins(10));
     assert_eq!(within_a_second(close_frame(&mut socket)).await, expired(), "the second token has expired too");
+}
+
+#[tokio::test]
+async fn a_new_token_extends_streams_also_after_the_clock_was_set() {
+    let upstream = Upstream::start();
+    for step in [ManualClock::set_back, ManualClock::set_forward] {
+        let gateway = gateway_of_one_worker(&upstream.address.to_string(), "");
+        let (first, bob) = (gateway.issue("alice", "").await, gateway.issue("bob", "").await);
+        let mut socket = open(&gateway, &first.access).await;
+        let mut witness = open(&gateway, &bob.access).await;
+        gateway.advance(Duration::from_mins(10));
+        step(&gateway.clock, Duration::from_secs(30));
+        let second = TokenPair::from_json(&gateway.refresh(&first.access, &first.refresh).await.json());
+        assert_eq!(gateway.status_of(&second.access).await, 200);
+        gateway.advance(Duration::from_mins(7));
+        assert_eq!(close_frame(&mut witness).await, expired(), "not refreshed");
+        assert_open(&mut socket).await;
+    }
 }
 
 /// The new token reaches one worker. The kernel distributes the streams over both.

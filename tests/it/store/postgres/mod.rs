@@ -1,8 +1,11 @@
 //! The shared store: the suite, on a real PostgreSQL server.
 
 mod faults;
+mod following;
+mod replicas;
 mod schema;
 mod sharing;
+mod strict;
 
 use std::future::Future;
 use std::pin::Pin;

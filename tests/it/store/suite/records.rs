@@ -56,7 +56,10 @@ pub(crate) async fn a_revocation_is_enforced_before_its_caller_is_answered(place
     let seen = enforced.clone();
     let expected = place.order();
     let enforce: RevocationHook = Arc::new(move |revocation: &Revocation, order| {
-        assert_eq!(order, expected);
+        // A shared store tells of it again, in order.
+        if order != expected {
+            return;
+        }
         // Delays the enforcement, so that a response that does not wait for it would come first.
         std::thread::sleep(Duration::from_millis(20));
         seen.lock().expect("not poisoned").push(revocation.clone());

@@ -1,0 +1,256 @@
+//! How new this gateway's copy of a shared store is: the revocations, the signing keys, and the clock.
+//!
+//! Every request compares the time of the last complete poll with the time now. A gateway that was paused or cut off
+//! therefore knows in its first request that it may have missed a revocation. A store of one gateway has none of this.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+
+use crate::types::boot_time::BootTime;
+
+/// With more between the clock of the machine and that of the store, one of them is wrong, and the gateway is not
+/// ready.
+const MAX_OFFSET: Duration = Duration::from_secs(5);
+
+/// Before the signing keys of the gateway are loaded, their version does not matter.
+const ANY_KEYS: u64 = u64::MAX;
+
+/// Written by the follower of the store, read by all threads.
+pub struct Freshness {
+    /// `store.max_staleness`
+    max_staleness: Duration,
+    /// `store.on_stale` is "serve".
+    pub serves_stale: bool,
+    /// `store.strict`: a revocation waits for all gateways, so that each of them must be known to the others.
+    is_strict: bool,
+    /// Since then everything is known here, as far as it counts; 0: never.
+    complete_at: AtomicU64,
+    /// When the last poll was sent that read everything; 0: none was.
+    polled_at: AtomicU64,
+    /// With `is_strict`: since when this gateway is in the list of gateways; 0: it is not.
+    listed_at: AtomicU64,
+    /// Notified when more was applied.
+    moved: Arc<Notify>,
+    /// When the whole log was read for the first time.
+    loaded: watch::Sender<bool>,
+    /// The version of the signing keys in the store, and the one in force here.
+    keys: watch::Sender<u64>,
+    keys_in_force: AtomicU64,
+    /// How far the clock of the store is ahead of the clock of this machine, in microseconds.
+    offset: AtomicI64,
+    /// How wrong the offset can be, in microseconds.
+    offset_error: AtomicU64,
+    pub counts: FollowerCounts,
+}
+
+/// For metrics.
+#[derive(Default)]
+pub struct FollowerCounts {
+    /// The newest entry of the log that is applied with all before it.
+    pub applied: AtomicU64,
+    /// The newest entry of the log.
+    pub newest: AtomicU64,
+    /// How often the log was read from its start again.
+    pub reloads: AtomicU64,
+    /// How often the log was another one: the store was rolled back.
+    pub forks: AtomicU64,
+    /// Gaps in the log.
+    pub gaps: AtomicU64,
+    /// Revocations that the store had lost, and that this gateway wrote back.
+    pub written_back: AtomicU64,
+    /// The gateways that use the store now, this one included.
+    pub live: AtomicU64,
+}
+
+impl Freshness {
+    pub fn new(max_staleness: Duration, serves_stale: bool, is_strict: bool) -> Self {
+        Freshness {
+            max_staleness,
+            serves_stale,
+            is_strict,
+            complete_at: AtomicU64::new(0),
+            polled_at: AtomicU64::new(0),
+            listed_at: AtomicU64::new(0),
+            moved: Arc::default(),
+            loaded: watch::Sender::new(false),
+            keys: watch::Sender::new(0),
+            keys_in_force: AtomicU64::new(ANY_KEYS),
+            offset: AtomicI64::new(0),
+            offset_error: AtomicU64::new(0),
+            counts: FollowerCounts::default(),
+        }
+    }
+
+    /// Returns true if this gateway may have missed revocations for longer than `store.max_staleness`.
+    ///
+    /// Call it after the look-up of the revocation: a process that was stopped between the two is then stale.
+    pub fn is_stale(&self) -> bool {
+        self.age() > self.max_staleness
+    }
+
+    /// Returns true from half of `store.max_staleness` on, so that load balancers leave before clients see 503.
+    pub fn is_half_stale(&self) -> bool {
+        self.age() > self.max_staleness / 2
+    }
+
+    /// The reason why the gateway is not ready, if it is not.
+    pub fn not_ready(&self) -> Option<String> {
+        if self.is_half_stale() {
+            let (age, half) = (self.age(), self.max_staleness / 2);
+            return Some(match age {
+                Duration::MAX => "the revocations were not read yet".to_owned(),
+                age => format!("the revocations are those of {age:.1?} ago, half of store.max_staleness is {half:.1?}"),
+            });
+        }
+        let offset = Duration::from_micros(self.offset().0.unsigned_abs());
+        (offset > MAX_OFFSET).then(|| format!("the clock of this machine and that of the store differ by {offset:.1?}"))
+    }
+
+    /// The time since the last complete poll.
+    pub fn age(&self) -> Duration {
+        match self.complete_at.load(Ordering::Acquire) {
+            0 => Duration::MAX,
+            at => BootTime::now().since(BootTime::from_micros(at)),
+        }
+    }
+
+    /// Returns when the whole log was read once.
+    pub async fn loaded(&self) {
+        // The sender is here, so that it is not closed.
+        let _ = self.loaded.subscribe().wait_for(|loaded| *loaded).await;
+    }
+
+    /// A poll that was sent at `sent` has read everything, and everything is in force. It does not count while the
+    /// signing keys of that poll are not: a key may have been revoked.
+    ///
+    /// `has_moved`: it brought entries, which another gateway may wait for.
+    pub fn completed(&self, sent: BootTime, has_moved: bool) {
+        let in_force = self.keys_in_force.load(Ordering::Acquire);
+        if in_force < *self.keys.borrow() {
+            return;
+        }
+        self.polled_at.fetch_max(sent.as_micros(), Ordering::AcqRel);
+        if has_moved || !*self.loaded.borrow() {
+            self.moved.notify_one();
+        }
+        if !self.is_strict {
+            self.complete(sent);
+        }
+    }
+
+    fn complete(&self, at: BootTime) {
+        self.complete_at.fetch_max(at.as_micros(), Ordering::AcqRel);
+        self.loaded.send_if_modified(|loaded| !std::mem::replace(loaded, true));
+    }
+
+    /// When the last poll was sent that read everything.
+    pub fn polled_at(&self) -> BootTime {
+        BootTime::from_micros(self.polled_at.load(Ordering::Acquire))
+    }
+
+    /// The store has acknowledged a heartbeat that was sent at `sent`, when the last complete poll was that of
+    /// `polled`. With `store.strict`, this gateway is fresh only as far as the others know it: they stop waiting for it
+    /// when they have not heard of it for too long. A poll from before it was listed does not count, because a
+    /// revocation in between did not wait for it.
+    pub fn acknowledged(&self, sent: BootTime, polled: BootTime, is_new: bool) {
+        if !self.is_strict {
+            return;
+        }
+        let listed_at = self.listed_at.load(Ordering::Acquire);
+        if is_new || listed_at == 0 {
+            self.listed_at.store(BootTime::now().as_micros(), Ordering::Release);
+        } else if polled.as_micros() >= listed_at {
+            self.complete(polled.min(sent));
+        }
+    }
+
+    /// How many gateways use the store now, this one included.
+    pub fn replicas(&self) -> u32 {
+        u32::try_from(self.counts.live.load(Ordering::Relaxed)).unwrap_or(u32::MAX).max(1)
+    }
+
+    pub fn is_strict(&self) -> bool {
+        self.is_strict
+    }
+
+    pub fn max_staleness(&self) -> Duration {
+        self.max_staleness
+    }
+
+    /// Notified after each complete poll that brought entries.
+    pub fn moved(&self) -> Arc<Notify> {
+        self.moved.clone()
+    }
+
+    /// The store has this version of the signing keys.
+    pub fn found_keys(&self, version: u64) {
+        self.keys.send_if_modified(|known| std::mem::replace(known, version) != version);
+    }
+
+    /// Tells of each new version of the signing keys.
+    pub fn keys(&self) -> watch::Receiver<u64> {
+        self.keys.subscribe()
+    }
+
+    /// The signing keys of this version, or of a later one, are in force.
+    pub fn keys_in_force(&self, version: u64) {
+        self.keys_in_force.store(version, Ordering::Release);
+    }
+
+    /// Microseconds by which the clock of the store is ahead, and how wrong that can be.
+    pub fn offset(&self) -> (i64, Duration) {
+        let error = Duration::from_micros(self.offset_error.load(Ordering::Relaxed));
+        (self.offset.load(Ordering::Relaxed), error)
+    }
+
+    pub fn set_offset(&self, offset: i64, error: Duration) {
+        self.offset.store(offset, Ordering::Relaxed);
+        self.offset_error.store(u64::try_from(error.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_recent_complete_poll_is_fresh() {
+        let freshness = Freshness::new(Duration::from_secs(10), false, false);
+        assert!(freshness.is_stale() && freshness.is_half_stale(), "before the first poll");
+        let ago = |secs: u64| BootTime::from_micros(BootTime::now().as_micros() - secs * 1_000_000);
+        for (secs, half_stale, stale) in [(11, true, true), (9, true, false), (4, false, false)] {
+            freshness.completed(ago(secs), false);
+            assert_eq!((freshness.is_half_stale(), freshness.is_stale()), (half_stale, stale), "{secs}");
+        }
+        freshness.completed(ago(20), false);
+        assert!(!freshness.is_stale(), "an older poll that is reported late changes nothing");
+    }
+
+    #[test]
+    fn a_poll_counts_when_its_signing_keys_are_in_force() {
+        let freshness = Freshness::new(Duration::from_secs(10), false, false);
+        freshness.found_keys(3);
+        freshness.keys_in_force(2);
+        freshness.completed(BootTime::now(), false);
+        assert!(freshness.is_stale());
+        freshness.keys_in_force(3);
+        freshness.completed(BootTime::now(), false);
+        assert!(!freshness.is_stale());
+    }
+
+    #[test]
+    fn with_strict_revocations_only_acknowledged_heartbeats_count() {
+        let freshness = Freshness::new(Duration::from_secs(10), false, true);
+        let early = BootTime::now();
+        freshness.completed(early, false);
+        freshness.acknowledged(BootTime::now(), freshness.polled_at(), true);
+        assert!(freshness.is_stale(), "the poll was before this gateway was listed");
+        freshness.completed(BootTime::now(), false);
+        assert!(freshness.is_stale(), "no heartbeat has told of it");
+        freshness.acknowledged(BootTime::now(), freshness.polled_at(), false);
+        assert!(!freshness.is_stale());
+    }
+}

@@ -1,0 +1,255 @@
+//! Follows the log of revocations that all gateways write, on a connection of its own.
+//!
+//! `state` decides, without I/O; `poll` has the statements; `recent` is the memory for a database that lost entries.
+//! Polling is what makes sure that nothing is missed. A notification only makes the next poll come sooner: a pooler may
+//! swallow it, and so may a lost connection.
+
+mod poll;
+mod recent;
+mod state;
+
+#[cfg(test)]
+mod tests;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::sleep;
+
+use crate::store::api::{LogOrder, RevocationHook};
+use crate::store::clock_offset::ClockOffset;
+use crate::store::error::StoreError;
+use crate::store::freshness::Freshness;
+use crate::store::postgres::append;
+use crate::store::postgres::connections::{Connections, Lane};
+use crate::store::postgres::operation::{Shared, lock};
+use crate::store::postgres::session::Session;
+use crate::tokens::family::revocation::Revocation;
+use crate::types::boot_time::BootTime;
+use crate::types::secret;
+use poll::{Polled, listen, poll};
+use state::{Alarm, INTERVAL, PAGE, State, Step};
+
+/// Microseconds between the clock of the database and that of this machine from which on the operator is warned.
+const FAR: u64 = 1_000_000;
+
+/// What the follower remembers of the revocations of this gateway.
+#[derive(Clone)]
+pub(super) struct Memory(Arc<Mutex<State>>);
+
+impl Memory {
+    /// `retention`: how long each entry stays in the log at least.
+    pub(super) fn new(retention: Duration) -> Self {
+        Memory(Arc::new(Mutex::new(State::new(retention))))
+    }
+
+    /// A hook for the revocations of this gateway: the follower remembers each, in case the database loses it.
+    pub(super) fn remembering(&self, enforce: RevocationHook) -> RevocationHook {
+        let memory = self.clone();
+        Arc::new(move |revocation: &Revocation, order| {
+            lock(&memory.0).on_own(revocation, BootTime::now());
+            enforce(revocation, order);
+        })
+    }
+}
+
+/// The task that follows the log. Runs on the thread of the store.
+pub(super) struct Follower {
+    connections: Connections,
+    shared: Arc<Shared>,
+    memory: Memory,
+    freshness: Arc<Freshness>,
+    enforce: RevocationHook,
+    schema: String,
+    clock: ClockOffset,
+    /// The clocks differ by more than [`FAR`].
+    clock_is_far: bool,
+    /// The connection that listens.
+    listening: Option<u64>,
+    /// What the log lacks, until it is written.
+    lost: Vec<Revocation>,
+    last_error: String,
+}
+
+impl Follower {
+    pub(super) fn new(
+        connections: Connections,
+        shared: Arc<Shared>,
+        memory: Memory,
+        freshness: Arc<Freshness>,
+        enforce: RevocationHook,
+        schema: String,
+    ) -> Self {
+        Follower {
+            connections,
+            shared,
+            memory,
+            freshness,
+            enforce,
+            schema,
+            clock: ClockOffset::default(),
+            clock_is_far: false,
+            listening: None,
+            lost: Vec::new(),
+            last_error: String::new(),
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        loop {
+            match self.follow().await {
+                Ok(()) => {
+                    if !std::mem::take(&mut self.last_error).is_empty() {
+                        tracing::info!("the log of revocations can be read again");
+                    }
+                }
+                Err(error) => {
+                    lock(&self.memory.0).on_error(BootTime::now());
+                    if error.message != self.last_error {
+                        tracing::error!(%error, "cannot read the log of revocations");
+                        self.last_error = error.message;
+                    }
+                    sleep(INTERVAL).await;
+                }
+            }
+        }
+    }
+
+    /// Waits for the time of the next poll, and does it.
+    async fn follow(&mut self) -> Result<(), StoreError> {
+        let session = self.connections.session(Lane::Follower).await?;
+        if self.listening == Some(session.number()) {
+            self.wait(&session).await;
+        } else {
+            // Before the poll: an entry in between would be noticed only by the next poll.
+            listen(&session, &self.schema).await.map_err(|error| {
+                session.close();
+                error.into_store_error()
+            })?;
+            self.listening = Some(session.number());
+        }
+        let from = lock(&self.memory.0).read_from();
+        let before = (BootTime::now(), micros());
+        let polled = self.connections.run(Lane::Follower, |session| async move { poll(&session, from, PAGE).await });
+        let polled = polled.await?;
+        self.measure_clock(before, &polled);
+        self.apply(polled)?;
+        self.write_back().await;
+        Ok(())
+    }
+
+    async fn wait(&self, session: &Session) {
+        let wait = lock(&self.memory.0).wait(BootTime::now());
+        // Up to a fifth less, so that the polls of many gateways spread.
+        let wait = wait - wait / 5 * u32::from(secret::random::<1>()[0]) / 256;
+        let notified = session.notified();
+        tokio::select! {
+            () = sleep(wait) => {}
+            () = notified.notified() => {
+                let wait = {
+                    let mut state = lock(&self.memory.0);
+                    state.on_wake(BootTime::now());
+                    state.wait(BootTime::now())
+                };
+                sleep(wait).await;
+            }
+        }
+    }
+
+    fn measure_clock(&mut self, before: (BootTime, i64), polled: &Polled) {
+        let (began, local) = before;
+        let round_trip = BootTime::now().since(began);
+        let half = i64::try_from(round_trip.as_micros() / 2).unwrap_or_default();
+        let (offset, error) = self.clock.add(local.saturating_add(half), polled.micros, round_trip);
+        self.freshness.set_offset(offset, error);
+        let is_far = offset.unsigned_abs() > FAR;
+        if is_far && !self.clock_is_far {
+            tracing::warn!(
+                seconds = offset as f64 / 1e6,
+                "the clock of the database is that far ahead of the clock of this machine; correct one of them"
+            );
+        }
+        self.clock_is_far = is_far;
+    }
+
+    fn apply(&mut self, polled: Polled) -> Result<(), StoreError> {
+        let (time, sent, keys, newest) = (polled.time(), polled.sent, polled.keys, polled.page.newest.sequence);
+        let (step, applied, is_complete) = {
+            let mut state = lock(&self.memory.0);
+            let step = state.on_poll(polled.page, sent, time);
+            (step, state.applied(), state.complete_at() == Some(sent))
+        };
+        let order = |each: &Revocation| if each.sequence <= applied { LogOrder::InOrder } else { LogOrder::Ahead };
+        let enforced = catch_unwind(AssertUnwindSafe(|| {
+            step.apply.iter().for_each(|each| (self.enforce)(each, order(each)));
+        }));
+        enforced.map_err(|_| {
+            lock(&self.memory.0).restart();
+            StoreError::new("revocations were read, but enforcing them panicked")
+        })?;
+        self.report(&step, applied, newest);
+        let has_moved = !step.apply.is_empty();
+        self.lost.extend(step.write_back);
+        self.freshness.found_keys(keys);
+        if is_complete {
+            self.freshness.completed(sent, has_moved);
+        }
+        Ok(())
+    }
+
+    fn report(&self, step: &Step, applied: u64, newest: u64) {
+        let counts = &self.freshness.counts;
+        counts.applied.store(applied, Ordering::Relaxed);
+        counts.newest.store(newest, Ordering::Relaxed);
+        let add = |count: &AtomicU64, number: u64| count.fetch_add(number, Ordering::Relaxed);
+        add(&counts.reloads, u64::from(step.reloaded));
+        for alarm in &step.alarms {
+            match alarm {
+                Alarm::Fork { at, newest } => {
+                    add(&counts.forks, 1);
+                    tracing::error!(
+                        at,
+                        newest,
+                        "the database was rolled back: its log of revocations is another one; was a standby promoted \
+                         that lagged, or a backup restored?"
+                    );
+                }
+                Alarm::Gap { missing } => {
+                    add(&counts.gaps, 1);
+                    tracing::error!(missing, "an entry of the log of revocations is missing: were rows deleted?");
+                }
+                Alarm::Lost(count) => {
+                    tracing::error!(count, "the database has lost revocations; writing them again");
+                }
+            }
+        }
+    }
+
+    /// Writes what the log lacks. If that fails, the next poll is followed by another attempt.
+    async fn write_back(&mut self) {
+        if self.lost.is_empty() {
+            return;
+        }
+        let (shared, entries) = (self.shared.clone(), append::lost(&self.lost));
+        let count = self.lost.len() as u64;
+        let written = self.connections.run(Lane::Log, |session| {
+            let (shared, entries) = (shared.clone(), entries.clone());
+            async move { shared.log.append(&session, entries).await }
+        });
+        match written.await {
+            Ok(_) => {
+                self.lost.clear();
+                self.freshness.counts.written_back.fetch_add(count, Ordering::Relaxed);
+            }
+            Err(error) => tracing::error!(%error, count, "cannot write lost revocations; trying again"),
+        }
+    }
+}
+
+/// The time of this machine, in microseconds since 1970.
+fn micros() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}

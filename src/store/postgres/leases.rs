@@ -1,0 +1,34 @@
+//! What only one gateway does at a time: sweeping, and delivering audit events.
+//!
+//! A lease ends by the clock of the database. Each new holder gets another epoch, and what it writes depends on it: a
+//! gateway that was paused for longer than its lease changes nothing when it goes on.
+
+use std::time::Duration;
+
+use crate::store::postgres::error::QueryError;
+use crate::store::postgres::rows;
+use crate::store::postgres::session::Session;
+
+/// Rounding of times in the database.
+pub(super) const TOLERANCE: Duration = Duration::from_millis(10);
+
+/// The names of the leases.
+pub(super) const SWEEP: &str = "sweep";
+pub(super) const DELIVERY: &str = "delivery";
+
+/// How long a lease lasts. A gateway that dies delays what it did for so long.
+const DURATION: Duration = Duration::from_secs(15);
+
+/// Takes the lease if it is free, or renews it. Returns its epoch.
+const HOLD: &str = "insert into leases as l (name, holder, epoch, until)
+    select $1, $2, 1, c.now + $3 from (select (extract(epoch from clock_timestamp()) * 1000)::bigint as now) c
+    on conflict (name) do update set holder = excluded.holder, until = excluded.until,
+        epoch = l.epoch + case when l.holder = excluded.holder then 0 else 1 end
+    where l.holder = excluded.holder or l.until < excluded.until - $3
+    returning l.epoch";
+
+/// The epoch of the lease, if this gateway holds it. `None` if another one does.
+pub(super) async fn hold(session: &Session, name: &'static str, holder: &str) -> Result<Option<i64>, QueryError> {
+    let row = session.query_opt(HOLD, &[&name, &holder, &rows::millis(DURATION)]).await?;
+    Ok(row.map(|row| rows::get(&row, "epoch")).transpose()?)
+}

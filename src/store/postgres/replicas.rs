@@ -1,0 +1,159 @@
+//! The gateways that use the database: each has a row, which it renews.
+//!
+//! The row tells the others what this gateway has applied, so that the log is kept until all have passed an entry, and
+//! so that a strict revocation knows which ones it waits for.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use crate::store::api::Outbox;
+use crate::store::error::StoreError;
+use crate::store::freshness::Freshness;
+use crate::store::postgres::connections::{Connections, Lane};
+use crate::store::postgres::error::QueryError;
+use crate::store::postgres::leases;
+use crate::store::postgres::operation::{Operation, Shared};
+use crate::store::postgres::rows;
+use crate::store::postgres::session::Session;
+use crate::types::boot_time::BootTime;
+
+/// From one heartbeat to the next.
+const INTERVAL: Duration = Duration::from_secs(2);
+/// A gateway counts as live for this many intervals.
+const LIVE: u32 = 3;
+
+/// `$1` this gateway, `$2` what it has applied, `$3` its version, `$4` after how long a silent gateway is forgotten,
+/// `$5` for how long it counts as live. All by the clock of the database.
+const HEARTBEAT: &str = "with clock as (
+        select (extract(epoch from clock_timestamp()) * 1000)::bigint as now
+    ), beat as (
+        insert into replicas as r (id, applied, seen_at, version) select $1, $2, c.now, $3 from clock c
+        on conflict (id) do update set applied = excluded.applied, seen_at = excluded.seen_at,
+            version = excluded.version
+        returning r.xmax = 0 as is_new
+    ), gone as (
+        delete from replicas r using clock c where r.id <> $1 and r.seen_at < c.now - $4
+    )
+    select b.is_new, (select count(*) from replicas r, clock c where r.id <> $1 and r.seen_at >= c.now - $5) + 1 as live
+    from beat b";
+
+const LEAVE: &str = "with released as (delete from leases where holder = $1)
+    delete from replicas where id = $1";
+
+/// The gateways that may still accept what the entry `$1` (null: the newest one) revokes: they have not applied it, and
+/// they have not been silent for so long (`$2`) that they reject everything.
+const BEHIND: &str = "select h.sequence, (select count(*) from replicas r where r.applied < h.sequence
+            and r.seen_at + $2 >= (extract(epoch from clock_timestamp()) * 1000)::bigint) as behind
+    from (select coalesce($1, m.value) as sequence from meta m where m.name = 'revocation_sequence') h";
+
+/// How often a strict revocation looks whether all gateways have applied it.
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The task that renews the row. Runs on the thread of the store.
+pub(super) struct Heartbeat {
+    pub(super) connections: Connections,
+    pub(super) shared: Arc<Shared>,
+    pub(super) freshness: Arc<Freshness>,
+    pub(super) outbox: Arc<Outbox>,
+}
+
+impl Heartbeat {
+    pub(super) async fn run(self) {
+        let moved = self.freshness.moved();
+        let mut last_error = String::new();
+        loop {
+            if self.shared.has_left.load(Ordering::Acquire) {
+                return;
+            }
+            match self.beat().await {
+                Ok(()) => last_error.clear(),
+                Err(error) if error.message != last_error => {
+                    tracing::error!(%error, "cannot tell the other gateways that this one lives");
+                    last_error = error.message;
+                }
+                Err(_) => {}
+            }
+            // Events of other gateways may wait, and the one that delivered them may be gone.
+            self.outbox.written.notify_one();
+            self.pause(&moved).await;
+        }
+    }
+
+    /// With strict revocations, another gateway may wait for this one to have applied an entry.
+    async fn pause(&self, moved: &Notify) {
+        tokio::select! {
+            () = sleep(INTERVAL.min(self.freshness.max_staleness() / 4)) => {}
+            () = moved.notified(), if self.freshness.is_strict() => {}
+        }
+    }
+
+    async fn beat(&self) -> Result<(), StoreError> {
+        let (shared, freshness) = (self.shared.clone(), self.freshness.clone());
+        let beat = move |session: Session| {
+            let (shared, freshness) = (shared.clone(), freshness.clone());
+            async move {
+                // Both before it is sent.
+                let polled = freshness.polled_at();
+                let (sent, applied) = (BootTime::now(), freshness.counts.applied.load(Ordering::Relaxed));
+                let row = session
+                    .query_opt(
+                        HEARTBEAT,
+                        &[
+                            &shared.replica.as_str(),
+                            &rows::counter(applied)?,
+                            &env!("CARGO_PKG_VERSION"),
+                            &rows::millis(shared.enforcement.longest_life),
+                            &rows::millis(INTERVAL * LIVE),
+                        ],
+                    )
+                    .await?;
+                let row = row.ok_or_else(|| StoreError::new("the heartbeat reported nothing"))?;
+                let (is_new, live): (bool, i64) = (rows::get(&row, "is_new")?, rows::get(&row, "live")?);
+                freshness.counts.live.store(live.unsigned_abs(), Ordering::Relaxed);
+                freshness.acknowledged(sent, polled, is_new);
+                Ok(())
+            }
+        };
+        self.connections.run(Lane::Upkeep, beat).await
+    }
+}
+
+/// Removes this gateway from the list, so that no other waits for it.
+pub(super) struct Leave;
+
+impl Operation for Leave {
+    type Output = ();
+
+    async fn run(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
+        session.execute(LEAVE, &[&shared.replica.as_str()]).await?;
+        Ok(())
+    }
+}
+
+/// Waits until each gateway has applied the entry `sequence` (0: the newest one), or rejects all tokens.
+pub(super) async fn until_applied(
+    connections: &Connections,
+    sequence: u64,
+    max_staleness: Duration,
+) -> Result<(), StoreError> {
+    // 1 % more, because the clock of a machine and that of the database do not run at exactly the same rate.
+    let silence = rows::millis(max_staleness + max_staleness / 100 + leases::TOLERANCE);
+    let mut newest = i64::try_from(sequence).ok().filter(|sequence| *sequence > 0);
+    loop {
+        let known = newest;
+        let count = move |session: Session| async move {
+            let row = session.query_opt(BEHIND, &[&known, &silence]).await?;
+            let row = row.ok_or_else(|| StoreError::new("the table meta lacks a row; restore a backup"))?;
+            Ok((rows::get::<i64>(&row, "sequence")?, rows::get::<i64>(&row, "behind")?))
+        };
+        match connections.run(Lane::Upkeep, count).await? {
+            (_, 0) => return Ok(()),
+            (sequence, _) => newest = Some(sequence),
+        }
+        sleep(CHECK_INTERVAL).await;
+    }
+}

@@ -1,0 +1,64 @@
+//! The clock of a gateway that shares its store: that of the store.
+//!
+//! All gateways then agree which of two sessions is older than a mass revocation, when a grace period ends, and when a
+//! key is due, however wrong the clocks of their machines are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::store::freshness::Freshness;
+use crate::types::clock::{Clock, UnixTime, Uptime};
+
+/// More is not the way to the store, but a store that hangs.
+const MAX_UNCERTAINTY: Duration = Duration::from_secs(1);
+
+/// The clock of this machine, plus its measured distance from the clock of the store. While the store is away, the last
+/// distance stays.
+pub struct SharedClock {
+    local: Arc<dyn Clock>,
+    freshness: Arc<Freshness>,
+}
+
+impl SharedClock {
+    pub fn new(local: Arc<dyn Clock>, freshness: Arc<Freshness>) -> Self {
+        SharedClock { local, freshness }
+    }
+}
+
+impl Clock for SharedClock {
+    fn now(&self) -> UnixTime {
+        let offset = self.freshness.offset().0 / 1000;
+        UnixTime::from_millis(self.local.now().as_millis().saturating_add_signed(offset))
+    }
+
+    /// One millisecond more, because times are cut to milliseconds.
+    fn uncertainty(&self) -> Duration {
+        (self.freshness.offset().1 + Duration::from_millis(1)).min(MAX_UNCERTAINTY)
+    }
+
+    fn uptime(&self) -> Uptime {
+        self.local.uptime()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::clock::SystemClock;
+
+    #[test]
+    fn the_time_is_that_of_the_store() {
+        let freshness = Arc::new(Freshness::new(Duration::from_secs(30), false, false));
+        let clock = SharedClock::new(Arc::new(SystemClock), freshness.clone());
+        let minute = Duration::from_mins(1);
+        for (offset, expected) in [(60_000_000, SystemClock.now() + minute), (-60_000_000, SystemClock.now() - minute)]
+        {
+            freshness.set_offset(offset, Duration::from_millis(3));
+            let distance = clock.now().since(expected).max(expected.since(clock.now()));
+            assert!(distance < Duration::from_secs(5), "{distance:?}");
+        }
+        assert_eq!(clock.uncertainty(), Duration::from_millis(4));
+        freshness.set_offset(0, minute);
+        assert_eq!(clock.uncertainty(), MAX_UNCERTAINTY);
+    }
+}

@@ -1,0 +1,121 @@
+//! The rests of many rejected uploads at once: each client has its share, and none takes it from another.
+
+use std::net::IpAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::rejected_uploads::{PEER, assert_401, run};
+use crate::support::{Gateway, Upstream, Wire};
+
+/// More than a worker has slots.
+const UPLOADS: usize = 80;
+/// More than is discarded without a slot.
+const FIRST: usize = 100_000;
+
+const ATTACKER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 2));
+
+/// One connection with twenty uploads, each of which sends a byte now and then. Prints a line when all are rejected.
+const HTTP2: &str = r#"
+const client = require("http2").connect(process.argv[1], { rejectUnauthorized: false });
+client.on("error", () => {});
+let rejected = 0;
+for (let i = 0; i < 20; i++) {
+    const stream = client.request({ ":method": "POST", ":path": "/private", authorization: "Bearer not-a-token" });
+    stream.on("error", () => {});
+    stream.on("data", () => {});
+    stream.on("response", () => { if (++rejected === 20) console.log("rejected"); });
+    stream.write(Buffer.alloc(100000));
+    setInterval(() => { if (!stream.destroyed) stream.write("x"); }, 200);
+}
+"#;
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn gateway() -> (Upstream, Gateway) {
+    let upstream = Upstream::start();
+    let gateway = Gateway::public_single_worker(upstream.address, "[[route]]\npath = \"/private\"");
+    (upstream, gateway)
+}
+
+/// Uploads that go on, by this number of bytes five times a second, until the set is dropped.
+async fn upload_slowly(gateway: &Gateway, bytes: usize) -> JoinSet<()> {
+    let mut uploads = JoinSet::new();
+    for _ in 0..UPLOADS {
+        let mut wire = Wire::connect_from(ATTACKER, gateway.address()).await;
+        wire.send("POST /private HTTP/1.1\r\nHost: a\r\nContent-Length: 900000000\r\n\r\n").await;
+        assert_eq!(wire.read_response().await.status, 401);
+        uploads.spawn(async move {
+            let mut sent = wire.try_send(vec![0; FIRST]).await;
+            while sent.is_ok() {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                sent = wire.try_send(vec![0; bytes]).await;
+            }
+            // The gateway reads no more of this one.
+            std::future::pending::<()>().await;
+        });
+    }
+    uploads
+}
+
+/// With each kind of connection.
+async fn assert_others_get_401(gateway: &Gateway) {
+    let [tls, plain] = [format!("https://{}", gateway.tls_address()), format!("http://{}", gateway.address())];
+    let uploading = tokio::task::spawn_blocking(move || {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        file.as_file().set_len(3_000_000).expect("grown");
+        let data = format!("@{}", file.path().display());
+        for base in [tls, plain] {
+            let url = format!("{base}/private");
+            assert_401("requests", &url, &run("/usr/bin/python3", &[PEER, "requests", &url]));
+            let version = if base.starts_with("https") { "--http2" } else { "--http2-prior-knowledge" };
+            let output = ["-sS", "-k", version, "-o", "/dev/null", "-w", "%{http_code}", "--data-binary", &data, &url];
+            assert_401(version, &url, &run("curl", &output));
+        }
+    });
+    uploading.await.expect("no panic");
+}
+
+#[tokio::test]
+async fn uploads_that_dribble_lose_their_slots_to_others() {
+    let (_upstream, gateway) = gateway();
+    let mut command = Command::new("node");
+    command.args(["-e", HTTP2, &format!("https://{}", gateway.tls_address())]).stdout(Stdio::piped());
+    let mut node = Killed(command.spawn().expect("node is there"));
+    let mut printed = std::io::BufReader::new(node.0.stdout.take().expect("piped"));
+    let reading = move || std::io::BufRead::read_line(&mut printed, &mut String::new());
+    tokio::task::spawn_blocking(reading).await.expect("no panic").expect("a line");
+    let _uploads = upload_slowly(&gateway, 1).await;
+    assert_others_get_401(&gateway).await;
+}
+
+#[tokio::test]
+async fn a_client_with_many_uploads_leaves_slots_to_others() {
+    let (_upstream, gateway) = gateway();
+    let _uploads = upload_slowly(&gateway, 8_000).await;
+    assert_others_get_401(&gateway).await;
+}
+
+#[test]
+fn many_uploads_on_one_http2_connection_are_all_rejected() {
+    let (_upstream, gateway) = gateway();
+    for (count, size) in [(60, 100_000), (60, 1_000_000)] {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        file.as_file().set_len(size).expect("grown");
+        let data = format!("@{}", file.path().display());
+        let url = format!("https://{}/private?[1-{count}]", gateway.tls_address());
+        let parallel = ["-sS", "-k", "-Z", "--parallel-max", "60", "--http2", "-o", "/dev/null"];
+        let output = run("curl", &[&parallel[..], &["-w", "%{http_code}\n", "--data-binary", &data, &url]].concat());
+        let statuses = String::from_utf8_lossy(&output.stdout);
+        let rejected = statuses.lines().filter(|status| *status == "401").count();
+        assert_eq!(rejected, count, "of {size} bytes: {output:?}");
+    }
+}

@@ -1,0 +1,116 @@
+//! `store.strict`, and what only one of several gateways does.
+
+use std::time::{Duration, Instant};
+
+use bearward::store::postgres::Database;
+use bearward::store::{RevokedBy, Store};
+use bearward::tokens::audit_event::Event;
+
+use super::super::given::*;
+use super::database;
+use super::following::{Follower, now};
+use crate::support::postgres::PostgresServer;
+use crate::support::wait::eventually;
+
+const STALENESS: Duration = Duration::from_secs(3);
+
+fn strict(server: &PostgresServer, schema: &str, replica: &str) -> Follower {
+    let mut database = Database { replica: replica.into(), ..database(&server.url(), schema) };
+    (database.settings.strict, database.settings.max_staleness) = (true, STALENESS);
+    Follower::open_with(database)
+}
+
+#[tokio::test]
+async fn a_strict_revocation_is_enforced_everywhere_when_it_returns() {
+    let server = PostgresServer::shared();
+    let schema = server.schema();
+    let gateways = ["a", "b", "c"].map(|replica| strict(server, &schema, replica));
+    for gateway in &gateways {
+        gateway.store.freshness().expect("shared").loaded().await;
+    }
+    for round in 0..6 {
+        let what = gateways[round % 3].revoke(&round.to_string()).await;
+        assert!(gateways.iter().all(|gateway| gateway.enforces(&what)), "{round}");
+        let family = issued(&gateways[0].store, "alice", now()).await;
+        gateways[round % 3].store.revoke_family(family.id, RevokedBy::Admin, now().into()).await.expect("it works");
+        let what = bearward::tokens::family::revocation::Revoked::Family(family.id);
+        assert!(gateways.iter().all(|gateway| gateway.enforces(&what)), "{round}");
+    }
+}
+
+/// The gateway without a heartbeat stands for one that is stopped: it rejects everything when it goes on.
+#[tokio::test]
+async fn a_strict_revocation_waits_until_a_silent_gateway_is_stale() {
+    let server = PostgresServer::shared();
+    let schema = server.schema();
+    let here = strict(server, &schema, "a");
+    here.store.freshness().expect("shared").loaded().await;
+    let silent = format!(
+        "insert into {schema}.replicas (id, applied, seen_at, version)
+         values ('silent', 0, (extract(epoch from clock_timestamp()) * 1000)::bigint, '1')"
+    );
+    server.sql("bearward", &silent);
+    let began = Instant::now();
+    here.revoke("1").await;
+    assert!(began.elapsed() > STALENESS, "{:?}", began.elapsed());
+    let began = Instant::now();
+    here.revoke("2").await;
+    assert!(began.elapsed() < STALENESS, "the silent one rejects everything by now: {:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_gateway_that_closes_its_store_is_not_waited_for() {
+    let server = PostgresServer::shared();
+    let schema = server.schema();
+    let (here, other) = (strict(server, &schema, "a"), strict(server, &schema, "b"));
+    for gateway in [&here, &other] {
+        gateway.store.freshness().expect("shared").loaded().await;
+    }
+    drop(other);
+    assert_eq!(server.sql("bearward", &format!("select id from {schema}.replicas")), "a");
+    let began = Instant::now();
+    here.revoke("1").await;
+    assert!(began.elapsed() < STALENESS, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn one_gateway_delivers_events_and_another_follows_it() {
+    let server = PostgresServer::shared();
+    let schema = server.schema();
+    let (first, second) = (Follower::open(server, &schema, "a"), Follower::open(server, &schema, "b"));
+    for name in ["one", "two"] {
+        second.store.record(Event::new(name), now().into()).await.expect("the store works");
+    }
+    let events = first.store.undelivered(10).await.expect("the store works");
+    assert_eq!(events.len(), 2);
+    assert_eq!(second.store.undelivered(10).await.expect("the store works"), [], "another one delivers");
+    second.store.delivered(vec![events[0].sequence]).await.expect("the store works");
+    assert_eq!(first.store.undelivered(10).await.expect("the store works").len(), 2, "only the holder deletes");
+    first.store.delivered(vec![events[0].sequence]).await.expect("the store works");
+    // The first one is paused, and its lease ends.
+    server.sql("bearward", &format!("update {schema}.leases set until = 0 where name = 'delivery'"));
+    let rest = second.store.undelivered(10).await.expect("the store works");
+    assert_eq!(rest, events[1..]);
+    first.store.delivered(vec![events[1].sequence]).await.expect("the store works");
+    assert_eq!(second.store.undelivered(10).await.expect("the store works"), rest, "the epoch is another one");
+    drop(second);
+    eventually("the lease is free", || {
+        server.sql("bearward", &format!("select count(*) from {schema}.leases where name = 'delivery'")) == "0"
+    })
+    .await;
+    assert_eq!(first.store.undelivered(10).await.expect("the store works"), rest);
+}
+
+#[tokio::test]
+async fn one_gateway_sweeps() {
+    let server = PostgresServer::shared();
+    let schema = server.schema();
+    let (first, second) = (Follower::open(server, &schema, "a"), Follower::open(server, &schema, "b"));
+    for _ in 0..3 {
+        issued(&first.store, "alice", LOGIN).await;
+    }
+    let late = LOGIN + LIFETIMES.absolute * 2;
+    assert_eq!(first.store.sweep(late, 2).await.expect("the store works"), 2);
+    assert_eq!(second.store.sweep(late, 2).await.expect("the store works"), 0);
+    assert_eq!(first.store.sweep(late, 2).await.expect("the store works"), 1);
+}
