@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use super::secrets::SecretError;
 use crate::config::Database;
+use crate::store::copy::Part;
 
 pub(super) type Cause = Box<dyn Error + Send + Sync>;
 
@@ -22,6 +23,14 @@ pub enum StartError {
     ReadStore {
         database: Database,
         source: Cause,
+    },
+    /// `store copy` with a configuration that has no PostgreSQL.
+    NotShared,
+    /// The database has other rows than those that were written to it.
+    CopyDiffers {
+        part: Part,
+        source: u64,
+        target: u64,
     },
     /// The CA certificates for `store.postgres`.
     DatabaseCertificates(Cause),
@@ -78,6 +87,16 @@ impl fmt::Display for StartError {
             StartError::Secret(error) => error.fmt(f),
             StartError::OpenStore { database, .. } => write!(f, "{}: cannot open {database}", database.key()),
             StartError::ReadStore { database, .. } => write!(f, "{}: cannot read {database}", database.key()),
+            StartError::NotShared => {
+                f.write_str("the configuration has no store.postgres; set it, and name the SQLite database with --from")
+            }
+            StartError::CopyDiffers { part, source, target } => write!(
+                f,
+                "the copy differs from its source: {} {} became {target}; check that nothing else writes to the \
+                 database, and copy again",
+                source,
+                part.name()
+            ),
             StartError::DatabaseCertificates(_) => {
                 f.write_str("store.postgres_ca_file: cannot use the CA certificates for the database")
             }
@@ -137,7 +156,10 @@ impl Error for StartError {
             | StartError::TakeOver { source, .. }
             | StartError::Runtime(source)
             | StartError::Thread { source, .. } => Some(source),
-            StartError::MaxLifetime | StartError::UnknownSocket { .. } => None,
+            StartError::MaxLifetime
+            | StartError::UnknownSocket { .. }
+            | StartError::NotShared
+            | StartError::CopyDiffers { .. } => None,
         }
     }
 }

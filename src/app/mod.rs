@@ -6,6 +6,7 @@
 mod audit;
 mod auth_state;
 mod control;
+mod copy_store;
 mod error;
 pub mod explain;
 mod issuer_keys;
@@ -28,6 +29,7 @@ mod thread;
 mod upstreams;
 mod workers;
 
+pub use copy_store::{Copied, Progress, copy_store};
 pub use error::StartError;
 pub use root_secrets::add_root;
 pub use running::Running;

@@ -17,6 +17,7 @@ mod reload;
 mod report;
 mod serve;
 mod signals;
+mod store;
 mod terminal;
 mod token;
 mod verify;
@@ -59,6 +60,9 @@ enum Command {
     /// List, rotate and revoke the signing keys of the running gateway.
     #[command(subcommand)]
     Keys(keys::KeysCommand),
+    /// Move the store.
+    #[command(subcommand)]
+    Store(store::StoreCommand),
 }
 
 /// Runs the command that the arguments name. Invalid arguments end the process here, with exit status 2.
@@ -78,6 +82,7 @@ pub fn run() -> ExitCode {
         Command::Reload(arguments) => reload::run(arguments),
         Command::Token(command) => token::run(command),
         Command::Keys(command) => keys::run(command),
+        Command::Store(command) => store::run(command),
     };
     if let Some(messages) = messages {
         messages.flush();

@@ -5,6 +5,7 @@
 
 mod api;
 mod clock_offset;
+pub mod copy;
 mod error;
 mod events;
 mod freshness;

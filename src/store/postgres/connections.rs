@@ -168,7 +168,7 @@ impl Connections {
         loop {
             let Err(failed) = self.connect(0).await else { return Ok(()) };
             if failed.is_permanent || Instant::now() >= deadline {
-                return Err(self.unreachable());
+                return Err(failed.error);
             }
             sleep(backoff.next()).await;
         }

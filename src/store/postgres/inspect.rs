@@ -57,9 +57,7 @@ pub fn signing_keys(settings: &Settings, tls: Option<Tls>) -> Result<Vec<StoredK
 }
 
 pub(super) async fn has_tables(session: &Session) -> Result<bool, QueryError> {
-    let row = session.query_opt(IS_INITIALIZED, &[]).await?;
-    let row = row.ok_or_else(|| StoreError::new("the database did not list its tables"))?;
-    Ok(row.try_get(0).map_err(StoreError::from)?)
+    session.is(IS_INITIALIZED).await
 }
 
 /// Runs `work` on one connection. Tries to connect for `patience`.
@@ -90,7 +88,7 @@ where
     thread.join().unwrap_or_else(|_| Err(StoreError::new("the thread for the database panicked")))
 }
 
-async fn connect(connector: &Connector, patience: Duration) -> Result<Session, StoreError> {
+pub(super) async fn connect(connector: &Connector, patience: Duration) -> Result<Session, StoreError> {
     let deadline = Instant::now() + patience;
     loop {
         match connector.connect().await {

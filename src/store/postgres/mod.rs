@@ -22,6 +22,8 @@ mod enforcement;
 mod error;
 mod families;
 mod follower;
+mod import;
+mod import_rows;
 pub mod inspect;
 mod leases;
 mod maintenance;
@@ -49,6 +51,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 pub use check::{Finding, check};
+pub use import::Import;
 pub use roots::{RootCheck, RootsFound, compare_roots};
 pub use settings::{Host, OnStale, PasswordSource, Settings, Target, UrlError, is_schema_name};
 pub use tls::Tls;

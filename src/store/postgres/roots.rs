@@ -17,6 +17,10 @@ const ADD: &str = "insert into root_check (root, value, at)
     select g.root, g.value, $3 from unnest($1::int4[], $2::bytea[]) as g (root, value)
     on conflict (root) do nothing";
 
+/// The mark of a copy to this database that has not ended: some rows are missing.
+pub(super) const IS_UNFINISHED: &str = "select exists (select from meta m where m.name = 'copy')";
+const UNFINISHED: &str = "the database is not complete: a copy to it was interrupted; run `bearward store copy` again";
+
 /// A root secret: its number, and a keyed hash of it.
 pub type RootCheck = (u8, [u8; 32]);
 
@@ -41,6 +45,9 @@ pub fn compare_roots(
     now: UnixTime,
 ) -> Result<RootsFound, StoreError> {
     with_session(settings, tls, std::time::Duration::ZERO, move |session| async move {
+        if session.is(IS_UNFINISHED).await? {
+            return Err(StoreError::new(UNFINISHED).into());
+        }
         let known = read(&session).await?;
         if let Some(problem) = problem(&own, &known) {
             return Ok(problem);
@@ -72,7 +79,7 @@ async fn read(session: &Session) -> Result<Vec<(u8, Vec<u8>)>, QueryError> {
     Ok(session.query(ALL, &[]).await?.iter().map(read).collect::<Result<_, _>>()?)
 }
 
-async fn add(session: &Session, own: &[RootCheck], now: UnixTime) -> Result<(), QueryError> {
+pub(super) async fn add(session: &Session, own: &[RootCheck], now: UnixTime) -> Result<(), QueryError> {
     let numbers: Vec<i32> = own.iter().map(|(number, _)| i32::from(*number)).collect();
     let values: Vec<&[u8]> = own.iter().map(|(_, value)| value.as_slice()).collect();
     session.execute(ADD, &[&numbers, &values, &rows::time(now)]).await?;

@@ -141,6 +141,13 @@ impl Session {
         Ok(self.query(sql, params).await?.into_iter().next())
     }
 
+    /// The answer to a question: one row with one boolean.
+    pub(super) async fn is(&self, sql: &'static str) -> Result<bool, QueryError> {
+        let row = self.query_opt(sql, &[]).await?;
+        let row = row.ok_or_else(|| StoreError::new("the database did not respond with a row"))?;
+        Ok(row.try_get(0).map_err(StoreError::from)?)
+    }
+
     /// Returns how many rows the outermost statement has changed.
     pub(super) async fn execute(&self, sql: &'static str, params: &[&dyn Param]) -> Result<u64, QueryError> {
         if self.0.prepared {

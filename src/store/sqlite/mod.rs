@@ -12,6 +12,7 @@
 mod audit;
 mod batch;
 mod error;
+mod export;
 mod families;
 mod file;
 mod maintenance;
@@ -44,6 +45,7 @@ use crate::tokens::signing::StoredKey;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use batch::TokenLimits;
+pub use export::Export;
 use writer::Writer;
 
 /// The embedded store. Dropping it finishes the queued operations and closes the file, which can take as long as the

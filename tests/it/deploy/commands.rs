@@ -13,6 +13,7 @@ use super::pages::{blocks, pages};
 use crate::house::source;
 use crate::support::Upstream;
 use crate::support::certificates::Authority;
+use crate::support::postgres::PostgresServer;
 
 /// Folders of the machine that lie below the root folder of the test.
 const FOLDERS: [&str; 6] =
@@ -206,10 +207,19 @@ fn run_page(path: &str, install: &[String], own: &[String]) {
     let rejected = "curl --insecure --silent https://127.0.0.1:8443/ || true\n\
                     until grep --quiet '\"reason\"' \"$ROOT/journal\"; do sleep 0.02; done";
     let install = format!("cd \"$ROOT/files\"\n{}\ncd \"$SOURCES\"", install.join("\n"));
-    let script = [&install, rejected, &own.join("\n")].join("\n");
-    let output = machine.run(&machine.on_this_machine(&script));
+    let edit = if path == "deploy/replicas.md" { edit_for_postgres() } else { String::new() };
+    let before = machine.on_this_machine(&[&install, rejected].join("\n"));
+    // The edit names a port of this machine already.
+    let script = [before, edit, machine.on_this_machine(&own.join("\n"))].join("\n");
+    let output = machine.run(&script);
     let journal = fs::read_to_string(machine.root.path().join("journal")).unwrap_or_default();
     assert!(output.status.success(), "{path}:\n{}\n{journal}", super::text(&output));
+}
+
+/// What an operator writes into the configuration to move from SQLite.
+fn edit_for_postgres() -> String {
+    let keys = PostgresServer::shared().store_keys().replace('\n', "\\n");
+    format!("sed --in-place 's#^sqlite = .*#{keys}#' \"$ROOT/etc/bearward/gateway.toml\"")
 }
 
 /// The three steps of "Put it in front of your service": a service, a configuration of ten lines, two requests.

@@ -1,5 +1,8 @@
 //! Whole gateways on one PostgreSQL database.
 
+mod check;
+mod copy;
+mod encryption;
 mod roots;
 mod sessions;
 

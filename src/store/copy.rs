@@ -1,0 +1,177 @@
+//! The content of a store as records, so that it can be moved to another store. No I/O, and the same for every store.
+
+use serde_json::json;
+
+use crate::tokens::audit_event::Recorded;
+use crate::tokens::family::Family;
+use crate::tokens::family::revocation::{Revocation, Revoked};
+use crate::tokens::signing::StoredKey;
+use crate::types::clock::UnixTime;
+use crate::types::ids::to_base62;
+use crate::types::secret;
+
+/// What is copied, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Families,
+    Revocations,
+    Subjects,
+    SigningKeys,
+    Events,
+}
+
+impl Part {
+    pub const ALL: [Part; 5] = [Part::Families, Part::Revocations, Part::Subjects, Part::SigningKeys, Part::Events];
+
+    /// For operators.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Part::Families => "sessions",
+            Part::Revocations => "revocations",
+            Part::Subjects => "watermarks of subjects",
+            Part::SigningKeys => "signing keys",
+            Part::Events => "undelivered audit events",
+        }
+    }
+}
+
+/// One row.
+pub enum Record {
+    Family(Box<Family>),
+    Revocation(Revocation),
+    Subject(SubjectMark),
+    SigningKey(StoredKey),
+    Event(Recorded),
+}
+
+/// The watermark of a subject of the gateway.
+pub struct SubjectMark {
+    pub subject: String,
+    pub not_after: UnixTime,
+    pub needed_until: UnixTime,
+}
+
+/// The values that are not rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counters {
+    /// Of the newest revocation, also if its row was deleted.
+    pub revocation_sequence: u64,
+    /// Of the newest event, also if it was delivered.
+    pub event_sequence: u64,
+    /// The watermark over everything, in milliseconds; 0: none.
+    pub watermark: u64,
+    pub longest_life: u64,
+    pub longest_family: u64,
+}
+
+/// The number of records, and a hash of them that does not depend on their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checksum {
+    pub count: u64,
+    hash: [u8; 32],
+}
+
+impl Checksum {
+    pub fn add(&mut self, record: &Record) {
+        self.count += 1;
+        let digest = secret::digest(&[canonical(record).as_bytes()]);
+        // A sum, and not an exclusive or: two equal records must not cancel each other out.
+        let mut carry = 0;
+        for (byte, added) in self.hash.iter_mut().zip(digest) {
+            let sum = u16::from(*byte) + u16::from(added) + carry;
+            carry = sum >> 8;
+            *byte = sum.to_le_bytes()[0];
+        }
+    }
+
+    /// For operators.
+    pub fn hash(&self) -> String {
+        to_base62(&self.hash, 43)
+    }
+}
+
+/// The same text for the same record, from whatever store it was read.
+fn canonical(record: &Record) -> String {
+    let time = |time: UnixTime| time.as_millis();
+    match record {
+        Record::Family(family) => json!([
+            family.id,
+            family.subject,
+            family.scope,
+            family.audience,
+            family.client_id,
+            family.claims,
+            family.label,
+            to_base62(&family.salt, 43),
+            family.generation,
+            family.root,
+            time(family.rotated_at),
+            family.confirmed,
+            time(family.created_at),
+            time(family.last_used_at),
+            family.address,
+            family.idle.map(|idle| idle.as_millis() as u64),
+            time(family.idle_expiry),
+            time(family.absolute_expiry),
+            family.revoked.map(|revoked| (time(revoked.at), revoked.reason.as_str())),
+        ]),
+        Record::Revocation(Revocation { sequence, what, at, until }) => {
+            let what = match what {
+                Revoked::Family(id) => json!(["family", id]),
+                Revoked::Token { issuer, jti } => json!(["token", issuer, jti]),
+                Revoked::Subject { issuer, subject, not_after } => {
+                    json!(["subject", issuer, subject, time(*not_after)])
+                }
+                Revoked::Issuer { issuer, not_after } => json!(["issuer", issuer, time(*not_after)]),
+                Revoked::Everything { not_after } => json!(["everything", time(*not_after)]),
+            };
+            json!([sequence, what, time(*at), time(*until)])
+        }
+        Record::Subject(SubjectMark { subject, not_after, needed_until }) => {
+            json!([subject, time(*not_after), time(*needed_until)])
+        }
+        Record::SigningKey(key) => json!([
+            key.kid,
+            key.algorithm,
+            key.root,
+            key.sealed,
+            time(key.created_at),
+            key.activated_at.map(time),
+            key.retired_at.map(time),
+            key.revoked_at.map(time),
+            key.token_life.as_millis() as u64,
+        ]),
+        Record::Event(Recorded { sequence, event }) => json!([sequence, event]),
+    }
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(sequence: u64, event: &str) -> Record {
+        Record::Event(Recorded { sequence, event: event.to_owned() })
+    }
+
+    fn sum(records: &[Record]) -> Checksum {
+        let mut checksum = Checksum::default();
+        records.iter().for_each(|record| checksum.add(record));
+        checksum
+    }
+
+    #[test]
+    fn the_hash_depends_on_each_record_but_not_on_their_order() {
+        let both = sum(&[event(1, "a"), event(2, "b")]);
+        assert_eq!(both, sum(&[event(2, "b"), event(1, "a")]));
+        for other in [
+            &[event(1, "a"), event(2, "c")][..],
+            &[event(1, "b"), event(2, "a")],
+            &[event(1, "a"), event(1, "a")],
+            &[event(1, "a")],
+            &[],
+        ] {
+            assert_ne!(both.hash(), sum(other).hash());
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Writes pages of records, each with one statement.
+
+use crate::store::copy::{Record, SubjectMark};
+use crate::store::postgres::error::QueryError;
+use crate::store::postgres::rows::{counter, millis, revoked_columns, text, time, to_json};
+use crate::store::postgres::session::Session;
+use crate::tokens::audit_event::Recorded;
+use crate::tokens::family::Family;
+use crate::tokens::family::revocation::Revocation;
+use crate::tokens::signing::StoredKey;
+use crate::types::clock::UnixTime;
+use crate::types::secret;
+
+const FAMILIES: &str = "insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation,
+        root, rotated_at, confirmed, created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at,
+        revoked_reason, address)
+    select g.id, g.subject, g.scope, g.audience, g.client_id, g.claims, g.label, g.salt, g.generation, g.root,
+        g.rotated_at, g.confirmed, g.created_at, g.last_used_at, g.idle, g.idle_expiry, g.absolute_expiry,
+        g.revoked_at, g.revoked_reason, g.address
+    from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[],
+            $9::bigint[], $10::int4[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[],
+            $16::bigint[], $17::bigint[], $18::bigint[], $19::text[], $20::text[])
+        as g (id, subject, scope, audience, client_id, claims, label, salt, generation, root, rotated_at, confirmed,
+            created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at, revoked_reason, address)";
+const REVOCATIONS: &str = "insert into revocations (sequence, kind, issuer, name, not_after, at, until, tag)
+    select g.sequence, g.kind, g.issuer, g.name, g.not_after, g.at, g.until, g.tag
+    from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[])
+        as g (sequence, kind, issuer, name, not_after, at, until, tag)";
+const SUBJECTS: &str = "insert into subjects (subject, not_after, needed_until)
+    select g.subject, g.not_after, g.needed_until
+    from unnest($1::text[], $2::bigint[], $3::bigint[]) as g (subject, not_after, needed_until)";
+/// In the order of creation, which the column `number` keeps.
+const SIGNING_KEYS: &str = "insert into signing_keys
+        (kid, algorithm, root, sealed, created_at, activated_at, retired_at, revoked_at, token_life)
+    select g.kid, g.algorithm, g.root, g.sealed, g.created_at, g.activated_at, g.retired_at, g.revoked_at, g.token_life
+    from unnest($1::text[], $2::text[], $3::int4[], $4::bytea[], $5::bigint[], $6::bigint[], $7::bigint[],
+            $8::bigint[], $9::bigint[])
+        with ordinality as g (kid, algorithm, root, sealed, created_at, activated_at, retired_at, revoked_at,
+            token_life, n)
+    order by g.n";
+const EVENTS: &str = "insert into audit (sequence, id, event) overriding system value
+    select g.sequence, g.id, g.event from unnest($1::bigint[], $2::bytea[], $3::text[]) as g (sequence, id, event)";
+
+/// All records are of the same part.
+pub(super) async fn write(session: &Session, records: &[Record]) -> Result<(), QueryError> {
+    let (mut families, mut revocations, mut subjects) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut keys, mut events) = (Vec::new(), Vec::new());
+    for record in records {
+        match record {
+            Record::Family(family) => families.push(&**family),
+            Record::Revocation(revocation) => revocations.push(revocation),
+            Record::Subject(subject) => subjects.push(subject),
+            Record::SigningKey(key) => keys.push(key),
+            Record::Event(event) => events.push(event),
+        }
+    }
+    if !families.is_empty() {
+        write_families(session, &families).await?;
+    }
+    if !revocations.is_empty() {
+        write_revocations(session, &revocations).await?;
+    }
+    if !subjects.is_empty() {
+        write_subjects(session, &subjects).await?;
+    }
+    if !keys.is_empty() {
+        write_keys(session, &keys).await?;
+    }
+    if !events.is_empty() {
+        write_events(session, &events).await?;
+    }
+    Ok(())
+}
+
+/// One column of these rows.
+fn column<R, T>(rows: &[&R], value: impl Fn(&R) -> T) -> Vec<T> {
+    rows.iter().map(|row| value(row)).collect()
+}
+
+async fn write_families(session: &Session, families: &[&Family]) -> Result<(), QueryError> {
+    let texts = |value: fn(&Family) -> &str| column(families, |family| text(value(family)));
+    let times = |value: fn(&Family) -> UnixTime| column(families, |family| time(value(family)));
+    let audience: Vec<String> = families.iter().map(|family| to_json(&family.audience)).collect::<Result<_, _>>()?;
+    let claims: Vec<String> = families.iter().map(|family| to_json(&family.claims)).collect::<Result<_, _>>()?;
+    let generation: Vec<i64> = families.iter().map(|family| counter(family.generation)).collect::<Result<_, _>>()?;
+    let confirmed: Vec<i64> = families.iter().map(|family| counter(family.confirmed)).collect::<Result<_, _>>()?;
+    session
+        .execute(
+            FAMILIES,
+            &[
+                &column(families, |family| family.id.to_string()),
+                &texts(|family| &family.subject),
+                &texts(|family| &family.scope),
+                &audience,
+                &texts(|family| &family.client_id),
+                &claims,
+                &texts(|family| &family.label),
+                &column(families, |family| family.salt.to_vec()),
+                &generation,
+                &column(families, |family| i32::from(family.root)),
+                &times(|family| family.rotated_at),
+                &confirmed,
+                &times(|family| family.created_at),
+                &times(|family| family.last_used_at),
+                &column(families, |family| family.idle.map(millis)),
+                &times(|family| family.idle_expiry),
+                &times(|family| family.absolute_expiry),
+                &column(families, |family| family.revoked.map(|revoked| time(revoked.at))),
+                &column(families, |family| family.revoked.map(|revoked| revoked.reason.as_str())),
+                &column(families, |family| family.address.map(|address| address.to_string())),
+            ],
+        )
+        .await?;
+    Ok(())
+}
+
+async fn write_revocations(session: &Session, entries: &[&Revocation]) -> Result<(), QueryError> {
+    let sequence: Vec<i64> = entries.iter().map(|entry| counter(entry.sequence)).collect::<Result<_, _>>()?;
+    session
+        .execute(
+            REVOCATIONS,
+            &[
+                &sequence,
+                &column(entries, |entry| revoked_columns(&entry.what).0),
+                &column(entries, |entry| revoked_columns(&entry.what).1),
+                &column(entries, |entry| revoked_columns(&entry.what).2),
+                &column(entries, |entry| revoked_columns(&entry.what).3),
+                &column(entries, |entry| time(entry.at)),
+                &column(entries, |entry| time(entry.until)),
+                &column(entries, |_| secret::random::<16>().to_vec()),
+            ],
+        )
+        .await?;
+    Ok(())
+}
+
+async fn write_subjects(session: &Session, subjects: &[&SubjectMark]) -> Result<(), QueryError> {
+    let names = column(subjects, |mark| text(&mark.subject));
+    let not_after = column(subjects, |mark| time(mark.not_after));
+    let needed_until = column(subjects, |mark| time(mark.needed_until));
+    session.execute(SUBJECTS, &[&names, &not_after, &needed_until]).await?;
+    Ok(())
+}
+
+async fn write_keys(session: &Session, keys: &[&StoredKey]) -> Result<(), QueryError> {
+    let times = |value: fn(&StoredKey) -> Option<UnixTime>| column(keys, |key| value(key).map(time));
+    session
+        .execute(
+            SIGNING_KEYS,
+            &[
+                &column(keys, |key| key.kid.clone()),
+                &column(keys, |key| key.algorithm.clone()),
+                &column(keys, |key| i32::from(key.root)),
+                &column(keys, |key| key.sealed.clone()),
+                &column(keys, |key| time(key.created_at)),
+                &times(|key| key.activated_at),
+                &times(|key| key.retired_at),
+                &times(|key| key.revoked_at),
+                &column(keys, |key| millis(key.token_life)),
+            ],
+        )
+        .await?;
+    Ok(())
+}
+
+async fn write_events(session: &Session, events: &[&Recorded]) -> Result<(), QueryError> {
+    let sequence: Vec<i64> = events.iter().map(|event| counter(event.sequence)).collect::<Result<_, _>>()?;
+    let ids = column(events, |_| secret::random::<16>().to_vec());
+    session.execute(EVENTS, &[&sequence, &ids, &column(events, |event| event.event.clone())]).await?;
+    Ok(())
+}

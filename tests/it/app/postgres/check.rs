@@ -1,0 +1,119 @@
+//! What `bearward check` and a start say about a database that the gateway cannot use.
+
+use std::path::Path;
+use std::process::Output;
+
+use super::{folder, start_error, text};
+use crate::support::Upstream;
+use crate::support::postgres::PostgresServer;
+use crate::support::program::bearward;
+
+fn check(folder: &Path, text: &str) -> Output {
+    std::fs::write(folder.join("gateway.toml"), text).expect("written");
+    bearward(folder, &["check"])
+}
+
+fn output(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).join("\n")
+}
+
+/// Expects the same reason from both, and from the check also the place of the key.
+#[track_caller]
+fn assert_unusable(upstream: &Upstream, keys: &str, says: &str) {
+    let (folder, text) = (folder(), text(upstream, keys));
+    let checked = check(folder.path(), &text);
+    assert_eq!(checked.status.code(), Some(2), "{}", output(&checked));
+    let line = text.lines().position(|line| line.starts_with("postgres = ")).expect("the key") + 1;
+    let shown = output(&checked).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("store.postgres: ") && shown.contains(&format!("gateway.toml:{line}:12")), "{shown}");
+    assert!(shown.contains(says), "{says:?}: {shown}");
+    let error = start_error(&text, folder.path());
+    assert!(error.contains("store.postgres: cannot open") && error.contains(says), "{says:?}: {error}");
+}
+
+/// A role with these settings, and a database of it.
+fn role(name: &str, settings: &str) -> String {
+    let server = PostgresServer::shared();
+    server.sql("postgres", &format!("create role {name} login"));
+    server.sql("postgres", &format!("create database {name} owner {name} encoding 'UTF8' template template0"));
+    if !settings.is_empty() {
+        server.sql("postgres", &format!("alter role {name} set {settings}"));
+    }
+    format!("postgres = \"postgres://{name}@127.0.0.1:{}/{name}?sslmode=disable\"", server.port)
+}
+
+#[tokio::test]
+async fn a_database_that_is_not_there_is_reported() {
+    let (upstream, server) = (Upstream::start(), PostgresServer::shared());
+    let url = |user: &str, port: u16, database: &str| {
+        format!("postgres = \"postgres://{user}@127.0.0.1:{port}/{database}?sslmode=disable\"")
+    };
+    assert_unusable(&upstream, &url("bearward", server.port, "nowhere"), "create it with CREATE DATABASE");
+    assert_unusable(&upstream, &url("unknown_role", server.port, "bearward"), "role \"unknown_role\" does not exist");
+    assert_unusable(&upstream, &url("bearward", 1, "bearward"), "127.0.0.1:1: PostgreSQL: error connecting to server");
+}
+
+#[tokio::test]
+async fn a_role_that_may_lose_revocations_is_rejected() {
+    let upstream = Upstream::start();
+    let keys = role("forgetful", "synchronous_commit = off");
+    assert_unusable(&upstream, &keys, "synchronous_commit is off for this user");
+    PostgresServer::shared().sql("postgres", "alter role forgetful set synchronous_commit = local");
+    assert_unusable(&upstream, &keys, "ALTER ROLE … SET synchronous_commit = on");
+    PostgresServer::shared().sql("postgres", "alter role forgetful set synchronous_commit = remote_apply");
+    let folder = folder();
+    assert!(check(folder.path(), &text(&upstream, &keys)).status.success(), "an operator may ask for more");
+}
+
+#[tokio::test]
+async fn a_server_that_is_read_only_is_rejected() {
+    let upstream = Upstream::start();
+    assert_unusable(&upstream, &role("reader", "default_transaction_read_only = on"), "is not the primary");
+}
+
+#[tokio::test]
+async fn a_database_of_another_encoding_is_rejected() {
+    let (upstream, server) = (Upstream::start(), PostgresServer::shared());
+    server.sql("postgres", "create database ascii owner bearward encoding 'SQL_ASCII' template template0");
+    let keys = format!("postgres = \"postgres://bearward@127.0.0.1:{}/ascii?sslmode=disable\"", server.port);
+    assert_unusable(&upstream, &keys, "has the encoding SQL_ASCII");
+}
+
+#[tokio::test]
+async fn missing_rights_are_named_with_the_statement_that_grants_them() {
+    let (upstream, server) = (Upstream::start(), PostgresServer::shared());
+    server.sql("postgres", "create role guest login");
+    let (folder, schema) = (folder(), server.schema());
+    let keys = format!(
+        "postgres = \"postgres://guest@127.0.0.1:{}/bearward?sslmode=disable\"\nschema = \"{schema}\"",
+        server.port
+    );
+    let text = text(&upstream, &keys);
+    let says = |says: &str| {
+        let checked = check(folder.path(), &text);
+        let shown = output(&checked);
+        assert!(!checked.status.success() && shown.contains(says), "{says:?}: {shown}");
+    };
+    says(&format!("CREATE SCHEMA {schema} AUTHORIZATION guest"));
+    server.sql("bearward", &format!("create schema {schema}; create table {schema}.schema_versions (version integer)"));
+    says(&format!("GRANT USAGE, CREATE ON SCHEMA {schema} TO guest"));
+    server.sql("bearward", &format!("grant usage, create on schema {schema} to guest"));
+    says(&format!("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO guest"));
+}
+
+#[tokio::test]
+async fn a_check_warns_and_changes_nothing() {
+    let (upstream, server, folder) = (Upstream::start(), PostgresServer::shared(), folder());
+    let keys = server.store_keys();
+    let checked = check(folder.path(), &text(&upstream, &keys));
+    let shown = output(&checked);
+    assert!(checked.status.success(), "{shown}");
+    assert!(shown.contains("no synchronous standby") && shown.contains("fsync = off"), "{shown}");
+    assert!(!shown.contains("superuser") && !shown.contains("clock"), "{shown}");
+    let schema = keys.rsplit('"').nth(1).expect("the last key is the schema");
+    assert!(!server.sql("bearward", "select nspname from pg_namespace").contains(schema));
+
+    let unreachable = "postgres = \"postgres://a@127.0.0.1:1/b?sslmode=disable\"";
+    std::fs::write(folder.path().join("gateway.toml"), text(&upstream, unreachable)).expect("written");
+    assert!(bearward(folder.path(), &["check", "--offline"]).status.success());
+}

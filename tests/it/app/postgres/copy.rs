@@ -1,0 +1,161 @@
+//! `bearward store copy`: a gateway moves from SQLite to PostgreSQL.
+
+use std::path::Path;
+use std::process::Output;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{folder, gateway, start_error, store_keys, text};
+use crate::support::clock::ManualClock;
+use crate::support::postgres::PostgresServer;
+use crate::support::program::bearward;
+use crate::support::{Gateway, TokenPair, Upstream};
+
+/// Copies the database in `folder`, which the configuration there does not name any more.
+fn copy(folder: &Path) -> Output {
+    bearward(folder, &["store", "copy", "--from", "sqlite", "--to", "postgres"])
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[track_caller]
+fn assert_copied(output: &Output) {
+    assert!(output.status.success(), "{}", errors(output));
+}
+
+fn sql(schema: &str, text: &str) -> String {
+    PostgresServer::shared().sql("bearward", &format!("set role bearward; set search_path = {schema}; {text}"))
+}
+
+fn schema(keys: &str) -> &str {
+    keys.rsplit('"').nth(1).expect("the last key is the schema")
+}
+
+#[tokio::test]
+async fn a_gateway_moves_to_postgresql_and_no_session_ends() {
+    let (upstream, clock, keys, files) = (Upstream::start(), Arc::new(ManualClock::new()), store_keys(), folder());
+    let sqlite = Gateway::in_folder(text(&upstream, ""), files.clone(), clock.clone());
+    let (alice, bob, carol) =
+        (sqlite.issue("alice", "").await, sqlite.issue("bob", "").await, sqlite.issue("carol", "").await);
+    let child = TokenPair::from_json(&sqlite.refresh(&alice.access, &alice.refresh).await.json());
+    assert_eq!(sqlite.revoke(&bob.access, &bob.token_id).await.status, 200);
+    let admin = sqlite.admin_client();
+    assert_eq!(admin.post("/admin/v1/revocations", &json!({ "subject": "carol" })).await.status, 200);
+    clock.advance(Duration::from_secs(1));
+    // A name that PostgreSQL cannot store as it is.
+    let strange = sqlite.issue("d\u{0}e\u{10FFFF}", "").await;
+    assert_eq!(admin.post("/admin/v1/keys/rotate", &json!({})).await.status, 200);
+    let signing = admin.get("/admin/v1/keys").await.json();
+    let revocations = sqlite.running().metrics.render();
+    drop(sqlite);
+
+    std::fs::write(files.path().join("gateway.toml"), text(&upstream, &keys)).expect("written");
+    let output = copy_when_free(files.path());
+    assert_copied(&output);
+    let (progress, printed) = (errors(&output), String::from_utf8_lossy(&output.stdout));
+    assert!(progress.contains("sessions: 4 of 4") && progress.contains("revocations: 2 of 2"), "{progress}");
+    assert!(printed.contains("both have the same content"), "{printed}");
+
+    let shared = gateway(&upstream, &keys, &files, &clock);
+    assert_eq!(shared.admin_client().get("/admin/v1/keys").await.json(), signing);
+    let sequence = |metrics: &str| {
+        let line = metrics.lines().find(|line| line.starts_with("bearward_revocation_sequence "));
+        line.expect("the metric").to_owned()
+    };
+    assert_eq!(sequence(&shared.running().metrics.render()), sequence(&revocations));
+    assert_eq!(shared.status_of(&child.access).await, 200);
+    assert_eq!(shared.refresh(&child.access, &child.refresh).await.status, 200, "alice goes on");
+    assert_eq!(shared.refresh(&strange.access, &strange.refresh).await.status, 200);
+    assert_eq!(shared.status_of(&bob.access).await, 401, "bob stays logged out");
+    assert_eq!(shared.status_of(&carol.access).await, 401);
+    shared.refresh(&carol.access, &carol.refresh).await.assert_rejected(400, "invalid_grant");
+    let dave = shared.issue("dave", "").await;
+    assert_eq!(shared.revoke(&dave.access, &dave.token_id).await.status, 200, "the log goes on");
+    assert_eq!(sql(schema(&keys), "select max(sequence) from revocations"), "3");
+}
+
+#[tokio::test]
+async fn a_database_in_use_is_neither_read_nor_overwritten() {
+    let (upstream, clock, keys, files) = (Upstream::start(), Arc::new(ManualClock::new()), store_keys(), folder());
+    std::fs::write(files.path().join("gateway.toml"), text(&upstream, &keys)).expect("written");
+    assert!(errors(&copy(files.path())).contains("there is no database"));
+    let sqlite = Gateway::in_folder(text(&upstream, ""), files.clone(), clock.clone());
+    sqlite.issue("alice", "").await;
+    assert!(errors(&copy(files.path())).contains("is in use by a running gateway"));
+    drop(sqlite.restart());
+
+    assert_copied(&copy_when_free(files.path()));
+    let again = errors(&copy(files.path()));
+    assert!(again.contains("is not empty") && again.contains("DROP SCHEMA t_"), "{again}");
+    assert_eq!(sql(schema(&keys), "select count(*) from families"), "1");
+}
+
+/// The gateway of the test shuts down on another thread.
+fn copy_when_free(folder: &Path) -> Output {
+    loop {
+        let output = copy(folder);
+        if !errors(&output).contains("is in use") {
+            return output;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[tokio::test]
+async fn no_gateway_starts_on_an_interrupted_copy() {
+    let (upstream, clock, keys, files) = (Upstream::start(), Arc::new(ManualClock::new()), store_keys(), folder());
+    let sqlite = Gateway::in_folder(text(&upstream, ""), files.clone(), clock.clone());
+    let alice = sqlite.issue("alice", "").await;
+    drop(sqlite);
+    std::fs::write(files.path().join("gateway.toml"), text(&upstream, &keys)).expect("written");
+    assert_copied(&copy_when_free(files.path()));
+
+    sql(schema(&keys), "insert into meta (name, value) values ('copy', 1); delete from families");
+    let error = start_error(&text(&upstream, &keys), files.path());
+    assert!(error.contains("a copy to it was interrupted"), "{error}");
+    assert_copied(&copy(files.path()));
+    let shared = gateway(&upstream, &keys, &files, &clock);
+    assert_eq!(shared.refresh(&alice.access, &alice.refresh).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_copy_that_differs_is_reported_and_not_used() {
+    let (upstream, clock, keys, files) = (Upstream::start(), Arc::new(ManualClock::new()), store_keys(), folder());
+    let sqlite = Gateway::in_folder(text(&upstream, ""), files.clone(), clock.clone());
+    sqlite.issue("alice", "").await;
+    drop(sqlite);
+    std::fs::write(files.path().join("gateway.toml"), text(&upstream, &keys)).expect("written");
+    assert_copied(&copy_when_free(files.path()));
+
+    sql(
+        schema(&keys),
+        "create function change() returns trigger language plpgsql as
+             'begin new.generation = new.generation + 1; return new; end';
+         create trigger change before insert on families for each row execute function change();
+         insert into meta (name, value) values ('copy', 1)",
+    );
+    let output = copy(files.path());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(errors(&output).contains("the copy differs from its source: 1 sessions"), "{}", errors(&output));
+    let error = start_error(&text(&upstream, &keys), files.path());
+    assert!(error.contains("a copy to it was interrupted"), "{error}");
+}
+
+#[tokio::test]
+async fn a_copy_needs_the_root_secrets_of_its_source() {
+    let (upstream, clock, keys, files) = (Upstream::start(), Arc::new(ManualClock::new()), store_keys(), folder());
+    let sqlite = Gateway::in_folder(text(&upstream, ""), files.clone(), clock.clone());
+    sqlite.issue("alice", "").await;
+    drop(sqlite);
+    std::fs::write(files.path().join("gateway.toml"), text(&upstream, &keys)).expect("written");
+    let other = "1 0000000000000000000000000000000000000000001\n";
+    std::fs::write(files.path().join("bearward.secret"), other).expect("written");
+    let output = copy_when_free(files.path());
+    assert!(errors(&output).contains("sealed under another root secret"), "{}", errors(&output));
+    let tables = PostgresServer::shared().sql("bearward", "select schemaname from pg_tables");
+    assert!(!tables.contains(schema(&keys)), "nothing was written");
+}
