@@ -18,10 +18,12 @@ use crate::types::secret;
 const LATER_OF_SUBJECT: &str = concat!(
     "select ",
     family_columns!(),
-    " from families f where f.subject = $1 and f.created_at > $2 and f.revoked_at is null"
+    " from families f where f.subject = $1 and f.created_at > $2 and f.revoked_at is null limit $3"
 );
 const LATER: &str =
-    concat!("select ", family_columns!(), " from families f where f.created_at > $1 and f.revoked_at is null");
+    concat!("select ", family_columns!(), " from families f where f.created_at > $1 and f.revoked_at is null limit $2");
+/// Number of families that end in one transaction.
+const MAX_ENDED: usize = 512;
 
 const SINCE: &str = "select r.sequence, r.kind, r.issuer, r.name, r.not_after, r.at, r.until from revocations r
     where r.sequence > $1 and r.until >= $2 order by r.sequence limit $3";
@@ -39,23 +41,32 @@ impl Revoke {
         Revoke { what, context, event: secret::random() }
     }
 
-    /// The existing families that are dated after the watermark: the clock was set back since their login.
+    /// Some of the existing families that are dated after the watermark: the clock was set back since their login.
     async fn later_families(&self, shared: &Shared, session: &Session) -> Result<Vec<Family>, QueryError> {
         // A watermark in the past spares later families on purpose.
+        let limit = rows::limit(MAX_ENDED);
         let is_of_now = |not_after: &UnixTime| *not_after >= self.context.at;
         let found = match &self.what {
             Revoked::Subject { issuer, subject, not_after } if *issuer == shared.issuer && is_of_now(not_after) => {
-                session.query(LATER_OF_SUBJECT, &[&rows::text(subject), &rows::time(*not_after)]).await?
+                session.query(LATER_OF_SUBJECT, &[&rows::text(subject), &rows::time(*not_after), &limit]).await?
             }
             Revoked::Issuer { issuer, not_after } if *issuer == shared.issuer && is_of_now(not_after) => {
-                session.query(LATER, &[&rows::time(*not_after)]).await?
+                session.query(LATER, &[&rows::time(*not_after), &limit]).await?
             }
             Revoked::Everything { not_after } if is_of_now(not_after) => {
-                session.query(LATER, &[&rows::time(*not_after)]).await?
+                session.query(LATER, &[&rows::time(*not_after), &limit]).await?
             }
             _ => return Ok(Vec::new()),
         };
         Ok(found.iter().map(rows::family).collect::<Result<_, _>>()?)
+    }
+
+    fn ends<'a>(&'a self, families: &'a [Family]) -> impl Iterator<Item = Entry> + 'a {
+        let revoked = RevokedAt { at: self.context.at, reason: RevokeReason::Admin };
+        families.iter().map(move |family| {
+            let event = EventRow::new(secret::random(), &events::ended(family, revoked.reason), &self.context);
+            families::end(family, revoked, None, event)
+        })
     }
 }
 
@@ -69,21 +80,16 @@ impl Operation for Revoke {
         }
         let at = self.context.at;
         let event = EventRow::new(self.event, &events::revocation(&self.what), &self.context);
-        let mut entries = vec![Entry {
-            what: self.what.clone(),
-            at,
-            reason: None,
-            generation: None,
-            event: Some(event),
-            is_lost: false,
-        }];
-        let revoked = RevokedAt { at, reason: RevokeReason::Admin };
-        for family in self.later_families(shared, session).await? {
-            let event = EventRow::new(secret::random(), &events::ended(&family, revoked.reason), &self.context);
-            entries.push(families::end(&family, revoked, None, event));
+        let (reason, generation, event) = (None, None, Some(event));
+        let mut entries = vec![Entry { what: self.what.clone(), at, reason, generation, event, is_lost: false }];
+        let mut later = self.later_families(shared, session).await?;
+        entries.extend(self.ends(&later));
+        let first = shared.log.append(session, entries).await?.into_iter().next().flatten();
+        // The watermark is written. What is left are sessions that it does not cover.
+        while later.len() == MAX_ENDED {
+            later = self.later_families(shared, session).await?;
+            shared.log.append(session, self.ends(&later).collect()).await?;
         }
-        let appended = shared.log.append(session, entries).await?;
-        let first = appended.into_iter().next().flatten();
         Ok(first.ok_or_else(|| StoreError::new("the written revocation is missing"))?.sequence)
     }
 }

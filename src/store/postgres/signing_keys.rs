@@ -11,6 +11,7 @@ use tokio_postgres::Row;
 use crate::store::api::{DecideKeys, KeysChanged};
 use crate::store::error::StoreError;
 use crate::store::events;
+use crate::store::postgres::append::announce;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::operation::{Operation, Shared, lock};
 use crate::store::postgres::outbox::EventRow;
@@ -121,6 +122,10 @@ impl Operation for ChangeSigningKeys {
             let after = lock(&self.decide)(before.clone());
             let changed = KeysChanged { before, after };
             if self.write(shared, session, changes, &changed).await? {
+                // A token that a new key signs can reach another gateway at once.
+                if changed.before != changed.after {
+                    announce(session);
+                }
                 return Ok(changed);
             }
         }

@@ -91,6 +91,31 @@ async fn a_logout_through_one_gateway_ends_refreshes_of_the_other() {
     refreshed(&there, &here.issue("carol", "").await).await;
 }
 
+/// The other gateway knows the tokens, so that only the news of the revocation stops them.
+#[tokio::test]
+async fn a_revocation_through_one_gateway_reaches_the_other() {
+    let upstream = Upstream::start();
+    let [here, there] = two_gateways(&upstream);
+    let (alice, bob) = (here.issue("alice", "").await, here.issue("bob", "").await);
+    for pair in [&alice, &bob] {
+        assert_eq!((here.status_of(&pair.access).await, there.status_of(&pair.access).await), (200, 200));
+    }
+    assert_eq!(here.revoke(&alice.access, &alice.token_id).await.status, 200);
+    assert_eq!(here.admin_client().delete("/admin/v1/subjects/bob/tokens").await.status, 200);
+    for pair in [&alice, &bob] {
+        assert_eq!(here.status_of(&pair.access).await, 401, "at once");
+        eventually_ok("the other gateway rejects the token", async || match there.status_of(&pair.access).await {
+            401 => Ok(()),
+            status => Err(status.to_string()),
+        })
+        .await;
+    }
+    let there = there.restart();
+    for pair in [&alice, &bob] {
+        assert_eq!(there.status_of(&pair.access).await, 401, "after a restart");
+    }
+}
+
 #[track_caller]
 fn unavailable(response: &TestResponse) {
     response.assert_rejected(503, "temporarily_unavailable");

@@ -231,6 +231,19 @@ async fn the_limit_of_undelivered_events_holds_over_all_gateways() {
     assert_eq!(one.undelivered(100).await.expect("the store works").len(), 10);
 }
 
+/// The clock was set back after these logins. They are too many for one transaction.
+#[tokio::test]
+async fn a_watermark_of_now_ends_any_number_of_later_sessions() {
+    const COUNT: usize = 1_300;
+    let ([store, _], schema) = two_gateways();
+    let later = LOGIN + GRACE;
+    let logins: JoinSet<_> = (0..COUNT).map(|_| store.issue(login("alice", later), ANY, later.into())).collect();
+    assert!(logins.join_all().await.iter().all(Result::is_ok));
+    store.revoke(Revoked::Everything { not_after: LOGIN }, LOGIN.into()).await.expect("the store works");
+    assert_eq!(sql(&schema, "select count(*) from families where revoked_at is null"), "0");
+    assert_eq!(store.revocations_since(0, LOGIN).await.expect("the store works").len(), COUNT + 1);
+}
+
 /// A confirmation is not worth a flush. Everything else is.
 #[tokio::test]
 async fn only_confirmations_are_committed_without_a_flush() {
