@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use super::load::{Load, Transport};
 use super::write;
 use crate::support::connection::{self, HttpConnection};
+use crate::support::postgres::PostgresServer;
 use crate::support::program::{GatewayProcess, Program, bearward};
 use crate::support::repetitions::repetitions;
 use crate::support::{TokenPair, Upstream, Wire};
@@ -76,9 +77,24 @@ async fn wait_until_serving(program: Program, folder: &Path) -> GatewayProcess {
 
 #[tokio::test]
 async fn a_take_over_under_load_disturbs_no_client() {
+    take_over_under_load("", "the store is closed; the next gateway opens it", "bearward.db.take-over").await;
+}
+
+/// Both processes have the database open at once.
+#[tokio::test]
+async fn a_take_over_with_postgresql_disturbs_no_client() {
+    take_over_under_load(&store_in_postgres(), "drained", "bearward.take-over").await;
+}
+
+fn store_in_postgres() -> String {
+    format!("[store]\n{}", PostgresServer::shared().store_keys())
+}
+
+/// `store`: the table of the configuration; `says`: what each replaced gateway logs; `socket`: in its folder.
+async fn take_over_under_load(store: &str, says: &str, socket: &str) {
     let upstream = Upstream::start();
     let tls_address = free_address();
-    let more = format!("[[listener]]\naddress = \"{tls_address}\"\n");
+    let more = format!("[[listener]]\naddress = \"{tls_address}\"\n{store}");
     let FirstGateway { folder, address, admin, mut served } = FirstGateway::running(&upstream, &more).await;
     let mut pair = issue(&served, "alice").await;
     let trusted = CertificateDer::from_pem_file(folder.path().join("tls/self-signed.pem")).expect("created at startup");
@@ -96,11 +112,7 @@ async fn a_take_over_under_load_disturbs_no_client() {
         let next = take_over(folder.path()).await;
         assert_eq!((next.addresses.as_slice(), next.admin), ([address, tls_address].as_slice(), admin));
         let said = wait_for_exit(std::mem::replace(&mut served, next).program).await;
-        assert!(
-            said.contains("draining signal=\"take-over\"")
-                && said.contains("the store is closed; the next gateway opens it"),
-            "{said}"
-        );
+        assert!(said.contains("draining signal=\"take-over\"") && said.contains(says), "{said}");
         // Tokens of the old process are valid here, and this process can refresh them.
         let refresh = json!({ "refreshToken": pair.refresh });
         let answer = served.client().bearer(&pair.access).post("/user/refresh", &refresh).await;
@@ -111,7 +123,7 @@ async fn a_take_over_under_load_disturbs_no_client() {
     load.goes_on_for(50).await;
     let (responses, longest) = load.end().await;
     eprintln!("{responses} responses, the slowest new connection waited {longest:?}");
-    let take_over_socket = folder.path().join("bearward.db.take-over");
+    let take_over_socket = folder.path().join(socket);
     assert!(take_over_socket.exists(), "the next process could ask for a take-over");
     served.program.signal("TERM");
     wait_for_exit(served.program).await;
@@ -164,8 +176,17 @@ async fn a_long_request_does_not_delay_a_take_over() {
 /// Streams of the old process use tokens that only the new process can revoke.
 #[tokio::test]
 async fn a_revocation_after_a_take_over_ends_streams_of_before() {
+    revocation_after_a_take_over("").await;
+}
+
+#[tokio::test]
+async fn a_revocation_in_postgresql_ends_streams_of_before() {
+    revocation_after_a_take_over(&store_in_postgres()).await;
+}
+
+async fn revocation_after_a_take_over(store: &str) {
     let upstream = Upstream::start();
-    let before = FirstGateway::running(&upstream, "[[route]]\npath = \"/mirror\"\n").await;
+    let before = FirstGateway::running(&upstream, &format!("[[route]]\npath = \"/mirror\"\n{store}")).await;
     let FirstGateway { folder, address, served: old, .. } = before;
     let mut streams = Vec::new();
     for subject in ["alice", "bob"] {

@@ -3,6 +3,7 @@
 mod check;
 mod copy;
 mod encryption;
+mod explain;
 mod roots;
 mod sessions;
 
