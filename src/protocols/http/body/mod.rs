@@ -16,8 +16,8 @@ pub use error::BodyError;
 pub use observer::{BodyEnd, BodyObserver};
 pub use streamed::{Body, LONG_RUNNING_AFTER, OnRest};
 
-/// Reads a whole small body, for requests that the gateway handles itself. If it fails, [`Body::is_end_stream`] says
-/// whether there is more to read.
+/// Reads a whole small body, for requests that the gateway handles itself. If it fails, `is_end_stream` of the body
+/// says whether there is more to read.
 pub async fn read(body: &mut Body, limit: u64) -> Result<Bytes, Reject> {
     if body.is_known_to_exceed(limit) {
         return Err(Reject::new(Reason::BodyTooLarge, format!("over {limit} bytes by its Content-Length")));
