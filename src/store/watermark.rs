@@ -20,3 +20,57 @@ pub(super) fn with_watermark(family: Family, mark: Option<UnixTime>) -> Family {
     let Some(at) = mark.filter(|_| family.revoked.is_none() && is_void(&family, mark)) else { return family };
     Family { revoked: Some(RevokedAt { at, reason: RevokeReason::Admin }), ..family }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::types::ids::TokenId;
+
+    const LOGIN: UnixTime = UnixTime::from_millis(1_700_000_000_500);
+
+    fn family(revoked: Option<RevokedAt>) -> Family {
+        Family {
+            id: TokenId::from_bytes([7; 16]),
+            subject: "alice".into(),
+            scope: String::new(),
+            audience: Vec::new(),
+            client_id: String::new(),
+            claims: Default::default(),
+            label: String::new(),
+            salt: [0; 32],
+            generation: 1,
+            root: 1,
+            rotated_at: LOGIN,
+            confirmed: 0,
+            created_at: LOGIN,
+            last_used_at: LOGIN,
+            address: None,
+            idle: None,
+            idle_expiry: UnixTime::MAX,
+            absolute_expiry: UnixTime::MAX,
+            revoked,
+        }
+    }
+
+    #[test]
+    fn a_list_shows_what_a_watermark_voids_as_revoked() {
+        let millisecond = Duration::from_millis(1);
+        let by_mark = |at| Some(RevokedAt { at, reason: RevokeReason::Admin });
+        for (mark, revoked) in [
+            (None, None),
+            (Some(LOGIN - millisecond), None),
+            (Some(LOGIN), by_mark(LOGIN)),
+            (Some(LOGIN + millisecond), by_mark(LOGIN + millisecond)),
+        ] {
+            assert_eq!(with_watermark(family(None), mark).revoked, revoked, "{mark:?}");
+        }
+    }
+
+    #[test]
+    fn a_watermark_keeps_an_earlier_revocation() {
+        let before = RevokedAt { at: LOGIN, reason: RevokeReason::Logout };
+        assert_eq!(with_watermark(family(Some(before)), Some(UnixTime::MAX)).revoked, Some(before));
+    }
+}

@@ -91,6 +91,12 @@ mod tests {
         }
     }
 
+    /// The exponents of two primes are compared modulo what their orders have in common.
+    #[test]
+    fn orders_have_their_greatest_divisor_in_common() {
+        assert_eq!([gcd(12, 18), gcd(18, 12), gcd(7, 30), gcd(4, 0)], [6, 6, 1, 4]);
+    }
+
     #[test]
     fn other_numbers_are_not_found() {
         // Each is a power of 65537 modulo most of the primes, but not the same one modulo all of them.
