@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 
 use bearward::store::postgres::{Database, OnStale, PostgresStore, Target};
 use bearward::store::{RevokedBy, Settings, Store};
+use bearward::tokens::family::Family;
 use bearward::tokens::family::refresh_token::{PresentedToken, Roots, current};
 use bearward::tokens::family::revocation::Revoked;
 use bearward::tokens::family::rotation::{Rotation, rotate};
-use bearward::tokens::family::{Family, Lifetimes};
 use bearward::types::clock::{Clock, SystemClock, UnixTime};
 use bearward::types::ids::TokenId;
-use bearward::types::secret::{self, Secret};
+use bearward::types::secret::Secret;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
@@ -29,14 +29,11 @@ use tokio::task::JoinSet;
 #[path = "../tests/it/support/postgres.rs"]
 mod server;
 
-use server::PostgresServer;
+#[path = "setup/families.rs"]
+mod families;
 
-const LIFETIMES: Lifetimes = Lifetimes {
-    access: Duration::from_secs(900),
-    idle: Duration::from_secs(7 * 86_400),
-    absolute: Duration::from_secs(30 * 86_400),
-    grace: Duration::from_secs(10),
-};
+use families::{LIFETIMES, family};
+use server::PostgresServer;
 
 /// Number of families, each of which one caller refreshes.
 const CALLERS: usize = 96;
@@ -260,27 +257,6 @@ async fn next(store: &dyn Store, family: &Family, roots: &Arc<Roots>) -> Family 
 }
 
 async fn log_in(store: &dyn Store) -> Family {
-    let (id, now) = (TokenId::random(), SystemClock.now());
-    let family = Family {
-        id,
-        subject: id.to_string(),
-        scope: "orders:read orders:write".into(),
-        audience: vec![],
-        client_id: "app".into(),
-        claims: Default::default(),
-        label: "a phone".into(),
-        salt: secret::random(),
-        generation: 1,
-        root: 1,
-        address: None,
-        idle: None,
-        rotated_at: now,
-        confirmed: 0,
-        created_at: now,
-        last_used_at: now,
-        idle_expiry: now + LIFETIMES.idle,
-        absolute_expiry: now + LIFETIMES.absolute,
-        revoked: None,
-    };
-    store.issue(family, usize::MAX, now.into()).await.expect("the store works").expect("issued")
+    let now = SystemClock.now();
+    store.issue(family(now), usize::MAX, now.into()).await.expect("the store works").expect("issued")
 }

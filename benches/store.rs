@@ -16,26 +16,23 @@ use std::time::{Duration, Instant};
 use bearward::store::Store;
 use bearward::store::sqlite::{Settings, SqliteStore};
 use bearward::store::sweep::sweep;
+use bearward::tokens::family::Family;
 use bearward::tokens::family::refresh_token::{PresentedToken, Roots, current};
 use bearward::tokens::family::rotation::{Rotation, rotate};
-use bearward::tokens::family::{Family, Lifetimes};
 use bearward::types::clock::{Clock, SystemClock, UnixTime};
 use bearward::types::ids::TokenId;
-use bearward::types::secret::{self, Secret};
+use bearward::types::secret::Secret;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
+#[path = "setup/families.rs"]
+mod families;
 mod setup;
 
-const LIFETIMES: Lifetimes = Lifetimes {
-    access: Duration::from_secs(900),
-    idle: Duration::from_secs(7 * 86_400),
-    absolute: Duration::from_secs(30 * 86_400),
-    grace: Duration::from_secs(10),
-};
+use families::{LIFETIMES, family};
 
 fn store(c: &mut Criterion) {
     let mut group = c.benchmark_group("store");
@@ -270,31 +267,6 @@ impl Client {
             Ok(Rotation::Rotated(next)) => next,
             other => panic!("{other:?}"),
         }
-    }
-}
-
-fn family(now: UnixTime) -> Family {
-    let id = TokenId::random();
-    Family {
-        id,
-        subject: id.to_string(),
-        scope: "orders:read orders:write".into(),
-        audience: vec![],
-        client_id: "app".into(),
-        claims: Default::default(),
-        label: "a phone".into(),
-        salt: secret::random(),
-        generation: 1,
-        root: 1,
-        address: None,
-        idle: None,
-        rotated_at: now,
-        confirmed: 0,
-        created_at: now,
-        last_used_at: now,
-        idle_expiry: now + LIFETIMES.idle,
-        absolute_expiry: now + LIFETIMES.absolute,
-        revoked: None,
     }
 }
 
