@@ -9,7 +9,7 @@ use super::config_argument::ConfigArgument;
 use super::error::CommandError;
 use super::terminal::{array_member, printable, text_member};
 use crate::app;
-use crate::config::Probe;
+use crate::config::{Database, Probe, StoreSettings};
 
 #[derive(Subcommand)]
 pub(super) enum KeysCommand {
@@ -79,11 +79,16 @@ pub(super) fn run(command: KeysCommand) -> Result<(), CommandError> {
 }
 
 fn add_root_secret(config: &ConfigArgument, json: bool) -> Result<(), CommandError> {
-    let source = config.load(Probe::None)?.store.secret;
+    let StoreSettings { database, secret: source, .. } = config.load(Probe::None)?.store;
     let number = app::add_root(&source)?;
+    let next = match database {
+        Database::Sqlite(_) => "restart the gateway to use it",
+        // Another gateway that does not know the secret yet could not read what is encrypted under it.
+        Database::Postgres(_) => "copy it to every gateway, and restart each of them twice to use it",
+    };
     match json {
         true => println!("{}", json!({ "root": number })),
-        false => println!("added root secret {number} to {source}; restart the gateway to use it"),
+        false => println!("added root secret {number} to {source}; {next}"),
     }
     Ok(())
 }
