@@ -6,6 +6,7 @@ mod replicas;
 mod schema;
 mod sharing;
 mod strict;
+mod unknown_keys;
 
 use std::future::Future;
 use std::pin::Pin;
