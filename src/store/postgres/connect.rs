@@ -4,6 +4,7 @@
 //! wait without a limit for a host that accepts connections and then sends nothing.
 
 use std::future::{Future, poll_fn};
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio_postgres::config::{ChannelBinding, SslMode};
 use tokio_postgres::{AsyncMessage, Config, Connection, Socket};
 
 use crate::store::error::StoreError;
-use crate::store::postgres::error::{QueryError, text};
+use crate::store::postgres::error::{QueryError, UNREACHABLE, text};
 use crate::store::postgres::session::Session;
 use crate::store::postgres::settings::{Host, PasswordSource, Settings};
 use crate::store::postgres::tls::{Encryption, Tls, TlsStream};
@@ -27,7 +28,13 @@ const SESSION: &str = "select current_setting('server_version_num')::int4, curre
     current_setting('transaction_read_only') = 'on', current_setting('server_encoding'),
     current_setting('synchronous_commit'), current_setting('default_transaction_isolation'),
     current_setting('search_path'), current_setting('statement_timeout') <> '0'
-    and current_setting('lock_timeout') <> '0' and current_setting('idle_in_transaction_session_timeout') <> '0'";
+    and current_setting('lock_timeout') <> '0' and current_setting('idle_in_transaction_session_timeout') <> '0',
+    coalesce(current_setting('bearward.direct', true), '') <> 'on'";
+
+/// Prepared as any statement: is it known to the server by the name that the gateway gave it? A pooler that supports
+/// prepared statements gives them names of its own.
+const KEEPS_NAMES: &str = "select exists (select from pg_prepared_statements where name ~ '^s[0-9]+$' and statement like '%as keeps_names') \
+     as keeps_names";
 
 /// Why no connection could be opened.
 #[derive(Clone, Debug)]
@@ -72,7 +79,7 @@ impl Connector {
             // For the TCP connection, the handshakes and the first statement together.
             let limit = 2 * self.settings.target.connect_timeout;
             let connected = timeout(limit, self.connect_to(host)).await.unwrap_or_else(|_| {
-                let late = format!("no response within {limit:?}");
+                let late = format!("{UNREACHABLE} (no response within {limit:?})");
                 Err(ConnectError { error: StoreError::new(late), is_permanent: false })
             });
             match connected {
@@ -147,7 +154,27 @@ impl Connector {
         })?;
         let row = rows.first().ok_or_else(|| transient("the server did not report its settings"))?;
         let checked = Reported::read(row).map_err(|error| transient(&error.message))?;
-        checked.check(&self.settings.schema)
+        checked.check(&self.settings.schema)?;
+        match checked.is_pooled && self.settings.prepared {
+            true => check_pooler(session).await,
+            false => Ok(()),
+        }
+    }
+}
+
+/// A pooler without support for prepared statements sends them to any server connection. Two gateways give the same name
+/// to different statements there, so that one would run the statement of the other.
+async fn check_pooler(session: &Session) -> Result<(), ConnectError> {
+    match session.is(KEEPS_NAMES).await {
+        Ok(false) => Ok(()),
+        Ok(true) | Err(QueryError::Conflict(_) | QueryError::Rejected(_)) => Err(ConnectError {
+            error: StoreError::new(
+                "a connection pooler does not support prepared statements; set store.prepared = false, \
+                 or max_prepared_statements of PgBouncer 1.21 or later",
+            ),
+            is_permanent: true,
+        }),
+        Err(error) => Err(ConnectError { error: error.into_store_error(), is_permanent: false }),
     }
 }
 
@@ -161,6 +188,8 @@ struct Reported {
     isolation: String,
     search_path: String,
     has_timeouts: bool,
+    /// The settings of the gateway did not reach the server.
+    is_pooled: bool,
 }
 
 impl Reported {
@@ -174,6 +203,7 @@ impl Reported {
             isolation: row.try_get(5)?,
             search_path: row.try_get(6)?,
             has_timeouts: row.try_get(7)?,
+            is_pooled: row.try_get(8)?,
         })
     }
 
@@ -245,11 +275,13 @@ async fn drive_until_closed(connection: &mut Driven, session: &Session, is_in_us
     }
 }
 
-/// The settings of each session. `synchronous_commit` is not among them, so that an operator can raise it.
+/// The settings of each session. `synchronous_commit` is not among them, so that an operator can raise it. The last one
+/// is ours: a session without it goes through a pooler that ignores these settings.
 fn options(schema: &str) -> String {
     format!(
         "-c search_path={schema},pg_temp -c default_transaction_isolation=read\\ committed -c statement_timeout=4000 \
-         -c lock_timeout=2000 -c idle_in_transaction_session_timeout=2000 -c timezone=UTC"
+         -c lock_timeout=2000 -c idle_in_transaction_session_timeout=2000 -c timezone=UTC \
+         -c bearward.direct=on"
     )
 }
 
@@ -282,5 +314,59 @@ fn transient(text: &str) -> ConnectError {
 fn refused(error: tokio_postgres::Error) -> ConnectError {
     // Wrong passwords, users, databases and rights; a wrong certificate is none of these, because it may be renewed.
     let is_permanent = error.code().is_some_and(|code| matches!(code.code().get(..2), Some("28" | "3D" | "42" | "08")));
-    ConnectError { error: StoreError::new(text(&error)), is_permanent }
+    let message = match has_closed(&error) {
+        true => format!("{CLOSED} ({})", text(&error)),
+        false => text(&error),
+    };
+    ConnectError { error: StoreError::new(message), is_permanent }
+}
+
+const CLOSED: &str =
+    "the server has closed the connection at once; check that PostgreSQL listens at this port, and read its log";
+
+fn has_closed(error: &tokio_postgres::Error) -> bool {
+    let kind =
+        std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
+    error.is_closed() || matches!(kind, Some(io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> Reported {
+        Reported {
+            version: 140_000,
+            version_text: "14.0".into(),
+            is_read_only: false,
+            encoding: "UTF8".into(),
+            synchronous_commit: "on".into(),
+            isolation: "read committed".into(),
+            search_path: "bearward, pg_temp".into(),
+            has_timeouts: true,
+            is_pooled: false,
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_too_old_or_too_lax_is_not_used() {
+        assert!(good().check("bearward").is_ok());
+        assert!(Reported { version: 190_000, ..good() }.check("bearward").is_ok());
+        let rejected = |reported: Reported, says: &str, is_permanent: bool| {
+            let rejected = reported.check("bearward").err().map(|failed| (failed.error.message, failed.is_permanent));
+            assert!(
+                rejected.as_ref().is_some_and(|(text, is)| text.contains(says) && *is == is_permanent),
+                "{rejected:?}"
+            );
+        };
+        let old = Reported { version: 139_999, version_text: "13.99".into(), ..good() };
+        rejected(old, "PostgreSQL 13.99 is too old; the gateway needs 14 or later", true);
+        // The primary may be another one in a moment.
+        rejected(Reported { is_read_only: true, ..good() }, "is not the primary", false);
+        rejected(Reported { encoding: "LATIN1".into(), ..good() }, "the encoding LATIN1", true);
+        rejected(Reported { synchronous_commit: "local".into(), ..good() }, "synchronous_commit is local", true);
+        rejected(Reported { isolation: "serializable".into(), ..good() }, "default_transaction_isolation", true);
+        rejected(Reported { search_path: "public".into(), ..good() }, "search_path is public", true);
+        rejected(Reported { has_timeouts: false, ..good() }, "statement_timeout", true);
+    }
 }

@@ -14,6 +14,7 @@ pub mod gateway;
 pub mod haproxy;
 pub mod honest_client;
 pub mod jwks;
+pub mod pgbouncer;
 #[allow(dead_code)]
 pub mod postgres;
 pub mod preload;

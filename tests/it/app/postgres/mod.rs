@@ -4,6 +4,8 @@ mod check;
 mod copy;
 mod encryption;
 mod explain;
+mod old_server;
+mod pooler;
 mod roots;
 mod sessions;
 
