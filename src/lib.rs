@@ -103,8 +103,8 @@
 //! | `admin.connections`, `admin.connections_per_address` | `admin/connections.rs` | the longest idle one is closed, or the new one |
 //! | `admin.wrong_tokens` | `admin/guess.rs`, called by `admin/router.rs` | 429 `admin_limited` |
 //!
-//! One limit has no key: each gateway remembers the revocations of the last hour for a database that loses them, at most
-//! 100,000 (`store/postgres/follower/recent.rs`). Beyond it, the oldest are forgotten and not written back.
+//! One limit has no key: each gateway remembers the revocations of the last hour for a database that loses them, at
+//! most 100,000 (`store/postgres/follower/recent.rs`). Beyond it, the oldest are forgotten and not written back.
 //!
 //! # Buffers
 //!

@@ -162,8 +162,8 @@ impl Connector {
     }
 }
 
-/// A pooler without support for prepared statements sends them to any server connection. Two gateways give the same name
-/// to different statements there, so that one would run the statement of the other.
+/// A pooler without support for prepared statements sends them to any server connection. Two gateways give the same
+/// name to different statements there, so that one would run the statement of the other.
 async fn check_pooler(session: &Session) -> Result<(), ConnectError> {
     match session.is(KEEPS_NAMES).await {
         Ok(false) => Ok(()),
