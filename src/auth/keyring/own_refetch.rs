@@ -69,6 +69,8 @@ mod tests {
             })
             .collect();
         own.requested().await;
+        // All of them wait.
+        tokio::task::yield_now().await;
         own.answer(async { Ok::<_, ()>(()) }).await.expect("it works");
         for task in waiting {
             assert_eq!(task.await.expect("no panic"), RefetchOutcome::Fetched);
