@@ -69,8 +69,10 @@ mod tests {
             })
             .collect();
         own.requested().await;
-        // All of them wait.
-        tokio::task::yield_now().await;
+        // Until all of them wait.
+        for _ in 0..waiting.len() {
+            tokio::task::yield_now().await;
+        }
         own.answer(async { Ok::<_, ()>(()) }).await.expect("it works");
         for task in waiting {
             assert_eq!(task.await.expect("no panic"), RefetchOutcome::Fetched);
