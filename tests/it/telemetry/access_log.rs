@@ -93,10 +93,22 @@ async fn a_malformed_request_has_a_line() {
         let before = gateway.log_lines(0).await.len();
         let mut client = Wire::connect(gateway.address()).await;
         client.send(request).await;
-        assert!(client.read_to_end().await.starts_with(&format!("HTTP/1.1 {status}")));
-        let line = without_varying(gateway.log_lines(before + 1).await.remove(before));
-        assert_eq!((line["status"].as_u64(), line["reason"].as_str()), (Some(status), Some(reason)), "{line}");
-        assert_eq!((line["client"].as_str(), line["method"].as_str()), (Some("127.0.0.1"), Some("-")));
+        let response = client.read_to_end().await;
+        assert!(response.starts_with(&format!("HTTP/1.1 {status}")));
+        let line = gateway.log_lines(before + 1).await.remove(before);
+        let id = response.lines().find_map(|field| field.strip_prefix("x-request-id: "));
+        assert_eq!(line["request_id"].as_str(), id, "{response}");
+        let now = bearward::types::clock::UnixTime::from_secs(gateway.now_secs()).to_string();
+        assert_eq!(line["time"], now, "{line}");
+        let mut line = without_varying(line);
+        assert!(line.as_object_mut().expect("an object").remove("detail").is_some(), "{line}");
+        let sent = response.split_once("\r\n\r\n").expect("a body").1.len();
+        let expected = json!({
+            "client": "127.0.0.1", "method": "-", "path": "-", "protocol": "HTTP/1.1", "status": status,
+            "reason": reason, "sent": sent, "complete": true,
+        });
+        assert_eq!(line, expected);
+        assert!(sent > 0, "{response}");
     }
     gateway.wait_for_metric("rejections_total{reason=\"malformed_framing\"}", 2).await;
 }
