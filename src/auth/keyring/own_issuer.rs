@@ -120,7 +120,17 @@ mod tests {
             let (root, sealed) = seal::seal(&kid, &pem, &roots).expect("sealed");
             let algorithm = crate::tokens::jwt::algorithm_name(algorithm).to_owned();
             let (retired_at, revoked_at) = (None, None);
-            StoredKey { kid, algorithm, root, sealed, created_at: now, activated_at, retired_at, revoked_at, token_life: hour }
+            StoredKey {
+                kid,
+                algorithm,
+                root,
+                sealed,
+                created_at: now,
+                activated_at,
+                retired_at,
+                revoked_at,
+                token_life: hour,
+            }
         };
         let keys = [key(Algorithm::EdDSA, None), key(Algorithm::ES256, Some(now))];
         let (skew, day) = (Duration::ZERO, 24 * hour);

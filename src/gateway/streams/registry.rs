@@ -291,7 +291,9 @@ mod tests {
     fn a_stream_that_opens_in_a_drain_ends_as_it_would_have() {
         let streams = streams();
         let drained = |expected: [bool; 3]| {
-            for (behavior, ends) in [DrainBehavior::AtOnce, DrainBehavior::AtLast, DrainBehavior::CutOff].into_iter().zip(expected) {
+            for (behavior, ends) in
+                [DrainBehavior::AtOnce, DrainBehavior::AtLast, DrainBehavior::CutOff].into_iter().zip(expected)
+            {
                 let draining = ends.then_some(CloseReason::Draining);
                 assert_eq!(ended(&mut streams.open(None, behavior)), draining, "{behavior:?}");
                 // The behavior is known only after the stream was opened.
