@@ -166,9 +166,11 @@ impl Drop for Delivery {
 
 /// Returns true if the server is to blame for a response that broke off.
 fn is_server_fault(error: &BodyError, upload: Option<&Progress>, may_be_idle: bool) -> bool {
+    // The client's body has failed first, and with it the connection to the server.
+    if upload.is_some_and(Progress::has_failed) {
+        return false;
+    }
     match error {
-        // The client's body has failed first, and with it the connection to the server.
-        _ if upload.is_some_and(Progress::has_failed) => false,
         BodyError::IdleTimeout(_) => !may_be_idle && !upload.is_some_and(Progress::waits_for_client),
         BodyError::Http(_) | BodyError::Truncated => true,
         BodyError::TooLarge | BodyError::TooSlow | BodyError::Ended(_) => false,

@@ -277,13 +277,13 @@ mod tests {
     }
 
     #[test]
-    fn others_are_told_of_the_first_poll_and_of_what_moves() {
+    fn waiters_notice_the_first_poll_and_what_moves() {
         let freshness = Freshness::new(Duration::from_secs(10), false, false);
         let (moved, mut keys) = (freshness.moved(), freshness.keys());
         assert!(!is_ready(freshness.loaded()) && !is_ready(moved.notified()));
-        for (has_moved, is_told) in [(false, true), (false, false), (true, true)] {
+        for (has_moved, is_noticed) in [(false, true), (false, false), (true, true)] {
             freshness.completed(BootTime::now(), has_moved);
-            assert_eq!((is_ready(moved.notified()), is_ready(freshness.loaded())), (is_told, true));
+            assert_eq!((is_ready(moved.notified()), is_ready(freshness.loaded())), (is_noticed, true));
         }
         for (version, is_new) in [(3, true), (3, false), (4, true)] {
             freshness.found_keys(version);

@@ -165,7 +165,7 @@ mod tests {
         Arc::new(CachedToken::new("a token", token, Vec::new(), generation))
     }
 
-    /// A stream of generation 3 with an expired token, whose family has this newer token.
+    /// A stream of generation 3 with an expired token. Its family has this newer token.
     fn expired(newer: &Arc<CachedToken>) -> TokenBasis {
         let renewals = Arc::new(Renewals::default());
         let renewal = Some(renewals.watch(FAMILY));
@@ -185,7 +185,7 @@ mod tests {
 
     /// The keyring begins at generation 1, so that 0 matches none.
     #[test]
-    fn keys_are_checked_again_if_they_have_moved_before_the_newer_token() {
+    fn the_keys_of_a_newer_token_are_checked_if_they_have_moved() {
         for (verified_in, left) in [(3, 3), (2, 0), (4, 0)] {
             let mut basis = expired(&token(UnixTime::MAX, verified_in));
             assert_eq!((basis.renew(NOW), basis.generation), (Ok(()), left));

@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn a_header_is_described_by_what_decides_about_the_key() {
         // {"alg":"ES256","kid":"k"}
-        let jws = Jws::parse("eyJhbGciOiJFUzI1NiIsImtpZCI6ImsifQ.e30.AA").ok().expect("a token");
+        let Ok(jws) = Jws::parse("eyJhbGciOiJFUzI1NiIsImtpZCI6ImsifQ.e30.AA") else { panic!("a token") };
         assert_eq!(jws.describe_header(Algorithm::ES256), "alg ES256, typ (none), kid \"k\"");
     }
 }
