@@ -20,7 +20,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 const STATEMENT_CACHE: usize = 64;
 
 /// Maximum size of the `-wal` that remains after a checkpoint: twice the size at which SQLite makes one.
-pub(super) const WAL_SIZE_LIMIT: i64 = 8 * 1024 * 1024;
+const WAL_SIZE_LIMIT: i64 = 8 * 1024 * 1024;
 
 /// The open database.
 pub(super) struct Opened {
