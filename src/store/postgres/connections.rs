@@ -135,7 +135,7 @@ impl Connections {
         let state = self.state();
         let writers = state.slots.len() - 2;
         let preferred = match lane {
-            Lane::Family(id) => usize::try_from(id.as_u128() % writers as u128).unwrap_or_default(),
+            Lane::Family(id) => family_lane(id, writers),
             Lane::Log => 0,
             Lane::Any => usize::from(secret::random::<1>()[0]) % writers,
             Lane::Upkeep => writers,
@@ -240,6 +240,11 @@ impl Connections {
         drop(state);
         self.0.changed.notify_waiters();
     }
+}
+
+/// Which of `lanes` connections the operations on a family use.
+pub(super) fn family_lane(id: TokenId, lanes: usize) -> usize {
+    usize::try_from(id.as_u128() % lanes.max(1) as u128).unwrap_or_default()
 }
 
 /// Pauses between attempts: random, so that replicas do not connect at the same moment after a failover.

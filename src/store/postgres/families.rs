@@ -3,6 +3,7 @@
 //! A decision is made from what was read, and written only if the family is still the same: the condition stands on the
 //! row that changes. Otherwise the family is read again.
 
+use std::collections::HashMap;
 use std::sync::Mutex;
 
 use tokio_postgres::Row;
@@ -42,6 +43,8 @@ macro_rules! mark_of {
 
 const FIND: &str =
     concat!("select ", family_columns!(), ", ", mark_of!("f.subject"), " as mark from families f where f.id = $1");
+const FIND_ALL: &str =
+    concat!("select ", family_columns!(), ", ", mark_of!("f.subject"), " as mark from families f where f.id = any($1)");
 const OF_SUBJECT: &str = concat!(
     "select ",
     family_columns!(),
@@ -94,6 +97,7 @@ const CONFIRM: &str = "with locked as (
 const MAX_CONFIRMED: usize = 512;
 
 /// A family, and the watermark of its subject.
+#[derive(Clone)]
 pub(super) struct Found {
     pub(super) family: Family,
     pub(super) mark: Option<UnixTime>,
@@ -106,6 +110,19 @@ fn found(row: &Row) -> Result<Found, StoreError> {
 pub(super) async fn find(session: &Session, id: TokenId) -> Result<Option<Found>, QueryError> {
     let row = session.query_opt(FIND, &[&id.to_string()]).await?;
     Ok(row.as_ref().map(found).transpose()?)
+}
+
+/// The families with these ids, in their order. A damaged one fails alone.
+pub(super) async fn find_all(
+    session: &Session,
+    ids: Vec<TokenId>,
+) -> Result<Vec<Result<Option<Found>, StoreError>>, QueryError> {
+    let names: Vec<String> = ids.iter().map(TokenId::to_string).collect();
+    let mut families = HashMap::new();
+    for row in session.query(FIND_ALL, &[&names]).await? {
+        families.insert(rows::token_id(rows::get(&row, "id")?)?, found(&row));
+    }
+    Ok(ids.iter().map(|id| families.get(id).cloned().transpose()).collect())
 }
 
 pub(super) fn changed_often(id: TokenId) -> QueryError {

@@ -6,7 +6,8 @@
 //!
 //! `schema` creates and migrates the tables, `rows` converts values. `families`, `rotation`, `revocations`,
 //! `signing_keys`, `audit` and `maintenance` are the operations: each is a value that can run again. `append` writes
-//! the log of revocations for all of them, `outbox` their events, and `enforcement` passes revocations on. `follower`
+//! the log of revocations for all of them, `gather` makes one statement of several calls, `outbox` writes their events,
+//! and `enforcement` passes revocations on. `follower`
 //! reads what other gateways append, `replicas` and `leases` let them know of each other.
 //!
 //! No transaction is open while the gateway waits for a response of the database: each change is one statement. A
@@ -22,6 +23,7 @@ mod enforcement;
 mod error;
 mod families;
 mod follower;
+mod gather;
 mod import;
 mod import_rows;
 pub mod inspect;
@@ -79,6 +81,7 @@ use follower::{Follower, Memory};
 use operation::{Operation, Shared};
 use outbox::Audit;
 use replicas::Heartbeat;
+use rotation::Rotations;
 use session::Session;
 
 /// Where the database is, and which gateway uses it.
@@ -118,6 +121,7 @@ impl PostgresStore {
         let strict = database.settings.strict;
         let serves_stale = database.settings.on_stale == OnStale::Serve;
         let freshness = Arc::new(Freshness::new(database.settings.max_staleness, serves_stale, strict));
+        let lanes = database.settings.pool;
         let connector = Connector::new(database.settings, database.tls, &database.replica);
         let driver = Driver::start(connector, patience)?;
         let outbox = Arc::new(Outbox::default());
@@ -145,6 +149,7 @@ impl PostgresStore {
             enforcement,
             audit,
             log,
+            rotations: Rotations::new(lanes),
             keys: tokio::sync::Mutex::default(),
         });
         let store = PostgresStore { driver, shared, outbox, freshness };
