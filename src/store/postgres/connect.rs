@@ -246,10 +246,15 @@ async fn drive_until_closed(connection: &mut Driven, session: &Session, is_in_us
 }
 
 /// The settings of each session. `synchronous_commit` is not among them, so that an operator can raise it.
+///
+/// Each statement finds its rows by an index and is planned once: a plan of its own for each execution takes as long as
+/// the execution, and a plan that was made while a table was small would read the whole table when it has grown. Without
+/// `jit=off`, the server would compile statements that it must not read in another way.
 fn options(schema: &str) -> String {
     format!(
         "-c search_path={schema},pg_temp -c default_transaction_isolation=read\\ committed -c statement_timeout=4000 \
-         -c lock_timeout=2000 -c idle_in_transaction_session_timeout=2000 -c timezone=UTC"
+         -c lock_timeout=2000 -c idle_in_transaction_session_timeout=2000 -c timezone=UTC \
+         -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off"
     )
 }
 

@@ -23,26 +23,23 @@ use crate::types::secret;
 
 /// The condition stands on the row that changes, so that one of several rotations at the same time wins. Rows are locked
 /// in the order of their ids, as everywhere, so that two gateways never wait for each other.
-const ROTATE: &str = "with given as (
-        select g.n, g.id, g.seen, g.generation, g.root, g.rotated_at, g.last_used_at, g.idle_expiry, g.address,
-            g.event_id, g.event
+const ROTATE: &str = "with locked as (
+        select f.id, g.seen, g.generation, g.root, g.rotated_at, g.last_used_at, g.idle_expiry, g.address, g.event_id,
+            g.event, g.n
         from unnest($1::text[], $2::bigint[], $3::bigint[], $4::int[], $5::bigint[], $6::bigint[], $7::bigint[],
                 $8::text[], $9::bytea[], $10::text[])
             with ordinality as g (id, seen, generation, root, rotated_at, last_used_at, idle_expiry, address, event_id,
                 event, n)
-    ), locked as (
-        select f.id, g.n from given g join families f on f.id = g.id
+            join families f on f.id = g.id
         where f.generation = g.seen and f.revoked_at is null
         order by f.id, g.n for update of f
     ), rotated as (
-        update families f set generation = g.generation, root = g.root, rotated_at = g.rotated_at,
-            last_used_at = g.last_used_at, idle_expiry = g.idle_expiry, address = g.address
-        from locked l join given g on g.n = l.n
-        where f.id = l.id and f.generation = g.seen and f.revoked_at is null
-        returning g.n
+        update families f set generation = l.generation, root = l.root, rotated_at = l.rotated_at,
+            last_used_at = l.last_used_at, idle_expiry = l.idle_expiry, address = l.address
+        from locked l where f.id = l.id and f.generation = l.seen and f.revoked_at is null
+        returning l.n, l.event_id, l.event
     ), recorded as (
-        insert into audit (id, event) select g.event_id, g.event from rotated r join given g on g.n = r.n
-        where g.event is not null order by g.n
+        insert into audit (id, event) select r.event_id, r.event from rotated r where r.event is not null order by r.n
         on conflict (id) do nothing
     )
     select n from rotated";
