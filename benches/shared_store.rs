@@ -39,7 +39,7 @@ mod flush;
 use families::{LIFETIMES, family};
 use server::PostgresServer;
 
-/// Number of families, each of which one caller refreshes: more than the database can serve.
+/// Number of families for each gateway, each of which one caller refreshes: more than the database can serve.
 const CALLERS: usize = 96;
 /// For each gateway: fewer than the database can serve.
 const FEW: usize = 4;
@@ -131,7 +131,7 @@ fn bare_statements(server: &PostgresServer, schema: &str, turn: Duration) {
     server.sql("bearward", &fill);
     let script = server.folder.join("refresh.sql");
     std::fs::write(&script, PGBENCH).expect("written");
-    for clients in ["4", "12", "32", "96"] {
+    for clients in ["4", "12", "32", "64"] {
         let mut pgbench = Command::new(pgbench());
         pgbench.args([
             "-n",

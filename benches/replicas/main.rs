@@ -47,7 +47,7 @@ struct Options {
     #[arg(long, default_value_t = 1_000_000)]
     entries: usize,
     /// Requests with a known token to each gateway, in each round
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, default_value_t = 60_000)]
     requests: usize,
     /// Clients at the same time
     #[arg(long, default_value_t = 64)]
