@@ -32,17 +32,22 @@ pub fn named_family(parameter: &str) -> Option<TokenId> {
     TokenId::parse(parameter).or_else(|| PresentedToken::parse(parameter).map(|token| token.token_id))
 }
 
+/// In which role a caller revokes a family that it names. The store decides whether such a family exists.
+pub fn right_of(caller: &Caller, family: Option<TokenId>) -> Result<(TokenId, RevokedBy), Reject> {
+    let token = caller.token();
+    // A subject of another issuer is another person, also if the names are equal.
+    let family = family.filter(|_| token.own).ok_or(Reason::TokenNotFound)?;
+    match token.has_scope(REVOKE_SCOPE) {
+        true => Ok((family, RevokedBy::Admin)),
+        false => Ok((family, RevokedBy::Owner(token.subject.clone()))),
+    }
+}
+
 impl Broker {
     /// When this returns `Ok`, the family is revoked durably, and on every worker of this process.
     pub async fn revoke(&self, caller: &Caller, family: Option<TokenId>, context: EventContext) -> Result<(), Reject> {
-        let token = caller.token();
-        // A subject of another issuer is another person, also if the names are equal.
-        let family = family.filter(|_| token.own).ok_or(Reason::TokenNotFound)?;
-        let by = match token.has_scope(REVOKE_SCOPE) {
-            true => RevokedBy::Admin,
-            false => RevokedBy::Owner(token.subject.clone()),
-        };
-        let caller = Some(token.subject.clone());
+        let (family, by) = right_of(caller, family)?;
+        let caller = Some(caller.token().subject.clone());
         self.revoke_family(family, by, EventContext { caller, ..context }).await
     }
 
@@ -53,7 +58,6 @@ impl Broker {
             .family
             .ok_or_else(|| Reject::new(Reason::Internal, "an access token of the gateway has no family"))?;
         let owner = RevokedBy::Owner(token.subject.clone());
-        let context = EventContext { caller: Some(token.subject.clone()), ..context };
         self.revoke_family(family, owner, context).await.map_err(|reject| match reject.reason {
             Reason::TokenNotFound => {
                 let lost = "the store does not know the family of a live token: was an old backup restored?";
@@ -73,8 +77,7 @@ impl Broker {
     ) -> Result<(), Reject> {
         let Some(family) = self.family_of(presented).await? else { return Ok(()) };
         check_holder(&family.client_id, client_id)?;
-        let owner = RevokedBy::Owner(family.subject.clone());
-        let context = EventContext { caller: Some(family.subject), ..context };
+        let owner = RevokedBy::Owner(family.subject);
         or_swept(self.revoke_family(family.id, owner, context).await)
     }
 

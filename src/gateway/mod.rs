@@ -49,6 +49,7 @@ use crate::gateway::worker::Worker;
 use crate::limits::rate_limit::{self, RateLimitHeaders, RateLimits};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::forwarded::{Forwarding, Origin};
+use crate::protocols::http::framing::FramingError;
 use crate::protocols::http::respond::RejectFormat;
 use crate::protocols::websocket;
 use crate::types::clock::Clock;
@@ -108,6 +109,23 @@ impl Gateway {
         Handled { response, rejected, body_rejected }
     }
 
+    /// Rejects a head that can be read in two ways. `page`: its Origin, if that could be read. The path is not trusted,
+    /// so no policy of a route applies.
+    pub fn reject_malformed(
+        &self,
+        fault: FramingError,
+        page: Option<&HeaderValue>,
+        peer: &Peer,
+        worker: &Worker,
+    ) -> Response<Body> {
+        let challenge = self.token_calls.challenge();
+        let mut response = unreadable::reject_malformed(peer, worker, fault, challenge, self.clock.now());
+        if let Some(policy) = &self.decider.cors.own {
+            policy.apply(page, response.headers_mut());
+        }
+        response
+    }
+
     async fn respond_in_time(
         &self,
         request: &mut Request<Body>,
@@ -134,10 +152,10 @@ impl Gateway {
         delivery: &mut Delivery,
         is_grpc_call: &AtomicBool,
     ) -> Result<Forwarded, Reject> {
-        websocket::http2::translate(request)?;
         let forwarded = self.forwarded_origin(peer, request);
         let origin = forwarded.as_deref().unwrap_or(&peer.origin);
         delivery.record.client = Some(origin.address);
+        websocket::http2::translate(request)?;
         let is_token_call = || self.decider.routes.is_token_call(request.uri().path());
         if let Err(overloaded) = delivery.reserve(origin.address, is_token_call) {
             // A malformed request ends its connection, also while there is no time for others.
