@@ -248,8 +248,8 @@ async fn drive_until_closed(connection: &mut Driven, session: &Session, is_in_us
 /// The settings of each session. `synchronous_commit` is not among them, so that an operator can raise it.
 ///
 /// Each statement finds its rows by an index and is planned once: a plan of its own for each execution takes as long as
-/// the execution, and a plan that was made while a table was small would read the whole table when it has grown. Without
-/// `jit=off`, the server would compile statements that it must not read in another way.
+/// the execution, and a plan that was made while a table was small would read the whole table when it has grown.
+/// Without `jit=off`, the server would compile each statement that must read a whole table.
 fn options(schema: &str) -> String {
     format!(
         "-c search_path={schema},pg_temp -c default_transaction_isolation=read\\ committed -c statement_timeout=4000 \

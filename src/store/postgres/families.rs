@@ -3,7 +3,6 @@
 //! A decision is made from what was read, and written only if the family is still the same: the condition stands on the
 //! row that changes. Otherwise the family is read again.
 
-use std::collections::HashMap;
 use std::sync::Mutex;
 
 use tokio_postgres::Row;
@@ -13,6 +12,7 @@ use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::postgres::append::Entry;
 use crate::store::postgres::error::QueryError;
+use crate::store::postgres::lookup::{Found, find, found, mark_of};
 use crate::store::postgres::operation::{Operation, Shared, lock};
 use crate::store::postgres::outbox::EventRow;
 use crate::store::postgres::rows::{self, family_columns};
@@ -21,7 +21,6 @@ use crate::store::watermark::with_watermark;
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::revocation::Revoked;
 use crate::tokens::family::{Family, RevokeReason, RevokedAt};
-use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::secret;
 
@@ -30,21 +29,6 @@ const MAX_LISTED: i64 = 1_000;
 /// How often an operation decides again because the family has changed since it was read.
 pub(super) const MAX_DECISIONS: usize = 8;
 
-/// The later of the watermark of a subject and the watermark over everything; null if there is none.
-macro_rules! mark_of {
-    ($subject:literal) => {
-        concat!(
-            "greatest((select s.not_after from subjects s where s.subject = ",
-            $subject,
-            "), (select m.value from meta m where m.name = 'watermark' and m.value > 0))"
-        )
-    };
-}
-
-const FIND: &str =
-    concat!("select ", family_columns!(), ", ", mark_of!("f.subject"), " as mark from families f where f.id = $1");
-const FIND_ALL: &str =
-    concat!("select ", family_columns!(), ", ", mark_of!("f.subject"), " as mark from families f where f.id = any($1)");
 const OF_SUBJECT: &str = concat!(
     "select ",
     family_columns!(),
@@ -95,35 +79,6 @@ const CONFIRM: &str = "with locked as (
         and (select set_config('synchronous_commit', 'off', true)) is not null";
 /// Maximum number of families in one statement.
 const MAX_CONFIRMED: usize = 512;
-
-/// A family, and the watermark of its subject.
-#[derive(Clone)]
-pub(super) struct Found {
-    pub(super) family: Family,
-    pub(super) mark: Option<UnixTime>,
-}
-
-fn found(row: &Row) -> Result<Found, StoreError> {
-    Ok(Found { family: rows::family(row)?, mark: rows::read_time_or_null(row, "mark")? })
-}
-
-pub(super) async fn find(session: &Session, id: TokenId) -> Result<Option<Found>, QueryError> {
-    let row = session.query_opt(FIND, &[&id.to_string()]).await?;
-    Ok(row.as_ref().map(found).transpose()?)
-}
-
-/// The families with these ids, in their order. A damaged one fails alone.
-pub(super) async fn find_all(
-    session: &Session,
-    ids: Vec<TokenId>,
-) -> Result<Vec<Result<Option<Found>, StoreError>>, QueryError> {
-    let names: Vec<String> = ids.iter().map(TokenId::to_string).collect();
-    let mut families = HashMap::new();
-    for row in session.query(FIND_ALL, &[&names]).await? {
-        families.insert(rows::token_id(rows::get(&row, "id")?)?, found(&row));
-    }
-    Ok(ids.iter().map(|id| families.get(id).cloned().transpose()).collect())
-}
 
 pub(super) fn changed_often(id: TokenId) -> QueryError {
     QueryError::Conflict(StoreError::new(format!("family {id} changes too often at the same time")))

@@ -1,13 +1,12 @@
 //! Gathers the calls that wait, so that one statement serves all of them. The first call writes for all, and each
 //! transaction costs the database one flush to the disk, whatever the number of calls.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
 use crate::store::error::StoreError;
 use crate::store::postgres::error::QueryError;
-use crate::store::postgres::operation::lock;
 
 /// The size from which on no further call joins a statement.
 const MAX_BATCH: usize = 512;
@@ -32,15 +31,15 @@ impl<In, Out> Default for Gather<In, Out> {
 }
 
 impl<In: Clone, Out> Gather<In, Out> {
-    /// Waits for the result of `input`. `serve` gets what several calls ask for, and returns one result for each, in the
-    /// same order. `size` is that of this call: its number of rows.
+    /// Waits for the result of `input`. `serve` gets what several calls ask for, and returns one result for each, in
+    /// the same order. `size` is that of this call: its number of rows.
     pub(super) async fn join<F, Fut>(&self, input: In, size: usize, serve: F) -> Result<Out, QueryError>
     where
         F: Fn(Vec<In>) -> Fut,
         Fut: Future<Output = Result<Vec<Out>, QueryError>>,
     {
         let (caller, mut result) = oneshot::channel();
-        lock(&self.waiting).push(Waiting { input, size, caller });
+        self.waiting().push(Waiting { input, size, caller });
         loop {
             tokio::select! {
                 biased;
@@ -53,7 +52,7 @@ impl<In: Clone, Out> Gather<In, Out> {
 
     /// The calls that waited for longest.
     fn next_batch(&self) -> Vec<Waiting<In, Out>> {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting();
         let mut rows = 0;
         let is_over = |call: &Waiting<In, Out>| {
             let before = rows;
@@ -62,6 +61,10 @@ impl<In: Clone, Out> Gather<In, Out> {
         };
         let count = waiting.iter().position(is_over).unwrap_or(waiting.len());
         waiting.drain(..count).collect()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<Waiting<In, Out>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -128,7 +131,7 @@ mod tests {
             let (calls, gate, served) = (calls.clone(), gate.clone(), served.clone());
             joined.spawn(async move {
                 let serve = |numbers: Vec<u32>| {
-                    lock(&served).push(numbers.len());
+                    served.lock().expect("no panic").push(numbers.len());
                     let gate = gate.clone();
                     async move {
                         gate.acquire().await.expect("open").forget();
@@ -143,7 +146,7 @@ mod tests {
         gate.add_permits(count * 2);
         let mut results = joined.join_all().await;
         results.sort_by_key(|(place, _)| *place);
-        let served = lock(&served).clone();
+        let served = served.lock().expect("no panic").clone();
         (results.into_iter().map(|(_, result)| result).collect(), served)
     }
 

@@ -6,7 +6,8 @@
 //!
 //! `schema` creates and migrates the tables, `rows` converts values. `families`, `rotation`, `revocations`,
 //! `signing_keys`, `audit` and `maintenance` are the operations: each is a value that can run again. `append` writes
-//! the log of revocations for all of them, `gather` makes one statement of several calls, `outbox` writes their events,
+//! the log of revocations for all of them, `gather` makes one statement of several
+//! calls, `outbox` writes their events,
 //! and `enforcement` passes revocations on. `follower`
 //! reads what other gateways append, `replicas` and `leases` let them know of each other.
 //!
@@ -28,6 +29,7 @@ mod import;
 mod import_rows;
 pub mod inspect;
 mod leases;
+mod lookup;
 mod maintenance;
 mod operation;
 mod outbox;
@@ -35,6 +37,7 @@ mod replicas;
 mod revocations;
 mod roots;
 mod rotation;
+mod rotations;
 mod rows;
 mod schema;
 mod session;
@@ -81,7 +84,7 @@ use follower::{Follower, Memory};
 use operation::{Operation, Shared};
 use outbox::Audit;
 use replicas::Heartbeat;
-use rotation::Rotations;
+use rotations::Rotations;
 use session::Session;
 
 /// Where the database is, and which gateway uses it.
@@ -147,9 +150,9 @@ impl PostgresStore {
             delivery_epoch: AtomicI64::new(0),
             has_left: AtomicBool::new(false),
             enforcement,
+            rotations: Rotations::new(lanes, audit.clone()),
             audit,
             log,
-            rotations: Rotations::new(lanes),
             keys: tokio::sync::Mutex::default(),
         });
         let store = PostgresStore { driver, shared, outbox, freshness };

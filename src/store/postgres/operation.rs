@@ -7,7 +7,7 @@ use crate::store::postgres::append::Log;
 use crate::store::postgres::enforcement::Enforcement;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::outbox::Audit;
-use crate::store::postgres::rotation::Rotations;
+use crate::store::postgres::rotations::Rotations;
 use crate::store::postgres::session::Session;
 
 /// One call of the store. It may run again after a lost connection, when its changes may have been committed already:
