@@ -348,4 +348,21 @@ mod tests {
             assert!(text.starts_with(&format!("cannot read the password from {place}: ")), "{text}");
         }
     }
+
+    #[test]
+    fn line_ends_after_a_password_do_not_belong_to_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (content, password) in [
+            ("secret", "secret"),
+            ("secret\n", "secret"),
+            (" two words\r\n\n", " two words"),
+            ("a\nb\n", "a\nb"),
+            ("\n", ""),
+        ] {
+            let path = folder.path().join("password");
+            crate::types::secret::write_private(&path, content.as_bytes()).expect("written");
+            assert_eq!(read_password(&path), Ok(password.as_bytes().to_vec()), "{content:?}");
+            std::fs::remove_file(&path).expect("removed");
+        }
+    }
 }

@@ -94,7 +94,7 @@ fn the_code_of_an_error_decides_about_a_repetition() {
             let raise = format!("do $$ begin raise exception 'some text' using errcode = '{code}'; end $$");
             failure(session.batch(&raise)).await
         });
-        let (kind, message) = driver.wait(failed).expect("it is told");
+        let (kind, message) = driver.wait(failed).expect("it reports");
         assert_eq!(kind, expected, "{code}");
         assert!(message.contains(&format!("PostgreSQL: {code} some text")), "{message}");
         assert!(message.contains(advice) && message.starts_with("PostgreSQL: ") == advice.is_empty(), "{message}");
@@ -109,12 +109,12 @@ fn an_error_of_the_client_itself_is_not_repeated() {
         let too_few = async { session.query("select $1::int4 + $2::int4", &[&1_i32]).await.map(drop) };
         failure(too_few).await
     });
-    assert_eq!(driver.wait(failed).expect("it is told").0, "rejected");
+    assert_eq!(driver.wait(failed).expect("it reports").0, "rejected");
     let failed = driver.submit(Lane::Any, |session| async move {
         session.close();
         failure(async { session.query("select 1", &[]).await.map(drop) }).await
     });
-    assert_eq!(driver.wait(failed).expect("it is told").0, "lost");
+    assert_eq!(driver.wait(failed).expect("it reports").0, "lost");
 }
 
 /// A connection works on one statement after the other. So one may wait for longer than the server may be silent.
@@ -223,6 +223,16 @@ fn a_start_waits_for_a_server_but_not_for_a_correction() {
     // Port 1 has no server.
     let patience = Duration::from_millis(300);
     assert!(start("postgres://a@127.0.0.1:1/a?sslmode=disable", patience) >= patience);
+}
+
+#[test]
+fn a_host_that_does_not_work_is_followed_by_the_next_one() {
+    let server = PostgresServer::shared();
+    // Port 1 has no server.
+    let url = server.url().replacen("@", "@127.0.0.1:1,", 1);
+    let settings = Settings { target: Target::parse(&url).expect("valid"), ..settings(server) };
+    let driver = driver(settings);
+    assert!(driver.wait(driver.submit(Lane::Any, backend)).is_ok());
 }
 
 /// After a failover the old primary is a standby. A connection to it must not stay in use.

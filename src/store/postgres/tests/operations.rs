@@ -1,7 +1,7 @@
 //! Operations that run again after their connection was lost, and calls that are written together.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use super::given::{PostgresServer, driver, settings};
@@ -46,10 +46,10 @@ fn family() -> Family {
     }
 }
 
-fn shared() -> Shared {
+fn shared(outbox: Arc<Outbox>) -> Shared {
     let (issuer, longest_life) = (String::from("https://gateway.example"), Duration::from_secs(60));
     let enforcement = Arc::new(Enforcement { hook: Arc::new(|_, _| {}), longest_life });
-    let audit = Arc::new(Audit::new(10, Arc::new(Outbox::default())));
+    let audit = Arc::new(Audit::new(10, outbox));
     let log = Log::new(issuer.clone(), enforcement.clone(), audit.clone());
     let (delivery_epoch, has_left) = (AtomicI64::new(0), AtomicBool::new(false));
     let keys = tokio::sync::Mutex::default();
@@ -57,7 +57,7 @@ fn shared() -> Shared {
 }
 
 /// Runs `work` on a connection to a database with empty tables.
-fn with_empty_tables<T, F, Fut>(work: F) -> T
+fn with_empty_tables<T, F, Fut>(outbox: Arc<Outbox>, work: F) -> T
 where
     T: Send + 'static,
     F: Fn(Session, Arc<Shared>) -> Fut + Send + 'static,
@@ -70,7 +70,7 @@ where
         async move { schema::prepare(&session, &name, LOGIN).await }
     });
     driver.wait(prepared).expect("the tables are created");
-    let shared = Arc::new(shared());
+    let shared = Arc::new(shared(outbox));
     driver.wait(driver.submit(Lane::Log, move |session| work(session, shared.clone()))).expect("it works")
 }
 
@@ -81,7 +81,7 @@ async fn events(session: &Session) -> Result<i64, QueryError> {
 
 #[test]
 fn a_login_that_was_written_before_a_loss_is_not_taken() {
-    with_empty_tables(|session, shared| async move {
+    with_empty_tables(Arc::default(), |session, shared| async move {
         let issue = Issue::new(family(), 10, LOGIN.into());
         assert_eq!(issue.run(&shared, &session).await?, Some(family()));
         assert!(issue.run(&shared, &session).await.is_err(), "nothing was lost, so that the id is taken");
@@ -98,7 +98,7 @@ fn a_login_that_was_written_before_a_loss_is_not_taken() {
 
 #[test]
 fn a_revocation_that_was_written_before_a_loss_is_its_own() {
-    with_empty_tables(|session, shared| async move {
+    with_empty_tables(Arc::default(), |session, shared| async move {
         Issue::new(family(), 10, LOGIN.into()).run(&shared, &session).await?;
         let by_admin = |at: UnixTime| RevokeFamily::new(family().id, RevokedBy::Admin, at.into());
         let revoke = by_admin(LOGIN);
@@ -128,7 +128,8 @@ fn a_rejected_entry_does_not_affect_calls_that_wait_too() {
     };
     // No integer of PostgreSQL.
     let entries = [entry("first", None), entry("bad", Some(u64::MAX)), entry("good", None)];
-    let (first, bad, good) = with_empty_tables(move |session, shared| {
+    let outbox: Arc<Outbox> = Arc::default();
+    let (first, bad, good) = with_empty_tables(outbox.clone(), move |session, shared| {
         let entries = entries.clone();
         async move {
             let [first, bad, good] = entries.map(|entry| shared.log.append(&session, vec![entry]));
@@ -138,6 +139,7 @@ fn a_rejected_entry_does_not_affect_calls_that_wait_too() {
         }
     });
     assert_eq!((first, bad, good), (vec![1], true, vec![2]));
+    assert_eq!(outbox.lost.load(Ordering::Relaxed), 0, "entries without an event lose none");
 }
 
 fn sequences(appended: Vec<Option<Revocation>>) -> Vec<u64> {

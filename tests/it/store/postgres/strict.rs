@@ -83,6 +83,8 @@ async fn one_gateway_delivers_events_and_another_follows_it() {
     for name in ["one", "two"] {
         second.store.record(Event::new(name), now().into()).await.expect("the store works");
     }
+    let third = Follower::open(server, &schema, "c");
+    assert_eq!(third.store.outbox().waiting.load(Ordering::Relaxed), 2, "counted at the start");
     let waiting = || first.store.outbox().waiting.load(Ordering::Relaxed);
     assert_eq!(first.store.undelivered(1).await.expect("the store works").len(), 1);
     assert_eq!(waiting(), 0, "there may be more");
