@@ -122,7 +122,7 @@ mod tests {
     }
 
     /// Joins calls while the first one is held, and returns the results and how many calls each statement served.
-    async fn gathered(numbers: Vec<u32>, size: usize) -> (Vec<Result<u32, QueryError>>, Vec<usize>) {
+    async fn gathered(numbers: Vec<u32>) -> (Vec<Result<u32, QueryError>>, Vec<usize>) {
         let calls = Arc::new(Gather::<u32, u32>::default());
         let (gate, served) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
         let mut joined = JoinSet::new();
@@ -138,7 +138,7 @@ mod tests {
                         double(numbers).await
                     }
                 };
-                (place, calls.join(number, size, serve).await)
+                (place, calls.join(number, 1, serve).await)
             });
             // The next call starts when this one waits.
             tokio::task::yield_now().await;
@@ -152,7 +152,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_statement_serves_all_calls_that_wait() {
-        let (results, served) = gathered((101..=200).collect(), 1).await;
+        let (results, served) = gathered((101..=200).collect()).await;
         let doubled: Vec<u32> = results.into_iter().map(|result| result.expect("served")).collect();
         assert_eq!(doubled, (101..=200).map(|number| number * 2).collect::<Vec<_>>());
         assert_eq!(served, [1, 99]);
@@ -160,17 +160,31 @@ mod tests {
 
     #[tokio::test]
     async fn a_rejected_call_does_not_affect_the_others() {
-        let (results, served) = gathered(vec![1, 12, 13, 14], 1).await;
+        let (results, served) = gathered(vec![1, 12, 13, 14]).await;
         let outcomes: Vec<Option<u32>> = results.into_iter().map(Result::ok).collect();
         assert_eq!(outcomes, [Some(2), Some(24), None, Some(28)]);
         assert_eq!(served, [1, 3, 1, 1, 1]);
     }
 
-    #[tokio::test]
-    async fn a_statement_has_a_maximum_size_unless_one_call_exceeds_it() {
-        assert_eq!(gathered(vec![1; 5], MAX_BATCH / 2).await.1, [1, 2, 2]);
-        assert_eq!(gathered(vec![1; 3], MAX_BATCH / 2 + 1).await.1, [1, 1, 1]);
-        assert_eq!(gathered(vec![1; 2], MAX_BATCH * 2).await.1, [1, 1]);
+    #[test]
+    fn calls_share_a_statement_up_to_a_number_of_rows() {
+        for (sizes, expected) in [
+            (&[][..], &[0][..]),
+            (&[1, 1, 1], &[3, 0]),
+            (&[511, 1, 1], &[2, 1, 0]),
+            (&[512, 1], &[1, 1, 0]),
+            (&[1, 512, 1], &[1, 1, 1, 0]),
+            // A call is never divided.
+            (&[513, 513], &[1, 1, 0]),
+        ] {
+            let calls = Gather::<(), ()>::default();
+            for size in sizes {
+                let (caller, _) = oneshot::channel();
+                calls.waiting().push(Waiting { input: (), size: *size, caller });
+            }
+            let batches: Vec<usize> = expected.iter().map(|_| calls.next_batch().len()).collect();
+            assert_eq!(batches, expected, "{sizes:?}");
+        }
     }
 
     #[tokio::test]
