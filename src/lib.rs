@@ -151,7 +151,8 @@
 //! - No byte goes upstream without a `Permit`.
 //! - A request sees one time, `RequestContext::now`. Token calls read the clock again after their body, a refresh
 //!   inside its transaction, `gateway/streams/` for longer streams, and `server/` for malformed requests.
-//! - Limits, penalties and cooldowns measure with `Uptime`, which cannot be set.
+//! - Limits, penalties, cooldowns, timeouts, pools and health checks measure with `Uptime` or `Instant`, which cannot
+//!   be set. Only what begins or ends at a date keeps a `UnixTime`: tokens, sessions, keys, revocations and events.
 //! - No stream outlives its token by more than a second.
 //! - No database type leaves `store/`.
 //! - Every reason for a rejection is defined once, in `types/reject.rs`.

@@ -14,6 +14,7 @@ use http::Request;
 use super::auth_state::AuthState;
 use super::error::StartError;
 use super::issuer_keys::KeyWatch;
+use super::own_calls::{Failure, OwnCalls};
 use super::own_keys::{self, own_policy};
 use super::stored;
 use crate::auth::bad_signatures::BadSignatures;
@@ -21,6 +22,7 @@ use crate::auth::keyring::Keyring;
 use crate::auth::revocations::Revocations;
 use crate::auth::signature_queue::SignatureQueue;
 use crate::config::{Config, StoreSettings};
+use crate::gateway::authorize::Permit;
 use crate::gateway::context::RequestContext;
 use crate::gateway::decide::{Decider, Decision};
 use crate::gateway::streams::Streams;
@@ -41,6 +43,7 @@ const CACHE_SIZE: usize = 1 << 10;
 
 pub struct Explainer {
     decider: Decider,
+    own_calls: OwnCalls,
     clock: Arc<dyn Clock>,
     /// Why it does not know which tokens are revoked.
     revocations_unknown: Option<Arc<str>>,
@@ -62,10 +65,10 @@ pub enum Outcome {
     /// The gateway forwards the request, because its route has `enforce = false`.
     Observed(Arc<Reject>),
     Rejected(Reject),
-    /// The gateway forwards the request, unless the token is revoked. The text says why that is not known.
+    /// The gateway allows the request, unless the token is revoked. The text says why that is not known.
     Unknown(Arc<str>),
     /// The gateway responds itself. The text completes the sentence "the gateway itself …".
-    Local(&'static str),
+    Local(String),
 }
 
 /// The rules for the tokens of each issuer, the gateway itself first.
@@ -86,7 +89,9 @@ impl Explainer {
         };
         let auth = AuthState::new(keyring, Arc::new(revocations), None);
         let worker = worker(config, &auth, clock.clone());
-        Ok(Explainer { decider: auth.decider(config, CACHE_SIZE), clock, revocations_unknown, worker, _keys: keys })
+        let own_calls = OwnCalls::new(config, revocations_unknown.clone());
+        let decider = auth.decider(config, CACHE_SIZE);
+        Ok(Explainer { decider, own_calls, clock, revocations_unknown, worker, _keys: keys })
     }
 
     /// `tls`: the request arrives over TLS, and the SNI name is its `Host`.
@@ -113,23 +118,40 @@ impl Explainer {
             trace: Trace::to(&listener),
         };
         let decision = self.decider.decide(request, &mut context).await;
-        let outcome = match decision {
-            Err(reject) => Outcome::Rejected(reject),
-            Ok(Decision::Forward { permit, .. }) => match (&self.revocations_unknown, record.observed) {
-                (_, Some(observed)) => Outcome::Observed(observed),
-                (Some(why), None) if permit.caller().is_some() && permit.route().enforce => {
-                    Outcome::Unknown(why.clone())
-                }
-                (_, None) => Outcome::Allowed,
-            },
-            Ok(Decision::Preflight(_)) => Outcome::Local("responds to the CORS preflight"),
-            Ok(Decision::Refresh) => Outcome::Local("refreshes the token pair"),
-            Ok(Decision::Revoke { .. }) => Outcome::Local("revokes a session"),
-            Ok(Decision::Endpoint(endpoint)) => Outcome::Local(endpoint.purpose()),
-            Ok(Decision::Metadata) => Outcome::Local("publishes the metadata of this issuer"),
-            Ok(Decision::Keys) => Outcome::Local("publishes the gateway's public keys"),
-        };
+        let outcome = self.outcome(decision, request, &mut context).await;
         Explanation { steps: steps.into_inner().unwrap_or_else(PoisonError::into_inner), outcome }
+    }
+
+    async fn outcome<B>(
+        &self,
+        decision: Result<Decision, Reject>,
+        request: &Request<B>,
+        context: &mut RequestContext<'_>,
+    ) -> Outcome {
+        let (calls, with, headers) = (&self.own_calls, &self.decider.authenticator, request.headers());
+        let done = match decision {
+            Err(reject) => calls.refresh_cookie(request, reject, with, context).await,
+            Ok(Decision::Forward { permit, .. }) => return self.forwarded(&permit, context),
+            Ok(Decision::Preflight(_)) => Ok("responds to the CORS preflight".into()),
+            Ok(Decision::Refresh) => calls.refresh(headers, with, context).await,
+            Ok(Decision::Revoke { parameter }) => calls.revoke(&parameter, headers, with, context).await,
+            Ok(Decision::Endpoint(endpoint)) => calls.endpoint(endpoint, headers, with, context).await,
+            Ok(Decision::Metadata) => Ok("publishes the metadata of this issuer".into()),
+            Ok(Decision::Keys) => Ok("publishes the gateway's public keys".into()),
+        };
+        match done {
+            Ok(done) => Outcome::Local(done),
+            Err(Failure::Rejected(reject)) => Outcome::Rejected(reject),
+            Err(Failure::Unknown(why)) => Outcome::Unknown(why),
+        }
+    }
+
+    fn forwarded(&self, permit: &Permit, context: &RequestContext<'_>) -> Outcome {
+        match (&self.revocations_unknown, &context.record.observed) {
+            (_, Some(observed)) => Outcome::Observed(observed.clone()),
+            (Some(why), None) if permit.caller().is_some() && permit.route().enforce => Outcome::Unknown(why.clone()),
+            (_, None) => Outcome::Allowed,
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod error;
 pub mod explain;
 mod issuer_keys;
 mod open_store;
+mod own_calls;
 mod own_keys;
 mod reload;
 mod reload_metrics;

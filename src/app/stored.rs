@@ -8,9 +8,11 @@ use super::error::StartError;
 use crate::config::{Config, Database, Finding, StoreSettings};
 use crate::protocols::tls;
 use crate::store::{StoreError, postgres, sqlite};
+use crate::tokens::family::Family;
 use crate::tokens::family::revocation::Revocation;
 use crate::tokens::signing::StoredKey;
 use crate::types::clock::{Clock, SystemClock, UnixTime};
+use crate::types::ids::TokenId;
 use crate::types::reject::with_causes;
 
 /// How long a start waits for a database that does not respond yet: both may have been started together.
@@ -31,6 +33,15 @@ pub(super) fn revocations(store: &StoreSettings, after: u64, now: UnixTime) -> R
     let read = match &store.database {
         Database::Sqlite(file) => sqlite::stored_revocations(file, after, now),
         Database::Postgres(settings) => postgres::inspect::revocations(settings, encryption(settings)?, after, now),
+    };
+    read.map_err(|error| read_error(store, error))
+}
+
+/// `None` if the store has no family with this id.
+pub(super) fn family(store: &StoreSettings, id: TokenId) -> Result<Option<Family>, StartError> {
+    let read = match &store.database {
+        Database::Sqlite(file) => sqlite::stored_family(file, id),
+        Database::Postgres(settings) => postgres::inspect::family(settings, encryption(settings)?, id),
     };
     read.map_err(|error| read_error(store, error))
 }

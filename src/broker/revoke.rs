@@ -32,17 +32,22 @@ pub fn named_family(parameter: &str) -> Option<TokenId> {
     TokenId::parse(parameter).or_else(|| PresentedToken::parse(parameter).map(|token| token.token_id))
 }
 
+/// In which role a caller revokes a family that it names. The store decides whether such a family exists.
+pub fn right_of(caller: &Caller, family: Option<TokenId>) -> Result<(TokenId, RevokedBy), Reject> {
+    let token = caller.token();
+    // A subject of another issuer is another person, also if the names are equal.
+    let family = family.filter(|_| token.own).ok_or(Reason::TokenNotFound)?;
+    match token.has_scope(REVOKE_SCOPE) {
+        true => Ok((family, RevokedBy::Admin)),
+        false => Ok((family, RevokedBy::Owner(token.subject.clone()))),
+    }
+}
+
 impl Broker {
     /// When this returns `Ok`, the family is revoked durably, and on every worker of this process.
     pub async fn revoke(&self, caller: &Caller, family: Option<TokenId>, context: EventContext) -> Result<(), Reject> {
-        let token = caller.token();
-        // A subject of another issuer is another person, also if the names are equal.
-        let family = family.filter(|_| token.own).ok_or(Reason::TokenNotFound)?;
-        let by = match token.has_scope(REVOKE_SCOPE) {
-            true => RevokedBy::Admin,
-            false => RevokedBy::Owner(token.subject.clone()),
-        };
-        let caller = Some(token.subject.clone());
+        let (family, by) = right_of(caller, family)?;
+        let caller = Some(caller.token().subject.clone());
         self.revoke_family(family, by, EventContext { caller, ..context }).await
     }
 

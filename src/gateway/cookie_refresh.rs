@@ -110,7 +110,7 @@ fn is_current(slot: &Slot, now: Uptime) -> bool {
 }
 
 /// A browser cannot do anything with `invalid_grant`: it gets 401, as without a session.
-fn session_ended(reject: Reject, expired: Reject) -> Reject {
+pub fn session_ended(reject: Reject, expired: Reject) -> Reject {
     match reject.reason.public_code() {
         "invalid_grant" => {
             Reject::new(expired.reason, format!("and the refresh token is rejected: {}", reject.reason.code()))

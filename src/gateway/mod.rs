@@ -49,6 +49,7 @@ use crate::gateway::worker::Worker;
 use crate::limits::rate_limit::{self, RateLimitHeaders, RateLimits};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::forwarded::{Forwarding, Origin};
+use crate::protocols::http::framing::FramingError;
 use crate::protocols::http::respond::RejectFormat;
 use crate::protocols::websocket;
 use crate::types::clock::Clock;
@@ -106,6 +107,23 @@ impl Gateway {
         response::set_cors(&mut forwarded, &self.decider.cors, page.as_ref(), delivery.route.as_deref());
         let response = response::attach_delivery(forwarded, delivery, worker, self.request_timeout);
         Handled { response, rejected, body_rejected }
+    }
+
+    /// Rejects a head that can be read in two ways. `page`: its Origin, if that could be read. The path is not trusted,
+    /// so no policy of a route applies.
+    pub fn reject_malformed(
+        &self,
+        fault: FramingError,
+        page: Option<&HeaderValue>,
+        peer: &Peer,
+        worker: &Worker,
+    ) -> Response<Body> {
+        let challenge = self.token_calls.challenge();
+        let mut response = unreadable::reject_malformed(peer, worker, fault, challenge, self.clock.now());
+        if let Some(policy) = &self.decider.cors.own {
+            policy.apply(page, response.headers_mut());
+        }
+        response
     }
 
     async fn respond_in_time(

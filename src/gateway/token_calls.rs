@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 
-use crate::auth::authenticate::Authenticator;
+use crate::auth::authenticate::{Authenticator, Caller};
 use crate::auth::bearer;
 use crate::auth::keyring::Keyring;
 use crate::broker::refresh::RefreshRequest;
@@ -21,6 +21,7 @@ use crate::limits::pace::MinRate;
 use crate::limits::throttle::is_failure;
 use crate::protocols::http::body::{self, Body};
 use crate::protocols::http::respond;
+use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
 
 type Outcome = Result<Response<Body>, Reject>;
@@ -38,6 +39,21 @@ pub struct TokenCalls {
     pub min_upload_rate: MinRate,
     /// `timeouts.token_call_body`
     pub body_timeout: Duration,
+}
+
+/// Who calls `DELETE /token/{tokenId}`, and the family that the path names.
+pub async fn revoker(
+    parameter: &str,
+    headers: &HeaderMap,
+    authenticator: &Authenticator,
+    context: &mut RequestContext<'_>,
+) -> Result<(Caller, Option<TokenId>), Reject> {
+    let family = revoke::named_family(parameter);
+    context.record.token_id = family;
+    let bearer = bearer::find(headers, authenticator.token_size)?;
+    let caller = authenticator.authenticate(bearer, &context.auth()).await?;
+    context.record.caller = Some(caller.token().clone());
+    Ok((caller, family))
 }
 
 impl TokenCalls {
@@ -87,11 +103,7 @@ impl TokenCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        let family = revoke::named_family(parameter);
-        context.record.token_id = family;
-        let bearer = bearer::find(headers, authenticator.token_size)?;
-        let caller = authenticator.authenticate(bearer, &context.auth()).await?;
-        context.record.caller = Some(caller.token().clone());
+        let (caller, family) = revoker(parameter, headers, authenticator, context).await?;
         self.broker.revoke(&caller, family, context.event()).await?;
         Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
     }

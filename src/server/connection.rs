@@ -20,7 +20,7 @@ use super::shared::{WorkerState, is_shared_proxy};
 use super::transport::Transport;
 use super::{http1, http2, linger};
 use crate::gateway::client::Peer;
-use crate::gateway::unreadable::{record_flood, record_malformed, reject_malformed};
+use crate::gateway::unreadable::{record_flood, record_malformed};
 use crate::gateway::{Gateway, Handled};
 use crate::limits::penalty::PenaltyBox;
 use crate::protocols::http::body::Body;
@@ -82,9 +82,9 @@ impl Connection {
     async fn respond(&self, gateway: &Gateway, request: &mut Request<Body>) -> Response<Body> {
         let (shared, worker) = (&self.state.shared, &self.state.worker);
         let (exchange, peer) = (&self.exchange, &self.peer);
-        if let Some(fault) = exchange.malformed_after(peer.requests.get()) {
+        if let Some(head) = exchange.malformed_after(peer.requests.get()) {
             self.penalize(PenaltyBox::malformed_request);
-            return reject_malformed(peer, worker, fault, gateway.token_calls.challenge(), gateway.clock.now());
+            return gateway.reject_malformed(head.fault, head.origin.as_ref(), peer, worker);
         }
         let is_last = !self.is_http2 && is_last_request(request.version(), request.headers());
         let handled = {

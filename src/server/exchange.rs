@@ -3,9 +3,19 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 
 use crate::protocols::http::framing::FramingError;
+
+/// A head that hyper never sees.
+#[derive(Debug)]
+pub(super) struct MalformedHead {
+    /// The number of valid heads before it.
+    pub(super) after: u64,
+    pub(super) fault: FramingError,
+    /// Its Origin, if that could be read.
+    pub(super) origin: Option<HeaderValue>,
+}
 
 /// The state of one connection, shared by its stream and its service. One thread writes it; the atomics only make it
 /// `Sync`.
@@ -17,8 +27,7 @@ pub(super) struct Exchange {
     answered: AtomicU64,
     /// If true, the last response was 101.
     is_tunnel: AtomicBool,
-    /// A malformed head, and the number of valid heads before it.
-    malformed: OnceLock<(u64, FramingError)>,
+    malformed: OnceLock<MalformedHead>,
     /// How many of the last responses in a row were 429.
     limited_in_a_row: AtomicU32,
     /// If true, the connection closes after the request in flight.
@@ -66,9 +75,9 @@ impl Exchange {
         self.keep_open.store(keep_open, Ordering::Relaxed);
     }
 
-    /// A malformed head came after `heads` valid ones. Nothing is read after it, so this is called once.
-    pub(super) fn set_malformed(&self, heads: u64, fault: FramingError) {
-        let _ = self.malformed.set((heads, fault));
+    /// Nothing is read after a malformed head, so this is called once.
+    pub(super) fn set_malformed(&self, head: MalformedHead) {
+        let _ = self.malformed.set(head);
     }
 
     /// Returns true if the client has sent a malformed head.
@@ -76,9 +85,9 @@ impl Exchange {
         self.malformed.get().is_some()
     }
 
-    /// Returns the fault if the request after `requests` others is the placeholder of a malformed head.
-    pub(super) fn malformed_after(&self, requests: u64) -> Option<FramingError> {
-        self.malformed.get().filter(|(heads, _)| *heads == requests).map(|(_, fault)| *fault)
+    /// Returns the malformed head if the request after `requests` others is its placeholder.
+    pub(super) fn malformed_after(&self, requests: u64) -> Option<&MalformedHead> {
+        self.malformed.get().filter(|head| head.after == requests)
     }
 
     /// Counts a response and returns how many 429 responses in a row came before it; 0 if it is not a 429 itself.

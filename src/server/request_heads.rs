@@ -9,8 +9,8 @@ use std::io;
 use bytes::Bytes;
 use tokio::io::ReadBuf;
 
-use super::exchange::Exchange;
-use crate::protocols::http::framing::{Framing, FramingError, Limits};
+use super::exchange::{Exchange, MalformedHead};
+use crate::protocols::http::framing::{Framing, FramingError, Limits, origin_of};
 
 /// What hyper reads instead of a malformed head. The gateway would reject this one, too: it has no Host.
 const PLACEHOLDER: &[u8] = b"- * HTTP/1.1\r\nConnection: close\r\n\r\n";
@@ -87,7 +87,7 @@ impl RequestHeads {
             return self.take_complete(exchange);
         }
         let passed = self.framing.consume(read);
-        let instead = passed.error.map(|fault| self.reject(fault, exchange));
+        let instead = passed.error.map(|fault| self.reject(fault, &read[passed.len..], exchange));
         self.update(exchange);
         if instead.is_none() && passed.len < read.len() {
             self.pending.extend_from_slice(&read[passed.len..]);
@@ -105,21 +105,21 @@ impl RequestHeads {
         let mut complete = std::mem::take(&mut self.pending);
         let rest = complete.split_off(passed.len);
         match passed.error {
-            Some(fault) => complete.extend_from_slice(self.reject(fault, exchange)),
+            Some(fault) => complete.extend_from_slice(self.reject(fault, &rest, exchange)),
             None => self.pending = rest,
         }
         self.update(exchange);
         complete.into()
     }
 
-    /// Returns what hyper reads instead. A malformed body just ends.
-    fn reject(&mut self, fault: FramingError, exchange: &Exchange) -> &'static [u8] {
+    /// Returns what hyper reads instead. A malformed body just ends. `head`: what was read of the head.
+    fn reject(&mut self, fault: FramingError, head: &[u8], exchange: &Exchange) -> &'static [u8] {
         if self.framing.is_in_body() {
             self.malformed = Some(Malformed::Body(fault.message));
             return &[];
         }
         self.malformed = Some(Malformed::Head);
-        exchange.set_malformed(self.framing.heads(), fault);
+        exchange.set_malformed(MalformedHead { after: self.framing.heads(), fault, origin: origin_of(head) });
         PLACEHOLDER
     }
 

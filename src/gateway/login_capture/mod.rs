@@ -30,7 +30,7 @@ use crate::protocols::http::body::{self, Body};
 use crate::protocols::http::media_type;
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::jwt::VerifiedToken;
-use crate::tokens::login::Login;
+use crate::tokens::login::{Login, LoginHeaderValues};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 use merge::{JsonObject, MergeError};
@@ -160,8 +160,7 @@ async fn login(
     let Some(values) = forwarded.login.take() else { return Ok(forwarded) };
     let (head, mut body) = forwarded.response.into_parts();
     check_head(&head)?;
-    let event = EventContext { at: limits.begun, ..context.event() };
-    let login = Login { address: event.client, ..values.login().map_err(|error| rejected(error.to_string()))? };
+    let (login, event) = begin_login(&values, limits.begun, context)?;
     let content = body::read(&mut body, limits.max_response).await.map_err(|broken| rejected(broken.detail))?;
     let object =
         JsonObject::read(&content, TokenPair::member_names(broker.settings.extra_fields)).map_err(unmergeable)?;
@@ -169,8 +168,7 @@ async fn login(
     if let Some(lease) = forwarded.lease.take() {
         lease.release();
     }
-    let pair = issue(login, broker, event).await?;
-    context.record.token_id = Some(pair.token_id());
+    let pair = issue(login, broker, event, context).await?;
     let response = respond(head, object.with(&pair).map_err(unmergeable)?);
     Ok(Forwarded { response, ..forwarded })
 }
@@ -186,19 +184,36 @@ async fn cookie_login(
     if !can_log_in(status) {
         return Err(rejected(format!("a login response with status {} (expected 2xx or a redirect)", status.as_u16())));
     }
-    let event = EventContext { at: limits.begun, ..context.event() };
-    let login = Login { address: event.client, ..values.login().map_err(|error| rejected(error.to_string()))? };
-    let pair = issue(login, broker, event).await?;
-    context.record.token_id = Some(pair.token_id());
+    let (login, event) = begin_login(&values, limits.begun, context)?;
+    let pair = issue(login, broker, event, context).await?;
     Ok(NewCookies::of(&pair.access_token, &pair.refresh_token)?.add_to(forwarded))
 }
 
-async fn issue(login: Login, broker: &Broker, event: EventContext) -> Result<TokenPair, Reject> {
-    broker.issue(login, event).await.map_err(|reject| match reject.reason {
+/// What the backend says about the user, and when and for which client.
+fn begin_login(
+    values: &LoginHeaderValues,
+    begun: UnixTime,
+    context: &RequestContext<'_>,
+) -> Result<(Login, EventContext), Reject> {
+    let event = EventContext { at: begun, ..context.event() };
+    let login = values.login().map_err(|error| rejected(error.to_string()))?;
+    Ok((Login { address: event.client, ..login }, event))
+}
+
+async fn issue(
+    login: Login,
+    broker: &Broker,
+    event: EventContext,
+    context: &mut RequestContext<'_>,
+) -> Result<TokenPair, Reject> {
+    let issued = broker.issue(login, event).await;
+    let pair = issued.map_err(|reject| match reject.reason {
         Reason::StoreUnavailable => reject,
         // The client is not at fault.
         _ => rejected(reject.detail),
-    })
+    })?;
+    context.record.token_id = Some(pair.token_id());
+    Ok(pair)
 }
 
 fn can_log_in(status: StatusCode) -> bool {

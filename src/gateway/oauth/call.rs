@@ -47,12 +47,17 @@ impl Call<'_, '_> {
         if secrets.iter().any(|name| form.get(name).is_some()) {
             return Err(Reject::new(Reason::ClientAuthentication, "a secret in the form"));
         }
-        match self.headers.get_all(header::AUTHORIZATION).iter().all(bearer::is_bearer) {
-            true => Ok(()),
-            false => {
-                let reject = Reject::new(Reason::ClientAuthentication, "credentials in Authorization");
-                Err(Reject { used_basic: basic::is_used(self.headers), ..reject })
-            }
+        check_no_credentials(self.headers)
+    }
+}
+
+/// Rejects client credentials in the head: see [`Call::check_client`].
+pub fn check_no_credentials(headers: &HeaderMap) -> Result<(), Reject> {
+    match headers.get_all(header::AUTHORIZATION).iter().all(bearer::is_bearer) {
+        true => Ok(()),
+        false => {
+            let reject = Reject::new(Reason::ClientAuthentication, "credentials in Authorization");
+            Err(Reject { used_basic: basic::is_used(headers), ..reject })
         }
     }
 }

@@ -4,13 +4,15 @@
 //! an `[[oauth.resource_server]]`. A token that is not good is `{"active":false}` and nothing else, for every reason
 //! (section 2.2).
 
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::basic;
 use super::call::Call;
 use super::form::Form;
+use crate::auth::authenticate::Authenticator;
 use crate::auth::bearer;
+use crate::gateway::context::RequestContext;
 use crate::gateway::endpoints::ResourceServer;
 use crate::limits::limiter::Key;
 use crate::protocols::http::body::Body;
@@ -26,6 +28,26 @@ pub const INTROSPECT_SCOPE: &str = "token:introspect";
 /// only for the token's audience.
 const CLAIMS: &[&str] =
     &["iss", "sub", "aud", "client_id", "scope", "exp", "nbf", "iat", "auth_time", "jti", "sid", "cnf"];
+
+/// Authenticates the caller of an introspection. Returns what the bad signatures of the tokens that it asks about are
+/// counted for.
+pub async fn authenticate(
+    headers: &HeaderMap,
+    resource_servers: &[ResourceServer],
+    authenticator: &Authenticator,
+    context: &mut RequestContext<'_>,
+) -> Result<Key, Reject> {
+    if basic::is_used(headers) {
+        return basic::authenticate(headers, resource_servers).map(ResourceServer::key);
+    }
+    let bearer = bearer::find(headers, authenticator.token_size)?;
+    let caller = authenticator.authenticate(bearer, &context.auth()).await?;
+    let token = caller.token();
+    context.record.caller = Some(token.clone());
+    // Only tokens of this gateway have a family. A scope of this name from another issuer may mean something else.
+    let session = token.family.filter(|_| token.has_scope(INTROSPECT_SCOPE));
+    session.map(Key::from).ok_or_else(|| Reject::from(Reason::InsufficientScope).needs_scope(INTROSPECT_SCOPE))
+}
 
 impl Call<'_, '_> {
     pub(super) async fn introspect(&mut self, form: &Form) -> Result<Response<Body>, Reject> {
@@ -43,26 +65,13 @@ impl Call<'_, '_> {
         Ok(respond::json(StatusCode::OK, &claims))
     }
 
-    /// Authenticates the caller. Returns what the bad signatures of the tokens that it asks about are counted for.
     async fn introspection_caller(&mut self) -> Result<Key, Reject> {
-        if basic::is_used(self.headers) {
-            return self.resource_server();
-        }
-        let bearer = bearer::find(self.headers, self.authenticator.token_size)?;
-        let caller = self.authenticator.authenticate(bearer, &self.context.auth()).await?;
-        let token = caller.token();
-        self.context.record.caller = Some(token.clone());
-        // Only tokens of this gateway have a family. A scope of this name from another issuer may mean something else.
-        let session = token.family.filter(|_| token.has_scope(INTROSPECT_SCOPE));
-        session.map(Key::from).ok_or_else(|| Reject::from(Reason::InsufficientScope).needs_scope(INTROSPECT_SCOPE))
-    }
-
-    /// A resource server with the right secret is never limited. With a wrong one, its address soon gets 429.
-    fn resource_server(&self) -> Result<Key, Reject> {
-        basic::authenticate(self.headers, self.resource_servers).map(ResourceServer::key).or_else(|wrong| {
+        let caller = authenticate(self.headers, self.resource_servers, self.authenticator, self.context).await;
+        // A resource server with the right secret is never limited. With a wrong one, its address soon gets 429.
+        if caller.is_err() && basic::is_used(self.headers) {
             self.broker.throttle.check_failures(self.context.client())?;
-            Err(wrong)
-        })
+        }
+        caller
     }
 
     async fn access_token(&self, caller: Key, token: &str) -> Result<Option<Map<String, Value>>, Reject> {

@@ -18,8 +18,8 @@ use crate::protocols::http::body::Body;
 use crate::types::reject::{Reason, Reject};
 use form::Form;
 
-pub use call::Call;
-pub use introspect::INTROSPECT_SCOPE;
+pub use call::{Call, check_no_credentials};
+pub use introspect::{INTROSPECT_SCOPE, authenticate as authenticate_introspection};
 
 /// Carries out a call. Its body was read before.
 pub async fn respond(mut call: Call<'_, '_>, endpoint: Endpoint, content: &[u8]) -> Result<Response<Body>, Reject> {

@@ -15,10 +15,12 @@ use crate::store::postgres::error::QueryError;
 use crate::store::postgres::session::Session;
 use crate::store::postgres::settings::Settings;
 use crate::store::postgres::tls::Tls;
-use crate::store::postgres::{revocations, signing_keys};
+use crate::store::postgres::{families, revocations, signing_keys};
+use crate::tokens::family::Family;
 use crate::tokens::family::revocation::Revocation;
 use crate::tokens::signing::StoredKey;
 use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
 
 /// How long to wait between two attempts to connect.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
@@ -42,6 +44,16 @@ pub fn revocations(
         match has_tables(&session).await? {
             true => revocations::since(&session, after, now).await,
             false => Ok(Vec::new()),
+        }
+    })
+}
+
+/// The family with this id. `None` without tables.
+pub fn family(settings: &Settings, tls: Option<Tls>, id: TokenId) -> Result<Option<Family>, StoreError> {
+    with_session(settings, tls, Duration::ZERO, move |session| async move {
+        match has_tables(&session).await? {
+            true => Ok(families::find(&session, id).await?.map(|found| found.family)),
+            false => Ok(None),
         }
     })
 }

@@ -1,6 +1,6 @@
 //! The operations on families. Each runs inside a batch, and may run more than once.
 
-use rusqlite::params;
+use rusqlite::{Connection, params};
 
 use crate::store::api::{DecideRotation, RevokeOutcome, RevokedBy};
 use crate::store::error::StoreError;
@@ -137,6 +137,10 @@ pub(super) fn show(batch: &Batch<'_>, id: TokenId) -> Result<Option<Family>, Sto
 }
 
 fn find(batch: &Batch<'_>, id: TokenId) -> Result<Option<Family>, StoreError> {
-    let mut select = batch.connection.prepare_cached("select * from families where id = ?1")?;
+    read(batch.connection, id)
+}
+
+pub(super) fn read(connection: &Connection, id: TokenId) -> Result<Option<Family>, StoreError> {
+    let mut select = connection.prepare_cached("select * from families where id = ?1")?;
     select.query_and_then([id], rows::family)?.next().transpose()
 }

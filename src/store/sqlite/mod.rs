@@ -103,6 +103,12 @@ pub fn stored_revocations(path: impl AsRef<Path>, after: u64, now: UnixTime) -> 
     statement.query_and_then(params![rows::counter(after)?, now], rows::revocation)?.collect()
 }
 
+/// The family with this id in the database at `path`, also while a gateway has it open.
+pub fn stored_family(path: impl AsRef<Path>, id: TokenId) -> Result<Option<Family>, StoreError> {
+    let Some(connection) = file::open_read_only(path.as_ref())? else { return Ok(None) };
+    families::read(&connection, id)
+}
+
 /// Returns true if the database at `path` exists and is not empty, also while a gateway has it open. Fails if the file
 /// is not a database of bearward.
 pub fn is_initialized(path: impl AsRef<Path>) -> Result<bool, StoreError> {

@@ -58,11 +58,8 @@ pub fn rotate(
     }
     // Revocation and expiry come before the tolerant cases: a retry must not revive a family that was revoked
     // meanwhile.
-    if family.revoked.is_some() || watermark.is_some_and(|mark| family.created_at <= mark) {
-        return Rotation::Rejected(Reason::GrantRevoked);
-    }
-    if now >= family.idle_expiry || now >= family.absolute_expiry {
-        return Rotation::Rejected(Reason::GrantExpired);
+    if let Some(reason) = end_of(family, watermark, now) {
+        return Rotation::Rejected(reason);
     }
 
     let in_grace = is_in_grace(family, lifetimes, time);
@@ -74,6 +71,14 @@ pub fn rotate(
         Some(behind) if behind > 1 && in_grace => Rotation::Rejected(Reason::RefreshConflict),
         Some(_) => Rotation::Reused(revoked(family, now)),
     }
+}
+
+/// Why no token of this family can be refreshed; `None` while it is live.
+pub fn end_of(family: &Family, watermark: Option<UnixTime>, now: UnixTime) -> Option<Reason> {
+    if family.revoked.is_some() || watermark.is_some_and(|mark| family.created_at <= mark) {
+        return Some(Reason::GrantRevoked);
+    }
+    (now >= family.idle_expiry || now >= family.absolute_expiry).then_some(Reason::GrantExpired)
 }
 
 fn is_in_grace(family: &Family, lifetimes: &Lifetimes, time: TransactionTime) -> bool {

@@ -185,6 +185,14 @@ impl Load {
         lock(&self.history.revocations).len()
     }
 
+    /// Sends these tokens to this replica, and does not wait for the responses.
+    pub(super) fn start_probes(&mut self, replica: usize, tokens: &[usize]) {
+        for token in tokens.iter().copied() {
+            let task = self.task("late probe", replica);
+            self.spawn(async move { probe_once(&task, replica, token).await });
+        }
+    }
+
     pub(super) fn history(&self) -> &History {
         &self.history
     }
@@ -352,15 +360,20 @@ async fn probe(mut task: Task, replica: usize) {
     let mut ticks = interval(Duration::from_millis(20));
     while !task.is_stopping() {
         ticks.tick().await;
-        let choice = task.random.below(10);
+        // A replica that was cut off accepts what was revoked a while ago.
+        let choice = if task.random.one_in(2) { task.random.below(10) } else { task.random.below(200) };
         let newest = lock(&task.history.revocations).iter().rev().nth(choice).map(|revocation| revocation.token);
         let token = newest.unwrap_or_else(|| task.random.below(task.tokens.len().max(1)));
-        let Some((_, text)) = task.tokens.get(token) else { continue };
-        let began = Instant::now();
-        let status = task.targets[replica].get(text).await;
-        let span = Span { began, ended: Instant::now() };
-        // A replica that is away, or that does not know, has accepted nothing.
-        let accepted = status == Some(StatusCode::OK);
-        lock(&task.history.probes).push(Probe { token, replica, span, accepted });
+        probe_once(&task, replica, token).await;
     }
+}
+
+async fn probe_once(task: &Task, replica: usize, token: usize) {
+    let Some((_, text)) = task.tokens.get(token) else { return };
+    let began = Instant::now();
+    let status = task.targets[replica].get(text).await;
+    let span = Span { began, ended: Instant::now() };
+    // A replica that is away, or that does not know, has accepted nothing.
+    let accepted = status == Some(StatusCode::OK);
+    lock(&task.history.probes).push(Probe { token, replica, span, accepted });
 }

@@ -55,6 +55,24 @@ fn no_file_is_longer_than_a_reader_can_hold() {
     assert!(long.is_empty(), "longer than {LONGEST_FILE} lines:\n{}", long.join("\n"));
 }
 
+/// A clock can be set, back and forward. These measure time that has passed.
+#[test]
+fn limits_and_timeouts_keep_no_time_of_the_clock() {
+    let folders = ["limits", "server", "upstream"];
+    let files = ["admin/guess", "admin/readiness", "telemetry/messages", "telemetry/access_log/rejections"];
+    let mut checked = 0;
+    for file in source::files() {
+        let is_listed = files.iter().any(|listed| file.path.starts_with(listed));
+        if !is_listed && !folders.contains(&&*file.folder()) {
+            continue;
+        }
+        checked += 1;
+        let date = file.words.iter().find(|word| ["UnixTime", "SystemTime"].contains(&&***word));
+        assert_eq!(date, None, "src/{}: measure with Uptime or Instant", file.path);
+    }
+    assert!(checked > 40, "{checked} files");
+}
+
 #[test]
 fn the_top_level_holds_what_it_shall_and_nothing_else() {
     let stray: Vec<String> =

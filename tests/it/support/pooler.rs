@@ -17,8 +17,8 @@ pub struct Pooler {
 }
 
 impl Pooler {
-    /// For the sessions of the gateway in this schema. A pooler ignores what a client asks for at the start of a session,
-    /// so that the role gets it.
+    /// For the sessions of the gateway in this schema. A pooler ignores the settings that a client asks for at the start
+    /// of a session, so that the role gets them.
     pub fn start(server: &PostgresServer, schema: &str) -> Pooler {
         for setting in [
             format!("search_path = {schema}"),
@@ -34,7 +34,8 @@ impl Pooler {
         let text = format!(
             "[databases]\n{USER} = host=127.0.0.1 port={} dbname={USER}\n\
              [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
-             auth_type = trust\nauth_file = {}\npool_mode = transaction\ndefault_pool_size = 10\nmax_client_conn = 200\n\
+             auth_type = trust\nauth_file = {}\npool_mode = transaction\n\
+             default_pool_size = 10\nmax_client_conn = 200\n\
              ignore_startup_parameters = options,extra_float_digits\n",
             server.port,
             users.display(),

@@ -101,7 +101,7 @@ impl PostgresServer {
         self.standby_in(new_folder(), via, 0)
     }
 
-    /// As [`PostgresServer::standby`], with a clock that is ahead by so many seconds. `library`: `clock.so`.
+    /// As [`PostgresServer::standby`], with a clock that is `ahead` seconds ahead. `library`: `clock.so`.
     pub fn standby_with_clock(&self, via: u16, library: &Path, ahead: i32) -> PostgresServer {
         let folder = new_folder();
         fs::copy(library, folder.join("clock.so")).expect("copied");

@@ -165,3 +165,34 @@ async fn a_clock_set_back_an_hour_revives_no_revoked_token() {
     let lines = gateway.log_lines(2).await;
     assert!(lines.iter().any(|line| line["reason"] == "revoked"), "{lines:?}");
 }
+
+/// A token ends at a date, so the clock decides. Nothing else is kept: the token is good again at the right time.
+#[tokio::test]
+async fn a_known_token_is_good_whenever_the_clock_is_right() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with_config(&upstream, "");
+    let pair = gateway.issue("alice", "").await;
+    assert_eq!(gateway.status_of(&pair.access).await, 200);
+    gateway.clock.set_forward(HOUR);
+    gateway.client().bearer(&pair.access).get("/").await.assert_rejected(401, "invalid_token");
+    gateway.clock.set_back(2 * HOUR);
+    gateway.client().bearer(&pair.access).get("/").await.assert_rejected(401, "invalid_token");
+    gateway.clock.set_forward(HOUR);
+    assert_eq!(gateway.status_of(&pair.access).await, 200);
+}
+
+/// The same key signs, and what it signs is accepted.
+#[tokio::test]
+async fn a_set_clock_changes_no_signing_key() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with_config(&upstream, "");
+    let keys = async || gateway.client().get("/.well-known/jwks.json").await.json();
+    let before = keys().await;
+    for step in STEPS {
+        step(&gateway.clock);
+        let pair = gateway.issue("alice", "").await;
+        assert_eq!(gateway.status_of(&pair.access).await, 200);
+        assert_eq!(gateway.refresh(&pair.access, &pair.refresh).await.status, 200);
+        assert_eq!(keys().await, before);
+    }
+}

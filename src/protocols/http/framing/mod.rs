@@ -9,9 +9,11 @@
 
 mod error;
 mod head;
+mod origin;
 mod parser;
 
 pub use error::FramingError;
+pub use origin::origin_of;
 pub use parser::{Consumed, Framing, Limits};
 
 #[cfg(test)]

@@ -188,3 +188,21 @@ fn a_clock_that_is_set_by_an_hour_changes_no_key() {
         assert_eq!(uses(&published, now)[..2], [Use::Verify, Use::Sign], "{now}");
     }
 }
+
+/// The clock goes back an hour, and forward. The same key signs, no key is lost, and no new one is made too early.
+#[test]
+fn a_set_clock_changes_no_key_before_its_time() {
+    let hour = Duration::from_hours(1);
+    let first = advanced(&[], "a", T0);
+    let pending_at = T0 + LIFETIMES.lifetime - LIFETIMES.ahead;
+    let both = advanced(&first, "b", pending_at);
+    let switched = advanced(&both, "c", pending_at + DAY);
+    for (keys, at) in [(&first, T0), (&both, pending_at), (&switched, pending_at + DAY)] {
+        for now in [at - hour, at + hour, at] {
+            assert_eq!(advanced(keys, "new", now), *keys, "{now}");
+            for key in keys {
+                assert!(use_of(key, &LIFETIMES, now) >= use_of(key, &LIFETIMES, at + hour), "{} at {now}", key.kid);
+            }
+        }
+    }
+}

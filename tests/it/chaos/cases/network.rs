@@ -56,7 +56,7 @@ fn a_replica_whose_cable_is_cut_heals_alone() {
         scene.moment(80);
         network(scene, |network| network.cut());
         scene.tell("the cable of replica 0 is cut");
-        scene.last(Duration::from_secs(3), Duration::from_secs(8));
+        scene.last(Duration::from_secs(5), Duration::from_secs(9));
         network(scene, |network| network.mend());
         scene.tell("the cable is mended");
     });
@@ -106,8 +106,12 @@ fn measure_lags(scene: &mut Scene<'_>) -> Lags {
     lags.sort();
     requests.sort();
     let slow = p99(&requests);
-    scene.tell(format!("lag: median {:?}, p99 {:?}; one request: p99 {slow:?}", lags[lags.len() / 2], p99(&lags)));
+    scene.tell(format!("lag: median {:?}, p99 {:?}; one request: p99 {slow:?}", median(&lags), p99(&lags)));
     Lags { lags, requests }
+}
+
+fn median(sorted: &[Duration]) -> Duration {
+    sorted[sorted.len() / 2]
 }
 
 fn p99(sorted: &[Duration]) -> Duration {
@@ -134,12 +138,13 @@ async fn lags_of(tokens: &[(String, String)], here: &Target, there: &Target) -> 
     measured
 }
 
-/// Four polls per second are enough for 400 ms. A machine with other work adds the time of a few requests: the poll, and
-/// the requests before and after it.
+/// Four polls per second are enough for 400 ms. A machine with other work adds the time of the poll and of a request.
 fn assert_polling_is_enough(measured: &Lags) {
     let Lags { lags, requests } = measured;
-    assert!(p99(lags) < Duration::from_millis(400) + 4 * p99(requests), "{lags:?}");
-    assert!(lags[lags.len() / 2] > Duration::from_millis(40), "there were notifications: {lags:?}");
+    let most = Duration::from_millis(400);
+    assert!(p99(lags) < most + 2 * p99(requests), "{lags:?}");
+    assert!(median(lags) < most + 2 * median(requests), "{lags:?}");
+    assert!(median(lags) > Duration::from_millis(40), "there were notifications: {lags:?}");
 }
 
 #[test]

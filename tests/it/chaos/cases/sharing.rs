@@ -181,6 +181,9 @@ fn undelivered(delivered: &str, history: &History) -> Vec<String> {
     violations
 }
 
+/// What it is, how it begins and ends, and what the gateway says.
+type Condition<'a> = (&'a str, &'a dyn Fn(), &'a dyn Fn(), &'a str);
+
 /// A gateway of the cluster is restarted under conditions that no gateway may start with. The other one goes on.
 #[test]
 #[ignore = "tests/chaos runs it"]
@@ -193,7 +196,7 @@ fn a_gateway_that_would_be_unsafe_does_not_start() {
     let role = |value: &str| server.sql("postgres", &format!("alter role {USER} set synchronous_commit = {value}"));
     let versions = |sql: &str| cluster.sql(&server, sql);
     let newer = "insert into schema_versions (version, compatible_from, at, by) values (9, 7, 0, '4.5.6')";
-    let conditions: [(&str, &dyn Fn(), &dyn Fn(), &str); 3] = [
+    let conditions: [Condition<'_>; 3] = [
         ("a role that does not wait for the disk", &|| drop(role("local")), &|| drop(role("on")), "synchronous_commit"),
         ("another root secret", &|| write_secret(&folder, 'b'), &|| write_secret(&folder, 'a'), "root secret"),
         (

@@ -2,6 +2,7 @@
 
 mod agreement;
 mod output;
+mod own_calls;
 
 const ROUTES: &str = r#"
 [[route]]

@@ -1,5 +1,6 @@
 //! CORS: preflights, and the fields of every response.
 
+mod malformed;
 mod pages;
 
 use bearward::app::explain::{Explainer, Outcome};
@@ -150,8 +151,15 @@ requests = 1
         assert_eq!(response.status.as_u16(), status, "{response:?}");
         assert_readable(&response);
     }
-    // The request line and the fields of an HTTP/1 request are checked before its Origin is known.
-    assert_eq!(many.get("/orders").await.status, 431);
+    for (status, response) in [
+        (431, many.get("/orders").await),
+        (414, page.get(&format!("/{}", "x".repeat(9_000))).await),
+        (400, page.clone().host("a b").get("/orders").await),
+        (400, page.get("/%c0%af").await),
+    ] {
+        assert_eq!(response.status.as_u16(), status, "{response:?}");
+        assert_readable(&response);
+    }
     assert_eq!(user.delete(&format!("/token/{}", pair.token_id)).await.status, 200);
     assert_readable(&user.get("/orders").await);
 }

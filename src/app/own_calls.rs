@@ -1,0 +1,170 @@
+//! `bearward explain` about a call that the gateway answers itself: what its head and the database decide.
+//!
+//! A body is not part of the question. Where the gateway needs one, the text says what it must contain.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, Request};
+
+use super::stored;
+use crate::auth::authenticate::Authenticator;
+use crate::auth::bearer::{BearerToken, TokenLocation, login_cookies};
+use crate::auth::revocations::RevocationKeys;
+use crate::broker::revoke::right_of;
+use crate::config::{Config, StoreSettings};
+use crate::gateway::context::RequestContext;
+use crate::gateway::cookie_refresh::{can_help, session_ended};
+use crate::gateway::endpoints::{Endpoint, ResourceServer};
+use crate::gateway::oauth;
+use crate::gateway::token_calls::revoker;
+use crate::tokens::family::Family;
+use crate::tokens::family::rotation::end_of;
+use crate::tokens::jwt::VerifiedToken;
+use crate::types::ids::TokenId;
+use crate::types::reject::{Reason, Reject, with_causes};
+
+/// What the gateway would do. The text completes the sentence "the gateway itself …".
+type Outcome = Result<String, Failure>;
+
+pub(super) enum Failure {
+    Rejected(Reject),
+    /// Why the database does not say what the gateway would do.
+    Unknown(Arc<str>),
+}
+
+pub(super) struct OwnCalls {
+    store: StoreSettings,
+    resource_servers: Vec<ResourceServer>,
+    /// `tokens.refresh_idle_lifetime`
+    idle: Duration,
+    /// Why it does not know which tokens are revoked.
+    revocations_unknown: Option<Arc<str>>,
+}
+
+impl From<Reject> for Failure {
+    fn from(reject: Reject) -> Self {
+        Failure::Rejected(reject)
+    }
+}
+
+impl OwnCalls {
+    pub(super) fn new(config: &Config, revocations_unknown: Option<Arc<str>>) -> Self {
+        OwnCalls {
+            store: config.store.clone(),
+            resource_servers: config.oauth.resource_servers.clone(),
+            idle: config.tokens.lifetimes.idle,
+            revocations_unknown,
+        }
+    }
+
+    /// `POST /user/refresh`
+    pub(super) async fn refresh(
+        &self,
+        headers: &HeaderMap,
+        authenticator: &Authenticator,
+        context: &RequestContext<'_>,
+    ) -> Outcome {
+        let token = authenticator.authenticate_refresh(headers, self.idle, &context.auth()).await?;
+        let session = self.refreshable(&token, authenticator, context)?;
+        Ok(format!("refreshes session {session}, if the body has its current refresh token"))
+    }
+
+    /// A request that was rejected: the gateway refreshes an expired access token in a cookie.
+    pub(super) async fn refresh_cookie<B>(
+        &self,
+        request: &Request<B>,
+        rejected: Reject,
+        authenticator: &Authenticator,
+        context: &RequestContext<'_>,
+    ) -> Outcome {
+        let route = context.route.as_ref().filter(|_| can_help(&rejected, context));
+        let has_refresh_token = login_cookies::refresh_token(request.headers()).is_some();
+        let Some(route) = route.filter(|_| has_refresh_token) else { return Err(rejected.into()) };
+        let found = route.places.find(request, authenticator.token_size)?;
+        if found.location != TokenLocation::Cookie {
+            return Err(rejected.into());
+        }
+        match self.refresh_expired(found.token(), authenticator, context).await {
+            Err(Failure::Rejected(reject)) => Err(session_ended(reject, rejected).into()),
+            outcome => outcome,
+        }
+    }
+
+    async fn refresh_expired(
+        &self,
+        token: BearerToken<'_>,
+        authenticator: &Authenticator,
+        context: &RequestContext<'_>,
+    ) -> Outcome {
+        let token = authenticator.authenticate_expired(token, self.idle, &context.auth()).await?;
+        let session = self.refreshable(&token, authenticator, context)?;
+        Ok(format!("refreshes session {session}, if its cookie has the current refresh token, and decides again"))
+    }
+
+    /// The session of this token, if it can be refreshed.
+    fn refreshable(
+        &self,
+        token: &VerifiedToken,
+        authenticator: &Authenticator,
+        context: &RequestContext<'_>,
+    ) -> Result<TokenId, Failure> {
+        // A token of another issuer has no session here.
+        let id = token.family.ok_or(Reject::from(Reason::GrantMismatch))?;
+        let family = self.family(id)?.ok_or(Reject::from(Reason::GrantUnknown))?;
+        if authenticator.revocations.is_revoked(&RevocationKeys::of(token)) {
+            return Err(Failure::Rejected(Reason::GrantRevoked.into()));
+        }
+        match end_of(&family, None, context.now) {
+            Some(reason) => Err(Failure::Rejected(reason.into())),
+            None => Ok(id),
+        }
+    }
+
+    /// `DELETE /token/{tokenId}`
+    pub(super) async fn revoke(
+        &self,
+        parameter: &str,
+        headers: &HeaderMap,
+        authenticator: &Authenticator,
+        context: &mut RequestContext<'_>,
+    ) -> Outcome {
+        let (caller, family) = revoker(parameter, headers, authenticator, context).await?;
+        let (id, by) = right_of(&caller, family)?;
+        let found = self.family(id)?.filter(|family| by.can_revoke(family));
+        let family = found.ok_or(Reject::from(Reason::TokenNotFound))?;
+        Ok(match family.revoked {
+            Some(_) => format!("responds 200: session {id} is revoked already"),
+            None => format!("revokes session {id}"),
+        })
+    }
+
+    /// One of `[oauth]`.
+    pub(super) async fn endpoint(
+        &self,
+        endpoint: Endpoint,
+        headers: &HeaderMap,
+        authenticator: &Authenticator,
+        context: &mut RequestContext<'_>,
+    ) -> Outcome {
+        match endpoint {
+            Endpoint::Token | Endpoint::Revoke => oauth::check_no_credentials(headers)?,
+            Endpoint::Introspect => {
+                oauth::authenticate_introspection(headers, &self.resource_servers, authenticator, context).await?;
+                // The credentials of a resource server cannot be revoked.
+                if let (Some(_), Some(why)) = (&context.record.caller, &self.revocations_unknown) {
+                    return Err(Failure::Unknown(why.clone()));
+                }
+            }
+            Endpoint::ProtectedResource => {}
+        }
+        Ok(endpoint.purpose().to_owned())
+    }
+
+    fn family(&self, id: TokenId) -> Result<Option<Family>, Failure> {
+        if let Some(why) = &self.revocations_unknown {
+            return Err(Failure::Unknown(why.clone()));
+        }
+        stored::family(&self.store, id).map_err(|error| Failure::Unknown(with_causes(&error).into()))
+    }
+}
