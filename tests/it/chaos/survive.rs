@@ -29,7 +29,8 @@ pub(super) struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// Waits for the moment that the story chooses: a number of acknowledged revocations, `most` more than now at most. Then sends the request that the story chooses, so that it is in flight at the fault.
+    /// Waits for the moment that the story chooses: a number of acknowledged revocations, `most` more than now at most.
+    /// Then sends the request that the story chooses, so that it is in flight at the fault.
     pub(super) fn moment(&mut self, most: usize) {
         let more = self.story.between(most / 4, most);
         let count = self.load.revoked() + more;

@@ -17,8 +17,8 @@ pub struct Pooler {
 }
 
 impl Pooler {
-    /// For the sessions of the gateway in this schema. A pooler ignores the settings that a client asks for at the start
-    /// of a session, so that the role gets them.
+    /// For gateways with this schema. A pooler ignores the settings that a client asks for at the start of a session, so
+    /// that the role gets them.
     pub fn start(server: &PostgresServer, schema: &str) -> Pooler {
         for setting in [
             format!("search_path = {schema}"),
