@@ -1,7 +1,7 @@
 //! Negative controls: each checker finds the fault that it is there for, and finds nothing without the fault.
 //!
-//! The replicas of checker B are miniatures with the fault built in: a set of revoked tokens, and a cursor into a log on
-//! a real database. Checker C judges the history of real gateways twice, by their rule and by the wrong one.
+//! The replicas of checker B are miniatures with the fault built in: a set of revoked tokens, and a cursor into a log
+//! on a real database. Checker C judges the history of real gateways twice, by their rule and by the wrong one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};

@@ -244,7 +244,7 @@ impl Load {
         })
     }
 
-    /// Sends each token of each subject that was logged out to each replica, until it is rejected or `patience` is over.
+    /// Sends each token of each subject that was logged out to each replica, until it is rejected or for `patience`.
     pub(super) fn use_old_tokens_at_the_end(&self, patience: Duration) {
         let (history, targets) = (self.history.clone(), self.targets.clone());
         self.background.run(async move { races::use_all(&history, &targets, patience).await });

@@ -11,7 +11,7 @@
 //! | 3 | a gateway is stopped | `replicas::a_stopped_replica_does_not_serve_revoked_tokens` |
 //! | 4 | the same, for longer than `store.max_staleness` | `replicas::a_replica_that_stops_for_long_rejects_first` |
 //! | 5 | no packets between a gateway and the database | `network::a_replica_without_its_database_heals_alone` |
-//! | | the same with a network of its own, whose cable is cut | `network::a_replica_whose_cable_is_cut_heals_alone` |
+//! | | the cable of a gateway is cut, in a network of its own | `network::a_replica_with_a_cut_cable_heals_alone` |
 //! | 6 | responses of the database are lost | `network::lost_responses_of_the_database_are_resolved` |
 //! | 7 | connections are reset all the time | `network::connections_that_are_reset_all_the_time_make_progress` |
 //! | 8 | a slow network | `network::a_slow_network_delays_only_its_replica` |
@@ -33,8 +33,8 @@
 //! | | `store.strict`, and a gateway is cut off | `replicas::a_strict_revocation_holds_when_a_replica_is_cut_off` |
 //! | | `store.strict`, and a gateway is stopped | `replicas::a_strict_revocation_holds_when_a_replica_is_stopped` |
 //!
-//! `tests/run` runs cases 1, 3, 6, 9 and 11; `tests/chaos` runs all of them. Case 15 has the tables of the next version,
-//! but only one program: `store::postgres::schema::next` runs the whole suite of the store on them.
+//! `tests/run` runs cases 1, 3, 6, 9 and 11; `tests/chaos` runs all of them. Case 15 has the tables of the next
+//! version, but only one program: `store::postgres::schema::next` runs the whole suite of the store on them.
 
 mod cases;
 mod checkers;

@@ -1,5 +1,5 @@
-//! A network namespace of Linux for one gateway, with two cables: one to its clients, one to its database. Only root may
-//! create one.
+//! A network namespace of Linux for one gateway, with two cables: one to its clients, one to its database. Only root
+//! may create one.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
@@ -49,7 +49,7 @@ impl Network {
         FaultProxy::start_at(self.clients, address).address
     }
 
-    /// Packets between the gateway and its database get lost, and neither side is told.
+    /// Packets between the gateway and its database get lost. Neither side sees a reset.
     pub(super) fn cut(&self) {
         ip(&["link", "set", &format!("{}d", self.name), "down"]);
     }

@@ -17,8 +17,8 @@ pub struct Pooler {
 }
 
 impl Pooler {
-    /// For gateways with this schema. A pooler ignores the settings that a client asks for at the start of a session, so
-    /// that the role gets them.
+    /// For gateways with this schema. A pooler ignores the settings that a client asks for at the start of a session.
+    /// The role gets them here.
     pub fn start(server: &PostgresServer, schema: &str) -> Pooler {
         for setting in [
             format!("search_path = {schema}"),

@@ -44,10 +44,10 @@ fn a_slow_network_delays_only_its_replica() {
     a_network_fault("a slow network", Fault::Delay(Duration::from_millis(50)), 3_000, 6_000);
 }
 
-/// Packets get lost in the kernel, and no side is told: neither a reset nor an end of the connection.
+/// Packets get lost in the kernel. Neither side sees a reset or an end of its connections.
 #[test]
 #[ignore = "tests/chaos runs it"]
-fn a_replica_whose_cable_is_cut_heals_alone() {
+fn a_replica_with_a_cut_cable_heals_alone() {
     let setup = Setup { has_network: true, ..Setup::default() };
     survive_in("a cut cable", &mut PostgresServer::start(), setup, |scene| {
         let network = |scene: &Scene<'_>, change: fn(&super::super::network::Network)| {
