@@ -251,7 +251,7 @@ impl Load {
     }
 }
 
-/// How the subjects begin whose clients are honest.
+/// The subjects of honest clients begin with this.
 pub(super) const HONEST: &str = "subject-";
 
 async fn count_accepted(target: Target, revoked: Vec<usize>, tokens: Arc<Vec<(String, String)>>) -> usize {

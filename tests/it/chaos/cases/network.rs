@@ -79,7 +79,7 @@ fn connections_that_are_reset_all_the_time_make_progress() {
     });
 }
 
-/// Number of revocations whose way to another replica is measured, and how many of them at the same time.
+/// Number of measured revocations, and how many of them at the same time.
 const MEASURED: usize = 100;
 const AT_ONCE: usize = 4;
 
