@@ -246,3 +246,38 @@ fn effect(what: &Revoked, own_issuer: &str) -> Option<&'static str> {
 fn interrupted() -> StoreError {
     StoreError::new("the connection was closed while revocations were written")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::api::Outbox;
+
+    #[test]
+    fn calls_share_a_statement_up_to_a_number_of_entries() {
+        let enforcement = Enforcement { hook: Arc::new(|_, _| {}), longest_life: std::time::Duration::ZERO };
+        let audit = Arc::new(Audit::new(0, Arc::new(Outbox::default())));
+        let log = Log::new(String::new(), Arc::new(enforcement), audit);
+        let lost = Revocation {
+            sequence: 1,
+            what: Revoked::Everything { not_after: UnixTime::default() },
+            at: UnixTime::default(),
+            until: UnixTime::MAX,
+        };
+        for (waiting, expected) in [
+            (&[][..], &[0][..]),
+            (&[1, 1, 1], &[3, 0]),
+            (&[MAX_BATCH - 1, 1, 1], &[2, 1, 0]),
+            (&[MAX_BATCH, 1], &[1, 1, 0]),
+            (&[1, MAX_BATCH, 1], &[1, 1, 1, 0]),
+            // A call is never divided.
+            (&[MAX_BATCH + 1, MAX_BATCH + 1], &[1, 1, 0]),
+        ] {
+            for count in waiting {
+                let (caller, _) = oneshot::channel();
+                log.waiting().push(Waiting { entries: super::lost(&vec![lost.clone(); *count]), caller });
+            }
+            let batches: Vec<usize> = expected.iter().map(|_| log.next_batch().len()).collect();
+            assert_eq!(batches, expected, "{waiting:?}");
+        }
+    }
+}

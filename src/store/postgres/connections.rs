@@ -253,3 +253,26 @@ impl Backoff {
         longest.mul_f64(f64::from(secret::random::<1>()[0]) / 255.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_at_random_up_to_a_maximum() {
+        let longest_of = |attempt: u32| {
+            let pause = |_| {
+                let mut backoff = Backoff::default();
+                for _ in 0..attempt {
+                    backoff.next();
+                }
+                backoff.next()
+            };
+            (0..100).map(pause).max().unwrap_or_default()
+        };
+        for (attempt, longest) in [(0, 50), (1, 100), (3, 400), (7, 5_000), (100, 5_000)] {
+            let (found, longest) = (longest_of(attempt), Duration::from_millis(longest));
+            assert!(longest / 2 < found && found <= longest, "{attempt}: {found:?}");
+        }
+    }
+}

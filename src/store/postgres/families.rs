@@ -118,7 +118,7 @@ pub(super) struct Issue {
     context: EventContext,
     event: [u8; 16],
     /// If true, an earlier attempt may have written the family before its connection was lost.
-    uncertain: Mutex<bool>,
+    pub(super) uncertain: Mutex<bool>,
 }
 
 impl Issue {
@@ -225,7 +225,7 @@ pub(super) struct RevokeFamily {
     context: EventContext,
     event: [u8; 16],
     /// If true, an earlier attempt may have revoked the family before its connection was lost.
-    uncertain: Mutex<bool>,
+    pub(super) uncertain: Mutex<bool>,
 }
 
 impl RevokeFamily {

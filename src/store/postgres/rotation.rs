@@ -144,3 +144,79 @@ async fn write_rotated(
     shared.audit.report(&admitted, std::iter::once(rotated.is_some()));
     Ok(rotated.is_some())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::tokens::family::refresh_token::{Roots, current};
+    use crate::tokens::family::{RevokeReason, RevokedAt};
+    use crate::types::clock::UnixTime;
+    use crate::types::ids::TokenId;
+    use crate::types::secret::Secret;
+
+    const LOGIN: UnixTime = UnixTime::from_millis(1_700_000_000_500);
+
+    fn family(generation: u64) -> Family {
+        Family {
+            id: TokenId::from_bytes([7; 16]),
+            subject: "alice".into(),
+            scope: String::new(),
+            audience: Vec::new(),
+            client_id: String::new(),
+            claims: Default::default(),
+            label: String::new(),
+            salt: [0; 32],
+            generation,
+            root: 1,
+            rotated_at: LOGIN,
+            confirmed: 0,
+            created_at: LOGIN,
+            last_used_at: LOGIN,
+            address: None,
+            idle: None,
+            idle_expiry: UnixTime::MAX,
+            absolute_expiry: UnixTime::MAX,
+            revoked: None,
+        }
+    }
+
+    /// The rotation that an attempt reports: it finds `found` and decides `decided`, after an attempt that was to write
+    /// `lost` has lost its connection.
+    fn reported(lost: Option<Rotation>, found: &Family, decided: Rotation) -> Rotation {
+        let token = current(found, &Roots::new((1, Secret::new(vec![7; 32])), vec![])).expect("its root is known");
+        let presented = PresentedToken::parse(&token).expect("valid");
+        let rotate = Rotate::new(presented, Box::new(move |_, _, _| decided.clone()), LOGIN.into());
+        *lock(&rotate.uncertain) = lost;
+        rotate.decide(Some(&Found { family: found.clone(), mark: None }))
+    }
+
+    #[test]
+    fn a_child_that_the_lost_attempt_wrote_is_its_own() {
+        let written = Rotation::Rotated(family(2));
+        // Its access token was used meanwhile.
+        let child = Family { confirmed: 2, ..family(2) };
+        for decided in [Rotation::Replayed(child.clone()), Rotation::Recovered(child.clone())] {
+            assert_eq!(reported(Some(written.clone()), &child, decided.clone()), Rotation::Rotated(child.clone()));
+            assert_eq!(reported(None, &child, decided.clone()), decided);
+        }
+        // Another request came first.
+        let other = Family { rotated_at: LOGIN + Duration::from_millis(1), ..family(2) };
+        for decided in [Rotation::Replayed(other.clone()), Rotation::Recovered(other.clone())] {
+            assert_eq!(reported(Some(written.clone()), &other, decided.clone()), decided);
+        }
+    }
+
+    #[test]
+    fn a_reuse_that_the_lost_attempt_wrote_is_its_own() {
+        let ended = |millis| {
+            let at = LOGIN + Duration::from_millis(millis);
+            Family { revoked: Some(RevokedAt { at, reason: RevokeReason::Reuse }), ..family(2) }
+        };
+        let (rejected, written) = (Rotation::Rejected(Reason::GrantRevoked), Rotation::Reused(ended(1)));
+        assert_eq!(reported(Some(written.clone()), &ended(1), rejected.clone()), written);
+        assert_eq!(reported(Some(written), &ended(2), rejected.clone()), rejected);
+        assert_eq!(reported(None, &ended(1), rejected.clone()), rejected);
+    }
+}
