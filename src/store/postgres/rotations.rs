@@ -13,8 +13,8 @@ use crate::store::postgres::session::Session;
 use crate::tokens::family::Family;
 use crate::types::ids::TokenId;
 
-/// The condition stands on the row that changes, so that one of several rotations at the same time wins. Rows are locked
-/// in the order of their ids, as everywhere, so that two gateways never wait for each other.
+/// The condition stands on the row that changes, so that one of several rotations at the same time wins. Rows are
+/// locked in the order of their ids, as everywhere, so that two gateways never wait for each other.
 const ROTATE: &str = "with locked as (
         select f.id, g.seen, g.generation, g.root, g.rotated_at, g.last_used_at, g.idle_expiry, g.address, g.event_id,
             g.event, g.n
@@ -68,8 +68,8 @@ impl Rotations {
         lane.ok_or_else(|| StoreError::new("the store has no connection for changes"))
     }
 
-    /// Writes the columns that a rotation changes. Not `confirmed`, which may have risen since the family was read. Returns
-    /// for each change if it was written: if not, its family has changed since it was read.
+    /// Writes the columns that a rotation changes. Not `confirmed`, which may have risen since the family was read.
+    /// Returns for each change if it was written: if not, its family has changed since it was read.
     async fn write_all(&self, session: &Session, changes: Vec<Change>) -> Result<Vec<bool>, QueryError> {
         let mut columns = Columns::default();
         for change in &changes {
@@ -106,7 +106,7 @@ impl Rotations {
     }
 }
 
-/// A family whose refresh token is replaced: as it was read, and as it is written.
+/// A family that gets a new refresh token: as it was read, and as it is written.
 #[derive(Clone)]
 pub(super) struct Change {
     pub(super) seen: u64,

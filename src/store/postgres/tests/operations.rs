@@ -13,6 +13,7 @@ use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families::{Issue, RevokeFamily};
 use crate::store::postgres::operation::{Operation, Shared, lock};
 use crate::store::postgres::outbox::Audit;
+use crate::store::postgres::rotations::Rotations;
 use crate::store::postgres::schema;
 use crate::store::postgres::session::Session;
 use crate::tokens::family::Family;
@@ -52,8 +53,8 @@ fn shared(outbox: Arc<Outbox>) -> Shared {
     let audit = Arc::new(Audit::new(10, outbox));
     let log = Log::new(issuer.clone(), enforcement.clone(), audit.clone());
     let (delivery_epoch, has_left) = (AtomicI64::new(0), AtomicBool::new(false));
-    let keys = tokio::sync::Mutex::default();
-    Shared { issuer, replica: "a".into(), delivery_epoch, has_left, enforcement, audit, log, keys }
+    let (rotations, keys) = (Rotations::new(2, audit.clone()), tokio::sync::Mutex::default());
+    Shared { issuer, replica: "a".into(), delivery_epoch, has_left, enforcement, audit, log, rotations, keys }
 }
 
 /// Runs `work` on a connection to a database with empty tables.
