@@ -1,4 +1,4 @@
-//! Opens one connection to the primary, and checks that its session keeps the promises of the store.
+//! Opens one connection to the primary. `session_check` decides whether it is used.
 //!
 //! Each host is tried in turn, beginning with the last one that worked. tokio-postgres could do that too, but it would
 //! wait without a limit for a host that accepts connections and then sends nothing.
@@ -14,35 +14,12 @@ use tokio_postgres::config::{ChannelBinding, SslMode};
 use tokio_postgres::{AsyncMessage, Config, Connection, Socket};
 
 use crate::store::error::StoreError;
-use crate::store::postgres::error::{QueryError, UNREACHABLE, text};
+use crate::store::postgres::error::{ConnectError, UNREACHABLE, text};
 use crate::store::postgres::session::Session;
+use crate::store::postgres::session_check::check;
 use crate::store::postgres::settings::{Host, PasswordSource, Settings};
 use crate::store::postgres::tls::{Encryption, Tls, TlsStream};
 use crate::types::private_file::{self, Origin};
-
-/// PostgreSQL 13 ended in 2025.
-const MIN_VERSION: i32 = 140_000;
-
-/// Read back after each connect, because a pooler or the settings of the role can override what was asked for.
-const SESSION: &str = "select current_setting('server_version_num')::int4, current_setting('server_version'),
-    current_setting('transaction_read_only') = 'on', current_setting('server_encoding'),
-    current_setting('synchronous_commit'), current_setting('default_transaction_isolation'),
-    current_setting('search_path'), current_setting('statement_timeout') <> '0'
-    and current_setting('lock_timeout') <> '0' and current_setting('idle_in_transaction_session_timeout') <> '0',
-    coalesce(current_setting('bearward.direct', true), '') <> 'on'";
-
-/// Prepared as any statement: is it known to the server by the name that the gateway gave it? A pooler that supports
-/// prepared statements gives them names of its own.
-const KEEPS_NAMES: &str = "select exists (select from pg_prepared_statements where name ~ '^s[0-9]+$' and statement like '%as keeps_names') \
-     as keeps_names";
-
-/// Why no connection could be opened.
-#[derive(Clone, Debug)]
-pub(super) struct ConnectError {
-    pub(super) error: StoreError,
-    /// If true, it will fail again until an operator has changed something.
-    pub(super) is_permanent: bool,
-}
 
 /// Opens connections, one after the other.
 pub(super) struct Connector {
@@ -107,9 +84,9 @@ impl Connector {
         // Notices before the first statement concern the server, not a change.
         tokio::select! {
             () = drive_until_closed(&mut connection, &session, false) => {
-                return Err(transient("the server closed the connection"));
+                return Err(ConnectError::transient("the server closed the connection"));
             }
-            checked = self.check(&session) => checked?,
+            checked = check(&session, &self.settings) => checked?,
         }
         let driven = session.clone();
         Ok((session, async move {
@@ -144,109 +121,6 @@ impl Connector {
         config.options(options(&settings.schema));
         Ok(config)
     }
-
-    /// Fails if the server or the session cannot keep the promises of the store.
-    async fn check(&self, session: &Session) -> Result<(), ConnectError> {
-        let rows = session.first_query(SESSION, 2 * self.settings.target.connect_timeout).await;
-        let rows = rows.map_err(|error| ConnectError {
-            is_permanent: matches!(error, QueryError::Rejected(_)),
-            error: error.into_store_error(),
-        })?;
-        let row = rows.first().ok_or_else(|| transient("the server did not report its settings"))?;
-        let checked = Reported::read(row).map_err(|error| transient(&error.message))?;
-        checked.check(&self.settings.schema)?;
-        match checked.is_pooled && self.settings.prepared {
-            true => check_pooler(session).await,
-            false => Ok(()),
-        }
-    }
-}
-
-/// A pooler without support for prepared statements sends them to any server connection. Two gateways give the same
-/// name to different statements there, so that one would run the statement of the other.
-async fn check_pooler(session: &Session) -> Result<(), ConnectError> {
-    match session.is(KEEPS_NAMES).await {
-        Ok(false) => Ok(()),
-        Ok(true) | Err(QueryError::Conflict(_) | QueryError::Rejected(_)) => Err(ConnectError {
-            error: StoreError::new(
-                "a connection pooler does not support prepared statements; set store.prepared = false, \
-                 or max_prepared_statements of PgBouncer 1.21 or later",
-            ),
-            is_permanent: true,
-        }),
-        Err(error) => Err(ConnectError { error: error.into_store_error(), is_permanent: false }),
-    }
-}
-
-/// What the server reports about a session.
-struct Reported {
-    version: i32,
-    version_text: String,
-    is_read_only: bool,
-    encoding: String,
-    synchronous_commit: String,
-    isolation: String,
-    search_path: String,
-    has_timeouts: bool,
-    /// The settings of the gateway did not reach the server.
-    is_pooled: bool,
-}
-
-impl Reported {
-    fn read(row: &tokio_postgres::Row) -> Result<Reported, StoreError> {
-        Ok(Reported {
-            version: row.try_get(0)?,
-            version_text: row.try_get(1)?,
-            is_read_only: row.try_get(2)?,
-            encoding: row.try_get(3)?,
-            synchronous_commit: row.try_get(4)?,
-            isolation: row.try_get(5)?,
-            search_path: row.try_get(6)?,
-            has_timeouts: row.try_get(7)?,
-            is_pooled: row.try_get(8)?,
-        })
-    }
-
-    fn check(&self, schema: &str) -> Result<(), ConnectError> {
-        let permanent = |text: String| Err(ConnectError { error: StoreError::new(text), is_permanent: true });
-        if self.version < MIN_VERSION {
-            return permanent(format!("PostgreSQL {} is too old; the gateway needs 14 or later", self.version_text));
-        }
-        if self.is_read_only {
-            return Err(transient("this server is read-only, so it is not the primary"));
-        }
-        if self.encoding != "UTF8" {
-            return permanent(format!(
-                "the database has the encoding {}; create it with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
-                self.encoding
-            ));
-        }
-        if matches!(self.synchronous_commit.as_str(), "off" | "local") {
-            return permanent(format!(
-                "synchronous_commit is {} for this user, so that a crash can lose revocations; \
-                 set it with ALTER ROLE … SET synchronous_commit = on",
-                self.synchronous_commit
-            ));
-        }
-        if self.isolation != "read committed" {
-            return permanent(self.overridden("default_transaction_isolation", &self.isolation, "'read committed'"));
-        }
-        if self.search_path.split(',').next().map(|first| first.trim().trim_matches('"')) != Some(schema) {
-            return permanent(self.overridden("search_path", &self.search_path, schema));
-        }
-        if !self.has_timeouts {
-            return permanent(self.overridden("statement_timeout or lock_timeout", "0", "5000"));
-        }
-        Ok(())
-    }
-
-    /// The session has another value than the gateway has asked for.
-    fn overridden(&self, name: &str, value: &str, wanted: &str) -> String {
-        format!(
-            "a connection pooler ignores the settings of the gateway: {name} is {value}; \
-             set it with ALTER ROLE … SET {name} = {wanted}"
-        )
-    }
 }
 
 /// Ends when the connection is closed, or when a change may not be durable.
@@ -277,11 +151,15 @@ async fn drive_until_closed(connection: &mut Driven, session: &Session, is_in_us
 
 /// The settings of each session. `synchronous_commit` is not among them, so that an operator can raise it. The last one
 /// is ours: a session without it goes through a pooler that ignores these settings.
+///
+/// Each statement finds its rows by an index and is planned once: a plan of its own for each execution takes as long as
+/// the execution, and a plan that was made while a table was small would read the whole table when it has grown.
+/// Without `jit=off`, the server would compile each statement that must read a whole table.
 fn options(schema: &str) -> String {
     format!(
         "-c search_path={schema},pg_temp -c default_transaction_isolation=read\\ committed -c statement_timeout=4000 \
          -c lock_timeout=2000 -c idle_in_transaction_session_timeout=2000 -c timezone=UTC \
-         -c bearward.direct=on"
+         -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off -c bearward.direct=on"
     )
 }
 
@@ -304,10 +182,6 @@ fn read_password(path: &Path) -> Result<Vec<u8>, String> {
     let bytes = private_file::read(path, Origin::Operator).map_err(|error| error.to_string())?;
     let end = bytes.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
     Ok(bytes.get(..end).unwrap_or_default().to_vec())
-}
-
-fn transient(text: &str) -> ConnectError {
-    ConnectError { error: StoreError::new(text), is_permanent: false }
 }
 
 /// The server or the network rejected the connection.
@@ -334,39 +208,33 @@ fn has_closed(error: &tokio_postgres::Error) -> bool {
 mod tests {
     use super::*;
 
-    fn good() -> Reported {
-        Reported {
-            version: 140_000,
-            version_text: "14.0".into(),
-            is_read_only: false,
-            encoding: "UTF8".into(),
-            synchronous_commit: "on".into(),
-            isolation: "read committed".into(),
-            search_path: "bearward, pg_temp".into(),
-            has_timeouts: true,
-            is_pooled: false,
+    #[test]
+    fn a_password_that_cannot_be_read_is_named_by_its_place() {
+        for (source, place) in [
+            (PasswordSource::File("/no/such/password".into()), "/no/such/password"),
+            (PasswordSource::Environment("NO_SUCH_PASSWORD".into()), "the environment variable NO_SUCH_PASSWORD"),
+        ] {
+            let error = password(&source).expect_err(place);
+            assert!(error.is_permanent);
+            let text = error.error.message;
+            assert!(text.starts_with(&format!("cannot read the password from {place}: ")), "{text}");
         }
     }
 
     #[test]
-    fn a_server_that_is_too_old_or_too_lax_is_not_used() {
-        assert!(good().check("bearward").is_ok());
-        assert!(Reported { version: 190_000, ..good() }.check("bearward").is_ok());
-        let rejected = |reported: Reported, says: &str, is_permanent: bool| {
-            let rejected = reported.check("bearward").err().map(|failed| (failed.error.message, failed.is_permanent));
-            assert!(
-                rejected.as_ref().is_some_and(|(text, is)| text.contains(says) && *is == is_permanent),
-                "{rejected:?}"
-            );
-        };
-        let old = Reported { version: 139_999, version_text: "13.99".into(), ..good() };
-        rejected(old, "PostgreSQL 13.99 is too old; the gateway needs 14 or later", true);
-        // The primary may be another one in a moment.
-        rejected(Reported { is_read_only: true, ..good() }, "is not the primary", false);
-        rejected(Reported { encoding: "LATIN1".into(), ..good() }, "the encoding LATIN1", true);
-        rejected(Reported { synchronous_commit: "local".into(), ..good() }, "synchronous_commit is local", true);
-        rejected(Reported { isolation: "serializable".into(), ..good() }, "default_transaction_isolation", true);
-        rejected(Reported { search_path: "public".into(), ..good() }, "search_path is public", true);
-        rejected(Reported { has_timeouts: false, ..good() }, "statement_timeout", true);
+    fn line_ends_after_a_password_do_not_belong_to_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (content, password) in [
+            ("secret", "secret"),
+            ("secret\n", "secret"),
+            (" two words\r\n\n", " two words"),
+            ("a\nb\n", "a\nb"),
+            ("\n", ""),
+        ] {
+            let path = folder.path().join("password");
+            crate::types::secret::write_private(&path, content.as_bytes()).expect("written");
+            assert_eq!(read_password(&path), Ok(password.as_bytes().to_vec()), "{content:?}");
+            std::fs::remove_file(&path).expect("removed");
+        }
     }
 }

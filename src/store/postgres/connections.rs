@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::store::error::StoreError;
-use crate::store::postgres::connect::{ConnectError, Connector};
-use crate::store::postgres::error::QueryError;
+use crate::store::postgres::connect::Connector;
+use crate::store::postgres::error::{ConnectError, QueryError};
 use crate::store::postgres::session::Session;
 use crate::types::ids::TokenId;
 use crate::types::secret;
@@ -140,7 +140,7 @@ impl Connections {
         let state = self.state();
         let writers = state.slots.len() - 2;
         let preferred = match lane {
-            Lane::Family(id) => usize::try_from(id.as_u128() % writers as u128).unwrap_or_default(),
+            Lane::Family(id) => family_lane(id, writers),
             Lane::Log => 0,
             Lane::Any => usize::from(secret::random::<1>()[0]) % writers,
             Lane::Upkeep => writers,
@@ -247,6 +247,11 @@ impl Connections {
     }
 }
 
+/// Which of `lanes` connections the operations on a family use.
+pub(super) fn family_lane(id: TokenId, lanes: usize) -> usize {
+    usize::try_from(id.as_u128() % lanes.max(1) as u128).unwrap_or_default()
+}
+
 /// Pauses between attempts: random, so that replicas do not connect at the same moment after a failover.
 #[derive(Default)]
 struct Backoff(u32);
@@ -256,5 +261,28 @@ impl Backoff {
         let longest = MAX_BACKOFF.min(Duration::from_millis(50) * 2_u32.saturating_pow(self.0));
         self.0 = (self.0 + 1).min(10);
         longest.mul_f64(f64::from(secret::random::<1>()[0]) / 255.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_at_random_up_to_a_maximum() {
+        let longest_of = |attempt: u32| {
+            let pause = |_| {
+                let mut backoff = Backoff::default();
+                for _ in 0..attempt {
+                    backoff.next();
+                }
+                backoff.next()
+            };
+            (0..100).map(pause).max().unwrap_or_default()
+        };
+        for (attempt, longest) in [(0, 50), (1, 100), (3, 400), (7, 5_000), (100, 5_000)] {
+            let (found, longest) = (longest_of(attempt), Duration::from_millis(longest));
+            assert!(longest / 2 < found && found <= longest, "{attempt}: {found:?}");
+        }
     }
 }

@@ -30,6 +30,20 @@ impl QueryError {
     }
 }
 
+/// Why no connection could be opened.
+#[derive(Clone, Debug)]
+pub(super) struct ConnectError {
+    pub(super) error: StoreError,
+    /// If true, it will fail again until an operator has changed something.
+    pub(super) is_permanent: bool,
+}
+
+impl ConnectError {
+    pub(super) fn transient(text: &str) -> Self {
+        ConnectError { error: StoreError::new(text), is_permanent: false }
+    }
+}
+
 /// Errors of reading rows and of decisions.
 impl From<StoreError> for QueryError {
     fn from(error: StoreError) -> Self {
@@ -156,4 +170,20 @@ fn advice(code: &SqlState) -> Option<&'static str> {
         }
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_postgres::{Config, NoTls};
+
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_network_is_not_one_of_the_text() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        // Port 1 has no server.
+        let network = runtime.block_on(tokio_postgres::connect("host=127.0.0.1 port=1 user=a", NoTls));
+        assert!(is_io(&network.err().expect("it fails")));
+        assert!(!is_io(&"port=none".parse::<Config>().expect_err("it fails")));
+    }
 }

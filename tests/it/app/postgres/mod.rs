@@ -5,6 +5,7 @@ mod copy;
 mod encryption;
 mod explain;
 mod old_server;
+mod outage;
 mod pooler;
 mod roots;
 mod sessions;

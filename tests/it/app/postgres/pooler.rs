@@ -4,31 +4,21 @@ use std::sync::Arc;
 
 use super::{copy_roots, folder, gateway, start_error, text};
 use crate::support::clock::ManualClock;
-use crate::support::pgbouncer::PgBouncer;
-use crate::support::postgres::{PostgresServer, USER};
+use crate::support::pooler::{IGNORES_SETTINGS, Pooler};
+use crate::support::postgres::{PostgresServer, free_port};
 use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, TokenPair, Upstream};
 
-/// PgBouncer passes no `options`, so that the role has these settings, as deploy/replicas.md says.
-const ROLE: [&str; 4] = [
-    "search_path = bearward",
-    "statement_timeout = '4s'",
-    "lock_timeout = '2s'",
-    "idle_in_transaction_session_timeout = '2s'",
-];
-
 fn server_with_role() -> PostgresServer {
     let server = PostgresServer::start_with(&["fsync=off", "max_connections=60"], "trust");
-    for setting in ROLE {
-        server.sql("postgres", &format!("alter role {USER} set {setting}"));
-    }
+    Pooler::set_role(&server, "bearward");
     server
 }
 
 #[tokio::test]
 async fn gateways_work_through_a_pooler_without_prepared_statements() {
     let (upstream, server, clock) = (Upstream::start(), server_with_role(), Arc::new(ManualClock::new()));
-    let bouncer = PgBouncer::start(&server, "ignore_startup_parameters = options");
+    let bouncer = Pooler::start(&server, "bearward");
     let keys = format!("postgres = \"{}\"\nprepared = false\n", bouncer.url());
     let folders = [folder(), folder()];
     let one = gateway(&upstream, &keys, &folders[0], &clock);
@@ -55,7 +45,7 @@ async fn gateways_work_through_a_pooler_without_prepared_statements() {
     // The pooler restarts: all connections are lost.
     let port = bouncer.port;
     drop(bouncer);
-    let _again = PgBouncer::start_at(&server, "ignore_startup_parameters = options", port);
+    let _again = Pooler::start_with(&server, IGNORES_SETTINGS, port);
     for gateway in [&one, &two] {
         eventually_ok("it works again by itself", async || refreshes(gateway).await).await;
     }
@@ -75,7 +65,7 @@ async fn refreshes(gateway: &Gateway) -> Result<(), String> {
 #[tokio::test]
 async fn a_pooler_that_mixes_up_prepared_statements_is_rejected() {
     let (upstream, server) = (Upstream::start(), server_with_role());
-    let bouncer = PgBouncer::start(&server, "ignore_startup_parameters = options");
+    let bouncer = Pooler::start(&server, "bearward");
     let keys = format!("postgres = \"{}\"\n", bouncer.url());
     let error = start_error(&text(&upstream, &keys), folder().path());
     assert!(error.contains("set store.prepared = false"), "{error}");
@@ -84,11 +74,11 @@ async fn a_pooler_that_mixes_up_prepared_statements_is_rejected() {
 #[tokio::test]
 async fn a_pooler_that_rejects_or_loses_settings_is_named() {
     let (upstream, server) = (Upstream::start(), PostgresServer::start_with(&["fsync=off"], "trust"));
-    let keys = |bouncer: &PgBouncer| format!("postgres = \"{}\"\nprepared = false\n", bouncer.url());
-    let rejects = PgBouncer::start(&server, "");
+    let keys = |bouncer: &Pooler| format!("postgres = \"{}\"\nprepared = false\n", bouncer.url());
+    let rejects = Pooler::start_with(&server, "", free_port());
     let error = start_error(&text(&upstream, &keys(&rejects)), folder().path());
     assert!(error.contains("\"connection poolers\" in deploy/replicas.md"), "{error}\n{}", rejects.log());
-    let loses = PgBouncer::start(&server, "ignore_startup_parameters = options");
+    let loses = Pooler::start_with(&server, IGNORES_SETTINGS, free_port());
     let error = start_error(&text(&upstream, &keys(&loses)), folder().path());
     assert!(error.contains("ALTER ROLE … SET search_path = bearward"), "{error}");
 }
