@@ -1,8 +1,9 @@
 //! New connections of addresses that have many of them begin one after the other.
 //!
-//! To begin a connection takes some hundred times as long as to look at it: a TLS handshake, buffers, the first request.
-//! A worker polls its ready tasks in order, so after ten addresses had sent a first request on thousands of connections
-//! at once, the requests of all other clients would wait for all of these. With the queue they wait for one.
+//! To begin a connection takes some hundred times as long as to look at it: a TLS handshake, buffers, the first
+//! request. A worker polls its ready tasks in order, so after ten addresses had sent a first request on thousands of
+//! connections at once, the requests of all other clients would wait for all of these. With the queue they wait for
+//! one.
 
 use std::sync::Arc;
 
