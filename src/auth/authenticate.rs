@@ -288,3 +288,27 @@ async fn release<T>(permit: SignaturePermit<'_>, result: &Result<T, Reject>) {
 fn is_bad_signature(reject: &Reject) -> bool {
     reject.reason == Reason::BadSignature
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::auth::signature_queue::SignatureQueue;
+
+    #[tokio::test]
+    async fn other_requests_run_after_a_signature_only() {
+        let queue = SignatureQueue::new();
+        for (result, waits) in [
+            (Ok(()), true),
+            (Err(Reason::BadSignature.into()), true),
+            (Err(Reason::Expired.into()), false),
+            (Err(Reason::UnknownKey.into()), false),
+        ] {
+            let permit = queue.next().await;
+            let polled = pin!(release(permit, &result)).poll(&mut Context::from_waker(Waker::noop()));
+            assert_eq!(polled.is_pending(), waits, "{:?}", result.err().map(|reject: Reject| reject.reason));
+        }
+    }
+}

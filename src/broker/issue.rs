@@ -43,9 +43,8 @@ impl Broker {
         if !family.audience.is_empty() && !family.audience.iter().any(|aud| accepted.contains(aud)) {
             return unusable(format!("aud must include {}", accepted.join(" or ")));
         }
-        let (len, max) = (self.pair(family, now)?.access_token.len(), self.settings.token_size);
-        if !can_grow(len, max) {
-            let len = len + GROWTH;
+        let max = self.settings.token_size;
+        if let Some(len) = beyond(max, self.pair(family, now)?.access_token.len()) {
             return unusable(format!("the access token can have {len} bytes, but limits.token_size is {max}"));
         }
         Ok(())
@@ -140,9 +139,9 @@ impl Broker {
     }
 }
 
-/// Returns true if an access token of `len` bytes stays within `max`.
-fn can_grow(len: usize, max: usize) -> bool {
-    len + GROWTH <= max
+/// How long an access token of `len` bytes can become, if that is beyond `max`.
+fn beyond(max: usize, len: usize) -> Option<usize> {
+    Some(len + GROWTH).filter(|grown| *grown > max)
 }
 
 /// A part of `lifetime` from nothing to `percent`, as `random` is from 0 to its maximum.
@@ -156,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_token_may_grow_up_to_the_limit() {
-        assert!(can_grow(8192 - GROWTH, 8192) && !can_grow(8192 - GROWTH + 1, 8192));
+        assert_eq!([8160, 8161].map(|len| beyond(8192, len)), [None, Some(8193)]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! a change that waits for the disk blocks the next one.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::time::timeout;
@@ -66,7 +67,7 @@ impl OwnKeys {
             return self.clone().change(tools.clone(), decide, now.into()).await;
         }
         if *self.uses_in_force.lock().unwrap_or_else(PoisonError::into_inner) != uses(&stored, &lifetimes, now) {
-            let _guard = self.lock_changes(tools).await?;
+            let _guard = self.lock_changes(tools.store_timeout).await?;
             return self.put_in_force(tools, self.stored.load_full(), now);
         }
         Ok(())
@@ -181,7 +182,7 @@ impl OwnKeys {
     ) -> Result<(), KeysError> {
         let waiting = tools.clone();
         let change = tokio::spawn(async move {
-            let _guard = self.lock_changes(&tools).await?;
+            let _guard = self.lock_changes(tools.store_timeout).await?;
             let now = context.at;
             let changed = tools.change(decide, context).await?;
             self.put_in_force(&tools, Arc::new(changed.after), now)
@@ -191,8 +192,8 @@ impl OwnKeys {
 
     /// Waits for the change that is running, but not as long as that change waits for a hanging disk: otherwise all
     /// requested changes would be made when the disk works again, long after their clients have given up.
-    async fn lock_changes(&self, tools: &KeyTools) -> Result<tokio::sync::MutexGuard<'_, ()>, StoreError> {
-        let limit = tools.store_timeout / 2;
+    async fn lock_changes(&self, store_timeout: Duration) -> Result<tokio::sync::MutexGuard<'_, ()>, StoreError> {
+        let limit = store_timeout / 2;
         timeout(limit, self.changing.lock()).await.map_err(|_| timeout_error(limit))
     }
 
@@ -211,4 +212,23 @@ impl OwnKeys {
 
 fn uses(keys: &[StoredKey], lifetimes: &KeyLifetimes, now: UnixTime) -> Vec<(String, Use)> {
     keys.iter().map(|key| (key.kid.clone(), use_of(key, lifetimes, now))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_change_waits_for_another_half_as_long_as_that_waits() {
+        const TIMEOUT: Duration = Duration::from_millis(400);
+        let keyring = Arc::new(Keyring::with_a_new_key());
+        let keys = OwnKeys::new(None, Vec::new(), keyring, UnixTime::default());
+        assert!(keys.lock_changes(Duration::ZERO).await.is_ok(), "no other change runs");
+        let (_running, started) = (keys.changing.lock().await, Instant::now());
+        let error = keys.lock_changes(TIMEOUT).await.err().map(|error| error.message);
+        assert!(started.elapsed() >= TIMEOUT / 2);
+        assert!(error.is_some_and(|message| message.contains("within 200ms")));
+    }
 }

@@ -58,7 +58,6 @@ impl Broker {
             .family
             .ok_or_else(|| Reject::new(Reason::Internal, "an access token of the gateway has no family"))?;
         let owner = RevokedBy::Owner(token.subject.clone());
-        let context = EventContext { caller: Some(token.subject.clone()), ..context };
         self.revoke_family(family, owner, context).await.map_err(|reject| match reject.reason {
             Reason::TokenNotFound => {
                 let lost = "the store does not know the family of a live token: was an old backup restored?";
@@ -78,8 +77,7 @@ impl Broker {
     ) -> Result<(), Reject> {
         let Some(family) = self.family_of(presented).await? else { return Ok(()) };
         check_holder(&family.client_id, client_id)?;
-        let owner = RevokedBy::Owner(family.subject.clone());
-        let context = EventContext { caller: Some(family.subject), ..context };
+        let owner = RevokedBy::Owner(family.subject);
         or_swept(self.revoke_family(family.id, owner, context).await)
     }
 

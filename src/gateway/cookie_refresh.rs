@@ -38,6 +38,13 @@ struct Refreshed {
     cookies: NewCookies,
 }
 
+impl Refreshed {
+    /// Returns true within `tokens.refresh_grace`.
+    fn is_current(&self, now: Uptime) -> bool {
+        now < self.until
+    }
+}
+
 /// `Set-Cookie` for the response of a request that was refreshed.
 #[derive(Clone)]
 pub struct NewCookies([HeaderValue; 2]);
@@ -68,7 +75,7 @@ impl CookieRefresh {
         let hash = secret::digest(&[&secret::digest(&[found.token().as_bytes()]), presented.as_bytes()]);
         let slot = self.slot(hash, context.clock.uptime());
         let mut slot = slot.lock().await;
-        if let Some(done) = slot.as_ref().filter(|done| context.clock.uptime() < done.until) {
+        if let Some(done) = slot.as_ref().filter(|done| done.is_current(context.clock.uptime())) {
             let caller = authenticator.authenticate_known(done.access.clone(), &context.auth())?;
             return Ok((caller, done.cookies.clone()));
         }
@@ -106,7 +113,7 @@ async fn rotate(
 }
 
 fn is_current(slot: &Slot, now: Uptime) -> bool {
-    slot.try_lock().is_ok_and(|done| done.as_ref().is_some_and(|done| now < done.until))
+    slot.try_lock().is_ok_and(|done| done.as_ref().is_some_and(|done| done.is_current(now)))
 }
 
 /// A browser cannot do anything with `invalid_grant`: it gets 401, as without a session.

@@ -53,7 +53,6 @@ impl Delivery {
         let record = Record {
             request_id: worker.request_ids.next(),
             time: now,
-            client: Some(peer.address.ip()),
             method: request.method().clone(),
             uri: request.uri().clone(),
             version: request.version(),
@@ -137,15 +136,8 @@ impl BodyObserver for Delivery {
         if matches!(error, BodyError::Ended(Reason::RequestTimeout)) {
             self.record.ended = Some(CloseReason::RequestTimeout);
         }
-        let upload = self.upload.as_deref();
-        let is_server_fault = match error {
-            // The client's body has failed first, and with it the connection to the server.
-            _ if upload.is_some_and(Progress::has_failed) => false,
-            BodyError::IdleTimeout(_) if upload.is_some_and(Progress::waits_for_client) => false,
-            BodyError::IdleTimeout(_) => !self.token_bound.as_ref().is_some_and(TokenBound::may_be_idle),
-            BodyError::Http(_) | BodyError::Truncated => true,
-            BodyError::TooLarge | BodyError::TooSlow | BodyError::Ended(_) => false,
-        };
+        let may_be_idle = self.token_bound.as_ref().is_some_and(TokenBound::may_be_idle);
+        let is_server_fault = is_server_fault(error, self.upload.as_deref(), may_be_idle);
         if let Some(lease) = self.lease.as_ref().filter(|_| is_server_fault) {
             lease.record_broken_body(&error.to_string());
         }
@@ -169,5 +161,47 @@ impl Drop for Delivery {
             self.record.ended = Some(reason);
         }
         self.worker.finish(&self.record);
+    }
+}
+
+/// Returns true if the server is to blame for a response that broke off.
+fn is_server_fault(error: &BodyError, upload: Option<&Progress>, may_be_idle: bool) -> bool {
+    // The client's body has failed first, and with it the connection to the server.
+    if upload.is_some_and(Progress::has_failed) {
+        return false;
+    }
+    match error {
+        BodyError::IdleTimeout(_) => !may_be_idle && !upload.is_some_and(Progress::waits_for_client),
+        BodyError::Http(_) | BodyError::Truncated => true,
+        BodyError::TooLarge | BodyError::TooSlow | BodyError::Ended(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_server_is_blamed_for_silence_unless_it_waits() {
+        let idle = BodyError::IdleTimeout(Duration::from_secs(30));
+        let (taken, waiting, failed) = (Progress::begin(), Progress::begin(), Progress::begin());
+        waiting.wait_for_client();
+        failed.fail(&BodyError::TooSlow);
+        for (error, upload, may_be_idle, expected) in [
+            (&idle, None, false, true),
+            (&idle, None, true, false),
+            (&idle, Some(&taken), false, true),
+            (&idle, Some(&waiting), false, false),
+            (&idle, Some(&failed), false, false),
+            (&BodyError::Truncated, Some(&waiting), true, true),
+            (&BodyError::Truncated, Some(&failed), false, false),
+            (&BodyError::TooLarge, None, false, false),
+            (&BodyError::TooSlow, None, false, false),
+            (&BodyError::Ended(Reason::Expired), None, false, false),
+        ] {
+            assert_eq!(is_server_fault(error, upload, may_be_idle), expected, "{error} {may_be_idle}");
+        }
     }
 }

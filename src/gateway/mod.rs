@@ -152,10 +152,10 @@ impl Gateway {
         delivery: &mut Delivery,
         is_grpc_call: &AtomicBool,
     ) -> Result<Forwarded, Reject> {
-        websocket::http2::translate(request)?;
         let forwarded = self.forwarded_origin(peer, request);
         let origin = forwarded.as_deref().unwrap_or(&peer.origin);
         delivery.record.client = Some(origin.address);
+        websocket::http2::translate(request)?;
         let is_token_call = || self.decider.routes.is_token_call(request.uri().path());
         if let Err(overloaded) = delivery.reserve(origin.address, is_token_call) {
             // A malformed request ends its connection, also while there is no time for others.

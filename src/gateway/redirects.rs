@@ -29,5 +29,5 @@ fn is_backend(origin: &NamedOrigin<'_>, upstream: &Upstream, host: &str, over_tl
     let schemes = origin.tls.map_or(&[false, true][..], |tls| if tls { &[true] } else { &[false] });
     // A backend that is reached without TLS takes the client's host for its own, with http://.
     let lacks_tls = || origin.authority.eq_ignore_ascii_case(host) && upstream.settings.servers.iter().any(|s| !s.tls);
-    schemes.iter().any(|tls| names_server(*tls)) || (origin.tls == Some(false) && over_tls && lacks_tls())
+    schemes.iter().any(|tls| names_server(*tls)) || (origin.tls == Some(false) && lacks_tls())
 }

@@ -52,6 +52,14 @@ impl Progress {
         !self.is_complete() && self.waits_for_client.load(Ordering::Relaxed)
     }
 
+    pub(super) fn wait_for_client(&self) {
+        self.waits_for_client.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn fail(&self, error: &BodyError) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.reject());
+    }
+
     fn moved(&self) {
         let millis = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(millis, Ordering::Relaxed);
@@ -82,7 +90,7 @@ impl BodyObserver for Upload {
     }
 
     fn on_pending(&mut self) {
-        self.progress.waits_for_client.store(true, Ordering::Relaxed);
+        self.progress.wait_for_client();
     }
 
     fn on_trailers(&mut self, trailers: &mut HeaderMap) {
@@ -90,7 +98,7 @@ impl BodyObserver for Upload {
     }
 
     fn on_error(&mut self, error: &BodyError) {
-        *self.progress.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.reject());
+        self.progress.fail(error);
     }
 
     fn on_long_running(&mut self) -> bool {
@@ -148,6 +156,7 @@ async fn token_end(token_bound: &mut TokenBound) -> Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::streams::{Streams, TokenChecks};
 
     #[test]
     fn a_server_has_its_timeout_since_data_last_moved() {
@@ -189,5 +198,15 @@ mod tests {
         pending();
         progress.complete.store(true, Ordering::Relaxed);
         assert!(!progress.waits_for_client(), "the client has sent everything");
+    }
+
+    #[tokio::test]
+    async fn a_request_without_a_body_waits_once_for_its_response() {
+        const TIMEOUT: Duration = LONG_RUNNING_AFTER.saturating_add(Duration::from_millis(100));
+        let mut token_bound = TokenBound::by(None, &Streams::new(TokenChecks::alone(), Arc::default()));
+        let (started, never) = (Instant::now(), pin!(std::future::pending()));
+        let reject = response_within(TIMEOUT, None, &mut token_bound, never).await.err();
+        assert_eq!(reject.map(|reject| reject.reason), Some(Reason::UpstreamTimeout));
+        assert!((TIMEOUT..2 * TIMEOUT).contains(&started.elapsed()));
     }
 }

@@ -85,4 +85,15 @@ mod tests {
         }
         assert_eq!(clock.add(0, 3_000, 8 * MILLISECOND), (0, 7 * MILLISECOND));
     }
+
+    #[test]
+    fn samples_that_can_both_be_right_are_kept() {
+        let errors = 3 * MILLISECOND;
+        let allowed = i64::try_from((errors + DRIFT).as_micros()).expect("some milliseconds");
+        for (distance, best) in [(allowed, 0), (allowed + 1, allowed + 1)] {
+            let mut clock = ClockOffset::default();
+            clock.add(0, 0, 2 * MILLISECOND);
+            assert_eq!(clock.add(0, distance, 4 * MILLISECOND).0, best, "{distance}");
+        }
+    }
 }

@@ -14,15 +14,15 @@ use crate::types::reject::Reason;
 
 /// Counts events that were not recorded, because the outbox was full.
 pub(super) fn count_lost(outbox: &Outbox, more: u64) {
-    if more == 0 {
-        return;
-    }
     let before = outbox.lost.fetch_add(more, Ordering::Relaxed);
-    let lost = before + more;
-    // Logged at 1, 2, 4, 8, …, so that a flood of events does not flood the log.
-    if before.leading_zeros() != lost.leading_zeros() {
+    if let Some(lost) = lost_to_report(before, more) {
         tracing::error!(lost, "audit events are lost: the outbox is full; check their delivery, or raise audit.outbox");
     }
+}
+
+/// Reported at 1, 2, 4, 8, …, so that a flood of events does not flood the log.
+fn lost_to_report(before: u64, more: u64) -> Option<u64> {
+    Some(before + more).filter(|lost| lost.leading_zeros() != before.leading_zeros())
 }
 
 pub(super) fn issued(family: &Family) -> Event {
@@ -101,5 +101,60 @@ pub(super) fn revocation(what: &Revoked) -> Event {
         Revoked::Everything { not_after } => {
             Event { before: Some(not_after.to_string()), ..Event::new("everything.revoked") }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::types::ids::TokenId;
+
+    fn key(revoked_at: Option<UnixTime>, sealed: &[u8]) -> StoredKey {
+        let at = UnixTime::from_secs(1_000);
+        StoredKey {
+            kid: "k".into(),
+            algorithm: "ES256".into(),
+            root: 1,
+            sealed: sealed.to_vec(),
+            created_at: at,
+            activated_at: Some(at),
+            retired_at: None,
+            revoked_at,
+            token_life: Duration::from_secs(900),
+        }
+    }
+
+    #[test]
+    fn the_revocation_of_a_key_says_whether_its_tokens_may_refresh() {
+        let at = Some(UnixTime::from_secs(2_000));
+        let (active, may_refresh, for_good) = (key(None, b"pem"), key(at, b"pem"), key(at, b""));
+        for (before, after, events) in [
+            (&active, &may_refresh, vec![("key.revoked", Some("may_refresh"))]),
+            (&active, &for_good, vec![("key.revoked", None)]),
+            (&may_refresh, &for_good, vec![("key.revoked", None)]),
+            (&may_refresh, &may_refresh, vec![]),
+        ] {
+            let changed = KeysChanged { before: vec![before.clone()], after: vec![after.clone()] };
+            let names = keys_changed(&changed).into_iter().map(|event| (event.name, event.reason)).collect::<Vec<_>>();
+            assert_eq!(names, events);
+        }
+    }
+
+    #[test]
+    fn the_revocation_of_a_family_names_it() {
+        let id = TokenId::from_bytes([7; 16]);
+        assert_eq!(revocation(&Revoked::Family(id)).token_id, Some(id));
+    }
+
+    #[test]
+    fn lost_events_are_reported_at_each_power_of_two() {
+        let (mut reported, mut lost) = (Vec::new(), 0);
+        for more in [0, 1, 0, 1, 1, 1, 3, 1, 5] {
+            reported.extend(lost_to_report(lost, more));
+            lost += more;
+        }
+        assert_eq!(reported, [1, 2, 4, 8]);
     }
 }

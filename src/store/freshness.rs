@@ -214,7 +214,14 @@ impl Freshness {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
     use super::*;
+
+    fn is_ready(future: impl Future) -> bool {
+        pin!(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
 
     #[test]
     fn only_a_recent_complete_poll_is_fresh() {
@@ -252,5 +259,59 @@ mod tests {
         assert!(freshness.is_stale(), "no heartbeat has told of it");
         freshness.acknowledged(BootTime::now(), freshness.polled_at(), false);
         assert!(!freshness.is_stale());
+    }
+
+    #[test]
+    fn a_gateway_says_why_it_is_not_ready() {
+        let freshness = Freshness::new(Duration::from_secs(10), false, false);
+        assert_eq!(freshness.not_ready().as_deref(), Some("the revocations were not read yet"));
+        freshness.completed(BootTime::from_micros(BootTime::now().as_micros() - 8_000_000), false);
+        let stale = freshness.not_ready().expect("a reason");
+        assert!(stale.contains("those of 8.0s ago, half of store.max_staleness is 5.0s"), "{stale}");
+        freshness.completed(BootTime::now(), false);
+        for (offset, differs) in [(5_000_000, false), (5_000_001, true), (-5_000_001, true)] {
+            freshness.set_offset(offset, Duration::ZERO);
+            let reason = freshness.not_ready();
+            assert_eq!(reason.is_some_and(|reason| reason.ends_with("differ by 5.0s")), differs, "{offset}");
+        }
+    }
+
+    #[test]
+    fn waiters_notice_the_first_poll_and_what_moves() {
+        let freshness = Freshness::new(Duration::from_secs(10), false, false);
+        let (moved, mut keys) = (freshness.moved(), freshness.keys());
+        assert!(!is_ready(freshness.loaded()) && !is_ready(moved.notified()));
+        for (has_moved, is_noticed) in [(false, true), (false, false), (true, true)] {
+            freshness.completed(BootTime::now(), has_moved);
+            assert_eq!((is_ready(moved.notified()), is_ready(freshness.loaded())), (is_noticed, true));
+        }
+        for (version, is_new) in [(3, true), (3, false), (4, true)] {
+            freshness.found_keys(version);
+            assert_eq!(is_ready(keys.changed()), is_new, "{version}");
+        }
+    }
+
+    /// Also if it is listed again, after the others had given it up.
+    #[test]
+    fn only_a_poll_after_it_was_listed_makes_a_strict_gateway_fresh() {
+        let freshness = Freshness::new(Duration::from_secs(10), false, true);
+        assert!(freshness.is_strict() && freshness.max_staleness() == Duration::from_secs(10));
+        let polled = |is_new| {
+            freshness.completed(BootTime::now(), false);
+            freshness.acknowledged(BootTime::now(), freshness.polled_at(), is_new);
+            freshness.age()
+        };
+        assert_eq!([polled(false), polled(true)], [Duration::MAX; 2], "neither poll was after it was listed");
+        assert_ne!(polled(false), Duration::MAX);
+    }
+
+    #[test]
+    fn a_gateway_counts_itself_before_it_knows_of_others() {
+        let freshness = Freshness::new(Duration::from_secs(10), false, false);
+        assert!(!freshness.is_strict());
+        for (live, replicas) in [(0, 1), (1, 1), (3, 3)] {
+            freshness.counts.live.store(live, Ordering::Relaxed);
+            assert_eq!(freshness.replicas(), replicas);
+        }
     }
 }

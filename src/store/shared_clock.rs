@@ -61,4 +61,12 @@ mod tests {
         freshness.set_offset(0, minute);
         assert_eq!(clock.uncertainty(), MAX_UNCERTAINTY);
     }
+
+    #[test]
+    fn the_uptime_is_that_of_this_machine() {
+        let freshness = Arc::new(Freshness::new(Duration::from_secs(30), false, false));
+        freshness.set_offset(60_000_000, Duration::ZERO);
+        let (before, clock) = (SystemClock.uptime(), SharedClock::new(Arc::new(SystemClock), freshness));
+        assert!((before..=SystemClock.uptime()).contains(&clock.uptime()));
+    }
 }

@@ -147,3 +147,31 @@ impl Error for OwnKeysError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_failed_and_why() {
+        let of = |host: &str| KeySourceError::Discovery {
+            url: format!("https://{host}/"),
+            source: DiscoveryError::JwksHost("10.0.0.1".into()),
+        };
+        let both = KeySourceError::NotDiscovered(vec![of("a"), of("b")]).to_string();
+        let (one, other) = both.split_once("; cannot use").expect("two errors");
+        assert!(one.starts_with("cannot use the discovery document https://a/: jwks_uri: the host"), "{both}");
+        assert!(other.starts_with(" the discovery document https://b/: jwks_uri: the host"), "{both}");
+        let other = DiscoveryError::OtherIssuer { found: "https://b".into(), expected: "https://a".into() };
+        assert_eq!(other.to_string(), r#"its issuer is "https://b", not "https://a""#);
+    }
+
+    #[test]
+    fn only_a_file_that_others_can_change_is_lax() {
+        let of = |source| KeySourceError::ReadFile { path: "keys.json".into(), source };
+        let lax = LaxFile { problem: "anyone can write to it".into(), mend: "chmod 600".into() };
+        assert!(of(io::Error::other(lax)).is_lax_file());
+        assert!(!of(io::ErrorKind::NotFound.into()).is_lax_file());
+        assert!(!KeySourceError::NotDiscovered(Vec::new()).is_lax_file());
+    }
+}

@@ -90,3 +90,59 @@ fn algorithms_of(policy: &Issuer, keys: &[Arc<SigningKey>]) -> Vec<Algorithm> {
     let has_a_key = |algorithm: &&Algorithm| keys.iter().any(|key| key.algorithm == **algorithm);
     policy.algorithms.iter().filter(has_a_key).copied().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokens::jwt::sign::generate_pem;
+    use crate::tokens::jwt::{Audience, Confirmation};
+    use crate::types::secret::Secret;
+
+    #[test]
+    fn only_algorithms_of_keys_that_verify_are_accepted() {
+        let now = UnixTime::from_secs(1_700_000_000);
+        let roots = Roots::new((1, Secret::new(vec![7; 32])), vec![]);
+        let hour = Duration::from_hours(1);
+        let policy = Issuer {
+            issuer: "https://gateway.example".into(),
+            audience: Audience::Any,
+            algorithms: vec![Algorithm::EdDSA, Algorithm::ES256, Algorithm::RS256],
+            types: Vec::new(),
+            clock_skew: Duration::ZERO,
+            max_lifetime: hour,
+            require_subject: true,
+            confirmation: Confirmation::Reject,
+            own: true,
+        };
+        let key = |algorithm: Algorithm, activated_at| {
+            let pem = generate_pem(algorithm).expect("a key");
+            let kid = SigningKey::from_pem(pem.expose(), algorithm).expect("its own key").kid;
+            let (root, sealed) = seal::seal(&kid, &pem, &roots).expect("sealed");
+            let algorithm = crate::tokens::jwt::algorithm_name(algorithm).to_owned();
+            let (retired_at, revoked_at) = (None, None);
+            StoredKey {
+                kid,
+                algorithm,
+                root,
+                sealed,
+                created_at: now,
+                activated_at,
+                retired_at,
+                revoked_at,
+                token_life: hour,
+            }
+        };
+        let keys = [key(Algorithm::EdDSA, None), key(Algorithm::ES256, Some(now))];
+        let (skew, day) = (Duration::ZERO, 24 * hour);
+        let lifetimes = KeyLifetimes {
+            algorithm: Algorithm::ES256,
+            lifetime: 90 * day,
+            ahead: day,
+            access: hour,
+            clock_skew: skew,
+            idle: day,
+        };
+        let own = OwnIssuer::from_stored(&policy, &keys, &roots, &lifetimes, now).expect("a key signs");
+        assert_eq!(own.trusted.policy.algorithms, [Algorithm::EdDSA, Algorithm::ES256]);
+    }
+}

@@ -129,3 +129,27 @@ impl Keyring {
         self.keys.load().sources.iter().find_map(|source| source.not_ready(now))
     }
 }
+
+#[cfg(test)]
+impl Keyring {
+    /// The gateway with one key, for tests of other modules.
+    pub(crate) fn with_a_new_key() -> Self {
+        use crate::tokens::jwt::sign::{SigningKey, generate_pem, verifying_keys};
+        use crate::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer};
+        let policy = Issuer {
+            issuer: "https://gateway.example".into(),
+            audience: Audience::Any,
+            algorithms: vec![Algorithm::ES256],
+            types: vec!["at+jwt".into()],
+            clock_skew: std::time::Duration::ZERO,
+            max_lifetime: std::time::Duration::from_hours(1),
+            require_subject: true,
+            confirmation: Confirmation::Reject,
+            own: true,
+        };
+        let pem = generate_pem(Algorithm::ES256).expect("a key");
+        let signing = SigningKey::from_pem(pem.expose(), Algorithm::ES256).expect("its own key");
+        let keys = Arc::new(verifying_keys([&signing]).expect("a strong key"));
+        Keyring::new(Keys::new(OwnIssuer::single_key(TrustedIssuer { policy: Arc::new(policy), keys }, signing)))
+    }
+}

@@ -31,6 +31,9 @@ pub async fn watch(source: Arc<Source>, keyring: Arc<Keyring>, clock: Arc<dyn Cl
     }
 }
 
+/// The digest of a file, or why it could not be read.
+type Found = Result<[u8; 32], String>;
+
 struct Watch {
     source: Arc<Source>,
     keyring: Arc<Keyring>,
@@ -83,16 +86,19 @@ impl Watch {
         let mut last = None;
         loop {
             poll.tick().await;
-            let content = read(file.clone()).await;
-            let this =
-                Some(content.as_ref().map(|content| secret::digest(&[content])).map_err(|error| with_causes(error)));
-            // Only a change is handled: an invalid file is reported once, not every two seconds.
-            if last != this {
-                last = this;
-                self.update(file, content);
-            } else if !self.source.is_failing() {
-                self.publish_if(self.source.confirm_unchanged(self.clock.uptime()));
-            }
+            self.poll_file_once(file, &mut last).await;
+        }
+    }
+
+    async fn poll_file_once(&self, file: &KeyFile, last: &mut Option<Found>) {
+        let content = read(file.clone()).await;
+        let this = content.as_ref().map(|content| secret::digest(&[content])).map_err(|error| with_causes(error));
+        // Only a change is handled: an invalid file is reported once, not every two seconds.
+        if last.as_ref() != Some(&this) {
+            *last = Some(this);
+            self.update(file, content);
+        } else if !self.source.is_failing() {
+            self.publish_if(self.source.confirm_unchanged(self.clock.uptime()));
         }
     }
 
@@ -124,7 +130,45 @@ fn jitter() -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
+    use crate::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer};
+    use crate::types::clock::SystemClock;
+
+    #[tokio::test]
+    async fn an_invalid_file_is_reported_once_and_stays_invalid() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let settings = KeyFile::Secret(file.path().into());
+        let policy = Issuer {
+            issuer: "https://a.example".into(),
+            audience: Audience::Any,
+            algorithms: vec![Algorithm::HS256],
+            types: Vec::new(),
+            clock_skew: Duration::ZERO,
+            max_lifetime: Duration::from_hours(1),
+            require_subject: true,
+            confirmation: Confirmation::Reject,
+            own: false,
+        };
+        let source = Arc::new(Source::new(policy, KeySource::File(settings.clone())));
+        let keyring = Arc::new(Keyring::with_a_new_key());
+        let watch = Watch { source: source.clone(), keyring, clock: Arc::new(SystemClock) };
+        let mut last = None;
+        let counts = || [&source.counts.changed, &source.counts.unchanged, &source.counts.failed];
+        for (secret, expected, is_failing) in [
+            ("0123456789abcdef0123456789abcdef", [1, 0, 0], false),
+            ("0123456789abcdef0123456789abcdef", [1, 1, 0], false),
+            ("short", [1, 1, 1], true),
+            ("short", [1, 1, 1], true),
+            ("0123456789abcdef0123456789abcdef", [1, 2, 1], false),
+        ] {
+            std::fs::write(file.path(), secret).expect("written");
+            watch.poll_file_once(&settings, &mut last).await;
+            assert_eq!(counts().map(|count| count.load(Ordering::Relaxed)), expected, "{secret}");
+            assert_eq!((source.is_failing(), source.has_keys()), (is_failing, true), "{secret}");
+        }
+    }
 
     #[test]
     fn a_jitter_is_a_random_part() {

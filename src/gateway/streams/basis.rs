@@ -116,15 +116,93 @@ impl TokenBasis {
             if is_still_valid(&token.token, issuers) {
                 continue;
             }
-            match verify(&token.text, issuers, now, validity, Trace::OFF).map_err(|reject| reject.reason) {
-                // A clock that was set back ends no stream.
-                Ok(_) | Err(Reason::NotYetValid) => {}
-                Err(Reason::KeyRevoked) => return Err(Reason::KeyRevoked),
-                // A key is deleted when its last token has expired. Another token carries the stream by then.
-                Err(_) if !Arc::ptr_eq(token, self.current()) => {}
-                Err(reason) => return Err(reason),
-            }
+            let verified = verify(&token.text, issuers, now, validity, Trace::OFF).map(|_| ());
+            end_after(verified.map_err(|reject| reject.reason), Arc::ptr_eq(token, self.current()))?;
         }
         Ok(())
+    }
+}
+
+/// Returns why the stream must end after one of its tokens was verified again.
+fn end_after(verified: Result<(), Reason>, is_current: bool) -> Result<(), Reason> {
+    match verified {
+        // A clock that was set back ends no stream.
+        Ok(()) | Err(Reason::NotYetValid) => Ok(()),
+        // A key is deleted when its last token has expired. Another token carries the stream by then.
+        Err(reason) if is_current || reason == Reason::KeyRevoked => Err(reason),
+        Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+impl TokenChecks {
+    /// Of a gateway that is alone and has revoked nothing, for tests of other modules.
+    pub(in crate::gateway) fn alone() -> Self {
+        TokenChecks {
+            clock: Arc::new(crate::types::clock::SystemClock),
+            revocations: Arc::new(Revocations::new()),
+            keyring: Arc::new(Keyring::with_a_new_key()),
+            renewals: Arc::default(),
+            freshness: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokens::jwt::VerifiedToken;
+    use crate::types::clock::Uptime;
+    use crate::types::ids::TokenId;
+
+    const NOW: UnixTime = UnixTime::from_secs(1_000);
+    const MILLISECOND: Duration = Duration::from_millis(1);
+    const FAMILY: TokenId = TokenId::from_bytes([7; 16]);
+
+    fn token(expires: UnixTime, generation: u64) -> Arc<CachedToken> {
+        let mut token = VerifiedToken::with_subject("alice".into());
+        (token.expires, token.family) = (expires, Some(FAMILY));
+        Arc::new(CachedToken::new("a token", token, Vec::new(), generation))
+    }
+
+    /// A stream of generation 3 with an expired token. Its family has this newer token.
+    fn expired(newer: &Arc<CachedToken>) -> TokenBasis {
+        let renewals = Arc::new(Renewals::default());
+        let renewal = Some(renewals.watch(FAMILY));
+        renewals.record(FAMILY, newer, Uptime::from_secs(0));
+        TokenBasis { opened_by: token(NOW, 3), carried_by: None, generation: 3, renewal, serves_stale: false }
+    }
+
+    #[test]
+    fn a_newer_token_carries_a_stream_until_it_expires_itself() {
+        for (expires, expected) in [(NOW, Err(Reason::Expired)), (NOW + MILLISECOND, Ok(()))] {
+            let newer = token(expires, 3);
+            let mut basis = expired(&newer);
+            assert_eq!(basis.renew(NOW), expected);
+            assert_eq!(Arc::ptr_eq(basis.current(), &newer), expected.is_ok());
+        }
+    }
+
+    /// The keyring begins at generation 1, so that 0 matches none.
+    #[test]
+    fn the_keys_of_a_newer_token_are_checked_if_they_have_moved() {
+        for (verified_in, left) in [(3, 3), (2, 0), (4, 0)] {
+            let mut basis = expired(&token(UnixTime::MAX, verified_in));
+            assert_eq!((basis.renew(NOW), basis.generation), (Ok(()), left));
+        }
+        assert_ne!(TokenChecks::alone().keyring.generation(), 0);
+    }
+
+    #[test]
+    fn a_stream_outlives_the_key_of_a_token_that_carries_it_no_more() {
+        let (unknown, revoked) = (Err(Reason::UnknownKey), Err(Reason::KeyRevoked));
+        for (verified, earlier, current) in [
+            (Ok(()), Ok(()), Ok(())),
+            (Err(Reason::NotYetValid), Ok(()), Ok(())),
+            (unknown, Ok(()), unknown),
+            (revoked, revoked, revoked),
+        ] {
+            assert_eq!([end_after(verified, false), end_after(verified, true)], [earlier, current], "{verified:?}");
+        }
     }
 }

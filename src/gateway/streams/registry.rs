@@ -263,3 +263,77 @@ impl Drop for OpenStream {
         self.streams.lock().streams.remove(&self.number);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+    use crate::auth::token_cache::CachedToken;
+    use crate::tokens::family::revocation::{Revocation, Revoked};
+    use crate::tokens::jwt::VerifiedToken;
+    use crate::types::ids::TokenId;
+
+    const FAMILY: TokenId = TokenId::from_bytes([7; 16]);
+
+    fn streams() -> Arc<Streams> {
+        Streams::new(TokenChecks::alone(), Arc::default())
+    }
+
+    fn ended(stream: &mut OpenStream) -> Option<CloseReason> {
+        match stream.poll_ended(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(reason) => Some(reason),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn a_stream_that_opens_in_a_drain_ends_as_it_would_have() {
+        let streams = streams();
+        let drained = |expected: [bool; 3]| {
+            for (behavior, ends) in
+                [DrainBehavior::AtOnce, DrainBehavior::AtLast, DrainBehavior::CutOff].into_iter().zip(expected)
+            {
+                let draining = ends.then_some(CloseReason::Draining);
+                assert_eq!(ended(&mut streams.open(None, behavior)), draining, "{behavior:?}");
+                // The behavior is known only after the stream was opened.
+                let mut later = streams.open(None, DrainBehavior::CutOff);
+                later.set_drain_behavior(behavior);
+                assert_eq!(ended(&mut later), draining, "{behavior:?}");
+            }
+        };
+        drained([false; 3]);
+        streams.drain();
+        drained([true, false, false]);
+        streams.end_drain();
+        drained([true, true, false]);
+    }
+
+    #[test]
+    fn a_drain_ends_streams_by_their_last_behavior() {
+        let streams = streams();
+        let mut open = [DrainBehavior::CutOff, DrainBehavior::AtOnce].map(|behavior| streams.open(None, behavior));
+        open[0].set_drain_behavior(DrainBehavior::AtOnce);
+        open[1].set_drain_behavior(DrainBehavior::CutOff);
+        streams.drain();
+        assert_eq!(open.each_mut().map(ended), [Some(CloseReason::Draining), None]);
+    }
+
+    #[tokio::test]
+    async fn a_revocation_ends_a_stream_long_before_its_expiry() {
+        let streams = streams();
+        let mut token = VerifiedToken::with_subject("alice".into());
+        token.family = Some(FAMILY);
+        let generation = streams.checks.keyring.generation();
+        let cached = Arc::new(CachedToken::new("a token", token, Vec::new(), generation));
+        let mut stream = streams.open_tunnel(Some(&HeldToken { cached, serves_stale: None }));
+        let mut last = streams.current();
+        streams.check_all(&mut last).await;
+        assert_eq!(ended(&mut stream), None);
+        let now = streams.checks.clock.now();
+        let revocation = Revocation { sequence: 1, what: Revoked::Family(FAMILY), at: now, until: UnixTime::MAX };
+        streams.checks.revocations.enforce(&revocation, now);
+        streams.check_all(&mut last).await;
+        assert_eq!(ended(&mut stream), Some(CloseReason::Token(Reason::Revoked)));
+    }
+}

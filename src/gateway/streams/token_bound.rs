@@ -207,6 +207,7 @@ mod tests {
     use http_body::{Frame, SizeHint};
 
     use super::*;
+    use crate::gateway::streams::basis::TokenChecks;
 
     /// A body of this length, if it is known.
     struct OfLength(Option<u64>);
@@ -258,6 +259,20 @@ mod tests {
             let with_length = of(&method, is_grpc_call, media_type, Some(10));
             assert_eq!(name(&with_length), "abort", "{method} {media_type:?}");
         }
+    }
+
+    #[test]
+    fn a_body_is_registered_once_and_not_after_its_end() {
+        let metrics = Arc::default();
+        let streams = Streams::new(TokenChecks::alone(), Arc::clone(&metrics));
+        let mut ended = TokenBound::by(None, &streams);
+        ended.ended = Some(CloseReason::Draining);
+        ended.lasts();
+        assert_eq!(metrics.streams_opened.get(), 0);
+        let mut lasting = TokenBound::by(None, &streams);
+        lasting.lasts();
+        lasting.lasts();
+        assert_eq!(metrics.streams_opened.get(), 1);
     }
 
     #[test]

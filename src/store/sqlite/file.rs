@@ -20,7 +20,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 const STATEMENT_CACHE: usize = 64;
 
 /// Maximum size of the `-wal` that remains after a checkpoint: twice the size at which SQLite makes one.
-pub(super) const WAL_SIZE_LIMIT: i64 = 8 * 1024 * 1024;
+const WAL_SIZE_LIMIT: i64 = 8 * 1024 * 1024;
 
 /// The open database.
 pub(super) struct Opened {
@@ -180,4 +180,28 @@ fn set<T: FromSql + PartialEq>(
         )));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_leads_nowhere_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (own, link) = (folder.path().join("new.db"), folder.path().join("link.db"));
+        assert!(resolve(&own).is_ok_and(|path| path.file_name() == own.file_name()), "a new file");
+        std::os::unix::fs::symlink(&link, &link).expect("a link");
+        for (path, message) in [
+            (link.clone(), "link.db: "),
+            (folder.path().join("other/new.db"), "cannot open the folder of "),
+            (folder.path().join(".."), ""),
+        ] {
+            let error = resolve(&path).err().map(|error| error.message);
+            assert_eq!(error.is_some_and(|error| error.contains(message)), !message.is_empty(), "{}", path.display());
+        }
+        let error = create(&folder.path().join("other/new.db")).err().map(|error| error.message);
+        assert!(error.is_some_and(|error| error.starts_with("cannot create the database: ")));
+        assert!(create(&own).is_ok() && create(&own).is_ok(), "also if it exists");
+    }
 }

@@ -252,3 +252,30 @@ fn roll_back(connection: &Connection) {
         let _ = connection.execute_batch("rollback");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::file;
+
+    /// Otherwise, the next process would find the lock of the file taken.
+    #[test]
+    fn a_dropped_store_has_closed_its_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let opened = file::open(&folder.path().join("bearward.db"), Duration::ZERO).expect("opens");
+        let limits = TokenLimits {
+            issuer: "https://gateway.example".into(),
+            longest_life: Duration::ZERO,
+            longest_family: Duration::ZERO,
+            audit: 0,
+        };
+        let enforce: RevocationHook = Arc::new(|_, _| {});
+        let writer = Writer::start(opened, limits, enforce.clone(), Arc::default()).expect("starts");
+        drop(writer.submit(|_| -> Result<(), StoreError> {
+            thread::sleep(Duration::from_millis(100));
+            Ok(())
+        }));
+        drop(writer);
+        assert_eq!(Arc::strong_count(&enforce), 1, "the thread of the store has ended");
+    }
+}

@@ -14,7 +14,7 @@ pub(super) fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     if len < 0x80 {
         return rest.split_at_checked(usize::from(len));
     }
-    let (len_bytes, rest) = rest.split_at_checked(usize::from(len & 0x7f))?;
+    let (len_bytes, rest) = rest.split_at_checked(usize::from(len & 0x7f)).filter(|(len, _)| !len.is_empty())?;
     let len = len_bytes.iter().try_fold(0usize, |len, byte| len.checked_mul(256)?.checked_add(usize::from(*byte)))?;
     rest.split_at_checked(len)
 }
@@ -43,4 +43,28 @@ pub(super) fn pkcs8_key(der: &[u8]) -> Option<&[u8]> {
     let (_version, rest) = element(info, INTEGER)?;
     let (_algorithm, rest) = element(rest, SEQUENCE)?;
     element(rest, OCTET_STRING).map(|(key, _)| key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_has_one_byte_below_128_and_more_from_there_on() {
+        let of = |head: &[u8], len: usize| [&[SEQUENCE], head, &vec![7; len]].concat();
+        for (der, expected) in [
+            (of(&[0], 0), Some(0)),
+            (of(&[0x7f], 127), Some(127)),
+            (of(&[0x81, 0x80], 128), Some(128)),
+            (of(&[0x82, 1, 0], 256), Some(256)),
+            // The indefinite form of BER, which DER does not have.
+            (of(&[0x80], 128), None),
+            (of(&[0x7f], 126), None),
+            (of(&[0x81], 0), None),
+        ] {
+            let found = element(&der, SEQUENCE).map(|(content, rest)| (content.len(), rest.len()));
+            assert_eq!(found, expected.map(|len| (len, 0)), "{:02x?}", &der[..2]);
+        }
+        assert_eq!(element(&of(&[0], 0), INTEGER), None);
+    }
 }

@@ -129,3 +129,15 @@ fn object(segment: &str, what: &str) -> Result<Map<String, Value>, Reject> {
 fn malformed(what: &str, error: &str) -> Reject {
     Reject::new(Reason::MalformedToken, format!("{what}: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_described_by_what_decides_about_the_key() {
+        // {"alg":"ES256","kid":"k"}
+        let Ok(jws) = Jws::parse("eyJhbGciOiJFUzI1NiIsImtpZCI6ImsifQ.e30.AA") else { panic!("a token") };
+        assert_eq!(jws.describe_header(Algorithm::ES256), "alg ES256, typ (none), kid \"k\"");
+    }
+}

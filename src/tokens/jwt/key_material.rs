@@ -149,3 +149,31 @@ fn bits(number: &[u8]) -> usize {
 fn is_odd(number: &[u8]) -> bool {
     number.last().is_some_and(|byte| byte & 1 == 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exponent_is_odd_and_has_2_to_32_bits() {
+        for (exponent, expected) in [
+            (&[1, 0, 1][..], None),
+            (&[3], None),
+            (&[0xff, 0xff, 0xff, 0xff], None),
+            (&[0xff, 0xff, 0xff, 0xfe], Some("even")),
+            (&[2], Some("even")),
+            (&[1], Some("too small")),
+            (&[0], Some("too small")),
+            (&[1, 0, 0, 0, 1], Some("too large")),
+        ] {
+            let found = match check_exponent(exponent) {
+                Ok(()) => None,
+                Err(KeyError::RsaEvenExponent) => Some("even"),
+                Err(KeyError::RsaExponentTooSmall) => Some("too small"),
+                Err(KeyError::RsaExponentTooLarge { .. }) => Some("too large"),
+                Err(_) => Some("another"),
+            };
+            assert_eq!(found, expected, "{exponent:02x?}");
+        }
+    }
+}

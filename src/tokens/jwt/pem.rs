@@ -69,3 +69,39 @@ fn rsa(der: &[u8]) -> Result<KeyMaterial, KeyError> {
     let (modulus, exponent) = der::rsa_public_key(der).ok_or(KeyError::NotPem)?;
     Ok(KeyMaterial::rsa(modulus, exponent))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The content of a `SubjectPublicKeyInfo`. Everything in it is shorter than 128 bytes.
+    fn info(algorithm: &[u8], key: &[u8]) -> Vec<u8> {
+        let len = |part: &[u8]| u8::try_from(part.len()).expect("short");
+        [&[der::SEQUENCE, len(algorithm)], algorithm, &[der::BIT_STRING, len(key) + 1, 0], key].concat()
+    }
+
+    #[test]
+    fn a_key_of_a_curve_is_an_uncompressed_point_of_it() {
+        let (p256, p384) = (&*alg_id::ECDSA_P256, &*alg_id::ECDSA_P384);
+        for (algorithm, len, expected) in [
+            (p256, 65, Some("P-256")),
+            (p384, 97, Some("P-384")),
+            (&*alg_id::ED25519, 32, Some("Ed25519")),
+            (p256, 33, None),
+            (p256, 97, None),
+            (p384, 49, None),
+            (p384, 65, None),
+            (&*alg_id::ECDSA_P521, 65, None),
+            (&*alg_id::ECDSA_P521, 97, None),
+        ] {
+            let found = match public_key_info(&info(algorithm, &vec![4; len])) {
+                Ok(KeyMaterial::P256(_)) => Some("P-256"),
+                Ok(KeyMaterial::P384(_)) => Some("P-384"),
+                Ok(KeyMaterial::Ed25519(_)) => Some("Ed25519"),
+                Ok(_) => Some("another"),
+                Err(_) => None,
+            };
+            assert_eq!(found, expected, "{algorithm:02x?} {len}");
+        }
+    }
+}

@@ -174,6 +174,15 @@ mod tests {
     }
 
     #[test]
+    fn the_pem_of_a_key_has_lines_of_64_characters() {
+        let pem = generate_pem(Algorithm::RS256).expect("a key");
+        let text = str::from_utf8(pem.expose()).expect("text");
+        let lines: Vec<_> = text.lines().filter(|line| !line.starts_with("-----")).collect();
+        let (last, whole) = lines.split_last().expect("lines");
+        assert!(whole.len() > 20 && whole.iter().all(|line| line.len() == 64) && last.len() <= 64);
+    }
+
+    #[test]
     fn an_error_names_the_algorithm() {
         let name = |error: fn(Algorithm) -> SigningError| error(Algorithm::ES384).to_string();
         let errors = [SigningError::WrongKey, SigningError::UnsupportedAlgorithm, SigningError::KeyGeneration];

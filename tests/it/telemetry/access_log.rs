@@ -93,12 +93,34 @@ async fn a_malformed_request_has_a_line() {
         let before = gateway.log_lines(0).await.len();
         let mut client = Wire::connect(gateway.address()).await;
         client.send(request).await;
-        assert!(client.read_to_end().await.starts_with(&format!("HTTP/1.1 {status}")));
-        let line = without_varying(gateway.log_lines(before + 1).await.remove(before));
-        assert_eq!((line["status"].as_u64(), line["reason"].as_str()), (Some(status), Some(reason)), "{line}");
-        assert_eq!((line["client"].as_str(), line["method"].as_str()), (Some("127.0.0.1"), Some("-")));
+        let response = client.read_to_end().await;
+        assert!(response.starts_with(&format!("HTTP/1.1 {status}")));
+        let line = gateway.log_lines(before + 1).await.remove(before);
+        let body = response.split_once("\r\n\r\n").expect("a body").1;
+        let id = serde_json::from_str::<Value>(body).expect("JSON")["requestId"].take();
+        assert_eq!(line["request_id"], id, "{response}");
+        let now = bearward::types::clock::UnixTime::from_secs(gateway.now_secs()).to_string();
+        assert_eq!(line["time"], now, "{line}");
+        let mut line = without_varying(line);
+        assert!(line.as_object_mut().expect("an object").remove("detail").is_some(), "{line}");
+        let expected = json!({
+            "client": "127.0.0.1", "method": "-", "path": "", "protocol": "HTTP/1.1", "status": status,
+            "reason": reason, "sent": body.len(), "complete": true,
+        });
+        assert_eq!(line, expected);
     }
     gateway.wait_for_metric("rejections_total{reason=\"malformed_framing\"}", 2).await;
+}
+
+#[tokio::test]
+async fn a_broken_body_has_a_line_with_its_cause() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::public(upstream.address, "");
+    let mut client = Wire::connect(gateway.address()).await;
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n").await;
+    drop(client);
+    let detail = gateway.log_lines(1).await[0]["detail"].as_str().unwrap_or_default().to_owned();
+    assert!(detail.strip_prefix("the body cannot be read: ").is_some_and(|cause| !cause.is_empty()), "{detail}");
 }
 
 #[tokio::test]

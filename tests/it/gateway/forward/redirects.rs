@@ -1,29 +1,60 @@
 //! Redirects of a backend that names itself lead to the gateway.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 
-use http::{Response, Version};
+use http::{Request, Response, Version};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tempfile::NamedTempFile;
+use tokio::net::TcpListener;
 
+use crate::support::certificates::Authority;
 use crate::support::connection;
 use crate::support::{Backend, Client, Gateway, TestResponse};
 
 const FIELDS: [&str; 3] = ["location", "content-location", "refresh"];
 
-/// Responds with the query of the request in each of the fields. `BACKEND` stands for its own port.
-async fn backend(version: Version) -> Backend {
-    Backend::start(version, |request| async move {
-        let wanted = request.uri().query().unwrap_or_default().to_owned();
-        let mut response = Response::new(connection::full("moved"));
-        *response.status_mut() = http::StatusCode::FOUND;
-        if !wanted.is_empty() {
-            for name in FIELDS {
-                let value = if name == "refresh" { format!("1; url={wanted}") } else { wanted.clone() };
-                response.headers_mut().insert(name, value.parse().expect("a value"));
-            }
+/// Responds with the query of the request in each of the fields.
+async fn moved(request: Request<Incoming>) -> Response<connection::Body> {
+    let wanted = request.uri().query().unwrap_or_default().to_owned();
+    let mut response = Response::new(connection::full("moved"));
+    *response.status_mut() = http::StatusCode::FOUND;
+    if !wanted.is_empty() {
+        for name in FIELDS {
+            let value = if name == "refresh" { format!("1; url={wanted}") } else { wanted.clone() };
+            response.headers_mut().insert(name, value.parse().expect("a value"));
         }
-        response
-    })
-    .await
+    }
+    response
+}
+
+async fn backend(version: Version) -> Backend {
+    Backend::start(version, moved).await
+}
+
+/// As [`backend`], over TLS as `localhost`. Returns the file of its authority, too.
+async fn tls_backend() -> (SocketAddr, NamedTempFile) {
+    let authority = Authority::new();
+    let file = NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), authority.pem()).expect("written");
+    let acceptor = authority.server("localhost");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let Ok(stream) = acceptor.accept(stream).await else { return };
+                let service = service_fn(async |request| Ok::<_, Infallible>(moved(request).await));
+                // Until the gateway closes the connection.
+                let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            });
+        }
+    });
+    (address, file)
 }
 
 /// The three fields of a response, without the `1; url=` of `Refresh`.
@@ -115,6 +146,25 @@ async fn an_upgrade_to_https_is_not_rewritten() {
     let client = gateway.client().host("shop.example");
     for to in ["https://shop.example/a", "https://shop.example:8443/a"] {
         assert_eq!(redirected(&client, backend.address, to).await, to);
+    }
+}
+
+/// A client that uses TLS already is not asked to.
+#[tokio::test]
+async fn a_redirect_to_a_backend_with_tls_names_the_gateway() {
+    let (address, authority) = tls_backend().await;
+    let options = format!("ca_file = \"{}\"\npreserve_host = true", authority.path().display());
+    let text = Gateway::public_config(address, &options).replace("http://127.0.0.1", "https://localhost");
+    let gateway = Gateway::from_text(text);
+    let [cleartext, _, tls, _] = gateway.clients().map(|client| client.host("shop.example:8443"));
+    for (to, in_cleartext, over_tls) in [
+        ("https://localhost:PORT/a", "http://shop.example:8443/a", "https://shop.example:8443/a"),
+        ("https://shop.example:PORT/a", "https://shop.example:PORT/a", "https://shop.example:8443/a"),
+        ("//shop.example:PORT/a", "//shop.example:8443/a", "//shop.example:8443/a"),
+        ("http://shop.example:8443/a", "http://shop.example:8443/a", "http://shop.example:8443/a"),
+    ] {
+        let found = [redirected(&cleartext, address, to).await, redirected(&tls, address, to).await];
+        assert_eq!(found, [in_cleartext, over_tls], "{to}");
     }
 }
 

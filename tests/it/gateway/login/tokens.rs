@@ -63,6 +63,21 @@ async fn a_login_response_gains_tokens_and_keeps_its_own_fields() {
     gateway.drain_and_check_log();
 }
 
+#[tokio::test]
+async fn a_captured_login_has_the_address_of_its_client() {
+    let (upstream, _) = backend(response_text("200 OK", &format!("{JSON}{ALICE}"), "{}"));
+    let more = "[[route]]\npath = \"/form\"\npublic = true\nlogin = \"cookie\"\n\
+                [forwarding]\ntrusted = [\"127.0.0.0/8\"]\n";
+    let gateway = gateway(upstream.address, more);
+    for (path, address) in [("/login", "198.51.100.7"), ("/form", "198.51.100.8")] {
+        let client = gateway.client().header("x-forwarded-for", address).header("origin", "http://gateway.test");
+        assert_eq!(client.post(path, &json!({ "password": "right" })).await.status, 200, "{path}");
+        let listed = gateway.admin_client().get("/admin/v1/subjects/alice/tokens").await.json();
+        assert_eq!(listed["tokens"][0]["address"], address, "{path}: {listed}");
+        gateway.advance(Duration::from_secs(1));
+    }
+}
+
 /// A mass revocation cannot find a login in flight in the store, but must revoke it as well. Revocations before the
 /// backend's response do not count.
 #[tokio::test]

@@ -146,6 +146,17 @@ async fn connect_opens_only_websockets() {
 }
 
 #[tokio::test]
+async fn a_rejected_connect_is_logged_with_its_client() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::public(upstream.address, "[forwarding]\ntrusted = [\"127.0.0.0/8\"]\n");
+    let forwarded = [("x-forwarded-for", "198.51.100.7")];
+    let response = connection(&gateway).await.send(connect("/ws", "webtransport", &forwarded)).await;
+    assert_eq!(response.status(), 501);
+    let line = gateway.log_line(|line| line["reason"] == "protocol_not_supported").await;
+    assert_eq!((&line["client"], &line["method"]), (&"198.51.100.7".into(), &"CONNECT".into()), "{line}");
+}
+
+#[tokio::test]
 async fn a_websocket_opens_only_if_the_backend_switches_protocols() {
     for (response, status) in [
         ("HTTP/1.1 403 Forbidden\r\nContent-Length: 4\r\n\r\nfull", 403),

@@ -10,11 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bearward::store::sqlite::{Settings, SqliteStore};
+use bearward::store::sweep::sweep;
 use bearward::store::{LogOrder, RevocationHook, Store, StoreError};
 use tempfile::TempDir;
 
 use super::given::*;
 use super::suite::records::Place;
+use crate::support::clock::ManualClock;
 
 super::suite::run_the_suite!(crate::store::embedded::with_an_empty_store, crate::store::embedded::at_an_empty_place);
 
@@ -64,4 +66,18 @@ fn database_path() -> (TempDir, PathBuf) {
     let folder = TempDir::new().expect("a folder");
     let path = folder.path().join("bearward.db");
     (folder, path)
+}
+
+/// More families than one step of the sweep deletes.
+#[tokio::test]
+async fn a_sweep_goes_on_until_nothing_is_left_to_delete() {
+    const FAMILIES: usize = 150;
+    let (_folder, path) = database_path();
+    let (store, clock) = (open(&path), ManualClock::new());
+    for _ in 0..FAMILIES {
+        issued(&store, "alice", LOGIN).await;
+    }
+    assert_eq!(store.families_of("alice".into()).await.expect("reads").len(), FAMILIES);
+    assert_eq!(sweep(&store, &clock).await.expect("sweeps"), FAMILIES);
+    assert!(store.families_of("alice".into()).await.expect("reads").is_empty());
 }

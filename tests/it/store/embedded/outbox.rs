@@ -6,7 +6,7 @@ use bearward::store::Store;
 use bearward::store::sqlite::{Settings, SqliteStore};
 
 use super::super::given::*;
-use super::{LOCK_TIMEOUT, database_path};
+use super::{LOCK_TIMEOUT, database_path, open};
 
 /// A gap in the sequence numbers shows how many events are missing.
 #[tokio::test]
@@ -67,4 +67,23 @@ async fn a_gap_in_the_outbox_takes_no_room() {
     let events = store.undelivered(1_000).await.expect("reads");
     let sequences: Vec<_> = events.iter().map(|event| event.sequence).collect();
     assert_eq!(sequences, [100].into_iter().chain(301..400).collect::<Vec<_>>());
+}
+
+/// The delivery waits for this. An operation without an event need not wake it.
+#[tokio::test]
+async fn only_an_operation_with_an_event_wakes_the_delivery() {
+    let (_folder, path) = database_path();
+    let store = open(&path);
+    let is_woken = || {
+        let outbox = store.outbox();
+        let mut written = std::pin::pin!(outbox.written.notified());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        std::future::Future::poll(written.as_mut(), &mut context).is_ready()
+    };
+    let family = issued(&store, "alice", LOGIN).await;
+    assert!(is_woken());
+    store.confirm(vec![(family.id, 1)]).await.expect("writes");
+    assert!(!is_woken());
+    issued(&store, "bob", LOGIN).await;
+    assert!(is_woken());
 }

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::{log_entry, logged};
 use crate::support::connection::{self, HttpConnection};
 use crate::support::wait::eventually;
-use crate::support::{Gateway, ScriptedBackend, Upstream, Wire};
+use crate::support::{Gateway, ScriptedBackend, Upstream, Wire, frames};
 
 fn get(path: &str) -> Request<connection::Body> {
     Request::get(path).body(connection::empty()).expect("a request")
@@ -52,6 +52,33 @@ async fn a_response_truncated_after_its_head_keeps_its_head() {
             assert!(received.contains(&head.to_lowercase()), "{received:?}");
         }
         assert_eq!(logged(&gateway).await, log_entry(200, "", false));
+    }
+}
+
+/// The length tells that the body is whole, without the end of the stream.
+#[tokio::test]
+async fn a_whole_response_may_end_with_a_reset() {
+    for (length, is_whole) in [("5", true), ("6", false)] {
+        let backend = ScriptedBackend::start(move |mut wire, _| async move {
+            wire.read_bytes(frames::PREFACE.len()).await;
+            wire.send(frames::frame(frames::SETTINGS, 0, 0, &[])).await;
+            let stream = frames::next(&mut wire, &[frames::HEADERS]).await.stream;
+            let head = [&[frames::OK][..], &frames::block(&[("content-length", length)])].concat();
+            wire.send(frames::frame(frames::HEADERS, frames::END_HEADERS, stream, &head)).await;
+            wire.send(frames::frame(frames::DATA, 0, stream, b"hello")).await;
+            // NO_ERROR
+            wire.send(frames::frame(frames::RST_STREAM, 0, stream, &[0; 4])).await;
+            wire.read_to_end().await;
+        });
+        let gateway = Gateway::public(backend.address, "protocol = \"h2\"");
+        let mut connection = HttpConnection::http2(gateway.address()).await;
+        // The reset can overtake the head.
+        let body = match connection.try_send(get("/")).await {
+            Ok(response) => response.into_body().collect().await.ok().map(|body| body.to_bytes()),
+            Err(_) => None,
+        };
+        assert_eq!(body.as_deref(), is_whole.then_some(&b"hello"[..]), "{length}");
+        assert_eq!(logged(&gateway).await, log_entry(200, "", is_whole), "{length}");
     }
 }
 

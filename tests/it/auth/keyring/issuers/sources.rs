@@ -166,6 +166,18 @@ async fn startup_continue_starts_without_keys() {
     wait_for_status(&gateway, &key, 200).await;
 }
 
+/// After 0.5, 1 and 2 s, each 25 % less or more.
+#[tokio::test]
+async fn a_failing_source_is_asked_less_and_less_often() {
+    let upstream = Upstream::start();
+    let server = KeyServer::start(&[&mint()]);
+    server.fail_with(503);
+    let started = Instant::now();
+    let _gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), "startup = \"continue\""));
+    wait_for_key_requests(&server, 4).await;
+    assert!(started.elapsed() >= Duration::from_millis(375 + 750 + 1500), "{:?}", started.elapsed());
+}
+
 #[tokio::test]
 async fn startup_waits_for_keys_for_a_limited_time() {
     let upstream = Upstream::start();
