@@ -1,5 +1,6 @@
 //! Throughput of the shared store, compared with the bare statements in pgbench on the same server. The PostgreSQL
-//! server is one of the bench's own. Its commits reach the disk of the temporary folder.
+//! server is one of the bench's own. Its commits reach the disk of the temporary folder. `--flush MICROS` makes each
+//! flush take at least that long, as on a common disk; put the server's files in memory for that (`TMPDIR=/dev/shm`).
 //!
 //! The gateways of a run are stores in this process, each with its own thread and connections. They share the cores
 //! with the server.
@@ -21,6 +22,7 @@ use bearward::tokens::family::rotation::{Rotation, rotate};
 use bearward::types::clock::{Clock, SystemClock, UnixTime};
 use bearward::types::ids::TokenId;
 use bearward::types::secret::Secret;
+use clap::Parser;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
@@ -31,12 +33,16 @@ mod server;
 
 #[path = "setup/families.rs"]
 mod families;
+#[path = "setup/flush.rs"]
+mod flush;
 
 use families::{LIFETIMES, family};
 use server::PostgresServer;
 
-/// Number of families, each of which one caller refreshes.
+/// Number of families for each gateway, each of which one caller refreshes: more than the database can serve.
 const CALLERS: usize = 96;
+/// For each gateway: fewer than the database can serve.
+const FEW: usize = 4;
 
 /// What pgbench runs: the two statements of a refresh, with its audit event.
 const PGBENCH: &str = "\\set n random(1, 96)
@@ -49,20 +55,37 @@ with rotated as (update families set generation = generation + 1, rotated_at = r
 insert into audit (id, event) select decode(md5(random()::text), 'hex'), repeat('x', 180) from rotated;
 ";
 
+#[derive(Parser)]
+#[command(about = "Throughput of the shared store")]
+struct Options {
+    /// Microseconds that each flush of the server takes at least
+    #[arg(long, default_value_t = 0)]
+    flush: u32,
+    /// Connections of each gateway: `store.pool`
+    #[arg(long, default_value_t = 4)]
+    pool: usize,
+    /// Runs each row once, in brief
+    #[arg(long)]
+    test: bool,
+    /// Cargo passes it
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
 fn main() {
-    // A test of the benches only checks that they work.
-    let turn = Duration::from_millis(if std::env::args().any(|argument| argument == "--test") { 100 } else { 5_000 });
+    let options = Options::parse();
+    flush::delay(options.flush).expect("the delay of flushes needs cc");
+    let turn = Duration::from_millis(if options.test { 100 } else { 5_000 });
     let server = PostgresServer::start_with(&["max_connections=100", "shared_buffers=128MB"], "trust");
     let schema = server.schema();
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
-    let stores: Vec<Arc<dyn Store>> = (0..3).map(|number| open(&server, &schema, number)).collect();
+    let stores: Vec<Arc<dyn Store>> = (0..3).map(|number| open(&server, &schema, number, options.pool)).collect();
 
-    for gateways in [1, 2, 3] {
-        let figures = refreshes(&runtime, &stores[..gateways], turn);
-        println!("shared store/{gateways} gateways, {CALLERS} callers: {}", figures.show("refreshes"));
+    for (gateways, callers) in [(1, CALLERS), (2, CALLERS), (3, CALLERS), (1, 1), (1, FEW), (2, 2 * FEW), (3, 3 * FEW)]
+    {
+        let figures = refreshes(&runtime, &stores[..gateways], callers, turn);
+        println!("shared store/{gateways} gateways, {callers} callers: {}", figures.show("refreshes"));
     }
-    let alone = refreshes_of(&runtime, &stores[..1], 1, turn);
-    println!("shared store/1 gateway, 1 caller: {}", alone.show("refreshes"));
     bare_statements(&server, &schema, turn);
     for (gateways, callers) in [(1, 1), (1, 256), (3, 256)] {
         let figures = revocations(&runtime, &stores[..gateways], callers, turn);
@@ -72,13 +95,13 @@ fn main() {
     println!("shared store/1 gateway, 256 callers: {}", figures.show("logouts"));
 }
 
-fn open(server: &PostgresServer, schema: &str, number: usize) -> Arc<dyn Store> {
+fn open(server: &PostgresServer, schema: &str, number: usize, pool: usize) -> Arc<dyn Store> {
     let settings = bearward::store::postgres::Settings {
         target: Target::parse(&server.url()).expect("the URL is valid"),
         password: None,
         ca_file: None,
         schema: schema.into(),
-        pool: 4,
+        pool,
         prepared: true,
         timeout: Duration::from_secs(10),
         max_staleness: Duration::from_secs(30),
@@ -108,7 +131,7 @@ fn bare_statements(server: &PostgresServer, schema: &str, turn: Duration) {
     server.sql("bearward", &fill);
     let script = server.folder.join("refresh.sql");
     std::fs::write(&script, PGBENCH).expect("written");
-    for clients in ["4", "32"] {
+    for clients in ["4", "12", "32", "64"] {
         let mut pgbench = Command::new(pgbench());
         pgbench.args([
             "-n",
@@ -154,11 +177,7 @@ impl Figures {
     }
 }
 
-fn refreshes(runtime: &Runtime, stores: &[Arc<dyn Store>], turn: Duration) -> Figures {
-    refreshes_of(runtime, stores, CALLERS, turn)
-}
-
-fn refreshes_of(runtime: &Runtime, stores: &[Arc<dyn Store>], callers: usize, turn: Duration) -> Figures {
+fn refreshes(runtime: &Runtime, stores: &[Arc<dyn Store>], callers: usize, turn: Duration) -> Figures {
     let roots = Arc::new(Roots::new((1, Secret::random(32)), vec![]));
     measure(runtime, callers, turn, |caller, until| {
         let (store, roots) = (stores[caller % stores.len()].clone(), roots.clone());

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::Outcome;
 use crate::postgres::{PostgresServer, USER};
-use crate::replica::Replica;
+use crate::replica::{Replica, TokenPair};
 
 /// One of this number of revocations is measured on its way to the other gateway.
 const SAMPLE: usize = 100;
@@ -24,16 +24,17 @@ pub struct Bench {
 }
 
 impl Bench {
-    fn start(&self, store: &str) -> Outcome<Replica> {
+    pub fn start(&self, store: &str) -> Outcome<Replica> {
         Replica::start(&self.program, store, self.upstream)
     }
 
-    /// How long after the response to a revocation another gateway rejects the token.
-    pub fn reach(&self, server: &PostgresServer, revocations: usize) -> Outcome<()> {
+    /// How long after the response to a revocation another gateway rejects the token. `how` it learns of revocations.
+    pub fn reach(&self, server: &PostgresServer, revocations: usize, how: &str) -> Outcome<()> {
         let store = server.store_keys();
         let (one, other) = (self.start(&store)?, self.start(&store)?);
         let (next, latencies) = (AtomicUsize::new(0), Mutex::new(Histogram::<u64>::new(3)?));
         let failed = Mutex::new(None);
+        let began = Instant::now();
         thread::scope(|scope| {
             for _ in 0..self.clients {
                 scope.spawn(|| {
@@ -49,15 +50,16 @@ impl Bench {
         let latencies = latencies.into_inner().expect("no panic");
         let millis = |quantile| latencies.value_at_quantile(quantile) as f64 / 1000.0;
         println!(
-            "| until another gateway rejects the token, {revocations} revocations, {} measured: p50, p99, max | \
-             {:.1}, {:.1}, {:.1} ms |",
+            "| until another gateway rejects the token, {how}, {revocations} revocations in {:.0?}, {} measured: p50, \
+             p99, max | {:.1}, {:.1}, {:.1} ms |",
+            began.elapsed(),
             latencies.len(),
             millis(0.5),
             millis(0.99),
             latencies.max() as f64 / 1000.0
         );
-        let missed = one.metric("bearward_revocation_sequence")? - other.metric("bearward_revocation_sequence")?;
-        println!("| entries that the other gateway has not applied at the end | {missed} |");
+        let missed = sequence_gap(&one, &other)?;
+        println!("| entries that the other gateway has not applied a second later, {how} | {missed} |");
         Ok(())
     }
 
@@ -93,22 +95,66 @@ impl Bench {
     /// From `kill -9` of the database to the first refresh that succeeds.
     pub fn recovery(&self, server: &mut PostgresServer) -> Outcome<()> {
         let replica = self.start(&server.store_keys())?;
-        let mut pair = replica.admin()?.login("alice")?;
-        pair = replica.public(&pair.access)?.refresh(&pair)?;
+        let pair = replica.admin()?.login("alice")?;
         let began = Instant::now();
         server.kill();
         let killed = began.elapsed();
         server.restart();
         let up = began.elapsed();
-        let mut caller = replica.public(&pair.access)?;
-        while caller.refresh(&pair).is_err() {
-            thread::sleep(Duration::from_millis(5));
-        }
+        refresh_at_last(&replica, &pair)?;
         println!(
             "| kill -9 of the database; it accepts connections; the first refresh | {killed:.2?}; {up:.2?}; {:.2?} |",
             began.elapsed()
         );
         Ok(())
+    }
+
+    /// From `kill -9` of a primary with a synchronous standby to the first refresh that succeeds at the standby, which
+    /// is promoted at once.
+    pub fn promotion(&self, mut primary: PostgresServer) -> Outcome<()> {
+        let standby = primary.standby(primary.port);
+        primary.wait_for_standby_at_commits();
+        let schema = primary.schema();
+        let hosts = format!("127.0.0.1:{},127.0.0.1:{}", primary.port, standby.port);
+        let url = format!("postgres://{USER}@{hosts}/{USER}?sslmode=disable&target_session_attrs=read-write");
+        let replica = self.start(&format!("postgres = \"{url}\"\nschema = \"{schema}\"\n"))?;
+        let pair = replica.admin()?.login("alice")?;
+        primary.kill();
+        let began = Instant::now();
+        standby.promote();
+        let promoted = began.elapsed();
+        refresh_at_last(&replica, &pair)?;
+        println!(
+            "| from the death of the primary: the standby is promoted; the first refresh | {promoted:.2?}; {:.2?} |",
+            began.elapsed()
+        );
+        Ok(())
+    }
+}
+
+/// Tries to refresh until it succeeds.
+fn refresh_at_last(replica: &Replica, pair: &TokenPair) -> Outcome<()> {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut caller = replica.public(&pair.access)?;
+    while let Err(error) = caller.refresh(pair) {
+        if Instant::now() >= deadline {
+            return Err(error);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// How far the second gateway is behind the first one, when it had a second to catch up.
+fn sequence_gap(one: &Replica, other: &Replica) -> Outcome<f64> {
+    let newest = one.metric("bearward_revocation_sequence")?;
+    let deadline = Instant::now() + Duration::from_secs(1);
+    loop {
+        let gap = newest - other.metric("bearward_revocation_sequence")?;
+        if gap <= 0.0 || Instant::now() >= deadline {
+            return Ok(gap);
+        }
+        thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -13,6 +13,9 @@
 #[path = "../load/client.rs"]
 mod client;
 mod figures;
+#[path = "../setup/flush.rs"]
+mod flush;
+mod known_token;
 #[path = "../load/origin.rs"]
 mod origin;
 #[allow(dead_code, reason = "the tests use the rest")]
@@ -20,21 +23,16 @@ mod origin;
 mod postgres;
 mod replica;
 
-use std::env;
 use std::error::Error;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use clap::Parser;
 
 use figures::Bench;
-use postgres::PostgresServer;
+use postgres::{PostgresServer, REPLICATED, USER};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
-
-/// In the environment of the bench while the server's flushes are delayed.
-const DELAYED: &str = "BEARWARD_FLUSH";
 
 #[derive(Parser)]
 #[command(about = "Several gateways on one PostgreSQL")]
@@ -48,6 +46,9 @@ struct Options {
     /// Entries in the log when a gateway starts again
     #[arg(long, default_value_t = 1_000_000)]
     entries: usize,
+    /// Requests with a known token to each gateway, in each round
+    #[arg(long, default_value_t = 60_000)]
+    requests: usize,
     /// Clients at the same time
     #[arg(long, default_value_t = 64)]
     clients: usize,
@@ -62,39 +63,15 @@ struct Options {
 fn main() -> ExitCode {
     let mut options = Options::parse();
     if options.test {
-        options = Options { revocations: 200, entries: 1_000, clients: 8, ..options };
+        options = Options { revocations: 200, entries: 1_000, requests: 100, clients: 8, ..options };
     }
-    let done = match options.flush {
-        0 => run(&options),
-        _ if env::var_os(DELAYED).is_some() => run(&options),
-        micros => Err(start_again_with_slow_flushes(micros)),
-    };
-    match done {
+    match flush::delay(options.flush).and_then(|()| run(&options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("replicas: {error}");
             ExitCode::FAILURE
         }
     }
-}
-
-/// Replaces this process. Returns only an error.
-fn start_again_with_slow_flushes(micros: u32) -> Box<dyn Error + Send + Sync> {
-    let library = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("flush.so");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/replicas/flush.c");
-    let compiled =
-        Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).args([source, "-ldl"]).status();
-    match compiled {
-        Ok(status) if status.success() => {}
-        _ => return format!("cannot compile {source}").into(),
-    }
-    let own = match env::current_exe() {
-        Ok(own) => own,
-        Err(error) => return error.into(),
-    };
-    let mut again = Command::new(own);
-    again.args(env::args_os().skip(1)).env("LD_PRELOAD", library).env(DELAYED, micros.to_string());
-    again.exec().into()
 }
 
 fn run(options: &Options) -> Outcome<()> {
@@ -106,7 +83,13 @@ fn run(options: &Options) -> Outcome<()> {
         upstream: origin::start()?,
         clients: options.clients,
     };
-    bench.reach(&server, options.revocations)?;
+    bench.reach(&server, options.revocations, "with NOTIFY")?;
+    // The role of the gateways is no superuser: their notifications fail, as if each one were lost.
+    server.sql(USER, "revoke execute on function pg_notify(text, text) from public");
+    bench.reach(&server, options.revocations, "by polling alone")?;
+    server.sql(USER, "grant execute on function pg_notify(text, text) to public");
+    bench.known_token(&server, options.requests)?;
     bench.catch_up(&server, options.entries)?;
-    bench.recovery(&mut server)
+    bench.recovery(&mut server)?;
+    bench.promotion(PostgresServer::start_with(&[&settings[..], REPLICATED].concat(), "trust"))
 }

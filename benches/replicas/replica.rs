@@ -94,6 +94,15 @@ impl Replica {
         Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
     }
 
+    /// CPU time of the process, user and system.
+    pub fn cpu_time(&self) -> Outcome<Duration> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id()))?;
+        let (_, fields) = stat.rsplit_once(')').ok_or("no end of the name")?;
+        let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
+        // Linux counts in ticks of 10 ms.
+        Ok(Duration::from_millis(10 * ticks.sum::<Result<u64, _>>()?))
+    }
+
     /// A gauge or counter.
     pub fn metric(&self, name: &str) -> Outcome<f64> {
         let text = String::from_utf8(self.admin()?.call("GET", "/metrics", None)?.body)?;

@@ -79,21 +79,9 @@ impl Authenticator {
             }
         };
         cached.check_revocation(&self.revocations)?;
-        self.check_freshness(context.serves_stale)?;
+        check_freshness(self.freshness.as_deref(), context.serves_stale)?;
         context.trace.step(Step::Revocation, || "not revoked".into());
         Ok(Caller { cached })
-    }
-
-    /// Rejects every token while revocations may be missing here. After the look-up: a process that was stopped in
-    /// between learns from the clock how old its answer is.
-    fn check_freshness(&self, serves_stale: Option<bool>) -> Result<(), Reject> {
-        match &self.freshness {
-            Some(freshness) if freshness.is_stale() && !serves_stale.unwrap_or(freshness.serves_stale) => {
-                let age = freshness.age().as_secs();
-                Err(Reject::new(Reason::RevocationsStale, format!("the revocations are those of {age}s ago")))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Looks the token up in the cache. The caller reads `generation` before the keys, so that a swap in between is
@@ -271,8 +259,20 @@ impl Authenticator {
     pub fn authenticate_known(&self, cached: Arc<CachedToken>, context: &AuthContext<'_>) -> Result<Caller, Reject> {
         cached.check_time(context.now)?;
         cached.check_revocation(&self.revocations)?;
-        self.check_freshness(context.serves_stale)?;
+        check_freshness(self.freshness.as_deref(), context.serves_stale)?;
         Ok(Caller { cached })
+    }
+}
+
+/// Rejects every token while revocations may be missing here. After the look-up: a process that was stopped in between
+/// learns from the clock how old its answer is.
+fn check_freshness(freshness: Option<&Freshness>, serves_stale: Option<bool>) -> Result<(), Reject> {
+    match freshness {
+        Some(freshness) if freshness.is_stale() && !serves_stale.unwrap_or(freshness.serves_stale) => {
+            let age = freshness.age().as_secs();
+            Err(Reject::new(Reason::RevocationsStale, format!("the revocations are those of {age}s ago")))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -310,5 +310,27 @@ mod tests {
             let polled = pin!(release(permit, &result)).poll(&mut Context::from_waker(Waker::noop()));
             assert_eq!(polled.is_pending(), waits, "{:?}", result.err().map(|reject: Reject| reject.reason));
         }
+    }
+
+    #[test]
+    fn stale_revocations_reject_tokens_unless_they_are_served() {
+        let of = |freshness: Option<&Freshness>, serves_stale| {
+            check_freshness(freshness, serves_stale).err().map(|reject| reject.reason)
+        };
+        let stale = Some(Reason::RevocationsStale);
+        for (of_store, of_route, expected) in [
+            (false, None, stale),
+            (false, Some(false), stale),
+            (false, Some(true), None),
+            (true, None, None),
+            (true, Some(false), stale),
+            (true, Some(true), None),
+        ] {
+            let freshness = Freshness::new(Duration::from_secs(10), of_store, false);
+            assert_eq!(of(Some(&freshness), of_route), expected, "{of_store} {of_route:?}");
+            freshness.completed(crate::types::boot_time::BootTime::now(), false);
+            assert_eq!(of(Some(&freshness), of_route), None, "{of_store} {of_route:?}");
+        }
+        assert_eq!(of(None, Some(false)), None, "this gateway is alone");
     }
 }

@@ -92,11 +92,7 @@ impl Broker {
     /// Revokes a single token, a subject, an issuer or everything. When this returns `Ok`, it is in force as in
     /// [`Broker::revoke`], and a login that begins then is not affected.
     pub async fn revoke_named(&self, what: Revoked, context: EventContext) -> Result<(), Reject> {
-        let what = match what.not_after() {
-            // Of now, also by the clock of a gateway that is ahead of this one.
-            Some(mark) if mark >= context.at => what.with_not_after(mark + self.clock.uncertainty()),
-            _ => what,
-        };
+        let what = by_every_clock(what, context.at, self.clock.uncertainty());
         let mark = what.not_after();
         self.with_timeout(self.store.revoke(what, context)).await?;
         if let Some(mark) = mark {
@@ -108,11 +104,20 @@ impl Broker {
     /// Waits until a login that begins is dated after `mark`, at every gateway: a millisecond, if `mark` is the time of
     /// the request and this gateway is alone.
     async fn wait_until_after(&self, mark: UnixTime) {
-        let left = (mark + self.clock.uncertainty() + MILLISECOND).since(self.clock.read().now);
-        if !left.is_zero() {
-            tokio::time::sleep(left.min(MAX_WAIT)).await;
-        }
+        tokio::time::sleep(wait_after(mark, self.clock.uncertainty(), self.clock.read().now)).await;
     }
+}
+
+/// A watermark of now is one of now also by the clock of a gateway that is ahead of this one.
+fn by_every_clock(what: Revoked, now: UnixTime, uncertainty: Duration) -> Revoked {
+    match what.not_after() {
+        Some(mark) if mark >= now => what.with_not_after(mark + uncertainty),
+        _ => what,
+    }
+}
+
+fn wait_after(mark: UnixTime, uncertainty: Duration, now: UnixTime) -> Duration {
+    (mark + uncertainty + MILLISECOND).since(now).min(MAX_WAIT)
 }
 
 /// A family that was swept after it was found needs no revocation.
@@ -133,5 +138,21 @@ mod tests {
         assert!(or_swept(Err(Reason::TokenNotFound.into())).is_ok());
         let failed = or_swept(Err(Reason::StoreUnavailable.into()));
         assert!(failed.is_err_and(|reject| reject.reason == Reason::StoreUnavailable));
+    }
+
+    #[test]
+    fn a_watermark_of_now_is_one_by_every_clock() {
+        let (now, apart) = (UnixTime::from_secs(1_000), Duration::from_millis(5));
+        let everything = |not_after| Revoked::Everything { not_after };
+        for (mark, expected) in
+            [(now - MILLISECOND, now - MILLISECOND), (now, now + apart), (now + MILLISECOND, now + MILLISECOND + apart)]
+        {
+            assert_eq!(by_every_clock(everything(mark), now, apart), everything(expected));
+        }
+        let family = Revoked::Family(TokenId::from_bytes([7; 16]));
+        assert_eq!(by_every_clock(family.clone(), now, apart), family);
+        let waits = [now - 7 * MILLISECOND, now - 6 * MILLISECOND, now - 5 * MILLISECOND, now + MAX_WAIT]
+            .map(|mark| wait_after(mark, apart, now));
+        assert_eq!(waits, [Duration::ZERO, Duration::ZERO, MILLISECOND, MAX_WAIT]);
     }
 }

@@ -314,4 +314,14 @@ mod tests {
             assert_eq!(freshness.replicas(), replicas);
         }
     }
+
+    #[test]
+    fn a_start_that_waits_for_the_log_is_woken_once() {
+        let freshness = Freshness::new(Duration::from_secs(10), false, false);
+        let mut loaded = freshness.loaded.subscribe();
+        for is_first in [true, false] {
+            freshness.completed(BootTime::now(), true);
+            assert_eq!(is_ready(loaded.changed()), is_first);
+        }
+    }
 }

@@ -101,9 +101,10 @@ fn may_submit<B: HttpBody>(permit: &Permit, request: &Request<B>) -> bool {
         || has_credentials
 }
 
-/// Returns true if no server has got the request, so no guess was checked.
-fn was_not_sent(reason: Reason) -> bool {
-    matches!(reason, Reason::UpstreamConnect | Reason::UpstreamConnectTimeout | Reason::UpstreamBusy)
+/// Returns true if a backend may have checked a password before the request failed. It has not if no server got it.
+fn was_checked(is_submission: bool, reason: Reason) -> bool {
+    let was_sent = !matches!(reason, Reason::UpstreamConnect | Reason::UpstreamConnectTimeout | Reason::UpstreamBusy);
+    is_submission && was_sent
 }
 
 /// Another site must not log a browser in as its own user (login CSRF).
@@ -119,7 +120,7 @@ impl Captured {
     /// unless the request was not sent.
     pub fn abandon(self, reason: Reason) {
         if let Some(attempt) = self.attempt {
-            attempt.end(self.is_submission && !was_not_sent(reason));
+            attempt.end(was_checked(self.is_submission, reason));
         }
     }
 
@@ -319,6 +320,19 @@ mod tests {
             (500, false),
         ] {
             assert_eq!(can_log_in(StatusCode::from_u16(status).expect("a status")), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_failed_request_counts_as_a_guess_if_a_server_got_one() {
+        for (reason, expected) in [
+            (Reason::UpstreamBroken, true),
+            (Reason::UpstreamTimeout, true),
+            (Reason::UpstreamConnect, false),
+            (Reason::UpstreamConnectTimeout, false),
+            (Reason::UpstreamBusy, false),
+        ] {
+            assert_eq!([was_checked(true, reason), was_checked(false, reason)], [expected, false], "{reason:?}");
         }
     }
 

@@ -152,6 +152,7 @@ impl TokenChecks {
 mod tests {
     use super::*;
     use crate::tokens::jwt::VerifiedToken;
+    use crate::types::boot_time::BootTime;
     use crate::types::clock::Uptime;
     use crate::types::ids::TokenId;
 
@@ -203,6 +204,22 @@ mod tests {
             (revoked, revoked, revoked),
         ] {
             assert_eq!([end_after(verified, false), end_after(verified, true)], [earlier, current], "{verified:?}");
+        }
+    }
+
+    #[test]
+    fn stale_revocations_end_streams_unless_they_are_served() {
+        for (of_store, of_route, ends) in
+            [(false, None, true), (false, Some(true), false), (true, None, false), (true, Some(false), true)]
+        {
+            let freshness = Arc::new(Freshness::new(Duration::from_secs(10), of_store, false));
+            let checks = TokenChecks { freshness: Some(freshness.clone()), ..TokenChecks::alone() };
+            let cached = token(UnixTime::MAX, checks.keyring.generation());
+            let mut basis = TokenBasis::on(&HeldToken { cached, serves_stale: of_route }, &checks);
+            let expected = if ends { Err(Reason::RevocationsStale) } else { Ok(()) };
+            assert_eq!(basis.check(&checks, NOW), expected, "{of_store} {of_route:?}");
+            freshness.completed(BootTime::now(), false);
+            assert_eq!(basis.check(&checks, NOW), Ok(()), "{of_store} {of_route:?}");
         }
     }
 }

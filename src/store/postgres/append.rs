@@ -2,15 +2,14 @@
 //!
 //! Each transaction that appends holds the counter of the log until its commit is on the disk, so that there is one
 //! such transaction per flush, of all gateways together. All calls of this gateway that wait are therefore written by
-//! one statement: the first of them writes for all, and the others find their result when it is their turn.
+//! one statement.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
-use tokio::sync::oneshot;
+use std::sync::Arc;
 
 use crate::store::error::StoreError;
 use crate::store::postgres::enforcement::Enforcement;
 use crate::store::postgres::error::QueryError;
+use crate::store::postgres::gather::Gather;
 use crate::store::postgres::outbox::{Audit, EventRow};
 use crate::store::postgres::rows;
 use crate::store::postgres::session::Session;
@@ -20,9 +19,6 @@ use crate::types::clock::UnixTime;
 use crate::types::secret;
 
 const APPEND: &str = include_str!("append.sql");
-
-/// Number of entries from which on no further call joins a statement.
-const MAX_BATCH: usize = 512;
 
 /// Tells the other gateways to read the log now. A statement of its own, because a transaction that notifies waits for
 /// all others that do, and after the commit, because it would otherwise come too early. It may be lost: the others also
@@ -65,93 +61,38 @@ pub(super) fn lost(revocations: &[Revocation]) -> Vec<Entry> {
 /// One for each entry of a call: `None` for a family that has ended before, or changed.
 type Appended = Vec<Option<Revocation>>;
 
-/// A call, and who waits for it.
-struct Waiting {
-    entries: Vec<Entry>,
-    caller: oneshot::Sender<Result<Appended, QueryError>>,
-}
-
 /// The calls that wait to be appended.
 pub(super) struct Log {
     /// The `iss` of the gateway's own access tokens.
     own_issuer: String,
     enforcement: Arc<Enforcement>,
     audit: Arc<Audit>,
-    waiting: Mutex<Vec<Waiting>>,
-    turn: tokio::sync::Mutex<()>,
+    calls: Gather<Vec<Entry>, Appended>,
 }
 
 impl Log {
     pub(super) fn new(own_issuer: String, enforcement: Arc<Enforcement>, audit: Arc<Audit>) -> Self {
-        Log { own_issuer, enforcement, audit, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
+        Log { own_issuer, enforcement, audit, calls: Gather::default() }
     }
 
     /// Appends the entries in one transaction, and enforces them. With a [`QueryError::Lost`], they may be appended
     /// nevertheless, also later.
     pub(super) async fn append(&self, session: &Session, entries: Vec<Entry>) -> Result<Appended, QueryError> {
-        let (caller, mut result) = oneshot::channel();
-        self.waiting().push(Waiting { entries, caller });
-        let _turn = self.turn.lock().await;
-        loop {
-            match result.try_recv() {
-                Ok(result) => return result,
-                Err(oneshot::error::TryRecvError::Empty) => {}
-                // The caller that wrote for this one was interrupted.
-                Err(oneshot::error::TryRecvError::Closed) => return Err(QueryError::Lost(interrupted())),
-            }
-            let calls = self.next_batch();
-            if calls.is_empty() {
-                return Err(QueryError::Lost(interrupted()));
-            }
-            self.write_and_respond(session, calls).await;
-        }
+        let size = entries.len();
+        self.calls.join(entries, size, |calls| self.append_all(session, calls)).await
     }
 
-    /// The calls that waited for longest.
-    fn next_batch(&self) -> Vec<Waiting> {
-        let mut waiting = self.waiting();
-        let mut entries = 0;
-        let is_over = |call: &Waiting| {
-            let before = entries;
-            entries += call.entries.len();
-            before > 0 && entries > MAX_BATCH
-        };
-        let count = waiting.iter().position(is_over).unwrap_or(waiting.len());
-        waiting.drain(..count).collect()
-    }
-
-    /// Writes these calls by one statement. One that fails must not affect the others: then each is written by its own.
-    async fn write_and_respond(&self, session: &Session, calls: Vec<Waiting>) {
-        let all: Vec<Entry> = calls.iter().flat_map(|call| call.entries.iter().cloned()).collect();
-        match self.write(session, &all).await {
-            Err(QueryError::Rejected(_)) if calls.len() > 1 => {
-                for call in calls {
-                    let outcome = self.write(session, &call.entries).await;
-                    self.respond(vec![call], outcome);
-                }
-            }
-            outcome => self.respond(calls, outcome),
-        }
+    /// Enforces what was written before any call is answered.
+    async fn append_all(&self, session: &Session, calls: Vec<Vec<Entry>>) -> Result<Vec<Appended>, QueryError> {
+        let sizes: Vec<usize> = calls.iter().map(Vec::len).collect();
+        let entries: Vec<Entry> = calls.into_iter().flatten().collect();
+        let written = self.write(session, &entries).await;
         announce(session);
-    }
-
-    /// Enforces what was written, then gives each call its part.
-    fn respond(&self, calls: Vec<Waiting>, outcome: Result<Appended, QueryError>) {
-        let outcome = outcome.and_then(|appended| {
-            let written: Vec<Revocation> = appended.iter().flatten().cloned().collect();
-            self.enforcement.enforce(&written)?;
-            Ok(appended)
-        });
-        let mut appended = outcome.as_ref().ok().into_iter().flatten();
-        for call in calls {
-            let of_call = appended.by_ref().take(call.entries.len()).cloned().collect();
-            // The caller may have stopped waiting.
-            let _ = call.caller.send(outcome.as_ref().map(|_| of_call).map_err(QueryError::clone));
-        }
-    }
-
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Vec<Waiting>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        let appended = written?;
+        let enforced: Vec<Revocation> = appended.iter().flatten().cloned().collect();
+        self.enforcement.enforce(&enforced)?;
+        let mut appended = appended.into_iter();
+        Ok(sizes.into_iter().map(|size| appended.by_ref().take(size).collect()).collect())
     }
 
     async fn write(&self, session: &Session, entries: &[Entry]) -> Result<Appended, QueryError> {
@@ -241,8 +182,4 @@ fn effect(what: &Revoked, own_issuer: &str) -> Option<&'static str> {
         Revoked::Token { issuer, .. } if issuer == own_issuer => Some("token"),
         Revoked::Family(_) | Revoked::Token { .. } | Revoked::Subject { .. } | Revoked::Issuer { .. } => None,
     }
-}
-
-fn interrupted() -> StoreError {
-    StoreError::new("the connection was closed while revocations were written")
 }

@@ -128,3 +128,21 @@ fn clock(before: UnixTime, after: UnixTime, database: i64) -> Option<Finding> {
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_that_differ_by_more_than_a_second_are_found() {
+        // The database was asked between these times.
+        let (before, after) = (UnixTime::from_millis(10_000), UnixTime::from_millis(10_500));
+        let found = |database| clock(before, after, database).map(|finding| finding.found);
+        for near in [9_000, 10_000, 10_250, 10_500, 11_500] {
+            assert_eq!(found(near), None, "{near}");
+        }
+        for (far, says) in [(8_999, "by 1 s"), (11_501, "by 1 s"), (5_000, "by 5 s"), (20_500, "by 10 s")] {
+            assert!(found(far).is_some_and(|found| found.ends_with(says)), "{far}");
+        }
+    }
+}

@@ -246,10 +246,15 @@ async fn drive_until_closed(connection: &mut Driven, session: &Session, is_in_us
 }
 
 /// The settings of each session. `synchronous_commit` is not among them, so that an operator can raise it.
+///
+/// Each statement finds its rows by an index and is planned once: a plan of its own for each execution takes as long as
+/// the execution, and a plan that was made while a table was small would read the whole table when it has grown.
+/// Without `jit=off`, the server would compile each statement that must read a whole table.
 fn options(schema: &str) -> String {
     format!(
         "-c search_path={schema},pg_temp -c default_transaction_isolation=read\\ committed -c statement_timeout=4000 \
-         -c lock_timeout=2000 -c idle_in_transaction_session_timeout=2000 -c timezone=UTC"
+         -c lock_timeout=2000 -c idle_in_transaction_session_timeout=2000 -c timezone=UTC \
+         -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off"
     )
 }
 
@@ -283,4 +288,86 @@ fn refused(error: tokio_postgres::Error) -> ConnectError {
     // Wrong passwords, users, databases and rights; a wrong certificate is none of these, because it may be renewed.
     let is_permanent = error.code().is_some_and(|code| matches!(code.code().get(..2), Some("28" | "3D" | "42" | "08")));
     ConnectError { error: StoreError::new(text(&error)), is_permanent }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reported() -> Reported {
+        Reported {
+            version: MIN_VERSION,
+            version_text: "14.0".into(),
+            is_read_only: false,
+            encoding: "UTF8".into(),
+            synchronous_commit: "on".into(),
+            isolation: "read committed".into(),
+            search_path: "bearward, pg_temp".into(),
+            has_timeouts: true,
+        }
+    }
+
+    #[test]
+    fn a_session_that_keeps_the_promises_is_used() {
+        for usable in [
+            reported(),
+            Reported { search_path: "\"bearward\"".into(), ..reported() },
+            Reported { synchronous_commit: "remote_apply".into(), ..reported() },
+        ] {
+            assert!(usable.check("bearward").is_ok());
+        }
+    }
+
+    #[test]
+    fn a_session_that_breaks_a_promise_is_rejected_with_advice() {
+        for (broken, is_permanent, says) in [
+            (Reported { version: MIN_VERSION - 1, version_text: "13.9".into(), ..reported() }, true, "13.9 is too old"),
+            (Reported { is_read_only: true, ..reported() }, false, "not the primary"),
+            (Reported { encoding: "LATIN1".into(), ..reported() }, true, "the encoding LATIN1"),
+            (Reported { synchronous_commit: "off".into(), ..reported() }, true, "synchronous_commit is off"),
+            (Reported { synchronous_commit: "local".into(), ..reported() }, true, "synchronous_commit is local"),
+            (
+                Reported { isolation: "serializable".into(), ..reported() },
+                true,
+                "default_transaction_isolation is serializable; set it with ALTER ROLE … SET \
+                 default_transaction_isolation = 'read committed'",
+            ),
+            (Reported { search_path: "public, bearward".into(), ..reported() }, true, "search_path = bearward"),
+            (Reported { has_timeouts: false, ..reported() }, true, "statement_timeout or lock_timeout is 0"),
+        ] {
+            let error = broken.check("bearward").expect_err(says);
+            assert_eq!(error.is_permanent, is_permanent, "{says}");
+            assert!(error.error.message.contains(says), "{}", error.error);
+        }
+    }
+
+    #[test]
+    fn a_password_that_cannot_be_read_is_named_by_its_place() {
+        for (source, place) in [
+            (PasswordSource::File("/no/such/password".into()), "/no/such/password"),
+            (PasswordSource::Environment("NO_SUCH_PASSWORD".into()), "the environment variable NO_SUCH_PASSWORD"),
+        ] {
+            let error = password(&source).expect_err(place);
+            assert!(error.is_permanent);
+            let text = error.error.message;
+            assert!(text.starts_with(&format!("cannot read the password from {place}: ")), "{text}");
+        }
+    }
+
+    #[test]
+    fn line_ends_after_a_password_do_not_belong_to_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (content, password) in [
+            ("secret", "secret"),
+            ("secret\n", "secret"),
+            (" two words\r\n\n", " two words"),
+            ("a\nb\n", "a\nb"),
+            ("\n", ""),
+        ] {
+            let path = folder.path().join("password");
+            crate::types::secret::write_private(&path, content.as_bytes()).expect("written");
+            assert_eq!(read_password(&path), Ok(password.as_bytes().to_vec()), "{content:?}");
+            std::fs::remove_file(&path).expect("removed");
+        }
+    }
 }

@@ -135,7 +135,7 @@ impl Connections {
         let state = self.state();
         let writers = state.slots.len() - 2;
         let preferred = match lane {
-            Lane::Family(id) => usize::try_from(id.as_u128() % writers as u128).unwrap_or_default(),
+            Lane::Family(id) => family_lane(id, writers),
             Lane::Log => 0,
             Lane::Any => usize::from(secret::random::<1>()[0]) % writers,
             Lane::Upkeep => writers,
@@ -242,6 +242,11 @@ impl Connections {
     }
 }
 
+/// Which of `lanes` connections the operations on a family use.
+pub(super) fn family_lane(id: TokenId, lanes: usize) -> usize {
+    usize::try_from(id.as_u128() % lanes.max(1) as u128).unwrap_or_default()
+}
+
 /// Pauses between attempts: random, so that replicas do not connect at the same moment after a failover.
 #[derive(Default)]
 struct Backoff(u32);
@@ -251,5 +256,28 @@ impl Backoff {
         let longest = MAX_BACKOFF.min(Duration::from_millis(50) * 2_u32.saturating_pow(self.0));
         self.0 = (self.0 + 1).min(10);
         longest.mul_f64(f64::from(secret::random::<1>()[0]) / 255.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_at_random_up_to_a_maximum() {
+        let longest_of = |attempt: u32| {
+            let pause = |_| {
+                let mut backoff = Backoff::default();
+                for _ in 0..attempt {
+                    backoff.next();
+                }
+                backoff.next()
+            };
+            (0..100).map(pause).max().unwrap_or_default()
+        };
+        for (attempt, longest) in [(0, 50), (1, 100), (3, 400), (7, 5_000), (100, 5_000)] {
+            let (found, longest) = (longest_of(attempt), Duration::from_millis(longest));
+            assert!(longest / 2 < found && found <= longest, "{attempt}: {found:?}");
+        }
     }
 }

@@ -109,3 +109,19 @@ fn advice(code: &SqlState) -> Option<&'static str> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio_postgres::{Config, NoTls};
+
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_network_is_not_one_of_the_text() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        // Port 1 has no server.
+        let network = runtime.block_on(tokio_postgres::connect("host=127.0.0.1 port=1 user=a", NoTls));
+        assert!(is_io(&network.err().expect("it fails")));
+        assert!(!is_io(&"port=none".parse::<Config>().expect_err("it fails")));
+    }
+}

@@ -12,6 +12,7 @@ use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::postgres::append::Entry;
 use crate::store::postgres::error::QueryError;
+use crate::store::postgres::lookup::{Found, find, found, mark_of};
 use crate::store::postgres::operation::{Operation, Shared, lock};
 use crate::store::postgres::outbox::EventRow;
 use crate::store::postgres::rows::{self, family_columns};
@@ -20,7 +21,6 @@ use crate::store::watermark::with_watermark;
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::revocation::Revoked;
 use crate::tokens::family::{Family, RevokeReason, RevokedAt};
-use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::secret;
 
@@ -29,19 +29,6 @@ const MAX_LISTED: i64 = 1_000;
 /// How often an operation decides again because the family has changed since it was read.
 pub(super) const MAX_DECISIONS: usize = 8;
 
-/// The later of the watermark of a subject and the watermark over everything; null if there is none.
-macro_rules! mark_of {
-    ($subject:literal) => {
-        concat!(
-            "greatest((select s.not_after from subjects s where s.subject = ",
-            $subject,
-            "), (select m.value from meta m where m.name = 'watermark' and m.value > 0))"
-        )
-    };
-}
-
-const FIND: &str =
-    concat!("select ", family_columns!(), ", ", mark_of!("f.subject"), " as mark from families f where f.id = $1");
 const OF_SUBJECT: &str = concat!(
     "select ",
     family_columns!(),
@@ -93,21 +80,6 @@ const CONFIRM: &str = "with locked as (
 /// Maximum number of families in one statement.
 const MAX_CONFIRMED: usize = 512;
 
-/// A family, and the watermark of its subject.
-pub(super) struct Found {
-    pub(super) family: Family,
-    pub(super) mark: Option<UnixTime>,
-}
-
-fn found(row: &Row) -> Result<Found, StoreError> {
-    Ok(Found { family: rows::family(row)?, mark: rows::read_time_or_null(row, "mark")? })
-}
-
-pub(super) async fn find(session: &Session, id: TokenId) -> Result<Option<Found>, QueryError> {
-    let row = session.query_opt(FIND, &[&id.to_string()]).await?;
-    Ok(row.as_ref().map(found).transpose()?)
-}
-
 pub(super) fn changed_often(id: TokenId) -> QueryError {
     QueryError::Conflict(StoreError::new(format!("family {id} changes too often at the same time")))
 }
@@ -118,7 +90,7 @@ pub(super) struct Issue {
     context: EventContext,
     event: [u8; 16],
     /// If true, an earlier attempt may have written the family before its connection was lost.
-    uncertain: Mutex<bool>,
+    pub(super) uncertain: Mutex<bool>,
 }
 
 impl Issue {
@@ -225,7 +197,7 @@ pub(super) struct RevokeFamily {
     context: EventContext,
     event: [u8; 16],
     /// If true, an earlier attempt may have revoked the family before its connection was lost.
-    uncertain: Mutex<bool>,
+    pub(super) uncertain: Mutex<bool>,
 }
 
 impl RevokeFamily {

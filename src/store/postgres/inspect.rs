@@ -15,7 +15,7 @@ use crate::store::postgres::error::QueryError;
 use crate::store::postgres::session::Session;
 use crate::store::postgres::settings::Settings;
 use crate::store::postgres::tls::Tls;
-use crate::store::postgres::{families, revocations, signing_keys};
+use crate::store::postgres::{lookup, revocations, signing_keys};
 use crate::tokens::family::Family;
 use crate::tokens::family::revocation::Revocation;
 use crate::tokens::signing::StoredKey;
@@ -52,7 +52,7 @@ pub fn revocations(
 pub fn family(settings: &Settings, tls: Option<Tls>, id: TokenId) -> Result<Option<Family>, StoreError> {
     with_session(settings, tls, Duration::ZERO, move |session| async move {
         match has_tables(&session).await? {
-            true => Ok(families::find(&session, id).await?.map(|found| found.family)),
+            true => Ok(lookup::find(&session, id).await?.map(|found| found.family)),
             false => Ok(None),
         }
     })

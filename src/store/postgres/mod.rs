@@ -6,7 +6,9 @@
 //!
 //! `schema` creates and migrates the tables, `rows` converts values. `families`, `rotation`, `revocations`,
 //! `signing_keys`, `audit` and `maintenance` are the operations: each is a value that can run again. `append` writes
-//! the log of revocations for all of them, `outbox` their events, and `enforcement` passes revocations on. `follower`
+//! the log of revocations for all of them, `gather` makes one statement of several
+//! calls, `outbox` writes their events,
+//! and `enforcement` passes revocations on. `follower`
 //! reads what other gateways append, `replicas` and `leases` let them know of each other.
 //!
 //! No transaction is open while the gateway waits for a response of the database: each change is one statement. A
@@ -22,10 +24,12 @@ mod enforcement;
 mod error;
 mod families;
 mod follower;
+mod gather;
 mod import;
 mod import_rows;
 pub mod inspect;
 mod leases;
+mod lookup;
 mod maintenance;
 mod operation;
 mod outbox;
@@ -33,6 +37,7 @@ mod replicas;
 mod revocations;
 mod roots;
 mod rotation;
+mod rotations;
 mod rows;
 mod schema;
 mod session;
@@ -79,6 +84,7 @@ use follower::{Follower, Memory};
 use operation::{Operation, Shared};
 use outbox::Audit;
 use replicas::Heartbeat;
+use rotations::Rotations;
 use session::Session;
 
 /// Where the database is, and which gateway uses it.
@@ -118,6 +124,7 @@ impl PostgresStore {
         let strict = database.settings.strict;
         let serves_stale = database.settings.on_stale == OnStale::Serve;
         let freshness = Arc::new(Freshness::new(database.settings.max_staleness, serves_stale, strict));
+        let lanes = database.settings.pool;
         let connector = Connector::new(database.settings, database.tls, &database.replica);
         let driver = Driver::start(connector, patience)?;
         let outbox = Arc::new(Outbox::default());
@@ -143,6 +150,7 @@ impl PostgresStore {
             delivery_epoch: AtomicI64::new(0),
             has_left: AtomicBool::new(false),
             enforcement,
+            rotations: Rotations::new(lanes, audit.clone()),
             audit,
             log,
             keys: tokio::sync::Mutex::default(),

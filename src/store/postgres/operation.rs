@@ -7,6 +7,7 @@ use crate::store::postgres::append::Log;
 use crate::store::postgres::enforcement::Enforcement;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::outbox::Audit;
+use crate::store::postgres::rotations::Rotations;
 use crate::store::postgres::session::Session;
 
 /// One call of the store. It may run again after a lost connection, when its changes may have been committed already:
@@ -29,6 +30,7 @@ pub(super) struct Shared {
     pub(super) enforcement: Arc<Enforcement>,
     pub(super) audit: Arc<Audit>,
     pub(super) log: Log,
+    pub(super) rotations: Rotations,
     /// Held while the signing keys change, so that calls of this gateway do not overtake each other.
     pub(super) keys: tokio::sync::Mutex<()>,
 }

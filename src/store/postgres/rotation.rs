@@ -6,10 +6,11 @@ use crate::store::api::DecideRotation;
 use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::postgres::error::QueryError;
-use crate::store::postgres::families::{Found, MAX_DECISIONS, changed_often, end, find};
+use crate::store::postgres::families::{MAX_DECISIONS, changed_often, end};
+use crate::store::postgres::lookup::Found;
 use crate::store::postgres::operation::{Operation, Shared, lock};
 use crate::store::postgres::outbox::EventRow;
-use crate::store::postgres::rows;
+use crate::store::postgres::rotations::Change;
 use crate::store::postgres::session::Session;
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::Family;
@@ -17,19 +18,6 @@ use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::rotation::Rotation;
 use crate::types::reject::Reason;
 use crate::types::secret;
-
-/// The condition stands on the row that changes, so that one of several rotations at the same time wins.
-const ROTATE: &str = "with rotated as (
-        update families set generation = $3, root = $4, rotated_at = $5, last_used_at = $6, idle_expiry = $7,
-            address = $8
-        where id = $1 and generation = $2 and revoked_at is null
-        returning id
-    ), recorded as (
-        insert into audit (id, event) select e.id, e.event
-        from rotated, unnest($9::bytea[], $10::text[]) as e (id, event) where e.event is not null
-        on conflict (id) do nothing
-    )
-    select id from rotated";
 
 pub(super) struct Rotate {
     presented: PresentedToken,
@@ -76,7 +64,8 @@ impl Rotate {
         let event = EventRow::new(self.event, &events::rotation(rotation, family, &self.presented), &self.context);
         match (rotation, family) {
             (Rotation::Rotated(next), Some(before)) if next.generation != before.generation => {
-                write_rotated(shared, session, before, next, event).await
+                let change = Change { seen: before.generation, next: next.clone(), event };
+                shared.rotations.write(session, change).await
             }
             (Rotation::Reused(ended), Some(before)) if before.revoked.is_none() => {
                 let revoked = ended
@@ -101,7 +90,7 @@ impl Operation for Rotate {
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<Rotation, QueryError> {
         for _ in 0..MAX_DECISIONS {
-            let found = find(session, self.presented.token_id).await?;
+            let found = shared.rotations.read(session, self.presented.token_id).await?;
             let rotation = self.decide(found.as_ref());
             let written = self.write(shared, session, &rotation, found.as_ref().map(|found| &found.family)).await;
             if matches!(written, Err(QueryError::Lost(_))) {
@@ -115,32 +104,78 @@ impl Operation for Rotate {
     }
 }
 
-/// Writes the columns that a rotation changes. Not `confirmed`, which may have risen since the family was read.
-async fn write_rotated(
-    shared: &Shared,
-    session: &Session,
-    before: &Family,
-    next: &Family,
-    event: EventRow,
-) -> Result<bool, QueryError> {
-    let admitted = shared.audit.admit(session, [Some(event)]).await?;
-    let rotated = session
-        .query_opt(
-            ROTATE,
-            &[
-                &next.id.to_string(),
-                &rows::counter(before.generation)?,
-                &rows::counter(next.generation)?,
-                &i32::from(next.root),
-                &rows::time(next.rotated_at),
-                &rows::time(next.last_used_at),
-                &rows::time(next.idle_expiry),
-                &next.address.map(|address| address.to_string()),
-                &admitted.ids,
-                &admitted.events,
-            ],
-        )
-        .await?;
-    shared.audit.report(&admitted, std::iter::once(rotated.is_some()));
-    Ok(rotated.is_some())
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::tokens::family::refresh_token::{Roots, current};
+    use crate::tokens::family::{RevokeReason, RevokedAt};
+    use crate::types::clock::UnixTime;
+    use crate::types::ids::TokenId;
+    use crate::types::secret::Secret;
+
+    const LOGIN: UnixTime = UnixTime::from_millis(1_700_000_000_500);
+
+    fn family(generation: u64) -> Family {
+        Family {
+            id: TokenId::from_bytes([7; 16]),
+            subject: "alice".into(),
+            scope: String::new(),
+            audience: Vec::new(),
+            client_id: String::new(),
+            claims: Default::default(),
+            label: String::new(),
+            salt: [0; 32],
+            generation,
+            root: 1,
+            rotated_at: LOGIN,
+            confirmed: 0,
+            created_at: LOGIN,
+            last_used_at: LOGIN,
+            address: None,
+            idle: None,
+            idle_expiry: UnixTime::MAX,
+            absolute_expiry: UnixTime::MAX,
+            revoked: None,
+        }
+    }
+
+    /// The rotation that an attempt reports: it finds `found` and decides `decided`, after an attempt that was to write
+    /// `lost` has lost its connection.
+    fn reported(lost: Option<Rotation>, found: &Family, decided: Rotation) -> Rotation {
+        let token = current(found, &Roots::new((1, Secret::new(vec![7; 32])), vec![])).expect("its root is known");
+        let presented = PresentedToken::parse(&token).expect("valid");
+        let rotate = Rotate::new(presented, Box::new(move |_, _, _| decided.clone()), LOGIN.into());
+        *lock(&rotate.uncertain) = lost;
+        rotate.decide(Some(&Found { family: found.clone(), mark: None }))
+    }
+
+    #[test]
+    fn a_child_that_the_lost_attempt_wrote_is_its_own() {
+        let written = Rotation::Rotated(family(2));
+        // Its access token was used meanwhile.
+        let child = Family { confirmed: 2, ..family(2) };
+        for decided in [Rotation::Replayed(child.clone()), Rotation::Recovered(child.clone())] {
+            assert_eq!(reported(Some(written.clone()), &child, decided.clone()), Rotation::Rotated(child.clone()));
+            assert_eq!(reported(None, &child, decided.clone()), decided);
+        }
+        // Another request came first.
+        let other = Family { rotated_at: LOGIN + Duration::from_millis(1), ..family(2) };
+        for decided in [Rotation::Replayed(other.clone()), Rotation::Recovered(other.clone())] {
+            assert_eq!(reported(Some(written.clone()), &other, decided.clone()), decided);
+        }
+    }
+
+    #[test]
+    fn a_reuse_that_the_lost_attempt_wrote_is_its_own() {
+        let ended = |millis| {
+            let at = LOGIN + Duration::from_millis(millis);
+            Family { revoked: Some(RevokedAt { at, reason: RevokeReason::Reuse }), ..family(2) }
+        };
+        let (rejected, written) = (Rotation::Rejected(Reason::GrantRevoked), Rotation::Reused(ended(1)));
+        assert_eq!(reported(Some(written.clone()), &ended(1), rejected.clone()), written);
+        assert_eq!(reported(Some(written), &ended(2), rejected.clone()), rejected);
+        assert_eq!(reported(None, &ended(1), rejected.clone()), rejected);
+    }
 }

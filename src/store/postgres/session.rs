@@ -25,7 +25,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 const BATCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of operations that use one connection at the same time. More of them wait in the gateway, where they
 /// do not count as silence of the server.
-const IN_FLIGHT: usize = 64;
+const IN_FLIGHT: usize = 256;
 
 /// A value of a statement, with its type in PostgreSQL: a pooler may forget the types that the server has found.
 pub(super) trait Param: ToSql + Sync {

@@ -156,7 +156,7 @@ impl Target {
     /// that would weaken the encryption or the session is an error.
     pub fn parse(url: &str) -> Result<Target, UrlError> {
         let has_password = seems_to_have_password(url);
-        Self::read(url).map_err(|error| UrlError { has_password: error.has_password || has_password, ..error })
+        Self::read(url).map_err(|error| UrlError { has_password, ..error })
     }
 
     fn read(url: &str) -> Result<Target, UrlError> {
@@ -258,12 +258,8 @@ fn seems_to_have_password(url: &str) -> bool {
 }
 
 fn password_in_url() -> UrlError {
-    UrlError {
-        has_password: true,
-        ..UrlError::new("the URL contains a password", "expected a URL without a password").help(
-            "write the password to a file that only the gateway can read, and name it in `postgres_password_file`",
-        )
-    }
+    UrlError::new("the URL contains a password", "expected a URL without a password")
+        .help("write the password to a file that only the gateway can read, and name it in `postgres_password_file`")
 }
 
 /// A host with an optional port, as between `@` and `/`.

@@ -204,4 +204,16 @@ mod tests {
         assert!(error.is_some_and(|error| error.starts_with("cannot create the database: ")));
         assert!(create(&own).is_ok() && create(&own).is_ok(), "also if it exists");
     }
+
+    #[test]
+    fn only_regular_files_are_opened() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, message) in [("new.db", "this is a folder"), ("new.db-wal", "new.db-wal is not a regular file")] {
+            std::fs::create_dir(folder.path().join(name)).expect("a folder");
+            let error = create(&folder.path().join("new.db")).err().map(|error| error.message);
+            assert!(error.is_some_and(|error| error.contains(message)), "{name}");
+            std::fs::remove_dir(folder.path().join(name)).expect("removed");
+        }
+        assert!(create(&folder.path().join("new.db")).is_ok());
+    }
 }

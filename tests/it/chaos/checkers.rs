@@ -134,7 +134,17 @@ pub(super) fn gapless(sequences: &[u64], acknowledged: usize) -> Vec<String> {
 #[derive(Clone, Debug)]
 pub(super) struct Watermark {
     pub(super) subject: String,
+    /// From the first attempt to the response.
     pub(super) span: Span,
+}
+
+/// Times in an access token, in milliseconds since 1970.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dated {
+    /// `iat`
+    pub(super) issued: u64,
+    /// `auth_time_ms`
+    pub(super) login: u64,
 }
 
 /// A request with an access token of a login, and whether the gateway accepted it.
@@ -143,8 +153,18 @@ pub(super) struct Use {
     pub(super) subject: String,
     /// When the response to the login was complete, by the clock of the test.
     pub(super) login: Instant,
+    pub(super) dated: Dated,
     pub(super) span: Span,
     pub(super) accepted: bool,
+}
+
+/// The same history, if gateways compared `date` of each token with the watermark. `not_after`: of each subject.
+pub(super) fn by_rule(uses: &[Use], not_after: &HashMap<String, u64>, date: fn(&Dated) -> u64) -> Vec<Use> {
+    let judged = |used: &Use| {
+        let is_late = not_after.get(&used.subject).is_none_or(|mark| date(&used.dated) > *mark);
+        Use { accepted: is_late, ..used.clone() }
+    };
+    uses.iter().map(judged).collect()
 }
 
 /// Checker C: after "log out everywhere", no token of an earlier login passes, also if it was refreshed meanwhile.
@@ -160,4 +180,26 @@ pub(super) fn no_overtaken_watermark(watermarks: &[Watermark], uses: &[Use], pat
         }
     }
     violations
+}
+
+/// How long a refresh was impossible at most, from the first request without a response (or with 503) to the next
+/// success of its family.
+pub(super) fn longest_outage(history: &[Refresh]) -> Duration {
+    let mut since: HashMap<&str, Instant> = HashMap::new();
+    let mut longest = Duration::ZERO;
+    let mut ordered: Vec<&Refresh> = history.iter().collect();
+    ordered.sort_by_key(|refresh| refresh.span.ended);
+    for refresh in ordered {
+        match refresh.outcome {
+            Outcome::Done(_) => {
+                if let Some(began) = since.remove(refresh.family.as_str()) {
+                    longest = longest.max(refresh.span.ended.saturating_duration_since(began));
+                }
+            }
+            _ => {
+                since.entry(&refresh.family).or_insert(refresh.span.began);
+            }
+        }
+    }
+    longest
 }

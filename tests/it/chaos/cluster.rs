@@ -3,37 +3,50 @@
 use std::collections::HashMap;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bearward::tokens::jwt::Algorithm;
-use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
-use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use super::fault_proxy::FaultProxy;
-use super::load::Background;
+use super::load::{Background, HONEST};
+use super::network::Network;
+use super::target::Target;
 use crate::support::postgres::PostgresServer;
 use crate::support::program::{GatewayProcess, Program};
 use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
-use crate::support::{Client, TokenPair, Upstream, preload};
+use crate::support::{Upstream, preload};
 
-/// How long a client waits for a response.
-const CLIENT_PATIENCE: Duration = Duration::from_secs(8);
 /// `store.max_staleness` of the gateways.
 pub(super) const MAX_STALENESS: Duration = Duration::from_secs(2);
+
+/// What differs from three gateways with right clocks on one machine.
+#[derive(Clone, Copy)]
+pub(super) struct Setup<'a> {
+    /// One replica for each number: by how many seconds its system clock is ahead.
+    pub(super) clocks: &'a [i32],
+    /// More keys of `[store]`.
+    pub(super) store: &'a str,
+    /// The port of a pooler in front of the database.
+    pub(super) pooler: Option<u16>,
+    /// The first replica is in a network of its own.
+    pub(super) has_network: bool,
+}
+
+impl Default for Setup<'_> {
+    fn default() -> Self {
+        Setup { clocks: &[0, 0, 0], store: "", pooler: None, has_network: false }
+    }
+}
 
 pub(super) struct Replica {
     /// `None` while it is killed.
     process: Option<GatewayProcess>,
+    /// Between it and the database.
     pub(super) proxy: FaultProxy,
+    pub(super) network: Option<Network>,
     folder: TempDir,
     addresses: (SocketAddr, SocketAddr),
     /// By how many seconds its system clock is ahead.
@@ -49,36 +62,34 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// `store`: more keys of `[store]`.
-    pub(super) fn start(server: &PostgresServer, replicas: usize, store: &str) -> Cluster {
-        Self::start_with(server, &vec![0; replicas], store)
+    pub(super) fn start(server: &PostgresServer, setup: Setup<'_>) -> Cluster {
+        Self::start_in(server, &server.schema(), setup)
     }
 
-    /// One replica for each number: by how many seconds its system clock is ahead.
-    pub(super) fn start_with_clocks(server: &PostgresServer, clocks: &[i32]) -> Cluster {
-        Self::start_with(server, clocks, "")
-    }
-
-    fn start_with(server: &PostgresServer, clocks: &[i32], store: &str) -> Cluster {
-        let (schema, upstream, mint) = (server.schema(), Upstream::start(), Mint::new(Algorithm::ES256));
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port));
-        let start = |ahead: &i32| {
-            let (folder, proxy) = (TempDir::new().expect("a folder"), FaultProxy::start(address));
+    pub(super) fn start_in(server: &PostgresServer, schema: &str, setup: Setup<'_>) -> Cluster {
+        let (upstream, mint) = (Upstream::start(), Mint::new(Algorithm::ES256));
+        let database = SocketAddr::from((Ipv4Addr::LOCALHOST, setup.pooler.unwrap_or(server.port)));
+        let start = |(number, ahead): (usize, &i32)| {
+            let network = (setup.has_network && number == 0).then(Network::create);
+            let (folder, proxy) = (TempDir::new().expect("a folder"), FaultProxy::start_at(near(&network), database));
             fs::write(folder.path().join("keys.json"), mint.jwks()).expect("written");
-            let secret = folder.path().join("bearward.secret");
-            fs::write(&secret, format!("1 0{}\n", "a".repeat(42))).expect("written");
-            fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("its owner");
-            let text = configuration(upstream.address, proxy.address, &schema, store);
+            write_secret(folder.path(), 'a');
+            let (own, backend) = match &network {
+                // Its loopback device is another one.
+                Some(network) => (network.own, network.reach(upstream.address)),
+                None => (Ipv4Addr::LOCALHOST, upstream.address),
+            };
+            let text = configuration(own, backend, proxy.address, schema, setup.store);
             fs::write(folder.path().join("gateway.toml"), text).expect("written");
-            Replica::start(folder, proxy, *ahead)
+            Replica::start(folder, proxy, network, *ahead)
         };
-        let replicas = clocks.iter().map(start).collect();
-        Cluster { replicas, schema, mint, _upstream: upstream }
+        let replicas = setup.clocks.iter().enumerate().map(start).collect();
+        Cluster { replicas, schema: schema.to_owned(), mint, _upstream: upstream }
     }
 
-    /// Generations by token id, as the database has them.
+    /// Generations by token id of the honest clients, as the database has them.
     pub(super) fn generations(&self, server: &PostgresServer) -> HashMap<String, u64> {
-        let rows = self.sql(server, "select id, generation from families");
+        let rows = self.sql(server, &format!("select id, generation from families where subject like '{HONEST}%'"));
         let row =
             |line: &str| line.split_once('|').map(|(id, number)| (id.to_owned(), number.parse().expect("a number")));
         rows.lines().filter_map(row).collect()
@@ -90,7 +101,7 @@ impl Cluster {
         rows.lines().map(|line| line.parse().expect("a number")).collect()
     }
 
-    fn sql(&self, server: &PostgresServer, query: &str) -> String {
+    pub(super) fn sql(&self, server: &PostgresServer, query: &str) -> String {
         let query = format!("set search_path to {}; {query}", self.schema);
         server.sql(crate::support::postgres::USER, &query)
     }
@@ -117,8 +128,7 @@ impl Cluster {
     /// The audit events of all replicas with this name.
     pub(super) fn audit_events(&self, name: &str) -> usize {
         let count = |replica: &Replica| {
-            let text = fs::read_to_string(replica.folder.path().join("audit.jsonl")).unwrap_or_default();
-            text.lines().filter(|line| line.contains(&format!("\"{name}\""))).count()
+            replica.audit_log().lines().filter(|line| line.contains(&format!("\"{name}\""))).count()
         };
         self.replicas.iter().map(count).sum()
     }
@@ -131,25 +141,33 @@ impl Cluster {
     }
 }
 
-fn serve(folder: &Path, ahead: i32) -> GatewayProcess {
-    let line = format!("exec env LD_PRELOAD=./clock.so BEARWARD_CLOCK={ahead} \"$0\" serve");
-    GatewayProcess::wait_for(Program::start_with_shell(folder, &line), folder)
+/// The side of the gateway on which the test listens.
+fn near(network: &Option<Network>) -> Ipv4Addr {
+    network.as_ref().map_or(Ipv4Addr::LOCALHOST, |network| network.database)
+}
+
+/// The same root secret for the same letter.
+pub(super) fn write_secret(folder: &Path, letter: char) {
+    let secret = folder.join("bearward.secret");
+    fs::write(&secret, format!("1 0{}\n", String::from(letter).repeat(42))).expect("written");
+    fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("its owner");
 }
 
 fn unix_time() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs()
 }
 
-fn configuration(upstream: SocketAddr, database: SocketAddr, schema: &str, store: &str) -> String {
+fn configuration(own: Ipv4Addr, upstream: SocketAddr, database: SocketAddr, schema: &str, store: &str) -> String {
     let staleness = MAX_STALENESS.as_secs();
     format!(
         r#"
 workers = 1
 [[listener]]
-address = "127.0.0.1:0"
+address = "{own}:0"
 tls = "off"
 [admin]
-address = "127.0.0.1:0"
+address = "{own}:0"
+tls = "off"
 connections_per_address = 0
 [limits]
 connections_per_address = 0
@@ -178,16 +196,22 @@ servers = ["http://{upstream}"]
 }
 
 impl Replica {
-    fn start(folder: TempDir, proxy: FaultProxy, ahead: i32) -> Replica {
+    fn start(folder: TempDir, proxy: FaultProxy, network: Option<Network>, ahead: i32) -> Replica {
         preload::compile("clock", folder.path());
-        let process = serve(folder.path(), ahead);
-        let addresses = (process.addresses[0], process.admin);
+        let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let mut replica = Replica { process: None, proxy, network, folder, addresses: (nowhere, nowhere), ahead };
+        replica.restart();
+        let started = replica.process.as_ref().expect("it runs");
+        let (public, admin) = (started.addresses[0], started.admin);
+        replica.addresses = (public, admin);
         // After a restart it listens at the same addresses, as behind a balancer.
-        let file = folder.path().join("gateway.toml");
-        let text = fs::read_to_string(&file).expect("written before");
-        let text = text.replacen("127.0.0.1:0", &addresses.0.to_string(), 1);
-        fs::write(file, text.replacen("127.0.0.1:0", &addresses.1.to_string(), 1)).expect("written");
-        Replica { process: Some(process), proxy, folder, addresses, ahead }
+        let file = replica.folder.path().join("gateway.toml");
+        let mut text = fs::read_to_string(&file).expect("written before");
+        for address in [public, admin] {
+            text = text.replacen(&format!("\"{}:0\"", address.ip()), &format!("\"{address}\""), 1);
+        }
+        fs::write(file, text).expect("written");
+        replica
     }
 
     fn program(&self) -> &Program {
@@ -205,95 +229,36 @@ impl Replica {
 
     /// Returns when it listens again.
     pub(super) fn restart(&mut self) {
-        self.process = Some(serve(self.folder.path(), self.ahead));
+        self.process = Some(GatewayProcess::wait_for(self.start_program(), self.folder.path()));
+    }
+
+    /// Starts the program, and does not wait for it.
+    pub(super) fn start_program(&self) -> Program {
+        let within = self.network.as_ref().map_or(String::new(), |network| network.command());
+        let ahead = self.ahead;
+        let line = format!("exec {within} env LD_PRELOAD=./clock.so BEARWARD_CLOCK={ahead} \"$0\" serve");
+        Program::start_with_shell(self.folder.path(), &line)
+    }
+
+    /// Ends it as an operator does, and waits until it has ended.
+    pub(super) fn stop(&mut self) {
+        let process = self.process.take().expect("it runs");
+        process.program.signal("TERM");
+        let (status, _, said) = process.program.wait();
+        assert!(status.success(), "{said}");
+    }
+
+    pub(super) fn folder(&self) -> PathBuf {
+        self.folder.path().to_owned()
+    }
+
+    /// The audit events that this replica has delivered.
+    pub(super) fn audit_log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("audit.jsonl")).unwrap_or_default()
     }
 
     pub(super) fn target(&self) -> Target {
         let token = fs::read_to_string(self.folder.path().join("admin.token")).expect("written at the start");
         Target { public: self.addresses.0, admin: self.addresses.1, admin_token: token.trim().to_owned() }
     }
-}
-
-/// The addresses of a replica, for the tasks that send load. `None` as a response: there was none.
-#[derive(Clone)]
-pub(super) struct Target {
-    public: SocketAddr,
-    admin: SocketAddr,
-    admin_token: String,
-}
-
-impl Target {
-    /// The status of a request with this access token.
-    pub(super) async fn get(&self, token: &str) -> Option<StatusCode> {
-        self.send(self.public, Method::GET, "/", token, None).await.map(|(status, _)| status)
-    }
-
-    pub(super) async fn refresh(&self, pair: &TokenPair) -> Option<(StatusCode, Value)> {
-        let body = json!({ "refreshToken": pair.refresh });
-        self.send(self.public, Method::POST, "/user/refresh", &pair.access, Some(body)).await
-    }
-
-    pub(super) async fn login(&self, subject: &str) -> Result<TokenPair, String> {
-        let login = json!({ "subject": subject, "scope": "a" });
-        match self.call_admin(Method::POST, "/admin/v1/tokens", Some(login)).await {
-            Some((StatusCode::CREATED, body)) => Ok(TokenPair::from_json(&body)),
-            other => Err(format!("{other:?}")),
-        }
-    }
-
-    pub(super) async fn revoke(&self, what: Value) -> Option<StatusCode> {
-        self.call_admin(Method::POST, "/admin/v1/revocations", Some(what)).await.map(|(status, _)| status)
-    }
-
-    pub(super) async fn wait_until_ready(&self) {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !self.is_ready().await {
-            assert!(Instant::now() < deadline, "the replica does not become ready");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-
-    /// The value of a metric. Fails if there is none.
-    pub(super) async fn metric(&self, name: &str) -> f64 {
-        let text = Client::http1(self.admin).host("localhost").get("/metrics").await.text();
-        let line = text.lines().find(|line| line.starts_with(name));
-        let value = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
-        value.unwrap_or_else(|| panic!("no metric {name}"))
-    }
-
-    async fn is_ready(&self) -> bool {
-        self.call_admin(Method::GET, "/readyz", None).await.is_some_and(|(status, _)| status == StatusCode::OK)
-    }
-
-    async fn call_admin(&self, method: Method, path: &str, body: Option<Value>) -> Option<(StatusCode, Value)> {
-        self.send(self.admin, method, path, &self.admin_token, body).await
-    }
-
-    async fn send(
-        &self,
-        address: SocketAddr,
-        method: Method,
-        path: &str,
-        token: &str,
-        body: Option<Value>,
-    ) -> Option<(StatusCode, Value)> {
-        let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
-        let request = Request::builder().method(method).uri(path).header(HOST, "localhost");
-        let request = request.header(AUTHORIZATION, format!("Bearer {token}")).header(CONTENT_TYPE, "application/json");
-        let request = request.body(Full::new(body)).expect("a request");
-        let response = timeout(CLIENT_PATIENCE, exchange(address, request)).await.ok()??;
-        let (head, body) = response.into_parts();
-        Some((head.status, serde_json::from_slice(&body).unwrap_or_default()))
-    }
-}
-
-/// `None`: the replica is away, or its response is not complete.
-async fn exchange(address: SocketAddr, request: Request<Full<Bytes>>) -> Option<Response<Bytes>> {
-    let stream = TcpStream::connect(address).await.ok()?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
-    let connection = tokio::spawn(connection);
-    let (head, body) = sender.send_request(request).await.ok()?.into_parts();
-    let body = body.collect().await.ok()?.to_bytes();
-    connection.abort();
-    Some(Response::from_parts(head, body))
 }

@@ -1,6 +1,6 @@
 //! A proxy between a gateway and its database that makes the faults of a network.
 
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
 use std::thread;
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ pub(super) enum Fault {
     BlackHole,
     /// Requests pass, and the database works on them. Its responses are lost, also those of later.
     SwallowResponses,
+    /// Notifications of the database are lost, as behind a pooler. Everything else passes.
+    NoNotifications,
 }
 
 #[derive(Clone, Copy)]
@@ -38,7 +40,12 @@ pub(super) struct FaultProxy {
 
 impl FaultProxy {
     pub(super) fn start(target: SocketAddr) -> FaultProxy {
-        let listener = StdListener::bind("127.0.0.1:0").expect("a free port");
+        Self::start_at(Ipv4Addr::LOCALHOST, target)
+    }
+
+    /// Listens at this address.
+    pub(super) fn start_at(address: Ipv4Addr, target: SocketAddr) -> FaultProxy {
+        let listener = StdListener::bind((address, 0)).expect("a free port");
         let address = listener.local_addr().expect("bound");
         listener.set_nonblocking(true).expect("nonblocking");
         let (state, watched) = watch::channel(State { target, fault: Fault::None, resets: 0 });
@@ -89,6 +96,7 @@ async fn connect(client: TcpStream, mut state: watch::Receiver<State>) {
 async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut state: watch::Receiver<State>, is_response: bool) {
     let mut buffer = vec![0; 64 * 1024];
     let mut is_lost = false;
+    let mut messages = Messages::default();
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
         let Ok(fault) = state.wait_for(|state| state.fault != Fault::BlackHole).await.map(|state| state.fault) else {
             return;
@@ -97,9 +105,44 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut state: watch:
             sleep(time).await;
         }
         is_lost |= is_response && fault == Fault::SwallowResponses;
-        if !is_lost && to.write_all(&buffer[..count]).await.is_err() {
+        let piece = match is_response {
+            true => messages.pass(&buffer[..count], fault != Fault::NoNotifications),
+            false => buffer[..count].to_vec(),
+        };
+        if !is_lost && to.write_all(&piece).await.is_err() {
             return;
         }
     }
     let _ = to.shutdown().await;
+}
+
+/// The messages of the server: a letter, the length with itself but without the letter, and the content. `A` is a
+/// notification. Before the first message, single letters tell if the server encrypts.
+#[derive(Default)]
+struct Messages {
+    waiting: Vec<u8>,
+    has_begun: bool,
+}
+
+impl Messages {
+    /// Returns the complete messages so far, with or without notifications.
+    fn pass(&mut self, piece: &[u8], with_notifications: bool) -> Vec<u8> {
+        self.waiting.extend(piece);
+        let mut passed = Vec::new();
+        if !self.has_begun && matches!(self.waiting[..], [b'N' | b'S' | b'G']) {
+            return std::mem::take(&mut self.waiting);
+        }
+        self.has_begun = true;
+        while let Some(length) = self.waiting.get(1..5) {
+            let length = 1 + u32::from_be_bytes(length.try_into().expect("four bytes")) as usize;
+            if self.waiting.len() < length {
+                break;
+            }
+            let message: Vec<u8> = self.waiting.drain(..length).collect();
+            if with_notifications || message[0] != b'A' {
+                passed.extend(message);
+            }
+        }
+        passed
+    }
 }

@@ -12,9 +12,13 @@ use tokio::runtime::{self, Handle};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{interval, sleep};
 
-use super::checkers::{Outcome, Probe, Refresh, Revocation, Span};
-use super::cluster::{Cluster, Target};
+use super::checkers::{Outcome, Probe, Refresh, Revocation, Span, Use, Watermark};
+use super::cluster::Cluster;
+use super::races::{self, LoggedOut, Sessions};
+use super::story::Story;
+use super::target::Target;
 use crate::support::TokenPair;
+use crate::support::random::Random;
 
 /// Histories of all tasks.
 #[derive(Default)]
@@ -22,6 +26,9 @@ pub(super) struct History {
     pub(super) refreshes: Mutex<Vec<Refresh>>,
     pub(super) revocations: Mutex<Vec<Revocation>>,
     pub(super) probes: Mutex<Vec<Probe>>,
+    pub(super) watermarks: Mutex<Vec<Watermark>>,
+    pub(super) logged_out: Mutex<Vec<LoggedOut>>,
+    pub(super) uses: Mutex<Vec<Use>>,
 }
 
 /// A runtime on a thread of its own, so that a test can block while it kills and starts processes.
@@ -51,7 +58,10 @@ pub(super) struct Load {
     tasks: Vec<JoinHandle<()>>,
     /// Access tokens of another issuer: the `jti` and the token.
     tokens: Arc<Vec<(String, String)>>,
-    targets: Vec<Target>,
+    targets: Arc<Vec<Target>>,
+    random: Random,
+    /// Sessions for the requests right before a fault.
+    spare: Vec<(String, TokenPair, Instant)>,
 }
 
 /// How much load, besides the probes.
@@ -62,10 +72,15 @@ pub(super) struct Volume {
     pub(super) tokens: usize,
     /// Revocations in flight at the same time.
     pub(super) revokers: usize,
+    /// Subjects that are logged out everywhere while they refresh, at the same time.
+    pub(super) races: usize,
 }
 
+/// Number of sessions for the requests right before a fault.
+const SPARE: usize = 6;
+
 impl Load {
-    pub(super) fn start(cluster: &Cluster, volume: Volume) -> Load {
+    pub(super) fn start(cluster: &Cluster, volume: Volume, story: &Story) -> Load {
         let tokens = (0..volume.tokens).map(|number| cluster.foreign_token(number)).collect();
         let mut load = Load {
             background: Background::start(),
@@ -73,34 +88,122 @@ impl Load {
             stopping: Arc::default(),
             tasks: Vec::new(),
             tokens: Arc::new(tokens),
-            targets: cluster.replicas.iter().map(|replica| replica.target()).collect(),
+            targets: Arc::new(cluster.replicas.iter().map(|replica| replica.target()).collect()),
+            random: story.part("load"),
+            spare: Vec::new(),
         };
         for number in 0..volume.families {
-            let target = load.targets[number % load.targets.len()].clone();
-            let pair = load.background.run(async move { target.login(&format!("subject-{number}")).await });
-            load.spawn(refresh(load.task(number), pair.expect("the replica works")));
+            let pair = load.login(number, format!("{HONEST}{number}"));
+            load.spawn(refresh(load.task("refresh", number), pair));
+        }
+        for number in 0..SPARE {
+            let subject = format!("{HONEST}spare-{number}");
+            let pair = load.login(number, subject.clone());
+            load.spare.push((subject, pair, Instant::now()));
         }
         for first in 0..volume.revokers {
-            load.spawn(revoke(load.task(first), volume.revokers));
+            load.spawn(revoke(load.task("revoke", first), volume.revokers));
         }
         for replica in 0..load.targets.len() {
-            load.spawn(probe(load.task(replica), replica));
+            load.spawn(probe(load.task("probe", replica), replica));
+            load.spawn(races::use_old_tokens(load.task("use", replica), replica));
+        }
+        for number in 0..volume.races {
+            load.spawn(races::race(load.task("race", number)));
         }
         load
+    }
+
+    fn login(&self, number: usize, subject: String) -> TokenPair {
+        let target = self.targets[number % self.targets.len()].clone();
+        self.background.run(async move { target.login(&subject).await }).expect("the replica works")
     }
 
     fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.push(self.background.0.spawn(task));
     }
 
-    fn task(&self, number: usize) -> Task {
-        let (history, stopping) = (self.history.clone(), self.stopping.clone());
-        Task { history, stopping, tokens: self.tokens.clone(), targets: self.targets.clone(), number }
+    fn task(&self, name: &str, number: usize) -> Task {
+        Task {
+            history: self.history.clone(),
+            stopping: self.stopping.clone(),
+            tokens: self.tokens.clone(),
+            targets: self.targets.clone(),
+            number,
+            random: self.random.part(&format!("{name} {number}")),
+        }
+    }
+
+    /// Sends one request that the story chooses, and does not wait for it: the fault comes next.
+    pub(super) fn send_one(&mut self, story: &mut Story) {
+        let replica = story.random().below(self.targets.len());
+        let mut task = self.task("one", replica);
+        let what = match (story.random().below(3), self.spare.pop()) {
+            (0, Some((_, pair, _))) => {
+                self.spawn(async move {
+                    let mut parent = 1;
+                    refresh_until_done(&mut task, replica, pair, &mut parent).await;
+                });
+                "a refresh"
+            }
+            (1, Some((subject, pair, login))) => {
+                let sessions = Sessions::new(subject, login, &pair);
+                self.spawn(async move { races::log_out(&mut task, replica, sessions).await });
+                "\"log out everywhere\""
+            }
+            _ => {
+                let target = self.targets[replica].clone();
+                self.spawn(async move { drop(target.login(&format!("{HONEST}new")).await) });
+                "a login"
+            }
+        };
+        story.tell(format!("{what} is sent through replica {replica}"));
+        let pause = story.random().millis(5);
+        thread::sleep(pause);
+    }
+
+    /// Logs a subject in through this replica.
+    pub(super) fn log_in(&self, replica: usize, subject: &str) -> (Sessions, TokenPair) {
+        let pair = self.login(replica, subject.to_owned());
+        (Sessions::new(subject.to_owned(), Instant::now(), &pair), pair)
+    }
+
+    /// Logs a subject out everywhere, through this replica first. Returns when that was acknowledged.
+    pub(super) fn log_out(&self, replica: usize, sessions: Sessions) {
+        let mut task = self.task("log out", replica);
+        self.run(async move { races::log_out(&mut task, replica, sessions).await });
+    }
+
+    /// Sends "log out everywhere" through this replica, and does not wait for it.
+    pub(super) fn start_log_out(&self, replica: usize, subject: &str) -> JoinHandle<Option<Instant>> {
+        let (mut task, subject) = (self.task("log out", replica), subject.to_owned());
+        self.background.0.spawn(async move { races::log_out_only(&mut task, replica, &subject).await })
     }
 
     /// How many revocations were acknowledged.
     pub(super) fn revoked(&self) -> usize {
         lock(&self.history.revocations).len()
+    }
+
+    /// Sends these tokens to this replica, and does not wait for the responses.
+    pub(super) fn start_probes(&mut self, replica: usize, tokens: &[usize]) {
+        for token in tokens.iter().copied() {
+            let task = self.task("late probe", replica);
+            self.spawn(async move { probe_once(&task, replica, token).await });
+        }
+    }
+
+    pub(super) fn history(&self) -> &History {
+        &self.history
+    }
+
+    pub(super) fn target(&self, replica: usize) -> Target {
+        self.targets[replica].clone()
+    }
+
+    /// Runs a future beside the load, and waits for it.
+    pub(super) fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T {
+        self.background.run(future)
     }
 
     /// Waits until every token was revoked.
@@ -132,7 +235,7 @@ impl Load {
         let (targets, tokens) = (self.targets.clone(), self.tokens.clone());
         self.background.run(async move {
             let mut checks = JoinSet::new();
-            for target in targets {
+            for target in targets.iter() {
                 for part in revoked.chunks(revoked.len().div_ceil(8).max(1)) {
                     checks.spawn(count_accepted(target.clone(), part.to_vec(), tokens.clone()));
                 }
@@ -140,7 +243,16 @@ impl Load {
             checks.join_all().await.into_iter().sum()
         })
     }
+
+    /// Sends each token of each subject that was logged out to each replica, until it is rejected or for `patience`.
+    pub(super) fn use_old_tokens_at_the_end(&self, patience: Duration) {
+        let (history, targets) = (self.history.clone(), self.targets.clone());
+        self.background.run(async move { races::use_all(&history, &targets, patience).await });
+    }
 }
+
+/// The subjects of honest clients begin with this.
+pub(super) const HONEST: &str = "subject-";
 
 async fn count_accepted(target: Target, revoked: Vec<usize>, tokens: Arc<Vec<(String, String)>>) -> usize {
     let mut accepted = 0;
@@ -154,40 +266,59 @@ pub(super) fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Task {
-    history: Arc<History>,
+pub(super) struct Task {
+    pub(super) history: Arc<History>,
     stopping: Arc<AtomicBool>,
     tokens: Arc<Vec<(String, String)>>,
-    targets: Vec<Target>,
-    number: usize,
+    pub(super) targets: Arc<Vec<Target>>,
+    pub(super) number: usize,
+    pub(super) random: Random,
 }
 
 impl Task {
-    fn is_stopping(&self) -> bool {
+    pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// The number of a replica.
+    pub(super) fn any_replica(&mut self) -> usize {
+        self.random.below(self.targets.len())
     }
 }
 
 /// A client with two tabs: both present the current token, to two replicas at the same time. It goes on with the child,
 /// and repeats the token as long as it has none.
-async fn refresh(task: Task, mut pair: TokenPair) {
+async fn refresh(mut task: Task, mut pair: TokenPair) {
     let mut parent = 1;
-    let mut turn = task.number;
     while !task.is_stopping() {
-        turn += 1;
-        let [one, other] = [turn, turn + 1].map(|turn| &task.targets[turn % task.targets.len()]);
-        let responses = tokio::join!(refresh_once(one, &pair), refresh_once(other, &pair));
+        let replica = task.any_replica();
+        pair = refresh_until_done(&mut task, replica, pair, &mut parent).await;
+        // About ten refreshes per second and family.
+        sleep(task.random.millis(200)).await;
+    }
+}
+
+/// Returns the child, or the same pair if the load ends before there is one.
+async fn refresh_until_done(task: &mut Task, first: usize, pair: TokenPair, parent: &mut u64) -> TokenPair {
+    let mut replica = first;
+    loop {
+        let [one, other] = [replica, replica + 1].map(|turn| task.targets[turn % task.targets.len()].clone());
+        let responses = tokio::join!(refresh_once(&one, &pair), refresh_once(&other, &pair));
         let mut child = None;
         for (span, outcome, got) in [responses.0, responses.1] {
             child = got.or(child);
-            lock(&task.history.refreshes).push(Refresh { family: pair.token_id.clone(), parent, span, outcome });
+            let refresh = Refresh { family: pair.token_id.clone(), parent: *parent, span, outcome };
+            lock(&task.history.refreshes).push(refresh);
         }
-        match child {
-            Some(next) => (pair, parent) = (next, parent + 1),
-            None => sleep(Duration::from_millis(100)).await,
+        if let Some(next) = child {
+            *parent += 1;
+            return next;
         }
-        // About ten refreshes per second and family.
+        if task.is_stopping() {
+            return pair;
+        }
         sleep(Duration::from_millis(100)).await;
+        replica = task.any_replica();
     }
 }
 
@@ -206,15 +337,13 @@ async fn refresh_once(target: &Target, pair: &TokenPair) -> (Span, Outcome, Opti
 }
 
 /// Revokes every `step`th token, each at another replica. Repeats what was not acknowledged.
-async fn revoke(task: Task, step: usize) {
+async fn revoke(mut task: Task, step: usize) {
     for token in (task.number..task.tokens.len()).step_by(step) {
-        let mut attempt = token;
         loop {
             if task.is_stopping() {
                 return;
             }
-            let replica = attempt % task.targets.len();
-            attempt += 1;
+            let replica = task.any_replica();
             let what = json!({ "jti": task.tokens[token].0, "issuer": crate::support::tokens::EXTERNAL_ISSUER });
             if task.targets[replica].revoke(what).await == Some(StatusCode::OK) {
                 let acknowledged = Instant::now();
@@ -227,20 +356,24 @@ async fn revoke(task: Task, step: usize) {
 }
 
 /// Sends a token of those that were revoked last to one replica, fifty times per second.
-async fn probe(task: Task, replica: usize) {
+async fn probe(mut task: Task, replica: usize) {
     let mut ticks = interval(Duration::from_millis(20));
-    let mut turn = 0;
     while !task.is_stopping() {
         ticks.tick().await;
-        turn += 1;
-        let newest = lock(&task.history.revocations).iter().rev().nth(turn * 7 % 10).map(|revocation| revocation.token);
-        let token = newest.unwrap_or(turn % task.tokens.len().max(1));
-        let Some((_, text)) = task.tokens.get(token) else { continue };
-        let began = Instant::now();
-        let status = task.targets[replica].get(text).await;
-        let span = Span { began, ended: Instant::now() };
-        // A replica that is away, or that does not know, has accepted nothing.
-        let accepted = status == Some(StatusCode::OK);
-        lock(&task.history.probes).push(Probe { token, replica, span, accepted });
+        // A replica that was cut off accepts what was revoked a while ago.
+        let choice = if task.random.one_in(2) { task.random.below(10) } else { task.random.below(200) };
+        let newest = lock(&task.history.revocations).iter().rev().nth(choice).map(|revocation| revocation.token);
+        let token = newest.unwrap_or_else(|| task.random.below(task.tokens.len().max(1)));
+        probe_once(&task, replica, token).await;
     }
+}
+
+async fn probe_once(task: &Task, replica: usize, token: usize) {
+    let Some((_, text)) = task.tokens.get(token) else { return };
+    let began = Instant::now();
+    let status = task.targets[replica].get(text).await;
+    let span = Span { began, ended: Instant::now() };
+    // A replica that is away, or that does not know, has accepted nothing.
+    let accepted = status == Some(StatusCode::OK);
+    lock(&task.history.probes).push(Probe { token, replica, span, accepted });
 }

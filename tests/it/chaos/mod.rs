@@ -1,7 +1,40 @@
 //! Gateways on one PostgreSQL while processes, networks and the database fail.
 //!
 //! Each case sends load, makes a fault, and gives the recorded history to the checkers. `controls` shows that each
-//! checker finds the fault that it is there for. `tests/run` runs five cases; `tests/chaos` runs all of them.
+//! checker finds the fault that it is there for. A seed decides on the order and the moments of all that happens; each
+//! case prints it, and `BEARWARD_SEED` repeats it.
+//!
+//! | case | fault | test in `cases` |
+//! |---|---|---|
+//! | 1 | none | `replicas::no_revocation_is_missed_without_a_fault` |
+//! | 2 | a gateway is killed | `replicas::a_killed_replica_loses_nothing` |
+//! | 3 | a gateway is stopped | `replicas::a_stopped_replica_does_not_serve_revoked_tokens` |
+//! | 4 | the same, for longer than `store.max_staleness` | `replicas::a_replica_that_stops_for_long_rejects_first` |
+//! | 5 | no packets between a gateway and the database | `network::a_replica_without_its_database_heals_alone` |
+//! | | the cable of a gateway is cut, in a network of its own | `network::a_replica_with_a_cut_cable_heals_alone` |
+//! | 6 | responses of the database are lost | `network::lost_responses_of_the_database_are_resolved` |
+//! | 7 | connections are reset all the time | `network::connections_that_are_reset_all_the_time_make_progress` |
+//! | 8 | a slow network | `network::a_slow_network_delays_only_its_replica` |
+//! | 9 | the database is killed | `database::a_killed_database_loses_nothing_that_was_acknowledged` |
+//! | 10 | a synchronous standby takes over | `database::a_promoted_synchronous_standby_has_everything` |
+//! | 11 | an asynchronous standby that lags takes over | `database::every_replica_finds_that_a_standby_lacks_revocations` |
+//! | 12 | clocks of gateways are wrong | `replicas::wrong_clocks_change_nothing` |
+//! | 13 | the clock of the new primary is behind | `database::a_new_primary_with_a_late_clock_saves_no_session` |
+//! | 14 | all gateways rotate their key at once | `sharing::keys_that_all_replicas_rotate_at_once_are_valid_at_once` |
+//! | 15 | the tables change under load | `sharing::a_migration_under_load_delays_for_less_than_a_second` |
+//! | 16 | a transaction stays open elsewhere | `database::an_open_transaction_elsewhere_delays_nothing` |
+//! | 17 | no notifications | `network::without_notifications_polling_is_enough` |
+//! | | a pooler | `network::a_pooler_between_changes_nothing` |
+//! | 18 | the gateway that delivers events is killed | `sharing::a_killed_deliverer_loses_no_event` |
+//! | 19 | what no gateway may start with | `sharing::a_gateway_that_would_be_unsafe_does_not_start` |
+//! | 20 | the disk of the database is full | `database::a_full_disk_leaves_nothing_half_done` |
+//! | | the database is stopped | `database::a_stopped_database_is_survived` |
+//! | | another session locks the tables | `database::locked_tables_stop_no_known_token` |
+//! | | `store.strict`, and a gateway is cut off | `replicas::a_strict_revocation_holds_when_a_replica_is_cut_off` |
+//! | | `store.strict`, and a gateway is stopped | `replicas::a_strict_revocation_holds_when_a_replica_is_stopped` |
+//!
+//! `tests/run` runs cases 1, 3, 6, 9 and 11; `tests/chaos` runs all of them. Case 15 has the tables of the next
+//! version, but only one program: `store::postgres::schema::next` runs the whole suite of the store on them.
 
 mod cases;
 mod checkers;
@@ -9,3 +42,8 @@ mod cluster;
 mod controls;
 mod fault_proxy;
 mod load;
+mod network;
+mod races;
+mod story;
+mod survive;
+mod target;

@@ -51,6 +51,19 @@ fn a_url_names_hosts_and_sockets_in_each_form() {
 }
 
 #[test]
+fn channel_binding_is_required_only_if_the_url_says_so() {
+    for (query, is_required) in [
+        ("", false),
+        ("?channel_binding=require", true),
+        ("?channel_binding=prefer", false),
+        ("?channel_binding=require&channel_binding=prefer", false),
+    ] {
+        let target = settings(&format!("postgres = \"postgres://a@h/d{query}\"")).target;
+        assert_eq!(target.needs_channel_binding, is_required, "{query}");
+    }
+}
+
+#[test]
 fn an_unusable_url_is_rejected() {
     check(&[
         ("[store]\npostgres = \"db\"", "store.postgres", (2, 12), "postgres://bearward@db.example:5432/bearward"),
@@ -106,7 +119,10 @@ fn a_password_in_the_url_is_rejected_and_never_shown() {
             assert!(!shown.contains("hunter2"), "{shown}");
         }
     }
-    check(&[("[store]\npostgres = \"postgres://a:b@h/d\"", "store.postgres", (2, 12), "`postgres_password_file`")]);
+    check(&[
+        ("[store]\npostgres = \"postgres://a:b@h/d\"", "store.postgres", (2, 12), "`postgres_password_file`"),
+        ("[store]\npostgres = \"postgres://a@h/d?password=b\"", "store.postgres", (2, 12), "`postgres_password_file`"),
+    ]);
 }
 
 #[test]

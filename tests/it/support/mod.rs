@@ -14,10 +14,12 @@ pub mod gateway;
 pub mod haproxy;
 pub mod honest_client;
 pub mod jwks;
+pub mod pooler;
 #[allow(dead_code)]
 pub mod postgres;
 pub mod preload;
 pub mod program;
+pub mod random;
 pub mod repetitions;
 pub mod scripted_backend;
 pub mod secrets;

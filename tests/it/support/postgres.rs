@@ -28,6 +28,7 @@ server=$!
 cat >/dev/null
 kill -QUIT "$server"
 wait "$server"
+umount "$0/data" 2>/dev/null
 rm -rf "$0"
 "#;
 
@@ -41,6 +42,8 @@ pub struct PostgresServer {
     keeper: Child,
     pub folder: PathBuf,
     pub port: u16,
+    /// By how many seconds its clock is ahead, if its folder has `clock.so`.
+    ahead: i32,
 }
 
 impl PostgresServer {
@@ -57,7 +60,21 @@ impl PostgresServer {
 
     /// With these settings in `postgresql.conf`, and this method of authentication.
     pub fn start_with(settings: &[&str], authentication: &str) -> PostgresServer {
+        Self::start_in(new_folder(), settings, authentication)
+    }
+
+    /// On a disk of this size, such as `100m`. Only root may mount it.
+    pub fn start_on_disk(size: &str) -> PostgresServer {
         let folder = new_folder();
+        let data = folder.join("data");
+        fs::create_dir(&data).expect("created");
+        let options = format!("size={size},uid={UNPRIVILEGED},gid={UNPRIVILEGED},mode=0700");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&data).status();
+        assert!(mounted.is_ok_and(|status| status.success()), "cannot mount a disk: tests/chaos must run as root");
+        Self::start_in(folder, &[], "trust")
+    }
+
+    fn start_in(folder: PathBuf, settings: &[&str], authentication: &str) -> PostgresServer {
         let data = folder.join("data");
         let mut password = tempfile_in(&folder, "password");
         password.write_all(b"secret of the superuser\n").expect("written");
@@ -72,7 +89,7 @@ impl PostgresServer {
         conf.write_all(text.as_bytes()).expect("written");
 
         let port = free_port();
-        let server = PostgresServer { keeper: keep(&folder, port), folder, port };
+        let server = PostgresServer { keeper: keep(&folder, port, 0), folder, port, ahead: 0 };
         server.wait_until_ready();
         server.sql("postgres", &format!("create role {USER} login password 'secret'"));
         server.sql("postgres", &format!("create database {USER} owner {USER} encoding 'UTF8' template template0"));
@@ -81,7 +98,17 @@ impl PostgresServer {
 
     /// A server that replicates this one through the port `via`. Needs [`REPLICATED`].
     pub fn standby(&self, via: u16) -> PostgresServer {
+        self.standby_in(new_folder(), via, 0)
+    }
+
+    /// As [`PostgresServer::standby`], with a clock that is `ahead` seconds ahead. `library`: `clock.so`.
+    pub fn standby_with_clock(&self, via: u16, library: &Path, ahead: i32) -> PostgresServer {
         let folder = new_folder();
+        fs::copy(library, folder.join("clock.so")).expect("copied");
+        self.standby_in(folder, via, ahead)
+    }
+
+    fn standby_in(&self, folder: PathBuf, via: u16, ahead: i32) -> PostgresServer {
         let source = format!("host=127.0.0.1 port={via} user=postgres password='secret of the superuser'");
         let data = folder.join("data").display().to_string();
         let copied = command("pg_basebackup").args(["-R", "-c", "fast", "-D", &data, "-d", &source]).output();
@@ -92,7 +119,7 @@ impl PostgresServer {
         let mut conf = fs::OpenOptions::new().append(true).open(folder.join("data/postgresql.conf")).expect("copied");
         conf.write_all(text.as_bytes()).expect("written");
         let port = free_port();
-        let standby = PostgresServer { keeper: keep(&folder, port), folder, port };
+        let standby = PostgresServer { keeper: keep(&folder, port, ahead), folder, port, ahead };
         standby.wait_until_ready();
         standby
     }
@@ -145,7 +172,11 @@ impl PostgresServer {
         let mut psql = command("psql");
         psql.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", "postgres", "-d", database, "-qX"]);
         psql.env("PGPASSWORD", "secret of the superuser").args(["-c", "begin", "-c", sql]);
-        psql.args(["-c", "select pg_sleep(3600)"]).stdout(Stdio::null()).spawn().expect("psql is there")
+        psql.args(["-c", "select pg_sleep(3600)"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("psql is there")
     }
 
     /// As [`PostgresServer::sql`], also while the server does not work.
@@ -191,6 +222,11 @@ impl PostgresServer {
         }
     }
 
+    /// True while any of its processes runs.
+    pub fn is_running(&self) -> bool {
+        !self.processes().is_empty()
+    }
+
     /// Process ids of all its processes: each runs in the folder of the data.
     fn processes(&self) -> Vec<String> {
         let data = self.folder.join("data");
@@ -209,7 +245,7 @@ impl PostgresServer {
         // The old keeper would remove the files of the new server.
         let _ = self.keeper.kill();
         let _ = self.keeper.wait();
-        self.keeper = keep(&self.folder, self.port);
+        self.keeper = keep(&self.folder, self.port, self.ahead);
         self.wait_until_ready();
     }
 
@@ -231,8 +267,11 @@ impl Drop for PostgresServer {
     }
 }
 
-fn keep(folder: &Path, port: u16) -> Child {
+fn keep(folder: &Path, port: u16, ahead: i32) -> Child {
     let mut keeper = Command::new("bash");
+    if ahead != 0 {
+        keeper.env("LD_PRELOAD", folder.join("clock.so")).env("BEARWARD_CLOCK", ahead.to_string());
+    }
     keeper.args(["-c", KEEPER]).arg(folder);
     let server = command("postgres");
     keeper.arg(server.get_program()).args(server.get_args()).arg("-D").arg(folder.join("data"));
@@ -241,7 +280,7 @@ fn keep(folder: &Path, port: u16) -> Child {
 }
 
 /// A program of PostgreSQL, as a user who may run it.
-fn command(program: &str) -> Command {
+pub fn command(program: &str) -> Command {
     let path = binary(program);
     if !is_root() {
         return Command::new(path);
@@ -290,6 +329,6 @@ fn own(path: &Path) {
     }
 }
 
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
 }

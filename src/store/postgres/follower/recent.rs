@@ -79,3 +79,59 @@ fn covers(revocation: &Revocation, other: &Revocation) -> bool {
 fn without_time(what: &Revoked) -> Revoked {
     what.clone().with_not_after(UnixTime::default())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn everything(not_after: u64) -> Revocation {
+        let what = Revoked::Everything { not_after: UnixTime::from_secs(not_after) };
+        Revocation { sequence: not_after, what, at: UnixTime::from_secs(not_after), until: UnixTime::MAX }
+    }
+
+    fn token(number: u64) -> Revocation {
+        let what = Revoked::Token { issuer: String::new(), jti: number.to_string() };
+        Revocation { sequence: number, what, at: UnixTime::from_secs(number), until: UnixTime::MAX }
+    }
+
+    fn sequences(recent: &Recent) -> Vec<u64> {
+        recent.expected().lost(UnixTime::default()).iter().map(|each| each.sequence).collect()
+    }
+
+    #[test]
+    fn a_revocation_is_remembered_for_an_hour() {
+        let (mut recent, start) = (Recent::default(), BootTime::default());
+        recent.remember(&everything(1), start);
+        recent.remember(&token(2), start);
+        // A later watermark replaces the first one, and an earlier one does not.
+        recent.remember(&everything(3), start + SECOND);
+        recent.remember(&everything(2), start + SECOND * 2);
+        recent.remember(&token(4), start + SPAN);
+        assert_eq!(sequences(&recent), [2, 3, 4]);
+        recent.remember(&token(5), start + SPAN + SECOND);
+        assert_eq!(sequences(&recent), [3, 4, 5]);
+        recent.remember(&token(6), start + SPAN + SECOND * 2);
+        assert_eq!(sequences(&recent), [4, 5, 6]);
+    }
+
+    #[test]
+    fn beyond_the_maximum_the_oldest_are_forgotten() {
+        let mut recent = Recent::default();
+        let max = MAX as u64;
+        (1..=max).for_each(|number| recent.remember(&token(number), BootTime::default()));
+        assert_eq!((recent.by_what.len(), recent.order.len()), (MAX, MAX));
+        recent.remember(&token(max + 1), BootTime::default());
+        assert_eq!((recent.by_what.len(), sequences(&recent).first()), (MAX, Some(&2)));
+    }
+
+    #[test]
+    fn what_no_longer_matters_is_not_lost() {
+        let mut recent = Recent::default();
+        let until = UnixTime::from_secs(100);
+        recent.remember(&Revocation { until, ..token(1) }, BootTime::default());
+        assert_eq!(recent.expected().lost(UnixTime::from_secs(99)).len(), 1);
+        assert_eq!(recent.expected().lost(until), []);
+    }
+}

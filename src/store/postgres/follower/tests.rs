@@ -261,6 +261,17 @@ fn a_follower_that_was_away_too_long_reads_everything() {
     assert_eq!((model.state.applied(), model.lacks()), (3, None));
 }
 
+#[test]
+fn what_could_not_be_enforced_is_read_again() {
+    let mut model = Model::new(10);
+    model.revoke();
+    model.poll();
+    model.state.restart();
+    assert_eq!((model.state.complete_at(), model.state.read_from()), (None, 0));
+    let step = model.poll();
+    assert_eq!((step.apply.len(), model.is_complete()), (1, true));
+}
+
 /// The pseudo-random generator SplitMix64.
 struct Random(u64);
 

@@ -117,3 +117,18 @@ async fn a_check_warns_and_changes_nothing() {
     std::fs::write(folder.path().join("gateway.toml"), text(&upstream, unreachable)).expect("written");
     assert!(bearward(folder.path(), &["check", "--offline"]).status.success());
 }
+
+#[tokio::test]
+async fn too_few_connections_and_a_superuser_are_reported() {
+    let (upstream, folder) = (Upstream::start(), folder());
+    let server = PostgresServer::start_with(&["max_connections=8"], "trust");
+    let shown = |user: &str, pool: usize| {
+        let url = format!("postgres://{user}@127.0.0.1:{}/bearward?sslmode=disable", server.port);
+        output(&check(folder.path(), &text(&upstream, &format!("postgres = \"{url}\"\npool = {pool}"))))
+    };
+    // Three of the eight are reserved for superusers, and each gateway needs two beside the pool.
+    let few = shown("bearward", 4);
+    assert!(few.contains("allows 5 connections, and each gateway opens 6") && !few.contains("superuser"), "{few}");
+    let superuser = shown("postgres", 3);
+    assert!(!superuser.contains("connections") && superuser.contains("is a superuser"), "{superuser}");
+}

@@ -79,6 +79,28 @@ async fn a_gateway_moves_to_postgresql_and_no_session_ends() {
 }
 
 #[tokio::test]
+async fn events_that_were_not_delivered_move_too() {
+    let (upstream, clock, keys, files) = (Upstream::start(), Arc::new(ManualClock::new()), store_keys(), folder());
+    // Port 1 has no server.
+    let with_webhook = |store: &str| text(&upstream, store) + "[audit]\nwebhook = \"http://127.0.0.1:1/\"\n";
+    let sqlite = Gateway::in_folder(with_webhook(""), files.clone(), clock.clone());
+    let alice = sqlite.issue("alice", "").await;
+    drop(sqlite);
+    std::fs::write(files.path().join("gateway.toml"), with_webhook(&keys)).expect("written");
+    let output = copy_when_free(files.path());
+    assert_copied(&output);
+    let of_alice = format!("from audit where event::json->>'token_id' = '{}'", alice.token_id);
+    assert_eq!(sql(schema(&keys), &format!("select event::json->>'event' {of_alice}")), "token.issued");
+    let before: i64 = sql(schema(&keys), "select max(sequence) from audit").parse().expect("a number");
+
+    let shared = Gateway::in_folder(with_webhook(&keys), files.clone(), clock);
+    shared.issue("bob", "").await;
+    let of_bob = "select min(sequence) from audit where event::json->>'subject' = 'bob'";
+    let after: i64 = sql(schema(&keys), of_bob).parse().expect("a number");
+    assert!(after > before, "{before} {after}: the numbers go on");
+}
+
+#[tokio::test]
 async fn a_database_in_use_is_neither_read_nor_overwritten() {
     let (upstream, clock, keys, files) = (Upstream::start(), Arc::new(ManualClock::new()), store_keys(), folder());
     std::fs::write(files.path().join("gateway.toml"), text(&upstream, &keys)).expect("written");

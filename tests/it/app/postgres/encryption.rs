@@ -10,6 +10,7 @@ use crate::support::Upstream;
 use crate::support::certificates::Authority;
 use crate::support::clock::ManualClock;
 use crate::support::postgres::PostgresServer;
+use crate::support::wait::eventually_ok;
 
 const PASSWORD: &[u8] = b"secret\n";
 
@@ -94,5 +95,9 @@ async fn a_changed_password_needs_no_restart() {
     server.sql("postgres", "alter role bearward password 'another'");
     fs::write(files.path().join("password"), "another\n").expect("written");
     assert!(server.terminate_connections("bearward/") > 0);
-    assert_eq!(running.refresh(&pair.access, &pair.refresh).await.status, 200);
+    eventually_ok("it connects with the new password", async || {
+        let response = running.refresh(&pair.access, &pair.refresh).await;
+        (response.status == 200).then_some(()).ok_or(format!("{response:?}"))
+    })
+    .await;
 }

@@ -4,6 +4,7 @@ mod check;
 mod copy;
 mod encryption;
 mod explain;
+mod outage;
 mod roots;
 mod sessions;
 

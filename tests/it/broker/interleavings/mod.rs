@@ -31,6 +31,7 @@ use crate::store::given::LOGIN;
 use crate::store::postgres::Schema;
 use crate::store::suite::records::Place;
 use crate::support::postgres::PostgresServer;
+use crate::support::random::Random;
 use crate::support::repetitions::repetitions;
 use model::Step;
 use order::Order;
@@ -113,21 +114,5 @@ impl Drop for PrintSeedOnPanic {
         if std::thread::panicking() {
             eprintln!("this order has BEARWARD_SEED={}", self.0);
         }
-    }
-}
-
-/// The pseudo-random generator SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, count: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % count as u64).expect("is below a usize")
-    }
-
-    fn one_in(&mut self, count: u64) -> bool {
-        self.below(usize::try_from(count).expect("is small")) == 0
     }
 }

@@ -78,6 +78,36 @@ async fn a_captured_login_has_the_address_of_its_client() {
     }
 }
 
+/// A backend may end all old sessions of a user before it begins a new one.
+#[tokio::test]
+async fn a_login_is_dated_by_the_response_of_the_backend() {
+    let (asked, released) = (Arc::new(tokio::sync::Semaphore::new(0)), Arc::new(tokio::sync::Semaphore::new(0)));
+    let (arrived, waiting) = (asked.clone(), released.clone());
+    let upstream = ScriptedBackend::start(move |mut wire, _| {
+        let (arrived, waiting) = (arrived.clone(), waiting.clone());
+        async move {
+            while let Some(head) = wire.try_read_until("\r\n\r\n").await {
+                if head.contains("POST /login ") {
+                    arrived.add_permits(1);
+                    waiting.acquire().await.expect("open").forget();
+                }
+                wire.send(response_text("200 OK", &format!("{JSON}{ALICE}"), "{}")).await;
+            }
+        }
+    });
+    let gateway = gateway(upstream.address, "");
+    let client = gateway.client();
+    let login = tokio::spawn(async move { client.post("/login", &json!({ "password": "right" })).await });
+    asked.acquire().await.expect("open").forget();
+    gateway.advance(Duration::from_secs(1));
+    let alice = json!({ "sub": "alice" });
+    assert_eq!(gateway.admin_client().post("/admin/v1/revocations", &alice).await.status, 200);
+    gateway.advance(Duration::from_secs(1));
+    released.add_permits(1);
+    let pair = TokenPair::from_json(&login.await.expect("no panic").json());
+    assert_eq!(gateway.refresh(&pair.access, &pair.refresh).await.status, 200);
+}
+
 /// A mass revocation cannot find a login in flight in the store, but must revoke it as well. Revocations before the
 /// backend's response do not count.
 #[tokio::test]

@@ -1,0 +1,59 @@
+//! Reads families, each with the watermark of its subject.
+
+use std::collections::HashMap;
+
+use tokio_postgres::Row;
+
+use crate::store::error::StoreError;
+use crate::store::postgres::error::QueryError;
+use crate::store::postgres::rows::{self, family_columns};
+use crate::store::postgres::session::Session;
+use crate::tokens::family::Family;
+use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
+
+/// The later of the watermark of a subject and the watermark over everything; null if there is none.
+macro_rules! mark_of {
+    ($subject:literal) => {
+        concat!(
+            "greatest((select s.not_after from subjects s where s.subject = ",
+            $subject,
+            "), (select m.value from meta m where m.name = 'watermark' and m.value > 0))"
+        )
+    };
+}
+pub(super) use mark_of;
+
+const FIND: &str =
+    concat!("select ", family_columns!(), ", ", mark_of!("f.subject"), " as mark from families f where f.id = $1");
+const FIND_ALL: &str =
+    concat!("select ", family_columns!(), ", ", mark_of!("f.subject"), " as mark from families f where f.id = any($1)");
+
+/// A family, and the watermark of its subject.
+#[derive(Clone)]
+pub(super) struct Found {
+    pub(super) family: Family,
+    pub(super) mark: Option<UnixTime>,
+}
+
+pub(super) fn found(row: &Row) -> Result<Found, StoreError> {
+    Ok(Found { family: rows::family(row)?, mark: rows::read_time_or_null(row, "mark")? })
+}
+
+pub(super) async fn find(session: &Session, id: TokenId) -> Result<Option<Found>, QueryError> {
+    let row = session.query_opt(FIND, &[&id.to_string()]).await?;
+    Ok(row.as_ref().map(found).transpose()?)
+}
+
+/// The families with these ids, in their order. A damaged one fails alone.
+pub(super) async fn find_all(
+    session: &Session,
+    ids: Vec<TokenId>,
+) -> Result<Vec<Result<Option<Found>, StoreError>>, QueryError> {
+    let names: Vec<String> = ids.iter().map(TokenId::to_string).collect();
+    let mut families = HashMap::new();
+    for row in session.query(FIND_ALL, &[&names]).await? {
+        families.insert(rows::token_id(rows::get(&row, "id")?)?, found(&row));
+    }
+    Ok(ids.iter().map(|id| families.get(id).cloned().transpose()).collect())
+}

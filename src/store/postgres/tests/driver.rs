@@ -1,0 +1,262 @@
+//! Lanes, repetitions, and what the errors of a server mean.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use super::given::{PostgresServer, driver, settings};
+use crate::store::error::StoreError;
+use crate::store::postgres::connect::Connector;
+use crate::store::postgres::connections::Lane;
+use crate::store::postgres::driver::Driver;
+use crate::store::postgres::error::QueryError;
+use crate::store::postgres::session::Session;
+use crate::store::postgres::settings::{Settings, Target};
+use crate::types::ids::TokenId;
+
+async fn backend(session: Session) -> Result<i32, QueryError> {
+    let row = session.query_opt("select pg_backend_pid()", &[]).await?;
+    Ok(row.expect("a row").try_get(0).map_err(StoreError::from)?)
+}
+
+#[test]
+fn an_operation_runs_again_after_its_connection_was_lost() {
+    let server = PostgresServer::shared();
+    let settings = settings(server);
+    let (name, driver) = (settings.schema.clone(), driver(settings));
+    let first = driver.wait(driver.submit(Lane::Any, backend)).expect("it works");
+    assert!(first > 0);
+
+    let attempts = Arc::new(AtomicU32::new(0));
+    let counted = attempts.clone();
+    let slow = driver.submit(Lane::Log, move |session| {
+        let attempt = counted.fetch_add(1, Ordering::Relaxed) + 1;
+        async move {
+            let seconds = if attempt == 1 { 60_f64 } else { 0.0 };
+            let text = format!("select pg_sleep({seconds})");
+            session.batch(&text).await?;
+            Ok(attempt)
+        }
+    });
+    let began = Instant::now();
+    while server.terminate_connections(&format!("bearward/{name}")) == 0 || attempts.load(Ordering::Relaxed) == 0 {
+        assert!(began.elapsed() < Duration::from_secs(10), "the operation never began");
+    }
+    assert!(driver.wait(slow).expect("it was repeated") >= 2);
+    let second = driver.wait(driver.submit(Lane::Any, backend)).expect("it works again");
+    assert_ne!(first, second);
+}
+
+fn kind(error: &QueryError) -> &'static str {
+    match error {
+        QueryError::Lost(_) => "lost",
+        QueryError::Conflict(_) => "conflict",
+        QueryError::NotPrimary(_) => "not primary",
+        QueryError::Rejected(_) => "rejected",
+    }
+}
+
+/// The outcome of a statement that fails.
+async fn failure(ran: impl Future<Output = Result<(), QueryError>>) -> Result<(&'static str, String), QueryError> {
+    let error = ran.await.expect_err("it fails");
+    Ok((kind(&error), error.into_store_error().message))
+}
+
+#[test]
+fn the_code_of_an_error_decides_about_a_repetition() {
+    let driver = driver(settings(PostgresServer::shared()));
+    for (code, expected, advice) in [
+        ("40001", "conflict", ""),
+        ("40P01", "conflict", ""),
+        ("0A000", "conflict", ""),
+        ("26000", "conflict", "store.prepared"),
+        ("25006", "not primary", "name the primary"),
+        ("08006", "lost", ""),
+        ("08P01", "lost", "connection poolers"),
+        ("57P01", "lost", ""),
+        ("57P03", "lost", "starting or shutting down"),
+        ("57014", "rejected", "took too long"),
+        ("23505", "rejected", ""),
+        ("28P01", "rejected", "the password is wrong"),
+        ("28000", "rejected", "pg_hba.conf"),
+        ("3D000", "rejected", "no such database"),
+        ("42501", "rejected", "lacks a right"),
+        ("42P01", "rejected", "a table of the gateway is missing"),
+        ("3F000", "rejected", "a table of the gateway is missing"),
+        ("42703", "rejected", "a table of the gateway is missing"),
+        ("53100", "rejected", "the disk"),
+        ("53200", "rejected", "not enough memory"),
+        ("53300", "rejected", "max_connections"),
+        ("55P03", "rejected", "holds a lock"),
+    ] {
+        let failed = driver.submit(Lane::Any, move |session| async move {
+            let raise = format!("do $$ begin raise exception 'some text' using errcode = '{code}'; end $$");
+            failure(session.batch(&raise)).await
+        });
+        let (kind, message) = driver.wait(failed).expect("it reports");
+        assert_eq!(kind, expected, "{code}");
+        assert!(message.contains(&format!("PostgreSQL: {code} some text")), "{message}");
+        assert!(message.contains(advice) && message.starts_with("PostgreSQL: ") == advice.is_empty(), "{message}");
+    }
+}
+
+/// Without a code of the server, only a broken connection is worth a repetition.
+#[test]
+fn an_error_of_the_client_itself_is_not_repeated() {
+    let driver = driver(settings(PostgresServer::shared()));
+    let failed = driver.submit(Lane::Any, |session| async move {
+        let too_few = async { session.query("select $1::int4 + $2::int4", &[&1_i32]).await.map(drop) };
+        failure(too_few).await
+    });
+    assert_eq!(driver.wait(failed).expect("it reports").0, "rejected");
+    let failed = driver.submit(Lane::Any, |session| async move {
+        session.close();
+        failure(async { session.query("select 1", &[]).await.map(drop) }).await
+    });
+    assert_eq!(driver.wait(failed).expect("it reports").0, "lost");
+}
+
+/// A connection works on one statement after the other. So one may wait for longer than the server may be silent.
+#[test]
+fn a_statement_that_waits_behind_others_is_not_lost() {
+    let driver = driver(Settings { timeout: Duration::from_secs(20), ..settings(PostgresServer::shared()) });
+    let attempts = Arc::new(AtomicU32::new(0));
+    let slow = [(); 2].map(|()| {
+        let attempts = attempts.clone();
+        driver.submit(Lane::Log, move |session| {
+            attempts.fetch_add(1, Ordering::Relaxed);
+            async move { session.query("select pg_sleep(3)", &[]).await.map(drop) }
+        })
+    });
+    slow.into_iter().for_each(|slow| driver.wait(slow).expect("it works"));
+    assert_eq!(attempts.load(Ordering::Relaxed), 2);
+}
+
+/// The server has stopped waiting for a standby, and says so before it reports success.
+#[test]
+fn a_change_that_may_not_be_durable_runs_again() {
+    let driver = driver(settings(PostgresServer::shared()));
+    for (severity, code, expected) in [("warning", "01000", 2), ("warning", "01004", 1), ("notice", "00000", 1)] {
+        let attempts = Arc::new(AtomicU32::new(0));
+        let run = driver.submit(Lane::Any, move |session| {
+            let attempt = attempts.fetch_add(1, Ordering::Relaxed) + 1;
+            async move {
+                let severity = if attempt == 1 { severity } else { "debug" };
+                let raise = format!("do $$ begin raise {severity} 'some text' using errcode = '{code}'; end $$");
+                session.batch(&raise).await.map(|()| attempt)
+            }
+        });
+        assert_eq!(driver.wait(run).expect("it works"), expected, "{severity} {code}");
+    }
+}
+
+#[test]
+fn an_operation_runs_again_after_conflicts_but_not_for_ever() {
+    let driver = driver(settings(PostgresServer::shared()));
+    for (conflicts, expected) in [(1, Some(2)), (3, Some(4)), (4, None), (100, None)] {
+        let attempts = Arc::new(AtomicU32::new(0));
+        let counted = attempts.clone();
+        let outcome = driver.submit(Lane::Any, move |_| {
+            let attempt = counted.fetch_add(1, Ordering::Relaxed) + 1;
+            let error = QueryError::Conflict(StoreError::new("another transaction was faster"));
+            async move { if attempt <= conflicts { Err(error) } else { Ok(attempt) } }
+        });
+        assert_eq!(driver.wait(outcome).ok(), expected, "{conflicts} conflicts");
+        assert_eq!(attempts.load(Ordering::Relaxed), expected.unwrap_or(4));
+    }
+}
+
+#[test]
+fn an_operation_that_always_loses_its_connection_ends() {
+    let patient = Settings { timeout: Duration::from_secs(30), ..settings(PostgresServer::shared()) };
+    let driver = driver(patient);
+    let attempts = Arc::new(AtomicU32::new(0));
+    let counted = attempts.clone();
+    let lost = driver.submit(Lane::Any, move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async { Err::<(), _>(QueryError::Lost(StoreError::new("the connection is lost"))) }
+    });
+    assert!(driver.wait(lost).is_err());
+    // Fewer if new connections take too long.
+    assert!((2..=6).contains(&attempts.load(Ordering::Relaxed)), "{attempts:?}");
+}
+
+#[test]
+fn each_lane_has_connections_of_its_own() {
+    const POOL: usize = 3;
+    let server = PostgresServer::shared();
+    let settings = Settings { pool: POOL, ..settings(server) };
+    let open = format!("select pid from pg_stat_activity where application_name = 'bearward/{}'", settings.schema);
+    let driver = driver(settings);
+    let began = Instant::now();
+    while server.sql("postgres", &open).lines().count() < POOL + 2 {
+        assert!(began.elapsed() < Duration::from_secs(20), "not all are connected");
+    }
+    let on = |lane| driver.wait(driver.submit(lane, backend)).expect("it works");
+    // The last connection may not have passed its first checks yet.
+    while on(Lane::Upkeep) == on(Lane::Log) || on(Lane::Follower) == on(Lane::Log) {
+        assert!(began.elapsed() < Duration::from_secs(20), "not all are connected");
+    }
+    let family = |number: u8| on(Lane::Family(TokenId::from_bytes([number; 16])));
+    let of_families: HashSet<i32> = (0..30).map(family).collect();
+    let of_any: HashSet<i32> = (0..200).map(|_| on(Lane::Any)).collect();
+    assert_eq!((of_families.len(), &of_families), (POOL, &of_any));
+    assert!((0..30).all(|number| family(number) == family(number)));
+    let others = [on(Lane::Upkeep), on(Lane::Follower)];
+    assert!(others[0] != others[1] && !others.iter().any(|other| of_any.contains(other)), "{others:?}");
+    assert!(of_any.contains(&on(Lane::Log)));
+}
+
+#[test]
+fn a_start_waits_for_a_server_but_not_for_a_correction() {
+    let server = PostgresServer::shared();
+    let start = |url: &str, patience| {
+        let target = Target::parse(url).expect("valid");
+        let settings = Settings { target, ..settings(server) };
+        let began = Instant::now();
+        assert!(Driver::start(Connector::new(settings, None, "a"), patience).is_err());
+        began.elapsed()
+    };
+    let patience = Duration::from_secs(60);
+    assert!(start(&server.url().replacen("/bearward?", "/nothing?", 1), patience) < patience);
+    // Port 1 has no server.
+    let patience = Duration::from_millis(300);
+    assert!(start("postgres://a@127.0.0.1:1/a?sslmode=disable", patience) >= patience);
+}
+
+#[test]
+fn a_host_that_does_not_work_is_followed_by_the_next_one() {
+    let server = PostgresServer::shared();
+    // Port 1 has no server.
+    let url = server.url().replacen("@", "@127.0.0.1:1,", 1);
+    let settings = Settings { target: Target::parse(&url).expect("valid"), ..settings(server) };
+    let driver = driver(settings);
+    assert!(driver.wait(driver.submit(Lane::Any, backend)).is_ok());
+}
+
+/// After a failover the old primary is a standby. A connection to it must not stay in use.
+#[test]
+fn a_server_that_became_read_only_loses_all_connections() {
+    let server = PostgresServer::shared();
+    let settings = settings(server);
+    let open = format!("select pid from pg_stat_activity where application_name = 'bearward/{}'", settings.schema);
+    let pids = || server.sql("postgres", &open).lines().map(str::to_owned).collect::<Vec<_>>();
+    let driver = driver(settings);
+    let wait_for = |is_reached: &dyn Fn(&[String]) -> bool| {
+        let began = Instant::now();
+        while !is_reached(&pids()) {
+            assert!(began.elapsed() < Duration::from_secs(20), "{:?}", pids());
+        }
+    };
+    wait_for(&|pids| pids.len() == 4);
+    let before = pids();
+    let attempts = Arc::new(AtomicU32::new(0));
+    let moved = driver.submit(Lane::Any, move |_| {
+        let is_first = attempts.fetch_add(1, Ordering::Relaxed) == 0;
+        let error = QueryError::NotPrimary(StoreError::new("the server is read-only"));
+        async move { if is_first { Err(error) } else { Ok(()) } }
+    });
+    driver.wait(moved).expect("it runs again");
+    wait_for(&|pids| pids.len() == 4 && !pids.iter().any(|pid| before.contains(pid)));
+}

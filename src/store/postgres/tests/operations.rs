@@ -1,0 +1,148 @@
+//! Operations that run again after their connection was lost, and calls that are written together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use super::given::{PostgresServer, driver, settings};
+use crate::store::api::{Outbox, RevokeOutcome, RevokedBy};
+use crate::store::postgres::append::{Entry, Log};
+use crate::store::postgres::connections::Lane;
+use crate::store::postgres::enforcement::Enforcement;
+use crate::store::postgres::error::QueryError;
+use crate::store::postgres::families::{Issue, RevokeFamily};
+use crate::store::postgres::operation::{Operation, Shared, lock};
+use crate::store::postgres::outbox::Audit;
+use crate::store::postgres::rotations::Rotations;
+use crate::store::postgres::schema;
+use crate::store::postgres::session::Session;
+use crate::tokens::family::Family;
+use crate::tokens::family::revocation::{Revocation, Revoked};
+use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
+
+const LOGIN: UnixTime = UnixTime::from_millis(1_700_000_000_500);
+
+fn family() -> Family {
+    Family {
+        id: TokenId::from_bytes([7; 16]),
+        subject: "alice".into(),
+        scope: String::new(),
+        audience: Vec::new(),
+        client_id: String::new(),
+        claims: Default::default(),
+        label: String::new(),
+        salt: [0; 32],
+        generation: 1,
+        root: 1,
+        rotated_at: LOGIN,
+        confirmed: 0,
+        created_at: LOGIN,
+        last_used_at: LOGIN,
+        address: None,
+        idle: None,
+        idle_expiry: UnixTime::MAX,
+        absolute_expiry: UnixTime::MAX,
+        revoked: None,
+    }
+}
+
+fn shared(outbox: Arc<Outbox>) -> Shared {
+    let (issuer, longest_life) = (String::from("https://gateway.example"), Duration::from_secs(60));
+    let enforcement = Arc::new(Enforcement { hook: Arc::new(|_, _| {}), longest_life });
+    let audit = Arc::new(Audit::new(10, outbox));
+    let log = Log::new(issuer.clone(), enforcement.clone(), audit.clone());
+    let (delivery_epoch, has_left) = (AtomicI64::new(0), AtomicBool::new(false));
+    let (rotations, keys) = (Rotations::new(2, audit.clone()), tokio::sync::Mutex::default());
+    Shared { issuer, replica: "a".into(), delivery_epoch, has_left, enforcement, audit, log, rotations, keys }
+}
+
+/// Runs `work` on a connection to a database with empty tables.
+fn with_empty_tables<T, F, Fut>(outbox: Arc<Outbox>, work: F) -> T
+where
+    T: Send + 'static,
+    F: Fn(Session, Arc<Shared>) -> Fut + Send + 'static,
+    Fut: Future<Output = Result<T, QueryError>> + Send + 'static,
+{
+    let settings = settings(PostgresServer::shared());
+    let (name, driver) = (settings.schema.clone(), driver(settings));
+    let prepared = driver.submit(Lane::Log, move |session| {
+        let name = name.clone();
+        async move { schema::prepare(&session, &name, LOGIN).await }
+    });
+    driver.wait(prepared).expect("the tables are created");
+    let shared = Arc::new(shared(outbox));
+    driver.wait(driver.submit(Lane::Log, move |session| work(session, shared.clone()))).expect("it works")
+}
+
+async fn events(session: &Session) -> Result<i64, QueryError> {
+    let row = session.query_opt("select count(*) from audit", &[]).await?;
+    Ok(row.expect("a row").try_get(0).expect("a number"))
+}
+
+#[test]
+fn a_login_that_was_written_before_a_loss_is_not_taken() {
+    with_empty_tables(Arc::default(), |session, shared| async move {
+        let issue = Issue::new(family(), 10, LOGIN.into());
+        assert_eq!(issue.run(&shared, &session).await?, Some(family()));
+        assert!(issue.run(&shared, &session).await.is_err(), "nothing was lost, so that the id is taken");
+        *lock(&issue.uncertain) = true;
+        assert_eq!(issue.run(&shared, &session).await?, Some(family()));
+        assert_eq!(events(&session).await?, 1);
+
+        let other = Issue::new(Family { salt: [1; 32], ..family() }, 10, LOGIN.into());
+        *lock(&other.uncertain) = true;
+        assert!(other.run(&shared, &session).await.is_err(), "another login has this id");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_revocation_that_was_written_before_a_loss_is_its_own() {
+    with_empty_tables(Arc::default(), |session, shared| async move {
+        Issue::new(family(), 10, LOGIN.into()).run(&shared, &session).await?;
+        let by_admin = |at: UnixTime| RevokeFamily::new(family().id, RevokedBy::Admin, at.into());
+        let revoke = by_admin(LOGIN);
+        assert_eq!(revoke.run(&shared, &session).await?, RevokeOutcome::Revoked);
+        assert_eq!(revoke.run(&shared, &session).await?, RevokeOutcome::AlreadyEnded, "nothing was lost");
+        *lock(&revoke.uncertain) = true;
+        assert_eq!(revoke.run(&shared, &session).await?, RevokeOutcome::Revoked);
+        assert_eq!(events(&session).await?, 2);
+
+        let other = by_admin(LOGIN + Duration::from_millis(1));
+        *lock(&other.uncertain) = true;
+        assert_eq!(other.run(&shared, &session).await?, RevokeOutcome::AlreadyEnded, "another call was first");
+        Ok(())
+    });
+}
+
+/// Calls that wait are written by one statement, which the database accepts as a whole or not at all.
+#[test]
+fn a_rejected_entry_does_not_affect_calls_that_wait_too() {
+    let entry = |jti: &str, generation| Entry {
+        what: Revoked::Token { issuer: "https://login.example".into(), jti: jti.into() },
+        at: LOGIN,
+        reason: None,
+        generation,
+        event: None,
+        is_lost: false,
+    };
+    // No integer of PostgreSQL.
+    let entries = [entry("first", None), entry("bad", Some(u64::MAX)), entry("good", None)];
+    let outbox: Arc<Outbox> = Arc::default();
+    let (first, bad, good) = with_empty_tables(outbox.clone(), move |session, shared| {
+        let entries = entries.clone();
+        async move {
+            let [first, bad, good] = entries.map(|entry| shared.log.append(&session, vec![entry]));
+            // The second and the third wait until the first is written.
+            let (first, bad, good) = tokio::join!(first, bad, good);
+            Ok((sequences(first?), matches!(bad, Err(QueryError::Rejected(_))), sequences(good?)))
+        }
+    });
+    assert_eq!((first, bad, good), (vec![1], true, vec![2]));
+    assert_eq!(outbox.lost.load(Ordering::Relaxed), 0, "entries without an event lose none");
+}
+
+fn sequences(appended: Vec<Option<Revocation>>) -> Vec<u64> {
+    appended.into_iter().flatten().map(|revocation| revocation.sequence).collect()
+}

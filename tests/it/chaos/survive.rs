@@ -1,0 +1,148 @@
+//! Load, a fault, and what must hold after each fault.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use super::checkers::{Watermark, gapless, no_missed_revocation, no_overtaken_watermark, one_child_per_parent};
+use super::cluster::{Cluster, MAX_STALENESS, Setup};
+use super::load::{History, Load, Volume, lock};
+use super::story::Story;
+use crate::support::postgres::PostgresServer;
+
+/// Time for a request in flight when staleness begins, and for the clock of the machine under load.
+pub(super) const SLACK: Duration = Duration::from_millis(500);
+
+/// How long the load may take for all its revocations, faults included.
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+
+pub(super) const VOLUME: Volume = Volume { families: 8, tokens: 300, revokers: 4, races: 2 };
+
+/// What a fault is made of.
+pub(super) struct Scene<'a> {
+    pub(super) cluster: &'a mut Cluster,
+    pub(super) server: &'a mut PostgresServer,
+    pub(super) load: &'a mut Load,
+    pub(super) story: &'a mut Story,
+}
+
+impl Scene<'_> {
+    /// Waits for the moment that the story chooses: a number of acknowledged revocations, `most` more than now at most.
+    /// Then sends the request that the story chooses, so that it is in flight at the fault.
+    pub(super) fn moment(&mut self, most: usize) {
+        let more = self.story.between(most / 4, most);
+        let count = self.load.revoked() + more;
+        self.load.wait_until_revoked(count, PATIENCE);
+        self.story.tell(format!("{count} revocations were acknowledged"));
+        self.load.send_one(self.story);
+    }
+
+    pub(super) fn any_replica(&mut self) -> usize {
+        self.story.random().below(self.cluster.replicas.len())
+    }
+
+    pub(super) fn tell(&self, what: impl std::fmt::Display) {
+        self.story.tell(what);
+    }
+
+    /// A time for a fault.
+    pub(super) fn last(&mut self, least: Duration, most: Duration) {
+        let more = self.story.random().millis((most - least).as_millis() as u64);
+        self.tell(format!("for {:?}", least + more));
+        thread::sleep(least + more);
+    }
+}
+
+/// What a case expects besides the rules for all.
+#[derive(Clone, Copy)]
+pub(super) struct Expected {
+    /// How long after its acknowledgement another replica may accept what was revoked.
+    pub(super) patience: Duration,
+}
+
+impl Default for Expected {
+    fn default() -> Self {
+        Expected { patience: MAX_STALENESS + SLACK }
+    }
+}
+
+/// Runs the load on three replicas while `fault` runs, and checks what must hold after every fault.
+pub(super) fn survive(case: &str, server: &mut PostgresServer, fault: impl FnOnce(&mut Scene<'_>)) {
+    survive_in(case, server, Setup::default(), fault);
+}
+
+pub(super) fn survive_in(
+    case: &str,
+    server: &mut PostgresServer,
+    setup: Setup<'_>,
+    fault: impl FnOnce(&mut Scene<'_>),
+) {
+    let mut cluster = Cluster::start(server, setup);
+    survive_on(case, &mut cluster, server, (VOLUME, Expected::default()), fault);
+}
+
+/// Returns the history.
+pub(super) fn survive_on(
+    case: &str,
+    cluster: &mut Cluster,
+    server: &mut PostgresServer,
+    (volume, expected): (Volume, Expected),
+    fault: impl FnOnce(&mut Scene<'_>),
+) -> Arc<History> {
+    let mut story = Story::begin(case);
+    let mut load = Load::start(cluster, volume, &story);
+    fault(&mut Scene { cluster, server, load: &mut load, story: &mut story });
+    load.wait_until_all_are_revoked(PATIENCE);
+    story.tell("all revocations were acknowledged");
+    cluster.wait_until_ready();
+    let history = load.stop();
+    let accepted = load.accepted_at_the_end();
+    load.use_old_tokens_at_the_end(expected.patience);
+
+    let refreshes = lock(&history.refreshes).clone();
+    let mut violations = one_child_per_parent(&refreshes, &cluster.generations(server));
+    violations.extend(revocations_hold(&history, expected.patience));
+    violations.extend(gapless(&cluster.log(server), lock(&history.revocations).len()));
+    conclude(&story, &history, violations);
+    assert_eq!(accepted, 0, "revoked tokens were accepted at the end");
+    assert_eq!(cluster.audit_events("refresh.reuse_detected"), 0, "honest clients repeated their tokens");
+    assert!(refreshes.len() > volume.families, "the load did nothing");
+    history
+}
+
+/// Checkers B and C.
+pub(super) fn revocations_hold(history: &History, patience: Duration) -> Vec<String> {
+    let mut violations = no_missed_revocation(&lock(&history.revocations), &lock(&history.probes), patience);
+    violations.extend(no_overtaken_watermark(&lock(&history.watermarks), &lock(&history.uses), patience));
+    violations
+}
+
+pub(super) fn conclude(story: &Story, history: &History, violations: Vec<String>) {
+    let History { refreshes, revocations, probes, watermarks, uses, .. } = history;
+    let count = |length: usize, what: &str| format!("{length} {what}");
+    let counts = [
+        count(lock(refreshes).len(), "refreshes"),
+        count(lock(revocations).len(), "revocations"),
+        count(lock(probes).len(), "probes"),
+        count(lock(watermarks).len(), "times logged out everywhere"),
+        count(lock(uses).len(), "uses of tokens of before"),
+    ];
+    story.tell(format!("{}: {} violations", counts.join(", "), violations.len()));
+    let shown: Vec<_> = violations.iter().take(10).collect();
+    assert!(violations.is_empty(), "{} violations: {shown:#?}", violations.len());
+}
+
+pub(super) fn local(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+/// The watermark of each subject in the database, in milliseconds since 1970.
+pub(super) fn marks(cluster: &Cluster, server: &PostgresServer, watermarks: &[Watermark]) -> HashMap<String, u64> {
+    let rows = cluster.sql(server, "select subject, not_after from subjects");
+    let row = |line: &str| line.split_once('|').map(|(name, at)| (name.to_owned(), at.parse().expect("a number")));
+    let all: HashMap<String, u64> = rows.lines().filter_map(row).collect();
+    assert!(watermarks.iter().all(|mark| all.contains_key(&mark.subject)), "an acknowledged watermark is not there");
+    all
+}
