@@ -22,6 +22,14 @@ pub struct PerAddressLimit {
 pub struct AddressGuard {
     owner: Arc<PerAddressLimit>,
     address: IpAddr,
+    number: usize,
+}
+
+impl AddressGuard {
+    /// How many the address had when it got this one, which is counted.
+    pub fn number(&self) -> usize {
+        self.number
+    }
 }
 
 impl PerAddressLimit {
@@ -45,8 +53,14 @@ impl PerAddressLimit {
         if networks(address).any(is_full) {
             return None;
         }
-        networks(address).for_each(|network| *counts.entry(network.key).or_default() += 1);
-        Some(AddressGuard { owner: self.clone(), address })
+        let mut number = 0;
+        for network in networks(address) {
+            let count = counts.entry(network.key).or_default();
+            *count += 1;
+            // The smallest network comes first.
+            number = if number == 0 { *count } else { number };
+        }
+        Some(AddressGuard { owner: self.clone(), address, number })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, usize, RandomState>> {

@@ -38,6 +38,7 @@ pub(super) async fn serve(
         client = named;
     }
     let Ok(address_guard) = admit(&client, &stream, &state) else { return };
+    let number = address_guard.as_ref().map_or(0, AddressGuard::number);
     let (idle, metrics) = (state.shared.idle.enter(Instant::now()), &state.worker.metrics);
     metrics.connections_opened.inc();
     let _closed = CloseCounter(metrics.clone());
@@ -53,9 +54,10 @@ pub(super) async fn serve(
         ended: false.into(),
         kept: Box::new((slot, address_guard, alive)),
     };
+    let turn = state.crowd.begin(number);
     let ended = match tls {
-        None => serve_cleartext(stream, Arc::new(peer), idle, state).await,
-        Some(side) => serve_tls(stream, side, peer, idle, state).await,
+        None => serve_cleartext(stream, Arc::new(peer), idle, turn, &state).await,
+        Some(side) => serve_tls(stream, side, peer, idle, turn, &state).await,
     };
     if let Err(error) = ended {
         tracing::debug!(client = %client.address, %error, "connection ended");
@@ -129,10 +131,11 @@ async fn serve_tls(
     side: Arc<ServerTls>,
     mut peer: Peer,
     idle: Idle,
-    state: Arc<WorkerState>,
+    turn: impl Future<Output = ()>,
+    state: &Arc<WorkerState>,
 ) -> io::Result<()> {
     // Boxed: its memory is freed after the handshake, however long the connection is idle then.
-    let mut handshake = Box::pin(handshake::tls(stream, &side, state.shared.settings.tls_handshake));
+    let mut handshake = Box::pin(handshake::tls(stream, &side, turn, state.shared.settings.tls_handshake));
     let ended = tokio::select! {
         biased;
         ended = handshake.as_mut() => ended,
@@ -150,18 +153,29 @@ async fn serve_tls(
     let session = stream.get_ref().1;
     peer.sni = session.server_name().map(|name| Sni { name: name.to_owned(), tls: side });
     let is_http2 = session.alpn_protocol() == Some(b"h2");
-    connection::serve(stream, is_http2, Arc::new(peer), state).await
+    connection::serve(stream, is_http2, Arc::new(peer), state.clone()).await
 }
 
-async fn serve_cleartext(stream: TcpStream, peer: Arc<Peer>, idle: Idle, state: Arc<WorkerState>) -> io::Result<()> {
+async fn serve_cleartext(
+    stream: TcpStream,
+    peer: Arc<Peer>,
+    idle: Idle,
+    turn: impl Future<Output = ()>,
+    state: &Arc<WorkerState>,
+) -> io::Result<()> {
+    let beginning = async {
+        let is_http2 = handshake::is_http2(&stream).await?;
+        turn.await;
+        io::Result::Ok(is_http2)
+    };
     let is_http2 = tokio::select! {
-        is_http2 = handshake::is_http2(&stream) => is_http2?,
+        is_http2 = beginning => is_http2?,
         () = tokio::time::sleep(state.shared.settings.request_header) => return Err(io::ErrorKind::TimedOut.into()),
         () = state.shared.first_request_overdue() => return Ok(()),
         () = idle.must_close() => return Ok(()),
     };
     drop(idle);
-    connection::serve(stream, is_http2, peer, state).await
+    connection::serve(stream, is_http2, peer, state.clone()).await
 }
 
 /// Counts the end of a connection, however it ends.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rustls::ProtocolVersion;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -35,12 +36,22 @@ impl Failure {
     }
 }
 
-/// Does the TLS handshake. The stream is boxed: each future that holds it would otherwise hold the TLS session, twice.
+/// Does the TLS handshake when the client has sent something and `turn` has come, which is no time of the client's. The
+/// stream is boxed: each future that holds it would otherwise hold the TLS session, twice.
 pub(super) async fn tls(
     stream: TcpStream,
     side: &ServerTls,
+    turn: impl Future<Output = ()>,
     timeout: Duration,
 ) -> Result<Box<TlsStream<HandshakeBuffer<TcpStream>>>, Failure> {
+    let begun = Instant::now();
+    match tokio::time::timeout(timeout, stream.readable()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return Err(Failure { error, socket: None }),
+        Err(elapsed) => return Err(Failure { error: elapsed.into(), socket: None }),
+    }
+    let timeout = timeout.saturating_sub(begun.elapsed());
+    turn.await;
     let handshake = TlsAcceptor::from(side.config.clone()).accept(HandshakeBuffer::new(stream)).into_fallible();
     let mut stream = match tokio::time::timeout(timeout, handshake).await {
         Ok(Ok(stream)) => Box::new(stream),

@@ -9,6 +9,7 @@
 mod admission;
 mod client_io;
 mod connection;
+mod crowd;
 mod disconnect;
 mod exchange;
 mod executor;

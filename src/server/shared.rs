@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
+use super::crowd::CrowdQueue;
 use super::idle_list::IdleList;
 use super::linger_slots::LingerSlots;
 use super::retry_delay::RetryDelay;
@@ -89,4 +90,5 @@ pub(super) struct WorkerState {
     pub(super) shared: Arc<Shared>,
     pub(super) worker: Arc<Worker>,
     pub(super) linger_slots: LingerSlots,
+    pub(super) crowd: CrowdQueue,
 }

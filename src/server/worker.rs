@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use super::admission;
+use super::crowd::CrowdQueue;
 use super::linger_slots::LingerSlots;
 use super::shared::{Shared, WorkerState};
 use crate::gateway::worker::Worker;
@@ -41,7 +42,7 @@ pub fn spawn(worker: Arc<Worker>, listeners: Vec<Listener>, shared: Arc<Shared>)
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name(format!("worker-{}", worker.number)).spawn(move || {
         let linger = shared.settings.linger;
-        let state = WorkerState { shared, worker, linger_slots: LingerSlots::new(linger) };
+        let state = WorkerState { shared, worker, linger_slots: LingerSlots::new(linger), crowd: CrowdQueue::new() };
         runtime.block_on(run(Arc::new(state), listeners));
         // The tasks that are left had their time.
         runtime.shutdown_background();

@@ -2,6 +2,7 @@
 
 mod connection_age;
 mod connections;
+mod crowds;
 mod floods;
 mod full;
 mod min_rates;
