@@ -81,10 +81,11 @@ fn main() {
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
     let stores: Vec<Arc<dyn Store>> = (0..3).map(|number| open(&server, &schema, number, options.pool)).collect();
 
-    for (gateways, callers) in [(1, CALLERS), (2, CALLERS), (3, CALLERS), (1, 1), (1, FEW), (2, 2 * FEW), (3, 3 * FEW)]
-    {
-        let figures = refreshes(&runtime, &stores[..gateways], callers, turn);
-        println!("shared store/{gateways} gateways, {callers} callers: {}", figures.show("refreshes"));
+    for callers in [1, FEW, CALLERS] {
+        for gateways in 1..=stores.len() {
+            let figures = refreshes(&runtime, &stores[..gateways], gateways * callers, turn);
+            println!("shared store/{gateways} gateways, {callers} callers each: {}", figures.show("refreshes"));
+        }
     }
     bare_statements(&server, &schema, turn);
     for (gateways, callers) in [(1, 1), (1, 256), (3, 256)] {

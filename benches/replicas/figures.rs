@@ -58,7 +58,7 @@ impl Bench {
             millis(0.99),
             latencies.max() as f64 / 1000.0
         );
-        let missed = sequence_gap(&one, &other)?;
+        let missed = missed(&other, revocations)?;
         println!("| entries that the other gateway has not applied a second later, {how} | {missed} |");
         Ok(())
     }
@@ -145,14 +145,13 @@ fn refresh_at_last(replica: &Replica, pair: &TokenPair) -> Outcome<()> {
     Ok(())
 }
 
-/// How far the second gateway is behind the first one, when it had a second to catch up.
-fn sequence_gap(one: &Replica, other: &Replica) -> Outcome<f64> {
-    let newest = one.metric("bearward_revocation_sequence")?;
+/// How many revocations the gateway has not applied after a second.
+fn missed(gateway: &Replica, revocations: usize) -> Outcome<f64> {
     let deadline = Instant::now() + Duration::from_secs(1);
     loop {
-        let gap = newest - other.metric("bearward_revocation_sequence")?;
-        if gap <= 0.0 || Instant::now() >= deadline {
-            return Ok(gap);
+        let missed = revocations as f64 - gateway.metric("bearward_revocation_sequence")?;
+        if missed <= 0.0 || Instant::now() >= deadline {
+            return Ok(missed);
         }
         thread::sleep(Duration::from_millis(10));
     }

@@ -70,7 +70,10 @@ async fn a_plain_request_on_a_tls_port_gets_400() {
         client.send("GET / HTTP/1.1\r\n\r\n").await;
         client.read_to_end().await;
     }
-    Wire::connect(gateway.address()).await.assert_closed().await;
+    // The gateway may close it before the client knows that it is open.
+    if let Ok(stream) = tokio::net::TcpStream::connect(gateway.address()).await {
+        Wire::of(stream).assert_closed().await;
+    }
 }
 
 #[tokio::test]
