@@ -182,8 +182,8 @@ pub(super) fn no_overtaken_watermark(watermarks: &[Watermark], uses: &[Use], pat
     violations
 }
 
-/// How long a refresh was impossible at most, from the first request without a response (or with 503) to the next
-/// success of its family.
+/// How long a refresh took at most: from its first request to the next success of its family. A request may wait in the
+/// gateway, and succeed late.
 pub(super) fn longest_outage(history: &[Refresh]) -> Duration {
     let mut since: HashMap<&str, Instant> = HashMap::new();
     let mut longest = Duration::ZERO;
@@ -192,9 +192,8 @@ pub(super) fn longest_outage(history: &[Refresh]) -> Duration {
     for refresh in ordered {
         match refresh.outcome {
             Outcome::Done(_) => {
-                if let Some(began) = since.remove(refresh.family.as_str()) {
-                    longest = longest.max(refresh.span.ended.saturating_duration_since(began));
-                }
+                let began = since.remove(refresh.family.as_str()).unwrap_or(refresh.span.began);
+                longest = longest.max(refresh.span.ended.saturating_duration_since(began.min(refresh.span.began)));
             }
             _ => {
                 since.entry(&refresh.family).or_insert(refresh.span.began);

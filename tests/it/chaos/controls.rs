@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use tokio_postgres::{Client, NoTls};
 
 use super::checkers::{
-    Outcome, Probe, Refresh, Revocation, Span, by_rule, no_missed_revocation, no_overtaken_watermark,
+    Outcome, Probe, Refresh, Revocation, Span, by_rule, longest_outage, no_missed_revocation, no_overtaken_watermark,
     one_child_per_parent,
 };
 use super::cluster::{Cluster, MAX_STALENESS, Setup};
@@ -180,6 +180,19 @@ fn checker_a_finds_two_children_of_one_token() {
     assert_eq!(one_child_per_parent(&[refresh("a"), refresh("b")], &stored).len(), 1);
     let lost = HashMap::from([("f".to_owned(), 1)]);
     assert_eq!(one_child_per_parent(&[refresh("a")], &lost).len(), 1, "an acknowledged child is not in the store");
+}
+
+#[test]
+fn the_longest_outage_is_that_of_late_successes_too() {
+    let start = Instant::now();
+    let refresh = |began: u64, ended: u64, outcome: Outcome| {
+        let at = |second| start + Duration::from_secs(second);
+        Refresh { family: "f".into(), parent: 1, span: Span { began: at(began), ended: at(ended) }, outcome }
+    };
+    let done = Outcome::Done("a".into());
+    assert_eq!(longest_outage(&[refresh(1, 4, done.clone())]), Duration::from_secs(3));
+    let failed = [refresh(5, 6, Outcome::Unknown), refresh(7, 8, Outcome::Unknown), refresh(9, 10, done)];
+    assert_eq!(longest_outage(&failed), Duration::from_secs(5));
 }
 
 /// A refresh that is answered while "log out everywhere" is under way: that began earlier, and is written later. By the
