@@ -80,27 +80,36 @@ pub(super) struct Revocation {
     pub(super) acknowledged: Instant,
 }
 
-/// A request with a token, and whether the gateway accepted it.
+/// What a gateway says of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Accepted,
+    Rejected,
+    /// No response, or that of a gateway that does not know now. It has accepted nothing.
+    Unknown,
+}
+
+/// A request with a token.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
     pub(super) token: usize,
     pub(super) replica: usize,
     pub(super) span: Span,
-    pub(super) accepted: bool,
+    pub(super) verdict: Verdict,
 }
 
 /// Checker B: no revocation is missed. The replica that answered rejects the token at once, every other one after at
 /// most `patience`, and none accepts it again after it has rejected it.
 pub(super) fn no_missed_revocation(revocations: &[Revocation], probes: &[Probe], patience: Duration) -> Vec<String> {
     let mut first_rejected: HashMap<(usize, usize), Instant> = HashMap::new();
-    for probe in probes.iter().filter(|probe| !probe.accepted) {
+    for probe in probes.iter().filter(|probe| probe.verdict == Verdict::Rejected) {
         let first = first_rejected.entry((probe.token, probe.replica)).or_insert(probe.span.ended);
         *first = (*first).min(probe.span.ended);
     }
     let acknowledged: HashMap<usize, &Revocation> =
         revocations.iter().map(|revocation| (revocation.token, revocation)).collect();
     let mut violations = Vec::new();
-    for probe in probes.iter().filter(|probe| probe.accepted) {
+    for probe in probes.iter().filter(|probe| probe.verdict == Verdict::Accepted) {
         let Probe { token, replica, span, .. } = *probe;
         if first_rejected.get(&(token, replica)).is_some_and(|rejected| span.began > *rejected) {
             violations.push(format!("replica {replica} accepted token {token} again"));

@@ -129,9 +129,9 @@ fn a_killed_deliverer_loses_no_event() {
     let mut cluster = Cluster::start(&server, setup);
     let expected = (VOLUME, Expected::default());
     let history = survive_on("a killed deliverer", &mut cluster, &mut server, expected, |scene| {
+        scene.moment(80);
         let first = scene.story.random().one_in(2);
         for stores in [first, !first] {
-            scene.moment(60);
             let killed = collector.hold(stores);
             let pause = scene.story.random().millis(200);
             sleep(pause);
