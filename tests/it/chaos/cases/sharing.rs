@@ -119,8 +119,8 @@ fn a_migration_under_load_delays_for_less_than_a_second() {
     });
 }
 
-/// The kill always falls between the delivery and the response: once before the receiver has stored the events, and once
-/// after that.
+/// The kill always falls between the delivery and its response: once before the receiver has stored the events, and
+/// once after that.
 #[test]
 #[ignore = "tests/chaos runs it"]
 fn a_killed_deliverer_loses_no_event() {
