@@ -80,27 +80,36 @@ pub(super) struct Revocation {
     pub(super) acknowledged: Instant,
 }
 
-/// A request with a token, and whether the gateway accepted it.
+/// What a gateway says of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Accepted,
+    Rejected,
+    /// No response, or that of a gateway that does not know now. It has accepted nothing.
+    Unknown,
+}
+
+/// A request with a token.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
     pub(super) token: usize,
     pub(super) replica: usize,
     pub(super) span: Span,
-    pub(super) accepted: bool,
+    pub(super) verdict: Verdict,
 }
 
 /// Checker B: no revocation is missed. The replica that answered rejects the token at once, every other one after at
 /// most `patience`, and none accepts it again after it has rejected it.
 pub(super) fn no_missed_revocation(revocations: &[Revocation], probes: &[Probe], patience: Duration) -> Vec<String> {
     let mut first_rejected: HashMap<(usize, usize), Instant> = HashMap::new();
-    for probe in probes.iter().filter(|probe| !probe.accepted) {
+    for probe in probes.iter().filter(|probe| probe.verdict == Verdict::Rejected) {
         let first = first_rejected.entry((probe.token, probe.replica)).or_insert(probe.span.ended);
         *first = (*first).min(probe.span.ended);
     }
     let acknowledged: HashMap<usize, &Revocation> =
         revocations.iter().map(|revocation| (revocation.token, revocation)).collect();
     let mut violations = Vec::new();
-    for probe in probes.iter().filter(|probe| probe.accepted) {
+    for probe in probes.iter().filter(|probe| probe.verdict == Verdict::Accepted) {
         let Probe { token, replica, span, .. } = *probe;
         if first_rejected.get(&(token, replica)).is_some_and(|rejected| span.began > *rejected) {
             violations.push(format!("replica {replica} accepted token {token} again"));
@@ -182,8 +191,8 @@ pub(super) fn no_overtaken_watermark(watermarks: &[Watermark], uses: &[Use], pat
     violations
 }
 
-/// How long a refresh was impossible at most, from the first request without a response (or with 503) to the next
-/// success of its family.
+/// How long a refresh took at most: from its first request to the next success of its family. A request may wait in the
+/// gateway, and succeed late.
 pub(super) fn longest_outage(history: &[Refresh]) -> Duration {
     let mut since: HashMap<&str, Instant> = HashMap::new();
     let mut longest = Duration::ZERO;
@@ -192,9 +201,8 @@ pub(super) fn longest_outage(history: &[Refresh]) -> Duration {
     for refresh in ordered {
         match refresh.outcome {
             Outcome::Done(_) => {
-                if let Some(began) = since.remove(refresh.family.as_str()) {
-                    longest = longest.max(refresh.span.ended.saturating_duration_since(began));
-                }
+                let began = since.remove(refresh.family.as_str()).unwrap_or(refresh.span.began);
+                longest = longest.max(refresh.span.ended.saturating_duration_since(began.min(refresh.span.began)));
             }
             _ => {
                 since.entry(&refresh.family).or_insert(refresh.span.began);

@@ -33,11 +33,13 @@ pub(super) struct Setup<'a> {
     pub(super) pooler: Option<u16>,
     /// The first replica is in a network of its own.
     pub(super) has_network: bool,
+    /// Gets the audit events instead of a file, at a path that is the number of the replica.
+    pub(super) collector: Option<SocketAddr>,
 }
 
 impl Default for Setup<'_> {
     fn default() -> Self {
-        Setup { clocks: &[0, 0, 0], store: "", pooler: None, has_network: false }
+        Setup { clocks: &[0, 0, 0], store: "", pooler: None, has_network: false, collector: None }
     }
 }
 
@@ -80,6 +82,8 @@ impl Cluster {
                 None => (Ipv4Addr::LOCALHOST, upstream.address),
             };
             let text = configuration(own, backend, proxy.address, schema, setup.store);
+            let audit = setup.collector.map(|address| format!("[audit]\nwebhook = \"http://{address}/{number}\"\n"));
+            let text = text + &audit.unwrap_or_default();
             fs::write(folder.path().join("gateway.toml"), text).expect("written");
             Replica::start(folder, proxy, network, *ahead)
         };

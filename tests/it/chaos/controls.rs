@@ -13,8 +13,8 @@ use tokio::time::sleep;
 use tokio_postgres::{Client, NoTls};
 
 use super::checkers::{
-    Outcome, Probe, Refresh, Revocation, Span, by_rule, no_missed_revocation, no_overtaken_watermark,
-    one_child_per_parent,
+    Outcome, Probe, Refresh, Revocation, Span, Verdict, by_rule, longest_outage, no_missed_revocation,
+    no_overtaken_watermark, one_child_per_parent,
 };
 use super::cluster::{Cluster, MAX_STALENESS, Setup};
 use super::fault_proxy::Fault;
@@ -96,11 +96,10 @@ async fn violations(sequence: Sequence, cursor: Cursor) -> Vec<String> {
     sleep(2 * PATIENCE).await;
     followers.abort_all();
     let now = Instant::now();
-    let probe = |(replica, token): (usize, usize)| Probe {
-        token,
-        replica,
-        span: Span { began: now, ended: now },
-        accepted: !lock(&replicas[replica]).revoked.contains(&(token as i32)),
+    let probe = |(replica, token): (usize, usize)| {
+        let is_revoked = lock(&replicas[replica]).revoked.contains(&(token as i32));
+        let verdict = if is_revoked { Verdict::Rejected } else { Verdict::Accepted };
+        Probe { token, replica, span: Span { began: now, ended: now }, verdict }
     };
     let probes: Vec<Probe> =
         (0..REPLICAS).flat_map(|one| (0..TOKENS).map(move |token| (one, token))).map(probe).collect();
@@ -180,6 +179,31 @@ fn checker_a_finds_two_children_of_one_token() {
     assert_eq!(one_child_per_parent(&[refresh("a"), refresh("b")], &stored).len(), 1);
     let lost = HashMap::from([("f".to_owned(), 1)]);
     assert_eq!(one_child_per_parent(&[refresh("a")], &lost).len(), 1, "an acknowledged child is not in the store");
+}
+
+/// A gateway that is behind accepts the token again when it is not. One that has rejected it never does.
+#[test]
+fn checker_b_finds_what_is_accepted_again() {
+    let start = Instant::now();
+    let probe = |second, verdict| {
+        let at = start + Duration::from_secs(second);
+        Probe { token: 1, replica: 0, span: Span { began: at, ended: at }, verdict }
+    };
+    let found = |first| no_missed_revocation(&[], &[probe(1, first), probe(2, Verdict::Accepted)], PATIENCE).len();
+    assert_eq!([Verdict::Rejected, Verdict::Unknown, Verdict::Accepted].map(found), [1, 0, 0]);
+}
+
+#[test]
+fn the_longest_outage_is_that_of_late_successes_too() {
+    let start = Instant::now();
+    let refresh = |began: u64, ended: u64, outcome: Outcome| {
+        let at = |second| start + Duration::from_secs(second);
+        Refresh { family: "f".into(), parent: 1, span: Span { began: at(began), ended: at(ended) }, outcome }
+    };
+    let done = Outcome::Done("a".into());
+    assert_eq!(longest_outage(&[refresh(1, 4, done.clone())]), Duration::from_secs(3));
+    let failed = [refresh(5, 6, Outcome::Unknown), refresh(7, 8, Outcome::Unknown), refresh(9, 10, done)];
+    assert_eq!(longest_outage(&failed), Duration::from_secs(5));
 }
 
 /// A refresh that is answered while "log out everywhere" is under way: that began earlier, and is written later. By the

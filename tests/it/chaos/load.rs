@@ -12,7 +12,7 @@ use tokio::runtime::{self, Handle};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{interval, sleep};
 
-use super::checkers::{Outcome, Probe, Refresh, Revocation, Span, Use, Watermark};
+use super::checkers::{Outcome, Probe, Refresh, Revocation, Span, Use, Verdict, Watermark};
 use super::cluster::Cluster;
 use super::races::{self, LoggedOut, Sessions};
 use super::story::Story;
@@ -373,7 +373,10 @@ async fn probe_once(task: &Task, replica: usize, token: usize) {
     let began = Instant::now();
     let status = task.targets[replica].get(text).await;
     let span = Span { began, ended: Instant::now() };
-    // A replica that is away, or that does not know, has accepted nothing.
-    let accepted = status == Some(StatusCode::OK);
-    lock(&task.history.probes).push(Probe { token, replica, span, accepted });
+    let verdict = match status {
+        Some(StatusCode::OK) => Verdict::Accepted,
+        Some(StatusCode::UNAUTHORIZED) => Verdict::Rejected,
+        _ => Verdict::Unknown,
+    };
+    lock(&task.history.probes).push(Probe { token, replica, span, verdict });
 }

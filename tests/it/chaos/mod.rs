@@ -25,7 +25,7 @@
 //! | 16 | a transaction stays open elsewhere | `database::an_open_transaction_elsewhere_delays_nothing` |
 //! | 17 | no notifications | `network::without_notifications_polling_is_enough` |
 //! | | a pooler | `network::a_pooler_between_changes_nothing` |
-//! | 18 | the gateway that delivers events is killed | `sharing::a_killed_deliverer_loses_no_event` |
+//! | 18 | the gateway that delivers events is killed meanwhile | `sharing::a_killed_deliverer_loses_no_event` |
 //! | 19 | what no gateway may start with | `sharing::a_gateway_that_would_be_unsafe_does_not_start` |
 //! | 20 | the disk of the database is full | `database::a_full_disk_leaves_nothing_half_done` |
 //! | | the database is stopped | `database::a_stopped_database_is_survived` |
@@ -39,6 +39,7 @@
 mod cases;
 mod checkers;
 mod cluster;
+mod collector;
 mod controls;
 mod fault_proxy;
 mod load;
