@@ -305,7 +305,7 @@ async fn the_limit_of_live_families_skips_ended_families() {
 #[tokio::test]
 async fn the_wal_shrinks_after_a_long_read() {
     let test = new_store();
-    let path = test._folder.path().join("bearward.db");
+    let path = test.folder.path().join("bearward.db");
     let wal_size = || std::fs::metadata(path.with_file_name("bearward.db-wal")).expect("a file").len();
     let limit = 8_388_608;
     let write = async || {
