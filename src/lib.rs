@@ -95,13 +95,16 @@
 //! | `limits.token_cache_size` | `auth/token_cache.rs` | the least used tokens are verified again |
 //! | `limits.bad_signatures` | `auth/bad_signatures.rs`, called by `auth/authenticate.rs` | 429 `rate_limited` |
 //! | `limits.introspected_bad_signatures` | `auth/bad_signatures.rs`, called as above for introspection | 429 `rate_limited` |
-//! | `limits.sessions_per_subject` | `store/sqlite/families.rs` | the least recently used family is revoked |
+//! | `limits.sessions_per_subject` | `store/sqlite/families.rs`, `store/postgres/families.rs` | the least recently used family is revoked |
 //! | `rate` | `limits/rate_limit.rs`, called by `gateway/mod.rs` | 429 `quota_exceeded` |
 //! | `throttle.refreshes` | `limits/throttle.rs`, called by `broker/refresh.rs` | 429 `family_limited` |
 //! | `throttle.calls` | `limits/throttle.rs`, called by `gateway/token_calls.rs` and `gateway/login_capture/mod.rs` | 429 `address_limited` |
 //! | `throttle.failures` | `limits/throttle.rs`, called as `throttle.calls` | 429 `failures_limited` |
 //! | `admin.connections`, `admin.connections_per_address` | `admin/connections.rs` | the longest idle one is closed, or the new one |
 //! | `admin.wrong_tokens` | `admin/guess.rs`, called by `admin/router.rs` | 429 `admin_limited` |
+//!
+//! One limit has no key: each gateway remembers the revocations of the last hour for a database that loses them, at
+//! most 100,000 (`store/postgres/follower/recent.rs`). Beyond it, the oldest are forgotten and not written back.
 //!
 //! # Buffers
 //!

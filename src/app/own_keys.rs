@@ -46,7 +46,9 @@ pub(super) async fn start(
         policy: own_policy(tokens, SIGNING.to_vec()),
     };
     let stored = tools.load(now).await.map_err(signing_keys)?;
-    let keyring = Arc::new(Keyring::new(Keys::new(tools.own_issuer(&stored, now).map_err(signing_keys)?)));
+    let keyring = Keyring::new(Keys::new(tools.own_issuer(&stored, now).map_err(signing_keys)?));
+    let is_shared = store.freshness().is_some();
+    let keyring = Arc::new(if is_shared { keyring.with_own_refetch() } else { keyring });
     Ok((keyring.clone(), Arc::new(OwnKeys::new(Some(tools), stored, keyring, now))))
 }
 

@@ -179,7 +179,8 @@ impl SharedState {
 
     /// The task that puts signing keys in force that other gateways have changed.
     pub(super) fn follow_keys(&self) -> impl Future<Output = ()> + use<> {
-        shared_store::follow_keys(self.store.freshness(), self.broker.own_keys.clone(), self.clock.clone())
+        let (keys, keyring) = (self.broker.own_keys.clone(), self.auth.keyring.clone());
+        shared_store::follow_keys(self.store.freshness(), keys, keyring, self.clock.clone())
     }
 
     /// The task that uses new keys of session tickets.

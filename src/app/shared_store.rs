@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::auth::keyring::Keyring;
 use crate::broker::keys::OwnKeys;
 use crate::protocols::tls::{TicketKey, TicketKeys, TicketSource, WINDOW};
 use crate::store::{FollowerCounts, Freshness, SharedClock, Store};
@@ -29,18 +30,28 @@ pub(super) fn clock(store: &dyn Store, local: Arc<dyn Clock>) -> Arc<dyn Clock> 
 
 /// Puts the signing keys in force that other gateways have changed. Until it has, the gateway does not count as fresh,
 /// because one of the keys may have been revoked.
-pub(super) async fn follow_keys(freshness: Option<Arc<Freshness>>, keys: Arc<OwnKeys>, clock: Arc<dyn Clock>) {
-    let Some(freshness) = freshness else { return };
+///
+/// A token with an unknown key makes it look at once, because the news of a change may be on its way.
+pub(super) async fn follow_keys(
+    freshness: Option<Arc<Freshness>>,
+    keys: Arc<OwnKeys>,
+    keyring: Arc<Keyring>,
+    clock: Arc<dyn Clock>,
+) {
+    let (Some(freshness), Some(asked)) = (freshness, keyring.own_refetch()) else { return };
     let mut versions = freshness.keys();
     let mut last_error = String::new();
     loop {
         let version = *versions.borrow_and_update();
-        match keys.reload(clock.now()).await {
+        match asked.answer(keys.reload(clock.now())).await {
             Ok(()) => {
                 freshness.keys_in_force(version);
                 last_error.clear();
-                if versions.changed().await.is_err() {
-                    return;
+                tokio::select! {
+                    changed = versions.changed() => if changed.is_err() {
+                        return;
+                    },
+                    () = asked.requested() => {}
                 }
             }
             Err(error) => {

@@ -93,10 +93,17 @@ impl Authenticator {
     /// Verifies a token that is not in the cache. Fetches the issuer's keys once if its key is unknown.
     async fn verify_new(&self, bearer: BearerToken<'_>, context: &AuthContext<'_>) -> Result<Arc<CachedToken>, Reject> {
         match self.verify_and_cache(bearer, context).await {
-            Err(unknown) if unknown.reason == Reason::UnknownKey => {
-                self.refetch_and_verify(bearer, context, unknown).await
-            }
+            Err(unknown) if self.may_have_new_key(&unknown) => self.refetch_and_verify(bearer, context, unknown).await,
             result => result,
+        }
+    }
+
+    /// Another gateway may have created the first key of an algorithm, too.
+    fn may_have_new_key(&self, unknown: &Reject) -> bool {
+        match unknown.reason {
+            Reason::UnknownKey => true,
+            Reason::AlgorithmNotAllowed => self.keyring.own_refetch().is_some(),
+            _ => false,
         }
     }
 
@@ -190,19 +197,26 @@ impl Authenticator {
         context: &AuthContext<'_>,
         unknown: Reject,
     ) -> Result<Arc<CachedToken>, Reject> {
+        let is_failing = self.refetch(bearer, context, unknown).await?;
+        let verified = self.verify_and_cache(bearer, context).await;
+        verified.map_err(|still| unless_failing(still, is_failing))
+    }
+
+    /// Asks the issuer of this token for its keys, or the store for the gateway's own. Returns true if that fails.
+    async fn refetch(
+        &self,
+        bearer: BearerToken<'_>,
+        context: &AuthContext<'_>,
+        unknown: Reject,
+    ) -> Result<bool, Reject> {
         let issuer = bearer.text().ok().and_then(unverified_issuer).unwrap_or_default();
-        let Some(source) = self.keyring.source_of(&issuer) else { return Err(unknown) };
-        let unavailable = |detail: &'static str| Err(Reject::new(Reason::KeysUnavailable, detail));
-        match source.refetch(context.clock.uptime()).await {
+        let Some(refetched) = self.keyring.refetch(&issuer, context.clock.uptime()).await else { return Err(unknown) };
+        match refetched.outcome {
             // A fetch within the cooldown may have ended after the first look at the keys.
-            RefetchOutcome::Fetched | RefetchOutcome::CoolingDown => {}
-            RefetchOutcome::TimedOut => return unavailable("unknown key, and the issuer did not answer in time"),
-        }
-        match self.verify_and_cache(bearer, context).await {
-            Err(still) if still.reason == Reason::UnknownKey && source.is_failing() => {
-                unavailable("unknown key, and fetching the issuer's keys fails")
+            RefetchOutcome::Fetched | RefetchOutcome::CoolingDown => Ok(refetched.is_failing),
+            RefetchOutcome::TimedOut => {
+                Err(Reject::new(Reason::KeysUnavailable, "unknown key, and its issuer did not answer in time"))
             }
-            result => result,
         }
     }
 
@@ -227,14 +241,31 @@ impl Authenticator {
         idle: Duration,
         context: &AuthContext<'_>,
     ) -> Result<VerifiedToken, Reject> {
-        let queued = self.queue_for_signature(bearer, context).await?;
-        let result = self.check_signature(&queued, context, Validity::ExpiredUpTo(idle));
-        release(queued.permit, &result).await;
-        let token = result?;
+        let token = match self.verify_expired(bearer, idle, context).await {
+            // Another gateway may have issued it a moment ago.
+            Err(unknown) if self.keyring.own_refetch().is_some() && self.may_have_new_key(&unknown) => {
+                let is_failing = Box::pin(self.refetch(bearer, context, unknown)).await?;
+                let verified = self.verify_expired(bearer, idle, context).await;
+                verified.map_err(|still| unless_failing(still, is_failing))?
+            }
+            verified => verified?,
+        };
         if self.revocations.is_token_revoked(&RevocationKeys::of(&token)) {
             return Err(Reason::Revoked.into());
         }
         Ok(token)
+    }
+
+    async fn verify_expired(
+        &self,
+        bearer: BearerToken<'_>,
+        idle: Duration,
+        context: &AuthContext<'_>,
+    ) -> Result<VerifiedToken, Reject> {
+        let queued = self.queue_for_signature(bearer, context).await?;
+        let result = self.check_signature(&queued, context, Validity::ExpiredUpTo(idle));
+        release(queued.permit, &result).await;
+        result
     }
 }
 
@@ -261,6 +292,16 @@ impl Authenticator {
         cached.check_revocation(&self.revocations)?;
         check_freshness(self.freshness.as_deref(), context.serves_stale)?;
         Ok(Caller { cached })
+    }
+}
+
+/// If the keys cannot be fetched, a token with an unknown one may still be good.
+fn unless_failing(still: Reject, is_failing: bool) -> Reject {
+    match still.reason {
+        Reason::UnknownKey if is_failing => {
+            Reject::new(Reason::KeysUnavailable, "unknown key, and fetching the keys of its issuer fails")
+        }
+        _ => still,
     }
 }
 

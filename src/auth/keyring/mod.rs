@@ -5,11 +5,12 @@
 //! The keys of another issuer come from a [`Source`]: a file, or the issuer itself (`remote`). A task ([`watch()`])
 //! keeps them up to date: it refreshes them before they expire (`schedule`), and when a token names an unknown `kid`
 //! (`refetch`). The gateway's own keys ([`OwnIssuer`]) come from the store, where the broker rotates them, or from a
-//! file.
+//! file. If other gateways share the store, a token with an unknown `kid` makes this one look there ([`OwnRefetch`]).
 
 mod error;
 mod fetch;
 mod own_issuer;
+mod own_refetch;
 mod refetch;
 mod remote;
 mod schedule;
@@ -20,6 +21,7 @@ mod watcher;
 
 pub use error::{DiscoveryError, KeySourceError, OwnKeysError};
 pub use own_issuer::OwnIssuer;
+pub use own_refetch::OwnRefetch;
 pub use refetch::RefetchOutcome;
 pub use settings::{KeyFile, KeySource, Location, OnStale, Remote, Startup};
 pub use snapshot::{Keyring, Keys};

@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 
 use super::own_issuer::OwnIssuer;
+use super::own_refetch::OwnRefetch;
+use super::refetch::RefetchOutcome;
 use super::source::Source;
 use crate::tokens::jwt::verify::TrustedIssuer;
 use crate::types::clock::Uptime;
@@ -71,16 +73,39 @@ impl Keys {
     }
 }
 
+/// What came of a question for the keys of an issuer.
+pub struct Refetched {
+    pub outcome: RefetchOutcome,
+    /// The last question failed. Then a token with an unknown key may still be valid.
+    pub is_failing: bool,
+}
+
 pub struct Keyring {
     keys: ArcSwap<Keys>,
     generation: AtomicU64,
     /// Held during a swap, so that no two snapshots are made from the same one.
     swapping: Mutex<()>,
+    /// `None`: all keys of the gateway itself are known here.
+    own_refetch: Option<Arc<OwnRefetch>>,
 }
 
 impl Keyring {
     pub fn new(keys: Keys) -> Self {
-        Keyring { keys: ArcSwap::from_pointee(keys), generation: AtomicU64::new(1), swapping: Mutex::new(()) }
+        Keyring {
+            keys: ArcSwap::from_pointee(keys),
+            generation: AtomicU64::new(1),
+            swapping: Mutex::new(()),
+            own_refetch: None,
+        }
+    }
+
+    /// Other gateways change the keys of the gateway itself, too. [`OwnRefetch::answer`] must then be called.
+    pub fn with_own_refetch(self) -> Self {
+        Keyring { own_refetch: Some(Arc::default()), ..self }
+    }
+
+    pub fn own_refetch(&self) -> Option<&Arc<OwnRefetch>> {
+        self.own_refetch.as_ref()
     }
 
     pub fn keys(&self) -> Arc<Keys> {
@@ -120,8 +145,21 @@ impl Keyring {
     }
 
     /// The source of this issuer's keys. `None` for the gateway itself and for unknown issuers.
-    pub fn source_of(&self, issuer: &str) -> Option<Arc<Source>> {
+    fn source_of(&self, issuer: &str) -> Option<Arc<Source>> {
         self.keys.load().sources.iter().find(|source| *source.policy.issuer == *issuer).cloned()
+    }
+
+    /// Waits until the keys of this issuer were asked for, because of a token with an unknown key. `None` if all of its
+    /// keys are known here, or the issuer is not.
+    pub async fn refetch(&self, issuer: &str, now: Uptime) -> Option<Refetched> {
+        if let Some(source) = self.source_of(issuer) {
+            let outcome = source.refetch(now).await;
+            return Some(Refetched { outcome, is_failing: source.is_failing() });
+        }
+        let is_own = *self.keys.load().own.trusted.policy.issuer == *issuer;
+        let own = self.own_refetch.as_ref().filter(|_| is_own)?;
+        let outcome = own.wait(now).await;
+        Some(Refetched { outcome, is_failing: own.is_failing() })
     }
 
     /// Why the gateway is not ready because of its keys. `None` if it is.

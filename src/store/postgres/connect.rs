@@ -1,9 +1,10 @@
-//! Opens one connection to the primary, and checks that its session keeps the promises of the store.
+//! Opens one connection to the primary. `session_check` decides whether it is used.
 //!
 //! Each host is tried in turn, beginning with the last one that worked. tokio-postgres could do that too, but it would
 //! wait without a limit for a host that accepts connections and then sends nothing.
 
 use std::future::{Future, poll_fn};
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,29 +14,12 @@ use tokio_postgres::config::{ChannelBinding, SslMode};
 use tokio_postgres::{AsyncMessage, Config, Connection, Socket};
 
 use crate::store::error::StoreError;
-use crate::store::postgres::error::{QueryError, text};
+use crate::store::postgres::error::{ConnectError, UNREACHABLE, text};
 use crate::store::postgres::session::Session;
+use crate::store::postgres::session_check::check;
 use crate::store::postgres::settings::{Host, PasswordSource, Settings};
 use crate::store::postgres::tls::{Encryption, Tls, TlsStream};
 use crate::types::private_file::{self, Origin};
-
-/// PostgreSQL 13 ended in 2025.
-const MIN_VERSION: i32 = 140_000;
-
-/// Read back after each connect, because a pooler or the settings of the role can override what was asked for.
-const SESSION: &str = "select current_setting('server_version_num')::int4, current_setting('server_version'),
-    current_setting('transaction_read_only') = 'on', current_setting('server_encoding'),
-    current_setting('synchronous_commit'), current_setting('default_transaction_isolation'),
-    current_setting('search_path'), current_setting('statement_timeout') <> '0'
-    and current_setting('lock_timeout') <> '0' and current_setting('idle_in_transaction_session_timeout') <> '0'";
-
-/// Why no connection could be opened.
-#[derive(Clone, Debug)]
-pub(super) struct ConnectError {
-    pub(super) error: StoreError,
-    /// If true, it will fail again until an operator has changed something.
-    pub(super) is_permanent: bool,
-}
 
 /// Opens connections, one after the other.
 pub(super) struct Connector {
@@ -72,7 +56,7 @@ impl Connector {
             // For the TCP connection, the handshakes and the first statement together.
             let limit = 2 * self.settings.target.connect_timeout;
             let connected = timeout(limit, self.connect_to(host)).await.unwrap_or_else(|_| {
-                let late = format!("no response within {limit:?}");
+                let late = format!("{UNREACHABLE} (no response within {limit:?})");
                 Err(ConnectError { error: StoreError::new(late), is_permanent: false })
             });
             match connected {
@@ -100,9 +84,9 @@ impl Connector {
         // Notices before the first statement concern the server, not a change.
         tokio::select! {
             () = drive_until_closed(&mut connection, &session, false) => {
-                return Err(transient("the server closed the connection"));
+                return Err(ConnectError::transient("the server closed the connection"));
             }
-            checked = self.check(&session) => checked?,
+            checked = check(&session, &self.settings) => checked?,
         }
         let driven = session.clone();
         Ok((session, async move {
@@ -137,86 +121,6 @@ impl Connector {
         config.options(options(&settings.schema));
         Ok(config)
     }
-
-    /// Fails if the server or the session cannot keep the promises of the store.
-    async fn check(&self, session: &Session) -> Result<(), ConnectError> {
-        let rows = session.first_query(SESSION, 2 * self.settings.target.connect_timeout).await;
-        let rows = rows.map_err(|error| ConnectError {
-            is_permanent: matches!(error, QueryError::Rejected(_)),
-            error: error.into_store_error(),
-        })?;
-        let row = rows.first().ok_or_else(|| transient("the server did not report its settings"))?;
-        let checked = Reported::read(row).map_err(|error| transient(&error.message))?;
-        checked.check(&self.settings.schema)
-    }
-}
-
-/// What the server reports about a session.
-struct Reported {
-    version: i32,
-    version_text: String,
-    is_read_only: bool,
-    encoding: String,
-    synchronous_commit: String,
-    isolation: String,
-    search_path: String,
-    has_timeouts: bool,
-}
-
-impl Reported {
-    fn read(row: &tokio_postgres::Row) -> Result<Reported, StoreError> {
-        Ok(Reported {
-            version: row.try_get(0)?,
-            version_text: row.try_get(1)?,
-            is_read_only: row.try_get(2)?,
-            encoding: row.try_get(3)?,
-            synchronous_commit: row.try_get(4)?,
-            isolation: row.try_get(5)?,
-            search_path: row.try_get(6)?,
-            has_timeouts: row.try_get(7)?,
-        })
-    }
-
-    fn check(&self, schema: &str) -> Result<(), ConnectError> {
-        let permanent = |text: String| Err(ConnectError { error: StoreError::new(text), is_permanent: true });
-        if self.version < MIN_VERSION {
-            return permanent(format!("PostgreSQL {} is too old; the gateway needs 14 or later", self.version_text));
-        }
-        if self.is_read_only {
-            return Err(transient("this server is read-only, so it is not the primary"));
-        }
-        if self.encoding != "UTF8" {
-            return permanent(format!(
-                "the database has the encoding {}; create it with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
-                self.encoding
-            ));
-        }
-        if matches!(self.synchronous_commit.as_str(), "off" | "local") {
-            return permanent(format!(
-                "synchronous_commit is {} for this user, so that a crash can lose revocations; \
-                 set it with ALTER ROLE … SET synchronous_commit = on",
-                self.synchronous_commit
-            ));
-        }
-        if self.isolation != "read committed" {
-            return permanent(self.overridden("default_transaction_isolation", &self.isolation, "'read committed'"));
-        }
-        if self.search_path.split(',').next().map(|first| first.trim().trim_matches('"')) != Some(schema) {
-            return permanent(self.overridden("search_path", &self.search_path, schema));
-        }
-        if !self.has_timeouts {
-            return permanent(self.overridden("statement_timeout or lock_timeout", "0", "5000"));
-        }
-        Ok(())
-    }
-
-    /// The session has another value than the gateway has asked for.
-    fn overridden(&self, name: &str, value: &str, wanted: &str) -> String {
-        format!(
-            "a connection pooler ignores the settings of the gateway: {name} is {value}; \
-             set it with ALTER ROLE … SET {name} = {wanted}"
-        )
-    }
 }
 
 /// Ends when the connection is closed, or when a change may not be durable.
@@ -245,7 +149,8 @@ async fn drive_until_closed(connection: &mut Driven, session: &Session, is_in_us
     }
 }
 
-/// The settings of each session. `synchronous_commit` is not among them, so that an operator can raise it.
+/// The settings of each session. `synchronous_commit` is not among them, so that an operator can raise it. The last one
+/// is ours: a session without it goes through a pooler that ignores these settings.
 ///
 /// Each statement finds its rows by an index and is planned once: a plan of its own for each execution takes as long as
 /// the execution, and a plan that was made while a table was small would read the whole table when it has grown.
@@ -254,7 +159,7 @@ fn options(schema: &str) -> String {
     format!(
         "-c search_path={schema},pg_temp -c default_transaction_isolation=read\\ committed -c statement_timeout=4000 \
          -c lock_timeout=2000 -c idle_in_transaction_session_timeout=2000 -c timezone=UTC \
-         -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off"
+         -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off -c bearward.direct=on"
     )
 }
 
@@ -279,67 +184,29 @@ fn read_password(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes.get(..end).unwrap_or_default().to_vec())
 }
 
-fn transient(text: &str) -> ConnectError {
-    ConnectError { error: StoreError::new(text), is_permanent: false }
-}
-
 /// The server or the network rejected the connection.
 fn refused(error: tokio_postgres::Error) -> ConnectError {
     // Wrong passwords, users, databases and rights; a wrong certificate is none of these, because it may be renewed.
     let is_permanent = error.code().is_some_and(|code| matches!(code.code().get(..2), Some("28" | "3D" | "42" | "08")));
-    ConnectError { error: StoreError::new(text(&error)), is_permanent }
+    let message = match has_closed(&error) {
+        true => format!("{CLOSED} ({})", text(&error)),
+        false => text(&error),
+    };
+    ConnectError { error: StoreError::new(message), is_permanent }
+}
+
+const CLOSED: &str =
+    "the server has closed the connection at once; check that PostgreSQL listens at this port, and read its log";
+
+fn has_closed(error: &tokio_postgres::Error) -> bool {
+    let kind =
+        std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
+    error.is_closed() || matches!(kind, Some(io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn reported() -> Reported {
-        Reported {
-            version: MIN_VERSION,
-            version_text: "14.0".into(),
-            is_read_only: false,
-            encoding: "UTF8".into(),
-            synchronous_commit: "on".into(),
-            isolation: "read committed".into(),
-            search_path: "bearward, pg_temp".into(),
-            has_timeouts: true,
-        }
-    }
-
-    #[test]
-    fn a_session_that_keeps_the_promises_is_used() {
-        for usable in [
-            reported(),
-            Reported { search_path: "\"bearward\"".into(), ..reported() },
-            Reported { synchronous_commit: "remote_apply".into(), ..reported() },
-        ] {
-            assert!(usable.check("bearward").is_ok());
-        }
-    }
-
-    #[test]
-    fn a_session_that_breaks_a_promise_is_rejected_with_advice() {
-        for (broken, is_permanent, says) in [
-            (Reported { version: MIN_VERSION - 1, version_text: "13.9".into(), ..reported() }, true, "13.9 is too old"),
-            (Reported { is_read_only: true, ..reported() }, false, "not the primary"),
-            (Reported { encoding: "LATIN1".into(), ..reported() }, true, "the encoding LATIN1"),
-            (Reported { synchronous_commit: "off".into(), ..reported() }, true, "synchronous_commit is off"),
-            (Reported { synchronous_commit: "local".into(), ..reported() }, true, "synchronous_commit is local"),
-            (
-                Reported { isolation: "serializable".into(), ..reported() },
-                true,
-                "default_transaction_isolation is serializable; set it with ALTER ROLE … SET \
-                 default_transaction_isolation = 'read committed'",
-            ),
-            (Reported { search_path: "public, bearward".into(), ..reported() }, true, "search_path = bearward"),
-            (Reported { has_timeouts: false, ..reported() }, true, "statement_timeout or lock_timeout is 0"),
-        ] {
-            let error = broken.check("bearward").expect_err(says);
-            assert_eq!(error.is_permanent, is_permanent, "{says}");
-            assert!(error.error.message.contains(says), "{}", error.error);
-        }
-    }
 
     #[test]
     fn a_password_that_cannot_be_read_is_named_by_its_place() {

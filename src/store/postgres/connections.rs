@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::store::error::StoreError;
-use crate::store::postgres::connect::{ConnectError, Connector};
-use crate::store::postgres::error::QueryError;
+use crate::store::postgres::connect::Connector;
+use crate::store::postgres::error::{ConnectError, QueryError};
 use crate::store::postgres::session::Session;
 use crate::types::ids::TokenId;
 use crate::types::secret;
@@ -90,7 +90,12 @@ impl Connections {
             }
             let attempt = Box::pin(run(session.clone()));
             let error = match attempt.await {
-                Ok(value) => return Ok(value),
+                Ok(value) if losses == 0 || matches!(lane, Lane::Follower) => return Ok(value),
+                // What the lost attempt wrote may be visible, and not yet on the standby.
+                Ok(value) => match session.wait_until_durable().await {
+                    Ok(()) => return Ok(value),
+                    Err(error) => error,
+                },
                 Err(error) => error,
             };
             let repeat = match &error {

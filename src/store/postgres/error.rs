@@ -1,5 +1,7 @@
 //! What a failed statement means for the operation, with advice for the operator.
 
+use std::io;
+
 use tokio_postgres::error::{DbError, SqlState};
 
 use crate::store::error::StoreError;
@@ -25,6 +27,20 @@ impl QueryError {
         | QueryError::NotPrimary(error)
         | QueryError::Rejected(error)) = self;
         error
+    }
+}
+
+/// Why no connection could be opened.
+#[derive(Clone, Debug)]
+pub(super) struct ConnectError {
+    pub(super) error: StoreError,
+    /// If true, it will fail again until an operator has changed something.
+    pub(super) is_permanent: bool,
+}
+
+impl ConnectError {
+    pub(super) fn transient(text: &str) -> Self {
+        ConnectError { error: StoreError::new(text), is_permanent: false }
     }
 }
 
@@ -63,14 +79,17 @@ impl From<tokio_postgres::Error> for QueryError {
 }
 
 fn is_io(error: &tokio_postgres::Error) -> bool {
-    std::error::Error::source(error).is_some_and(|source| source.is::<std::io::Error>())
+    std::error::Error::source(error).is_some_and(|source| source.is::<io::Error>())
 }
 
 /// One line: what failed, what to do, and the text of PostgreSQL.
 pub(super) fn text(error: &tokio_postgres::Error) -> String {
     let Some(from_server) = error.as_db_error() else {
         let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
-        return format!("PostgreSQL: {error}{cause}");
+        return match advice_on_connecting(error, &cause) {
+            Some(advice) => format!("{advice} (PostgreSQL: {error}{cause})"),
+            None => format!("PostgreSQL: {error}{cause}"),
+        };
     };
     let shown = shown(from_server);
     match advice(from_server.code()) {
@@ -82,6 +101,49 @@ pub(super) fn text(error: &tokio_postgres::Error) -> String {
 fn shown(error: &DbError) -> String {
     format!("{} {}", error.code().code(), error.message().replace(['\n', '\r'], " "))
 }
+
+/// What failed before the server could say it, and what to do. Some causes have only a text.
+fn advice_on_connecting(error: &tokio_postgres::Error, cause: &str) -> Option<&'static str> {
+    let io = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
+    let advice_on_text = |(part, advice): &(&str, &'static str)| cause.contains(part).then_some(*advice);
+    if let Some(advice) = BY_TEXT.iter().find_map(advice_on_text) {
+        return Some(advice);
+    }
+    Some(match io?.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            "no server listens at this address; start it, correct the host or port in store.postgres, or add the address \
+             to listen_addresses of the server"
+        }
+        io::ErrorKind::NotFound => {
+            "there is no such socket; start the server, or correct the folder or port in store.postgres"
+        }
+        io::ErrorKind::PermissionDenied => "the gateway may not open the socket; give its user the right to it",
+        io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => UNREACHABLE,
+        _ => return None,
+    })
+}
+
+/// No packet comes back.
+pub(super) const UNREACHABLE: &str =
+    "the server cannot be reached; correct the host in store.postgres, or check the network and its firewalls";
+
+/// Causes that have no kind of their own.
+const BY_TEXT: [(&str, &str); 4] = [
+    (
+        "failed to lookup address",
+        "no name server knows this host; correct it in store.postgres, or check the name servers of this machine",
+    ),
+    (
+        "server does not support TLS",
+        "the server has no TLS; set ssl = on there, or say sslmode=disable in store.postgres if the network is private",
+    ),
+    (
+        "invalid peer certificate",
+        "the certificate of the server is not accepted; correct the host in store.postgres, or name the CA that signed \
+         it in store.postgres_ca_file",
+    ),
+    ("password missing", "the server asks for a password; set store.postgres_password_file"),
+];
 
 /// What failed and what to do, for errors with a cause outside the program.
 fn advice(code: &SqlState) -> Option<&'static str> {

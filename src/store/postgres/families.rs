@@ -13,6 +13,7 @@ use crate::store::events;
 use crate::store::postgres::append::Entry;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::lookup::{Found, find, found, mark_of};
+use crate::store::postgres::maintenance;
 use crate::store::postgres::operation::{Operation, Shared, lock};
 use crate::store::postgres::outbox::EventRow;
 use crate::store::postgres::rows::{self, family_columns};
@@ -37,34 +38,46 @@ const OF_SUBJECT: &str = concat!(
     " as mark from families f where f.subject = $1 order by f.created_at desc limit $2"
 );
 
-/// Inserts a family, unless a watermark voids it or its id is taken. Returns what it found, and the live families of
-/// the subject beyond the limit, the least recently used last. The statement does not see the new family among them.
+/// Inserts a family, unless a watermark voids it or its id is taken. It counts as used after all other live families of
+/// the subject, even if the clock says otherwise: so all logins have one order for [`SURPLUS`].
 const ISSUE: &str = concat!(
     "with found as (
         select ",
     mark_of!("$2"),
-    " as mark
+    " as mark, (
+            select max(least(f.last_used_at, 9223372036854775806)) + 1 from families f
+            where f.subject = $2 and f.revoked_at is null and f.last_used_at >= $14
+                and f.idle_expiry > $13 and f.absolute_expiry > $13
+        ) as after_others
     ), inserted as (
         insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root,
             rotated_at, confirmed, created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at,
             revoked_reason, address)
-        select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20
+        select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, coalesce(found.after_others, $14), $15, $16, $17,
+            $18, $19, $20
         from found where coalesce(found.mark, -1) < $13
         on conflict (id) do nothing
         returning id
     ), recorded as (
         insert into audit (id, event) select e.id, e.event
-        from inserted, unnest($22::bytea[], $23::text[]) as e (id, event) where e.event is not null
+        from inserted, unnest($21::bytea[], $22::text[]) as e (id, event) where e.event is not null
         on conflict (id) do nothing
     )
     select exists (select from inserted) as inserted, coalesce(found.mark, -1) >= $13 as void,
-        (select o.salt = $8 from families o where o.id = $1) as repeated, surplus.id as surplus
-    from found left join lateral (
-        select f.id from families f
-        where f.subject = $2 and f.revoked_at is null and f.id <> $1
-            and f.idle_expiry > $13 and f.absolute_expiry > $13 and f.created_at > coalesce(found.mark, -1)
-        order by f.last_used_at desc, f.created_at desc offset $21
-    ) surplus on true"
+        (select o.salt = $8 from families o where o.id = $1) as repeated
+    from found"
+);
+
+/// The live families of a subject beyond the limit, the most recently used first. Each login asks when its family is
+/// committed, and before it is answered: the last one of several at the same time sees all of them. It may be that one
+/// of the others, and not an old family, is the surplus.
+const SURPLUS: &str = concat!(
+    "select f.id from families f
+    where f.subject = $1 and f.revoked_at is null and f.idle_expiry > $2 and f.absolute_expiry > $2
+        and f.created_at > coalesce(",
+    mark_of!("$1"),
+    ", -1)
+    order by f.last_used_at desc, f.created_at desc, f.id desc offset $3"
 );
 
 /// Only an unused token can be lost, so that this change need not survive a crash: it does not wait for the disk.
@@ -89,7 +102,7 @@ pub(super) struct Issue {
     max_live: usize,
     context: EventContext,
     event: [u8; 16],
-    /// If true, an earlier attempt may have written the family before its connection was lost.
+    /// If true, an earlier attempt has written the family, or may have before its connection was lost.
     pub(super) uncertain: Mutex<bool>,
 }
 
@@ -98,14 +111,12 @@ impl Issue {
         Issue { family, max_live, context, event: secret::random(), uncertain: Mutex::new(false) }
     }
 
-    async fn insert(&self, shared: &Shared, session: &Session) -> Result<Vec<Row>, QueryError> {
+    async fn insert(&self, shared: &Shared, session: &Session) -> Result<Row, QueryError> {
         let family = &self.family;
         let event = EventRow::new(self.event, &events::issued(family), &self.context);
         let admitted = shared.audit.admit(session, [Some(event)]).await?;
-        // The new family counts, but is never ended: it is in use, even if the clock says otherwise.
-        let others = rows::limit(self.max_live.saturating_sub(1));
         let inserted = session
-            .query(
+            .query_opt(
                 ISSUE,
                 &[
                     &family.id.to_string(),
@@ -128,15 +139,26 @@ impl Issue {
                     &family.revoked.map(|revoked| rows::time(revoked.at)),
                     &family.revoked.map(|revoked| revoked.reason.as_str()),
                     &family.address.map(|address| address.to_string()),
-                    &others,
                     &admitted.ids,
                     &admitted.events,
                 ],
             )
             .await?;
-        let is_new = inserted.first().map(|row| rows::get(row, "inserted")).transpose()?.unwrap_or_default();
-        shared.audit.report(&admitted, std::iter::once(is_new));
+        let inserted = inserted.ok_or_else(|| StoreError::new("a login was not written"))?;
+        shared.audit.report(&admitted, std::iter::once(rows::get(&inserted, "inserted")?));
         Ok(inserted)
+    }
+
+    /// Ends the families beyond the limit.
+    async fn keep_limit(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
+        let (subject, now) = (rows::text(&self.family.subject), rows::time(self.family.created_at));
+        let beyond = session.query(SURPLUS, &[&subject, &now, &rows::limit(self.max_live.max(1))]).await?;
+        let end = |row: &Row| Ok::<_, StoreError>(self.end(rows::token_id(rows::get(row, "id")?)?));
+        let surplus: Vec<Entry> = beyond.iter().map(end).collect::<Result<_, _>>()?;
+        if !surplus.is_empty() {
+            shared.log.append(session, surplus).await?;
+        }
+        Ok(())
     }
 
     fn end(&self, surplus: TokenId) -> Entry {
@@ -159,28 +181,20 @@ impl Operation for Issue {
     async fn run(&self, shared: &Shared, session: &Session) -> Result<Option<Family>, QueryError> {
         let inserted = self.insert(shared, session).await;
         let was_uncertain = *lock(&self.uncertain);
-        if matches!(inserted, Err(QueryError::Lost(_))) {
+        // Also if it was written: the rest of this attempt may fail.
+        if matches!(inserted, Ok(_) | Err(QueryError::Lost(_))) {
             *lock(&self.uncertain) = true;
         }
-        let rows = inserted?;
-        let first = rows.first().ok_or_else(|| StoreError::new("a login was not written"))?;
-        if rows::get(first, "void")? {
+        let inserted = inserted?;
+        if rows::get(&inserted, "void")? {
             return Ok(None);
         }
         // Only the lost attempt has the same random salt.
-        let is_repeated = was_uncertain && rows::get::<Option<bool>>(first, "repeated")?.unwrap_or_default();
-        if !rows::get::<bool>(first, "inserted")? && !is_repeated {
+        let is_repeated = was_uncertain && rows::get::<Option<bool>>(&inserted, "repeated")?.unwrap_or_default();
+        if !rows::get::<bool>(&inserted, "inserted")? && !is_repeated {
             return Err(StoreError::new(format!("there is already a family {}", self.family.id)).into());
         }
-        let mut surplus = Vec::new();
-        for row in &rows {
-            if let Some(id) = rows::get::<Option<&str>>(row, "surplus")? {
-                surplus.push(self.end(rows::token_id(id)?));
-            }
-        }
-        if !surplus.is_empty() {
-            shared.log.append(session, surplus).await?;
-        }
+        self.keep_limit(shared, session).await?;
         Ok(Some(self.family.clone()))
     }
 }
@@ -206,6 +220,18 @@ impl RevokeFamily {
     }
 }
 
+impl RevokeFamily {
+    /// An access token that was issued just before the family expired is valid longer than the family. Another gateway
+    /// may have been started with a longer lifetime since.
+    async fn is_over(&self, family: &Family, shared: &Shared, session: &Session) -> Result<bool, QueryError> {
+        let (ended, known) = (family.idle_expiry.min(family.absolute_expiry), shared.enforcement.longest_life);
+        if ended + known > self.context.at {
+            return Ok(false);
+        }
+        Ok(ended + maintenance::longest_ever(session, "longest_life", known).await? <= self.context.at)
+    }
+}
+
 impl Operation for RevokeFamily {
     type Output = RevokeOutcome;
 
@@ -219,9 +245,7 @@ impl Operation for RevokeFamily {
                 let was_this = *lock(&self.uncertain) && family.revoked == Some(revoked);
                 return Ok(if was_this { RevokeOutcome::Revoked } else { RevokeOutcome::AlreadyEnded });
             }
-            // An access token that was issued just before the family expired is valid longer than the family.
-            let last_token_ends = family.idle_expiry.min(family.absolute_expiry) + shared.enforcement.longest_life;
-            if last_token_ends <= self.context.at {
+            if self.is_over(&family, shared, session).await? {
                 return Ok(RevokeOutcome::AlreadyEnded);
             }
             let event = EventRow::new(self.event, &events::ended(&family, revoked.reason), &self.context);

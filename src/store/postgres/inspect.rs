@@ -10,8 +10,8 @@ use tokio::runtime;
 use tokio::time::{Instant, sleep};
 
 use crate::store::error::StoreError;
-use crate::store::postgres::connect::{ConnectError, Connector};
-use crate::store::postgres::error::QueryError;
+use crate::store::postgres::connect::Connector;
+use crate::store::postgres::error::{ConnectError, QueryError};
 use crate::store::postgres::session::Session;
 use crate::store::postgres::settings::Settings;
 use crate::store::postgres::tls::Tls;

@@ -63,17 +63,25 @@ impl Operation for Sweep {
     }
 }
 
-/// Writes, because reads still work on a full disk and on a standby.
-const CHECK: &str = "update meta set value = value + 1 where name = 'checks'";
+/// Writes, because reads still work on a full disk and on a standby. In the row of this gateway, so that the checks of
+/// several do not wait for each other; before the first heartbeat there is none. It is no heartbeat: no other column
+/// may change.
+const CHECK: &str = "with own as (
+        update replicas set version = version where id = $1 returning 1
+    ), shared as (
+        update meta set value = value + 1 where name = 'checks' and not exists (select from own) returning 1
+    )
+    select (select count(*) from own) + (select count(*) from shared) as written";
 
 pub(super) struct Check;
 
 impl Operation for Check {
     type Output = ();
 
-    async fn run(&self, _: &Shared, session: &Session) -> Result<(), QueryError> {
-        match session.execute(CHECK, &[]).await? {
-            1 => Ok(()),
+    async fn run(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
+        let row = session.query_opt(CHECK, &[&shared.replica.as_str()]).await?;
+        match row.map(|row| rows::get::<i64>(&row, "written")).transpose()? {
+            Some(1) => Ok(()),
             _ => Err(StoreError::new("the table meta lacks a row; restore a backup").into()),
         }
     }

@@ -1,8 +1,8 @@
 //! The shared store: a PostgreSQL database for any number of gateways.
 //!
-//! `settings` says where the database is, `connect` and `tls` open one connection, and `session` runs statements on it.
-//! `connections` keeps several of them open and repeats operations, `driver` owns the thread that does all of this.
-//! `error` says what a failed statement means.
+//! `settings` says where the database is, `connect` and `tls` open one connection, `session_check` tests it, and
+//! `session` runs statements on it. `connections` keeps several of them open and repeats operations, `driver` owns the
+//! thread that does all of this. `error` says what a failed statement means.
 //!
 //! `schema` creates and migrates the tables, `rows` converts values. `families`, `rotation`, `revocations`,
 //! `signing_keys`, `audit` and `maintenance` are the operations: each is a value that can run again. `append` writes
@@ -41,6 +41,7 @@ mod rotations;
 mod rows;
 mod schema;
 mod session;
+mod session_check;
 mod settings;
 mod signing_keys;
 mod tickets;

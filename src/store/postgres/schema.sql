@@ -97,7 +97,7 @@ insert into meta (name, value, tag) values
     ('longest_life', 0, null),      -- milliseconds; the largest value that was ever configured
     ('longest_family', 0, null),    -- likewise
     ('signing_keys', 0, null),      -- incremented by each change of a signing key
-    ('checks', 0, null);            -- incremented by readiness probes, which must write
+    ('checks', 0, null);            -- incremented by the readiness probes of a gateway that is not in replicas yet
 
 -- The gateways that use this database. A gateway that is not listed follows no revocations.
 create table replicas (

@@ -27,6 +27,8 @@ const BATCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// do not count as silence of the server.
 const IN_FLIGHT: usize = 256;
 
+const BARRIER: &str = "select pg_logical_emit_message(true, 'bearward', '')::text";
+
 /// A value of a statement, with its type in PostgreSQL: a pooler may forget the types that the server has found.
 pub(super) trait Param: ToSql + Sync {
     fn sql_type(&self) -> Type;
@@ -157,6 +159,12 @@ impl Session {
         }
         let values: Vec<_> = params.iter().map(|param| (param.value(), param.sql_type())).collect();
         self.within(RESPONSE_TIMEOUT, self.0.client.execute_typed(sql, &values)).await
+    }
+
+    /// Waits until everything that is visible now survives a crash and a failover, as far as the server promises it for
+    /// a commit: writes a message to its log, which all earlier changes precede.
+    pub(super) async fn wait_until_durable(&self) -> Result<(), QueryError> {
+        self.query(BARRIER, &[]).await.map(drop)
     }
 
     /// Sends several statements at once, without parameters. They are one transaction: all of them are committed, or

@@ -1,12 +1,17 @@
 //! What `bearward check` and a start say about a database that the gateway cannot use.
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Output;
 
-use super::{folder, start_error, text};
+use std::sync::Arc;
+
+use super::{folder, gateway, start_error, text};
 use crate::support::Upstream;
+use crate::support::clock::ManualClock;
 use crate::support::postgres::PostgresServer;
 use crate::support::program::bearward;
+use crate::support::wait::eventually_ok;
 
 fn check(folder: &Path, text: &str) -> Output {
     std::fs::write(folder.join("gateway.toml"), text).expect("written");
@@ -50,7 +55,51 @@ async fn a_database_that_is_not_there_is_reported() {
     };
     assert_unusable(&upstream, &url("bearward", server.port, "nowhere"), "create it with CREATE DATABASE");
     assert_unusable(&upstream, &url("unknown_role", server.port, "bearward"), "role \"unknown_role\" does not exist");
-    assert_unusable(&upstream, &url("bearward", 1, "bearward"), "127.0.0.1:1: PostgreSQL: error connecting to server");
+    assert_unusable(
+        &upstream,
+        &url("bearward", 1, "bearward"),
+        "127.0.0.1:1: no server listens at this address; start it",
+    );
+}
+
+/// Each says where the gateway tried, what went wrong, and what to do.
+#[tokio::test]
+async fn each_way_in_which_no_connection_comes_about_has_advice() {
+    let upstream = Upstream::start();
+    let keys = |place: &str| format!("postgres = \"postgres://bearward@{place}\"");
+    let unknown = keys("no-such-host.invalid:7777/bearward?sslmode=disable");
+    assert_unusable(&upstream, &unknown, "no-such-host.invalid:7777: no name server knows this host; correct it in");
+    let no_tls = keys(&format!("127.0.0.1:{}/bearward", PostgresServer::shared().port));
+    assert_unusable(&upstream, &no_tls, ": the server has no TLS; set ssl = on there, or say sslmode=disable");
+    assert_unusable(&upstream, &keys("/bearward?host=/nowhere"), "/nowhere/.s.PGSQL.5432: there is no such socket");
+    let two = keys("127.0.0.1:1,127.0.0.1:2/bearward?sslmode=disable");
+    assert_unusable(&upstream, &two, "listen_addresses of the server (PostgreSQL: error connecting to server");
+    assert_unusable(&upstream, &two, "; 127.0.0.1:2: no server listens at this address");
+    // It accepts connections and sends nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let place = format!("127.0.0.1:{}/bearward?sslmode=disable&connect_timeout=1", address(&silent));
+    assert_unusable(&upstream, &keys(&place), "the server cannot be reached; correct the host");
+    // It is another program.
+    let other = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let place = format!("127.0.0.1:{}/bearward?sslmode=disable", address(&other));
+    std::thread::spawn(move || other.incoming().for_each(drop));
+    assert_unusable(&upstream, &keys(&place), "check that PostgreSQL listens at this port");
+}
+
+fn address(listener: &TcpListener) -> u16 {
+    listener.local_addr().expect("bound").port()
+}
+
+#[tokio::test]
+async fn a_wrong_or_missing_password_names_the_key() {
+    let (upstream, server) = (Upstream::start(), PostgresServer::start_with(&["fsync=off"], "scram-sha-256"));
+    let url = format!("postgres = \"{}\"\n", server.url());
+    assert_unusable(&upstream, &url, "the server asks for a password; set store.postgres_password_file");
+    let folder = folder();
+    let wrong = folder.path().join("password");
+    bearward::types::secret::write_private(&wrong, b"wrong\n").expect("written");
+    let keys = format!("{url}postgres_password_file = \"{}\"", wrong.display());
+    assert_unusable(&upstream, &keys, "the password is wrong; correct store.postgres_password_file");
 }
 
 #[tokio::test]
@@ -99,6 +148,44 @@ async fn missing_rights_are_named_with_the_statement_that_grants_them() {
     says(&format!("GRANT USAGE, CREATE ON SCHEMA {schema} TO guest"));
     server.sql("bearward", &format!("grant usage, create on schema {schema} to guest"));
     says(&format!("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO guest"));
+}
+
+/// All rows of all tables but those that running gateways renew, with the transactions that wrote them.
+fn contents(server: &PostgresServer, schema: &str) -> String {
+    let tables =
+        format!("select relname from pg_class where relnamespace = '{schema}'::regnamespace and relkind = 'r'");
+    let tables = server.sql("bearward", &tables);
+    let renewed = ["replicas", "leases"];
+    let read =
+        |table: &str| server.sql("bearward", &format!("select xmin, t::text from {schema}.{table} t order by 2"));
+    let parts =
+        tables.lines().filter(|table| !renewed.contains(table)).map(|table| format!("{table}: {}", read(table)));
+    let gateways = server.sql("bearward", &format!("select count(*) from {schema}.replicas"));
+    parts.chain([gateways]).collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test]
+async fn a_check_beside_a_running_gateway_changes_nothing() {
+    let (upstream, server, files) = (Upstream::start(), PostgresServer::shared(), folder());
+    let keys = format!("{}pool = 2\n", server.store_keys());
+    let running = gateway(&upstream, &keys, &files, &Arc::new(ManualClock::new()));
+    running.issue("alice", "").await;
+    let schema = keys.split("schema = \"").nth(1).and_then(|rest| rest.split('"').next()).expect("a schema");
+    eventually_ok("the gateway is listed and ready", async || {
+        let ready = running.admin_client().get("/readyz").await;
+        let listed = server.sql("bearward", &format!("select count(*) from {schema}.replicas"));
+        let waiting = server.sql("bearward", &format!("select count(*) from {schema}.audit"));
+        (ready.status == 200 && listed == "1" && waiting == "0").then_some(()).ok_or(format!("{listed}, {waiting}"))
+    })
+    .await;
+    let before = contents(server, schema);
+    assert!(before.contains("families: ") && before.contains("alice"), "{before}");
+    let checked = check(files.path(), &text(&upstream, &keys));
+    assert!(checked.status.success(), "{}", output(&checked));
+    assert_eq!(contents(server, schema), before);
+    // The probe of the gateway itself writes only its own row.
+    assert_eq!(running.admin_client().get("/readyz").await.status, 200);
+    assert_eq!(contents(server, schema), before);
 }
 
 #[tokio::test]

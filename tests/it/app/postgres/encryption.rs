@@ -61,8 +61,11 @@ async fn the_connection_is_encrypted_and_its_certificate_verified() {
     assert_eq!(server.sql("postgres", sessions), "t");
 
     for (keys, says) in [
-        (keys("localhost", "", "other.pem", "password"), "invalid peer certificate"),
-        (keys("127.0.0.1", "", "ca.pem", "password"), "not valid for"),
+        (keys("localhost", "", "other.pem", "password"), "name the CA that signed it in store.postgres_ca_file"),
+        (
+            keys("127.0.0.1", "", "ca.pem", "password"),
+            "the certificate of the server is not accepted; correct the host in store.postgres",
+        ),
         (keys("localhost", "", "ca.pem", "wrong"), "the password is wrong"),
     ] {
         let error = start_error(&text(&upstream, &keys), files.path());
@@ -70,7 +73,7 @@ async fn the_connection_is_encrypted_and_its_certificate_verified() {
     }
     let without = working.lines().filter(|line| !line.contains("password")).collect::<Vec<_>>().join("\n");
     let error = start_error(&text(&upstream, &without), files.path());
-    assert!(error.contains("password missing"), "{error}");
+    assert!(error.contains("the server asks for a password"), "{error}");
 }
 
 #[tokio::test]
@@ -79,7 +82,7 @@ async fn a_server_without_tls_is_not_used_in_cleartext() {
     let server = PostgresServer::shared();
     let keys = format!("postgres = \"postgres://bearward@127.0.0.1:{}/bearward\"", server.port);
     let error = start_error(&text(&upstream, &keys), files.path());
-    assert!(error.contains("server does not support TLS"), "{error}");
+    assert!(error.contains("the server has no TLS"), "{error}");
 }
 
 /// An operator has changed the password in the server and in the file. Connections that are lost come back.

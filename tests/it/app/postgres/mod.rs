@@ -4,7 +4,9 @@ mod check;
 mod copy;
 mod encryption;
 mod explain;
+mod old_server;
 mod outage;
+mod pooler;
 mod roots;
 mod sessions;
 

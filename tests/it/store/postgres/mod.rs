@@ -1,11 +1,16 @@
 //! The shared store: the suite, on a real PostgreSQL server.
 
+mod failover;
 mod faults;
 mod following;
+mod lifetimes;
+mod logins;
 mod replicas;
 mod schema;
+mod session_limit;
 mod sharing;
 mod strict;
+mod unknown_keys;
 
 use std::future::Future;
 use std::pin::Pin;

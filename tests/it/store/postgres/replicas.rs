@@ -27,7 +27,7 @@ use crate::support::{Gateway, TokenPair, Upstream};
 const SECOND: Duration = Duration::from_secs(1);
 
 /// `count` gateways on one schema of this server. `keys`: more keys of `[store]`; `more`: more tables.
-fn gateways<const COUNT: usize>(
+pub(super) fn gateways<const COUNT: usize>(
     server: &PostgresServer,
     upstream: &Upstream,
     keys: &str,
