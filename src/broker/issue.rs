@@ -1,5 +1,7 @@
 //! Issues new families, and access tokens of existing ones.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
 
 use super::service::Broker;
@@ -66,8 +68,7 @@ impl Broker {
             root: self.roots.newest(),
             rotated_at: now,
             confirmed: 0,
-            // Never later than it was, however wrong the clock is: "log out everywhere" must find it.
-            created_at: now - self.clock.uncertainty(),
+            created_at: begun(now, self.clock.uncertainty()),
             last_used_at: now,
             address: login.address,
             idle: login.idle,
@@ -149,9 +150,21 @@ fn part_of(lifetime: u64, percent: u64, random: u16) -> u64 {
     u64::from(random) * lifetime * percent / (100 * u64::from(u16::MAX))
 }
 
+/// When a login began. Never later than it was, however wrong the clock is: "log out everywhere" must find it.
+fn begun(now: UnixTime, uncertainty: Duration) -> UnixTime {
+    now - uncertainty
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_login_is_never_dated_later_than_it_was() {
+        let now = UnixTime::from_secs(1_000);
+        assert_eq!(begun(now, Duration::from_millis(5)).as_millis(), 999_995);
+        assert_eq!(begun(now, Duration::ZERO), now);
+    }
 
     #[test]
     fn a_token_may_grow_up_to_the_limit() {

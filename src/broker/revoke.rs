@@ -96,15 +96,9 @@ impl Broker {
         let mark = what.not_after();
         self.with_timeout(self.store.revoke(what, context)).await?;
         if let Some(mark) = mark {
-            self.wait_until_after(mark).await;
+            wait_until_after(mark, self.clock.uncertainty(), self.clock.read().now).await;
         }
         Ok(())
-    }
-
-    /// Waits until a login that begins is dated after `mark`, at every gateway: a millisecond, if `mark` is the time of
-    /// the request and this gateway is alone.
-    async fn wait_until_after(&self, mark: UnixTime) {
-        tokio::time::sleep(wait_after(mark, self.clock.uncertainty(), self.clock.read().now)).await;
     }
 }
 
@@ -114,6 +108,12 @@ fn by_every_clock(what: Revoked, now: UnixTime, uncertainty: Duration) -> Revoke
         Some(mark) if mark >= now => what.with_not_after(mark + uncertainty),
         _ => what,
     }
+}
+
+/// Waits until a login that begins is dated after `mark`, at every gateway: a millisecond, if `mark` is the time of the
+/// request and this gateway is alone.
+async fn wait_until_after(mark: UnixTime, uncertainty: Duration, now: UnixTime) {
+    tokio::time::sleep(wait_after(mark, uncertainty, now)).await;
 }
 
 fn wait_after(mark: UnixTime, uncertainty: Duration, now: UnixTime) -> Duration {
@@ -138,6 +138,13 @@ mod tests {
         assert!(or_swept(Err(Reason::TokenNotFound.into())).is_ok());
         let failed = or_swept(Err(Reason::StoreUnavailable.into()));
         assert!(failed.is_err_and(|reject| reject.reason == Reason::StoreUnavailable));
+    }
+
+    #[tokio::test]
+    async fn a_watermark_is_waited_for() {
+        let (now, begun) = (UnixTime::from_secs(1_000), tokio::time::Instant::now());
+        wait_until_after(now + 9 * MILLISECOND, 10 * MILLISECOND, now).await;
+        assert!(begun.elapsed() >= 20 * MILLISECOND);
     }
 
     #[test]

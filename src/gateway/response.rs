@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderValue, Method, Response, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Response, Version, header};
 
 use crate::gateway::client::Peer;
 use crate::gateway::cors::Cors;
@@ -112,8 +112,8 @@ pub(super) fn attach_delivery(
     match tunnel {
         None => {
             delivery.token_bound = token_bound;
-            let is_stream = is_grpc_call || media_type::is_event_stream(response.headers());
-            let may_last = delivery.record.rejected.is_some() || is_stream;
+            let is_rejected = delivery.record.rejected.is_some();
+            let may_last = may_last(is_rejected, is_grpc_call, response.headers());
             let deadline = timeout.filter(|_| !may_last).map(|time| delivery.started + time);
             response.map(|body| body.with_deadline(deadline).with_observer(delivery))
         }
@@ -122,6 +122,11 @@ pub(super) fn attach_delivery(
             response
         }
     }
+}
+
+/// Returns true for a body without a deadline: a rejection, also if `timeouts.request` is its cause, and a stream.
+fn may_last(is_rejected: bool, is_grpc_call: bool, headers: &HeaderMap) -> bool {
+    is_rejected || is_grpc_call || media_type::is_event_stream(headers)
 }
 
 /// Carries a WebSocket until one side closes it or its token ends.
@@ -139,6 +144,19 @@ mod tests {
     use http::StatusCode;
 
     use super::*;
+
+    #[test]
+    fn only_rejections_and_streams_have_no_deadline() {
+        for (is_rejected, is_grpc_call, media_type, expected) in [
+            (false, false, "application/json", false),
+            (true, false, "application/json", true),
+            (false, true, "application/json", true),
+            (false, false, "text/event-stream", true),
+        ] {
+            let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(media_type))]);
+            assert_eq!(may_last(is_rejected, is_grpc_call, &headers), expected, "{is_rejected} {is_grpc_call}");
+        }
+    }
 
     #[test]
     fn only_connect_without_a_tunnel_has_no_2xx() {

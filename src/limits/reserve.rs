@@ -68,8 +68,10 @@ mod tests {
         for (total, percent, size, per_address) in [(320, 25, 80, 10), (64, 25, 16, 2), (10, 25, 2, 1), (3, 0, 0, 100)]
         {
             let reserve = Reserve::new(total, percent);
-            let held: Vec<_> = (0..100).map_while(|_| reserve.acquire([192, 0, 2, 1].into(), reserve.size())).collect();
-            assert_eq!((reserve.size(), held.len()), (size, per_address), "{percent} % of {total}");
+            for free in [reserve.size(), usize::MAX] {
+                let held: Vec<_> = (0..100).map_while(|_| reserve.acquire([192, 0, 2, 1].into(), free)).collect();
+                assert_eq!((reserve.size(), held.len()), (size, per_address), "{percent} % of {total}");
+            }
             assert!(reserve.acquire([192, 0, 2, 2].into(), 1).is_some());
         }
     }

@@ -326,14 +326,17 @@ mod tests {
         token.family = Some(FAMILY);
         let generation = streams.checks.keyring.generation();
         let cached = Arc::new(CachedToken::new("a token", token, Vec::new(), generation));
-        let mut stream = streams.open_tunnel(Some(&HeldToken { cached, serves_stale: None }));
+        let held = HeldToken { cached, serves_stale: None };
+        let mut stream = streams.open_tunnel(Some(&held));
         let mut last = streams.current();
         streams.check_all(&mut last).await;
         assert_eq!(ended(&mut stream), None);
         let now = streams.checks.clock.now();
         let revocation = Revocation { sequence: 1, what: Revoked::Family(FAMILY), at: now, until: UnixTime::MAX };
         streams.checks.revocations.enforce(&revocation, now);
+        let revoked = Some(CloseReason::Token(Reason::Revoked));
+        assert_eq!(ended(&mut streams.open_tunnel(Some(&held))), revoked, "opened after the revocation");
         streams.check_all(&mut last).await;
-        assert_eq!(ended(&mut stream), Some(CloseReason::Token(Reason::Revoked)));
+        assert_eq!(ended(&mut stream), revoked);
     }
 }

@@ -9,6 +9,7 @@ use rusqlite::params;
 use tempfile::TempDir;
 
 use super::*;
+use crate::store::copy::Part;
 use crate::tokens::family::RevokeReason;
 
 const NOW: UnixTime = UnixTime::from_secs(1_000_000);
@@ -17,7 +18,7 @@ const NOW: UnixTime = UnixTime::from_secs(1_000_000);
 struct TestStore {
     store: SqliteStore,
     enforced: Arc<Mutex<Vec<Revocation>>>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 fn new_store() -> TestStore {
@@ -35,7 +36,7 @@ fn new_store() -> TestStore {
         audit: 1_000,
     };
     let store = SqliteStore::open(folder.path().join("bearward.db"), settings, enforce).expect("opens");
-    TestStore { store, enforced, _folder: folder }
+    TestStore { store, enforced, folder }
 }
 
 impl TestStore {
@@ -92,6 +93,60 @@ async fn a_family_comes_back_as_it_was_written() {
     let test = new_store();
     let written = test.store.issue(family("alice"), 100, NOW.into()).await.expect("issues").expect("not void");
     assert_eq!(test.store.family(written.id).await.expect("reads"), Some(written));
+}
+
+#[tokio::test]
+async fn every_kind_of_revocation_comes_back_as_it_was_written() {
+    let test = new_store();
+    let issuer = "https://login.example";
+    let written = [
+        token("a"),
+        Revoked::Subject { issuer: issuer.into(), subject: "alice".into(), not_after: NOW },
+        Revoked::Issuer { issuer: issuer.into(), not_after: NOW },
+        Revoked::Everything { not_after: NOW },
+    ];
+    for what in written.clone() {
+        test.store.revoke(what, NOW.into()).await.expect("revokes");
+    }
+    let read = test.store.revocations_since(0, NOW).await.expect("reads");
+    assert_eq!(read.into_iter().map(|revocation| revocation.what).collect::<Vec<_>>(), written);
+}
+
+#[tokio::test]
+async fn only_a_subject_of_the_gateway_itself_has_families() {
+    for (issuer, is_void) in [("https://login.example", false), ("https://gateway.example", true)] {
+        let test = new_store();
+        let what = Revoked::Subject { issuer: issuer.into(), subject: "alice".into(), not_after: NOW };
+        test.store.revoke(what, NOW.into()).await.expect("revokes");
+        let issued = test.store.issue(family("alice"), 100, NOW.into()).await.expect("works");
+        assert_eq!(issued.is_none(), is_void, "{issuer}");
+    }
+}
+
+#[tokio::test]
+async fn an_export_has_pages_of_the_given_size() {
+    for (count, sizes) in [(4, vec![2, 2]), (5, vec![2, 2, 1])] {
+        let TestStore { store, folder, .. } = new_store();
+        for number in 0..count {
+            store.revoke(token(&number.to_string()), NOW.into()).await.expect("revokes");
+        }
+        drop(store);
+        let mut pages = Vec::new();
+        let export = Export::open(&folder.path().join("bearward.db")).expect("opens");
+        let read = export.read(Part::Revocations, 2, &mut |page| {
+            pages.push(page.len());
+            Ok(())
+        });
+        assert_eq!((read.is_ok(), pages), (true, sizes));
+    }
+}
+
+#[tokio::test]
+async fn a_durable_event_wakes_its_delivery() {
+    let test = new_store();
+    test.store.revoke(token("a"), NOW.into()).await.expect("revokes");
+    let woken = tokio::time::timeout(Duration::from_secs(10), test.store.outbox().written.notified()).await;
+    assert!(woken.is_ok(), "the event waits for a later one");
 }
 
 #[tokio::test]
@@ -250,7 +305,7 @@ async fn the_limit_of_live_families_skips_ended_families() {
 #[tokio::test]
 async fn the_wal_shrinks_after_a_long_read() {
     let test = new_store();
-    let path = test._folder.path().join("bearward.db");
+    let path = test.folder.path().join("bearward.db");
     let wal_size = || std::fs::metadata(path.with_file_name("bearward.db-wal")).expect("a file").len();
     let limit = 8_388_608;
     let write = async || {

@@ -21,7 +21,7 @@ impl LineWriter {
 
     /// Appends the line of one record to the page.
     pub(super) fn write(&mut self, record: &Record, page: &mut Vec<u8>) {
-        let path = without_tokens(record.uri.path());
+        let path = without_tokens(record.path());
         let time = self.timestamps.format(record.time);
         match self.format {
             Format::Json => write_json(record, time, &path, self.max_field, page),

@@ -56,6 +56,14 @@ impl Record {
         self.host.as_ref().and_then(|host| host.to_str().ok())
     }
 
+    /// Without the query. Neither a request that cannot be read nor the target of CONNECT has one.
+    pub(super) fn path(&self) -> &str {
+        match self.uri.path() {
+            "" => "-",
+            path => path,
+        }
+    }
+
     pub(super) fn protocol(&self) -> &'static str {
         match self.version {
             Version::HTTP_2 => "HTTP/2",

@@ -136,6 +136,28 @@ fn checksum(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn roots(numbers: [u8; 3]) -> Roots {
+        let secret = |number: u8| (number, Secret::new(vec![number; 32]));
+        let [first, second, third] = numbers.map(secret);
+        Roots::new(first, vec![second, third])
+    }
+
+    #[test]
+    fn the_newest_root_is_chosen_among_the_known_ones() {
+        for (newest, order) in [(1, [2, 3, 1]), (2, [1, 3, 2]), (3, [1, 2, 3]), (4, [1, 2, 3])] {
+            let chosen = roots([1, 2, 3]).with_newest(newest);
+            let numbers: Vec<u8> = chosen.checks().into_iter().map(|(number, _)| number).collect();
+            assert_eq!((chosen.newest(), numbers), (order[2], order.to_vec()));
+        }
+    }
+
+    #[test]
+    fn each_root_has_a_keyed_hash_as_its_check() {
+        let checks = roots([1, 2, 3]).checks();
+        let check = |number: u8| secret::mac(&Secret::new(vec![number; 32]), &[b"bearward root check v1"]);
+        assert_eq!(checks, [1, 2, 3].map(|number| (number, check(number))));
+    }
+
     #[test]
     fn a_refresh_token_is_shown_without_its_mac() {
         let token_id = TokenId::parse(&"0".repeat(TokenId::LEN)).expect("an id");

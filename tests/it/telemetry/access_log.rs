@@ -104,7 +104,7 @@ async fn a_malformed_request_has_a_line() {
         let mut line = without_varying(line);
         assert!(line.as_object_mut().expect("an object").remove("detail").is_some(), "{line}");
         let expected = json!({
-            "client": "127.0.0.1", "method": "-", "path": "", "protocol": "HTTP/1.1", "status": status,
+            "client": "127.0.0.1", "method": "-", "path": "-", "protocol": "HTTP/1.1", "status": status,
             "reason": reason, "sent": body.len(), "complete": true,
         });
         assert_eq!(line, expected);

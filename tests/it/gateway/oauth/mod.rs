@@ -61,15 +61,22 @@ async fn oauth_endpoints_are_off_by_default() {
 async fn explain_reports_that_the_gateway_handles_oauth_endpoints() {
     let upstream = Upstream::start();
     let gateway = gateway(&upstream);
+    let caller = gateway.issue("service", "token:introspect").await;
     let explainer = Explainer::prepare(&gateway.config(), gateway.clock.clone()).await.expect("it can explain");
-    for (path, purpose) in
-        [("/oauth/token", "exchanges"), ("/oauth/revoke", "revokes"), ("/oauth/introspect", "introspects")]
-    {
-        let request = Request::post(path).header("host", "gateway.test").body(()).expect("a request");
+    let request = |path: &str| Request::post(path).header("host", "gateway.test");
+    let own = |path: &str| request(path).body(()).expect("a request");
+    let authenticated = request("/oauth/introspect").header("authorization", format!("Bearer {}", caller.access));
+    for (request, purpose) in [
+        (own("/oauth/token"), "exchanges"),
+        (own("/oauth/revoke"), "revokes"),
+        (authenticated.body(()).expect("a request"), "introspects"),
+    ] {
         let explanation = explainer.explain(&request, false).await;
-        let Outcome::Local(what) = explanation.outcome else { panic!("{path}: {:?}", explanation.steps) };
+        let Outcome::Local(what) = explanation.outcome else { panic!("{purpose}: {:?}", explanation.steps) };
         assert!(what.contains(purpose), "{what}");
     }
+    let anonymous = explainer.explain(&own("/oauth/introspect"), false).await;
+    assert!(matches!(anonymous.outcome, Outcome::Rejected(_)), "only callers with credentials introspect");
 }
 
 #[tokio::test]
