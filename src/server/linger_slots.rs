@@ -3,7 +3,7 @@
 //! A client that reconnects again and again leaves many such uploads behind. Together they must not take the time of
 //! the clients that are served, and those of one client must not take the slots of the others.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -81,7 +81,7 @@ impl Share {
         }
         self.piece.store(0, Ordering::Relaxed);
         let streams = self.slot.lock().unwrap_or_else(PoisonError::into_inner).strong_count();
-        let units = self.slots.lock().units(self.owner) * streams.max(1);
+        let units = self.slots.lock().units(self.owner, Instant::now()) * streams.max(1);
         Some(LingerSlots::PAUSE * u32::try_from(units).unwrap_or(u32::MAX))
     }
 }
@@ -153,11 +153,13 @@ impl Slots {
         counts
     }
 
-    /// Each client gets the same share of the rate, however many slots it has.
-    fn units(&self, owner: Key) -> usize {
-        let counts = self.counts();
-        let (clients, own) = (counts.len(), counts.get(&owner).copied().unwrap_or_default());
-        if own == 0 { clients + 1 } else { clients * own }
+    /// Each client gets the same share of the rate, however many slots it has. One that hardly sends uses no share: with
+    /// slots at 64 addresses, it would otherwise slow the others down until their time is over.
+    fn units(&self, owner: Key, now: Instant) -> usize {
+        let sends = |held: &&Held| held.owner != owner && !held.is_slow(now);
+        let others: HashSet<Key> = self.held.iter().filter(sends).map(|held| held.owner).collect();
+        let own = self.held.iter().filter(|held| held.owner == owner).count();
+        (others.len() + 1) * own.max(1)
     }
 
     fn record(&mut self, number: u64, bytes: usize, now: Instant) -> bool {
@@ -246,6 +248,19 @@ mod tests {
         // A burst counts for a short time only.
         assert!(slots.record(numbers[0], 1, later + Duration::from_secs(1)));
         assert!(slots.held[0].is_slow(later + Duration::from_secs(2)) && !slots.held[0].is_slow(later));
+    }
+
+    #[test]
+    fn clients_that_hardly_send_have_no_share_of_the_rate() {
+        let (mut slots, start) = (Slots::default(), Instant::now());
+        let owner = |number: usize| Key::from(number as u128);
+        let numbers: Vec<_> = (0..10).filter_map(|number| slots.take(owner(number), start)).collect();
+        assert_eq!(slots.units(owner(0), start), 10, "it is not known yet");
+        let later = start + Duration::from_millis(1500);
+        assert!(slots.record(numbers[1], 100_000, later));
+        assert_eq!(slots.units(owner(0), later), 2);
+        assert_eq!(slots.units(owner(1), later), 1);
+        assert_eq!(slots.units(owner(10), later), 2);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The rests of many rejected uploads at once: each client has its share, and none takes it from another.
 
+use std::iter;
 use std::net::IpAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -10,11 +11,16 @@ use super::rejected_uploads::{PEER, assert_401, run};
 use crate::support::{Gateway, Upstream, Wire};
 
 /// More than a worker has slots.
-const UPLOADS: usize = 80;
+const UPLOADS: u8 = 80;
 /// More than is discarded without a slot.
 const FIRST: usize = 100_000;
 
-const ATTACKER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 2));
+const ATTACKER: IpAddr = attacker(0);
+
+/// One of many addresses of attackers.
+const fn attacker(number: u8) -> IpAddr {
+    IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 1, number + 1))
+}
 
 /// One connection with twenty uploads, each of which sends a byte now and then. Prints a line when all are rejected.
 const HTTP2: &str = r#"
@@ -47,10 +53,10 @@ fn gateway() -> (Upstream, Gateway) {
 }
 
 /// Uploads that go on, by this number of bytes five times a second, until the set is dropped.
-async fn upload_slowly(gateway: &Gateway, bytes: usize) -> JoinSet<()> {
+async fn upload_slowly(gateway: &Gateway, clients: impl Iterator<Item = IpAddr>, bytes: usize) -> JoinSet<()> {
     let mut uploads = JoinSet::new();
-    for _ in 0..UPLOADS {
-        let mut wire = Wire::connect_from(ATTACKER, gateway.address()).await;
+    for client in clients {
+        let mut wire = Wire::connect_from(client, gateway.address()).await;
         wire.send("POST /private HTTP/1.1\r\nHost: a\r\nContent-Length: 900000000\r\n\r\n").await;
         assert_eq!(wire.read_response().await.status, 401);
         uploads.spawn(async move {
@@ -93,14 +99,21 @@ async fn uploads_that_dribble_lose_their_slots_to_others() {
     let mut printed = std::io::BufReader::new(node.0.stdout.take().expect("piped"));
     let reading = move || std::io::BufRead::read_line(&mut printed, &mut String::new());
     tokio::task::spawn_blocking(reading).await.expect("no panic").expect("a line");
-    let _uploads = upload_slowly(&gateway, 1).await;
+    let _uploads = upload_slowly(&gateway, iter::repeat_n(ATTACKER, UPLOADS.into()), 1).await;
+    assert_others_get_401(&gateway).await;
+}
+
+#[tokio::test]
+async fn uploads_that_dribble_from_many_addresses_delay_no_other() {
+    let (_upstream, gateway) = gateway();
+    let _uploads = upload_slowly(&gateway, (0..UPLOADS).map(attacker), 1).await;
     assert_others_get_401(&gateway).await;
 }
 
 #[tokio::test]
 async fn a_client_with_many_uploads_leaves_slots_to_others() {
     let (_upstream, gateway) = gateway();
-    let _uploads = upload_slowly(&gateway, 8_000).await;
+    let _uploads = upload_slowly(&gateway, iter::repeat_n(ATTACKER, UPLOADS.into()), 8_000).await;
     assert_others_get_401(&gateway).await;
 }
 
