@@ -66,6 +66,13 @@ pub(crate) async fn a_login_beyond_the_limit_ends_the_least_recently_used(store:
     let log = store.revocations_since(0, now).await.expect("the store works");
     let ended: Vec<_> = log.iter().map(|revocation| &revocation.what).collect();
     assert_eq!(ended, [&Revoked::Family(families[2].id), &Revoked::Family(families[1].id)]);
+    let recorded = store.undelivered(100).await.expect("the store works");
+    let lines: Vec<String> =
+        recorded.iter().map(|event| event.line()).filter(|line| line.contains("revoked")).collect();
+    assert_eq!(lines.len(), 2);
+    for (line, family) in lines.iter().zip([&families[2], &families[1]]) {
+        assert!(line.contains(&family.id.to_string()), "the event names another session: {line}");
+    }
 }
 
 pub(crate) async fn the_limit_counts_only_live_families(store: &dyn Store) {
