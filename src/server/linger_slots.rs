@@ -153,8 +153,8 @@ impl Slots {
         counts
     }
 
-    /// Each client gets the same share of the rate, however many slots it has. One that hardly sends uses no share: with
-    /// slots at 64 addresses, it would otherwise slow the others down until their time is over.
+    /// Each client gets the same share of the rate, however many slots it has. One that hardly sends uses no share:
+    /// with slots at 64 addresses, it would otherwise slow the others down until their time is over.
     fn units(&self, owner: Key, now: Instant) -> usize {
         let sends = |held: &&Held| held.owner != owner && !held.is_slow(now);
         let others: HashSet<Key> = self.held.iter().filter(sends).map(|held| held.owner).collect();
