@@ -11,8 +11,9 @@ use std::time::Duration;
 use super::refetch::{Refetch, RefetchOutcome};
 use crate::types::clock::Uptime;
 
-/// Between two questions that tokens cause. One costs the store as much as a poll, of which there are four a second.
-const COOLDOWN: Duration = Duration::from_secs(1);
+/// Between two questions that tokens cause. A flood of forged tokens makes at most 50 a second. One costs the store as
+/// much as a poll, of which there are four a second.
+const COOLDOWN: Duration = Duration::from_millis(20);
 
 /// For keys that other gateways change too.
 pub struct OwnRefetch {
@@ -33,9 +34,10 @@ impl OwnRefetch {
         self.refetch.wait(now).await
     }
 
-    /// Returns true if the store did not answer. Then a token with an unknown key may still be valid.
-    pub(super) fn is_failing(&self) -> bool {
-        self.is_failing.load(Ordering::Acquire)
+    /// Returns true if the store was not asked, or did not answer. Then a token with an unknown key may still be valid:
+    /// otherwise, forged tokens could use up the questions, and a new key of another gateway would be rejected.
+    pub(super) fn is_unknown(&self, outcome: RefetchOutcome) -> bool {
+        outcome == RefetchOutcome::CoolingDown || self.is_failing.load(Ordering::Acquire)
     }
 
     /// Returns once a token has asked.
@@ -77,9 +79,11 @@ mod tests {
         for task in waiting {
             assert_eq!(task.await.expect("no panic"), RefetchOutcome::Fetched);
         }
+        assert!(!own.is_unknown(RefetchOutcome::Fetched));
         assert_eq!(own.wait(T0 + COOLDOWN / 2).await, RefetchOutcome::CoolingDown);
+        assert!(own.is_unknown(RefetchOutcome::CoolingDown));
         assert!(tokio::time::timeout(COOLDOWN / 50, own.requested()).await.is_err(), "one question for all of them");
         own.answer(async { Err(()) }).await.expect_err("the store is away");
-        assert!(own.is_failing());
+        assert!(own.is_unknown(RefetchOutcome::Fetched));
     }
 }

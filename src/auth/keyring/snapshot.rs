@@ -159,7 +159,7 @@ impl Keyring {
         let is_own = *self.keys.load().own.trusted.policy.issuer == *issuer;
         let own = self.own_refetch.as_ref().filter(|_| is_own)?;
         let outcome = own.wait(now).await;
-        Some(Refetched { outcome, is_failing: own.is_failing() })
+        Some(Refetched { outcome, is_failing: own.is_unknown(outcome) })
     }
 
     /// Why the gateway is not ready because of its keys. `None` if it is.

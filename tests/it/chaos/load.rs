@@ -211,9 +211,10 @@ impl Load {
         self.wait_until_revoked(self.tokens.len(), patience);
     }
 
-    /// Waits until this number of tokens was revoked. Fails after `patience`.
+    /// Waits until this number of tokens was revoked. Fails after `patience`, and 10 ms more for each of them.
     pub(super) fn wait_until_revoked(&self, count: usize, patience: Duration) {
         let began = Instant::now();
+        let patience = patience + Duration::from_millis(10) * u32::try_from(count).expect("a number of tokens");
         while self.revoked() < count {
             assert!(began.elapsed() < patience, "{} of {count} were revoked in {patience:?}", self.revoked());
             thread::sleep(Duration::from_millis(20));
