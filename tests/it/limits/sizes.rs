@@ -31,7 +31,7 @@ async fn a_head_with_too_many_bytes_is_rejected() {
     assert_rejected_for_all_clients(431, attack).await;
 }
 
-/// Fields whose list has this size: 32 bytes more than their text for each (RFC 9113 section 6.5.2).
+/// A list of fields with this size: 32 bytes more than their text for each (RFC 9113 section 6.5.2).
 fn fields_of_size(size: usize) -> Vec<(&'static str, String)> {
     const OVERHEAD: usize = "x".len() + 32;
     let count = size / (OVERHEAD + 100);
