@@ -194,8 +194,8 @@ impl Load {
         lock(&self.history.revocations).len()
     }
 
-    /// Revokes at the other replicas only, so that a replica that does not respond delays no revocation. `None`: at each
-    /// replica again.
+    /// Revokes at the other replicas only, so that a replica that does not respond delays no revocation. `None`: at
+    /// every replica again.
     pub(super) fn spare(&self, replica: Option<usize>) {
         self.spared.store(replica.unwrap_or(EACH), Ordering::Relaxed);
     }
