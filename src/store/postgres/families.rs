@@ -242,6 +242,7 @@ impl Operation for RevokeFamily {
             let Some(Found { family, .. }) = found else { return Ok(RevokeOutcome::NotFound) };
             if family.revoked.is_some() {
                 shared.enforcement.enforce_ended(&family, self.context.at)?;
+                session.wait_until_durable().await?;
                 let was_this = *lock(&self.uncertain) && family.revoked == Some(revoked);
                 return Ok(if was_this { RevokeOutcome::Revoked } else { RevokeOutcome::AlreadyEnded });
             }

@@ -78,7 +78,11 @@ impl Rotate {
                 if let Some(family) = family {
                     shared.enforcement.enforce_ended(family, self.context.at)?;
                 }
-                shared.audit.write(session, vec![event]).await?;
+                let is_committed = shared.audit.write(session, vec![event]).await?;
+                // The child of an earlier call. A commit of this call would come after it.
+                if !is_committed && matches!(rotation, Rotation::Replayed(_) | Rotation::Recovered(_)) {
+                    session.wait_until_durable().await?;
+                }
                 Ok(true)
             }
         }
