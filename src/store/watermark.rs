@@ -26,32 +26,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::types::ids::TokenId;
 
     const LOGIN: UnixTime = UnixTime::from_millis(1_700_000_000_500);
 
     fn family(revoked: Option<RevokedAt>) -> Family {
-        Family {
-            id: TokenId::from_bytes([7; 16]),
-            subject: "alice".into(),
-            scope: String::new(),
-            audience: Vec::new(),
-            client_id: String::new(),
-            claims: Default::default(),
-            label: String::new(),
-            salt: [0; 32],
-            generation: 1,
-            root: 1,
-            rotated_at: LOGIN,
-            confirmed: 0,
-            created_at: LOGIN,
-            last_used_at: LOGIN,
-            address: None,
-            idle: None,
-            idle_expiry: UnixTime::MAX,
-            absolute_expiry: UnixTime::MAX,
-            revoked,
-        }
+        Family { revoked, ..Family::sample(LOGIN) }
     }
 
     #[test]

@@ -110,11 +110,6 @@ impl Connections {
                 }
                 QueryError::Rejected(_) => false,
             };
-            match &error {
-                QueryError::NotPrimary(_) => self.close_all(),
-                QueryError::Lost(_) => session.close(),
-                QueryError::Conflict(_) | QueryError::Rejected(_) => {}
-            }
             if !repeat || began.elapsed() >= self.0.connector.settings().timeout {
                 return Err(error.into_store_error());
             }
@@ -161,10 +156,6 @@ impl Connections {
             Some(error) => StoreError::new(format!("{target} is not reachable: {error}")),
             None => StoreError::new(format!("{target} is not reachable")),
         }
-    }
-
-    fn close_all(&self) {
-        self.state().slots.iter().flatten().for_each(Session::close);
     }
 
     /// Tries at most for `patience`.

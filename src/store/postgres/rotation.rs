@@ -116,33 +116,12 @@ mod tests {
     use crate::tokens::family::refresh_token::{Roots, current};
     use crate::tokens::family::{RevokeReason, RevokedAt};
     use crate::types::clock::UnixTime;
-    use crate::types::ids::TokenId;
     use crate::types::secret::Secret;
 
     const LOGIN: UnixTime = UnixTime::from_millis(1_700_000_000_500);
 
     fn family(generation: u64) -> Family {
-        Family {
-            id: TokenId::from_bytes([7; 16]),
-            subject: "alice".into(),
-            scope: String::new(),
-            audience: Vec::new(),
-            client_id: String::new(),
-            claims: Default::default(),
-            label: String::new(),
-            salt: [0; 32],
-            generation,
-            root: 1,
-            rotated_at: LOGIN,
-            confirmed: 0,
-            created_at: LOGIN,
-            last_used_at: LOGIN,
-            address: None,
-            idle: None,
-            idle_expiry: UnixTime::MAX,
-            absolute_expiry: UnixTime::MAX,
-            revoked: None,
-        }
+        Family { generation, ..Family::sample(LOGIN) }
     }
 
     /// The rotation that an attempt reports: it finds `found` and decides `decided`, after an attempt that was to write

@@ -196,7 +196,9 @@ impl Session {
         self.0.statements.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for `run` as long as the server responds to this or to other statements.
+    /// Waits for `run` as long as the server responds to this or to other statements. A connection that is
+    /// lost or read-only is closed here, and not by the operations: one statement can serve those of several
+    /// connections.
     async fn within<T>(
         &self,
         silence: Duration,
@@ -210,7 +212,11 @@ impl Session {
             if let Ok(result) = timeout_at(deadline, &mut run).await {
                 let now = u64::try_from(self.0.opened_at.elapsed().as_millis()).unwrap_or(u64::MAX);
                 self.0.responded_at.store(now, Ordering::Relaxed);
-                return result.map_err(QueryError::from);
+                let result = result.map_err(QueryError::from);
+                if matches!(result, Err(QueryError::Lost(_) | QueryError::NotPrimary(_))) {
+                    self.close();
+                }
+                return result;
             }
             let newest = self.0.opened_at + Duration::from_millis(self.0.responded_at.load(Ordering::Relaxed));
             if newest + silence <= Instant::now() {

@@ -48,6 +48,34 @@ pub struct Family {
     pub revoked: Option<RevokedAt>,
 }
 
+#[cfg(test)]
+impl Family {
+    /// A family of alice that was refreshed once, at `login`, and does not expire.
+    pub(crate) fn sample(login: UnixTime) -> Self {
+        Family {
+            id: TokenId::from_bytes([7; 16]),
+            subject: "alice".into(),
+            scope: String::new(),
+            audience: Vec::new(),
+            client_id: String::new(),
+            claims: Map::new(),
+            label: String::new(),
+            salt: [0; 32],
+            generation: 1,
+            root: 1,
+            rotated_at: login,
+            confirmed: 0,
+            created_at: login,
+            last_used_at: login,
+            address: None,
+            idle: None,
+            idle_expiry: UnixTime::MAX,
+            absolute_expiry: UnixTime::MAX,
+            revoked: None,
+        }
+    }
+}
+
 /// When and why a family was revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RevokedAt {

@@ -108,7 +108,6 @@ mod tests {
 
     use super::*;
     use crate::tokens::family::refresh_token::current;
-    use crate::types::ids::TokenId;
     use crate::types::secret::Secret;
 
     const LIFETIMES: Lifetimes = Lifetimes {
@@ -125,25 +124,11 @@ mod tests {
 
     fn family(generation: u64, confirmed: u64) -> Family {
         Family {
-            id: TokenId::from_bytes([1; 16]),
-            subject: "alice".into(),
-            scope: String::new(),
-            audience: vec![],
-            client_id: String::new(),
-            claims: Default::default(),
-            label: String::new(),
-            salt: [2; 32],
             generation,
-            root: 1,
-            rotated_at: LOGIN,
             confirmed,
-            created_at: LOGIN,
-            last_used_at: LOGIN,
-            address: None,
-            idle: None,
             idle_expiry: LOGIN + LIFETIMES.idle,
             absolute_expiry: LOGIN + LIFETIMES.absolute,
-            revoked: None,
+            ..Family::sample(LOGIN)
         }
     }
 

@@ -19,32 +19,11 @@ use crate::store::postgres::session::Session;
 use crate::tokens::family::Family;
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::types::clock::UnixTime;
-use crate::types::ids::TokenId;
 
 const LOGIN: UnixTime = UnixTime::from_millis(1_700_000_000_500);
 
 fn family() -> Family {
-    Family {
-        id: TokenId::from_bytes([7; 16]),
-        subject: "alice".into(),
-        scope: String::new(),
-        audience: Vec::new(),
-        client_id: String::new(),
-        claims: Default::default(),
-        label: String::new(),
-        salt: [0; 32],
-        generation: 1,
-        root: 1,
-        rotated_at: LOGIN,
-        confirmed: 0,
-        created_at: LOGIN,
-        last_used_at: LOGIN,
-        address: None,
-        idle: None,
-        idle_expiry: UnixTime::MAX,
-        absolute_expiry: UnixTime::MAX,
-        revoked: None,
-    }
+    Family::sample(LOGIN)
 }
 
 fn shared(outbox: Arc<Outbox>) -> Shared {

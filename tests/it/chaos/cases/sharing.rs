@@ -15,6 +15,7 @@ use super::super::load::{Background, History, lock};
 use super::super::story::Story;
 use super::super::survive::{Expected, PATIENCE, VOLUME, survive, survive_on};
 use super::super::target::Target;
+use crate::store::postgres::schema::NEXT;
 use crate::support::postgres::{PostgresServer, USER};
 
 const ROTATIONS: usize = 20;
@@ -73,20 +74,6 @@ async fn rotate_and_use(replicas: &[Target], now: bool, round: usize) {
     }
 }
 
-/// What the next version may do to the tables, in one transaction.
-const MIGRATION: &str = "begin;
-    set local lock_timeout = '2s';
-    alter table families add column device text;
-    alter table revocations add column by text;
-    alter table signing_keys add column note text;
-    alter table audit add column shard integer;
-    alter table meta add column note text;
-    alter table subjects add column note text;
-    create table devices (id text primary key);
-    insert into meta (name, value) values ('devices', 0);
-    insert into schema_versions (version, compatible_from, at, by) values (2, 1, 0, 'next');
-    commit";
-
 /// Longest time of a refresh.
 const SHORT: Duration = Duration::from_secs(1);
 
@@ -95,7 +82,9 @@ const SHORT: Duration = Duration::from_secs(1);
 fn a_migration_under_load_delays_for_less_than_a_second() {
     survive("a migration", &mut PostgresServer::start(), |scene| {
         scene.moment(80);
-        let text = format!("set role {USER}; set search_path = {}; {MIGRATION}", scene.cluster.schema);
+        let schema = &scene.cluster.schema;
+        let migration = format!("begin; set local lock_timeout = '2s'; {NEXT} commit");
+        let text = format!("set role {USER}; set search_path = {schema}; {migration}");
         let (began, mut attempts) = (Instant::now(), 1);
         // An upgrade that is rejected is tried again by the supervisor.
         while !scene.server.psql(USER, &text).status.success() {

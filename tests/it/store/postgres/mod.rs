@@ -6,7 +6,7 @@ mod following;
 mod lifetimes;
 mod logins;
 mod replicas;
-mod schema;
+pub mod schema;
 mod session_limit;
 mod sharing;
 mod strict;

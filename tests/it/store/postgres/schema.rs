@@ -11,7 +11,7 @@ use super::{open, try_open};
 use crate::support::postgres::PostgresServer;
 
 /// What a next version may do to the tables while gateways of this version use them.
-const NEXT: &str = "alter table families add column device text;
+pub(crate) const NEXT: &str = "alter table families add column device text;
     alter table revocations add column by text;
     alter table signing_keys add column note text;
     alter table audit add column shard integer;
