@@ -5,6 +5,7 @@ mod faults;
 mod following;
 mod lifetimes;
 mod logins;
+mod repeated_calls;
 mod replicas;
 pub mod schema;
 mod session_limit;
