@@ -15,6 +15,7 @@
 //! gateway that is stopped or cut off therefore holds no lock.
 
 mod append;
+mod attempts;
 mod audit;
 mod check;
 mod connect;

@@ -25,7 +25,8 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same for a batch, such as a migration.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of operations that use one connection at the same time. More of them wait in the gateway, where they
-/// do not count as silence of the server.
+/// do not count as silence of the server. Fewer than the rows of one statement (`MAX_BATCH` of `gather`): one that
+/// appends to the log serves the operations of all connections, and one operation may append many rows.
 const IN_FLIGHT: usize = 256;
 
 const BARRIER: &str = "select pg_logical_emit_message(true, 'bearward', '')::text";

@@ -4,6 +4,7 @@ mod failover;
 mod faults;
 mod following;
 mod lifetimes;
+mod locked_rows;
 mod logins;
 mod repeated_calls;
 mod replicas;
