@@ -3,7 +3,6 @@
 //! No statement waits for the lock of a family: the server works off the statements of a connection one after the other,
 //! so that all operations on it would wait, and so would the calls that the same statement serves.
 
-use std::fmt::Display;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -25,16 +24,23 @@ pub(super) struct Attempts {
 
 impl Attempts {
     /// Waits for the next attempt. Fails if the first one was too long ago.
-    pub(super) async fn again(&mut self, family: impl Display) -> Result<(), QueryError> {
-        let began = *self.began.get_or_insert_with(Instant::now);
-        if began.elapsed() >= PATIENCE {
+    pub(super) async fn again(&mut self, what: &str) -> Result<(), QueryError> {
+        let Some(pause) = self.next(Instant::now()) else {
             return Err(QueryError::Rejected(StoreError::new(format!(
-                "family {family} is locked by another transaction; close open transactions, for example in a psql shell"
+                "{what} is locked by another transaction; close open transactions, for example in a psql shell"
             ))));
-        }
-        sleep(self.pause).await;
-        self.pause = (2 * self.pause).clamp(Duration::from_millis(1), MAX_PAUSE);
+        };
+        sleep(pause).await;
         Ok(())
+    }
+
+    fn next(&mut self, now: Instant) -> Option<Duration> {
+        if now >= *self.began.get_or_insert(now) + PATIENCE {
+            return None;
+        }
+        let pause = self.pause;
+        self.pause = (2 * pause).clamp(Duration::from_millis(1), MAX_PAUSE);
+        Some(pause)
     }
 }
 
@@ -42,16 +48,15 @@ impl Attempts {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn attempts_come_at_once_then_rarely_and_end() {
+    #[test]
+    fn attempts_come_at_once_then_rarely_and_end() {
         let (mut attempts, began) = (Attempts::default(), Instant::now());
-        let mut at = Vec::new();
-        while attempts.again(7).await.is_ok() {
-            at.push(began.elapsed().as_millis());
+        let (mut now, mut pauses) = (began, Vec::new());
+        while let Some(pause) = attempts.next(now) {
+            now += pause;
+            pauses.push(pause.as_millis());
         }
-        assert_eq!(at[..5], [0, 1, 3, 7, 15]);
-        let pauses = at.windows(2).map(|pair| pair[1] - pair[0]);
-        assert_eq!(pauses.max(), Some(MAX_PAUSE.as_millis()));
-        assert!((PATIENCE..PATIENCE + 2 * MAX_PAUSE).contains(&began.elapsed()), "{:?}", began.elapsed());
+        assert_eq!(pauses[..9], [0, 1, 2, 4, 8, 16, 32, 50, 50]);
+        assert!((PATIENCE..PATIENCE + MAX_PAUSE).contains(&(now - began)), "{:?}", now - began);
     }
 }

@@ -162,7 +162,7 @@ impl Issue {
             if surplus.is_empty() || shared.log.append(session, surplus).await?.iter().all(Option::is_some) {
                 return Ok(());
             }
-            attempts.again("beyond the limit").await?;
+            attempts.again("a family beyond the limit").await?;
         }
     }
 
@@ -264,7 +264,7 @@ impl Operation for RevokeFamily {
             if appended?.iter().any(Option::is_some) {
                 return Ok(RevokeOutcome::Revoked);
             }
-            attempts.again(self.id).await?;
+            attempts.again(&format!("family {}", self.id)).await?;
         }
     }
 }
@@ -290,7 +290,7 @@ impl Operation for Confirm {
                 }
             }
             let Some((id, _)) = left.first() else { return Ok(()) };
-            attempts.again(id).await?;
+            attempts.again(&format!("family {id}")).await?;
             seen = left;
         }
     }

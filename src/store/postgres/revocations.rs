@@ -91,7 +91,7 @@ impl Operation for Revoke {
         let mut attempts = Attempts::default();
         while later.len() == MAX_ENDED || has_locked(&appended) {
             match has_locked(&appended) {
-                true => attempts.again("of a later login").await?,
+                true => attempts.again("a family to end").await?,
                 false => attempts = Attempts::default(),
             }
             later = self.later_families(shared, session).await?;

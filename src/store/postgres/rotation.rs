@@ -105,7 +105,7 @@ impl Operation for Rotate {
             if written? {
                 return Ok(rotation);
             }
-            attempts.again(self.presented.token_id).await?;
+            attempts.again(&format!("family {}", self.presented.token_id)).await?;
         }
     }
 }
