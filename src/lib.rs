@@ -78,7 +78,7 @@
 //! | `limits.connections_per_address` | `server/admission.rs`, `limits/per_address.rs` | closed at once |
 //! | `limits.concurrent_requests` | `limits/concurrency.rs`, called by `gateway/delivery.rs` | 503 `overloaded` |
 //! | `limits.reserve_percent` | `limits/reserve.rs`; for connections `server/admission.rs` | the same, for addresses with many of them |
-//! | `limits.request_header_size` | `protocols/http/framing/parser.rs`; over HTTP/2 hyper, set in `server/http2.rs` | 431 |
+//! | `limits.request_header_size` | `protocols/http/framing/parser.rs`; over HTTP/2 `gateway/decide.rs` and, for twice the size, `server/http2.rs` | 431 `head_too_large` |
 //! | `limits.request_header_count` | `protocols/http/framing/parser.rs`; over HTTP/2 `gateway/decide.rs` | 431 `head_too_large` |
 //! | `limits.uri_size` | `protocols/http/target.rs` | 414 `uri_too_long` |
 //! | `limits.body_size` | `gateway/forward.rs`, `protocols/http/body/streamed.rs` | 413 `body_too_large` |
@@ -122,7 +122,7 @@
 //! | a response to write | HTTP/1 connection | 408 KiB and 16 frames (hyper), a frame being at most 408 KiB |
 //! | request bodies that nothing reads | HTTP/2 connection | 1 MiB, the window of the connection (hyper) |
 //! | responses without room | HTTP/2 stream | 128 KiB (`server/http2.rs`), on `limits.http2_concurrent_streams` |
-//! | a request head | HTTP/2 connection | `limits.request_header_size` (`server/http2.rs`) |
+//! | a request head | HTTP/2 connection | twice `limits.request_header_size` (`server/http2.rs`) |
 //! | a response from an HTTP/1 backend | request | 408 KiB (hyper) |
 //! | a response from an HTTP/2 backend | request | 64 KiB, the window of the stream (`upstream/connect.rs`) |
 //! | a request body on its way | request | one frame; to an HTTP/2 backend 1 MiB (h2) |

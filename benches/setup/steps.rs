@@ -45,6 +45,7 @@ impl Steps {
                 authenticator,
                 cors: Cors::default(),
                 headers: 100,
+                header_list_size: 16 << 10,
                 uri_size: 8 << 10,
             }),
             hygiene,

@@ -61,6 +61,7 @@ impl AuthState {
             authenticator,
             cors: Cors::new(config.cors.clone(), config.routes.iter().map(|route| &route.cors)),
             headers: config.connections.request_header_count,
+            header_list_size: config.connections.request_header_size,
             uri_size: config.connections.uri_size,
         }
     }

@@ -35,7 +35,7 @@ use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::sign::SIGNING;
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::ids::RequestIds;
-use crate::types::reject::{Reject, with_causes};
+use crate::types::reject::{Reason, Reject, with_causes};
 use crate::types::trace::{Step, Trace};
 
 /// Size of the token cache in bytes: too small for a token, because a cached one skips the steps to show.
@@ -47,6 +47,8 @@ pub struct Explainer {
     clock: Arc<dyn Clock>,
     /// Why it does not know which tokens are revoked.
     revocations_unknown: Option<Arc<str>>,
+    /// `tokens.issuer`, if it does not know the keys that have signed this issuer's tokens.
+    keys_unknown_of: Option<String>,
     /// It has no connections, and serves the one request.
     worker: Worker,
     /// Keeps the fetched keys up to date.
@@ -65,8 +67,8 @@ pub enum Outcome {
     /// The gateway forwards the request, because its route has `enforce = false`.
     Observed(Arc<Reject>),
     Rejected(Reject),
-    /// The gateway allows the request, unless the token is revoked. The text says why that is not known.
-    Unknown(Arc<str>),
+    /// The database decides, and cannot be read. The text says what it decides, and why it cannot be read.
+    Unknown(String),
     /// The gateway responds itself. The text completes the sentence "the gateway itself …".
     Local(String),
 }
@@ -80,7 +82,9 @@ pub fn policies(config: &Config) -> Vec<Issuer> {
 impl Explainer {
     /// Fetches the keys of other issuers. Call and use it on a runtime.
     pub async fn prepare(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
-        let keyring = Arc::new(Keyring::new(own_keys::read_only(config, clock.now())?));
+        let stored = own_keys::find(config, clock.now())?;
+        let keys_unknown_of = stored.is_none().then(|| config.tokens.issuer.clone());
+        let keyring = Arc::new(Keyring::new(stored.map_or_else(|| own_keys::unused(&config.tokens), Ok)?));
         let keys = KeyWatch::new(keyring.clone(), clock.clone());
         keys.start(&config.issuers).await?;
         let (revocations, revocations_unknown) = match revocations(&config.store, clock.now()) {
@@ -91,7 +95,7 @@ impl Explainer {
         let worker = worker(config, &auth, clock.clone());
         let own_calls = OwnCalls::new(config, revocations_unknown.clone());
         let decider = auth.decider(config, CACHE_SIZE);
-        Ok(Explainer { decider, own_calls, clock, revocations_unknown, worker, _keys: keys })
+        Ok(Explainer { decider, own_calls, clock, revocations_unknown, keys_unknown_of, worker, _keys: keys })
     }
 
     /// `tls`: the request arrives over TLS, and the SNI name is its `Host`.
@@ -119,7 +123,27 @@ impl Explainer {
         };
         let decision = self.decider.decide(request, &mut context).await;
         let outcome = self.outcome(decision, request, &mut context).await;
-        Explanation { steps: steps.into_inner().unwrap_or_else(PoisonError::into_inner), outcome }
+        let steps = steps.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let outcome = self.unless_keys_are_unknown(outcome, &steps);
+        Explanation { steps, outcome }
+    }
+
+    /// Without the database, the keys of this gateway's own tokens are unknown, and that is no reason to reject one.
+    fn unless_keys_are_unknown(&self, outcome: Outcome, steps: &[(Step, String)]) -> Outcome {
+        let issuer = steps.iter().rev().find(|(step, _)| *step == Step::Issuer).map(|(_, issuer)| issuer);
+        match (outcome, &self.revocations_unknown) {
+            (Outcome::Rejected(reject), Some(why))
+                if reject.reason == Reason::UnknownKey
+                    && issuer.is_some()
+                    && issuer == self.keys_unknown_of.as_ref() =>
+            {
+                Outcome::Unknown(format!(
+                    "the keys that sign this gateway's tokens are in its store, which cannot be read ({why}); \
+                     run the command where the gateway runs"
+                ))
+            }
+            (outcome, _) => outcome,
+        }
     }
 
     async fn outcome<B>(
@@ -142,17 +166,22 @@ impl Explainer {
         match done {
             Ok(done) => Outcome::Local(done),
             Err(Failure::Rejected(reject)) => Outcome::Rejected(reject),
-            Err(Failure::Unknown(why)) => Outcome::Unknown(why),
+            Err(Failure::Unknown(why)) => unless_revoked(&why),
         }
     }
 
     fn forwarded(&self, permit: &Permit, context: &RequestContext<'_>) -> Outcome {
         match (&self.revocations_unknown, &context.record.observed) {
             (_, Some(observed)) => Outcome::Observed(observed.clone()),
-            (Some(why), None) if permit.caller().is_some() && permit.route().enforce => Outcome::Unknown(why.clone()),
+            (Some(why), None) if permit.caller().is_some() && permit.route().enforce => unless_revoked(why),
             (_, None) => Outcome::Allowed,
         }
     }
+}
+
+/// `why`: why it is not known.
+fn unless_revoked(why: &str) -> Outcome {
+    Outcome::Unknown(format!("allowed, unless the token is revoked ({why})"))
 }
 
 /// What the database says is revoked.

@@ -55,17 +55,29 @@ pub(super) async fn start(
 /// The keys that a start would load. It changes nothing, because a gateway may be running. Before the first start it
 /// returns a new key, which has signed nothing.
 pub(super) fn read_only(config: &Config, now: UnixTime) -> Result<Keys, StartError> {
+    find(config, now)?.map_or_else(|| unused(&config.tokens), Ok)
+}
+
+/// As [`read_only`]. `None` if the store has no keys.
+pub(super) fn find(config: &Config, now: UnixTime) -> Result<Option<Keys>, StartError> {
     let tokens = &config.tokens;
     if let Some(file) = &tokens.signing_key_file {
-        return single_key(tokens, read_signing_key(file, tokens)?).map(Keys::new);
+        return single_key(tokens, read_signing_key(file, tokens)?).map(Keys::new).map(Some);
     }
     let stored = stored::signing_keys(&config.store)?;
     if stored.is_empty() {
-        return single_key(tokens, new_key(tokens).map_err(signing_keys)?).map(Keys::new);
+        return Ok(None);
     }
     let roots = read_existing_roots(&config.store.secret)?;
     let own = OwnIssuer::from_stored(&own_policy(tokens, SIGNING.to_vec()), &stored, &roots, &lifetimes(tokens), now);
-    own.map(Keys::new).map_err(signing_keys)
+    own.map(|own| Some(Keys::new(own))).map_err(signing_keys)
+}
+
+/// A new key, which has signed nothing.
+pub(super) fn unused(tokens: &TokenSettings) -> Result<Keys, StartError> {
+    let key = new_key(tokens).map_err(signing_keys)?;
+    // A stored key can have another algorithm than the one that `tokens.algorithm` now names.
+    with_policy(own_policy(tokens, SIGNING.to_vec()), key).map(Keys::new)
 }
 
 /// The age of the signing key, and the time until its rotation.
@@ -114,9 +126,12 @@ fn lifetimes(tokens: &TokenSettings) -> KeyLifetimes {
 }
 
 fn single_key(tokens: &TokenSettings, key: SigningKey) -> Result<OwnIssuer, StartError> {
-    let policy = Arc::new(own_policy(tokens, vec![key.algorithm]));
+    with_policy(own_policy(tokens, vec![key.algorithm]), key)
+}
+
+fn with_policy(policy: Issuer, key: SigningKey) -> Result<OwnIssuer, StartError> {
     let keys = Arc::new(verifying_keys([&key]).map_err(signing_keys)?);
-    Ok(OwnIssuer::single_key(TrustedIssuer { policy, keys }, key))
+    Ok(OwnIssuer::single_key(TrustedIssuer { policy: Arc::new(policy), keys }, key))
 }
 
 fn new_key(tokens: &TokenSettings) -> Result<SigningKey, Cause> {

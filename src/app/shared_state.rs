@@ -141,6 +141,7 @@ impl SharedState {
             write: config.connections.write,
             min_upload_rate: config.connections.min_upload_rate,
             body_size: config.connections.body_size.unwrap_or(u64::MAX),
+            header_list_size: config.connections.request_header_size,
             keyring: self.auth.keyring.clone(),
             replacement: ReplacementSettings {
                 issuer: config.tokens.issuer.as_str().into(),

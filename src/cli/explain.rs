@@ -44,8 +44,8 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-/// Exit status 0 if the gateway would allow the request, 1 if it would reject it, 2 if there is no decision, 3 if it is
-/// not known whether the token is revoked.
+/// Exit status 0 if the gateway would allow the request, 1 if it would reject it, 2 if there is no decision, 3 if the
+/// database decides and cannot be read.
 pub(super) fn run(arguments: Arguments) -> Result<(), CommandError> {
     let config = arguments.config.load(Probe::None)?;
     let request = request(&arguments)?;
@@ -71,7 +71,7 @@ fn print(explanation: &Explanation) {
         Outcome::Allowed => "allowed".to_owned(),
         Outcome::Observed(reject) => format!("allowed, as the route does not enforce: {}", report::describe(reject)),
         Outcome::Rejected(reject) => format!("rejected: {}", report::describe(reject)),
-        Outcome::Unknown(why) => format!("unknown: allowed, unless the token is revoked ({why})"),
+        Outcome::Unknown(why) => format!("unknown: {why}"),
         Outcome::Local(action) => format!("the gateway itself {action}"),
     };
     report::print_decision(&decision);

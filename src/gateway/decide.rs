@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderValue, Method, Request, Response};
+use http::{HeaderValue, Method, Request, Response, Version};
 
 use crate::auth::authenticate::{Authenticator, Caller};
 use crate::auth::bearer::TokenLocation;
@@ -19,6 +19,7 @@ use crate::gateway::endpoints::Endpoint;
 use crate::gateway::route::{Capture, Route};
 use crate::gateway::route_table::{Action, RouteTable};
 use crate::protocols::http::body::Body;
+use crate::protocols::http::header_list;
 use crate::protocols::http::headers;
 use crate::protocols::http::path::CanonicalPath;
 use crate::protocols::http::target;
@@ -34,6 +35,8 @@ pub struct Decider {
     pub cors: Cors,
     /// `limits.request_header_count`
     pub headers: usize,
+    /// `limits.request_header_size`, in bytes.
+    pub header_list_size: usize,
     /// `limits.uri_size`
     pub uri_size: usize,
 }
@@ -117,6 +120,14 @@ impl Decider {
             Action::Endpoint(endpoint) => Ok(Decision::Endpoint(endpoint)),
             Action::Metadata => Ok(Decision::Metadata),
         }
+    }
+
+    /// Rejects a head of HTTP/2 that is too large. Over HTTP/1, the parser has done so.
+    pub fn check_head_size<B>(&self, request: &Request<B>) -> Result<(), Reject> {
+        if request.version() == Version::HTTP_2 && header_list::size_of_head(request) >= self.header_list_size {
+            return Err(Reject::new(Reason::HeadTooLarge, "the head is larger than limits.request_header_size"));
+        }
+        Ok(())
     }
 
     /// # Errors

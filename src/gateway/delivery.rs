@@ -173,7 +173,7 @@ fn is_server_fault(error: &BodyError, upload: Option<&Progress>, may_be_idle: bo
     match error {
         BodyError::IdleTimeout(_) => !may_be_idle && !upload.is_some_and(Progress::waits_for_client),
         BodyError::Http(_) | BodyError::Truncated => true,
-        BodyError::TooLarge | BodyError::TooSlow | BodyError::Ended(_) => false,
+        BodyError::TooLarge | BodyError::TrailersTooLarge | BodyError::TooSlow | BodyError::Ended(_) => false,
     }
 }
 

@@ -48,6 +48,8 @@ pub struct Forwarder {
     pub min_upload_rate: MinRate,
     /// `limits.body_size`, in bytes.
     pub body_size: u64,
+    /// `limits.request_header_size`, in bytes.
+    pub header_list_size: usize,
     pub keyring: Arc<Keyring>,
     pub replacement: ReplacementSettings,
 }
@@ -207,8 +209,11 @@ impl Forwarder {
         }
         let progress = Arc::new(Progress::begin());
         let (hygiene, token_bound) = (self.hygiene.clone(), token_bound.another());
-        let watch = Box::new(Upload { progress: progress.clone(), hygiene, token_bound });
-        let body = mem::take(request.body_mut()).fail_if_truncated(client_version == Version::HTTP_2);
+        let is_http2 = client_version == Version::HTTP_2;
+        // Over HTTP/1, the parser has checked them.
+        let max_trailers = if is_http2 { self.header_list_size } else { usize::MAX };
+        let watch = Box::new(Upload { progress: progress.clone(), hygiene, max_trailers, token_bound });
+        let body = mem::take(request.body_mut()).fail_if_truncated(is_http2);
         let limited = body.with_max_size(self.body_size).with_idle_timeout(self.body_idle).with_min_rate(min_rate);
         *request.body_mut() = limited.with_observer(watch);
         Ok(Some(progress))

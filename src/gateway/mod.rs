@@ -155,6 +155,8 @@ impl Gateway {
         let forwarded = self.forwarded_origin(peer, request);
         let origin = forwarded.as_deref().unwrap_or(&peer.origin);
         delivery.record.client = Some(origin.address);
+        // Before `translate`, which adds fields.
+        self.decider.check_head_size(request)?;
         websocket::http2::translate(request)?;
         let is_token_call = || self.decider.routes.is_token_call(request.uri().path());
         if let Err(overloaded) = delivery.reserve(origin.address, is_token_call) {

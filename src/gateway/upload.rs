@@ -11,6 +11,7 @@ use http::HeaderMap;
 
 use crate::gateway::streams::TokenBound;
 use crate::protocols::http::body::{BodyEnd, BodyError, BodyObserver, LONG_RUNNING_AFTER};
+use crate::protocols::http::header_list;
 use crate::protocols::http::headers::Hygiene;
 use crate::types::reject::{Reason, Reject};
 use crate::upstream::{Failure, UpstreamResponse};
@@ -81,6 +82,8 @@ impl Progress {
 pub(super) struct Upload {
     pub(super) progress: Arc<Progress>,
     pub(super) hygiene: Arc<Hygiene>,
+    /// The size of the trailers is less than this.
+    pub(super) max_trailers: usize,
     pub(super) token_bound: TokenBound,
 }
 
@@ -93,8 +96,12 @@ impl BodyObserver for Upload {
         self.progress.wait_for_client();
     }
 
-    fn on_trailers(&mut self, trailers: &mut HeaderMap) {
+    fn on_trailers(&mut self, trailers: &mut HeaderMap) -> Result<(), BodyError> {
+        if header_list::size_of_fields(trailers) >= self.max_trailers {
+            return Err(BodyError::TrailersTooLarge);
+        }
         self.hygiene.clean_trailers(trailers);
+        Ok(())
     }
 
     fn on_error(&mut self, error: &BodyError) {

@@ -103,7 +103,10 @@ fn builder(shared: &Shared, metrics: &Arc<WorkerMetrics>) -> http2::Builder<Exec
         // RFC 8441: WebSockets.
         .enable_connect_protocol()
         .max_concurrent_streams(settings.http2_concurrent_streams)
-        .max_header_list_size(u32::try_from(settings.request_header_size).unwrap_or(u32::MAX))
+        // Twice the limit: h2 responds to a larger head itself, without a body, CORS fields or a line in the access
+        // log. The gateway rejects what is between. h2 tells the client the same value, as it has no other one to tell
+        // (SETTINGS_MAX_HEADER_LIST_SIZE).
+        .max_header_list_size(u32::try_from(2 * settings.request_header_size).unwrap_or(u32::MAX))
         // Detects clients that vanished: they do not reply to the ping.
         .keep_alive_interval(settings.http2_idle)
         .keep_alive_timeout(settings.request_header)

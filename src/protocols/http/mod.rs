@@ -6,6 +6,7 @@ pub mod client;
 pub mod field_list;
 pub mod forwarded;
 pub mod framing;
+pub mod header_list;
 pub mod headers;
 pub mod media_type;
 pub mod name_pattern;

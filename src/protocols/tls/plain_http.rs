@@ -12,10 +12,10 @@ const RESPONSE: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; ch
 /// Bytes of the client that are read and discarded after the end.
 const MAX_DISCARDED: usize = 64 * 1024;
 
-/// Returns true if the first byte of a client begins such a request. Methods begin with a capital letter, and a
-/// handshake with byte 22.
+/// Returns true if the first byte of a client begins such a request: with a method, which is a token (RFC 9110 section
+/// 9.1). A handshake begins with byte 22, which is in no token.
 pub fn begins_request(first: u8) -> bool {
-    first.is_ascii_uppercase()
+    first.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&first)
 }
 
 /// Sends the response and ends the connection.
@@ -35,4 +35,18 @@ pub async fn close(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Re
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_begins_with_any_byte_of_a_token() {
+        for first in 0..=u8::MAX {
+            let is_method = http::Method::from_bytes(&[first]).is_ok();
+            assert_eq!(begins_request(first), is_method, "{first}");
+        }
+        assert!(!begins_request(22), "a handshake");
+    }
 }

@@ -259,6 +259,8 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::postgres::settings::Settings;
+    use crate::store::postgres::tests::given::{PostgresServer, settings};
 
     #[test]
     fn pauses_grow_at_random_up_to_a_maximum() {
@@ -276,5 +278,61 @@ mod tests {
             let (found, longest) = (longest_of(attempt), Duration::from_millis(longest));
             assert!(longest / 2 < found && found <= longest, "{attempt}: {found:?}");
         }
+    }
+
+    /// One that connects to nothing yet, with `pool` connections for changes.
+    fn none(pool: usize) -> Connections {
+        let settings = Settings { pool, ..settings(PostgresServer::shared()) };
+        Connections::new(Connector::new(settings, None, "a"))
+    }
+
+    async fn opened(connections: &Connections) -> Session {
+        let (session, driven) = connections.0.connector.connect().await.expect("the server runs");
+        tokio::spawn(driven);
+        session
+    }
+
+    #[tokio::test]
+    async fn only_a_connection_for_changes_ends_an_outage() {
+        const POOL: usize = 3;
+        let connections = none(POOL);
+        let session = opened(&connections).await;
+        for slot in 0..POOL + 2 {
+            connections.fill(slot, Some(session.clone()));
+            assert_eq!(connections.state().down_since.is_none(), slot < POOL, "{slot}");
+            connections.fill(slot, None);
+            assert!(connections.state().down_since.is_some(), "{slot}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_outage_begins_with_the_first_loss() {
+        let connections = none(1);
+        let began = connections.state().down_since;
+        connections.fill(1, None);
+        assert_eq!(connections.state().down_since, began);
+    }
+
+    #[tokio::test]
+    async fn the_last_error_is_kept_until_a_connection_is_open() {
+        let connections = none(2);
+        let session = opened(&connections).await;
+        connections.fill(0, Some(session.clone()));
+        connections.state().last_error = Some(StoreError::new("unplugged"));
+        connections.fill(1, None);
+        assert!(connections.state().last_error.is_some());
+        connections.fill(1, Some(session));
+        assert!(connections.state().last_error.is_none());
+    }
+
+    #[tokio::test]
+    async fn any_connection_does_for_a_change_but_not_for_the_follower() {
+        let connections = none(2);
+        let session = opened(&connections).await;
+        connections.fill(1, Some(session.clone()));
+        for lane in [Lane::Log, Lane::Any, Lane::Upkeep, Lane::Family(TokenId::from_bytes([0; 16]))] {
+            assert_eq!(connections.pick(lane).map(|picked| picked.number()).ok(), Some(session.number()), "{lane:?}");
+        }
+        assert!(connections.pick(Lane::Follower).is_err());
     }
 }

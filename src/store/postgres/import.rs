@@ -39,7 +39,7 @@ const SEQUENCE: &str = "update meta set value = $1,
         tag = case when $1 = 0 then ''::bytea else coalesce((select r.tag from revocations r where r.sequence = $1), $2)
             end
     where name = 'revocation_sequence'";
-const EVENT_SEQUENCE: &str = "select setval(pg_get_serial_sequence('audit', 'sequence'), $1)";
+const EVENT_SEQUENCE: &str = "select setval(pg_get_serial_sequence('audit', 'sequence'), greatest($1, 1), $1 > 0)";
 const END: &str = "with changed as (update meta set value = value + 1 where name = 'signing_keys')
     delete from meta where name = 'copy'";
 
@@ -113,9 +113,7 @@ async fn end(session: &Session, counters: &Counters) -> Result<(), QueryError> {
     }
     let tag = secret::random::<16>().to_vec();
     session.execute(SEQUENCE, &[&rows::counter(counters.revocation_sequence)?, &tag]).await?;
-    if counters.event_sequence > 0 {
-        session.query(EVENT_SEQUENCE, &[&rows::counter(counters.event_sequence)?]).await?;
-    }
+    session.query(EVENT_SEQUENCE, &[&rows::counter(counters.event_sequence)?]).await?;
     session.execute(END, &[]).await?;
     Ok(())
 }

@@ -278,8 +278,10 @@ async fn only_own_names_in_host_are_served() {
 async fn plain_http_to_the_tls_port_gets_a_400_that_names_https() {
     let upstream = Upstream::start();
     let gateway = Gateway::from_text(text(&upstream, "tls = \"self-signed\""));
-    let response = send_raw(gateway.admin_address(), b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    assert!(response.starts_with("HTTP/1.1 400 ") && response.ends_with("Use an https URL."), "{response}");
+    for request in ["GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "get / HTTP/1.1\r\nHost: localhost\r\n\r\n"] {
+        let response = send_raw(gateway.admin_address(), request.as_bytes()).await;
+        assert!(response.starts_with("HTTP/1.1 400 ") && response.ends_with("Use an https URL."), "{response}");
+    }
 }
 
 /// curl offers HTTP/2 and HTTP/1.1.

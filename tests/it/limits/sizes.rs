@@ -3,7 +3,7 @@
 
 use http::Method;
 
-use crate::support::frames::{self, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK, RST_STREAM};
+use crate::support::frames::{self, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK, RST_STREAM};
 use crate::support::wait::eventually;
 use crate::support::{Client, Gateway, HonestClient, Upstream, Wire};
 
@@ -29,6 +29,72 @@ async fn a_head_with_too_many_bytes_is_rejected() {
     let field = "v".repeat(9000);
     let attack = async |client: Client| client.header("x-large", &field).get("/").await.status.as_u16();
     assert_rejected_for_all_clients(431, attack).await;
+}
+
+/// A list of fields with this size: 32 bytes more than their text for each (RFC 9113 section 6.5.2).
+fn fields_of_size(size: usize) -> Vec<(&'static str, String)> {
+    const OVERHEAD: usize = "x".len() + 32;
+    let count = size / (OVERHEAD + 100);
+    let longer = size - count * (OVERHEAD + 100);
+    let (each, rest) = (longer / count, longer % count);
+    (0..count).map(|number| ("x", "v".repeat(100 + each + usize::from(number < rest)))).collect()
+}
+
+fn block_of_size(first: &[(&str, &str)], size: usize) -> Vec<u8> {
+    let of_first: usize = first.iter().map(|(name, value)| name.len() + value.len() + 32).sum();
+    let more = fields_of_size(size - of_first);
+    let more = more.iter().map(|(name, value)| (*name, value.as_str()));
+    frames::block(&first.iter().copied().chain(more).collect::<Vec<_>>())
+}
+
+/// At the limit, the gateway rejects a head itself. At twice the limit, the HTTP/2 library does, with a bare 431.
+#[tokio::test]
+async fn the_limit_of_a_head_of_http2_is_exact() {
+    const LIMIT: usize = 8 << 10;
+    let upstream = Upstream::start();
+    let gateway = Gateway::public(upstream.address, "[limits]\nrequest_header_size = \"8KiB\"\nuri_size = \"8KiB\"");
+    let get = [(":method", "GET"), (":scheme", "http"), (":authority", "a"), (":path", "/path?query")];
+    for (size, accepted, rejected) in
+        [(LIMIT - 1, true, 0), (LIMIT, false, 1), (2 * LIMIT - 1, false, 2), (2 * LIMIT, false, 2)]
+    {
+        let head = frames::frame(HEADERS, END_STREAM | END_HEADERS, 1, &block_of_size(&get, size));
+        let mut client = frames::connect(gateway.address(), &[frames::connection_preface(), head]).await;
+        let response = frames::next(&mut client, &[HEADERS, RST_STREAM, GOAWAY]).await;
+        assert_eq!((response.kind, response.payload[0] == OK), (HEADERS, accepted), "{size}: {response:?}");
+        gateway.wait_for_metric("rejections_total{reason=\"head_too_large\"}", rejected).await;
+    }
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+/// The HTTP/2 library would cut off what is beyond its own limit, and forward the rest.
+#[tokio::test]
+async fn trailers_of_http2_have_the_limit_of_a_head() {
+    const LIMIT: usize = 8 << 10;
+    for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
+        let config =
+            format!("protocol = \"{protocol}\"\n[limits]\nrequest_header_size = \"8KiB\"\nuri_size = \"8KiB\"");
+        let gateway = Gateway::public(upstream.address, &config);
+        let mut client = frames::connect(gateway.address(), &[frames::connection_preface()]).await;
+        for (stream, size, accepted) in [(1, LIMIT - 1, true), (3, LIMIT, false), (5, 2 * LIMIT + 500, false)] {
+            let post = frames::frame(HEADERS, END_HEADERS, stream, &frames::header_block("POST", "/upload"));
+            let block = block_of_size(&[("x-sum", "7")], size);
+            let trailers = frames::frame(HEADERS, END_STREAM | END_HEADERS, stream, &block);
+            client.send([post, frames::frame(DATA, 0, stream, b"body"), trailers].concat()).await;
+            let response = loop {
+                let frame = frames::next(&mut client, &[HEADERS, RST_STREAM, GOAWAY]).await;
+                if frame.stream == stream {
+                    break frame;
+                }
+            };
+            assert_eq!(
+                (response.kind, response.payload[0] == OK),
+                (HEADERS, accepted),
+                "{protocol} {size}: {response:?}"
+            );
+        }
+        assert_eq!(upstream.seen().len(), 1, "{protocol}");
+        gateway.wait_for_metric("rejections_total{reason=\"malformed_framing\"}", 2).await;
+    }
 }
 
 #[tokio::test]

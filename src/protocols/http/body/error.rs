@@ -14,6 +14,7 @@ pub enum BodyError {
     /// The stream was reset before the end of the body.
     Truncated,
     TooSlow,
+    TrailersTooLarge,
     /// The gateway ended it: its token is not valid any more, or the request took too long.
     Ended(Reason),
 }
@@ -22,7 +23,7 @@ impl BodyError {
     /// The rejection of a request with this body.
     pub fn reject(&self) -> Reject {
         let reason = match self {
-            BodyError::Http(_) | BodyError::Truncated => Reason::MalformedFraming,
+            BodyError::Http(_) | BodyError::Truncated | BodyError::TrailersTooLarge => Reason::MalformedFraming,
             BodyError::TooLarge => Reason::BodyTooLarge,
             BodyError::IdleTimeout(_) => Reason::BodyTimeout,
             BodyError::TooSlow => Reason::BodyTooSlow,
@@ -40,6 +41,7 @@ impl fmt::Display for BodyError {
             BodyError::IdleTimeout(limit) => write!(f, "no byte of the body for {}s", limit.as_secs()),
             BodyError::Truncated => f.write_str("the stream was reset before the end of the body"),
             BodyError::TooSlow => f.write_str("the body is slower than allowed"),
+            BodyError::TrailersTooLarge => f.write_str("trailers larger than limits.request_header_size"),
             BodyError::Ended(reason) => write!(f, "the gateway ended the body: {}", reason.message()),
         }
     }
@@ -65,6 +67,7 @@ mod tests {
             (BodyError::IdleTimeout(Duration::from_secs(30)), Reason::BodyTimeout, "for 30s"),
             (BodyError::Truncated, Reason::MalformedFraming, "was reset"),
             (BodyError::TooSlow, Reason::BodyTooSlow, "slower than allowed"),
+            (BodyError::TrailersTooLarge, Reason::MalformedFraming, "limits.request_header_size"),
             (BodyError::Ended(Reason::Revoked), Reason::Revoked, Reason::Revoked.message()),
         ] {
             let reject = error.reject();

@@ -14,8 +14,10 @@ pub trait BodyObserver: Send + Sync {
     fn on_data(&mut self, data: &mut Bytes);
     /// The next frame is not there yet.
     fn on_pending(&mut self) {}
-    /// These trailers are about to pass. The observer may change them.
-    fn on_trailers(&mut self, _trailers: &mut HeaderMap) {}
+    /// These trailers are about to pass. The observer may change or reject them.
+    fn on_trailers(&mut self, _trailers: &mut HeaderMap) -> Result<(), BodyError> {
+        Ok(())
+    }
     /// The body failed.
     fn on_error(&mut self, _error: &BodyError) {}
     /// The body takes long or has many frames. Returns true if [`BodyObserver::poll_end`] is to be polled from now on.

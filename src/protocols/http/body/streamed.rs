@@ -208,7 +208,7 @@ impl Body {
             if let Some(data) = frame.data_mut() {
                 observer.on_data(data);
             } else if let Some(trailers) = frame.trailers_mut() {
-                observer.on_trailers(trailers);
+                observer.on_trailers(trailers)?;
             }
         }
         self.frames = self.frames.saturating_add(1);

@@ -11,6 +11,7 @@ use crate::store::postgres::connect::Connector;
 use crate::store::postgres::connections::Lane;
 use crate::store::postgres::driver::Driver;
 use crate::store::postgres::error::QueryError;
+use crate::store::postgres::inspect;
 use crate::store::postgres::session::Session;
 use crate::store::postgres::settings::{Settings, Target};
 use crate::types::ids::TokenId;
@@ -238,8 +239,30 @@ fn a_start_waits_for_a_server_but_not_for_a_correction() {
     let patience = Duration::from_secs(60);
     assert!(start(&server.url().replacen("/bearward?", "/nothing?", 1), patience) < patience);
     // Port 1 has no server.
-    let patience = Duration::from_millis(300);
-    assert!(start("postgres://a@127.0.0.1:1/a?sslmode=disable", patience) >= patience);
+    let (nowhere, patience) = ("postgres://a@127.0.0.1:1/a?sslmode=disable", Duration::from_millis(300));
+    assert!(start(nowhere, patience) >= patience);
+    let settings = Settings { target: Target::parse(nowhere).expect("valid"), ..settings(server) };
+    let began = Instant::now();
+    assert!(inspect::is_initialized(&settings, None, patience).is_err());
+    assert!(began.elapsed() >= patience, "what a start reads before it opens the store waits, too");
+}
+
+#[test]
+fn a_dropped_driver_finishes_what_is_queued() {
+    let server = PostgresServer::shared();
+    let settings = settings(server);
+    let schema = settings.schema.clone();
+    let driver = driver(settings);
+    let created = format!("create schema {schema}; create table {schema}.finished ()");
+    drop(driver.submit(Lane::Log, move |session| {
+        let created = created.clone();
+        async move {
+            session.query("select pg_sleep(0.3)", &[]).await?;
+            session.batch(&created).await
+        }
+    }));
+    drop(driver);
+    assert_eq!(server.sql("bearward", &format!("select to_regclass('{schema}.finished') is not null")), "t");
 }
 
 #[test]

@@ -10,9 +10,9 @@ use crate::store::postgres::settings::{OnStale, Settings, Target};
 #[path = "../../../../tests/it/support/postgres.rs"]
 mod server;
 
-pub(super) use server::PostgresServer;
+pub(in crate::store::postgres) use server::PostgresServer;
 
-pub(super) fn settings(server: &PostgresServer) -> Settings {
+pub(in crate::store::postgres) fn settings(server: &PostgresServer) -> Settings {
     Settings {
         target: Target::parse(&server.url()).expect("valid"),
         password: None,
@@ -27,7 +27,7 @@ pub(super) fn settings(server: &PostgresServer) -> Settings {
     }
 }
 
-pub(super) fn driver(settings: Settings) -> Driver {
+pub(in crate::store::postgres) fn driver(settings: Settings) -> Driver {
     let name = settings.schema.clone();
     Driver::start(Connector::new(settings, None, &name), Duration::ZERO).expect("it connects")
 }

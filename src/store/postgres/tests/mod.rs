@@ -1,5 +1,5 @@
 //! The driver and the operations against a real server.
 
 mod driver;
-mod given;
+pub(super) mod given;
 mod operations;

@@ -26,4 +26,10 @@ async fn explain_reads_revocations_and_keys_from_the_database() {
     assert!(status == Some(1) && text.contains("revoked"), "{text}");
     let empty = configuration.replace("schema = \"t_", "schema = \"u_");
     assert_ne!(explain(&empty, &alice.access).0, Some(0), "it does not guess");
+    std::fs::write(files.path().join("gateway.toml"), configuration).expect("written");
+    let path = format!("/token/{}", alice.token_id);
+    let arguments = ["explain", "--method", "DELETE", "--path", &path, "--token-stdin"];
+    let output = bearward_with_stdin(files.path(), &arguments, &alice.access);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains(&format!("revokes session {}", alice.token_id)), "{text}");
 }

@@ -170,6 +170,43 @@ async fn explain_says_unknown_without_the_database() {
     assert_eq!(explained(&gateway, &["--path", "/public/"], "").await.0, Some(0), "no token");
 }
 
+/// Without the database, it does not know the keys of the gateway's own tokens either.
+#[tokio::test]
+async fn explain_says_unknown_without_the_own_keys() {
+    let upstream = Upstream::start();
+    let mut gateway = Gateway::with_config(&upstream, ROUTES);
+    let pair = gateway.issue("alice", "").await;
+    gateway.drain();
+    let removed = ["bearward.db", "bearward.db-wal", "bearward.db-shm"];
+    for name in removed {
+        let _ = std::fs::remove_file(gateway.path().join(name));
+    }
+    for (method, path, status) in [
+        ("GET", "/any/", 3),
+        ("POST", "/user/refresh", 3),
+        ("DELETE", "/token/7PglJZLUprqGHtkRxVpG3Q", 3),
+        ("GET", "/observed/", 0),
+        ("GET", "/public/", 0),
+    ] {
+        let request = ["--token-stdin", "--method", method, "--path", path];
+        let (exit, output) = explained(&gateway, &request, &pair.access).await;
+        assert_eq!(exit, Some(status), "{path}: {output}");
+        let says = "decision    unknown: the keys that sign this gateway's tokens are in its store, which cannot be \
+                    read (there is no database ";
+        assert_eq!(output.contains(says), status == 3, "{path}: {output}");
+        assert_eq!(output.contains("); run the command where the gateway runs\n"), status == 3, "{path}: {output}");
+    }
+    let request = ["explain", "--host", "gateway.test", "--token-stdin", "--path", "/any/"];
+    let other = gateway.configuration().replace("[tokens]\n", "[tokens]\nalgorithm = \"EdDSA\"\n");
+    std::fs::write(gateway.path().join("gateway.toml"), other).expect("written");
+    let output = bearward_with_stdin(gateway.path(), &request, &pair.access);
+    assert_eq!(output.status.code(), Some(3), "the operator has changed the algorithm: {output:?}");
+    let expired = ["--token-stdin", "--path", "/any/", "--at", "2100-01-01T00:00:00Z"];
+    assert_eq!(explained(&gateway, &expired, &pair.access).await.0, Some(1), "rejected with any key");
+    let foreign = Mint::new(Algorithm::ES256).valid_token(gateway.now_secs());
+    assert_eq!(explained(&gateway, &["--token-stdin", "--path", "/any/"], &foreign).await.0, Some(1), "not its issuer");
+}
+
 #[test]
 fn explain_creates_no_file_before_the_first_start() {
     let folder = tempfile::tempdir().expect("a folder");

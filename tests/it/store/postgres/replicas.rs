@@ -135,6 +135,23 @@ on_stale = "serve"
 "#;
 
 #[tokio::test]
+async fn a_gateway_may_accept_tokens_while_it_has_no_database() {
+    let upstream = Upstream::start();
+    let mut server = PostgresServer::start();
+    let keys = "max_staleness = \"1s\"\non_stale = \"serve\"\n";
+    let [one] = gateways(&server, &upstream, keys, &PATIENT_ROUTE.replace("serve", "deny"));
+    let pair = one.issue("alice", "").await;
+    until_status(&one, &pair.access, 200).await;
+    server.kill();
+    eventually_ok("its revocations are too old", async || {
+        let status = one.client().bearer(&pair.access).get("/patient/x").await.status;
+        (status == 503).then_some(()).ok_or(status.to_string())
+    })
+    .await;
+    assert_eq!(one.status_of(&pair.access).await, 200);
+}
+
+#[tokio::test]
 async fn a_gateway_without_its_database_rejects_tokens_after_a_while() {
     let upstream = Upstream::start();
     let mut server = PostgresServer::start();
