@@ -1,7 +1,7 @@
 -- Appends entries to the log, in the order given: one transaction for all calls that wait. A family that was ended
--- meanwhile, or that another transaction has locked, gets no entry. Rows are locked in the same order everywhere: families by id, subjects, and the counter
--- last, so that it is held only while the commit is written. The counter makes the sequence gap-free, and its order
--- that of the commits.
+-- meanwhile, or that another transaction has locked, gets no entry. Rows are locked in the same order everywhere:
+-- families by id, subjects, and the counter last, so that it is held only while the commit is written. The counter
+-- makes the sequence gap-free, and its order that of the commits.
 with lives as (
     select max(value) filter (where name = 'longest_life') as access,
         max(value) filter (where name in ('longest_life', 'longest_family')) as family

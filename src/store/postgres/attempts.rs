@@ -1,7 +1,7 @@
 //! Repeats what was not written because another transaction has changed or locked the row.
 //!
-//! No statement waits for the lock of a family: the server works off the statements of a connection one after the other,
-//! so that all operations on it would wait, and so would the calls that the same statement serves.
+//! No statement waits for the lock of a family: the server works off the statements of a connection one after the
+//! other, so that all operations on it would wait, and so would the calls that the same statement serves.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! A call that failed because the standby is away, and is repeated: its change may be visible, and a failover would lose
-//! it.
+//! A call that failed because the standby is away, and is repeated: its change may be visible, and a failover would
+//! lose it.
 
 use std::time::Duration;
 
