@@ -2,7 +2,7 @@
 //!
 //! h2 decodes such trailers and drops the pseudo-headers, but does not reset the stream. It resets the stream of
 //! trailers without END_STREAM, so `FloodGuard` takes that flag away. The header block stays as it is, because all
-//! later ones depend on it.
+//! later ones depend on it. What it does not recognize, h2 drops: `tests/it/hostile/http2_trailers.rs` has each form.
 
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;

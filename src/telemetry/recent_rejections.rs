@@ -1,8 +1,8 @@
 //! The newest rejections, in memory: why a request was rejected, by the id that its client has.
 //!
-//! Each worker has a list of its own, so that no two of them wait for each other. A flood of rejections from one address
-//! does not displace those of others: beyond its share, an address has a place in a smaller list, for all such addresses
-//! together.
+//! Each worker has a list of its own, so that no two of them wait for each other. A flood of rejections from one
+//! address does not displace those of others: beyond its share, an address has a place in a smaller list, for all such
+//! addresses together.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

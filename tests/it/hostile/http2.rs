@@ -301,34 +301,3 @@ async fn a_broken_handshake_closes_only_its_own_connection() {
     }
     assert_eq!(upstream.seen().len(), 12);
 }
-
-/// RFC 9113 section 8.1. h2 drops these pseudo-headers; the stream ends, so that nothing is taken for a whole request.
-#[tokio::test]
-async fn pseudo_headers_in_trailers_end_the_stream() {
-    for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
-        let gateway = Gateway::public(upstream.address, &format!("protocol = \"{protocol}\""));
-        let post = |stream| frames::frame(HEADERS, END_HEADERS, stream, &frames::header_block("POST", "/upload"));
-        let mut client = frames::connect(gateway.address(), &[frames::connection_preface()]).await;
-        let malformed = [
-            frames::block(&[(":path", "/other")]),
-            frames::block(&[(":status", "200"), ("x-sum", "7")]),
-            frames::block(&[("x-sum", "7"), (":method", "GET")]),
-            // `:path: /` of the static table, and `:authority` as a literal with indexing.
-            vec![0x84],
-            vec![0x41, 1, b'b'],
-        ];
-        for (block, stream) in malformed.into_iter().zip((1..).step_by(2)) {
-            let trailers = frames::frame(HEADERS, END_STREAM | END_HEADERS, stream, &block);
-            client.send([post(stream), frames::frame(DATA, 0, stream, b"body"), trailers].concat()).await;
-            let reset = frames::next(&mut client, &[RST_STREAM, GOAWAY, HEADERS]).await;
-            let protocol_error = [0, 0, 0, 1].to_vec();
-            assert_eq!((reset.kind, reset.stream, reset.payload), (RST_STREAM, stream, protocol_error), "{block:02x?}");
-        }
-        assert!(upstream.seen().is_empty(), "{protocol}: {:?}", upstream.seen());
-        let trailers = frames::frame(HEADERS, END_STREAM | END_HEADERS, 101, &frames::block(&[("x-sum", "7")]));
-        client.send([post(101), frames::frame(DATA, 0, 101, b"body"), trailers].concat()).await;
-        let response = frames::next(&mut client, &[RST_STREAM, GOAWAY, HEADERS]).await;
-        assert_eq!((response.kind, response.stream, response.payload[0]), (HEADERS, 101, OK), "{protocol}");
-        assert_eq!(upstream.only_request().body, "body");
-    }
-}

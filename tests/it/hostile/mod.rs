@@ -7,6 +7,7 @@ mod corpora;
 mod headers;
 mod hosts;
 mod http2;
+mod http2_trailers;
 mod loosened;
 mod paths;
 mod precedents;
