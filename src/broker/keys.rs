@@ -163,7 +163,9 @@ impl OwnKeys {
         let changed = async {
             let (created, lifetimes) = (tools.create(context.at).await?, tools.lifetimes);
             let decide = Box::new(move |keys| decide(keys, &lifetimes, &created));
-            self.change(tools.clone(), decide, context).await
+            self.change(tools.clone(), decide, context).await?;
+            // An earlier call may have made this change, and failed because the standby of the database is away.
+            tools.with_timeout(async { Ok(tools.store.check().await?) }).await
         };
         changed.await.map_err(|error: KeysError| {
             let error = with_causes(&error);

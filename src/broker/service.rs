@@ -35,6 +35,11 @@ impl Broker {
         tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(timeout_error(limit)))
     }
 
+    /// Waits until what this gateway knows of earlier calls is durable. To be called before a success that rests on it.
+    pub async fn settle(&self) -> Result<(), Reject> {
+        Ok(self.with_timeout(self.store.check()).await?)
+    }
+
     /// The family of a refresh token, alive or not. `None` for a forged token, so that it reveals nothing.
     pub async fn family_of(&self, presented: &PresentedToken) -> Result<Option<Family>, Reject> {
         let family = self.with_timeout(self.store.family(presented.token_id)).await?;

@@ -171,7 +171,8 @@ pub trait Store: Send + Sync {
         None
     }
 
-    /// Fails if the store cannot commit right now. Cheap enough for a readiness probe.
+    /// Fails if the store cannot commit right now. After `Ok`, what was visible before is as durable as a change of
+    /// this call. Cheap enough for a readiness probe.
     fn check(&self) -> StoreFuture<()>;
 
     /// Finishes the queued calls and releases the lock that only one gateway can hold. Every later call fails.

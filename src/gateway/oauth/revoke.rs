@@ -32,7 +32,12 @@ impl Call<'_, '_> {
     }
 
     async fn revoke_access_token(&mut self, token: &str, client_id: Option<&str>) -> Result<(), Reject> {
-        let Some(caller) = unless_invalid(self.authenticate(token).await)? else { return Ok(()) };
+        let verified = self.authenticate(token).await;
+        if matches!(&verified, Err(reject) if reject.reason == Reason::Revoked) {
+            // By an earlier call, which may have failed because the standby of the database is away.
+            self.broker.settle().await?;
+        }
+        let Some(caller) = unless_invalid(verified)? else { return Ok(()) };
         self.context.record.caller = Some(caller.token().clone());
         if !caller.token().own {
             // Only its issuer can revoke it.

@@ -41,7 +41,7 @@ pub(super) struct Entry {
     /// For a family: it only ends if it still has this generation.
     pub(super) generation: Option<u64>,
     pub(super) event: Option<EventRow>,
-    /// The database had it before and lost it. It is written even if the family was lost, too.
+    /// The database had it before and lost it. It is written even if the family was lost, too, or has ended.
     pub(super) is_lost: bool,
 }
 
@@ -58,8 +58,8 @@ pub(super) fn lost(revocations: &[Revocation]) -> Vec<Entry> {
     revocations.iter().map(entry).collect()
 }
 
-/// One for each entry of a call: `None` for a family that has ended before, or changed.
-type Appended = Vec<Option<Revocation>>;
+/// One for each entry of a call: `None` for a family that has ended before, changed, or is locked.
+pub(super) type Appended = Vec<Option<Revocation>>;
 
 /// The calls that wait to be appended.
 pub(super) struct Log {

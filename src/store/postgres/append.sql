@@ -1,7 +1,7 @@
 -- Appends entries to the log, in the order given: one transaction for all calls that wait. A family that was ended
--- meanwhile gets no entry. Rows are locked in the same order everywhere: families by id, subjects, and the counter
--- last, so that it is held only while the commit is written. The counter makes the sequence gap-free, and its order
--- that of the commits.
+-- meanwhile, or that another transaction has locked, gets no entry. Rows are locked in the same order everywhere:
+-- families by id, subjects, and the counter last, so that it is held only while the commit is written. The counter
+-- makes the sequence gap-free, and its order that of the commits.
 with lives as (
     select max(value) filter (where name = 'longest_life') as access,
         max(value) filter (where name in ('longest_life', 'longest_family')) as family
@@ -16,11 +16,11 @@ with lives as (
 ), locked as (
     select f.id, g.n, g.at, g.reason from given g join families f on f.id = g.name
     where g.kind = 'family' and f.revoked_at is null and (g.generation is null or f.generation = g.generation)
-    order by f.id, g.n for update of f
+    order by f.id, g.n for update of f skip locked
 ), ended as (
     update families f set revoked_at = l.at, revoked_reason = l.reason
     from locked l where f.id = l.id and f.revoked_at is null
-    returning l.n
+    returning l.n, f.id
 ), marked as (
     insert into subjects as s (subject, not_after, needed_until)
     select g.name, max(g.not_after), greatest(max(g.until), (select max(f.absolute_expiry + 0) from families f
@@ -36,7 +36,9 @@ with lives as (
 ), entries as (
     select g.n, g.kind, g.issuer, g.name, g.not_after, g.at, g.until, g.tag, g.event_id, g.event,
         row_number() over (order by g.n) as place
-    from given g where g.kind <> 'family' or g.effect = 'lost' or g.n in (select n from ended)
+    from given g where g.kind <> 'family' or g.n in (select n from ended)
+        or g.effect = 'lost' and not exists (select from families f where f.id = g.name and f.revoked_at is null
+            and f.id not in (select id from ended))
 ), head as (
     update meta set value = value + (select count(*) from entries),
         tag = (select e.tag from entries e order by e.place desc limit 1)

@@ -42,7 +42,7 @@ impl Operation for Record {
     type Output = ();
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
-        shared.audit.write(session, vec![self.row.clone()]).await
+        shared.audit.write(session, vec![self.row.clone()]).await.map(drop)
     }
 }
 

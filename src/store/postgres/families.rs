@@ -11,6 +11,7 @@ use crate::store::api::{RevokeOutcome, RevokedBy};
 use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::postgres::append::Entry;
+use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::lookup::{Found, find, found, mark_of};
 use crate::store::postgres::maintenance;
@@ -27,8 +28,6 @@ use crate::types::secret;
 
 /// Maximum length of a list of families.
 const MAX_LISTED: i64 = 1_000;
-/// How often an operation decides again because the family has changed since it was read.
-pub(super) const MAX_DECISIONS: usize = 8;
 
 const OF_SUBJECT: &str = concat!(
     "select ",
@@ -81,21 +80,24 @@ const SURPLUS: &str = concat!(
 );
 
 /// Only an unused token can be lost, so that this change need not survive a crash: it does not wait for the disk.
-const CONFIRM: &str = "with locked as (
+/// Returns what is left: families that another transaction has locked.
+const CONFIRM: &str = "with due as (
         select f.id, g.generation from unnest($1::text[], $2::bigint[]) as g (id, generation)
             join families f on f.id = g.id
         where f.confirmed < g.generation and f.generation >= g.generation
-        order by f.id for update of f
+    ), locked as (
+        select f.id, d.generation from due d join families f on f.id = d.id
+        where f.confirmed < d.generation
+        order by f.id for update of f skip locked
+    ), confirmed as (
+        update families f set confirmed = l.generation from locked l
+        where f.id = l.id and f.confirmed < l.generation
+            and (select set_config('synchronous_commit', 'off', true)) is not null
+        returning f.id
     )
-    update families f set confirmed = l.generation from locked l
-    where f.id = l.id and f.confirmed < l.generation
-        and (select set_config('synchronous_commit', 'off', true)) is not null";
+    select d.id, d.generation from due d where d.id not in (select id from confirmed)";
 /// Maximum number of families in one statement.
 const MAX_CONFIRMED: usize = 512;
-
-pub(super) fn changed_often(id: TokenId) -> QueryError {
-    QueryError::Conflict(StoreError::new(format!("family {id} changes too often at the same time")))
-}
 
 pub(super) struct Issue {
     family: Family,
@@ -152,13 +154,16 @@ impl Issue {
     /// Ends the families beyond the limit.
     async fn keep_limit(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
         let (subject, now) = (rows::text(&self.family.subject), rows::time(self.family.created_at));
-        let beyond = session.query(SURPLUS, &[&subject, &now, &rows::limit(self.max_live.max(1))]).await?;
-        let end = |row: &Row| Ok::<_, StoreError>(self.end(rows::token_id(rows::get(row, "id")?)?));
-        let surplus: Vec<Entry> = beyond.iter().map(end).collect::<Result<_, _>>()?;
-        if !surplus.is_empty() {
-            shared.log.append(session, surplus).await?;
+        let mut attempts = Attempts::default();
+        loop {
+            let beyond = session.query(SURPLUS, &[&subject, &now, &rows::limit(self.max_live.max(1))]).await?;
+            let end = |row: &Row| Ok::<_, StoreError>(self.end(rows::token_id(rows::get(row, "id")?)?));
+            let surplus: Vec<Entry> = beyond.iter().map(end).collect::<Result<_, _>>()?;
+            if surplus.is_empty() || shared.log.append(session, surplus).await?.iter().all(Option::is_some) {
+                return Ok(());
+            }
+            attempts.again("a family beyond the limit").await?;
         }
-        Ok(())
     }
 
     fn end(&self, surplus: TokenId) -> Entry {
@@ -237,11 +242,13 @@ impl Operation for RevokeFamily {
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<RevokeOutcome, QueryError> {
         let revoked = RevokedAt { at: self.context.at, reason: self.by.reason() };
-        for _ in 0..MAX_DECISIONS {
+        let mut attempts = Attempts::default();
+        loop {
             let found = find(session, self.id).await?.filter(|found| self.by.can_revoke(&found.family));
             let Some(Found { family, .. }) = found else { return Ok(RevokeOutcome::NotFound) };
             if family.revoked.is_some() {
                 shared.enforcement.enforce_ended(&family, self.context.at)?;
+                session.wait_until_durable().await?;
                 let was_this = *lock(&self.uncertain) && family.revoked == Some(revoked);
                 return Ok(if was_this { RevokeOutcome::Revoked } else { RevokeOutcome::AlreadyEnded });
             }
@@ -257,8 +264,8 @@ impl Operation for RevokeFamily {
             if appended?.iter().any(Option::is_some) {
                 return Ok(RevokeOutcome::Revoked);
             }
+            attempts.again(&format!("family {}", self.id)).await?;
         }
-        Err(changed_often(self.id))
     }
 }
 
@@ -272,11 +279,20 @@ impl Operation for Confirm {
     async fn run(&self, _: &Shared, session: &Session) -> Result<(), QueryError> {
         // PostgreSQL cannot store a larger generation, so it does not exist.
         let known = |(id, generation): &(TokenId, u64)| Some((id.to_string(), rows::counter(*generation).ok()?));
-        for seen in self.seen.chunks(MAX_CONFIRMED) {
-            let (ids, generations): (Vec<String>, Vec<i64>) = seen.iter().filter_map(known).unzip();
-            session.execute(CONFIRM, &[&ids, &generations]).await?;
+        let mut seen: Vec<(String, i64)> = self.seen.iter().filter_map(known).collect();
+        let mut attempts = Attempts::default();
+        loop {
+            let mut left = Vec::new();
+            for seen in seen.chunks(MAX_CONFIRMED) {
+                let (ids, generations): (Vec<String>, Vec<i64>) = seen.iter().cloned().unzip();
+                for row in session.query(CONFIRM, &[&ids, &generations]).await? {
+                    left.push((rows::get(&row, "id")?, rows::get(&row, "generation")?));
+                }
+            }
+            let Some((id, _)) = left.first() else { return Ok(()) };
+            attempts.again(&format!("family {id}")).await?;
+            seen = left;
         }
-        Ok(())
     }
 }
 

@@ -12,6 +12,8 @@ use crate::store::postgres::session::Session;
 
 /// One call of the store. It may run again after a lost connection, when its changes may have been committed already:
 /// the same changes must not be made twice.
+///
+/// A success that rests on what was only read must call [`Session::wait_until_durable`] first.
 pub(super) trait Operation: Send + Sync + 'static {
     type Output: Send + 'static;
 

@@ -122,20 +122,22 @@ impl Audit {
         }
     }
 
-    /// Writes events that belong to no other change.
-    pub(super) async fn write(&self, session: &Session, rows: Vec<EventRow>) -> Result<(), QueryError> {
+    /// Writes events that belong to no other change. Returns false if none was written, because the outbox is full or
+    /// turned off.
+    pub(super) async fn write(&self, session: &Session, rows: Vec<EventRow>) -> Result<bool, QueryError> {
         if self.max == 0 {
-            return Ok(());
+            return Ok(false);
         }
         let admitted = self.admit(session, rows.into_iter().map(Some)).await?;
         let (ids, events): (Vec<_>, Vec<_>) = std::iter::zip(&admitted.ids, &admitted.events)
             .filter_map(|(id, event)| Some((id.clone(), event.clone()?)))
             .unzip();
+        let mut written = 0;
         if !events.is_empty() {
-            session.execute(INSERT, &[&ids, &events]).await?;
+            written = session.execute(INSERT, &[&ids, &events]).await?;
         }
         self.report(&admitted, std::iter::repeat(true));
-        Ok(())
+        Ok(written > 0)
     }
 
     /// The number of undelivered events of all gateways, when it is known.

@@ -2,7 +2,8 @@
 
 use crate::store::error::StoreError;
 use crate::store::events;
-use crate::store::postgres::append::Entry;
+use crate::store::postgres::append::{Appended, Entry};
+use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families;
 use crate::store::postgres::operation::{Operation, Shared};
@@ -84,14 +85,25 @@ impl Operation for Revoke {
         let mut entries = vec![Entry { what: self.what.clone(), at, reason, generation, event, is_lost: false }];
         let mut later = self.later_families(shared, session).await?;
         entries.extend(self.ends(&later));
-        let first = shared.log.append(session, entries).await?.into_iter().next().flatten();
+        let mut appended = shared.log.append(session, entries).await?;
+        let first = appended.first().cloned().flatten();
         // The watermark is written. What is left are sessions that it does not cover.
-        while later.len() == MAX_ENDED {
+        let mut attempts = Attempts::default();
+        while later.len() == MAX_ENDED || has_locked(&appended) {
+            match has_locked(&appended) {
+                true => attempts.again("a family to end").await?,
+                false => attempts = Attempts::default(),
+            }
             later = self.later_families(shared, session).await?;
-            shared.log.append(session, self.ends(&later).collect()).await?;
+            appended = shared.log.append(session, self.ends(&later).collect()).await?;
         }
         Ok(first.ok_or_else(|| StoreError::new("the written revocation is missing"))?.sequence)
     }
+}
+
+/// Some of the families were locked, or have ended meanwhile.
+fn has_locked(appended: &Appended) -> bool {
+    appended.iter().any(Option::is_none)
 }
 
 pub(super) struct Since {

@@ -5,8 +5,9 @@ use std::sync::Mutex;
 use crate::store::api::DecideRotation;
 use crate::store::error::StoreError;
 use crate::store::events;
+use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
-use crate::store::postgres::families::{MAX_DECISIONS, changed_often, end};
+use crate::store::postgres::families::end;
 use crate::store::postgres::lookup::Found;
 use crate::store::postgres::operation::{Operation, Shared, lock};
 use crate::store::postgres::outbox::EventRow;
@@ -53,7 +54,7 @@ impl Rotate {
         }
     }
 
-    /// Returns false if the family has changed since it was read.
+    /// Returns false if the family has changed since it was read, or is locked.
     async fn write(
         &self,
         shared: &Shared,
@@ -78,7 +79,11 @@ impl Rotate {
                 if let Some(family) = family {
                     shared.enforcement.enforce_ended(family, self.context.at)?;
                 }
-                shared.audit.write(session, vec![event]).await?;
+                let is_committed = shared.audit.write(session, vec![event]).await?;
+                // The child of an earlier call. A commit of this call would come after it.
+                if !is_committed && matches!(rotation, Rotation::Replayed(_) | Rotation::Recovered(_)) {
+                    session.wait_until_durable().await?;
+                }
                 Ok(true)
             }
         }
@@ -89,7 +94,8 @@ impl Operation for Rotate {
     type Output = Rotation;
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<Rotation, QueryError> {
-        for _ in 0..MAX_DECISIONS {
+        let mut attempts = Attempts::default();
+        loop {
             let found = shared.rotations.read(session, self.presented.token_id).await?;
             let rotation = self.decide(found.as_ref());
             let written = self.write(shared, session, &rotation, found.as_ref().map(|found| &found.family)).await;
@@ -99,8 +105,8 @@ impl Operation for Rotate {
             if written? {
                 return Ok(rotation);
             }
+            attempts.again(&format!("family {}", self.presented.token_id)).await?;
         }
-        Err(changed_often(self.presented.token_id))
     }
 }
 

@@ -14,7 +14,8 @@ use crate::tokens::family::Family;
 use crate::types::ids::TokenId;
 
 /// The condition stands on the row that changes, so that one of several rotations at the same time wins. Rows are
-/// locked in the order of their ids, as everywhere, so that two gateways never wait for each other.
+/// locked in the order of their ids, as everywhere, so that two gateways never wait for each other. A row that another
+/// transaction has locked is left out: see `attempts`.
 const ROTATE: &str = "with locked as (
         select f.id, g.seen, g.generation, g.root, g.rotated_at, g.last_used_at, g.idle_expiry, g.address, g.event_id,
             g.event, g.n
@@ -24,7 +25,7 @@ const ROTATE: &str = "with locked as (
                 event, n)
             join families f on f.id = g.id
         where f.generation = g.seen and f.revoked_at is null
-        order by f.id, g.n for update of f
+        order by f.id, g.n for update of f skip locked
     ), rotated as (
         update families f set generation = l.generation, root = l.root, rotated_at = l.rotated_at,
             last_used_at = l.last_used_at, idle_expiry = l.idle_expiry, address = l.address
@@ -57,7 +58,7 @@ impl Rotations {
         Ok(self.lane(id)?.reads.join(id, 1, |ids| find_all(session, ids)).await??)
     }
 
-    /// Returns false if the family has changed since it was read.
+    /// Returns false if the family has changed since it was read, or is locked.
     pub(super) async fn write(&self, session: &Session, change: Change) -> Result<bool, QueryError> {
         let lane = self.lane(change.next.id)?;
         lane.writes.join(change, 1, |changes| self.write_all(session, changes)).await
@@ -69,7 +70,7 @@ impl Rotations {
     }
 
     /// Writes the columns that a rotation changes. Not `confirmed`, which may have risen since the family was read.
-    /// Returns for each change if it was written: if not, its family has changed since it was read.
+    /// Returns for each change if it was written: if not, its family has changed since it was read, or is locked.
     async fn write_all(&self, session: &Session, changes: Vec<Change>) -> Result<Vec<bool>, QueryError> {
         let mut columns = Columns::default();
         for change in &changes {

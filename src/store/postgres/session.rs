@@ -17,6 +17,7 @@ use tokio_postgres::{Client, Row, Statement};
 
 use crate::store::error::StoreError;
 use crate::store::postgres::error::QueryError;
+use crate::store::postgres::gather::Gather;
 
 /// Maximum time without any response while statements are in flight. The server ends a statement earlier by itself, see
 /// `statement_timeout` in `connect`.
@@ -24,7 +25,8 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same for a batch, such as a migration.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of operations that use one connection at the same time. More of them wait in the gateway, where they
-/// do not count as silence of the server.
+/// do not count as silence of the server. Fewer than the rows of one statement (`MAX_BATCH` of `gather`): one that
+/// appends to the log serves the operations of all connections, and one operation may append many rows.
 const IN_FLIGHT: usize = 256;
 
 const BARRIER: &str = "select pg_logical_emit_message(true, 'bearward', '')::text";
@@ -69,6 +71,8 @@ struct Inner {
     prepared: bool,
     statements: Mutex<HashMap<&'static str, Arc<OnceCell<Statement>>>>,
     places: Semaphore,
+    /// The operations that wait until what they have read is durable.
+    barriers: Gather<(), ()>,
     opened_at: Instant,
     /// Of the newest response, in milliseconds after `opened_at`.
     responded_at: AtomicU64,
@@ -85,6 +89,7 @@ impl Session {
             prepared,
             statements: Mutex::default(),
             places: Semaphore::new(IN_FLIGHT),
+            barriers: Gather::default(),
             opened_at: Instant::now(),
             responded_at: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
@@ -162,9 +167,14 @@ impl Session {
     }
 
     /// Waits until everything that is visible now survives a crash and a failover, as far as the server promises it for
-    /// a commit: writes a message to its log, which all earlier changes precede.
+    /// a commit: writes a message to its log, which all earlier changes precede. One message serves all that wait.
+    ///
+    /// To be called before a success is reported that rests on a change of an earlier call and not on a commit of this
+    /// one. After a crash of the server, and after a cancelled wait for a standby, a change is visible that the standby
+    /// lacks.
     pub(super) async fn wait_until_durable(&self) -> Result<(), QueryError> {
-        self.query(BARRIER, &[]).await.map(drop)
+        let write = |waiting: Vec<()>| async move { self.query(BARRIER, &[]).await.map(|_| waiting) };
+        self.0.barriers.join((), 1, write).await
     }
 
     /// Sends several statements at once, without parameters. They are one transaction: all of them are committed, or

@@ -21,12 +21,14 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Without flushes: a test that needs them starts a server of its own.
 const FAST: &[&str] = &["fsync=off", "full_page_writes=off", "max_connections=400"];
 
-/// Keeps the server until standard input ends, then removes its files. `$0`: the folder; the arguments: the server.
+/// Keeps the server until standard input ends, then removes its files. `$0`: the folder; the arguments: the server. A
+/// test that failed may have stopped it.
 const KEEPER: &str = r#"
 "$@" >>"$0/log" 2>&1 &
 server=$!
 cat >/dev/null
 kill -QUIT "$server"
+kill -CONT "$server"
 wait "$server"
 umount "$0/data" 2>/dev/null
 rm -rf "$0"

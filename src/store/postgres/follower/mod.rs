@@ -227,21 +227,23 @@ impl Follower {
         }
     }
 
-    /// Writes what the log lacks. If that fails, the next poll is followed by another attempt.
+    /// Writes what the log lacks. If that fails, or a family is locked, the next poll is followed by another attempt.
     async fn write_back(&mut self) {
         if self.lost.is_empty() {
             return;
         }
         let (shared, entries) = (self.shared.clone(), append::lost(&self.lost));
-        let count = self.lost.len() as u64;
+        let count = self.lost.len();
         let written = self.connections.run(Lane::Log, |session| {
             let (shared, entries) = (shared.clone(), entries.clone());
             async move { shared.log.append(&session, entries).await }
         });
         match written.await {
-            Ok(_) => {
-                self.lost.clear();
-                self.freshness.counts.written_back.fetch_add(count, Ordering::Relaxed);
+            Ok(written) => {
+                let mut written = written.into_iter();
+                self.lost.retain(|_| written.next().flatten().is_none());
+                let written = (count - self.lost.len()) as u64;
+                self.freshness.counts.written_back.fetch_add(written, Ordering::Relaxed);
             }
             Err(error) => tracing::error!(%error, count, "cannot write lost revocations; trying again"),
         }
