@@ -20,6 +20,8 @@ mod router;
 mod settings;
 mod slow_readers;
 mod state;
+mod stats;
+mod stats_streams;
 mod tokens;
 mod upstreams;
 
@@ -30,3 +32,4 @@ pub use readiness::StoreReadiness;
 pub use reload_reply::{ReloadError, ReloadReply, Reloaded};
 pub use settings::{MAX_TOKEN_SIZE, SecretSource, Settings};
 pub use state::Admin;
+pub use stats_streams::StatsStreams;

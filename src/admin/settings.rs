@@ -33,6 +33,8 @@ pub struct Settings {
     pub connections_per_address: usize,
     /// Maximum wrong tokens from one client. `None`: no limit.
     pub wrong_tokens: Option<Rate>,
+    /// Maximum event streams at once. 0: none.
+    pub streams: usize,
     /// How many rejections each worker keeps. 0: none.
     pub recent_rejections: usize,
 }

@@ -9,9 +9,11 @@ use arc_swap::ArcSwap;
 use super::guess::WrongTokens;
 use super::readiness::StoreReadiness;
 use super::reload_reply::ReloadReply;
+use super::stats_streams::StatsStreams;
 use crate::broker::Broker;
 use crate::telemetry::metrics::{Metrics, WorkerMetrics};
 use crate::telemetry::recent_rejections::RecentRejections;
+use crate::telemetry::snapshots::Snapshots;
 use crate::types::clock::Clock;
 use crate::types::ids::RequestIds;
 use crate::types::secret::Secret;
@@ -23,6 +25,8 @@ pub struct Admin {
     pub upstreams: Arc<ArcSwap<Vec<Arc<Upstream>>>>,
     pub metrics: Arc<Metrics>,
     pub rejections: Arc<RecentRejections>,
+    pub snapshots: Arc<Snapshots>,
+    pub stats_streams: StatsStreams,
     pub clock: Arc<dyn Clock>,
     pub token: Secret,
     pub wrong_tokens: WrongTokens,

@@ -23,7 +23,7 @@ use super::sockets::{Inherited, Sockets};
 use super::takeover::{self, ListenerCopies};
 use super::thread;
 use super::workers::{self, Workers};
-use crate::admin::{Admin, AdminConnections, ReloadReply, StoreReadiness, WrongTokens};
+use crate::admin::{Admin, AdminConnections, ReloadReply, StatsStreams, StoreReadiness, WrongTokens};
 use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::limits::rate_limit::RateLimits;
@@ -150,6 +150,8 @@ fn admin(
         upstreams: state.upstreams.current.clone(),
         metrics: metrics.clone(),
         rejections,
+        snapshots: Arc::new(state.snapshots(metrics.clone())),
+        stats_streams: StatsStreams::new(config.admin.streams),
         clock: state.clock.clone(),
         token,
         wrong_tokens: WrongTokens::new(config.admin.wrong_tokens),

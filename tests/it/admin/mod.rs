@@ -9,3 +9,4 @@ mod reference;
 mod rejections;
 mod revocations;
 mod socket;
+mod stats;

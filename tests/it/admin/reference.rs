@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use crate::house::source;
 use crate::support::program::{GatewayProcess, bearward};
+use crate::support::wait::eventually_ok;
 use crate::support::{Client, Gateway, Upstream};
 
 const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
@@ -81,7 +82,9 @@ fn the_page_has_every_call_of_the_source() {
 #[tokio::test]
 async fn every_call_has_the_methods_of_the_page() {
     let upstream = Upstream::start();
-    let gateway = Gateway::start(&upstream);
+    // Without event streams, which do not end.
+    let text = Gateway::config_text(&upstream.address.to_string(), "");
+    let gateway = Gateway::from_text(text.replace("[admin]\n", "[admin]\nstreams = 0\n"));
     let mut by_path: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (method, path) in calls(&page()).into_keys() {
         by_path.entry(path).or_default().insert(method);
@@ -157,6 +160,14 @@ async fn every_response_has_the_members_of_the_page() {
 
     let upstreams = admin.get("/admin/v1/upstreams").await.json();
     assert_eq!(names_of(&upstreams["upstreams"][0]["servers"][0]), documented("GET", "/admin/v1/upstreams"));
+    assert_eq!(served.client().get("/").await.status, 401);
+    let busy = eventually_ok("the request is in a second", async || {
+        let stats = admin.get("/admin/v1/stats").await.json();
+        let seconds = stats["seconds"].as_array().expect("a list");
+        seconds.iter().find(|second| second["p50Seconds"].is_number()).cloned().ok_or(stats.to_string())
+    })
+    .await;
+    assert_eq!(names_of(&busy), documented("GET", "/admin/v1/stats"));
     let reloaded = admin.post("/admin/v1/reload", &json!({})).await.json();
     assert_eq!(names_of(&reloaded), documented("POST", "/admin/v1/reload"));
     for path in ["/admin/v1/revocations", "/admin/v1/revocations"] {
