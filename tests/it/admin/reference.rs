@@ -251,7 +251,7 @@ fn every_option_of_a_command_is_a_member_of_its_call() {
         {
             let name = option.split([' ', '=', '<']).next().expect("a name");
             // Of the command itself; `--root` works on a file.
-            if ["config", "json", "root"].contains(&name) || is_shared || (is_other && name != "request-id") {
+            if ["config", "json", "once", "root"].contains(&name) || is_shared || (is_other && name != "request-id") {
                 continue;
             }
             let mut parts = name.split('-');

@@ -86,7 +86,7 @@ async fn the_screen_of_a_terminal_changes_each_second() {
     let first = top.wait_for_stdout("limits hit in the last hour");
     assert!(first.contains("\x1b[H\x1b[1mbearward top") && first.contains("  none"), "{first}");
     assert_eq!(served.client().get("/").await.status, 401);
-    top.wait_for_stdout("         1  no_token\x1b[K");
+    top.wait_for_stdout("         1  no_token  ");
     top.kill();
 }
 
