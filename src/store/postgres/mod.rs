@@ -137,7 +137,9 @@ impl PostgresStore {
             async move {
                 schema::prepare(&session, &schema, now).await?;
                 maintenance::longest_ever(&session, "longest_family", family).await?;
-                maintenance::longest_ever(&session, "longest_life", life).await
+                let longest = maintenance::longest_ever(&session, "longest_life", life).await?;
+                maintenance::keep_revocations_for(&session, longest).await?;
+                Ok(longest)
             }
         });
         let longest_life = driver.wait(prepared)?;

@@ -82,6 +82,7 @@ impl SqliteStore {
             longest_family: longest_ever("longest_family", settings.longest_family)?,
             audit: settings.audit,
         };
+        maintenance::keep_revocations_for(&opened.connection, limits.longest_life)?;
         let waiting: i64 = opened.connection.query_row("select count(*) from audit", [], |row| row.get(0))?;
         let outbox = Arc::new(Outbox { waiting: waiting.unsigned_abs().into(), ..Outbox::default() });
         Ok(SqliteStore { writer: Writer::start(opened, limits, enforce, outbox.clone())?, outbox })
