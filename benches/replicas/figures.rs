@@ -1,21 +1,13 @@
-//! The rows.
+//! The gateways of the rows, and the rows about starts and recoveries.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use hdrhistogram::Histogram;
-use serde_json::json;
 
 use crate::Outcome;
 use crate::postgres::{PostgresServer, USER};
 use crate::replica::{Replica, TokenPair};
-
-/// One of this number of revocations is measured on its way to the other gateway.
-const SAMPLE: usize = 100;
 
 pub struct Bench {
     pub program: PathBuf,
@@ -26,41 +18,6 @@ pub struct Bench {
 impl Bench {
     pub fn start(&self, store: &str) -> Outcome<Replica> {
         Replica::start(&self.program, store, self.upstream)
-    }
-
-    /// How long after the response to a revocation another gateway rejects the token. `how` it learns of revocations.
-    pub fn reach(&self, server: &PostgresServer, revocations: usize, how: &str) -> Outcome<()> {
-        let store = server.store_keys();
-        let (one, other) = (self.start(&store)?, self.start(&store)?);
-        let (next, latencies) = (AtomicUsize::new(0), Mutex::new(Histogram::<u64>::new(3)?));
-        let failed = Mutex::new(None);
-        let began = Instant::now();
-        thread::scope(|scope| {
-            for _ in 0..self.clients {
-                scope.spawn(|| {
-                    if let Err(error) = revoke_and_measure(&one, &other, &next, revocations, &latencies) {
-                        *failed.lock().expect("no panic") = Some(error);
-                    }
-                });
-            }
-        });
-        if let Some(error) = failed.into_inner().expect("no panic") {
-            return Err(error);
-        }
-        let latencies = latencies.into_inner().expect("no panic");
-        let millis = |quantile| latencies.value_at_quantile(quantile) as f64 / 1000.0;
-        println!(
-            "| until another gateway rejects the token, {how}, {revocations} revocations in {:.0?}, {} measured: p50, \
-             p99, max | {:.1}, {:.1}, {:.1} ms |",
-            began.elapsed(),
-            latencies.len(),
-            millis(0.5),
-            millis(0.99),
-            latencies.max() as f64 / 1000.0
-        );
-        let missed = missed(&other, revocations)?;
-        println!("| entries that the other gateway has not applied a second later, {how} | {missed} |");
-        Ok(())
     }
 
     /// How long a gateway takes to start with a long log.
@@ -82,7 +39,7 @@ impl Bench {
             ),
         );
         let full = replica.restart(&self.program)?;
-        let applied = replica.metric("bearward_revocation_sequence")?;
+        let applied = replica.admin()?.metric("bearward_revocation_sequence")?;
         if applied != entries as f64 {
             return Err(format!("{applied} of {entries} entries are in force").into());
         }
@@ -143,49 +100,4 @@ fn refresh_at_last(replica: &Replica, pair: &TokenPair) -> Outcome<()> {
         thread::sleep(Duration::from_millis(5));
     }
     Ok(())
-}
-
-/// How many revocations the gateway has not applied after a second.
-fn missed(gateway: &Replica, revocations: usize) -> Outcome<f64> {
-    let deadline = Instant::now() + Duration::from_secs(1);
-    loop {
-        let missed = revocations as f64 - gateway.metric("bearward_revocation_sequence")?;
-        if missed <= 0.0 || Instant::now() >= deadline {
-            return Ok(missed);
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-fn revoke_and_measure(
-    one: &Replica,
-    other: &Replica,
-    next: &AtomicUsize,
-    revocations: usize,
-    latencies: &Mutex<Histogram<u64>>,
-) -> Outcome<()> {
-    let mut admin = one.admin()?;
-    loop {
-        let number = next.fetch_add(1, Ordering::Relaxed);
-        if number >= revocations {
-            return Ok(());
-        }
-        if !number.is_multiple_of(SAMPLE) {
-            admin.succeed("POST", "/admin/v1/revocations", &json!({ "jti": format!("token-{number}") }))?;
-            continue;
-        }
-        let pair = admin.login(&format!("subject-{number}"))?;
-        let mut caller = other.public(&pair.access)?;
-        if caller.call("GET", "/", None)?.status != 200 {
-            return Err("a new token is rejected".into());
-        }
-        let token_id = pair.refresh.split('_').nth(1).ok_or("a refresh token has an id")?.to_owned();
-        admin.succeed("DELETE", &format!("/admin/v1/tokens/{token_id}"), &json!(null))?;
-        let revoked = Instant::now();
-        while caller.call("GET", "/", None)?.status != 401 {
-            thread::sleep(Duration::from_micros(200));
-        }
-        let micros = u64::try_from(revoked.elapsed().as_micros())?;
-        latencies.lock().expect("no panic").record(micros)?;
-    }
 }

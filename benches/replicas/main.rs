@@ -16,23 +16,39 @@ mod figures;
 #[path = "../setup/flush.rs"]
 mod flush;
 mod known_token;
+mod lag;
 #[path = "../load/origin.rs"]
 mod origin;
 #[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../../tests/it/support/postgres.rs"]
 mod postgres;
 mod replica;
+mod tokens;
 
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 use figures::Bench;
 use postgres::{PostgresServer, REPLICATED, USER};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Row {
+    /// From the response to a revocation until it is in force at another gateway, with NOTIFY and by polling alone
+    Lag,
+    /// A request with a known token, with SQLite and with PostgreSQL
+    KnownToken,
+    /// The start of a gateway with a long log
+    CatchUp,
+    /// kill -9 of the database
+    Recovery,
+    /// A standby is promoted
+    Promotion,
+}
 
 #[derive(Parser)]
 #[command(about = "Several gateways on one PostgreSQL")]
@@ -49,6 +65,9 @@ struct Options {
     /// Requests with a known token to each gateway, in each round
     #[arg(long, default_value_t = 60_000)]
     requests: usize,
+    /// Only these rows; may be repeated
+    #[arg(long = "row", value_enum)]
+    rows: Vec<Row>,
     /// Clients at the same time
     #[arg(long, default_value_t = 64)]
     clients: usize,
@@ -83,13 +102,25 @@ fn run(options: &Options) -> Outcome<()> {
         upstream: origin::start()?,
         clients: options.clients,
     };
-    bench.reach(&server, options.revocations, "with NOTIFY")?;
-    // The role of the gateways is no superuser: their notifications fail, as if each one were lost.
-    server.sql(USER, "revoke execute on function pg_notify(text, text) from public");
-    bench.reach(&server, options.revocations, "by polling alone")?;
-    server.sql(USER, "grant execute on function pg_notify(text, text) to public");
-    bench.known_token(&server, options.requests)?;
-    bench.catch_up(&server, options.entries)?;
-    bench.recovery(&mut server)?;
-    bench.promotion(PostgresServer::start_with(&[&settings[..], REPLICATED].concat(), "trust"))
+    let wants = |row| options.rows.is_empty() || options.rows.contains(&row);
+    if wants(Row::Lag) {
+        bench.lag(&server, options.revocations, "with NOTIFY")?;
+        // The role of the gateways is no superuser: their notifications fail, as if each one were lost.
+        server.sql(USER, "revoke execute on function pg_notify(text, text) from public");
+        bench.lag(&server, options.revocations, "by polling alone")?;
+        server.sql(USER, "grant execute on function pg_notify(text, text) to public");
+    }
+    if wants(Row::KnownToken) {
+        bench.known_token(&server, options.requests)?;
+    }
+    if wants(Row::CatchUp) {
+        bench.catch_up(&server, options.entries)?;
+    }
+    if wants(Row::Recovery) {
+        bench.recovery(&mut server)?;
+    }
+    if wants(Row::Promotion) {
+        bench.promotion(PostgresServer::start_with(&[&settings[..], REPLICATED].concat(), "trust"))?;
+    }
+    Ok(())
 }

@@ -2,17 +2,18 @@
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bearward::types::secret::write_private;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::Outcome;
 use crate::client::{Connection, Response, Target};
+use crate::tokens;
 
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -40,9 +41,9 @@ impl Replica {
     pub fn start(program: &Path, store: &str, upstream: SocketAddr) -> Outcome<Replica> {
         let folder = TempDir::new()?;
         let [public, admin] = free_addresses()?;
-        let secret = folder.path().join("bearward.secret");
-        fs::write(&secret, format!("1 0{}\n", "a".repeat(42)))?;
-        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600))?;
+        let secret = format!("1 0{}\n", "a".repeat(42));
+        write_private(&folder.path().join("bearward.secret"), secret.as_bytes())?;
+        write_private(&folder.path().join("login.secret"), tokens::SECRET.as_bytes())?;
         fs::write(folder.path().join("gateway.toml"), configuration(store, public, admin, upstream))?;
         let process = spawn(program, folder.path())?;
         let mut replica = Replica { folder, process, public, admin };
@@ -102,13 +103,6 @@ impl Replica {
         // Linux counts in ticks of 10 ms.
         Ok(Duration::from_millis(10 * ticks.sum::<Result<u64, _>>()?))
     }
-
-    /// A gauge or counter.
-    pub fn metric(&self, name: &str) -> Outcome<f64> {
-        let text = String::from_utf8(self.admin()?.call("GET", "/metrics", None)?.body)?;
-        let line = text.lines().find(|line| line.split(' ').next() == Some(name)).ok_or(format!("no metric {name}"))?;
-        Ok(line.rsplit(' ').next().unwrap_or_default().parse()?)
-    }
 }
 
 impl Drop for Replica {
@@ -119,6 +113,11 @@ impl Drop for Replica {
 }
 
 impl Caller {
+    /// The bearer token of its requests.
+    pub fn token(&mut self) -> &mut String {
+        &mut self.token
+    }
+
     pub fn call(&mut self, method: &str, path: &str, body: Option<&Value>) -> Outcome<Response> {
         let body = body.map(Value::to_string).unwrap_or_default();
         let request = format!(
@@ -137,6 +136,14 @@ impl Caller {
             200 | 201 => Ok(serde_json::from_slice(&response.body)?),
             status => Err(format!("{method} {path}: {status} {}", String::from_utf8_lossy(&response.body)).into()),
         }
+    }
+
+    /// A gauge or counter.
+    pub fn metric(&mut self, name: &str) -> Outcome<f64> {
+        let text = String::from_utf8(self.call("GET", "/metrics", None)?.body)?;
+        let line = text.lines().find(|line| line.split(' ').next() == Some(name));
+        let line = line.ok_or_else(|| format!("no metric {name}"))?;
+        Ok(line.rsplit(' ').next().unwrap_or_default().parse()?)
     }
 
     pub fn login(&mut self, subject: &str) -> Outcome<TokenPair> {
@@ -168,6 +175,7 @@ fn free_addresses<const N: usize>() -> Outcome<[SocketAddr; N]> {
 }
 
 fn configuration(store: &str, public: SocketAddr, admin: SocketAddr, upstream: SocketAddr) -> String {
+    let login = tokens::ISSUER;
     format!(
         "workers = 1\n\
          [[listener]]\naddress = \"{public}\"\ntls = \"off\"\n\
@@ -176,6 +184,7 @@ fn configuration(store: &str, public: SocketAddr, admin: SocketAddr, upstream: S
          [throttle]\nrefreshes = 0\ncalls = 0\nfailures = 0\n\
          [tokens]\nissuer = \"https://gateway.example\"\n\
          [store]\n{store}\n\
+         [[issuer]]\nissuer = \"{login}\"\nalgorithms = [\"HS256\"]\nsecret_file = \"login.secret\"\naudience = \"any\"\n\
          [[upstream]]\nservers = [\"http://{upstream}\"]\n"
     )
 }

@@ -85,7 +85,9 @@ pub(super) struct Revocation {
 pub(super) enum Verdict {
     Accepted,
     Rejected,
-    /// No response, or that of a gateway that does not know now. It has accepted nothing.
+    /// 503: the gateway does not know now.
+    Unsure,
+    /// Another response, or none.
     Unknown,
 }
 

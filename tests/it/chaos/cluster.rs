@@ -72,11 +72,12 @@ impl Cluster {
         let (upstream, mint) = (Upstream::start(), Mint::new(Algorithm::ES256));
         let database = SocketAddr::from((Ipv4Addr::LOCALHOST, setup.pooler.unwrap_or(server.port)));
         let start = |(number, ahead): (usize, &i32)| {
-            let network = (setup.has_network && number == 0).then(Network::create);
-            let (folder, proxy) = (TempDir::new().expect("a folder"), FaultProxy::start_at(near(&network), database));
+            let mut network = (setup.has_network && number == 0).then(Network::create);
+            let (folder, proxy) =
+                (TempDir::new().expect("a folder"), FaultProxy::start_at(near(&network), database, true));
             fs::write(folder.path().join("keys.json"), mint.jwks()).expect("written");
             write_secret(folder.path(), 'a');
-            let (own, backend) = match &network {
+            let (own, backend) = match &mut network {
                 // Its loopback device is another one.
                 Some(network) => (network.own, network.reach(upstream.address)),
                 None => (Ipv4Addr::LOCALHOST, upstream.address),

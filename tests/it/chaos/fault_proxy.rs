@@ -27,12 +27,14 @@ pub(super) enum Fault {
 #[derive(Clone, Copy)]
 struct State {
     target: SocketAddr,
+    /// It speaks the protocol of PostgreSQL.
+    is_database: bool,
     fault: Fault,
     /// Connections of an earlier number are reset.
     resets: u64,
 }
 
-/// Listens on a port of its own until the test process ends.
+/// Listens on a port of its own. Passes nothing more when it is dropped.
 pub(super) struct FaultProxy {
     pub(super) address: SocketAddr,
     state: watch::Sender<State>,
@@ -40,15 +42,15 @@ pub(super) struct FaultProxy {
 
 impl FaultProxy {
     pub(super) fn start(target: SocketAddr) -> FaultProxy {
-        Self::start_at(Ipv4Addr::LOCALHOST, target)
+        Self::start_at(Ipv4Addr::LOCALHOST, target, true)
     }
 
-    /// Listens at this address.
-    pub(super) fn start_at(address: Ipv4Addr, target: SocketAddr) -> FaultProxy {
+    /// Listens at this address. Every fault but [`Fault::NoNotifications`] works for a server that is no database.
+    pub(super) fn start_at(address: Ipv4Addr, target: SocketAddr, is_database: bool) -> FaultProxy {
         let listener = StdListener::bind((address, 0)).expect("a free port");
         let address = listener.local_addr().expect("bound");
         listener.set_nonblocking(true).expect("nonblocking");
-        let (state, watched) = watch::channel(State { target, fault: Fault::None, resets: 0 });
+        let (state, watched) = watch::channel(State { target, is_database, fault: Fault::None, resets: 0 });
         // A thread of its own: a test that waits in its runtime must not stop the proxy.
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -81,11 +83,12 @@ async fn serve(listener: StdListener, state: watch::Receiver<State>) {
 }
 
 async fn connect(client: TcpStream, mut state: watch::Receiver<State>) {
-    let State { target, resets, .. } = *state.borrow();
+    let State { target, is_database, resets, .. } = *state.borrow();
     let Ok(server) = TcpStream::connect(target).await else { return };
+    let content = if is_database { Content::Messages } else { Content::Responses };
     let (client, server) = (client.into_split(), server.into_split());
-    let requests = pass(client.0, server.1, state.clone(), false);
-    let responses = pass(server.0, client.1, state.clone(), true);
+    let requests = pass(client.0, server.1, state.clone(), Content::Requests);
+    let responses = pass(server.0, client.1, state.clone(), content);
     tokio::select! {
         _ = async { tokio::join!(requests, responses) } => {}
         // The halves are dropped, and with them the connections.
@@ -93,7 +96,17 @@ async fn connect(client: TcpStream, mut state: watch::Receiver<State>) {
     }
 }
 
-async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut state: watch::Receiver<State>, is_response: bool) {
+/// What passes in one direction.
+#[derive(Clone, Copy, PartialEq)]
+enum Content {
+    Requests,
+    /// The responses of a database.
+    Messages,
+    /// The responses of another server.
+    Responses,
+}
+
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut state: watch::Receiver<State>, content: Content) {
     let mut buffer = vec![0; 64 * 1024];
     let mut is_lost = false;
     let mut messages = Messages::default();
@@ -104,10 +117,10 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut state: watch:
         if let Fault::Delay(time) = fault {
             sleep(time).await;
         }
-        is_lost |= is_response && fault == Fault::SwallowResponses;
-        let piece = match is_response {
-            true => messages.pass(&buffer[..count], fault != Fault::NoNotifications),
-            false => buffer[..count].to_vec(),
+        is_lost |= content != Content::Requests && fault == Fault::SwallowResponses;
+        let piece = match content {
+            Content::Messages => messages.pass(&buffer[..count], fault != Fault::NoNotifications),
+            Content::Requests | Content::Responses => buffer[..count].to_vec(),
         };
         if !is_lost && to.write_all(&piece).await.is_err() {
             return;

@@ -1,20 +1,20 @@
 //! The load of a case: clients that refresh, operators that revoke, and clients that probe. Each records its history.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use serde_json::json;
 use tokio::runtime::{self, Handle};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{interval, sleep};
+use tokio::time::sleep;
 
-use super::checkers::{Outcome, Probe, Refresh, Revocation, Span, Use, Verdict, Watermark};
+use super::checkers::{Outcome, Probe, Refresh, Revocation, Span, Use, Watermark};
 use super::cluster::Cluster;
 use super::races::{self, LoggedOut, Sessions};
+use super::revocations::{self, Answers};
 use super::story::Story;
 use super::target::Target;
 use crate::support::TokenPair;
@@ -55,6 +55,8 @@ pub(super) struct Load {
     background: Background,
     history: Arc<History>,
     stopping: Arc<AtomicBool>,
+    /// Gets no revocations; [`EACH`]: every replica gets them.
+    spared: Arc<AtomicUsize>,
     tasks: Vec<JoinHandle<()>>,
     /// Access tokens of another issuer: the `jti` and the token.
     tokens: Arc<Vec<(String, String)>>,
@@ -72,9 +74,14 @@ pub(super) struct Volume {
     pub(super) tokens: usize,
     /// Revocations in flight at the same time.
     pub(super) revokers: usize,
+    /// Longest pause of a revoker after a revocation, in milliseconds.
+    pub(super) pause: u64,
     /// Subjects that are logged out everywhere while they refresh, at the same time.
     pub(super) races: usize,
 }
+
+/// No replica is spared.
+const EACH: usize = usize::MAX;
 
 /// Number of sessions for the requests right before a fault.
 const SPARE: usize = 6;
@@ -86,6 +93,7 @@ impl Load {
             background: Background::start(),
             history: Arc::default(),
             stopping: Arc::default(),
+            spared: Arc::new(AtomicUsize::new(EACH)),
             tasks: Vec::new(),
             tokens: Arc::new(tokens),
             targets: Arc::new(cluster.replicas.iter().map(|replica| replica.target()).collect()),
@@ -102,10 +110,10 @@ impl Load {
             load.spare.push((subject, pair, Instant::now()));
         }
         for first in 0..volume.revokers {
-            load.spawn(revoke(load.task("revoke", first), volume.revokers));
+            load.spawn(revocations::revoke(load.task("revoke", first), volume.revokers, volume.pause));
         }
         for replica in 0..load.targets.len() {
-            load.spawn(probe(load.task("probe", replica), replica));
+            load.spawn(revocations::probe(load.task("probe", replica), replica));
             load.spawn(races::use_old_tokens(load.task("use", replica), replica));
         }
         for number in 0..volume.races {
@@ -127,6 +135,7 @@ impl Load {
         Task {
             history: self.history.clone(),
             stopping: self.stopping.clone(),
+            spared: self.spared.clone(),
             tokens: self.tokens.clone(),
             targets: self.targets.clone(),
             number,
@@ -185,11 +194,26 @@ impl Load {
         lock(&self.history.revocations).len()
     }
 
+    /// Revokes at the other replicas only, so that a replica that does not respond delays no revocation. `None`: at
+    /// every replica again.
+    pub(super) fn spare(&self, replica: Option<usize>) {
+        self.spared.store(replica.unwrap_or(EACH), Ordering::Relaxed);
+    }
+
+    /// Sends tokens that were revoked after the first `before` ones, and at least `patience` ago, until the replica has
+    /// given this number of responses.
+    pub(super) fn probe_missed(&self, replica: usize, before: usize, patience: Duration, count: usize) -> Answers {
+        let task = self.task("missed", replica);
+        self.run(async move { revocations::probe_missed(task, replica, before, patience, count).await })
+    }
+
     /// Sends these tokens to this replica, and does not wait for the responses.
     pub(super) fn start_probes(&mut self, replica: usize, tokens: &[usize]) {
         for token in tokens.iter().copied() {
             let task = self.task("late probe", replica);
-            self.spawn(async move { probe_once(&task, replica, token).await });
+            self.spawn(async move {
+                let _ = revocations::probe_once(&task, replica, token).await;
+            });
         }
     }
 
@@ -238,7 +262,7 @@ impl Load {
             let mut checks = JoinSet::new();
             for target in targets.iter() {
                 for part in revoked.chunks(revoked.len().div_ceil(8).max(1)) {
-                    checks.spawn(count_accepted(target.clone(), part.to_vec(), tokens.clone()));
+                    checks.spawn(revocations::count_accepted(target.clone(), part.to_vec(), tokens.clone()));
                 }
             }
             checks.join_all().await.into_iter().sum()
@@ -255,14 +279,6 @@ impl Load {
 /// The subjects of honest clients begin with this.
 pub(super) const HONEST: &str = "subject-";
 
-async fn count_accepted(target: Target, revoked: Vec<usize>, tokens: Arc<Vec<(String, String)>>) -> usize {
-    let mut accepted = 0;
-    for token in revoked {
-        accepted += usize::from(target.get(&tokens[token].1).await != Some(StatusCode::UNAUTHORIZED));
-    }
-    accepted
-}
-
 pub(super) fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -270,7 +286,8 @@ pub(super) fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 pub(super) struct Task {
     pub(super) history: Arc<History>,
     stopping: Arc<AtomicBool>,
-    tokens: Arc<Vec<(String, String)>>,
+    spared: Arc<AtomicUsize>,
+    pub(super) tokens: Arc<Vec<(String, String)>>,
     pub(super) targets: Arc<Vec<Target>>,
     pub(super) number: usize,
     pub(super) random: Random,
@@ -284,6 +301,13 @@ impl Task {
     /// The number of a replica.
     pub(super) fn any_replica(&mut self) -> usize {
         self.random.below(self.targets.len())
+    }
+
+    /// The number of a replica that gets revocations.
+    pub(super) fn replica_to_revoke_at(&mut self) -> usize {
+        let spared = self.spared.load(Ordering::Relaxed);
+        let chosen = self.any_replica();
+        if chosen == spared { (chosen + 1) % self.targets.len() } else { chosen }
     }
 }
 
@@ -335,49 +359,4 @@ async fn refresh_once(target: &Target, pair: &TokenPair) -> (Span, Outcome, Opti
         None | Some((StatusCode::SERVICE_UNAVAILABLE, _)) => (span, Outcome::Unknown, None),
         Some((status, _)) => (span, Outcome::Rejected(status.as_u16()), None),
     }
-}
-
-/// Revokes every `step`th token, each at another replica. Repeats what was not acknowledged.
-async fn revoke(mut task: Task, step: usize) {
-    for token in (task.number..task.tokens.len()).step_by(step) {
-        loop {
-            if task.is_stopping() {
-                return;
-            }
-            let replica = task.any_replica();
-            let what = json!({ "jti": task.tokens[token].0, "issuer": crate::support::tokens::EXTERNAL_ISSUER });
-            if task.targets[replica].revoke(what).await == Some(StatusCode::OK) {
-                let acknowledged = Instant::now();
-                lock(&task.history.revocations).push(Revocation { token, replica, acknowledged });
-                break;
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
-    }
-}
-
-/// Sends a token of those that were revoked last to one replica, fifty times per second.
-async fn probe(mut task: Task, replica: usize) {
-    let mut ticks = interval(Duration::from_millis(20));
-    while !task.is_stopping() {
-        ticks.tick().await;
-        // A replica that was cut off accepts what was revoked a while ago.
-        let choice = if task.random.one_in(2) { task.random.below(10) } else { task.random.below(200) };
-        let newest = lock(&task.history.revocations).iter().rev().nth(choice).map(|revocation| revocation.token);
-        let token = newest.unwrap_or_else(|| task.random.below(task.tokens.len().max(1)));
-        probe_once(&task, replica, token).await;
-    }
-}
-
-async fn probe_once(task: &Task, replica: usize, token: usize) {
-    let Some((_, text)) = task.tokens.get(token) else { return };
-    let began = Instant::now();
-    let status = task.targets[replica].get(text).await;
-    let span = Span { began, ended: Instant::now() };
-    let verdict = match status {
-        Some(StatusCode::OK) => Verdict::Accepted,
-        Some(StatusCode::UNAUTHORIZED) => Verdict::Rejected,
-        _ => Verdict::Unknown,
-    };
-    lock(&task.history.probes).push(Probe { token, replica, span, verdict });
 }

@@ -45,6 +45,7 @@ mod fault_proxy;
 mod load;
 mod network;
 mod races;
+mod revocations;
 mod story;
 mod survive;
 mod target;

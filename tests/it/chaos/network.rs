@@ -15,6 +15,8 @@ pub(super) struct Network {
     clients: Ipv4Addr,
     /// The end of the cable to the database at which the database is.
     pub(super) database: Ipv4Addr,
+    /// To what the gateway reaches besides its database. They work as long as they are here.
+    proxies: Vec<FaultProxy>,
 }
 
 impl Network {
@@ -36,7 +38,7 @@ impl Network {
             ip(&["-n", &name, "link", "set", &far, "up"]);
         }
         ip(&["-n", &name, "link", "set", "lo", "up"]);
-        Network { name, own: address(2), clients: address(1), database: address(5) }
+        Network { name, own: address(2), clients: address(1), database: address(5), proxies: Vec::new() }
     }
 
     /// What runs a command there.
@@ -45,8 +47,11 @@ impl Network {
     }
 
     /// An address at which the gateway reaches this one.
-    pub(super) fn reach(&self, address: SocketAddr) -> SocketAddr {
-        FaultProxy::start_at(self.clients, address).address
+    pub(super) fn reach(&mut self, address: SocketAddr) -> SocketAddr {
+        let proxy = FaultProxy::start_at(self.clients, address, false);
+        let reached = proxy.address;
+        self.proxies.push(proxy);
+        reached
     }
 
     /// Packets between the gateway and its database get lost. Neither side sees a reset.

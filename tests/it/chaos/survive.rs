@@ -6,9 +6,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::checkers::{Watermark, gapless, no_missed_revocation, no_overtaken_watermark, one_child_per_parent};
+use super::checkers::{
+    Probe, Verdict, Watermark, gapless, no_missed_revocation, no_overtaken_watermark, one_child_per_parent,
+};
 use super::cluster::{Cluster, MAX_STALENESS, Setup};
 use super::load::{History, Load, Volume, lock};
+use super::revocations::Answers;
 use super::story::Story;
 use crate::support::postgres::PostgresServer;
 
@@ -18,7 +21,16 @@ pub(super) const SLACK: Duration = Duration::from_millis(500);
 /// How long the load may take for all its revocations, faults included.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
-pub(super) const VOLUME: Volume = Volume { families: 8, tokens: 300, revokers: 4, races: 2 };
+pub(super) const VOLUME: Volume = Volume { families: 8, tokens: 300, revokers: 4, pause: 0, races: 2 };
+
+/// Revocations go on during a fault of some seconds.
+pub(super) const STEADY: Volume = Volume { tokens: 400, pause: 100, ..VOLUME };
+
+/// How many revocations a replica misses at least before it is asked about their tokens.
+const MISSED: usize = 30;
+
+/// How many of its responses are awaited.
+const ANSWERS: usize = 100;
 
 /// What a fault is made of.
 pub(super) struct Scene<'a> {
@@ -37,6 +49,31 @@ impl Scene<'_> {
         self.load.wait_until_revoked(count, PATIENCE);
         self.story.tell(format!("{count} revocations were acknowledged"));
         self.load.send_one(self.story);
+    }
+
+    /// Chooses a moment as [`Scene::moment`] does. From here on, revocations go to the other replicas, so that they go
+    /// on. Returns how many were acknowledged.
+    pub(super) fn moment_without(&mut self, replica: usize, most: usize) -> usize {
+        self.load.spare(Some(replica));
+        self.moment(most);
+        self.load.revoked()
+    }
+
+    /// Waits until a replica misses enough revocations, and then for a time. `before`: how many it may know.
+    pub(super) fn miss(&mut self, before: usize, least: Duration, most: Duration) {
+        self.load.wait_until_revoked(before + MISSED, PATIENCE);
+        self.last(least, most);
+    }
+
+    /// The replica has no way to learn of the tokens that were revoked meanwhile. It must know that, and accept none.
+    pub(super) fn assert_fenced(&mut self, replica: usize, before: usize) {
+        let Answers { accepted, rejected, unsure } =
+            self.load.probe_missed(replica, before, MAX_STALENESS + SLACK, ANSWERS);
+        self.tell(format!(
+            "replica {replica} accepts {accepted} tokens, rejects {rejected}, does not know of {unsure}"
+        ));
+        assert_eq!(accepted, 0, "replica {replica} accepted tokens that were revoked long before");
+        assert!(unsure > rejected, "replica {replica} rejects what it cannot know: it was not cut off");
     }
 
     pub(super) fn any_replica(&mut self) -> usize {
@@ -109,6 +146,10 @@ pub(super) fn survive_on(
     assert_eq!(accepted, 0, "revoked tokens were accepted at the end");
     assert_eq!(cluster.audit_events("refresh.reuse_detected"), 0, "honest clients repeated their tokens");
     assert!(refreshes.len() > volume.families, "the load did nothing");
+    for replica in 0..cluster.replicas.len() {
+        let accepts = |probe: &Probe| probe.replica == replica && probe.verdict == Verdict::Accepted;
+        assert!(lock(&history.probes).iter().any(accepts), "replica {replica} accepted no token at all");
+    }
     history
 }
 

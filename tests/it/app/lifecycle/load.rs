@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::{SinkExt, StreamExt};
 use http::{Method, Request, Version};
 use rustls::pki_types::CertificateDer;
+use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -15,12 +16,13 @@ use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
+use crate::support::TokenPair;
 use crate::support::client::tls_connect;
 use crate::support::connection::{self, HttpConnection};
 use crate::support::wait::eventually;
 use crate::support::wire::TIMEOUT;
 
-/// How long a stream waits between two messages.
+/// How long a client waits between two messages, refreshes or rejected requests.
 const PACE: Duration = Duration::from_millis(20);
 
 /// How clients connect.
@@ -124,6 +126,37 @@ impl Load {
                 }
             });
         }
+        self
+    }
+
+    /// Starts a client that sends a revoked token on new connections. Each request must get 401.
+    pub fn rejected(mut self, address: SocketAddr, token: &str) -> Self {
+        let (stop, token) = (self.stop.clone(), token.to_owned());
+        self.begin_client(|responses| async move {
+            while !stop.load(Ordering::Relaxed) {
+                let response = crate::support::Client::http1(address).bearer(&token).get("/private").await;
+                assert_eq!(response.status, 401, "a revoked token: {response:?}");
+                responses.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(PACE).await;
+            }
+        });
+        self
+    }
+
+    /// Starts a client that refreshes its session on new connections, each time with the token that it got last.
+    pub fn refreshes(mut self, address: SocketAddr, mut pair: TokenPair) -> Self {
+        let stop = self.stop.clone();
+        self.begin_client(|responses| async move {
+            while !stop.load(Ordering::Relaxed) {
+                let refresh = json!({ "refreshToken": pair.refresh });
+                let response =
+                    crate::support::Client::http1(address).bearer(&pair.access).post("/user/refresh", &refresh).await;
+                assert_eq!(response.status, 200, "a refresh: {response:?}");
+                pair = TokenPair::from_json(&response.json());
+                responses.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(PACE).await;
+            }
+        });
         self
     }
 

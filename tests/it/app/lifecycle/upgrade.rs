@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::load::{Load, Transport};
+use super::load::{Current, Load, Transport};
 use super::write;
 use crate::support::connection::{self, HttpConnection};
 use crate::support::postgres::PostgresServer;
@@ -281,6 +281,46 @@ async fn a_socket_of_systemd_outlives_restarts_under_load() {
     let (status, _, said) = start().wait();
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains(&format!("systemd listens on {address}")) && said.contains("ListenStream="), "{said}");
+}
+
+/// Requests that arrive during a restart wait in the socket of systemd. The next process serves them from the sessions
+/// and revocations in PostgreSQL.
+#[tokio::test]
+async fn restarts_behind_a_socket_keep_what_postgresql_has() {
+    let upstream = Upstream::start();
+    let folder = TempDir::new().expect("a folder");
+    let socket = TcpListener::bind(HOST).expect("a free port");
+    let address = socket.local_addr().expect("an address");
+    write(folder.path(), &text(&upstream, address, "127.0.0.1:0", &store_in_postgres()));
+    let start = || Program::start_with_socket(&socket, folder.path(), &["serve"]);
+    let mut served = wait_until_serving(start(), folder.path()).await;
+    assert_eq!(served.addresses, [address]);
+    let mut alice = issue(&served, "alice").await;
+    let current = Current::new(&alice.access);
+    let mut load = Load::begin().new_connections(address, 2).refreshes(address, issue(&served, "bob").await);
+    load = load.bearers(address, Version::HTTP_11, 2, &current).bearers(address, Version::HTTP_2, 2, &current);
+    for round in 0..repetitions(4) {
+        let revoked = issue(&served, "carol").await;
+        let path = format!("/admin/v1/tokens/{}", revoked.token_id);
+        assert_eq!(served.admin_client().delete(&path).await.status, 200);
+        load = load.rejected(address, &revoked.access);
+        load.goes_on_for(50).await;
+        served.program.signal("TERM");
+        wait_for_exit(served.program).await;
+        served = wait_until_serving(start(), folder.path()).await;
+        let refresh = json!({ "refreshToken": alice.refresh });
+        let response = served.client().bearer(&alice.access).post("/user/refresh", &refresh).await;
+        assert_eq!(response.status, 200, "round {round}: {response:?}");
+        alice = TokenPair::from_json(&response.json());
+        current.becomes(&alice.access).await;
+    }
+    load.goes_on_for(50).await;
+    let (responses, longest) = load.end().await;
+    eprintln!("{responses} responses, the slowest new connection waited {longest:?}");
+    served.program.signal("TERM");
+    wait_for_exit(served.program).await;
+    let lines = std::fs::read_to_string(folder.path().join("access.log")).expect("a log");
+    assert!(!lines.contains("\"status\":5"), "of {responses} responses:\n{lines}");
 }
 
 /// `Type=notify`: the gateway notifies systemd when it is ready, when it reloads and when it stops.

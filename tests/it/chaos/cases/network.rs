@@ -7,9 +7,9 @@ use futures_util::future::join_all;
 use http::StatusCode;
 use serde_json::json;
 
-use super::super::cluster::{Cluster, Setup};
+use super::super::cluster::{Cluster, MAX_STALENESS, Replica, Setup};
 use super::super::fault_proxy::Fault;
-use super::super::survive::{Expected, Scene, VOLUME, survive, survive_in, survive_on};
+use super::super::survive::{Expected, SLACK, STEADY, Scene, VOLUME, survive, survive_on};
 use super::super::target::Target;
 use crate::support::pooler::Pooler;
 use crate::support::postgres::PostgresServer;
@@ -28,12 +28,6 @@ fn a_network_fault(case: &str, fault: Fault, least: u64, most: u64) {
 }
 
 #[test]
-#[ignore = "tests/chaos runs it"]
-fn a_replica_without_its_database_heals_alone() {
-    a_network_fault("a black hole", Fault::BlackHole, 4_000, 7_000);
-}
-
-#[test]
 fn lost_responses_of_the_database_are_resolved() {
     a_network_fault("lost responses", Fault::SwallowResponses, 1_000, 4_000);
 }
@@ -44,21 +38,39 @@ fn a_slow_network_delays_only_its_replica() {
     a_network_fault("a slow network", Fault::Delay(Duration::from_millis(50)), 3_000, 6_000);
 }
 
+/// The clients of a replica reach it, and it does not reach its database. `change`: whether it is cut off from now on.
+fn cut_off(case: &str, setup: Setup<'_>, change: fn(&Replica, bool)) {
+    let mut server = PostgresServer::start();
+    let mut cluster = Cluster::start(&server, setup);
+    survive_on(case, &mut cluster, &mut server, (STEADY, Expected::default()), |scene| {
+        let replica = if setup.has_network { 0 } else { scene.any_replica() };
+        let before = scene.moment_without(replica, 80);
+        change(&scene.cluster.replicas[replica], true);
+        scene.tell(format!("replica {replica} is cut off from its database"));
+        scene.miss(before, MAX_STALENESS + SLACK * 2, Duration::from_secs(7));
+        scene.assert_fenced(replica, before);
+        change(&scene.cluster.replicas[replica], false);
+        scene.load.spare(None);
+        scene.tell("the network works again");
+    });
+}
+
+#[test]
+#[ignore = "tests/chaos runs it"]
+fn a_replica_without_its_database_heals_alone() {
+    cut_off("a black hole", Setup::default(), |replica, is_cut| {
+        replica.proxy.set(if is_cut { Fault::BlackHole } else { Fault::None });
+    });
+}
+
 /// Packets get lost in the kernel. Neither side sees a reset or an end of its connections.
 #[test]
 #[ignore = "tests/chaos runs it"]
 fn a_replica_with_a_cut_cable_heals_alone() {
     let setup = Setup { has_network: true, ..Setup::default() };
-    survive_in("a cut cable", &mut PostgresServer::start(), setup, |scene| {
-        let network = |scene: &Scene<'_>, change: fn(&super::super::network::Network)| {
-            change(scene.cluster.replicas[0].network.as_ref().expect("it has one"));
-        };
-        scene.moment(80);
-        network(scene, |network| network.cut());
-        scene.tell("the cable of replica 0 is cut");
-        scene.last(Duration::from_secs(5), Duration::from_secs(9));
-        network(scene, |network| network.mend());
-        scene.tell("the cable is mended");
+    cut_off("a cut cable", setup, |replica, is_cut| {
+        let network = replica.network.as_ref().expect("it has one");
+        if is_cut { network.cut() } else { network.mend() }
     });
 }
 

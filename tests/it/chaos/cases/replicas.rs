@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use super::super::cluster::{Cluster, MAX_STALENESS, Setup};
 use super::super::fault_proxy::Fault;
 use super::super::load::{Volume, lock};
-use super::super::survive::{Expected, PATIENCE, Scene, VOLUME, survive, survive_in, survive_on};
+use super::super::survive::{Expected, PATIENCE, SLACK, STEADY, Scene, VOLUME, survive, survive_in, survive_on};
 use crate::support::postgres::PostgresServer;
 use crate::support::repetitions::repetitions;
 
 #[test]
 fn no_revocation_is_missed_without_a_fault() {
     let mut server = PostgresServer::start();
-    let volume = Volume { families: 10, tokens: repetitions(2_000), revokers: 16, races: 4 };
+    let volume = Volume { families: 10, tokens: repetitions(2_000), revokers: 16, pause: 0, races: 4 };
     let mut cluster = Cluster::start(&server, Setup::default());
     survive_on("no fault", &mut cluster, &mut server, (volume, Expected::default()), |_| {});
 }
@@ -32,33 +32,38 @@ fn a_killed_replica_loses_nothing() {
     });
 }
 
-/// How many tokens a replica gets that were revoked while it was stopped.
-const MISSED: usize = 30;
-
+/// When the replica goes on, it does not hear from its database yet, so that only its own clock can tell it that it has
+/// missed revocations.
 fn a_stopped_replica(case: &str, least: Duration, most: Duration) {
-    survive(case, &mut PostgresServer::start(), |scene| {
-        scene.moment(80);
+    let mut server = PostgresServer::start();
+    let mut cluster = Cluster::start(&server, Setup::default());
+    survive_on(case, &mut cluster, &mut server, (STEADY, Expected::default()), |scene| {
         let replica = scene.any_replica();
-        let before = scene.load.revoked();
+        let before = scene.moment_without(replica, 80);
         scene.cluster.replicas[replica].signal("STOP");
         scene.tell(format!("replica {replica} is stopped"));
-        scene.last(least, most);
-        // These wait for it, so that it answers them first. It may accept none that was revoked long ago.
+        scene.miss(before, least, most);
+        // These wait for it, so that it answers them first.
         let missed: Vec<usize> = {
             let revocations = lock(&scene.load.history().revocations);
-            revocations.iter().skip(before).take(MISSED).map(|revocation| revocation.token).collect()
+            revocations.iter().skip(before).map(|revocation| revocation.token).collect()
         };
         scene.load.start_probes(replica, &missed);
         scene.tell(format!("{} tokens that were revoked meanwhile are on their way to it", missed.len()));
         sleep(Duration::from_millis(200));
+        scene.cluster.replicas[replica].proxy.set(Fault::BlackHole);
         scene.cluster.replicas[replica].signal("CONT");
         scene.tell(format!("replica {replica} goes on"));
+        scene.assert_fenced(replica, before);
+        scene.cluster.replicas[replica].proxy.set(Fault::None);
+        scene.load.spare(None);
+        scene.tell(format!("replica {replica} hears from its database"));
     });
 }
 
 #[test]
 fn a_stopped_replica_does_not_serve_revoked_tokens() {
-    a_stopped_replica("a stopped replica", Duration::from_secs(3), Duration::from_secs(4));
+    a_stopped_replica("a stopped replica", MAX_STALENESS + SLACK * 2, MAX_STALENESS + SLACK * 4);
 }
 
 #[test]
