@@ -137,9 +137,7 @@ impl PostgresStore {
             async move {
                 schema::prepare(&session, &schema, now).await?;
                 maintenance::longest_ever(&session, "longest_family", family).await?;
-                let longest = maintenance::longest_ever(&session, "longest_life", life).await?;
-                maintenance::keep_revocations_for(&session, longest).await?;
-                Ok(longest)
+                maintenance::raise_longest_life(&session, life).await
             }
         });
         let longest_life = driver.wait(prepared)?;

@@ -32,11 +32,13 @@ pub(super) fn sweep(batch: &Batch<'_>, now: UnixTime, limit: usize) -> Result<us
 }
 
 /// Extends the revocations that were written while the longest accepted token lived shorter: one that was too long then
-/// may be accepted now.
+/// may be accepted now. To be called before the new maximum is stored, so that a start that is interrupted does it
+/// again.
 pub(super) fn keep_revocations_for(connection: &Connection, longest_life: Duration) -> Result<(), StoreError> {
     connection.execute(
         "update revocations set until = min(max(at, ifnull(not_after, at)), ?2 - ?1) + ?1
-         where until < min(max(at, ifnull(not_after, at)), ?2 - ?1) + ?1",
+         where (select value from meta where name = 'longest_life') < ?1
+             and until < min(max(at, ifnull(not_after, at)), ?2 - ?1) + ?1",
         params![rows::millis(longest_life), i64::MAX],
     )?;
     Ok(())

@@ -75,6 +75,7 @@ impl SqliteStore {
         enforce: RevocationHook,
     ) -> Result<Self, StoreError> {
         let opened = file::open(path.as_ref(), lock_timeout)?;
+        maintenance::keep_revocations_for(&opened.connection, settings.longest_life)?;
         let longest_ever = |name, configured| longest_ever(&opened.connection, name, configured);
         let limits = TokenLimits {
             issuer: settings.issuer,
@@ -82,7 +83,6 @@ impl SqliteStore {
             longest_family: longest_ever("longest_family", settings.longest_family)?,
             audit: settings.audit,
         };
-        maintenance::keep_revocations_for(&opened.connection, limits.longest_life)?;
         let waiting: i64 = opened.connection.query_row("select count(*) from audit", [], |row| row.get(0))?;
         let outbox = Arc::new(Outbox { waiting: waiting.unsigned_abs().into(), ..Outbox::default() });
         Ok(SqliteStore { writer: Writer::start(opened, limits, enforce, outbox.clone())?, outbox })
