@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 
 use super::settings::MAX_TOKEN_SIZE;
 use super::state::Admin;
-use super::{host, keys, probes, reload, revocations, tokens, upstreams};
+use super::{host, keys, probes, rejections, reload, revocations, tokens, upstreams};
 use crate::auth::bearer;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
@@ -66,6 +66,7 @@ async fn route(
         upstreams::PATH => upstreams::handle(admin, request.method()),
         reload::PATH => reload::handle(admin, request.method(), &context).await,
         revocations::PATH => revocations::handle(admin, request, context).await,
+        path if rejections::is_rejection_path(path) => rejections::handle(admin, request.method(), request.uri()),
         path if keys::is_key_path(path) => keys::handle(admin, request, context).await,
         _ => tokens::handle(admin, request, context).await,
     }

@@ -33,6 +33,8 @@ pub struct Settings {
     pub connections_per_address: usize,
     /// Maximum wrong tokens from one client. `None`: no limit.
     pub wrong_tokens: Option<Rate>,
+    /// How many rejections each worker keeps. 0: none.
+    pub recent_rejections: usize,
 }
 
 /// The source of a secret. The configuration names it and never holds the secret itself.

@@ -11,6 +11,7 @@ use super::readiness::StoreReadiness;
 use super::reload_reply::ReloadReply;
 use crate::broker::Broker;
 use crate::telemetry::metrics::{Metrics, WorkerMetrics};
+use crate::telemetry::recent_rejections::RecentRejections;
 use crate::types::clock::Clock;
 use crate::types::ids::RequestIds;
 use crate::types::secret::Secret;
@@ -21,6 +22,7 @@ pub struct Admin {
     /// The upstreams of the active configuration.
     pub upstreams: Arc<ArcSwap<Vec<Arc<Upstream>>>>,
     pub metrics: Arc<Metrics>,
+    pub rejections: Arc<RecentRejections>,
     pub clock: Arc<dyn Clock>,
     pub token: Secret,
     pub wrong_tokens: WrongTokens,

@@ -213,6 +213,7 @@ fn worker(config: &Config, auth: &AuthState, clock: Arc<dyn Clock>) -> Worker {
         bad_signatures: Arc::new(bad_signatures),
         signature_queue: SignatureQueue::new(),
         log: None,
+        rejections: None,
         concurrency: ConcurrencyLimit::new(0, 0, 1),
     }
 }

@@ -31,6 +31,7 @@ use crate::protocols::socket_handover;
 use crate::telemetry::access_log::{AccessLog, Target};
 use crate::telemetry::audit_log::Delivery;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::recent_rejections::RecentRejections;
 use crate::types::clock::Clock;
 use crate::types::ids::RequestIds;
 use crate::types::secret::Secret;
@@ -83,7 +84,16 @@ fn run(
     state.activate(&gateway);
     let (draining, drains) = watch::channel(false);
     let shared = Arc::new(workers::shared(&config, gateway, drains));
-    let workers = Workers { config: &config, state: &state, metrics: &metrics, log: log.as_ref(), shared: &shared };
+    let max_field = config.access_log.max_field_size;
+    let rejections = Arc::new(RecentRejections::new(config.workers, config.admin.recent_rejections, max_field));
+    let workers = Workers {
+        config: &config,
+        state: &state,
+        metrics: &metrics,
+        log: log.as_ref(),
+        rejections: &rejections,
+        shared: &shared,
+    };
     let workers = workers.start(sockets.listeners)?;
     let copies: ListenerCopies = Arc::new(Mutex::new(Some(sockets.copies)));
     let hand_over = takeover::hand_over(&config.store, copies.clone());
@@ -91,7 +101,7 @@ fn run(
     let queue = ReloadQueue::new();
     let reloads = file.is_some().then(|| queue.sender.clone());
     let (runtime, token) = control;
-    let admin = Arc::new(admin(&config, token, &state, &metrics, clock.clone(), reloads));
+    let admin = Arc::new(admin(&config, token, &state, &metrics, rejections, reloads));
     let connections = Arc::new(AdminConnections::new(&config.admin, admin.counters.clone()));
     let live = Arc::new(LiveConfig {
         state: state.clone(),
@@ -132,14 +142,15 @@ fn admin(
     token: Secret,
     state: &SharedState,
     metrics: &Arc<Metrics>,
-    clock: Arc<dyn Clock>,
+    rejections: Arc<RecentRejections>,
     reloads: Option<Sender<ReloadReply>>,
 ) -> Admin {
     Admin {
         broker: state.broker.clone(),
         upstreams: state.upstreams.current.clone(),
         metrics: metrics.clone(),
-        clock,
+        rejections,
+        clock: state.clock.clone(),
         token,
         wrong_tokens: WrongTokens::new(config.admin.wrong_tokens),
         hosts: config.admin.hosts.clone(),

@@ -20,6 +20,7 @@ use crate::limits::per_address::PerAddressLimit;
 use crate::server::{self, Listener, RetryDelay, Shared};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::recent_rejections::RecentRejections;
 use crate::types::ids::RequestIds;
 
 /// What the connections of all workers share.
@@ -43,6 +44,7 @@ pub(super) struct Workers<'a> {
     pub(super) state: &'a SharedState,
     pub(super) metrics: &'a Metrics,
     pub(super) log: Option<&'a AccessLog>,
+    pub(super) rejections: &'a RecentRejections,
     pub(super) shared: &'a Arc<Shared>,
 }
 
@@ -72,6 +74,7 @@ impl Workers<'_> {
             bad_signatures,
             signature_queue: SignatureQueue::new(),
             log: self.log.map(|log| log.buffer(number)),
+            rejections: self.rejections.worker(number),
             concurrency: ConcurrencyLimit::new(
                 connections.concurrent_requests,
                 connections.reserve_percent,

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::config_argument::ConfigArgument;
 use super::error::CommandError;
+use super::rejection;
 use super::report::{self, TimeArguments, read_token};
 use crate::app::explain::{Explainer, Explanation, Outcome};
 use crate::auth::bearer::MARKER;
@@ -16,6 +17,9 @@ use crate::types::reject::Reject;
 pub(super) struct Arguments {
     #[command(flatten)]
     config: ConfigArgument,
+    /// Say why the running gateway rejected this request: the `requestId` of its response. Nothing else is needed.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["path", "host", "method", "token_stdin", "headers"])]
+    request_id: Option<String>,
     /// The request method.
     #[arg(long, default_value = "GET")]
     method: Method,
@@ -47,6 +51,9 @@ pub(super) struct Arguments {
 /// Exit status 0 if the gateway would allow the request, 1 if it would reject it, 2 if there is no decision, 3 if the
 /// database decides and cannot be read.
 pub(super) fn run(arguments: Arguments) -> Result<(), CommandError> {
+    if let Some(id) = &arguments.request_id {
+        return rejection::explain(&arguments.config, id, arguments.json);
+    }
     let config = arguments.config.load(Probe::None)?;
     let request = request(&arguments)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -8,6 +8,7 @@ use crate::gateway::streams::Streams;
 use crate::limits::concurrency::ConcurrencyLimit;
 use crate::telemetry::access_log::{Buffer, Record};
 use crate::telemetry::metrics::WorkerMetrics;
+use crate::telemetry::recent_rejections::WorkerRejections;
 use crate::types::ids::RequestIds;
 
 /// One worker thread. Its requests share this and nothing else that is written to.
@@ -21,6 +22,8 @@ pub struct Worker {
     pub bad_signatures: Arc<BadSignatures>,
     pub signature_queue: SignatureQueue,
     pub log: Option<Arc<Buffer>>,
+    /// For the admin API.
+    pub rejections: Option<Arc<WorkerRejections>>,
     pub concurrency: ConcurrencyLimit,
 }
 
@@ -39,6 +42,9 @@ impl Worker {
         }
         if let Some(log) = &self.log {
             log.push(record);
+        }
+        if let Some(rejections) = &self.rejections {
+            rejections.push(record);
         }
     }
 }

@@ -4,3 +4,4 @@ pub mod access_log;
 pub mod audit_log;
 pub mod messages;
 pub mod metrics;
+pub mod recent_rejections;

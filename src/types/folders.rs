@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -65,27 +65,38 @@ impl OpenFolder {
     }
 }
 
-/// What the rules depend on.
+/// What the rules about a file or folder depend on.
 #[derive(Clone, Copy)]
-struct Facts {
+pub(super) struct Facts {
     /// The effective user of the process.
-    user: u32,
-    owner: u32,
-    mode: u32,
-    group: u32,
+    pub(super) user: u32,
+    pub(super) owner: u32,
+    pub(super) mode: u32,
+    pub(super) group: u32,
     /// Returns true if the process is a member of `group`.
-    is_member: bool,
+    pub(super) is_member: bool,
+}
+
+impl Facts {
+    pub(super) fn of(found: &Metadata) -> Facts {
+        let group = found.gid();
+        let (user, is_member) = (process::user(), process::is_in_group(group));
+        Facts { user, owner: found.uid(), mode: found.mode(), group, is_member }
+    }
+
+    /// The process is a member of the group with the number of its user.
+    #[cfg(test)]
+    pub(super) fn example(user: u32, owner: u32, group: u32, mode: u32) -> Facts {
+        Facts { user, owner, mode, group, is_member: group == user }
+    }
 }
 
 /// Fails if other users can replace this file, or a folder or link on the way to it. The file may be missing.
 pub(super) fn check(path: &Path, trusted: Trusted) -> Result<(), OpenFolder> {
     for folder in on_the_way(path) {
         let Ok(found) = fs::metadata(&folder) else { continue };
-        let (user, group) = (process::user(), found.gid());
-        let is_member = process::is_in_group(group);
-        let facts = Facts { user, owner: found.uid(), mode: found.mode(), group, is_member };
         // Kubernetes mounts a ConfigMap as a folder for all users that is read-only.
-        if let Some(to) = open_to(&facts, trusted).filter(|_| !process::is_read_only(&folder)) {
+        if let Some(to) = open_to(&Facts::of(&found), trusted).filter(|_| !process::is_read_only(&folder)) {
             return Err(OpenFolder { folder, to });
         }
     }
@@ -155,7 +166,7 @@ mod tests {
     #[test]
     fn a_folder_may_be_changed_by_its_user_and_root() {
         let open = |user, owner, group, mode, trusted| {
-            let to = open_to(&Facts { user, owner, mode, group, is_member: group == user }, trusted);
+            let to = open_to(&Facts::example(user, owner, group, mode), trusted);
             to.map(|to| match to {
                 OpenTo::Owner { .. } => "owner",
                 OpenTo::Group { .. } => "group",

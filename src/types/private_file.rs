@@ -18,8 +18,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::types::folders::{self, OpenFolder, Trusted};
-use crate::types::process::{self, ROOT};
+use crate::types::folders::{self, Facts, OpenFolder, Trusted};
+use crate::types::process::ROOT;
 use crate::types::regular_file;
 
 /// Who creates the file.
@@ -45,19 +45,6 @@ impl fmt::Display for LaxFile {
 
 impl Error for LaxFile {}
 
-/// What the rules depend on.
-struct Facts {
-    /// The effective user of the process.
-    user: u32,
-    owner: u32,
-    mode: u32,
-    group: u32,
-    /// Returns true if the process is a member of `group`.
-    is_member: bool,
-    /// Returns true if the folder belongs to `group` and has the setgid bit.
-    group_folder: bool,
-}
-
 /// Fails if other users can read, write or replace this file with a secret. A file that cannot be read has another
 /// error, which reading it reports. Pipes and devices are not checked.
 pub fn check(path: &Path, origin: Origin) -> Result<(), LaxFile> {
@@ -70,15 +57,8 @@ pub fn check(path: &Path, origin: Origin) -> Result<(), LaxFile> {
 fn check_found(path: &Path, file: &Metadata, origin: Origin) -> Result<(), LaxFile> {
     // The folder of the file itself, not of a link to it.
     let folder = fs::canonicalize(path).ok().and_then(|path| fs::metadata(path.parent()?).ok());
-    let facts = Facts {
-        user: process::user(),
-        owner: file.uid(),
-        mode: file.mode(),
-        group: file.gid(),
-        is_member: process::is_in_group(file.gid()),
-        group_folder: folder.is_some_and(|folder| folder.mode() & 0o2000 != 0 && folder.gid() == file.gid()),
-    };
-    check_facts(path, origin, &facts)?;
+    let group_folder = folder.is_some_and(|folder| folder.mode() & 0o2000 != 0 && folder.gid() == file.gid());
+    check_facts(path, origin, &Facts::of(file), group_folder)?;
     check_folder(path)
 }
 
@@ -125,7 +105,8 @@ fn read_checked(path: &Path, check: impl FnOnce(&Metadata) -> Result<(), LaxFile
     Ok(content)
 }
 
-fn check_facts(path: &Path, origin: Origin, facts: &Facts) -> Result<(), LaxFile> {
+/// `group_folder`: the folder belongs to the group of the file and has the setgid bit.
+fn check_facts(path: &Path, origin: Origin, facts: &Facts, group_folder: bool) -> Result<(), LaxFile> {
     let (shown, mode) = (path.display(), facts.mode & 0o777);
     let lax = |problem: String| Err(LaxFile { problem, mend: mend(path, origin, facts) });
     if facts.owner != facts.user && facts.owner != ROOT && facts.user != ROOT {
@@ -134,18 +115,18 @@ fn check_facts(path: &Path, origin: Origin, facts: &Facts) -> Result<(), LaxFile
     if mode & 0o007 != 0 {
         return lax(format!("every user of this machine can use {shown} (mode {mode:04o})"));
     }
-    if mode & 0o070 != 0 && !accepts_group(origin, facts) {
+    if mode & 0o070 != 0 && !accepts_group(origin, facts, group_folder) {
         return lax(format!("the users of group {} can use {shown} (mode {mode:04o})", facts.group));
     }
     Ok(())
 }
 
-fn accepts_group(origin: Origin, facts: &Facts) -> bool {
+fn accepts_group(origin: Origin, facts: &Facts, group_folder: bool) -> bool {
     let only_reads = facts.mode & 0o030 == 0;
     let is_of_root = facts.group == ROOT && only_reads;
     match origin {
         Origin::Operator => is_of_root || facts.is_member || (facts.user == ROOT && only_reads),
-        Origin::Gateway => is_of_root || (facts.is_member && facts.group_folder),
+        Origin::Gateway => is_of_root || (facts.is_member && group_folder),
     }
 }
 
@@ -194,50 +175,52 @@ mod tests {
 
     const OWN: u32 = 1000;
 
-    fn facts(user: u32, owner: u32, group: u32, mode: u32) -> Facts {
-        Facts { user, owner, mode, group, is_member: group == user, group_folder: false }
-    }
-
-    fn mended(origin: Origin, facts: &Facts) -> Option<String> {
-        check_facts(Path::new("/etc/key.pem"), origin, facts).err().map(|lax| lax.mend)
+    fn mended(origin: Origin, facts: Facts, group_folder: bool) -> Option<String> {
+        check_facts(Path::new("/etc/key.pem"), origin, &facts, group_folder).err().map(|lax| lax.mend)
     }
 
     #[test]
     fn a_secret_of_the_gateway_is_for_its_user_only() {
-        let mend = |facts: Facts| mended(Origin::Gateway, &facts);
+        let mend = |facts| mended(Origin::Gateway, facts, false);
         let chmod = Some("chmod 600 /etc/key.pem".to_owned());
         let chown = Some("chown 1000 /etc/key.pem && chmod 600 /etc/key.pem".to_owned());
         for (case, facts, mend_with) in [
-            ("created by the gateway", facts(OWN, OWN, OWN, 0o600), None),
-            ("read-only", facts(OWN, OWN, OWN, 0o400), None),
-            ("the group", facts(OWN, OWN, OWN, 0o640), chmod.clone()),
-            ("all users", facts(OWN, OWN, OWN, 0o604), chmod.clone()),
-            ("all users can write", facts(OWN, OWN, OWN, 0o602), chmod.clone()),
-            ("another owner", facts(OWN, 2000, OWN, 0o600), chown.clone()),
-            ("a credential of systemd", facts(OWN, ROOT, ROOT, 0o440), None),
-            ("root's, for all users", facts(OWN, ROOT, ROOT, 0o444), chown),
-            ("root reads the gateway's", facts(ROOT, OWN, OWN, 0o600), None),
-            ("root, a group", facts(ROOT, ROOT, OWN, 0o640), chmod),
+            ("created by the gateway", Facts::example(OWN, OWN, OWN, 0o600), None),
+            ("read-only", Facts::example(OWN, OWN, OWN, 0o400), None),
+            ("the group", Facts::example(OWN, OWN, OWN, 0o640), chmod.clone()),
+            ("all users", Facts::example(OWN, OWN, OWN, 0o604), chmod.clone()),
+            ("all users can write", Facts::example(OWN, OWN, OWN, 0o602), chmod.clone()),
+            ("another owner", Facts::example(OWN, 2000, OWN, 0o600), chown.clone()),
+            ("a credential of systemd", Facts::example(OWN, ROOT, ROOT, 0o440), None),
+            ("root's, for all users", Facts::example(OWN, ROOT, ROOT, 0o444), chown),
+            ("root reads the gateway's", Facts::example(ROOT, OWN, OWN, 0o600), None),
+            ("root, a group", Facts::example(ROOT, ROOT, OWN, 0o640), chmod),
         ] {
             assert_eq!(mend(facts), mend_with, "{case}");
         }
-        let volume = |group_folder, is_member| Facts { group_folder, is_member, ..facts(OWN, OWN, 2000, 0o660) };
-        assert_eq!(mend(volume(true, true)), None, "fsGroup of Kubernetes");
-        assert!(mend(volume(false, true)).is_some() && mend(volume(true, false)).is_some());
+        let volume = |group_folder, is_member| {
+            mended(Origin::Gateway, Facts { is_member, ..Facts::example(OWN, OWN, 2000, 0o660) }, group_folder)
+        };
+        assert_eq!(volume(true, true), None, "fsGroup of Kubernetes");
+        assert!(volume(false, true).is_some() && volume(true, false).is_some());
     }
 
     #[test]
     fn a_file_of_the_operator_may_be_for_the_group_of_the_gateway() {
-        let mend = |facts: Facts| mended(Origin::Operator, &facts);
-        assert_eq!(mend(facts(OWN, ROOT, OWN, 0o640)), None, "as install.md says");
+        let mend = |facts| mended(Origin::Operator, facts, false);
+        assert_eq!(mend(Facts::example(OWN, ROOT, OWN, 0o640)), None, "as install.md says");
         assert_eq!(
-            mend(facts(OWN, ROOT, 2000, 0o440)).as_deref(),
+            mend(Facts::example(OWN, ROOT, 2000, 0o440)).as_deref(),
             Some("chown 1000 /etc/key.pem && chmod 600 /etc/key.pem")
         );
-        assert_eq!(mend(facts(OWN, ROOT, OWN, 0o644)).as_deref(), Some("chmod 640 /etc/key.pem"), "it stays readable");
-        assert_eq!(mend(facts(ROOT, ROOT, 2000, 0o640)), None, "ssl-cert of Debian");
-        assert!(mend(facts(ROOT, ROOT, 2000, 0o660)).is_some());
-        assert!(mend(facts(OWN, 2000, OWN, 0o640)).is_some());
+        assert_eq!(
+            mend(Facts::example(OWN, ROOT, OWN, 0o644)).as_deref(),
+            Some("chmod 640 /etc/key.pem"),
+            "it stays readable"
+        );
+        assert_eq!(mend(Facts::example(ROOT, ROOT, 2000, 0o640)), None, "ssl-cert of Debian");
+        assert!(mend(Facts::example(ROOT, ROOT, 2000, 0o660)).is_some());
+        assert!(mend(Facts::example(OWN, 2000, OWN, 0o640)).is_some());
     }
 
     #[test]

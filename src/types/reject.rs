@@ -120,6 +120,8 @@ reasons! {
     AdminLimited = "admin_limited", TOO_MANY_REQUESTS, "rate_limited", "too many wrong admin tokens came from this address";
     /// `admin.hosts`
     AdminHost = "admin_host", MISDIRECTED_REQUEST, "invalid_request", "the Host header is not a name of the admin listener; call it by its IP address, or add the name to admin.hosts";
+    /// `admin.recent_rejections`
+    RejectionNotFound = "rejection_not_found", NOT_FOUND, "not_found", "no such request is among the newest rejected ones";
     KeyNotFound = "key_not_found", NOT_FOUND, "not_found", "no such signing key";
     KeyFinallyRevoked = "key_finally_revoked", CONFLICT, "invalid_request", "the key is already revoked for good, which cannot be undone: its tokens may not refresh, and their users log in again";
     KeysFixed = "keys_fixed", BAD_REQUEST, "invalid_request", "tokens.signing_key_file sets the signing key; replace the file and restart the gateway";

@@ -76,6 +76,7 @@ pub(super) fn admin(table: &mut Table<'_>, beside: &Path) -> Placed<admin::Setti
         connections: table.integer("connections", 256, 1..=100_000),
         connections_per_address: table.integer("connections_per_address", 64, 0..=100_000),
         wrong_tokens: throttle::rate(table, "wrong_tokens", 10, Duration::from_mins(1)),
+        recent_rejections: table.integer("recent_rejections", 1_024, 0..=65_536),
     };
     Placed { value, place: table.place("address") }
 }

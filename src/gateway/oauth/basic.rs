@@ -5,8 +5,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderValue, header};
 
-use super::form::decode;
 use crate::gateway::endpoints::ResourceServer;
+use crate::protocols::http::parameters::decode;
 use crate::types::reject::{Reason, Reject};
 
 const SCHEME: &[u8] = b"Basic ";

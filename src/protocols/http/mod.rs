@@ -10,6 +10,7 @@ pub mod header_list;
 pub mod headers;
 pub mod media_type;
 pub mod name_pattern;
+pub mod parameters;
 pub mod path;
 pub mod poll_activity;
 pub mod readings;

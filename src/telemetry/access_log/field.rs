@@ -9,7 +9,7 @@ use std::borrow::Cow;
 const CUT: char = '…';
 
 /// The text, or its first `max` bytes and a mark.
-pub(super) fn cut(text: &str, max: usize) -> Cow<'_, str> {
+pub(in crate::telemetry) fn cut(text: &str, max: usize) -> Cow<'_, str> {
     if text.len() <= max {
         return Cow::Borrowed(text);
     }

@@ -22,6 +22,8 @@ mod text;
 mod timestamp;
 mod writer;
 
+pub(in crate::telemetry) use field::cut;
 pub use record::Record;
+pub(in crate::telemetry) use redact::without_tokens;
 pub use settings::{Format, Settings, Target};
 pub use writer::{AccessLog, Buffer};

@@ -52,12 +52,12 @@ impl Record {
         self.rejected.is_some() || self.is_public || is_undecided()
     }
 
-    pub(super) fn host(&self) -> Option<&str> {
+    pub(in crate::telemetry) fn host(&self) -> Option<&str> {
         self.host.as_ref().and_then(|host| host.to_str().ok())
     }
 
     /// Without the query. Neither a request that cannot be read nor the target of CONNECT has one.
-    pub(super) fn path(&self) -> &str {
+    pub(in crate::telemetry) fn path(&self) -> &str {
         match self.uri.path() {
             "" => "-",
             path => path,
@@ -73,7 +73,7 @@ impl Record {
     }
 
     /// Why the request was rejected, or would have been on an enforcing route.
-    pub(super) fn detail(&self) -> Option<&str> {
+    pub(in crate::telemetry) fn detail(&self) -> Option<&str> {
         let reject = self.rejected.as_ref().or(self.observed.as_deref())?;
         Some(&*reject.detail).filter(|detail| !detail.is_empty())
     }

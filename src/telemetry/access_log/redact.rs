@@ -10,7 +10,7 @@ const PREFIXES: [&str; 2] = ["bwr1_", "eyJ"];
 /// The path, with every segment cut where a token begins. Clients put tokens there on purpose (`DELETE /token/…`
 /// accepts a refresh token) or by mistake. Segments are percent-decoded first, because an escaped token is a valid
 /// token as well.
-pub(super) fn without_tokens(path: &str) -> Cow<'_, str> {
+pub(in crate::telemetry) fn without_tokens(path: &str) -> Cow<'_, str> {
     if !may_have_token(path) || text_before_token(&decode(path.as_bytes())).is_none() {
         return Cow::Borrowed(path);
     }

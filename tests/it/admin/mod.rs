@@ -6,5 +6,6 @@ mod listener;
 mod lists;
 mod metrics;
 mod reference;
+mod rejections;
 mod revocations;
 mod socket;

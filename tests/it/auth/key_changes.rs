@@ -5,29 +5,18 @@ use std::time::Duration;
 
 use bearward::tokens::jwt::key_set::KeySet;
 use bearward::tokens::jwt::verify::{TrustedIssuer, is_still_valid, verify};
-use bearward::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer, Validity, VerifiedToken};
+use bearward::tokens::jwt::{Algorithm, Audience, Issuer, Validity, VerifiedToken};
 use bearward::types::clock::UnixTime;
 use bearward::types::trace::Trace;
 use serde_json::{Value, json};
 
-use crate::support::gateway::AUDIENCE;
-use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
+use crate::support::tokens::{self, Mint};
 
 /// Unix time in seconds. Any time works.
 const NOW: u64 = 1_800_000_000;
 
 fn policy() -> Issuer {
-    Issuer {
-        issuer: EXTERNAL_ISSUER.into(),
-        audience: Audience::OneOf(vec![AUDIENCE.into()]),
-        algorithms: vec![Algorithm::ES256, Algorithm::EdDSA],
-        types: vec!["at+jwt".into()],
-        clock_skew: Duration::from_secs(30),
-        max_lifetime: Duration::from_secs(86_400),
-        require_subject: true,
-        confirmation: Confirmation::Reject,
-        own: false,
-    }
+    tokens::policy(vec![Algorithm::ES256, Algorithm::EdDSA])
 }
 
 fn trusting(policy: &Issuer, jwks: &[Value]) -> Vec<TrustedIssuer> {

@@ -1,11 +1,13 @@
 //! A test issuer. It signs valid tokens, and invalid ones from any header and claims.
 
+use std::time::Duration;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bearward::tokens::family::Family;
 use bearward::tokens::family::refresh_token::{self, Roots};
-use bearward::tokens::jwt::Algorithm;
 use bearward::tokens::jwt::sign::{SigningKey, generate_pem};
+use bearward::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer};
 use bearward::types::ids::TokenId;
 use bearward::types::secret::Secret;
 use jsonwebtoken::EncodingKey;
@@ -15,6 +17,21 @@ use super::gateway::AUDIENCE;
 use crate::store::given::login;
 
 pub const EXTERNAL_ISSUER: &str = "https://login.example";
+
+/// What the gateway requires of the tokens of `EXTERNAL_ISSUER`, with the default values of `[[issuer]]`.
+pub fn policy(algorithms: Vec<Algorithm>) -> Issuer {
+    Issuer {
+        issuer: EXTERNAL_ISSUER.into(),
+        audience: Audience::OneOf(vec![AUDIENCE.into()]),
+        algorithms,
+        types: vec!["at+jwt".into()],
+        clock_skew: Duration::from_secs(30),
+        max_lifetime: Duration::from_secs(86_400),
+        require_subject: true,
+        confirmation: Confirmation::Reject,
+        own: false,
+    }
+}
 
 pub struct Mint {
     pub algorithm: Algorithm,

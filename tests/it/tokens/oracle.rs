@@ -4,11 +4,10 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bearward::tokens::jwt::key_set::KeySet;
 use bearward::tokens::jwt::verify::{TrustedIssuer, verify};
-use bearward::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer, Validity, VerifiedToken};
+use bearward::tokens::jwt::{Algorithm, Validity, VerifiedToken};
 use bearward::types::clock::UnixTime;
 use bearward::types::reject::Reason;
 use bearward::types::trace::Trace;
@@ -21,7 +20,7 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Map, Value, json};
 
 use crate::support::gateway::AUDIENCE;
-use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
+use crate::support::tokens::{EXTERNAL_ISSUER, Mint, policy};
 
 /// The time in seconds. Any value works.
 const NOW: u64 = 1_800_000_000;
@@ -45,17 +44,7 @@ const STRICTER: &[Reason] = &[
 ];
 
 fn trusting(mint: &Mint) -> Vec<TrustedIssuer> {
-    let policy = Issuer {
-        issuer: EXTERNAL_ISSUER.into(),
-        audience: Audience::OneOf(vec![AUDIENCE.into()]),
-        algorithms: vec![mint.algorithm],
-        types: vec!["at+jwt".into()],
-        clock_skew: Duration::from_secs(30),
-        max_lifetime: Duration::from_secs(86_400),
-        require_subject: true,
-        confirmation: Confirmation::Reject,
-        own: false,
-    };
+    let policy = policy(vec![mint.algorithm]);
     let keys = KeySet::from_jwks(&mint.jwks(), &policy.algorithms).expect("a key set");
     vec![TrustedIssuer { policy: Arc::new(policy), keys: Arc::new(keys) }]
 }

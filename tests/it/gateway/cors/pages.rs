@@ -4,17 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::{APP, CORS};
 use crate::support::{Browser, Gateway, Site, TokenPair, Upstream};
-
-const APP: &str = "https://app.example/";
-
-const CORS: &str = r#"
-[cors]
-origins = ["https://app.example"]
-[oauth]
-token_endpoint = "/oauth/token"
-revocation_endpoint = "/oauth/revoke"
-"#;
 
 /// The pages of `site` see the gateway as https://gateway.example, its `tokens.issuer`.
 async fn browser(gateway: &Gateway, site: &Site, more: &[&str]) -> Browser {

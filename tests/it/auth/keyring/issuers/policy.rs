@@ -3,20 +3,33 @@
 use serde_json::{Value, json};
 
 use super::{folder, issuer, mint, start_in, status};
-use crate::support::Upstream;
-use crate::support::tokens::EXTERNAL_ISSUER;
+use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
+use crate::support::{Gateway, Upstream};
 
 const OTHER: &str = "https://other.example";
+
+/// A gateway that trusts the keys of two issuers: those of `EXTERNAL_ISSUER` in `one.json`, and others in `two.json`.
+fn start_with_two(upstream: &Upstream, config: &[String]) -> (Mint, Mint, Gateway) {
+    let (one, two, folder) = (mint(), mint(), folder());
+    for (name, mint) in [("one.json", &one), ("two.json", &two)] {
+        std::fs::write(folder.path().join(name), mint.jwks()).expect("written");
+    }
+    let text = [issuer(EXTERNAL_ISSUER, "jwks_file = \"one.json\""), config.concat()].concat();
+    let gateway = start_in(folder, upstream, &text);
+    (one, two, gateway)
+}
+
+fn start_with_one(upstream: &Upstream) -> (Mint, Gateway) {
+    let (key, folder) = (mint(), folder());
+    std::fs::write(folder.path().join("keys.json"), key.jwks()).expect("written");
+    let gateway = start_in(folder, upstream, &issuer(EXTERNAL_ISSUER, "jwks_file = \"keys.json\""));
+    (key, gateway)
+}
 
 #[tokio::test]
 async fn a_route_can_accept_some_issuers_only() {
     let upstream = Upstream::start();
-    let (one, two) = (mint(), mint());
-    let folder = folder();
-    std::fs::write(folder.path().join("one.json"), one.jwks()).expect("written");
-    std::fs::write(folder.path().join("two.json"), two.jwks()).expect("written");
-    let text = [
-        issuer(EXTERNAL_ISSUER, "jwks_file = \"one.json\""),
+    let config = [
         issuer(OTHER, "jwks_file = \"two.json\""),
         "[[route]]\npath = \"/\"\n".into(),
         format!("[[route]]\npath = \"/partner/\"\nissuers = [\"{EXTERNAL_ISSUER}\"]\n"),
@@ -25,7 +38,7 @@ async fn a_route_can_accept_some_issuers_only() {
             "[[route]]\npath = \"/both/\"\nissuers = [\"{OTHER}\", \"https://gateway.example\"]\nscopes = [\"x\"]\n"
         ),
     ];
-    let gateway = start_in(folder, &upstream, &text.concat());
+    let (one, two, gateway) = start_with_two(&upstream, &config);
     let now = gateway.now_secs();
     let external = one.valid_token(now);
     let other = two.with_claims(now, json!({ "iss": OTHER }));
@@ -64,18 +77,11 @@ async fn a_route_can_accept_some_issuers_only() {
 #[tokio::test]
 async fn subject_and_audience_are_optional_only_if_configured() {
     let upstream = Upstream::start();
-    let (strict, lenient) = (mint(), mint());
-    let folder = folder();
-    std::fs::write(folder.path().join("strict.json"), strict.jwks()).expect("written");
-    std::fs::write(folder.path().join("lenient.json"), lenient.jwks()).expect("written");
-    let text = [
-        issuer(EXTERNAL_ISSUER, "jwks_file = \"strict.json\""),
-        format!(
-            "[[issuer]]\nissuer = \"{OTHER}\"\naudience = \"any\"\nalgorithms = [\"ES256\"]\n\
-             jwks_file = \"lenient.json\"\nrequire_subject = false\n"
-        ),
-    ];
-    let gateway = start_in(folder, &upstream, &text.concat());
+    let any_audience = format!(
+        "[[issuer]]\nissuer = \"{OTHER}\"\naudience = \"any\"\nalgorithms = [\"ES256\"]\n\
+         jwks_file = \"two.json\"\nrequire_subject = false\n"
+    );
+    let (strict, lenient, gateway) = start_with_two(&upstream, &[any_audience]);
     let now = gateway.now_secs();
     for (changes, by_strict, by_lenient) in [
         (json!({}), 200, 200),
@@ -105,15 +111,8 @@ async fn subject_and_audience_are_optional_only_if_configured() {
 #[tokio::test]
 async fn a_token_bound_to_a_key_is_no_bearer_unless_configured() {
     let upstream = Upstream::start();
-    let (strict, lenient) = (mint(), mint());
-    let folder = folder();
-    std::fs::write(folder.path().join("strict.json"), strict.jwks()).expect("written");
-    std::fs::write(folder.path().join("lenient.json"), lenient.jwks()).expect("written");
-    let text = [
-        issuer(EXTERNAL_ISSUER, "jwks_file = \"strict.json\""),
-        issuer(OTHER, "jwks_file = \"lenient.json\"\ncnf = \"ignore\""),
-    ];
-    let gateway = start_in(folder, &upstream, &text.concat());
+    let ignoring = issuer(OTHER, "jwks_file = \"two.json\"\ncnf = \"ignore\"");
+    let (strict, lenient, gateway) = start_with_two(&upstream, &[ignoring]);
     let now = gateway.now_secs();
     for cnf in [json!({ "jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I" }), json!({ "x5t#S256": "x" }), json!({})]
     {
@@ -130,10 +129,7 @@ async fn a_token_bound_to_a_key_is_no_bearer_unless_configured() {
 #[tokio::test]
 async fn the_log_says_that_a_token_has_no_typ() {
     let upstream = Upstream::start();
-    let key = mint();
-    let folder = folder();
-    std::fs::write(folder.path().join("keys.json"), key.jwks()).expect("written");
-    let gateway = start_in(folder, &upstream, &issuer(EXTERNAL_ISSUER, "jwks_file = \"keys.json\""));
+    let (key, gateway) = start_with_one(&upstream);
     for typ in [Value::Null, json!("JWT")] {
         assert_eq!(status(&gateway, &key.with_header(gateway.now_secs(), json!({ "typ": typ }))).await, 401);
     }
@@ -150,10 +146,7 @@ async fn the_log_says_that_a_token_has_no_typ() {
 #[tokio::test]
 async fn a_token_of_another_issuer_has_no_token_id() {
     let upstream = Upstream::start();
-    let key = mint();
-    let folder = folder();
-    std::fs::write(folder.path().join("keys.json"), key.jwks()).expect("written");
-    let gateway = start_in(folder, &upstream, &issuer(EXTERNAL_ISSUER, "jwks_file = \"keys.json\""));
+    let (key, gateway) = start_with_one(&upstream);
     let own = gateway.issue("alice", "").await;
     let foreign = key.with_claims(gateway.now_secs(), json!({ "jti": own.token_id, "sid": own.token_id }));
     for (token, expected) in [(&foreign, None), (&own.access, Some(own.token_id.as_str()))] {

@@ -1,0 +1,67 @@
+//! `bearward explain --request-id`: why a running gateway rejected a request.
+
+use http::{Method, StatusCode};
+use serde_json::Value;
+
+use super::admin_client::{CallError, send};
+use super::config_argument::ConfigArgument;
+use super::error::CommandError;
+use super::terminal::printable;
+
+/// The members of the response, in the order of the lines.
+const MEMBERS: [(&str, &str); 12] = [
+    ("time", "time"),
+    ("client", "client"),
+    ("method", "method"),
+    ("host", "host"),
+    ("path", "path"),
+    ("route", "route"),
+    ("subject", "subject"),
+    ("tokenId", "session"),
+    ("status", "status"),
+    ("reason", "reason"),
+    ("message", "message"),
+    ("detail", "detail"),
+];
+
+/// Exit status 0 if the gateway knows the request, 3 if not.
+pub(super) fn explain(config: &ConfigArgument, request_id: &str, as_json: bool) -> Result<(), CommandError> {
+    if !is_request_id(request_id) {
+        return Err(CommandError::invalid(format!("{request_id:?} is not a request id: it has 32 hexadecimal digits")));
+    }
+    let path = format!("/admin/v1/rejections/{request_id}");
+    let (status, found) = send(&config.admin_socket()?, Method::GET, &path, None)?;
+    match status {
+        StatusCode::NOT_FOUND => {
+            eprintln!(
+                "request {request_id} is not among the newest rejected requests of this gateway; look for it in the \
+                 access log, or raise admin.recent_rejections"
+            );
+            return Err(CommandError::Unknown);
+        }
+        status if !status.is_success() => return Err(CallError::rejected(status, &found).into()),
+        _ => {}
+    }
+    match as_json {
+        true => println!("{found}"),
+        false => print(&found),
+    }
+    Ok(())
+}
+
+fn is_request_id(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn print(rejection: &Value) {
+    for (member, label) in MEMBERS {
+        match rejection.get(member) {
+            Some(Value::String(text)) => println!("{label:10}  {}", printable(text)),
+            Some(value) => println!("{label:10}  {value}"),
+            None => {}
+        }
+    }
+    let was_forwarded = rejection.get("observed").is_some();
+    let decision = if was_forwarded { "forwarded, as the route does not enforce" } else { "rejected" };
+    println!("{:10}  {decision}", "decision");
+}

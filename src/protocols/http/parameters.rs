@@ -1,0 +1,58 @@
+//! Reads the parameters of a query or a form strictly: text that can be read in two ways is rejected. Pure.
+
+use std::collections::BTreeMap;
+
+use crate::protocols::http::path;
+
+/// The parameters by name, or what is wrong with them. RFC 6749 section 3.2: no parameter more than once.
+pub fn read(text: &str) -> Result<BTreeMap<String, String>, &'static str> {
+    let mut parameters = BTreeMap::new();
+    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (Some(name), Some(value)) = (decode(name), decode(value)) else {
+            return Err("an invalid percent-encoding");
+        };
+        if parameters.insert(name, value).is_some() {
+            return Err("a parameter is repeated");
+        }
+    }
+    Ok(parameters)
+}
+
+/// Decodes one name or value of `application/x-www-form-urlencoded`.
+pub fn decode(text: &str) -> Option<String> {
+    let is_encoding = |rest: &str| rest.get(..2).is_some_and(|hex| hex.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    if !text.split('%').skip(1).all(is_encoding) {
+        return None;
+    }
+    let spaced = text.replace('+', " ");
+    String::from_utf8(path::decode(spaced.as_bytes()).into_owned()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_have_exactly_one_reading() {
+        let pairs = |pairs: &[(&str, &str)]| {
+            Some(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect::<Vec<_>>())
+        };
+        for (text, expected) in [
+            ("", pairs(&[])),
+            ("a=1&b=%41+%2B%3d&&c", pairs(&[("a", "1"), ("b", "A +="), ("c", "")])),
+            ("a=b=c", pairs(&[("a", "b=c")])),
+            ("%61=1", pairs(&[("a", "1")])),
+            ("a=1&a=1", None),
+            ("a=1&%61=2", None),
+            ("a=%", None),
+            ("a=%4", None),
+            ("a=%4g", None),
+            ("a=%+1", None),
+            ("a=%ff", None),
+            ("a=%é", None),
+        ] {
+            assert_eq!(read(text).ok().map(|found| found.into_iter().collect()), expected, "{text}");
+        }
+    }
+}
