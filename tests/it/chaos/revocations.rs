@@ -103,8 +103,9 @@ pub(super) async fn probe_missed(
     answers
 }
 
-/// Sends each of these tokens to one replica until it rejects it, or for `patience` at most. Returns how many it did not
-/// reject. Checker B judges these requests too.
+<<<<<<< HEAD
+/// Sends each of these tokens to one replica until it rejects it, or for `patience` at most. Returns how many it
+/// accepted to the end. Checker B judges these requests too.
 pub(super) async fn count_accepted(task: Task, revoked: Vec<usize>, patience: Duration) -> usize {
     let (replica, began, mut accepted) = (task.number, Instant::now(), 0);
     for token in revoked {
