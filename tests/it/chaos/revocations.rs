@@ -103,7 +103,6 @@ pub(super) async fn probe_missed(
     answers
 }
 
-<<<<<<< HEAD
 /// Sends each of these tokens to one replica until it rejects it, or for `patience` at most. Returns how many it
 /// accepted to the end. Checker B judges these requests too.
 pub(super) async fn count_accepted(task: Task, revoked: Vec<usize>, patience: Duration) -> usize {
