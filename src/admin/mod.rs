@@ -5,6 +5,8 @@
 
 mod body;
 mod connections;
+mod explain;
+mod explainer;
 mod guess;
 mod host;
 mod keys;
@@ -26,6 +28,7 @@ mod tokens;
 mod upstreams;
 
 pub use connections::AdminConnections;
+pub use explainer::{Asked, Explain, Explaining};
 pub use guess::WrongTokens;
 pub use listener::{serve, serve_local};
 pub use readiness::StoreReadiness;

@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 
 use super::settings::MAX_TOKEN_SIZE;
 use super::state::Admin;
-use super::{host, keys, probes, rejections, reload, revocations, stats, tokens, upstreams};
+use super::{explain, host, keys, probes, rejections, reload, revocations, stats, tokens, upstreams};
 use crate::auth::bearer;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
@@ -64,6 +64,7 @@ async fn route(
     }
     match request.uri().path() {
         upstreams::PATH => upstreams::handle(admin, request.method()),
+        explain::PATH => explain::handle(admin, request).await,
         reload::PATH => reload::handle(admin, request.method(), &context).await,
         revocations::PATH => revocations::handle(admin, request, context).await,
         path if rejections::is_rejection_path(path) => rejections::handle(admin, request.method(), request.uri()),

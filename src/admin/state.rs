@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 
 use arc_swap::ArcSwap;
 
+use super::explainer::Explain;
 use super::guess::WrongTokens;
 use super::readiness::StoreReadiness;
 use super::reload_reply::ReloadReply;
@@ -25,6 +26,7 @@ pub struct Admin {
     pub upstreams: Arc<ArcSwap<Vec<Arc<Upstream>>>>,
     pub metrics: Arc<Metrics>,
     pub rejections: Arc<RecentRejections>,
+    pub explainer: Box<dyn Explain>,
     pub snapshots: Arc<Snapshots>,
     pub stats_streams: StatsStreams,
     pub clock: Arc<dyn Clock>,

@@ -14,17 +14,20 @@ use http::Request;
 use super::auth_state::AuthState;
 use super::error::StartError;
 use super::issuer_keys::KeyWatch;
-use super::own_calls::{Failure, OwnCalls};
+use super::own_calls::{Failure, OwnCalls, Sessions};
 use super::own_keys::{self, own_policy};
+use super::shared_state::SharedState;
 use super::stored;
 use crate::auth::bad_signatures::BadSignatures;
 use crate::auth::keyring::Keyring;
 use crate::auth::revocations::Revocations;
 use crate::auth::signature_queue::SignatureQueue;
 use crate::config::{Config, StoreSettings};
+use crate::gateway::Gateway;
 use crate::gateway::authorize::Permit;
 use crate::gateway::context::RequestContext;
 use crate::gateway::decide::{Decider, Decision};
+use crate::gateway::explanation::{Explanation, Outcome};
 use crate::gateway::streams::Streams;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ConcurrencyLimit;
@@ -51,26 +54,8 @@ pub struct Explainer {
     keys_unknown_of: Option<String>,
     /// It has no connections, and serves the one request.
     worker: Worker,
-    /// Keeps the fetched keys up to date.
-    _keys: KeyWatch,
-}
-
-/// The steps with their results, and the outcome.
-pub struct Explanation {
-    pub steps: Vec<(Step, String)>,
-    pub outcome: Outcome,
-}
-
-pub enum Outcome {
-    /// The gateway forwards the request.
-    Allowed,
-    /// The gateway forwards the request, because its route has `enforce = false`.
-    Observed(Arc<Reject>),
-    Rejected(Reject),
-    /// The database decides, and cannot be read. The text says what it decides, and why it cannot be read.
-    Unknown(String),
-    /// The gateway responds itself. The text completes the sentence "the gateway itself …".
-    Local(String),
+    /// Keeps the fetched keys up to date. A running gateway does it itself.
+    _keys: Option<KeyWatch>,
 }
 
 /// The rules for the tokens of each issuer, the gateway itself first.
@@ -93,13 +78,37 @@ impl Explainer {
         };
         let auth = AuthState::new(keyring, Arc::new(revocations), None);
         let worker = worker(config, &auth, clock.clone());
-        let own_calls = OwnCalls::new(config, revocations_unknown.clone());
+        let own_calls = OwnCalls::new(config, Sessions::Database(config.store.clone()), revocations_unknown.clone());
         let decider = auth.decider(config, CACHE_SIZE);
-        Ok(Explainer { decider, own_calls, clock, revocations_unknown, keys_unknown_of, worker, _keys: keys })
+        Ok(Explainer { decider, own_calls, clock, revocations_unknown, keys_unknown_of, worker, _keys: Some(keys) })
+    }
+
+    /// With the keys, revocations and sessions of a running gateway.
+    pub(super) fn of_running(config: &Config, state: &SharedState) -> Self {
+        let clock = state.clock.clone();
+        Explainer {
+            decider: state.auth.decider(config, CACHE_SIZE),
+            own_calls: OwnCalls::new(config, Sessions::Store(state.store.clone()), None),
+            worker: worker(config, &state.auth, clock.clone()),
+            clock,
+            revocations_unknown: None,
+            keys_unknown_of: None,
+            _keys: None,
+        }
     }
 
     /// `tls`: the request arrives over TLS, and the SNI name is its `Host`.
     pub async fn explain<B>(&self, request: &Request<B>, tls: bool) -> Explanation {
+        self.explain_from(request, &Origin::new(IpAddr::V4(Ipv4Addr::LOCALHOST), tls), None).await
+    }
+
+    /// `gateway`: the running gateway that has the rates.
+    pub(super) async fn explain_from<B>(
+        &self,
+        request: &Request<B>,
+        origin: &Origin,
+        gateway: Option<&Gateway>,
+    ) -> Explanation {
         let steps = Mutex::new(Vec::new());
         let listener = |step, result| {
             let result = match &self.revocations_unknown {
@@ -112,7 +121,7 @@ impl Explainer {
         let mut context = RequestContext {
             now: self.clock.now(),
             clock: &*self.clock,
-            origin: &Origin::new(IpAddr::V4(Ipv4Addr::LOCALHOST), tls),
+            origin,
             sni: None,
             route: &mut route,
             worker: &self.worker,
@@ -122,7 +131,14 @@ impl Explainer {
             trace: Trace::to(&listener),
         };
         let decision = self.decider.decide(request, &mut context).await;
-        let outcome = self.outcome(decision, request, &mut context).await;
+        let quotas = gateway.map(|gateway| gateway.quotas(&decision, request.uri().path(), &context));
+        let mut outcome = self.outcome(decision, request, &mut context).await;
+        for (name, quota) in quotas.into_iter().flatten() {
+            context.trace.step(Step::Rate, || format!("{name}: {} left", quota.remaining));
+            if quota.retry_after.is_some() {
+                outcome = Outcome::Rejected(Reject::new(Reason::QuotaExceeded, format!("rate {name}")));
+            }
+        }
         let steps = steps.into_inner().unwrap_or_else(PoisonError::into_inner);
         let outcome = self.unless_keys_are_unknown(outcome, &steps);
         Explanation { steps, outcome }

@@ -10,6 +10,7 @@ mod copy_store;
 mod error;
 pub mod explain;
 mod issuer_keys;
+mod live_explain;
 mod open_store;
 mod own_calls;
 mod own_keys;

@@ -18,6 +18,7 @@ use crate::gateway::cookie_refresh::{can_help, session_ended};
 use crate::gateway::endpoints::{Endpoint, ResourceServer};
 use crate::gateway::oauth;
 use crate::gateway::token_calls::revoker;
+use crate::store::Store;
 use crate::tokens::family::Family;
 use crate::tokens::family::rotation::end_of;
 use crate::tokens::jwt::VerifiedToken;
@@ -33,8 +34,16 @@ pub(super) enum Failure {
     Unknown(Arc<str>),
 }
 
+/// Where it finds a session.
+pub(super) enum Sessions {
+    /// The database, which another process may have open.
+    Database(StoreSettings),
+    /// The store of this running gateway.
+    Store(Arc<dyn Store>),
+}
+
 pub(super) struct OwnCalls {
-    store: StoreSettings,
+    sessions: Sessions,
     resource_servers: Vec<ResourceServer>,
     /// `tokens.refresh_idle_lifetime`
     idle: Duration,
@@ -49,9 +58,9 @@ impl From<Reject> for Failure {
 }
 
 impl OwnCalls {
-    pub(super) fn new(config: &Config, revocations_unknown: Option<Arc<str>>) -> Self {
+    pub(super) fn new(config: &Config, sessions: Sessions, revocations_unknown: Option<Arc<str>>) -> Self {
         OwnCalls {
-            store: config.store.clone(),
+            sessions,
             resource_servers: config.oauth.resource_servers.clone(),
             idle: config.tokens.lifetimes.idle,
             revocations_unknown,
@@ -66,7 +75,7 @@ impl OwnCalls {
         context: &RequestContext<'_>,
     ) -> Outcome {
         let token = authenticator.authenticate_refresh(headers, self.idle, &context.auth()).await?;
-        let session = self.refreshable(&token, authenticator, context)?;
+        let session = self.refreshable(&token, authenticator, context).await?;
         Ok(format!("refreshes session {session}, if the body has its current refresh token"))
     }
 
@@ -98,12 +107,12 @@ impl OwnCalls {
         context: &RequestContext<'_>,
     ) -> Outcome {
         let token = authenticator.authenticate_expired(token, self.idle, &context.auth()).await?;
-        let session = self.refreshable(&token, authenticator, context)?;
+        let session = self.refreshable(&token, authenticator, context).await?;
         Ok(format!("refreshes session {session}, if its cookie has the current refresh token, and decides again"))
     }
 
     /// The session of this token, if it can be refreshed.
-    fn refreshable(
+    async fn refreshable(
         &self,
         token: &VerifiedToken,
         authenticator: &Authenticator,
@@ -111,7 +120,7 @@ impl OwnCalls {
     ) -> Result<TokenId, Failure> {
         // A token of another issuer has no session here.
         let id = token.family.ok_or(Reject::from(Reason::GrantMismatch))?;
-        let family = self.family(id)?.ok_or(Reject::from(Reason::GrantUnknown))?;
+        let family = self.family(id).await?.ok_or(Reject::from(Reason::GrantUnknown))?;
         if authenticator.revocations.is_revoked(&RevocationKeys::of(token)) {
             return Err(Failure::Rejected(Reason::GrantRevoked.into()));
         }
@@ -131,7 +140,7 @@ impl OwnCalls {
     ) -> Outcome {
         let (caller, family) = revoker(parameter, headers, authenticator, context).await?;
         let (id, by) = right_of(&caller, family)?;
-        let found = self.family(id)?.filter(|family| by.can_revoke(family));
+        let found = self.family(id).await?.filter(|family| by.can_revoke(family));
         let family = found.ok_or(Reject::from(Reason::TokenNotFound))?;
         Ok(match family.revoked {
             Some(_) => format!("responds 200: session {id} is revoked already"),
@@ -161,10 +170,14 @@ impl OwnCalls {
         Ok(endpoint.purpose().to_owned())
     }
 
-    fn family(&self, id: TokenId) -> Result<Option<Family>, Failure> {
+    async fn family(&self, id: TokenId) -> Result<Option<Family>, Failure> {
         if let Some(why) = &self.revocations_unknown {
             return Err(Failure::Unknown(why.clone()));
         }
-        stored::family(&self.store, id).map_err(|error| Failure::Unknown(with_causes(&error).into()))
+        let unknown = |error: &dyn std::error::Error| Failure::Unknown(with_causes(error).into());
+        match &self.sessions {
+            Sessions::Database(settings) => stored::family(settings, id).map_err(|error| unknown(&error)),
+            Sessions::Store(store) => store.family(id).await.map_err(|error| unknown(&error)),
+        }
     }
 }

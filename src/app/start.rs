@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use super::audit;
 use super::control::{Control, ControlThread};
 use super::error::StartError;
+use super::live_explain::LiveExplainer;
 use super::reload::LiveConfig;
 use super::reload_metrics::ReloadMetrics;
 use super::reload_thread::{ReloadQueue, ReloadThread};
@@ -101,8 +102,7 @@ fn run(
     let queue = ReloadQueue::new();
     let reloads = file.is_some().then(|| queue.sender.clone());
     let (runtime, token) = control;
-    let admin = Arc::new(admin(&config, token, &state, &metrics, rejections, reloads));
-    let connections = Arc::new(AdminConnections::new(&config.admin, admin.counters.clone()));
+    let connections = Arc::new(AdminConnections::new(&config.admin, metrics.worker(config.workers)));
     let live = Arc::new(LiveConfig {
         state: state.clone(),
         shared,
@@ -112,6 +112,7 @@ fn run(
         clock,
         metrics: reload_metrics,
     });
+    let admin = Arc::new(admin(&live, token, &metrics, rejections, reloads));
     let (serving, admin_socket) = (admin.serving.clone(), sockets.admin.local.path().to_owned());
     let control = Control { state: state.clone(), admin, connections, socket: sockets.admin, is_shared };
     let control = ControlThread::start(runtime, control, hand_over)?;
@@ -138,18 +139,19 @@ fn run(
 
 /// What the calls of the admin API work on. `reloads`: `None` for a gateway that was not started from a file.
 fn admin(
-    config: &Config,
+    live: &Arc<LiveConfig>,
     token: Secret,
-    state: &SharedState,
     metrics: &Arc<Metrics>,
     rejections: Arc<RecentRejections>,
     reloads: Option<Sender<ReloadReply>>,
 ) -> Admin {
+    let (config, state) = (live.config(), &live.state);
     Admin {
         broker: state.broker.clone(),
         upstreams: state.upstreams.current.clone(),
         metrics: metrics.clone(),
         rejections,
+        explainer: Box::new(LiveExplainer(live.clone())),
         snapshots: Arc::new(state.snapshots(metrics.clone())),
         stats_streams: StatsStreams::new(config.admin.streams),
         clock: state.clock.clone(),

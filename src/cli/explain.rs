@@ -1,17 +1,14 @@
 //! `bearward explain`: how the gateway decides about a request, step by step.
 
-use http::uri::InvalidUri;
-use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
-use serde_json::Value;
+use http::{HeaderName, HeaderValue, Method, Uri};
 
 use super::config_argument::ConfigArgument;
 use super::error::CommandError;
 use super::rejection;
 use super::report::{self, TimeArguments, read_token};
-use crate::app::explain::{Explainer, Explanation, Outcome};
-use crate::auth::bearer::MARKER;
+use crate::app::explain::Explainer;
 use crate::config::Probe;
-use crate::types::reject::Reject;
+use crate::gateway::explanation::{Explanation, Outcome, Question};
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -55,14 +52,14 @@ pub(super) fn run(arguments: Arguments) -> Result<(), CommandError> {
         return rejection::explain(&arguments.config, id, arguments.json);
     }
     let config = arguments.config.load(Probe::None)?;
-    let request = request(&arguments)?;
+    let request = question(&arguments)?.request().map_err(CommandError::invalid)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let explanation = runtime.map_err(CommandError::invalid)?.block_on(async {
         let explainer = Explainer::prepare(&config, arguments.time.clock()).await.map_err(CommandError::invalid)?;
         Ok::<_, CommandError>(explainer.explain(&request, !arguments.cleartext).await)
     })?;
     match arguments.json {
-        true => println!("{}", as_json(&explanation)),
+        true => println!("{}", explanation.to_json()),
         false => print(&explanation),
     }
     match explanation.outcome {
@@ -84,63 +81,15 @@ fn print(explanation: &Explanation) {
     report::print_decision(&decision);
 }
 
-fn as_json(explanation: &Explanation) -> Value {
-    let (decision, reject): (_, Option<&Reject>) = match &explanation.outcome {
-        Outcome::Allowed => ("allowed", None),
-        Outcome::Observed(reject) => ("observed", Some(reject)),
-        Outcome::Rejected(reject) => ("rejected", Some(reject)),
-        Outcome::Unknown(_) => ("unknown", None),
-        Outcome::Local(_) => ("local", None),
-    };
-    report::as_json(&explanation.steps, decision, reject)
-}
-
-fn request(arguments: &Arguments) -> Result<Request<()>, CommandError> {
-    let mut request = Request::new(());
-    *request.method_mut() = arguments.method.clone();
-    *request.uri_mut() = arguments.path.clone();
-    let host = HeaderValue::from_str(&arguments.host);
-    let host = host.map_err(|_| CommandError::invalid("--host is not a valid header value"))?;
-    request.headers_mut().insert(header::HOST, host);
-    for (name, value) in &arguments.headers {
-        request.headers_mut().append(name, value.clone());
-    }
-    if arguments.token_stdin {
-        add_token(&mut request, &arguments.token_in, &read_token()?)?;
-    }
-    Ok(request)
-}
-
-fn add_token(request: &mut Request<()>, place: &str, token: &str) -> Result<(), CommandError> {
-    let headers = request.headers_mut();
-    match place.split_once(':') {
-        None if place == "header" => drop(headers.append(header::AUTHORIZATION, value(format!("Bearer {token}"))?)),
-        None if place == "websocket" => {
-            headers.append(header::SEC_WEBSOCKET_PROTOCOL, value(format!("{MARKER}, {token}"))?);
-            headers.append(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-            headers.append(header::UPGRADE, HeaderValue::from_static("websocket"));
-        }
-        Some(("cookie", name)) => drop(headers.append(header::COOKIE, value(format!("{name}={token}"))?)),
-        Some(("query", name)) => {
-            let target = with_parameter(request.uri(), name, token);
-            *request.uri_mut() =
-                target.map_err(|_| CommandError::invalid("the token is not a valid query parameter"))?;
-        }
-        _ => {
-            let places = "expected header, cookie:NAME, query:NAME or websocket";
-            return Err(CommandError::invalid(format!("--token-in {place}: {places}")));
-        }
-    }
-    Ok(())
-}
-
-fn value(text: String) -> Result<HeaderValue, CommandError> {
-    HeaderValue::from_str(&text).map_err(|_| CommandError::invalid("the token is not a valid header value"))
-}
-
-fn with_parameter(uri: &Uri, name: &str, value: &str) -> Result<Uri, InvalidUri> {
-    let separator = if uri.query().is_some() { '&' } else { '?' };
-    format!("{uri}{separator}{name}={value}").parse()
+fn question(arguments: &Arguments) -> Result<Question, CommandError> {
+    Ok(Question {
+        method: arguments.method.clone(),
+        target: arguments.path.clone(),
+        host: arguments.host.clone(),
+        headers: arguments.headers.clone(),
+        token: arguments.token_stdin.then(read_token).transpose()?,
+        token_in: arguments.token_in.clone(),
+    })
 }
 
 fn header_field(text: &str) -> Result<(HeaderName, HeaderValue), String> {

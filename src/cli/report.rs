@@ -3,8 +3,6 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 use super::error::CommandError;
 use super::terminal::printable;
 use crate::types::clock::{Clock, SystemClock, UnixTime};
@@ -61,15 +59,4 @@ pub(super) fn describe(reject: &Reject) -> String {
     let (status, code) = (reject.reason.status().as_u16(), reject.reason.code());
     let detail = if reject.detail.is_empty() { reject.reason.message() } else { &*reject.detail };
     format!("{status} {code}, {detail}")
-}
-
-pub(super) fn as_json(steps: &[(Step, String)], decision: &str, reject: Option<&Reject>) -> Value {
-    let steps = steps.iter().map(|(step, result)| json!({ "step": step.name(), "found": result }));
-    json!({
-        "steps": steps.collect::<Vec<_>>(),
-        "decision": decision,
-        "reason": reject.map(|reject| reject.reason.code()),
-        "status": reject.map(|reject| reject.reason.status().as_u16()),
-        "detail": reject.map(|reject| &*reject.detail),
-    })
 }

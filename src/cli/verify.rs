@@ -8,6 +8,7 @@ use super::error::{Cause, CommandError};
 use super::report::{self, TimeArguments, read_token};
 use crate::app::explain::policies;
 use crate::config::Probe;
+use crate::gateway::explanation;
 use crate::tokens::jwt::jws::verify_signature;
 use crate::tokens::jwt::key_set::KeySet;
 use crate::tokens::jwt::verify::{TrustedIssuer, verify};
@@ -47,7 +48,7 @@ pub(super) fn run(arguments: Arguments) -> Result<(), CommandError> {
     let (steps, result) = checker.check(&token, &arguments.time);
     if arguments.json {
         let decision = if result.is_ok() { "valid" } else { "rejected" };
-        println!("{}", report::as_json(&steps, decision, result.as_ref().err()));
+        println!("{}", explanation::to_json(&steps, decision, result.as_ref().err()));
     } else {
         report::print_steps(&steps);
         match &result {

@@ -13,6 +13,7 @@ pub mod csrf;
 pub mod decide;
 pub mod delivery;
 pub mod endpoints;
+pub mod explanation;
 pub mod forward;
 pub mod login_capture;
 pub mod oauth;
@@ -46,6 +47,7 @@ use crate::gateway::forward::{Forwarded, Forwarder};
 use crate::gateway::response::ResponseRules;
 use crate::gateway::token_calls::TokenCalls;
 use crate::gateway::worker::Worker;
+use crate::limits::limiter::Quota;
 use crate::limits::rate_limit::{self, RateLimitHeaders, RateLimits};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::forwarded::{Forwarding, Origin};
@@ -228,14 +230,30 @@ impl Gateway {
         if self.rates.is_empty() || !self.counts_for_rates(decision, path) {
             return Ok(());
         }
-        let subject = context.record.caller.as_ref().map(|token| (&*token.issuer, token.subject.as_str()));
-        let of_route = context.route.as_ref().map_or(&[][..], |route| &route.rates);
-        let client = rate_limit::Client { address: context.client(), subject };
         let mut headers = Box::<RateLimitHeaders>::default();
-        let replicas = self.decider.authenticator.freshness.as_ref().map_or(1, |freshness| freshness.replicas());
-        let taken = self.rates.take(of_route, &client, &mut headers, replicas, self.clock.uptime());
+        let (of_route, client) = limited(context);
+        let taken = self.rates.take(of_route, &client, &mut headers, self.replicas(), self.clock.uptime());
         *context.rate_limit_headers = (!headers.is_empty()).then_some(headers);
         taken
+    }
+
+    /// The rate limits that apply to the request, and what is left of each. For `bearward explain`.
+    pub fn quotas(
+        &self,
+        decision: &Result<Decision, Reject>,
+        path: &str,
+        context: &RequestContext<'_>,
+    ) -> Vec<(String, Quota)> {
+        if !self.counts_for_rates(decision, path) {
+            return Vec::new();
+        }
+        let (of_route, client) = limited(context);
+        self.rates.quotas(of_route, &client, self.replicas(), self.clock.uptime())
+    }
+
+    /// How many gateways use the store.
+    fn replicas(&self) -> u32 {
+        self.decider.authenticator.freshness.as_ref().map_or(1, |freshness| freshness.replicas())
     }
 
     /// Returns true for a request to a backend. One that is rejected for its token or its path counts as well: a client
@@ -300,4 +318,11 @@ impl Gateway {
         let limits = login_capture::Limits { max_response: self.max_login_response, begun: context.clock.now() };
         Box::pin(captured.finish(forwarded, broker, limits, context)).await
     }
+}
+
+/// The rate limits of the route, and for which client they count.
+fn limited<'c>(context: &'c RequestContext<'_>) -> (&'c [rate_limit::Settings], rate_limit::Client<'c>) {
+    let subject = context.record.caller.as_ref().map(|token| (&*token.issuer, token.subject.as_str()));
+    let of_route = context.route.as_ref().map_or(&[][..], |route| &route.rates);
+    (of_route, rate_limit::Client { address: context.client(), subject })
 }

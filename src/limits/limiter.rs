@@ -139,10 +139,14 @@ impl Limiter {
         if retry_after.is_none() {
             generations.take_at(rate, key, self, now);
         }
-        let owed = generations.get(key).unwrap_or(0).saturating_sub(now.as_micros());
-        let remaining = rate.burst_micros().saturating_sub(owed) / rate.interval_micros().max(1);
-        let remaining = u32::try_from(remaining).unwrap_or(u32::MAX).min(rate.burst);
-        Quota { remaining, full_after: Duration::from_micros(owed), retry_after }
+        generations.quota(key, rate, retry_after, now)
+    }
+
+    /// The state of the bucket. Takes nothing.
+    pub fn quota(&self, key: impl Into<Key>, sharers: u32, now: Uptime) -> Quota {
+        let (generations, key) = (self.lock(), key.into());
+        let rate = self.rate.shared_by(sharers);
+        generations.quota(key, rate, generations.retry_after(key, rate, now), now)
     }
 
     fn lock(&self) -> MutexGuard<'_, Generations> {
@@ -186,6 +190,13 @@ impl Generations {
     fn retry_after(&self, key: Key, rate: Rate, now: Uptime) -> Option<Duration> {
         let free_at = self.get(key)?.saturating_add(rate.interval_micros()).saturating_sub(rate.burst_micros());
         (free_at > now.as_micros()).then(|| Duration::from_micros(free_at - now.as_micros()))
+    }
+
+    fn quota(&self, key: Key, rate: Rate, retry_after: Option<Duration>, now: Uptime) -> Quota {
+        let owed = self.get(key).unwrap_or(0).saturating_sub(now.as_micros());
+        let remaining = rate.burst_micros().saturating_sub(owed) / rate.interval_micros().max(1);
+        let remaining = u32::try_from(remaining).unwrap_or(u32::MAX).min(rate.burst);
+        Quota { remaining, full_after: Duration::from_micros(owed), retry_after }
     }
 
     fn get(&self, Key(key): Key) -> Option<u64> {

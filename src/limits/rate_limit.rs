@@ -167,8 +167,7 @@ impl RateLimits {
         replicas: u32,
         now: Uptime,
     ) -> Result<(), Reject> {
-        let of_route = of_route.iter().filter_map(|settings| self.limits.get(settings.number));
-        for limit in self.limits.iter().take(self.global).chain(of_route) {
+        for limit in self.applying(of_route) {
             let quota = limit.take(self.key(limit.settings.per, client), replicas, now);
             headers.add(&limit.settings, &quota);
             if let Some(retry_after) = quota.retry_after {
@@ -178,6 +177,26 @@ impl RateLimits {
             }
         }
         Ok(())
+    }
+
+    /// The state of each limit that applies to this request, with its name. Takes nothing.
+    pub fn quotas(
+        &self,
+        of_route: &[Settings],
+        client: &Client<'_>,
+        replicas: u32,
+        now: Uptime,
+    ) -> Vec<(String, Quota)> {
+        let quota = |limit: &RateLimit| {
+            let (key, sharers) = (self.key(limit.settings.per, client), limit.sharers(replicas));
+            (limit.settings.name.clone(), limit.shards[key as usize % SHARDS].quota(key, sharers, now))
+        };
+        self.applying(of_route).map(quota).collect()
+    }
+
+    fn applying<'l>(&'l self, of_route: &'l [Settings]) -> impl Iterator<Item = &'l RateLimit> {
+        let of_route = of_route.iter().filter_map(|settings| self.limits.get(settings.number));
+        self.limits.iter().take(self.global).chain(of_route)
     }
 
     /// Each process seeds its hashes anew, so that an attacker cannot find a key that collides with another client's.
@@ -198,8 +217,11 @@ impl RateLimits {
 
 impl RateLimit {
     fn take(&self, key: u128, replicas: u32, now: Uptime) -> Quota {
-        let sharers = if self.settings.share == Share::Cluster { replicas } else { 1 };
-        self.shards[key as usize % SHARDS].try_take_with_quota(key, sharers, now)
+        self.shards[key as usize % SHARDS].try_take_with_quota(key, self.sharers(replicas), now)
+    }
+
+    fn sharers(&self, replicas: u32) -> u32 {
+        if self.settings.share == Share::Cluster { replicas } else { 1 }
     }
 }
 

@@ -17,6 +17,7 @@ pub enum Step {
     Signature,
     Revocation,
     Rules,
+    Rate,
 }
 
 impl Step {
@@ -35,6 +36,7 @@ impl Step {
             Step::Signature => "signature",
             Step::Revocation => "revocation",
             Step::Rules => "rules",
+            Step::Rate => "rate",
         }
     }
 }

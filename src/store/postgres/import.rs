@@ -14,6 +14,7 @@ use crate::store::postgres::connect::Connector;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::import_rows::write;
 use crate::store::postgres::inspect::connect;
+use crate::store::postgres::maintenance;
 use crate::store::postgres::roots::{self, IS_UNFINISHED, RootCheck};
 use crate::store::postgres::rows::{self, family_columns, get, read_counter, read_text, read_time};
 use crate::store::postgres::schema;
@@ -111,6 +112,9 @@ async fn end(session: &Session, counters: &Counters) -> Result<(), QueryError> {
     ] {
         session.execute(RAISE, &[&name, &rows::counter(value)?]).await?;
     }
+    // A gateway with a longer lifetime may have created the tables.
+    let longest = maintenance::longest_ever(session, "longest_life", Duration::ZERO).await?;
+    maintenance::keep_revocations_for(session, longest).await?;
     let tag = secret::random::<16>().to_vec();
     session.execute(SEQUENCE, &[&rows::counter(counters.revocation_sequence)?, &tag]).await?;
     session.query(EVENT_SEQUENCE, &[&rows::counter(counters.event_sequence)?]).await?;

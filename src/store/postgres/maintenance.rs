@@ -102,3 +102,40 @@ pub(super) async fn longest_ever(
     let row = row.ok_or_else(|| StoreError::new(format!("the table meta lacks the row {name}; restore a backup")))?;
     Ok(rows::read_millis(&row, "longest")?)
 }
+
+/// Stores the configured lifetime if it is a new maximum, and returns the maximum. Revocations are then kept for it.
+pub(super) async fn raise_longest_life(session: &Session, configured: Duration) -> Result<Duration, QueryError> {
+    let known = longest_ever(session, "longest_life", Duration::ZERO).await?;
+    if configured <= known {
+        return Ok(known);
+    }
+    // Before it is stored, so that a start that is interrupted does it again.
+    keep_revocations_for(session, configured).await?;
+    let longest = longest_ever(session, "longest_life", configured).await?;
+    // Those that other gateways have written meanwhile.
+    keep_revocations_for(session, longest).await?;
+    Ok(longest)
+}
+
+/// One page: a statement must end within seconds.
+const KEEP: &str = "with page as (
+        select r.sequence, r.until, least(greatest(r.at, r.not_after), 9223372036854775807 - $2) + $2 as needed
+        from revocations r where r.sequence > $1 order by r.sequence limit $3
+    ), kept as (
+        update revocations r set until = p.needed from page p where r.sequence = p.sequence and p.until < p.needed
+    )
+    select max(p.sequence) as last from page p";
+const KEEP_PAGE: usize = 10_000;
+
+/// Extends the revocations that were written while the longest accepted token lived shorter: one that was too long then
+/// may be accepted now.
+pub(super) async fn keep_revocations_for(session: &Session, longest_life: Duration) -> Result<(), QueryError> {
+    let mut after = 0;
+    loop {
+        let page = session.query_opt(KEEP, &[&after, &rows::millis(longest_life), &rows::limit(KEEP_PAGE)]).await?;
+        match page.map(|row| rows::get::<Option<i64>>(&row, "last")).transpose()?.flatten() {
+            Some(last) => after = last,
+            None => return Ok(()),
+        }
+    }
+}

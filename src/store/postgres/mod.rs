@@ -137,7 +137,7 @@ impl PostgresStore {
             async move {
                 schema::prepare(&session, &schema, now).await?;
                 maintenance::longest_ever(&session, "longest_family", family).await?;
-                maintenance::longest_ever(&session, "longest_life", life).await
+                maintenance::raise_longest_life(&session, life).await
             }
         });
         let longest_life = driver.wait(prepared)?;

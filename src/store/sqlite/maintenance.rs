@@ -1,9 +1,12 @@
 //! Deleting old rows, and the readiness check.
 
-use rusqlite::params;
+use std::time::Duration;
+
+use rusqlite::{Connection, params};
 
 use crate::store::error::StoreError;
 use crate::store::sqlite::batch::Batch;
+use crate::store::sqlite::rows;
 use crate::types::clock::UnixTime;
 
 /// Rows are kept to the last millisecond at which they matter. A family is kept a little longer than it lives, so that
@@ -26,6 +29,19 @@ pub(super) fn sweep(batch: &Batch<'_>, now: UnixTime, limit: usize) -> Result<us
         params![now, limit],
     )?;
     Ok(families + revocations + watermarks)
+}
+
+/// Extends the revocations that were written while the longest accepted token lived shorter: one that was too long then
+/// may be accepted now. To be called before the new maximum is stored, so that a start that is interrupted does it
+/// again.
+pub(super) fn keep_revocations_for(connection: &Connection, longest_life: Duration) -> Result<(), StoreError> {
+    connection.execute(
+        "update revocations set until = min(max(at, ifnull(not_after, at)), ?2 - ?1) + ?1
+         where (select value from meta where name = 'longest_life') < ?1
+             and until < min(max(at, ifnull(not_after, at)), ?2 - ?1) + ?1",
+        params![rows::millis(longest_life), i64::MAX],
+    )?;
+    Ok(())
 }
 
 /// Writes, because reads still work on a full or read-only disk.

@@ -75,6 +75,7 @@ impl SqliteStore {
         enforce: RevocationHook,
     ) -> Result<Self, StoreError> {
         let opened = file::open(path.as_ref(), lock_timeout)?;
+        maintenance::keep_revocations_for(&opened.connection, settings.longest_life)?;
         let longest_ever = |name, configured| longest_ever(&opened.connection, name, configured);
         let limits = TokenLimits {
             issuer: settings.issuer,

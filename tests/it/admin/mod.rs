@@ -1,5 +1,6 @@
 //! The operators' listener.
 
+mod explain;
 mod issue;
 mod limits;
 mod listener;

@@ -129,7 +129,7 @@ async fn every_request_has_the_members_of_the_page() {
         assert_eq!(documented, known, "{path}: {error}");
         checked += 1;
     }
-    assert_eq!(checked, 4);
+    assert_eq!(checked, 5);
 }
 
 #[tokio::test]
@@ -157,6 +157,17 @@ async fn every_response_has_the_members_of_the_page() {
     assert_eq!(names_of(&keys), BTreeSet::from(["keys".to_owned(), "nextRotation".to_owned()]));
     let all = keys["keys"].as_array().expect("a list").iter().flat_map(names_of).collect::<BTreeSet<_>>();
     assert_eq!(all, documented("GET", "/admin/v1/keys"));
+
+    let explained = admin.post("/admin/v1/explain", &json!({})).await.json();
+    assert_eq!(names_of(&explained), documented("POST", "/admin/v1/explain"));
+    served.client().get("/rejected").await.assert_rejected(401, "unauthorized");
+    let rejections = eventually_ok("it is recorded", async || {
+        let list = admin.get("/admin/v1/rejections").await.json();
+        if list["rejections"][0].is_object() { Ok(list) } else { Err(list.to_string()) }
+    })
+    .await;
+    let documented_rejection = documented("GET", "/admin/v1/rejections");
+    assert!(names_of(&rejections["rejections"][0]).is_subset(&documented_rejection), "{rejections}");
 
     let upstreams = admin.get("/admin/v1/upstreams").await.json();
     assert_eq!(names_of(&upstreams["upstreams"][0]["servers"][0]), documented("GET", "/admin/v1/upstreams"));

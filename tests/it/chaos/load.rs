@@ -254,19 +254,18 @@ impl Load {
         self.history.clone()
     }
 
-    /// Sends each revoked token to each replica once. Returns how many were not rejected.
-    pub(super) fn accepted_at_the_end(&self) -> usize {
+    /// Sends each revoked token to each replica, until it is rejected or for `patience`. Returns how many were not
+    /// rejected.
+    pub(super) fn accepted_at_the_end(&self, patience: Duration) -> usize {
         let revoked: Vec<usize> = lock(&self.history.revocations).iter().map(|revocation| revocation.token).collect();
-        let (targets, tokens) = (self.targets.clone(), self.tokens.clone());
-        self.background.run(async move {
-            let mut checks = JoinSet::new();
-            for target in targets.iter() {
-                for part in revoked.chunks(revoked.len().div_ceil(8).max(1)) {
-                    checks.spawn(revocations::count_accepted(target.clone(), part.to_vec(), tokens.clone()));
-                }
+        let mut checks = JoinSet::new();
+        for replica in 0..self.targets.len() {
+            for part in revoked.chunks(revoked.len().div_ceil(8).max(1)) {
+                let check = revocations::count_accepted(self.task("end", replica), part.to_vec(), patience);
+                checks.spawn_on(check, &self.background.0);
             }
-            checks.join_all().await.into_iter().sum()
-        })
+        }
+        self.background.run(async move { checks.join_all().await.into_iter().sum() })
     }
 
     /// Sends each token of each subject that was logged out to each replica, until it is rejected or for `patience`.

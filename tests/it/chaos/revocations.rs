@@ -1,6 +1,5 @@
 //! Revocations of tokens of another issuer, and requests with these tokens: the history of checker B.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
@@ -9,7 +8,6 @@ use tokio::time::{interval, sleep};
 
 use super::checkers::{Probe, Revocation, Span, Verdict};
 use super::load::{Task, lock};
-use super::target::Target;
 use crate::support::tokens::EXTERNAL_ISSUER;
 
 /// Revokes every `step`th token, each at another replica. Repeats what was not acknowledged. Waits for up to `pause`
@@ -105,10 +103,18 @@ pub(super) async fn probe_missed(
     answers
 }
 
-pub(super) async fn count_accepted(target: Target, revoked: Vec<usize>, tokens: Arc<Vec<(String, String)>>) -> usize {
-    let mut accepted = 0;
+/// Sends each of these tokens to one replica until it rejects it, or for `patience` at most. Returns how many it
+/// accepted to the end. Checker B judges these requests too.
+pub(super) async fn count_accepted(task: Task, revoked: Vec<usize>, patience: Duration) -> usize {
+    let (replica, began, mut accepted) = (task.number, Instant::now(), 0);
     for token in revoked {
-        accepted += usize::from(target.get(&tokens[token].1).await != Some(StatusCode::UNAUTHORIZED));
+        while probe_once(&task, replica, token).await != Verdict::Rejected {
+            if began.elapsed() > patience {
+                accepted += 1;
+                break;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
     }
     accepted
 }

@@ -135,7 +135,7 @@ pub(super) fn survive_on(
     story.tell("all revocations were acknowledged");
     cluster.wait_until_ready();
     let history = load.stop();
-    let accepted = load.accepted_at_the_end();
+    let accepted = load.accepted_at_the_end(expected.patience);
     load.use_old_tokens_at_the_end(expected.patience);
 
     let refreshes = lock(&history.refreshes).clone();

@@ -16,7 +16,8 @@ mod tokens;
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 
-use bearward::app::explain::{Explainer, Outcome};
+use bearward::app::explain::Explainer;
+use bearward::gateway::explanation::Outcome;
 use bearward::types::reject::Reason;
 use http::{Request, Uri};
 use serde_json::Value;

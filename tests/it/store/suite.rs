@@ -15,7 +15,8 @@ macro_rules! run_the_suite {
             records: everything_is_kept_over_a_restart, an_operation_is_completed_even_if_its_caller_is_gone,
             a_revocation_is_enforced_before_its_caller_is_answered,
             a_shorter_access_lifetime_keeps_older_tokens_revocable,
-            a_shorter_family_lifetime_keeps_older_tokens_revocable, events_beyond_the_limit_are_lost_and_counted,
+            a_shorter_family_lifetime_keeps_older_tokens_revocable,
+            a_longer_lifetime_keeps_earlier_revocations, events_beyond_the_limit_are_lost_and_counted,
             a_watermark_survives_a_change_of_the_issuers_name;
         );
         $crate::store::suite::run_the_suite!($run;

@@ -1,6 +1,7 @@
 //! `bearward explain` decides as the running gateway does, for many requests.
 
-use bearward::app::explain::{Explainer, Outcome};
+use bearward::app::explain::Explainer;
+use bearward::gateway::explanation::Outcome;
 use bearward::tokens::jwt::Algorithm;
 use http::{Method, Request};
 use serde_json::{Value, json};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bearward::app::explain::{Explainer, Outcome};
+use bearward::app::explain::Explainer;
+use bearward::gateway::explanation::Outcome;
 use bearward::tokens::jwt::Algorithm;
 use bytes::Bytes;
 use http::{Method, Request};

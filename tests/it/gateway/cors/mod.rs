@@ -3,8 +3,9 @@
 mod malformed;
 mod pages;
 
-use bearward::app::explain::{Explainer, Outcome};
+use bearward::app::explain::Explainer;
 use bearward::config::{self, Probe};
+use bearward::gateway::explanation::Outcome;
 use bearward::types::reject::Reason;
 use bytes::Bytes;
 use http::{Method, Request, Version};

@@ -5,7 +5,8 @@ mod metadata;
 mod revoke;
 mod token;
 
-use bearward::app::explain::{Explainer, Outcome};
+use bearward::app::explain::Explainer;
+use bearward::gateway::explanation::Outcome;
 use bytes::Bytes;
 use http::{Method, Request};
 

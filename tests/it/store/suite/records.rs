@@ -7,6 +7,7 @@ use std::time::Duration;
 use bearward::store::{LogOrder, RevocationHook, RevokedBy, Settings, Store};
 use bearward::tokens::family::revocation::{Revocation, Revoked};
 use bearward::tokens::family::rotation::Rotation;
+use bearward::types::clock::UnixTime;
 use bearward::types::reject::Reason;
 
 use crate::store::given::*;
@@ -92,6 +93,31 @@ pub(crate) async fn a_shorter_family_lifetime_keeps_older_tokens_revocable(place
         let log = store.revocations_since(sequence - 1, LOGIN).await.expect("reads");
         assert_eq!(log[0].until, LOGIN + remembered);
     }
+}
+
+/// A token that lived too long to be accepted may be accepted after the operator has raised `max_lifetime`.
+pub(crate) async fn a_longer_lifetime_keeps_earlier_revocations(place: &dyn Place) {
+    let (short, long) = (Duration::from_secs(300), Duration::from_secs(3_600));
+    let issuer = String::from("https://login.example");
+    let subject =
+        |subject: &str, not_after| Revoked::Subject { issuer: issuer.clone(), subject: subject.into(), not_after };
+    let store = place.open_with(Settings { longest_life: short, ..settings() }, Arc::new(|_, _| {}));
+    for what in [
+        Revoked::Token { issuer: issuer.clone(), jti: "1".into() },
+        subject("alice", LOGIN + short),
+        subject("bob", UnixTime::MAX),
+    ] {
+        store.revoke(what, LOGIN.into()).await.expect("revokes");
+    }
+    drop(store);
+    let store = place.open_with(Settings { longest_life: long, ..settings() }, Arc::new(|_, _| {}));
+    let (last, after) = (LOGIN + long, LOGIN + long + Duration::from_millis(1));
+    store.sweep(last, 10).await.expect("sweeps");
+    let kept = store.revocations_since(0, last).await.expect("reads");
+    let until: Vec<UnixTime> = kept.iter().map(|revocation| revocation.until).collect();
+    assert_eq!(until, [last, last + short, UnixTime::MAX]);
+    store.sweep(after, 10).await.expect("sweeps");
+    assert_eq!(store.revocations_since(0, LOGIN).await.expect("reads").len(), 2, "the token is too old for any limit");
 }
 
 pub(crate) async fn events_beyond_the_limit_are_lost_and_counted(place: &dyn Place) {

@@ -1,0 +1,107 @@
+//! `POST /admin/v1/explain`: how the running gateway decides about a request.
+
+use serde_json::{Value, json};
+
+use crate::support::{Gateway, Upstream};
+
+async fn explained(gateway: &Gateway, question: &Value) -> Value {
+    let answer = gateway.admin_client().post("/admin/v1/explain", question).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json()
+}
+
+fn found<'e>(explained: &'e Value, step: &str) -> Vec<&'e str> {
+    let steps = explained["steps"].as_array().expect("a list").iter();
+    steps.filter(|each| each["step"] == step).map(|each| each["found"].as_str().expect("text")).collect()
+}
+
+#[tokio::test]
+async fn a_revocation_and_a_rotated_key_count_at_once() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with_config(&upstream, "");
+    let (alice, bob) = (gateway.issue("alice", "").await, gateway.issue("bob", "").await);
+    let of_alice = explained(&gateway, &json!({ "token": alice.access, "path": "/orders" })).await;
+    assert_eq!((&of_alice["decision"], &of_alice["reason"]), (&json!("allowed"), &Value::Null), "{of_alice}");
+    assert_eq!(found(&of_alice, "route"), ["/"]);
+    assert!(!of_alice.to_string().contains(&alice.access), "{of_alice}");
+
+    assert_eq!(gateway.revoke(&alice.access, &alice.token_id).await.status, 200);
+    let revoked = explained(&gateway, &json!({ "token": alice.access })).await;
+    assert_eq!((&revoked["decision"], &revoked["reason"]), (&json!("rejected"), &json!("revoked")));
+    assert_eq!(revoked["status"], 401);
+
+    let path = format!("/token/{}", bob.token_id);
+    let logout = json!({ "token": bob.access, "method": "DELETE", "path": path });
+    let own_call = explained(&gateway, &logout).await;
+    assert_eq!(own_call["decision"], "local", "{own_call}");
+    assert_eq!(gateway.admin_client().post("/admin/v1/keys/rotate", &json!({ "now": true })).await.status, 200);
+    let carol = gateway.issue("carol", "").await;
+    assert_eq!(explained(&gateway, &json!({ "token": carol.access })).await["decision"], "allowed");
+    assert_eq!(gateway.status_of(&bob.access).await, 200, "explaining a logout ends nothing");
+}
+
+#[tokio::test]
+async fn the_rates_of_the_client_are_shown_and_not_used_up() {
+    let upstream = Upstream::start();
+    let rate = "[[rate]]\nname = \"each\"\nper = \"subject\"\nrequests = 2\nwindow = \"1h\"\n";
+    let gateway = Gateway::with_config(&upstream, rate);
+    let alice = gateway.issue("alice", "").await;
+    let question = json!({ "token": alice.access });
+    for _ in 0..5 {
+        assert_eq!(found(&explained(&gateway, &question).await, "rate"), ["each: 2 left"]);
+    }
+    for left in ["each: 1 left", "each: 0 left"] {
+        assert_eq!(gateway.status_of(&alice.access).await, 200);
+        assert_eq!(found(&explained(&gateway, &question).await, "rate"), [left]);
+    }
+    let limited = explained(&gateway, &question).await;
+    assert_eq!((&limited["reason"], &limited["status"]), (&json!("quota_exceeded"), &json!(429)), "{limited}");
+    assert_eq!(gateway.status_of(&alice.access).await, 429, "as explained");
+}
+
+/// The gateway limits wrong signatures for each address.
+#[tokio::test]
+async fn wrong_tokens_in_questions_are_not_counted() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with_config(&upstream, "[limits]\nbad_signatures = 2\n");
+    let forge = gateway.forger().await;
+    for number in 0..10 {
+        let forged = explained(&gateway, &json!({ "token": forge(number), "client": "127.0.0.1" })).await;
+        assert_eq!(forged["reason"], "bad_signature", "{forged}");
+    }
+    let response = gateway.client().bearer(&forge(11)).get("/").await;
+    response.assert_rejected(401, "invalid_token");
+}
+
+#[tokio::test]
+async fn a_question_names_each_part_of_a_request() {
+    let upstream = Upstream::start();
+    let routes = "[[route]]\npath = \"/page\"\ntoken_from = [\"cookie:session\"]\n\
+                  [[route]]\npath = \"/write\"\nmethods = [\"POST\"]\n[[route]]\npath = \"/\"\n";
+    let gateway = Gateway::with_config(&upstream, routes);
+    let alice = gateway.issue("alice", "").await;
+    for (question, decision, reason) in [
+        (json!({ "token": alice.access, "tokenIn": "cookie:session", "path": "/page" }), "allowed", Value::Null),
+        (json!({ "token": alice.access, "path": "/page" }), "rejected", json!("no_token")),
+        (json!({ "token": alice.access, "path": "/write" }), "rejected", json!("method_not_allowed")),
+        (json!({ "token": alice.access, "path": "/write", "method": "POST" }), "allowed", Value::Null),
+        (json!({ "headers": { "Authorization": format!("Bearer {}", alice.access) } }), "allowed", Value::Null),
+        (json!({ "token": alice.access, "host": "a.example, b.example" }), "rejected", json!("bad_host")),
+        (json!({ "path": "/a/%2e%2e/b" }), "rejected", json!("bad_path")),
+    ] {
+        let explained = explained(&gateway, &question).await;
+        assert_eq!((&explained["decision"], &explained["reason"]), (&json!(decision), &reason), "{question}");
+    }
+    for question in [
+        json!({ "tokenIn": "nowhere", "token": "x" }),
+        json!({ "token": "a\nb" }),
+        json!({ "method": "A B" }),
+        json!({ "path": "a b" }),
+        json!({ "headers": { "a b": "" } }),
+        json!({ "client": "here" }),
+        json!({ "at": "2026-01-01T00:00:00Z" }),
+    ] {
+        let answer = gateway.admin_client().post("/admin/v1/explain", &question).await;
+        answer.assert_rejected(400, "invalid_request");
+    }
+}
