@@ -1,7 +1,7 @@
 //! Event streams of statistics: how many are open, and how they end.
 //!
-//! Nothing is queued for a client that reads slowly: it misses events. hyper and the socket hold what is on its way, and
-//! a write that takes too long closes the connection (`slow_readers.rs`).
+//! Nothing is queued for a client that reads slowly: it misses events. hyper and the socket hold what is on its way. A
+//! write that takes too long closes the connection (`slow_readers.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
