@@ -184,7 +184,7 @@ impl Stream {
     }
 
     /// Reads to the end. Returns true if the response was complete.
-    async fn is_complete(mut self) -> bool {
+    async fn ends_complete(mut self) -> bool {
         while self.line().await.is_some() {}
         self.child.wait().expect("it is our child").success()
     }
@@ -215,7 +215,7 @@ async fn a_stream_has_each_second_and_ends_with_the_gateway() {
         assert_eq!(sum(&stream.event().await, "/rejections/no_token"), 0, "each second is sent once");
     }
     let drained = gateway.begin_drain();
-    assert!(stream.is_complete().await);
+    assert!(stream.ends_complete().await);
     tokio::task::spawn_blocking(move || drained.join()).await.expect("joined").expect("no panic");
 }
 
