@@ -8,8 +8,10 @@ use arc_swap::ArcSwap;
 
 use super::explainer::Explain;
 use super::guess::WrongTokens;
+use super::operators::Operators;
 use super::readiness::StoreReadiness;
 use super::reload_reply::ReloadReply;
+use super::sessions::Sessions;
 use super::stats_streams::StatsStreams;
 use crate::broker::Broker;
 use crate::telemetry::metrics::{Metrics, WorkerMetrics};
@@ -17,7 +19,6 @@ use crate::telemetry::recent_rejections::RecentRejections;
 use crate::telemetry::snapshots::Snapshots;
 use crate::types::clock::Clock;
 use crate::types::ids::RequestIds;
-use crate::types::secret::Secret;
 use crate::upstream::Upstream;
 
 pub struct Admin {
@@ -30,7 +31,8 @@ pub struct Admin {
     pub snapshots: Arc<Snapshots>,
     pub stats_streams: StatsStreams,
     pub clock: Arc<dyn Clock>,
-    pub token: Secret,
+    pub operators: Operators,
+    pub sessions: Arc<Sessions>,
     pub wrong_tokens: WrongTokens,
     pub hosts: Vec<String>,
     pub store_readiness: StoreReadiness,

@@ -12,6 +12,7 @@ use http::{HeaderValue, Method, Response, StatusCode, Uri, header};
 use serde::Serialize;
 
 use super::query::Query;
+use super::sessions::Caller;
 use super::state::Admin;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
@@ -82,22 +83,28 @@ struct Servers {
     unhealthy: u32,
 }
 
-pub(super) fn handle(admin: &Admin, method: &Method, uri: &Uri) -> Result<Response<Body>, Reject> {
+pub(super) fn handle(admin: &Admin, method: &Method, uri: &Uri, caller: &Caller) -> Result<Response<Body>, Reject> {
     if *method != Method::GET {
         return Err(Reject::from(Reason::MethodNotAllowed).allow("GET"));
     }
     let mut query = Query::read(uri)?;
     if uri.path() == STREAM_PATH {
         query.finish()?;
-        return stream(admin);
+        return stream(admin, caller);
     }
     let seconds = query.number("seconds", DEFAULT_SECONDS, snapshots::KEPT)?;
     query.finish()?;
     Ok(respond::json(StatusCode::OK, &Stats::of(&admin.snapshots, seconds)))
 }
 
-fn stream(admin: &Admin) -> Result<Response<Body>, Reject> {
-    let body = admin.stats_streams.open(&admin.snapshots, event)?;
+/// It ends within a second after the session of its operator.
+fn stream(admin: &Admin, caller: &Caller) -> Result<Response<Body>, Reject> {
+    let (sessions, clock, session) = (admin.sessions.clone(), admin.clock.clone(), caller.session);
+    let next = move |snapshots: &Snapshots| {
+        let may_read = session.is_none_or(|session| sessions.is_live(&session, clock.uptime()));
+        may_read.then(|| event(snapshots))
+    };
+    let body = admin.stats_streams.open(&admin.snapshots, next)?;
     let mut response = Response::new(body);
     response.headers_mut().insert(header::CONTENT_TYPE, EVENT_STREAM);
     response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);

@@ -38,11 +38,11 @@ impl StatsStreams {
         StatsStreams { slots: Arc::new(Semaphore::new(limit)), limit, ended: watch::Sender::new(false) }
     }
 
-    /// A body with an event for the newest snapshot, and then one for each snapshot.
+    /// A body with an event for the newest snapshot, and then one for each snapshot, until `event` returns `None`.
     pub(super) fn open(
         &self,
         snapshots: &Arc<Snapshots>,
-        event: impl Fn(&Snapshots) -> Bytes + Send + 'static,
+        event: impl Fn(&Snapshots) -> Option<Bytes> + Send + 'static,
     ) -> Result<Body, Reject> {
         let permit = self.slots.clone().try_acquire_owned();
         let permit = permit.map_err(|_| Reject::new(Reason::StreamsLimited, format!("at most {}", self.limit)))?;
@@ -63,7 +63,7 @@ impl StatsStreams {
 /// Ends with the gateway, or when the client has disconnected.
 async fn send(
     snapshots: Arc<Snapshots>,
-    event: impl Fn(&Snapshots) -> Bytes,
+    event: impl Fn(&Snapshots) -> Option<Bytes>,
     pieces: mpsc::Sender<Bytes>,
     mut ended: watch::Receiver<bool>,
 ) {
@@ -75,8 +75,9 @@ async fn send(
             _ = ended.wait_for(|ended| *ended) => return,
             changed = taken.changed() => if changed.is_err() { return },
         }
+        let Some(event) = event(&snapshots) else { return };
         // If there is no room, the client misses this event.
-        let _ = pieces.try_send(event(&snapshots));
+        let _ = pieces.try_send(event);
     }
 }
 
@@ -92,8 +93,8 @@ mod tests {
         Arc::new(Snapshots::new(Arc::new(Metrics::new(1)), Box::new(Others::default)))
     }
 
-    fn event(_: &Snapshots) -> Bytes {
-        Bytes::from_static(b"data: {}\n\n")
+    fn event(_: &Snapshots) -> Option<Bytes> {
+        Some(Bytes::from_static(b"data: {}\n\n"))
     }
 
     #[tokio::test]
@@ -113,7 +114,7 @@ mod tests {
         let (streams, snapshots) = (StatsStreams::new(1), snapshots());
         let mut stream = streams.open(&snapshots, event).expect("room");
         let first = stream.frame().await.expect("an event").expect("no error");
-        assert_eq!(first.into_data().ok(), Some(event(&snapshots)), "at once, not after a second");
+        assert_eq!(first.into_data().ok(), event(&snapshots), "at once, not after a second");
         let reading = tokio::spawn(async move { stream.frame().await.is_none() });
         streams.end().await;
         assert!(reading.await.expect("no panic"), "a complete body");

@@ -24,7 +24,9 @@ use super::sockets::{Inherited, Sockets};
 use super::takeover::{self, ListenerCopies};
 use super::thread;
 use super::workers::{self, Workers};
-use crate::admin::{Admin, AdminConnections, ReloadReply, StatsStreams, StoreReadiness, WrongTokens};
+use crate::admin::{
+    Admin, AdminConnections, Operators, ReloadReply, Sessions, StatsStreams, StoreReadiness, WrongTokens,
+};
 use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::limits::rate_limit::RateLimits;
@@ -155,7 +157,8 @@ fn admin(
         snapshots: Arc::new(state.snapshots(metrics.clone())),
         stats_streams: StatsStreams::new(config.admin.streams),
         clock: state.clock.clone(),
-        token,
+        operators: Operators::new(&token, &config.admin.operators),
+        sessions: Arc::new(Sessions::new(config.admin.session_lifetime)),
         wrong_tokens: WrongTokens::new(config.admin.wrong_tokens),
         hosts: config.admin.hosts.clone(),
         store_readiness: StoreReadiness::default(),

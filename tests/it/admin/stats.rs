@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use crate::house::source;
 use crate::support::clock::ManualClock;
 use crate::support::wait::eventually_ok;
-use crate::support::{Gateway, Upstream};
+use crate::support::{Client, Gateway, Upstream};
 
 async fn stats(gateway: &Gateway, query: &str) -> Value {
     let answer = gateway.admin_client().get(&format!("/admin/v1/stats{query}")).await;
@@ -162,9 +162,13 @@ struct Stream {
 
 impl Stream {
     fn open(folder: &Path) -> Stream {
+        let socket = folder.join("bearward.db.admin");
+        Self::curl(&["--unix-socket", socket.to_str().expect("UTF-8"), "http://bearward/admin/v1/stats/stream"])
+    }
+
+    fn curl(arguments: &[&str]) -> Stream {
         let mut command = Command::new("curl");
-        command.args(["-sSN", "--fail-with-body", "--unix-socket"]).arg(folder.join("bearward.db.admin"));
-        command.arg("http://bearward/admin/v1/stats/stream");
+        command.args(["-sSN", "--fail-with-body"]).args(arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("curl is there");
         let stdout = BufReader::new(child.stdout.take().expect("piped"));
         let (sender, lines) = unbounded_channel();
@@ -217,6 +221,20 @@ async fn a_stream_has_each_second_and_ends_with_the_gateway() {
     let drained = gateway.begin_drain();
     assert!(stream.ends_complete().await);
     tokio::task::spawn_blocking(move || drained.join()).await.expect("joined").expect("no panic");
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_the_session_of_its_operator() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let begun = gateway.admin_client().post("/admin/v1/sessions", &json!({})).await.json();
+    let token = begun["token"].as_str().unwrap_or_else(|| panic!("{begun}"));
+    let url = format!("http://{}/admin/v1/stats/stream", gateway.admin_address());
+    let mut stream = Stream::curl(&["-H", &format!("Authorization: Bearer {token}"), &url]);
+    stream.event().await;
+    let session = Client::http1(gateway.admin_address()).host("localhost").bearer(token);
+    assert_eq!(session.delete("/admin/v1/sessions/current").await.status, 200);
+    assert!(stream.ends_complete().await);
 }
 
 #[tokio::test]
