@@ -40,9 +40,8 @@ fn rows(second: &Value, style: &Style) -> [(&'static str, String); 6] {
         (
             "requests",
             format!(
-                "{}/s   {}   {}   {}   {}   {failed}   closed by the client {}",
+                "{}/s  {}  {}  {}  {failed}  client closed {}",
                 rate(second),
-                class("1xx"),
                 class("2xx"),
                 class("3xx"),
                 class("4xx"),
