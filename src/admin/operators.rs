@@ -38,7 +38,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Whoever has the token in `admin.token_file`.
+    /// Who has the token in `admin.token_file`.
     fn admin() -> Self {
         Operator { name: "admin".into(), role: Role::Operate }
     }
