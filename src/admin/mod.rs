@@ -4,11 +4,13 @@
 //! own thread, so that it responds while the workers are busy.
 
 mod body;
+mod certificates;
 mod connections;
 mod explain;
 mod explainer;
 mod guess;
 mod host;
+mod issuers;
 mod keys;
 mod listener;
 mod operators;
@@ -30,6 +32,7 @@ mod stats_streams;
 mod tokens;
 mod upstreams;
 
+pub use certificates::ListenerTls;
 pub use connections::AdminConnections;
 pub use explainer::{Asked, Explain, Explaining};
 pub use guess::WrongTokens;

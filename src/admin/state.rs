@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 
 use arc_swap::ArcSwap;
 
+use super::certificates::ListenerTls;
 use super::explainer::Explain;
 use super::guess::WrongTokens;
 use super::operators::Operators;
@@ -30,6 +31,7 @@ pub struct Admin {
     pub explainer: Box<dyn Explain>,
     pub snapshots: Arc<Snapshots>,
     pub stats_streams: StatsStreams,
+    pub listeners: Vec<ListenerTls>,
     pub clock: Arc<dyn Clock>,
     pub operators: Operators,
     pub sessions: Arc<Sessions>,

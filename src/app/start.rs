@@ -25,7 +25,7 @@ use super::takeover::{self, ListenerCopies};
 use super::thread;
 use super::workers::{self, Workers};
 use crate::admin::{
-    Admin, AdminConnections, Operators, ReloadReply, Sessions, StatsStreams, StoreReadiness, WrongTokens,
+    Admin, AdminConnections, ListenerTls, Operators, ReloadReply, Sessions, StatsStreams, StoreReadiness, WrongTokens,
 };
 use crate::config::Config;
 use crate::gateway::Gateway;
@@ -97,6 +97,7 @@ fn run(
         rejections: &rejections,
         shared: &shared,
     };
+    let listeners = sockets.with_certificates();
     let workers = workers.start(sockets.listeners)?;
     let copies: ListenerCopies = Arc::new(Mutex::new(Some(sockets.copies)));
     let hand_over = takeover::hand_over(&config.store, copies.clone());
@@ -114,7 +115,7 @@ fn run(
         clock,
         metrics: reload_metrics,
     });
-    let admin = Arc::new(admin(&live, token, &metrics, rejections, reloads));
+    let admin = Arc::new(admin(&live, token, &metrics, rejections, listeners, reloads));
     let (serving, admin_socket) = (admin.serving.clone(), sockets.admin.local.path().to_owned());
     let control = Control { state: state.clone(), admin, connections, socket: sockets.admin, is_shared };
     let control = ControlThread::start(runtime, control, hand_over)?;
@@ -145,6 +146,7 @@ fn admin(
     token: Secret,
     metrics: &Arc<Metrics>,
     rejections: Arc<RecentRejections>,
+    listeners: Vec<ListenerTls>,
     reloads: Option<Sender<ReloadReply>>,
 ) -> Admin {
     let (config, state) = (live.config(), &live.state);
@@ -156,6 +158,7 @@ fn admin(
         explainer: Box::new(LiveExplainer(live.clone())),
         snapshots: Arc::new(state.snapshots(metrics.clone())),
         stats_streams: StatsStreams::new(config.admin.streams),
+        listeners,
         clock: state.clock.clone(),
         operators: Operators::new(&token, &config.admin.operators),
         sessions: Arc::new(Sessions::new(config.admin.session_lifetime)),

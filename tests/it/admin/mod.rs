@@ -12,3 +12,4 @@ mod rejections;
 mod revocations;
 mod socket;
 mod stats;
+mod trust;

@@ -49,7 +49,9 @@ fn names_of(object: &Value) -> BTreeSet<String> {
 /// A running gateway with a `gateway.toml`, which a reload reads.
 async fn served(upstream: &Upstream) -> (GatewayProcess, TempDir) {
     let folder = TempDir::new().expect("a folder");
-    let text = Gateway::config_text(&upstream.address.to_string(), "");
+    let issuer = "[[issuer]]\nissuer = \"https://login.example\"\naudience = [\"a\"]\n\
+        jwks_url = \"http://127.0.0.1:9/keys\"\nstartup = \"continue\"\n";
+    let text = Gateway::config_text(&upstream.address.to_string(), issuer);
     fs::write(folder.path().join("gateway.toml"), text).expect("written");
     let path = folder.path().to_owned();
     let served = tokio::task::spawn_blocking(move || GatewayProcess::start(&path)).await.expect("it starts");
@@ -171,6 +173,24 @@ async fn every_response_has_the_members_of_the_page() {
 
     let upstreams = admin.get("/admin/v1/upstreams").await.json();
     assert_eq!(names_of(&upstreams["upstreams"][0]["servers"][0]), documented("GET", "/admin/v1/upstreams"));
+    let certificates = admin.get("/admin/v1/certificates").await.json();
+    let listener =
+        certificates["listeners"].as_array().expect("a list").iter().find(|listener| listener["tls"] == true);
+    let listener = listener.expect("one with TLS");
+    assert_eq!(names_of(listener), documented("GET", "/admin/v1/certificates"));
+    let text = &calls[&("GET".to_owned(), "/admin/v1/certificates".to_owned())];
+    assert_eq!(names_of(&listener["certificates"][0]), members(text, "certificate"));
+    let issuers = eventually_ok("the source of the issuer has failed", async || {
+        let issuers = admin.get("/admin/v1/issuers").await.json();
+        if issuers["issuers"][0]["lastError"].is_string() { Ok(issuers) } else { Err(issuers.to_string()) }
+    })
+    .await;
+    let mut of_issuer = names_of(&issuers["issuers"][0]);
+    // The source of this one never had keys.
+    of_issuer.extend(["confirmedAt", "ageSeconds"].map(str::to_owned));
+    let documented_issuer = members(&calls[&("GET".to_owned(), "/admin/v1/issuers".to_owned())], "response");
+    assert_eq!(of_issuer, documented_issuer);
+
     assert_eq!(served.client().get("/").await.status, 401);
     let busy = eventually_ok("the request is in a second", async || {
         let stats = admin.get("/admin/v1/stats").await.json();
