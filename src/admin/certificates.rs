@@ -1,31 +1,20 @@
 //! `GET /admin/v1/certificates`: the active certificates of every listener.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use http::{Method, Response, StatusCode};
 use serde::Serialize;
 
-use super::state::Admin;
+use super::state::{Admin, ListenerTls};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
-use crate::protocols::tls::{Description, ServerTls};
+use crate::protocols::tls::Description;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 
 pub(super) const PATH: &str = "/admin/v1/certificates";
 
 const DAY: i64 = 24 * 60 * 60;
-
-/// A listener and its active certificates.
-#[derive(Clone)]
-pub struct ListenerTls {
-    pub address: SocketAddr,
-    pub is_admin: bool,
-    /// `None` for cleartext.
-    pub tls: Option<Arc<ArcSwap<ServerTls>>>,
-}
 
 #[derive(Serialize)]
 struct List {

@@ -32,7 +32,6 @@ mod stats_streams;
 mod tokens;
 mod upstreams;
 
-pub use certificates::ListenerTls;
 pub use connections::AdminConnections;
 pub use explainer::{Asked, Explain, Explaining};
 pub use guess::WrongTokens;
@@ -42,5 +41,5 @@ pub use readiness::StoreReadiness;
 pub use reload_reply::{ReloadError, ReloadReply, Reloaded};
 pub use sessions::Sessions;
 pub use settings::{MAX_TOKEN_SIZE, SecretSource, Settings};
-pub use state::Admin;
+pub use state::{Admin, ListenerTls};
 pub use stats_streams::StatsStreams;

@@ -1,12 +1,12 @@
 //! What the calls of the admin API work on.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 
 use arc_swap::ArcSwap;
 
-use super::certificates::ListenerTls;
 use super::explainer::Explain;
 use super::guess::WrongTokens;
 use super::operators::Operators;
@@ -15,6 +15,7 @@ use super::reload_reply::ReloadReply;
 use super::sessions::Sessions;
 use super::stats_streams::StatsStreams;
 use crate::broker::Broker;
+use crate::protocols::tls::ServerTls;
 use crate::telemetry::metrics::{Metrics, WorkerMetrics};
 use crate::telemetry::recent_rejections::RecentRejections;
 use crate::telemetry::snapshots::Snapshots;
@@ -45,4 +46,13 @@ pub struct Admin {
     /// Reload requests. `None` for a gateway that was not started from a file.
     pub reloads: Option<Sender<ReloadReply>>,
     pub request_ids: RequestIds,
+}
+
+/// A listener and its active certificates.
+#[derive(Clone)]
+pub struct ListenerTls {
+    pub address: SocketAddr,
+    pub is_admin: bool,
+    /// `None` for cleartext.
+    pub tls: Option<Arc<ArcSwap<ServerTls>>>,
 }

@@ -84,7 +84,10 @@ pub fn server_tls(
     let (mut certificates, mut descriptions) = (Vec::with_capacity(files.len()), Vec::with_capacity(files.len()));
     for files in files {
         let certificate = load(&files)?;
-        descriptions.push(describe(&certificate, &files.certificate)?);
+        // The metrics have one series for each file.
+        if !descriptions.iter().any(|known: &Description| known.file == files.certificate) {
+            descriptions.push(describe(&certificate, &files.certificate)?);
+        }
         certificates.push((Arc::new(certificate), files.certificate));
     }
     let resolver = Arc::new(SniResolver::new(certificates)?);

@@ -49,7 +49,7 @@ fn names_of(object: &Value) -> BTreeSet<String> {
 /// A running gateway with a `gateway.toml`, which a reload reads.
 async fn served(upstream: &Upstream) -> (GatewayProcess, TempDir) {
     let folder = TempDir::new().expect("a folder");
-    let issuer = "[[issuer]]\nissuer = \"https://login.example\"\naudience = [\"a\"]\n\
+    let issuer = "[[issuer]]\nissuer = \"https://login.example\"\naudience = [\"a\"]\nalgorithms = [\"ES256\"]\n\
         jwks_url = \"http://127.0.0.1:9/keys\"\nstartup = \"continue\"\n";
     let text = Gateway::config_text(&upstream.address.to_string(), issuer);
     fs::write(folder.path().join("gateway.toml"), text).expect("written");
