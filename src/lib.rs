@@ -124,6 +124,7 @@
 //! | request bodies that nothing reads | HTTP/2 connection | 1 MiB, the window of the connection (hyper) |
 //! | responses without room | HTTP/2 stream | 128 KiB (`server/http2.rs`), on `limits.http2_concurrent_streams` |
 //! | a request head | HTTP/2 connection | twice `limits.request_header_size` (`server/http2.rs`) |
+//! | trailers of a request that nothing reads | HTTP/2 stream | twice `limits.request_header_size` (`server/http2.rs`) |
 //! | a response from an HTTP/1 backend | request | 408 KiB (hyper) |
 //! | a response from an HTTP/2 backend | request | 64 KiB, the window of the stream (`upstream/connect.rs`) |
 //! | a request body on its way | request | one frame; to an HTTP/2 backend 1 MiB (h2) |

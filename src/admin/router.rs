@@ -6,9 +6,11 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, Request, Response};
 use hyper::body::Incoming;
 
+use super::operators::Operator;
+use super::sessions::Caller;
 use super::settings::MAX_TOKEN_SIZE;
 use super::state::Admin;
-use super::{explain, host, keys, probes, rejections, reload, revocations, tokens, upstreams};
+use super::{explain, host, keys, probes, rejections, reload, revocations, session_calls, tokens, upstreams};
 use crate::auth::bearer;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
@@ -34,7 +36,8 @@ pub(super) async fn handle(admin: &Admin, request: Request<Incoming>, peer: &Pee
         Peer::Local => None,
         Peer::Remote { address, .. } => Some(*address),
     };
-    let context = EventContext { at: admin.clock.now(), client, request: Some(request_id), caller: None };
+    let context =
+        EventContext { at: admin.clock.now(), client, request: Some(request_id), caller: None, operator: None };
     route(admin, request, peer, context).await.unwrap_or_else(|reject| {
         admin.counters.rejected(reject.reason);
         tracing::debug!(reason = reject.reason.code(), detail = %reject.detail, "admin request rejected");
@@ -59,10 +62,22 @@ async fn route(
         (_, "/healthz" | "/readyz" | "/metrics") => return Err(Reject::from(Reason::MethodNotAllowed).allow("GET")),
         _ => {}
     }
-    if let Peer::Remote { address, .. } = peer {
-        check_token(admin, request.headers(), *address)?;
+    let caller = match peer {
+        Peer::Local => Caller { operator: Operator::local(), session: None },
+        Peer::Remote { address, .. } => identify(admin, request.headers(), *address)?,
+    };
+    let path = request.uri().path();
+    if !caller
+        .operator
+        .role
+        .may(request.method(), ![explain::PATH, session_calls::PATH, session_calls::CURRENT].contains(&path))
+    {
+        return Err(Reject::new(Reason::AdminRole, "the role view may read and explain"));
     }
+    let context = EventContext { operator: Some(caller.operator.name.clone()), ..context };
     match request.uri().path() {
+        session_calls::PATH => session_calls::begin(admin, request.method(), &caller),
+        session_calls::CURRENT => session_calls::current(admin, request.method(), &caller),
         upstreams::PATH => upstreams::handle(admin, request.method()),
         explain::PATH => explain::handle(admin, request).await,
         reload::PATH => reload::handle(admin, request.method(), &context).await,
@@ -74,14 +89,21 @@ async fn route(
 }
 
 /// The request must have exactly one token. The response does not say what is wrong with another one.
-fn check_token(admin: &Admin, headers: &HeaderMap, client: IpAddr) -> Result<(), Reject> {
+fn identify(admin: &Admin, headers: &HeaderMap, client: IpAddr) -> Result<Caller, Reject> {
     let now = admin.clock.uptime();
     admin.wrong_tokens.check(client, now)?;
     match bearer::find(headers, MAX_TOKEN_SIZE) {
-        Ok(token) if admin.token.matches(token.as_bytes()) => return Ok(()),
+        Ok(token) => {
+            let operator = admin.operators.find(token.as_bytes()).cloned();
+            let known = operator.map(|operator| Caller { operator, session: None });
+            if let Some(caller) = known.or_else(|| admin.sessions.find(token.as_bytes(), now)) {
+                return Ok(caller);
+            }
+            admin.wrong_tokens.count(client, now);
+        }
         // A request without a token guesses nothing.
         Err(reject) if reject.reason == Reason::NoToken => {}
-        _ => admin.wrong_tokens.count(client, now),
+        Err(_) => admin.wrong_tokens.count(client, now),
     }
     Err(Reason::AdminTokenWrong.into())
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::operators::Access;
 use crate::limits::limiter::Rate;
 use crate::protocols::tls;
 
@@ -33,6 +34,9 @@ pub struct Settings {
     pub connections_per_address: usize,
     /// Maximum wrong tokens from one client. `None`: no limit.
     pub wrong_tokens: Option<Rate>,
+    /// `[[admin.operator]]`
+    pub operators: Vec<Access>,
+    pub session_lifetime: Duration,
     /// How many rejections each worker keeps. 0: none.
     pub recent_rejections: usize,
 }

@@ -8,14 +8,15 @@ use arc_swap::ArcSwap;
 
 use super::explainer::Explain;
 use super::guess::WrongTokens;
+use super::operators::Operators;
 use super::readiness::StoreReadiness;
 use super::reload_reply::ReloadReply;
+use super::sessions::Sessions;
 use crate::broker::Broker;
 use crate::telemetry::metrics::{Metrics, WorkerMetrics};
 use crate::telemetry::recent_rejections::RecentRejections;
 use crate::types::clock::Clock;
 use crate::types::ids::RequestIds;
-use crate::types::secret::Secret;
 use crate::upstream::Upstream;
 
 pub struct Admin {
@@ -26,7 +27,8 @@ pub struct Admin {
     pub rejections: Arc<RecentRejections>,
     pub explainer: Box<dyn Explain>,
     pub clock: Arc<dyn Clock>,
-    pub token: Secret,
+    pub operators: Operators,
+    pub sessions: Sessions,
     pub wrong_tokens: WrongTokens,
     pub hosts: Vec<String>,
     pub store_readiness: StoreReadiness,

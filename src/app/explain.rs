@@ -130,7 +130,10 @@ impl Explainer {
             upload: &mut upload,
             trace: Trace::to(&listener),
         };
-        let decision = self.decider.decide(request, &mut context).await;
+        let decision = match self.decider.check_header_list(request) {
+            Ok(()) => self.decider.decide(request, &mut context).await,
+            Err(large) => Err(large),
+        };
         let quotas = gateway.map(|gateway| gateway.quotas(&decision, request.uri().path(), &context));
         let mut outcome = self.outcome(decision, request, &mut context).await;
         for (name, quota) in quotas.into_iter().flatten() {

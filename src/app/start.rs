@@ -24,7 +24,7 @@ use super::sockets::{Inherited, Sockets};
 use super::takeover::{self, ListenerCopies};
 use super::thread;
 use super::workers::{self, Workers};
-use crate::admin::{Admin, AdminConnections, ReloadReply, StoreReadiness, WrongTokens};
+use crate::admin::{Admin, AdminConnections, Operators, ReloadReply, Sessions, StoreReadiness, WrongTokens};
 use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::limits::rate_limit::RateLimits;
@@ -153,7 +153,8 @@ fn admin(
         rejections,
         explainer: Box::new(LiveExplainer(live.clone())),
         clock: state.clock.clone(),
-        token,
+        operators: Operators::new(&token, &config.admin.operators),
+        sessions: Sessions::new(config.admin.session_lifetime),
         wrong_tokens: WrongTokens::new(config.admin.wrong_tokens),
         hosts: config.admin.hosts.clone(),
         store_readiness: StoreReadiness::default(),

@@ -5,6 +5,7 @@
 //! family, and then one store transaction that decides by the rotation rules (`tokens::family::rotation`). A request
 //! without a valid signature never reaches the store, and a stolen refresh token alone is not enough.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use http::HeaderMap;
@@ -113,14 +114,18 @@ impl Broker {
     ) -> Result<Rotation, Reject> {
         let (token_id, client) = (presented.token_id, context.client);
         self.throttle.check_refreshes(token_id)?;
-        // A confirmation that is not written yet is queued before the rotation, so the store sees it first.
-        if let Some(generation) = self.seen_generations.take(presented.token_id) {
+        let seen = self.seen_generations.take(presented.token_id);
+        if let Some(generation) = seen {
             drop(self.store.confirm(vec![(presented.token_id, generation)]));
         }
         let (roots, lifetimes, clock) = (self.roots.clone(), self.settings.lifetimes, self.clock.clone());
-        let decide = move |family: Option<&Family>, watermark, presented: &PresentedToken| match family {
-            Some(family) if !holder.may_hold(family) => Rotation::Rejected(Reason::GrantMismatch),
-            _ => with_address(client, rotate(family, watermark, presented, &roots, &lifetimes, clock.read())),
+        let decide = move |family: Option<&Family>, watermark, presented: &PresentedToken| {
+            // Another connection to the store writes the confirmation, perhaps later than this one reads.
+            let family = family.map(|family| with_confirmed(family, seen));
+            match family.as_deref() {
+                Some(family) if !holder.may_hold(family) => Rotation::Rejected(Reason::GrantMismatch),
+                family => with_address(client, rotate(family, watermark, presented, &roots, &lifetimes, clock.read())),
+            }
         };
         let rotation = self.with_timeout(self.store.rotate(presented, Box::new(decide), context)).await?;
         // An attacker who knows only the id of a family must not use up its refreshes.
@@ -147,6 +152,14 @@ impl Broker {
             }
         };
         self.pair(&family, now)
+    }
+}
+
+/// The family, as after the confirmation of the generation that was seen in use.
+fn with_confirmed(family: &Family, seen: Option<u64>) -> Cow<'_, Family> {
+    match seen.map(|seen| seen.min(family.generation)).filter(|seen| *seen > family.confirmed) {
+        Some(confirmed) => Cow::Owned(Family { confirmed, ..family.clone() }),
+        None => Cow::Borrowed(family),
     }
 }
 

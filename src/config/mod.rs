@@ -118,8 +118,8 @@ pub fn load_admin_socket(path: &Path) -> Result<PathBuf, ConfigErrors> {
 pub fn keys() -> BTreeSet<String> {
     // One of each table that is read only if the file has it. Keys that are missing in them do not matter here.
     let one_of_each = "identity = { claim = [{}] }\nissuer = [{}]\nlistener = [{ tls = {} }]\nrate = [{}]\n\
-        route = [{ claim = [{}], rate = [{}] }]\nupstream = [{ health_check = {} }]\nadmin = { tls = {} }\n\
-        oauth = { resource_server = [{}] }\n";
+        route = [{ claim = [{}], rate = [{}] }]\nupstream = [{ health_check = {} }]\n\
+        admin = { tls = {}, operator = [{}] }\noauth = { resource_server = [{}] }\n";
     let (tree, _) = DeTable::parse_recoverable(one_of_each);
     let report = Report::new(Path::new(""));
     Table::new(tree.get_ref(), Place::default(), &report).read(|root| sections::gateway(root, Probe::None));

@@ -124,7 +124,12 @@ impl Decider {
 
     /// Rejects a head of HTTP/2 that is too large. Over HTTP/1, the parser has done so.
     pub fn check_head_size<B>(&self, request: &Request<B>) -> Result<(), Reject> {
-        if request.version() == Version::HTTP_2 && header_list::size_of_head(request) >= self.header_list_size {
+        if request.version() == Version::HTTP_2 { self.check_header_list(request) } else { Ok(()) }
+    }
+
+    /// As [`Decider::check_head_size`], for a request that was not read from a connection.
+    pub fn check_header_list<B>(&self, request: &Request<B>) -> Result<(), Reject> {
+        if header_list::size_of_head(request) >= self.header_list_size {
             return Err(Reject::new(Reason::HeadTooLarge, "the head is larger than limits.request_header_size"));
         }
         Ok(())

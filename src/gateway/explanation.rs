@@ -100,7 +100,11 @@ impl Explanation {
             Outcome::Unknown(_) => ("unknown", None),
             Outcome::Local(_) => ("local", None),
         };
-        to_json(&self.steps, decision, reject)
+        let mut json = to_json(&self.steps, decision, reject);
+        if let Outcome::Unknown(why) | Outcome::Local(why) = &self.outcome {
+            json["detail"] = Value::from(why.as_str());
+        }
+        json
     }
 }
 

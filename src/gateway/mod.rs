@@ -158,7 +158,9 @@ impl Gateway {
         let origin = forwarded.as_deref().unwrap_or(&peer.origin);
         delivery.record.client = Some(origin.address);
         // Before `translate`, which adds fields.
-        self.decider.check_head_size(request)?;
+        if let Err(large) = self.decider.check_head_size(request) {
+            return Err(self.decider.malformed(request).unwrap_or(large));
+        }
         websocket::http2::translate(request)?;
         let is_token_call = || self.decider.routes.is_token_call(request.uri().path());
         if let Err(overloaded) = delivery.reserve(origin.address, is_token_call) {

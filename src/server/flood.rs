@@ -125,6 +125,8 @@ impl FloodGuard {
             at += taken;
             if self.header_len == FRAME_HEADER {
                 self.header_len = 0;
+                // The reserved bit of the stream identifier, which receivers ignore (RFC 9113 section 4.1).
+                self.header[5] &= 0x7f;
                 self.mark_malformed_trailers(bytes, at);
                 let turn_is_over = *turn == 0;
                 *turn = turn.saturating_sub(self.count_frame()?);

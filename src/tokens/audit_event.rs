@@ -21,6 +21,7 @@
 //! | `store.rollback_suspected` | a valid refresh token is newer than the store: old backup, or lost writes |
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -36,6 +37,8 @@ pub struct EventContext {
     /// address.
     pub client: Option<IpAddr>,
     pub request: Option<RequestId>,
+    /// The operator who made the call of the admin API.
+    pub operator: Option<Arc<str>>,
     /// The subject of the token of the request. `None` on the admin listener, where tokens have no subject.
     pub caller: Option<String>,
 }
@@ -43,14 +46,14 @@ pub struct EventContext {
 impl EventContext {
     /// An IPv4 address from an IPv6 socket is recorded as IPv4.
     pub fn new(at: UnixTime, client: IpAddr, request: RequestId) -> Self {
-        EventContext { at, client: Some(client.to_canonical()), request: Some(request), caller: None }
+        EventContext { at, client: Some(client.to_canonical()), request: Some(request), caller: None, operator: None }
     }
 }
 
 /// For callers that know only the time.
 impl From<UnixTime> for EventContext {
     fn from(at: UnixTime) -> Self {
-        EventContext { at, client: None, request: None, caller: None }
+        EventContext { at, client: None, request: None, caller: None, operator: None }
     }
 }
 
@@ -99,6 +102,8 @@ impl Event {
             #[serde(skip_serializing_if = "Option::is_none")]
             caller: Option<&'a str>,
             #[serde(skip_serializing_if = "Option::is_none")]
+            operator: Option<&'a str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
             client: Option<IpAddr>,
             #[serde(skip_serializing_if = "Option::is_none")]
             request_id: Option<RequestId>,
@@ -108,6 +113,7 @@ impl Event {
             event: self,
             // A caller that acts on its own tokens is named only once.
             caller: context.caller.as_deref().filter(|caller| self.subject.as_deref() != Some(caller)),
+            operator: context.operator.as_deref(),
             client: context.client,
             request_id: context.request,
         };

@@ -116,6 +116,8 @@ reasons! {
 
     // The admin listener.
     AdminTokenWrong = "admin_token_wrong", UNAUTHORIZED, "unauthorized", "the admin token is missing or wrong";
+    /// `admin.operator.role`
+    AdminRole = "admin_role", FORBIDDEN, "forbidden", "this operator may not make this call";
     /// `admin.wrong_tokens`
     AdminLimited = "admin_limited", TOO_MANY_REQUESTS, "rate_limited", "too many wrong admin tokens came from this address";
     /// `admin.hosts`

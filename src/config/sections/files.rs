@@ -11,6 +11,9 @@ use crate::config::document::table::Table;
 use crate::types::private_file::{self, LaxFile, Origin};
 use crate::types::regular_file;
 
+/// Minimum length of a secret that only programs send, in characters.
+const MIN_SECRET: usize = 32;
+
 /// The contents of a file that must exist.
 pub(super) fn contents(path: &Path) -> Result<Vec<u8>, ConfigError> {
     regular_file::read(path).map_err(|error| unreadable(path, &error))
@@ -82,6 +85,18 @@ pub(super) fn secret_contents(path: &Path) -> Result<Vec<u8>, ConfigError> {
     let contents = contents(path)?;
     private(path, Origin::Operator)?;
     Ok(contents)
+}
+
+/// A secret that only a program sends. A short one can be guessed, and the gateway limits no caller with the right one.
+pub(super) fn random_secret(path: &Path) -> Result<Vec<u8>, ConfigError> {
+    let secret = secret_contents(path)?;
+    let (shown, trimmed) = (path.display(), secret.trim_ascii());
+    if trimmed.len() < MIN_SECRET || !trimmed.iter().all(u8::is_ascii_graphic) {
+        let problem = format!("the secret in {shown} is not {MIN_SECRET} or more printable ASCII characters");
+        return Err(ConfigError::new(problem, "expected a random secret")
+            .help(format!("create one: (umask 077; head -c 32 /dev/urandom | base64 > {shown})")));
+    }
+    Ok(secret)
 }
 
 /// A secret from one of two keys: a file, which may not exist yet, or an environment variable.

@@ -1,17 +1,13 @@
-//! `[[listener]]` and `[admin]`: addresses and TLS.
+//! `[[listener]]`: addresses and TLS.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use crate::admin;
 use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::config::document::value::{Value, choose};
+use crate::config::sections::pem;
 use crate::config::sections::placed::Placed;
-use crate::config::sections::{files, host, pem, throttle};
 use crate::protocols::http::forwarded::Forwarding;
-use crate::protocols::local_socket::MAX_PATH_SIZE;
 use crate::protocols::tls::{self, CertificateFiles};
 use crate::server::ListenerSettings;
 
@@ -20,7 +16,6 @@ const SELF_SIGNED_FOLDER: &str = "tls";
 
 /// IPv4 only: with `[::]`, the gateway would not start on a machine without IPv6.
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8443);
-const DEFAULT_ADMIN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9443);
 
 pub(super) fn listeners(root: &mut Table<'_>, forwarding: &Forwarding) -> Vec<Placed<ListenerSettings>> {
     let listeners = root.tables("listener", |table| listener(table, forwarding));
@@ -53,64 +48,7 @@ fn proxy_protocol(table: &mut Table<'_>, forwarding: &Forwarding) -> bool {
     proxy_protocol
 }
 
-/// `beside`: the database, or a path for what is beside it.
-pub(super) fn admin(table: &mut Table<'_>, beside: &Path) -> Placed<admin::Settings> {
-    let socket = admin_socket(table, beside);
-    let address = table.take("address").and_then(|value| value.parse(socket_address)).unwrap_or(DEFAULT_ADMIN_ADDRESS);
-    let tls = tls(table);
-    if !table.has("tls") && !address.ip().is_loopback() {
-        let error = ConfigError::new(
-            "the admin token would be sent in cleartext over the network",
-            "expected an address of this machine only, for example \"127.0.0.1:9443\"",
-        );
-        table.reject("address", error.help("add `tls`, or set `tls = \"off\"` if you trust the network"));
-    }
-    let token = files::secret(table, "token_file", "token_env", "admin.token");
-    let hosts = table.take("hosts").and_then(|hosts| hosts.list_of("[\"gateway.internal\"]", host::parse));
-    let value = admin::Settings {
-        socket,
-        address,
-        tls: tls.unwrap_or(tls::Settings::Off),
-        token,
-        hosts: hosts.unwrap_or_default(),
-        connections: table.integer("connections", 256, 1..=100_000),
-        connections_per_address: table.integer("connections_per_address", 64, 0..=100_000),
-        wrong_tokens: throttle::rate(table, "wrong_tokens", 10, Duration::from_mins(1)),
-        recent_rejections: table.integer("recent_rejections", 1_024, 0..=65_536),
-    };
-    Placed { value, place: table.place("address") }
-}
-
-/// The Unix socket of the admin API. By default it is beside an SQLite database, because one gateway has the database,
-/// and beside the configuration with PostgreSQL.
-pub(super) fn admin_socket(table: &mut Table<'_>, beside: &Path) -> PathBuf {
-    let socket = table.path("socket").unwrap_or_else(|| {
-        let mut path = beside.as_os_str().to_owned();
-        path.push(".admin");
-        path.into()
-    });
-    let mut checked = has_valid_size(&socket);
-    // The folder of the default is checked with `store.sqlite`.
-    if table.has("socket") {
-        checked = checked.and_then(|()| files::can_create(&socket)).and_then(|()| files::in_private_folder(&socket));
-    }
-    table.accept("socket", checked);
-    socket
-}
-
-fn has_valid_size(socket: &Path) -> Result<(), ConfigError> {
-    let size = socket.as_os_str().len();
-    if size > MAX_PATH_SIZE {
-        let error = ConfigError::new(
-            format!("the path {} has {size} bytes", socket.display()),
-            format!("expected at most {MAX_PATH_SIZE} bytes, which is the maximum for a Unix socket"),
-        );
-        return Err(error.help("set `socket` under [admin] to a shorter path"));
-    }
-    Ok(())
-}
-
-fn socket_address(text: &str) -> Result<SocketAddr, ConfigError> {
+pub(super) fn socket_address(text: &str) -> Result<SocketAddr, ConfigError> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
@@ -141,7 +79,7 @@ fn self_signed(table: &Table<'_>) -> tls::Settings {
 }
 
 /// `None` if the key is missing or wrong.
-fn tls(table: &mut Table<'_>) -> Option<tls::Settings> {
+pub(super) fn tls(table: &mut Table<'_>) -> Option<tls::Settings> {
     let value = table.take("tls")?;
     if value.is_string() {
         let words = [("self-signed", true), ("off", false)];

@@ -5,6 +5,7 @@
 
 mod access_log;
 mod addresses;
+mod admin;
 mod audit;
 mod cors;
 mod files;
@@ -42,7 +43,7 @@ pub(super) use files::writable;
 /// Only `admin.socket`, and `[store]` for its default.
 pub(super) fn admin_socket(root: &mut Table<'_>) -> PathBuf {
     let beside = store::beside(&mut root.part("store"));
-    listener::admin_socket(&mut root.part("admin"), &beside)
+    admin::socket_path(&mut root.part("admin"), &beside)
 }
 
 /// The whole file. If there are errors, the result is incomplete and only used to find more errors.
@@ -56,7 +57,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let forwarding = root.table("forwarding", |table| forwarding::read(table, &identity));
     let listeners = listener::listeners(root, &forwarding);
     let store = root.table("store", |table| store::read(table, timeouts.store));
-    let admin = root.table("admin", |table| listener::admin(table, &store.beside));
+    let admin = root.table("admin", |table| admin::read(table, &store.beside));
     addresses::check(root, &listeners, &admin, probe);
 
     let tokens = root.table("tokens", |table| tokens::read(table, &listeners, limits.sessions_per_subject));

@@ -1,7 +1,5 @@
 //! `[oauth]`: the standard endpoints. Each is off until it has a path.
 
-use std::path::Path;
-
 use http::Uri;
 
 use crate::config::document::error::ConfigError;
@@ -11,9 +9,6 @@ use crate::config::sections::{files, route, rules};
 use crate::gateway::endpoints::{Endpoints, ProtectedResource, ResourceServer};
 use crate::gateway::route::Route;
 use crate::protocols::http::path;
-
-/// Minimum length of the secret of a resource server in characters.
-const MIN_SECRET: usize = 32;
 
 const KEYS: [&str; 3] = ["token_endpoint", "revocation_endpoint", "introspection_endpoint"];
 
@@ -72,7 +67,7 @@ fn resource_servers(table: &mut Table<'_>) -> Vec<ResourceServer> {
 fn resource_server(table: &mut Table<'_>) -> Option<Placed<ResourceServer>> {
     let client_id = table.required("client_id", "\"orders\"").and_then(|value| value.parse(client_id));
     let secret = table.required("secret_file", "\"orders.secret\"").and_then(|value| value.path());
-    let secret = secret.map(|path| client_secret(&path));
+    let secret = secret.map(|path| files::random_secret(&path));
     if let Some(Err(error)) = &secret {
         table.reject("secret_file", error.clone());
     }
@@ -89,18 +84,6 @@ fn client_id(text: &str) -> Result<String, ConfigError> {
             "expected printable ASCII characters without a colon, for example \"orders\"",
         )),
     }
-}
-
-/// A short secret can be guessed, and the gateway limits no client with the right one.
-fn client_secret(path: &Path) -> Result<Vec<u8>, ConfigError> {
-    let secret = files::secret_contents(path)?;
-    let (shown, trimmed) = (path.display(), secret.trim_ascii());
-    if trimmed.len() < MIN_SECRET || !trimmed.iter().all(u8::is_ascii_graphic) {
-        let problem = format!("the secret in {shown} is not {MIN_SECRET} or more printable ASCII characters");
-        return Err(ConfigError::new(problem, "expected a random secret")
-            .help(format!("create one: (umask 077; head -c 32 /dev/urandom | base64 > {shown})")));
-    }
-    Ok(secret)
 }
 
 /// The empty string turns an endpoint off.

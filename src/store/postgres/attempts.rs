@@ -27,7 +27,8 @@ impl Attempts {
     pub(super) async fn again(&mut self, what: &str) -> Result<(), QueryError> {
         let Some(pause) = self.next(Instant::now()) else {
             return Err(QueryError::Rejected(StoreError::new(format!(
-                "{what} is locked by another transaction; close open transactions, for example in a psql shell"
+                "{what} is locked by another transaction; look in pg_stat_activity for one that waits for a standby \
+                 (SyncRep), or is open in a shell"
             ))));
         };
         sleep(pause).await;

@@ -6,6 +6,7 @@ mod limits;
 mod listener;
 mod lists;
 mod metrics;
+mod operators;
 mod reference;
 mod rejections;
 mod revocations;

@@ -222,8 +222,13 @@ async fn every_error_has_the_status_and_code_of_the_page() {
     }
     let documented = errors();
     assert!(seen.is_subset(&documented), "{seen:?}");
-    // The others need a slow client, a broken disk or a file.
-    let rest = [(408, "invalid_request"), (422, "invalid_configuration"), (503, "temporarily_unavailable")];
+    // The others need another operator, a slow client, a broken disk or a file.
+    let rest = [
+        (403, "forbidden"),
+        (408, "invalid_request"),
+        (422, "invalid_configuration"),
+        (503, "temporarily_unavailable"),
+    ];
     let rest = rest.map(|(status, code)| (status, code.to_owned()));
     assert_eq!(documented.difference(&seen).cloned().collect::<BTreeSet<_>>(), BTreeSet::from(rest));
 }

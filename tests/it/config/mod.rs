@@ -7,6 +7,7 @@ mod issuers;
 mod keys;
 mod login;
 mod oauth;
+mod operators;
 mod reference;
 mod report;
 mod routes;

@@ -71,6 +71,25 @@ async fn pseudo_headers_in_trailers_end_the_stream() {
     }
 }
 
+/// RFC 9113 section 4.1: a receiver ignores this bit.
+#[tokio::test]
+async fn the_reserved_bit_of_a_stream_id_hides_no_trailers() {
+    const RESERVED: u32 = 1 << 31;
+    let (upstream, gateway) = gateways().into_iter().next().expect("one for each protocol");
+    let mut client = connect_with_indexed_path(&gateway).await;
+    upstream.forget();
+    begin(&mut client, 3).await;
+    client.send(trailers(3 | RESERVED, &[frames::block(&[(":path", "/other")])])).await;
+    let reset = frames::next(&mut client, &[RST_STREAM, GOAWAY, HEADERS]).await;
+    assert_eq!((reset.kind, reset.stream), (RST_STREAM, 3));
+    for stream in [5 | RESERVED, 7, 9 | RESERVED] {
+        let get = frames::header_block("GET", "/");
+        client.send(frames::frame(HEADERS, END_STREAM | END_HEADERS, stream, &get)).await;
+        let response = frames::next(&mut client, &[RST_STREAM, GOAWAY, HEADERS]).await;
+        assert_eq!((response.kind, response.stream, response.payload[0]), (HEADERS, stream & !RESERVED, OK));
+    }
+}
+
 /// A header block in one HEADERS frame and CONTINUATION frames.
 fn trailers(stream: u32, fragments: &[Vec<u8>]) -> Vec<u8> {
     let framed = fragments.iter().enumerate().map(|(number, fragment)| {

@@ -3,7 +3,9 @@
 
 use http::Method;
 
-use crate::support::frames::{self, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK, RST_STREAM};
+use crate::support::frames::{
+    self, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK, RST_STREAM, connection_preface,
+};
 use crate::support::wait::eventually;
 use crate::support::{Client, Gateway, HonestClient, Upstream, Wire};
 
@@ -162,4 +164,19 @@ async fn endless_heads_and_bodies_are_rejected() {
         honest.assert_served_during(attack).await;
     }
     eventually("the request to the backend is cancelled", || upstream.in_flight() == 0).await;
+}
+
+/// As every request that names two hosts.
+#[tokio::test]
+async fn a_large_head_with_two_hosts_ends_its_connection() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::public_single_worker(upstream.address, "[limits]\nrequest_header_size = \"8KiB\"");
+    let padding = "x".repeat(100);
+    for fields in [0, 80] {
+        let two_hosts = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a"), ("host", "b")];
+        let block = frames::block(&[&two_hosts[..], &vec![("x-padding", &*padding); fields]].concat());
+        let get = frames::frame(HEADERS, END_STREAM | END_HEADERS, 1, &block);
+        let mut client = frames::connect(gateway.address(), &[connection_preface(), get]).await;
+        frames::next(&mut client, &[GOAWAY]).await;
+    }
 }

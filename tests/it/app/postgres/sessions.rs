@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -170,4 +171,19 @@ async fn calls_wait_for_the_server_and_known_tokens_do_not() {
     })
     .await;
     running.drain_and_check_log();
+}
+
+/// The confirmation takes another connection to the database than the refresh.
+#[tokio::test]
+async fn a_spent_token_is_rejected_as_soon_as_its_child_was_used() {
+    let (upstream, clock) = (Upstream::start(), Arc::new(ManualClock::new()));
+    let running = gateway(&upstream, &store_keys(), &folder(), &clock);
+    for round in 0..30 {
+        let parent = running.issue(&format!("user-{round}"), "").await;
+        let child = refreshed(&running, &parent).await;
+        clock.advance(Duration::from_secs(11));
+        assert_eq!(running.status_of(&child.access).await, 200);
+        let late = running.refresh(&parent.access, &parent.refresh).await;
+        late.assert_rejected(400, "invalid_grant");
+    }
 }

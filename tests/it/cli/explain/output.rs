@@ -55,6 +55,10 @@ async fn explain_prints_each_step_and_sets_the_exit_status() {
     assert!(output.ends_with("decision    rejected: 403 insufficient_scope, missing scope a\n"), "{output}");
     assert!(!output.contains("rules ") && !output.contains('\u{1b}'), "{output:?}");
 
+    let large = format!("X-Large: {}", "x".repeat(20_000));
+    let (status, output) = explained(&gateway, &["--header", &large], "").await;
+    assert!(status == Some(1) && output.contains("rejected: 431 head_too_large"), "{output}");
+
     let (status, output) = explained(&gateway, &["--path", "/scoped/1", "--json"], "").await;
     assert_eq!(status, Some(1), "{output}");
     let output: Value = serde_json::from_str(&output).expect("JSON");

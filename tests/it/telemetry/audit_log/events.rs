@@ -59,11 +59,14 @@ async fn each_use_of_a_refresh_token_is_recorded_once_and_in_order() {
     };
     let mut issued = of_alice("token.issued", 1);
     issued["client"] = "198.51.100.7".into();
+    issued["operator"] = "admin".into();
     let mut denied = of_alice("refresh.denied", 3);
     denied["reason"] = "grant_revoked".into();
     let expected = [
         issued,
-        json!({ "event": "token.issued", "token_id": bob.token_id, "subject": "bob", "generation": 1 }),
+        json!({
+            "event": "token.issued", "token_id": bob.token_id, "subject": "bob", "generation": 1, "operator": "admin",
+        }),
         of_alice("token.refreshed", 2),
         of_alice("refresh.replayed", 2),
         of_alice("refresh.recovered", 2),
@@ -117,7 +120,11 @@ async fn each_revocation_is_recorded_once_with_its_actor() {
     let recorded: Vec<Value> =
         events.into_iter().filter(|event| event["event"] != "token.issued").skip(2).map(without_varying).collect();
     let ended = |pair: &TokenPair, subject: &str, reason: &str| json!({ "event": "token.revoked", "token_id": pair.token_id, "subject": subject, "reason": reason, "client": "127.0.0.1" });
-    let mut by_limit = ended(&pairs[0], "alice", "limit");
+    let by_operator = |mut event: Value| {
+        event["operator"] = "admin".into();
+        event
+    };
+    let mut by_limit = by_operator(ended(&pairs[0], "alice", "limit"));
     by_limit.as_object_mut().expect("an object").remove("client");
     let mut by_scope = ended(&pairs[2], "alice", "admin");
     by_scope["caller"] = "security".into();
@@ -126,11 +133,18 @@ async fn each_revocation_is_recorded_once_with_its_actor() {
         by_limit,
         ended(&pairs[1], "alice", "logout"),
         by_scope,
-        ended(&other, "bob", "admin"),
-        json!({ "event": "subject.revoked", "issuer": ISSUER, "subject": "alice", "before": now, "client": client }),
-        json!({ "event": "access_token.revoked", "issuer": EXTERNAL_ISSUER, "jti": "7", "client": client }),
-        json!({ "event": "issuer.revoked", "issuer": EXTERNAL_ISSUER, "before": "2026-01-01T00:00:00.000Z", "client": client }),
-        json!({ "event": "everything.revoked", "before": now, "client": client }),
+        by_operator(ended(&other, "bob", "admin")),
+        by_operator(json!({
+            "event": "subject.revoked", "issuer": ISSUER, "subject": "alice", "before": now, "client": client,
+        })),
+        by_operator(json!({
+            "event": "access_token.revoked", "issuer": EXTERNAL_ISSUER, "jti": "7", "client": client,
+        })),
+        by_operator(json!({
+            "event": "issuer.revoked", "issuer": EXTERNAL_ISSUER, "before": "2026-01-01T00:00:00.000Z",
+            "client": client,
+        })),
+        by_operator(json!({ "event": "everything.revoked", "before": now, "client": client })),
     ];
     assert_eq!(recorded, expected);
 }
