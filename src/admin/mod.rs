@@ -25,6 +25,8 @@ mod sessions;
 mod settings;
 mod slow_readers;
 mod state;
+mod stats;
+mod stats_streams;
 mod tokens;
 mod upstreams;
 
@@ -38,3 +40,4 @@ pub use reload_reply::{ReloadError, ReloadReply, Reloaded};
 pub use sessions::Sessions;
 pub use settings::{MAX_TOKEN_SIZE, SecretSource, Settings};
 pub use state::Admin;
+pub use stats_streams::StatsStreams;

@@ -12,9 +12,11 @@ use super::operators::Operators;
 use super::readiness::StoreReadiness;
 use super::reload_reply::ReloadReply;
 use super::sessions::Sessions;
+use super::stats_streams::StatsStreams;
 use crate::broker::Broker;
 use crate::telemetry::metrics::{Metrics, WorkerMetrics};
 use crate::telemetry::recent_rejections::RecentRejections;
+use crate::telemetry::snapshots::Snapshots;
 use crate::types::clock::Clock;
 use crate::types::ids::RequestIds;
 use crate::upstream::Upstream;
@@ -26,9 +28,11 @@ pub struct Admin {
     pub metrics: Arc<Metrics>,
     pub rejections: Arc<RecentRejections>,
     pub explainer: Box<dyn Explain>,
+    pub snapshots: Arc<Snapshots>,
+    pub stats_streams: StatsStreams,
     pub clock: Arc<dyn Clock>,
     pub operators: Operators,
-    pub sessions: Sessions,
+    pub sessions: Arc<Sessions>,
     pub wrong_tokens: WrongTokens,
     pub hosts: Vec<String>,
     pub store_readiness: StoreReadiness,

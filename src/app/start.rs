@@ -24,7 +24,9 @@ use super::sockets::{Inherited, Sockets};
 use super::takeover::{self, ListenerCopies};
 use super::thread;
 use super::workers::{self, Workers};
-use crate::admin::{Admin, AdminConnections, Operators, ReloadReply, Sessions, StoreReadiness, WrongTokens};
+use crate::admin::{
+    Admin, AdminConnections, Operators, ReloadReply, Sessions, StatsStreams, StoreReadiness, WrongTokens,
+};
 use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::limits::rate_limit::RateLimits;
@@ -152,9 +154,11 @@ fn admin(
         metrics: metrics.clone(),
         rejections,
         explainer: Box::new(LiveExplainer(live.clone())),
+        snapshots: Arc::new(state.snapshots(metrics.clone())),
+        stats_streams: StatsStreams::new(config.admin.streams),
         clock: state.clock.clone(),
         operators: Operators::new(&token, &config.admin.operators),
-        sessions: Sessions::new(config.admin.session_lifetime),
+        sessions: Arc::new(Sessions::new(config.admin.session_lifetime)),
         wrong_tokens: WrongTokens::new(config.admin.wrong_tokens),
         hosts: config.admin.hosts.clone(),
         store_readiness: StoreReadiness::default(),

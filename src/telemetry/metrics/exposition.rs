@@ -10,8 +10,9 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
+use super::durations::BOUNDS;
 use super::registry::{Family, Metrics, Single};
-use super::worker::{BOUNDS, Count, WorkerMetrics};
+use super::worker::{Count, WorkerMetrics};
 use crate::types::reject::Reason;
 
 impl Metrics {

@@ -11,3 +11,4 @@ mod reference;
 mod rejections;
 mod revocations;
 mod socket;
+mod stats;
