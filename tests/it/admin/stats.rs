@@ -187,10 +187,15 @@ impl Stream {
         serde_json::from_str(line.strip_prefix("data: ").expect("one line of data")).expect("JSON")
     }
 
-    /// Reads to the end. Returns true if the response was complete.
+    /// Reads to the end. Returns true if the response ended within a minute, and was complete.
     async fn ends_complete(mut self) -> bool {
-        while self.line().await.is_some() {}
-        self.child.wait().expect("it is our child").success()
+        // Two lines for each second: one that does not end must not be read for ever.
+        for _ in 0..120 {
+            if self.line().await.is_none() {
+                return self.child.wait().expect("it is our child").success();
+            }
+        }
+        false
     }
 }
 
