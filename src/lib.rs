@@ -102,6 +102,7 @@
 //! | `throttle.failures` | `limits/throttle.rs`, called as `throttle.calls` | 429 `failures_limited` |
 //! | `admin.connections`, `admin.connections_per_address` | `admin/connections.rs` | the longest idle one is closed, or the new one |
 //! | `admin.wrong_tokens` | `admin/guess.rs`, called by `admin/router.rs` | 429 `admin_limited` |
+//! | `admin.streams` | `admin/stats_streams.rs` | 429 `streams_limited` |
 //! | `admin.recent_rejections` | `telemetry/recent_rejections.rs` | the oldest is forgotten |
 //!
 //! One limit has no key: each gateway remembers the revocations of the last hour for a database that loses them, at
@@ -133,6 +134,7 @@
 //! | a captured login | request | `login.max_response_size` (`gateway/login_capture/`) |
 //! | a WebSocket | connection | 8 KiB in each direction (`protocols/websocket/tunnel.rs`); over HTTP/2, 24 KiB more to the client |
 //! | rejections | worker | `admin.recent_rejections` and a quarter more, of 2 KiB each (`telemetry/recent_rejections.rs`) |
+//! | statistics | process | 180 KiB for 300 seconds (`telemetry/snapshots/`) |
 //! | the rest of a rejected body | connection | 16 KiB on the stack, not kept (`server/linger.rs`) |
 //!
 //! # Words

@@ -61,6 +61,9 @@ struct KeyEntry {
     retired_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     revoked_at: Option<String>,
+    /// When the state changes by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_step_at: Option<String>,
     /// Only of a revoked key. If true, a refresh still accepts its tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     may_refresh: Option<bool>,
@@ -113,6 +116,7 @@ impl KeyEntry {
             activated_at: time(stored.and_then(|stored| stored.activated_at)),
             retired_at: time(stored.and_then(|stored| stored.retired_at)),
             revoked_at: time(stored.and_then(|stored| stored.revoked_at)),
+            next_step_at: time(key.next_step),
             may_refresh: stored
                 .filter(|stored| stored.revoked_at.is_some())
                 .map(|stored| !stored.is_revoked_for_good()),

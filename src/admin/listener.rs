@@ -173,6 +173,36 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_client_that_does_not_read_its_stream_is_disconnected() {
+        let limit = Duration::from_millis(300);
+        let (mut client, server) = tokio::io::duplex(1000);
+        client.write_all(REQUEST).await.expect("sent");
+        let (sender, pieces) = tokio::sync::mpsc::channel(1);
+        let pieces = std::sync::Mutex::new(Some(pieces));
+        let service = service_fn(move |_| {
+            let pieces = pieces.lock().ok().and_then(|mut pieces| pieces.take());
+            let body = pieces.map(Body::of_pieces).unwrap_or_default();
+            async move { Ok(Response::new(body)) }
+        });
+        let serving = tokio::spawn(serve_service(server, service, limit));
+        // While it reads, it may take its time.
+        let (mut sent, started) = (0, Instant::now());
+        while started.elapsed() < 2 * limit {
+            sender.send(vec![b'x'; 100].into()).await.expect("connected");
+            let mut read = [0; 400];
+            sent += client.read(&mut read).await.expect("connected");
+            sleep(Duration::from_millis(20)).await;
+        }
+        assert!(sent > 1000 && !serving.is_finished());
+        let stalled = Instant::now();
+        while sender.send(vec![b'x'; 100].into()).await.is_ok() {
+            assert!(stalled.elapsed() < Duration::from_secs(10), "still served");
+            sleep(Duration::from_millis(5)).await;
+        }
+        serving.await.expect("no panic");
+    }
+
+    #[tokio::test]
     async fn each_response_has_the_whole_time() {
         let (mut client, served) = connected(Duration::from_secs(2)).await;
         let serving = tokio::spawn(served);

@@ -4,11 +4,13 @@
 //! own thread, so that it responds while the workers are busy.
 
 mod body;
+mod certificates;
 mod connections;
 mod explain;
 mod explainer;
 mod guess;
 mod host;
+mod issuers;
 mod keys;
 mod listener;
 mod operators;
@@ -25,6 +27,8 @@ mod sessions;
 mod settings;
 mod slow_readers;
 mod state;
+mod stats;
+mod stats_streams;
 mod tokens;
 mod upstreams;
 
@@ -37,4 +41,5 @@ pub use readiness::StoreReadiness;
 pub use reload_reply::{ReloadError, ReloadReply, Reloaded};
 pub use sessions::Sessions;
 pub use settings::{MAX_TOKEN_SIZE, SecretSource, Settings};
-pub use state::Admin;
+pub use state::{Admin, ListenerTls};
+pub use stats_streams::StatsStreams;

@@ -31,10 +31,14 @@ impl Query {
 
     /// `limit`: how many entries the list has at most.
     pub(super) fn limit(&mut self) -> Result<usize, Reject> {
-        let Some(text) = self.take("limit") else { return Ok(DEFAULT_LIMIT) };
-        let limit = text.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
-        limit
-            .ok_or_else(|| Reject::new(Reason::BadParameter, format!("limit: expected a number from 1 to {MAX_LIMIT}")))
+        self.number("limit", DEFAULT_LIMIT, MAX_LIMIT)
+    }
+
+    /// A number from 1 to `max`.
+    pub(super) fn number(&mut self, name: &'static str, default: usize, max: usize) -> Result<usize, Reject> {
+        let Some(text) = self.take(name) else { return Ok(default) };
+        let number = text.parse().ok().filter(|number| (1..=max).contains(number));
+        number.ok_or_else(|| Reject::new(Reason::BadParameter, format!("{name}: expected a number from 1 to {max}")))
     }
 
     /// Rejects a parameter that the call does not know.
@@ -43,8 +47,8 @@ impl Query {
             true => Ok(()),
             false => {
                 let known = self.known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-                let error = format!("unknown parameter; expected one of {known}");
-                Err(Reject::new(Reason::BadParameter, error))
+                let known = if known.is_empty() { "none".to_owned() } else { format!("one of {known}") };
+                Err(Reject::new(Reason::BadParameter, format!("unknown parameter; expected {known}")))
             }
         }
     }

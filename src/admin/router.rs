@@ -10,7 +10,10 @@ use super::operators::Operator;
 use super::sessions::Caller;
 use super::settings::MAX_TOKEN_SIZE;
 use super::state::Admin;
-use super::{explain, host, keys, probes, rejections, reload, revocations, session_calls, tokens, upstreams};
+use super::{
+    certificates, explain, host, issuers, keys, probes, rejections, reload, revocations, session_calls, stats, tokens,
+    upstreams,
+};
 use crate::auth::bearer;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
@@ -83,6 +86,9 @@ async fn route(
         reload::PATH => reload::handle(admin, request.method(), &context).await,
         revocations::PATH => revocations::handle(admin, request, context).await,
         path if rejections::is_rejection_path(path) => rejections::handle(admin, request.method(), request.uri()),
+        certificates::PATH => certificates::handle(admin, request.method(), context.at),
+        issuers::PATH => issuers::handle(admin, request.method(), context.at),
+        stats::PATH | stats::STREAM_PATH => stats::handle(admin, request.method(), request.uri(), &caller),
         path if keys::is_key_path(path) => keys::handle(admin, request, context).await,
         _ => tokens::handle(admin, request, context).await,
     }

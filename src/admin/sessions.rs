@@ -69,6 +69,10 @@ impl Sessions {
         Some(Caller { operator: session.operator.clone(), session: Some(current) })
     }
 
+    pub(super) fn is_live(&self, current: &CurrentSession, now: Uptime) -> bool {
+        self.live(now).iter().any(|session| session.digest.matches(&current.digest))
+    }
+
     pub(super) fn end(&self, current: &CurrentSession, now: Uptime) {
         self.live(now).retain(|session| !session.digest.matches(&current.digest));
     }

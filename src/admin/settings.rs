@@ -37,6 +37,8 @@ pub struct Settings {
     /// `[[admin.operator]]`
     pub operators: Vec<Access>,
     pub session_lifetime: Duration,
+    /// Maximum event streams at once. 0: none.
+    pub streams: usize,
     /// How many rejections each worker keeps. 0: none.
     pub recent_rejections: usize,
 }

@@ -1,5 +1,6 @@
 //! What the calls of the admin API work on.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
@@ -12,9 +13,12 @@ use super::operators::Operators;
 use super::readiness::StoreReadiness;
 use super::reload_reply::ReloadReply;
 use super::sessions::Sessions;
+use super::stats_streams::StatsStreams;
 use crate::broker::Broker;
+use crate::protocols::tls::ServerTls;
 use crate::telemetry::metrics::{Metrics, WorkerMetrics};
 use crate::telemetry::recent_rejections::RecentRejections;
+use crate::telemetry::snapshots::Snapshots;
 use crate::types::clock::Clock;
 use crate::types::ids::RequestIds;
 use crate::upstream::Upstream;
@@ -26,9 +30,12 @@ pub struct Admin {
     pub metrics: Arc<Metrics>,
     pub rejections: Arc<RecentRejections>,
     pub explainer: Box<dyn Explain>,
+    pub snapshots: Arc<Snapshots>,
+    pub stats_streams: StatsStreams,
+    pub listeners: Vec<ListenerTls>,
     pub clock: Arc<dyn Clock>,
     pub operators: Operators,
-    pub sessions: Sessions,
+    pub sessions: Arc<Sessions>,
     pub wrong_tokens: WrongTokens,
     pub hosts: Vec<String>,
     pub store_readiness: StoreReadiness,
@@ -39,4 +46,13 @@ pub struct Admin {
     /// Reload requests. `None` for a gateway that was not started from a file.
     pub reloads: Option<Sender<ReloadReply>>,
     pub request_ids: RequestIds,
+}
+
+/// A listener and its active certificates.
+#[derive(Clone)]
+pub struct ListenerTls {
+    pub address: SocketAddr,
+    pub is_admin: bool,
+    /// `None` for cleartext.
+    pub tls: Option<Arc<ArcSwap<ServerTls>>>,
 }

@@ -92,6 +92,8 @@ impl Control {
         // In tasks of their own: on a slow disk, they must not delay anything else here.
         let sweeping = tokio::spawn(sweep_regularly(state.clone()));
         let keys = tokio::spawn(update_own_keys(state.clone()));
+        let (snapshots, clock) = (admin.snapshots.clone(), admin.clock.clone());
+        let snapshots = tokio::spawn(async move { snapshots.take_regularly(clock).await });
         let followed_keys = tokio::spawn(state.follow_keys());
         let ticket_keys = tokio::spawn(state.follow_ticket_keys());
         let mut hand_over = pin!(hand_over);
@@ -119,6 +121,8 @@ impl Control {
         drop(local);
         admin.wrong_tokens.log_others();
         local_listener.iter().for_each(|listener| listener.abort());
+        admin.stats_streams.end().await;
+        snapshots.abort();
         sweeping.abort();
         keys.abort();
         followed_keys.abort();

@@ -30,6 +30,7 @@ use crate::protocols::http::headers::{Hygiene, METHOD_OVERRIDES, X_REAL_IP};
 use crate::protocols::tls::TicketSource;
 use crate::store::Store;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::snapshots::{Others, Servers, Snapshots};
 use crate::tokens::jwt::replacement::ReplacementSettings;
 use crate::tokens::login::LoginHeaders;
 use crate::types::clock::{Clock, SteadyClock};
@@ -188,6 +189,18 @@ impl SharedState {
     pub(super) fn follow_ticket_keys(&self) -> impl Future<Output = ()> + use<> {
         let (store, roots) = (self.store.clone(), self.broker.roots.clone());
         shared_store::follow_ticket_keys(self.tickets.clone(), store, roots, self.clock.clone())
+    }
+
+    /// Of what these metrics count, and of the state of this gateway.
+    pub(super) fn snapshots(&self, metrics: Arc<Metrics>) -> Snapshots {
+        let (token_cache, upstreams) = (self.token_cache.clone(), self.upstreams.current.clone());
+        let others = move || {
+            let mut servers = Servers::default();
+            let reports = upstreams.load().iter().flat_map(|upstream| upstream.report()).collect::<Vec<_>>();
+            reports.iter().for_each(|report| servers.count(report.state));
+            Others { tokens_known: token_cache.load().count() as u64, servers }
+        };
+        Snapshots::new(metrics, Box::new(others))
     }
 
     pub(super) fn register_metrics(&self, metrics: &mut Metrics) {

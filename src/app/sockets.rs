@@ -2,16 +2,16 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
 use super::error::StartError;
+use crate::admin::ListenerTls;
 use crate::config::Config;
 use crate::protocols::local_socket::LocalListener;
 use crate::protocols::socket;
-use crate::protocols::tls::{self, ServerTls, TicketSource};
+use crate::protocols::tls::{self, Description, ServerTls, TicketSource};
 use crate::server::Listener;
 use crate::telemetry::metrics::{LabelledValue, Metrics};
 
@@ -62,11 +62,22 @@ impl Sockets {
         Ok(Sockets { listeners, certificates, addresses, admin, admin_address, copies })
     }
 
+    /// All of them, the admin listener last.
+    pub(super) fn with_certificates(&self) -> Vec<ListenerTls> {
+        let of = |is_admin, address: &SocketAddr, tls: &Option<_>| ListenerTls {
+            address: *address,
+            is_admin,
+            tls: tls.clone(),
+        };
+        let clients = self.addresses.iter().zip(&self.certificates).map(|(address, tls)| of(false, address, tls));
+        clients.chain([of(true, &self.admin_address, &self.admin.tls)]).collect()
+    }
+
     /// The end of the active certificates.
     pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
-        let listeners = self.addresses.iter().zip(&self.certificates);
-        let listeners = listeners.chain([(&self.admin_address, &self.admin.tls)]);
-        let active: Vec<_> = listeners.filter_map(|(address, tls)| Some((address.to_string(), tls.clone()?))).collect();
+        let listeners = self.with_certificates().into_iter();
+        let active: Vec<_> =
+            listeners.filter_map(|listener| Some((listener.address.to_string(), listener.tls?))).collect();
         let help = "When the certificate of a listener expires, in Unix time";
         metrics.gauges("certificate_not_after_timestamp_seconds", help, move || {
             active.iter().flat_map(|(listener, tls)| expiries(listener, &tls.load())).collect()
@@ -75,11 +86,11 @@ impl Sockets {
 }
 
 fn expiries(listener: &str, side: &ServerTls) -> Vec<LabelledValue> {
-    let labelled = |(file, not_after): (&PathBuf, &u64)| {
-        let labels = vec![("listener", listener.to_owned()), ("certificate", file.display().to_string())];
-        (labels, *not_after as f64)
+    let labelled = |certificate: &Description| {
+        let file = certificate.file.display().to_string();
+        (vec![("listener", listener.to_owned()), ("certificate", file)], certificate.not_after as f64)
     };
-    side.not_after.iter().map(labelled).collect()
+    side.certificates.iter().map(labelled).collect()
 }
 
 fn server_tls(

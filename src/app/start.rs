@@ -24,7 +24,9 @@ use super::sockets::{Inherited, Sockets};
 use super::takeover::{self, ListenerCopies};
 use super::thread;
 use super::workers::{self, Workers};
-use crate::admin::{Admin, AdminConnections, Operators, ReloadReply, Sessions, StoreReadiness, WrongTokens};
+use crate::admin::{
+    Admin, AdminConnections, ListenerTls, Operators, ReloadReply, Sessions, StatsStreams, StoreReadiness, WrongTokens,
+};
 use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::limits::rate_limit::RateLimits;
@@ -95,6 +97,7 @@ fn run(
         rejections: &rejections,
         shared: &shared,
     };
+    let listeners = sockets.with_certificates();
     let workers = workers.start(sockets.listeners)?;
     let copies: ListenerCopies = Arc::new(Mutex::new(Some(sockets.copies)));
     let hand_over = takeover::hand_over(&config.store, copies.clone());
@@ -112,7 +115,7 @@ fn run(
         clock,
         metrics: reload_metrics,
     });
-    let admin = Arc::new(admin(&live, token, &metrics, rejections, reloads));
+    let admin = Arc::new(admin(&live, token, &metrics, rejections, listeners, reloads));
     let (serving, admin_socket) = (admin.serving.clone(), sockets.admin.local.path().to_owned());
     let control = Control { state: state.clone(), admin, connections, socket: sockets.admin, is_shared };
     let control = ControlThread::start(runtime, control, hand_over)?;
@@ -143,6 +146,7 @@ fn admin(
     token: Secret,
     metrics: &Arc<Metrics>,
     rejections: Arc<RecentRejections>,
+    listeners: Vec<ListenerTls>,
     reloads: Option<Sender<ReloadReply>>,
 ) -> Admin {
     let (config, state) = (live.config(), &live.state);
@@ -152,9 +156,12 @@ fn admin(
         metrics: metrics.clone(),
         rejections,
         explainer: Box::new(LiveExplainer(live.clone())),
+        snapshots: Arc::new(state.snapshots(metrics.clone())),
+        stats_streams: StatsStreams::new(config.admin.streams),
+        listeners,
         clock: state.clock.clone(),
         operators: Operators::new(&token, &config.admin.operators),
-        sessions: Sessions::new(config.admin.session_lifetime),
+        sessions: Arc::new(Sessions::new(config.admin.session_lifetime)),
         wrong_tokens: WrongTokens::new(config.admin.wrong_tokens),
         hosts: config.admin.hosts.clone(),
         store_readiness: StoreReadiness::default(),

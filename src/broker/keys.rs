@@ -40,6 +40,8 @@ pub struct KeyStatus {
     pub kid: String,
     pub algorithm: String,
     pub state: &'static str,
+    /// When the state changes by itself: the key begins to sign, retires, is accepted only at refreshes, is deleted.
+    pub next_step: Option<UnixTime>,
     /// `None` for a key from `tokens.signing_key_file`.
     pub stored: Option<StoredKey>,
 }
@@ -128,9 +130,11 @@ impl OwnKeys {
         let Some(tools) = &self.tools else {
             let signing = self.keyring.keys().own().signing.clone();
             let algorithm = algorithm_name(signing.algorithm).to_owned();
-            let fixed = KeyStatus { kid: signing.kid.clone(), algorithm, state: "active", stored: None };
+            let fixed =
+                KeyStatus { kid: signing.kid.clone(), algorithm, state: "active", next_step: None, stored: None };
             return (vec![fixed], None);
         };
+        let stored = self.stored.load();
         let status = |key: &StoredKey| KeyStatus {
             kid: key.kid.clone(),
             algorithm: key.algorithm.clone(),
@@ -138,9 +142,9 @@ impl OwnKeys {
                 (KeyState::Retired, Use::RefreshOnly) => "refresh-only",
                 (state, _) => state.as_str(),
             },
+            next_step: schedule::next_step(key, &stored, &tools.lifetimes, now),
             stored: Some(key.clone()),
         };
-        let stored = self.stored.load();
         (stored.iter().map(status).collect(), schedule::next_rotation(&stored, &tools.lifetimes))
     }
 

@@ -21,6 +21,7 @@ mod signals;
 mod store;
 mod terminal;
 mod token;
+mod top;
 mod verify;
 
 use std::io::IsTerminal;
@@ -55,6 +56,9 @@ enum Command {
     Demo,
     /// Make the running gateway reload its configuration, and show what has changed.
     Reload(reload::Arguments),
+    /// Show what the running gateway does now: requests, rejections, durations, limits. One screen in a terminal, else
+    /// one line for each second.
+    Top(top::Arguments),
     /// Issue, list and revoke tokens of the running gateway.
     #[command(subcommand)]
     Token(token::TokenCommand),
@@ -81,6 +85,7 @@ pub fn run() -> ExitCode {
         Command::Verify(arguments) => verify::run(arguments),
         Command::Demo => demo::run(),
         Command::Reload(arguments) => reload::run(arguments),
+        Command::Top(arguments) => top::run(arguments),
         Command::Token(command) => token::run(command),
         Command::Keys(command) => keys::run(command),
         Command::Store(command) => store::run(command),

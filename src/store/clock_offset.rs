@@ -29,13 +29,16 @@ pub(super) struct ClockOffset {
 }
 
 impl ClockOffset {
-    /// `local`: the time of this machine in the middle of the round trip. Both times are microseconds since 1970.
+    /// `local`: the time of this machine when the poll was sent. Both times are microseconds since 1970.
     /// Returns the offset in force, and how wrong it can be.
     pub(super) fn add(&mut self, local: i64, of_store: i64, round_trip: Duration) -> (i64, Duration) {
         if self.samples.len() == SAMPLES {
             self.samples.pop_front();
         }
-        let newest = Sample { offset: of_store.saturating_sub(local), error: round_trip / 2 };
+        let error = round_trip / 2;
+        // The store read its clock in the middle of the round trip, give or take half of it.
+        let middle = local.saturating_add(i64::try_from(error.as_micros()).unwrap_or_default());
+        let newest = Sample { offset: of_store.saturating_sub(middle), error };
         let distance_of = |one: i64, other: i64| Duration::from_micros(one.abs_diff(other));
         // Samples that cannot both be right: one of the clocks was set in between.
         self.samples.retain(|old| distance_of(old.offset, newest.offset) <= old.error + newest.error + DRIFT);
@@ -57,33 +60,44 @@ mod tests {
 
     const MILLISECOND: Duration = Duration::from_millis(1);
 
+    /// The store is `offset` ahead, and reads its clock in the middle of the round trip.
+    fn add(clock: &mut ClockOffset, offset: i64, round_trip: Duration) -> (i64, Duration) {
+        let half = i64::try_from(round_trip.as_micros() / 2).expect("some milliseconds");
+        clock.add(7, 7 + half + offset, round_trip)
+    }
+
+    #[test]
+    fn the_store_reads_its_clock_in_the_middle_of_the_round_trip() {
+        assert_eq!(ClockOffset::default().add(1_000, 5_000, 4 * MILLISECOND), (2_000, 2 * MILLISECOND));
+    }
+
     #[test]
     fn the_shortest_round_trip_counts_and_jitter_changes_nothing() {
         let mut clock = ClockOffset::default();
-        assert_eq!(clock.add(0, 1_000_000, 100 * MILLISECOND), (1_000_000, 50 * MILLISECOND));
-        assert_eq!(clock.add(0, 1_030_000, 2 * MILLISECOND), (1_030_000, MILLISECOND));
-        assert_eq!(clock.add(0, 1_060_000, 90 * MILLISECOND), (1_030_000, MILLISECOND));
+        assert_eq!(add(&mut clock, 1_000_000, 100 * MILLISECOND), (1_000_000, 50 * MILLISECOND));
+        assert_eq!(add(&mut clock, 1_030_000, 2 * MILLISECOND), (1_030_000, MILLISECOND));
+        assert_eq!(add(&mut clock, 1_060_000, 90 * MILLISECOND), (1_030_000, MILLISECOND));
         let half = Duration::from_micros(500);
-        assert_eq!(clock.add(0, 1_030_400, MILLISECOND), (1_030_000, half + Duration::from_micros(400)));
+        assert_eq!(add(&mut clock, 1_030_400, MILLISECOND), (1_030_000, half + Duration::from_micros(400)));
     }
 
     #[test]
     fn a_clock_that_was_set_counts_at_once() {
         let mut clock = ClockOffset::default();
         for _ in 0..SAMPLES {
-            clock.add(0, 0, 2 * MILLISECOND);
+            add(&mut clock, 0, 2 * MILLISECOND);
         }
-        assert_eq!(clock.add(0, -3_000_000, 4 * MILLISECOND), (-3_000_000, 2 * MILLISECOND));
+        assert_eq!(add(&mut clock, -3_000_000, 4 * MILLISECOND), (-3_000_000, 2 * MILLISECOND));
     }
 
     #[test]
     fn a_short_round_trip_is_forgotten_after_a_while() {
         let mut clock = ClockOffset::default();
-        clock.add(0, 0, Duration::ZERO);
+        add(&mut clock, 0, Duration::ZERO);
         for _ in 0..SAMPLES {
-            clock.add(0, 3_000, 8 * MILLISECOND);
+            add(&mut clock, 3_000, 8 * MILLISECOND);
         }
-        assert_eq!(clock.add(0, 3_000, 8 * MILLISECOND), (0, 7 * MILLISECOND));
+        assert_eq!(add(&mut clock, 3_000, 8 * MILLISECOND), (0, 7 * MILLISECOND));
     }
 
     #[test]
@@ -92,8 +106,8 @@ mod tests {
         let allowed = i64::try_from((errors + DRIFT).as_micros()).expect("some milliseconds");
         for (distance, best) in [(allowed, 0), (allowed + 1, allowed + 1)] {
             let mut clock = ClockOffset::default();
-            clock.add(0, 0, 2 * MILLISECOND);
-            assert_eq!(clock.add(0, distance, 4 * MILLISECOND).0, best, "{distance}");
+            add(&mut clock, 0, 2 * MILLISECOND);
+            assert_eq!(add(&mut clock, distance, 4 * MILLISECOND).0, best, "{distance}");
         }
     }
 }

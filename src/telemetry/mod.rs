@@ -5,3 +5,4 @@ pub mod audit_log;
 pub mod messages;
 pub mod metrics;
 pub mod recent_rejections;
+pub mod snapshots;

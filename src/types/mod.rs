@@ -3,6 +3,7 @@
 pub mod boot_time;
 pub mod clock;
 pub mod close_reason;
+pub mod der;
 mod folders;
 pub mod ids;
 pub mod private_file;

@@ -120,6 +120,8 @@ reasons! {
     AdminRole = "admin_role", FORBIDDEN, "forbidden", "this operator may not make this call";
     /// `admin.wrong_tokens`
     AdminLimited = "admin_limited", TOO_MANY_REQUESTS, "rate_limited", "too many wrong admin tokens came from this address";
+    /// `admin.streams`
+    StreamsLimited = "streams_limited", TOO_MANY_REQUESTS, "rate_limited", "too many streams of the admin API are open";
     /// `admin.hosts`
     AdminHost = "admin_host", MISDIRECTED_REQUEST, "invalid_request", "the Host header is not a name of the admin listener; call it by its IP address, or add the name to admin.hosts";
     /// `admin.recent_rejections`

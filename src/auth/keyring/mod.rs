@@ -25,7 +25,7 @@ pub use own_refetch::OwnRefetch;
 pub use refetch::RefetchOutcome;
 pub use settings::{KeyFile, KeySource, Location, OnStale, Remote, Startup};
 pub use snapshot::{Keyring, Keys};
-pub use source::{Counts, Source};
+pub use source::{Counts, Source, Status};
 pub use watcher::watch;
 
 #[cfg(test)]

@@ -13,6 +13,9 @@ use crate::tokens::jwt::verify::TrustedIssuer;
 use crate::types::clock::Uptime;
 use crate::types::reject::with_causes;
 
+/// How much of an error is kept for operators, in characters: it can quote the response of an issuer.
+const MAX_ERROR: usize = 1_000;
+
 /// One task ([`watch`](super::watch)) keeps it up to date. All workers read it.
 pub struct Source {
     pub policy: Arc<Issuer>,
@@ -29,8 +32,38 @@ struct State {
     confirmed: Option<Uptime>,
     /// The keys are stale and not in force.
     is_withdrawn: bool,
-    /// The last fetch failed.
-    is_failing: bool,
+    last_attempt: Option<Uptime>,
+    /// Why the last fetch failed. `None` if it succeeded.
+    last_error: Option<String>,
+}
+
+/// How a source is, for operators.
+pub struct Status {
+    /// How many keys the gateway has of it, also if they are stale.
+    pub keys: usize,
+    /// How long ago the source confirmed its keys. `None` before the first time.
+    pub age: Option<Duration>,
+    pub is_stale: bool,
+    /// How long ago the last attempt ended.
+    pub since_attempt: Option<Duration>,
+    pub last_error: Option<String>,
+}
+
+impl Status {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Status { keys: 0, .. } => "missing",
+            Status { is_stale: true, .. } => "stale",
+            Status { last_error: Some(_), .. } => "failing",
+            _ => "current",
+        }
+    }
+}
+
+impl State {
+    fn succeeded(&mut self, now: Uptime) {
+        (self.confirmed, self.last_attempt, self.last_error) = (Some(now), Some(now), None);
+    }
 }
 
 /// The outcomes of all fetches.
@@ -48,7 +81,8 @@ impl Source {
             KeySource::File(_) => None,
             KeySource::Remote(remote) => Some(Arc::new(Refetch::new(remote.refetch_cooldown))),
         };
-        let state = State { keys: Arc::default(), confirmed: None, is_withdrawn: false, is_failing: false };
+        let state =
+            State { keys: Arc::default(), confirmed: None, is_withdrawn: false, last_attempt: None, last_error: None };
         Source { policy: Arc::new(policy), settings, counts: Counts::default(), refetch, state: Mutex::new(state) }
     }
 
@@ -78,7 +112,7 @@ impl Source {
         let mut state = self.state();
         let same = state.keys.has_all(&keys) && keys.has_all(&state.keys) && !keys.is_empty();
         let was_withdrawn = std::mem::take(&mut state.is_withdrawn);
-        (state.confirmed, state.is_failing) = (Some(now), false);
+        state.succeeded(now);
         if same {
             self.counts.unchanged.fetch_add(1, Ordering::Relaxed);
             return was_withdrawn;
@@ -93,18 +127,19 @@ impl Source {
     /// Records a fetch that found the keys unchanged. Returns true if the keys in force change.
     pub(super) fn confirm_unchanged(&self, now: Uptime) -> bool {
         let mut state = self.state();
-        (state.confirmed, state.is_failing) = (Some(now), false);
+        state.succeeded(now);
         self.counts.unchanged.fetch_add(1, Ordering::Relaxed);
         std::mem::take(&mut state.is_withdrawn)
     }
 
     /// Records a failed fetch. The current keys stay in force.
-    pub(super) fn record_failure(&self, error: &KeySourceError) {
+    pub(super) fn record_failure(&self, error: &KeySourceError, now: Uptime) {
+        let (issuer, message) = (&self.policy.issuer, with_causes(error));
         let mut state = self.state();
-        state.is_failing = true;
+        let kept = message.chars().take(MAX_ERROR).collect();
+        (state.last_attempt, state.last_error) = (Some(now), Some(kept));
         self.counts.failed.fetch_add(1, Ordering::Relaxed);
         let keys = state.keys.keys().len();
-        let (issuer, message) = (&self.policy.issuer, with_causes(error));
         match error.is_lax_file() {
             // Another user may be about to forge tokens, so this is more than a warning.
             true => tracing::error!(%issuer, error = message, keys_kept = keys, "rejected the key file of an issuer"),
@@ -143,7 +178,18 @@ impl Source {
 
     /// Returns true if the last fetch failed. Then a token with an unknown key may still be valid.
     pub fn is_failing(&self) -> bool {
-        self.state().is_failing
+        self.state().last_error.is_some()
+    }
+
+    pub fn status(&self, now: Uptime) -> Status {
+        let (age, is_stale, state) = (self.age(now), self.is_stale(now), self.state());
+        Status {
+            keys: state.keys.keys().len(),
+            age,
+            is_stale,
+            since_attempt: state.last_attempt.map(|at| now.since(at)),
+            last_error: state.last_error.clone(),
+        }
     }
 
     /// How long ago the source confirmed its keys. `None` before the first time.

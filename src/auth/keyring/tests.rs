@@ -130,7 +130,7 @@ fn stale_keys_make_the_gateway_not_ready() {
         source.confirm(set(&[&key]), T0);
         keyring.publish();
         let generation = keyring.generation();
-        source.record_failure(&KeySourceError::fetch("the source is down"));
+        source.record_failure(&KeySourceError::fetch("the source is down"), Uptime::default());
         for (now, ready, keys) in [(T0 + HOUR, true, 1), (T0 + HOUR + MILLI, false, kept)] {
             if source.withdraw_if_stale(now) {
                 keyring.publish();

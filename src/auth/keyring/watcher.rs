@@ -59,7 +59,7 @@ impl Watch {
                 }
                 Err(error) => {
                     failures += 1;
-                    self.source.record_failure(&error);
+                    self.source.record_failure(&error, self.clock.uptime());
                     next_try(failures, &remote.refresh, jitter())
                 }
             };
@@ -105,7 +105,7 @@ impl Watch {
     fn update(&self, file: &KeyFile, content: Result<Vec<u8>, KeySourceError>) {
         match content.and_then(|content| file.admit(&content, &self.source.policy)) {
             Ok(keys) => self.publish_if(self.source.confirm(keys, self.clock.uptime())),
-            Err(error) => self.source.record_failure(&error),
+            Err(error) => self.source.record_failure(&error, self.clock.uptime()),
         }
     }
 

@@ -45,6 +45,7 @@ pub(super) fn read(table: &mut Table<'_>, beside: &Path) -> Placed<admin::Settin
         wrong_tokens: throttle::rate(table, "wrong_tokens", 10, Duration::from_mins(1)),
         operators: operators(table),
         session_lifetime: table.duration("session_lifetime", 12 * HOUR, MINUTE..=7 * 24 * HOUR),
+        streams: table.integer("streams", 16, 0..=1_000),
         recent_rejections: table.integer("recent_rejections", 1_024, 0..=65_536),
     };
     Placed { value, place: table.place("address") }

@@ -10,6 +10,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::sign::CertifiedKey;
 
+use super::description::{Description, issuer, names};
 use super::error::TlsError;
 use crate::types::private_file::{self, Origin};
 use crate::types::regular_file;
@@ -87,9 +88,20 @@ pub(super) fn dns_names(certificate: &CertifiedKey, file: &Path) -> Result<Vec<S
     Ok(parse_leaf(certificate, file)?.valid_dns_names().map(str::to_ascii_lowercase).collect())
 }
 
+/// What operators see of the leaf.
+pub(super) fn describe(certificate: &CertifiedKey, file: &Path) -> Result<Description, TlsError> {
+    let leaf = certificate.end_entity_cert().map_err(|source| TlsError::Invalid { file: file.to_owned(), source })?;
+    Ok(Description {
+        file: file.to_owned(),
+        names: names(leaf),
+        issuer: issuer(leaf),
+        not_after: not_after(certificate, file)?,
+    })
+}
+
 /// `notAfter` of the leaf (RFC 5280 section 4.1.2.5), in Unix seconds. webpki reports it only as the error of an
 /// expired certificate, which it checks first: so this verifies the leaf at the end of time.
-pub(super) fn not_after(certificate: &CertifiedKey, file: &Path) -> Result<u64, TlsError> {
+fn not_after(certificate: &CertifiedKey, file: &Path) -> Result<u64, TlsError> {
     let leaf = parse_leaf(certificate, file)?;
     let end_of_time = UnixTime::since_unix_epoch(Duration::MAX);
     let usage = webpki::KeyUsage::server_auth();

@@ -3,6 +3,8 @@
 
 use aws_lc_rs::digest::{Algorithm, SHA256, SHA384, SHA512, digest};
 
+use crate::types::der::{OBJECT_IDENTIFIER, SEQUENCE, element};
+
 /// The `tls-server-end-point` value of a certificate in DER (RFC 5929 section 4.1): its hash by the algorithm of its
 /// signature, and SHA-256 in place of MD5 and SHA-1. `None` for Ed25519, which has no separate hash, and for RSA-PSS,
 /// which has it in a parameter.
@@ -25,9 +27,6 @@ fn hash(algorithm: &'static Algorithm, certificate: &[u8]) -> Vec<u8> {
     digest(algorithm, certificate).as_ref().to_vec()
 }
 
-const SEQUENCE: u8 = 0x30;
-const OBJECT_IDENTIFIER: u8 = 0x06;
-
 /// Certificate ::= SEQUENCE { tbsCertificate SEQUENCE, signatureAlgorithm SEQUENCE { OBJECT IDENTIFIER, … }, … }
 /// (RFC 5280 section 4.1).
 fn signature_algorithm(certificate: &[u8]) -> Option<&[u8]> {
@@ -35,21 +34,6 @@ fn signature_algorithm(certificate: &[u8]) -> Option<&[u8]> {
     let (_, after_signed) = element(fields, SEQUENCE)?;
     let (algorithm, _) = element(after_signed, SEQUENCE)?;
     element(algorithm, OBJECT_IDENTIFIER).map(|(identifier, _)| identifier)
-}
-
-/// The content of the first element, and what is after it.
-fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (&found, rest) = der.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        short @ 0..=0x7f => (usize::from(short), rest),
-        long @ 0x81..=0x84 => {
-            let (bytes, rest) = rest.split_at_checked(usize::from(long & 0x7f))?;
-            (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
-        }
-        _ => return None,
-    };
-    (found == tag).then(|| rest.split_at_checked(length)).flatten()
 }
 
 #[cfg(test)]

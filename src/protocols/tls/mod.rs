@@ -6,6 +6,7 @@
 mod certificates;
 mod channel_binding;
 mod client;
+mod description;
 mod error;
 pub mod plain_http;
 mod server;
@@ -14,6 +15,7 @@ mod tickets;
 pub use certificates::{CertificateFiles, load};
 pub use channel_binding::server_end_point;
 pub use client::{client_config, client_config_with};
+pub use description::Description;
 pub use error::TlsError;
 pub use server::{ServerTls, Settings, Sni, TicketSource, server_tls};
 pub use tickets::{TicketKey, TicketKeys, WINDOW};

@@ -1,6 +1,6 @@
 //! The server side: the certificates of a listener.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use rustls::crypto::aws_lc_rs;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use super::certificates::{CertificateFiles, dns_names, generate_self_signed, load, not_after, provider};
+use super::certificates::{CertificateFiles, describe, dns_names, generate_self_signed, load, provider};
+use super::description::Description;
 use super::error::TlsError;
 use super::tickets::{TicketKeys, Tickets};
 
@@ -28,8 +29,8 @@ pub enum Settings {
 pub struct ServerTls {
     pub config: Arc<ServerConfig>,
     resolver: Arc<SniResolver>,
-    /// By certificate file: when it expires, in Unix seconds.
-    pub not_after: BTreeMap<PathBuf, u64>,
+    /// In the order of the configuration.
+    pub certificates: Vec<Description>,
 }
 
 impl ServerTls {
@@ -80,10 +81,13 @@ pub fn server_tls(
         }
         Settings::Certificates(files) => files.clone(),
     };
-    let (mut certificates, mut expiry) = (Vec::with_capacity(files.len()), BTreeMap::new());
+    let (mut certificates, mut descriptions) = (Vec::with_capacity(files.len()), Vec::with_capacity(files.len()));
     for files in files {
         let certificate = load(&files)?;
-        expiry.insert(files.certificate.clone(), not_after(&certificate, &files.certificate)?);
+        // The metrics have one series for each file.
+        if !descriptions.iter().any(|known: &Description| known.file == files.certificate) {
+            descriptions.push(describe(&certificate, &files.certificate)?);
+        }
         certificates.push((Arc::new(certificate), files.certificate));
     }
     let resolver = Arc::new(SniResolver::new(certificates)?);
@@ -101,7 +105,7 @@ pub fn server_tls(
     };
     // Each ticket costs the gateway about 1 µs, and one is enough to resume.
     config.send_tls13_tickets = 1;
-    Ok(Some(Arc::new(ServerTls { config: Arc::new(config), resolver, not_after: expiry })))
+    Ok(Some(Arc::new(ServerTls { config: Arc::new(config), resolver, certificates: descriptions })))
 }
 
 /// Chooses the certificate that names the requested host, or else the first one.

@@ -192,8 +192,8 @@ impl Connections {
     fn vacant_slot(&self) -> Option<usize> {
         let state = self.state();
         let is_vacant = |index: &usize| state.slots.get(*index).is_some_and(Option::is_none);
-        let (follower, writers) = (state.slots.len() - 1, state.slots.len() - 2);
-        [0, follower].into_iter().chain(1..=writers).find(is_vacant)
+        let follower = state.slots.len() - 1;
+        [0, follower].into_iter().chain(1..follower).find(is_vacant)
     }
 
     async fn connect(&self, slot: usize) -> Result<(), ConnectError> {
@@ -303,6 +303,19 @@ mod tests {
             connections.fill(slot, None);
             assert!(connections.state().down_since.is_some(), "{slot}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_connections_that_requests_need_are_opened_first() {
+        let connections = none(2);
+        let session = opened(&connections).await;
+        let mut opened = Vec::new();
+        while let Some(slot) = connections.vacant_slot() {
+            opened.push(slot);
+            connections.fill(slot, Some(session.clone()));
+        }
+        // For the log, for the follower, for other changes, for upkeep.
+        assert_eq!(opened, [0, 3, 1, 2]);
     }
 
     #[tokio::test]

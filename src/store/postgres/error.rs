@@ -109,7 +109,11 @@ fn advice_on_connecting(error: &tokio_postgres::Error, cause: &str) -> Option<&'
     if let Some(advice) = BY_TEXT.iter().find_map(advice_on_text) {
         return Some(advice);
     }
-    Some(match io?.kind() {
+    advice_on_kind(io?.kind())
+}
+
+fn advice_on_kind(kind: io::ErrorKind) -> Option<&'static str> {
+    Some(match kind {
         io::ErrorKind::ConnectionRefused => {
             "no server listens at this address; start it, correct the host or port in store.postgres, or add the address \
              to listen_addresses of the server"
@@ -185,5 +189,21 @@ mod tests {
         let network = runtime.block_on(tokio_postgres::connect("host=127.0.0.1 port=1 user=a", NoTls));
         assert!(is_io(&network.err().expect("it fails")));
         assert!(!is_io(&"port=none".parse::<Config>().expect_err("it fails")));
+    }
+
+    #[test]
+    fn each_kind_of_failed_connection_has_its_own_advice() {
+        for (kind, expected) in [
+            (io::ErrorKind::ConnectionRefused, "no server listens at this address"),
+            (io::ErrorKind::NotFound, "there is no such socket"),
+            (io::ErrorKind::PermissionDenied, "may not open the socket"),
+            (io::ErrorKind::TimedOut, "cannot be reached"),
+            (io::ErrorKind::HostUnreachable, "cannot be reached"),
+            (io::ErrorKind::NetworkUnreachable, "cannot be reached"),
+        ] {
+            let advice = advice_on_kind(kind).unwrap_or_default();
+            assert!(advice.contains(expected), "{kind}: {advice}");
+        }
+        assert_eq!(advice_on_kind(io::ErrorKind::ConnectionReset), None);
     }
 }

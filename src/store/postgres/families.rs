@@ -4,6 +4,7 @@
 //! row that changes. Otherwise the family is read again.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use tokio_postgres::Row;
 
@@ -230,10 +231,8 @@ impl RevokeFamily {
     /// may have been started with a longer lifetime since.
     async fn is_over(&self, family: &Family, shared: &Shared, session: &Session) -> Result<bool, QueryError> {
         let (ended, known) = (family.idle_expiry.min(family.absolute_expiry), shared.enforcement.longest_life);
-        if ended + known > self.context.at {
-            return Ok(false);
-        }
-        Ok(ended + maintenance::longest_ever(session, "longest_life", known).await? <= self.context.at)
+        let is_after = |life: Duration| ended + life <= self.context.at;
+        Ok(is_after(known) && is_after(maintenance::longest_ever(session, "longest_life", known).await?))
     }
 }
 

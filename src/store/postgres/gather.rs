@@ -166,6 +166,13 @@ mod tests {
         assert_eq!(served, [1, 3, 1, 1, 1]);
     }
 
+    #[tokio::test]
+    async fn a_call_that_is_rejected_alone_is_not_repeated() {
+        let (results, served) = gathered(vec![13]).await;
+        assert!(results.iter().all(Result::is_err));
+        assert_eq!(served, [1]);
+    }
+
     #[test]
     fn calls_share_a_statement_up_to_a_number_of_rows() {
         for (sizes, expected) in [

@@ -150,3 +150,42 @@ impl Audit {
         let _ = self.outbox.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, subtract);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    /// If the delivery of events has something to do. It then knows.
+    fn is_woken(outbox: &Outbox) -> bool {
+        pin!(outbox.written.notified()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn only_a_recorded_event_wakes_the_delivery() {
+        let outbox: Arc<Outbox> = Arc::default();
+        let audit = Audit::new(10, outbox.clone());
+        let counts = || (outbox.waiting.load(Ordering::Relaxed), outbox.lost.load(Ordering::Relaxed));
+        for (event, is_written, expected, wakes) in
+            [(None, true, (0, 1), false), (Some("{}"), false, (0, 1), false), (Some("{}"), true, (1, 1), true)]
+        {
+            let admitted = Admitted { ids: vec![vec![]], events: vec![event.map(str::to_owned)] };
+            audit.report(&admitted, std::iter::once(is_written));
+            assert_eq!((counts(), is_woken(&outbox)), (expected, wakes), "{event:?} {is_written}");
+        }
+    }
+
+    #[test]
+    fn delivered_events_leave_room_at_once() {
+        let outbox: Arc<Outbox> = Arc::default();
+        let audit = Audit::new(10, outbox.clone());
+        audit.set_waiting(5);
+        // Other gateways deliver, too.
+        for (delivered, left) in [(2, 3), (9, 0)] {
+            audit.remove(delivered);
+            assert_eq!(outbox.waiting.load(Ordering::Relaxed), left);
+        }
+    }
+}

@@ -129,8 +129,8 @@ pub(super) async fn since(session: &Session, after: u64, now: UnixTime) -> Resul
             found.push(rows::revocation(row)?);
         }
         match page.last() {
-            Some(last) if page.len() == PAGE => after = rows::get(last, "sequence")?,
-            _ => return Ok(found),
+            Some(last) => after = rows::get(last, "sequence")?,
+            None => return Ok(found),
         }
     }
 }

@@ -141,3 +141,20 @@ impl Columns {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rotations_of_one_connection_share_their_statements() {
+        let rotations = Rotations::new(2, Arc::new(Audit::new(0, Arc::default())));
+        let lane = |last: u8| {
+            let mut id = [0; 16];
+            id[15] = last;
+            rotations.lane(TokenId::from_bytes(id)).expect("each family has one")
+        };
+        assert!(std::ptr::eq(lane(0), lane(2)));
+        assert!(!std::ptr::eq(lane(0), lane(1)));
+    }
+}

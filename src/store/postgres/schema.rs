@@ -50,20 +50,18 @@ struct Found {
 /// If the tables belong to another program, or are too new for this version. Nothing was changed then.
 pub(super) async fn prepare(session: &Session, schema: &str, now: UnixTime) -> Result<(), QueryError> {
     let began = Instant::now();
-    let mut failed: Option<(i32, QueryError)> = None;
     loop {
         let found = identify(session, schema).await?;
         let next = usize::try_from(found.version).ok().and_then(|version| STEPS.get(version));
         let Some(step) = next else { return Ok(()) };
-        match failed.take() {
-            // Another gateway has made this step meanwhile.
-            Some((version, _)) if version < found.version => {}
-            Some((_, error)) if !is_busy(&error) || began.elapsed() >= PATIENCE => return Err(error),
-            Some(_) => sleep(RETRY_DELAY).await,
-            None => {}
-        }
-        if let Err(error) = session.batch(&transaction(step, &found, schema, now)).await {
-            failed = Some((found.version, error));
+        let Err(error) = session.batch(&transaction(step, &found, schema, now)).await else { continue };
+        if !is_busy(&error) || began.elapsed() >= PATIENCE {
+            // Unless another gateway has made this step meanwhile.
+            if identify(session, schema).await?.version == found.version {
+                return Err(error);
+            }
+        } else {
+            sleep(RETRY_DELAY).await;
         }
     }
 }

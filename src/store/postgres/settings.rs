@@ -305,3 +305,34 @@ fn decoded(text: &str) -> Result<String, UrlError> {
     }
     String::from_utf8(bytes).map_err(|_| invalid())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_shown_with_its_servers_and_without_its_user() {
+        let shown = |url| Target::parse(url).expect("valid").to_string();
+        assert_eq!(
+            shown("postgres://alice@[::1]:5433,db.example/d"),
+            "PostgreSQL database \"d\" at [::1]:5433, db.example:5432"
+        );
+        assert_eq!(
+            shown("postgres://alice@/d?host=/run/postgresql"),
+            "PostgreSQL database \"d\" at /run/postgresql/.s.PGSQL.5432"
+        );
+    }
+
+    #[test]
+    fn an_invalid_url_is_shown_unless_it_has_a_password() {
+        for (url, has_password) in [
+            ("postgres://db.example/d", false),
+            ("postgres://alice@db.example:none/d", false),
+            ("postgres://alice:secret@db.example/d", true),
+            ("alice:secret@db.example", true),
+            ("postgres://alice@db.example/d?password=secret", true),
+        ] {
+            assert_eq!(Target::parse(url).expect_err(url).has_password, has_password, "{url}");
+        }
+    }
+}

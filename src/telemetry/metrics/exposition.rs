@@ -11,9 +11,10 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use super::classic;
+use super::durations::BOUNDS;
 use super::registry::Metrics;
 use super::values::{Family, Single};
-use super::worker::{BOUNDS, Count, WorkerMetrics};
+use super::worker::{Count, WorkerMetrics};
 use crate::types::reject::Reason;
 
 impl Metrics {

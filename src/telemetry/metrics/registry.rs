@@ -66,6 +66,14 @@ impl Metrics {
         self.families.push(Family { name, help, kind: MetricType::Counter, read: Box::new(read) });
     }
 
+    /// The counters of the workers, and those of the thread that serves the admin listener, which are the last.
+    pub(super) fn workers_and_admin(&self) -> (&[Arc<WorkerMetrics>], Option<&WorkerMetrics>) {
+        match self.workers.split_last() {
+            Some((admin, workers)) => (workers, Some(admin)),
+            None => (&[], None),
+        }
+    }
+
     pub(super) fn sum(&self, read: impl Fn(&WorkerMetrics) -> &Count) -> u64 {
         self.workers.iter().map(|worker| read(worker).get()).sum()
     }

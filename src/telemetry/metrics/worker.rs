@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::durations::BOUNDS;
 use crate::types::close_reason::CloseReason;
 use crate::types::reject::Reason;
 
@@ -29,10 +30,6 @@ impl Count {
         self.0.load(Ordering::Relaxed)
     }
 }
-
-/// Upper bounds of the histogram of request durations, in microseconds.
-pub(super) const BOUNDS: [u64; 14] =
-    [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000, 30_000_000];
 
 /// One counter for each reason.
 pub(super) type ByReason = [Count; Reason::ALL.len()];
@@ -122,6 +119,10 @@ impl WorkerMetrics {
 
     pub fn rejected(&self, reason: Reason) {
         self.rejections[reason.index()].inc();
+    }
+
+    pub(super) fn rejections_for(&self, reason: Reason) -> u64 {
+        self.rejections[reason.index()].get()
     }
 
     pub fn observed(&self, reason: Reason) {

@@ -1,23 +1,6 @@
 //! The few DER structures (X.690) that surround a key.
 
-pub(super) const INTEGER: u8 = 0x02;
-pub(super) const BIT_STRING: u8 = 0x03;
-pub(super) const OCTET_STRING: u8 = 0x04;
-pub(super) const SEQUENCE: u8 = 0x30;
-
-/// The content of the element that `der` begins with, if it has this tag, and the bytes after the element.
-pub(super) fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (&[found, len], rest) = der.split_first_chunk::<2>()?;
-    if found != tag {
-        return None;
-    }
-    if len < 0x80 {
-        return rest.split_at_checked(usize::from(len));
-    }
-    let (len_bytes, rest) = rest.split_at_checked(usize::from(len & 0x7f)).filter(|(len, _)| !len.is_empty())?;
-    let len = len_bytes.iter().try_fold(0usize, |len, byte| len.checked_mul(256)?.checked_add(usize::from(*byte)))?;
-    rest.split_at_checked(len)
-}
+use crate::types::der::{BIT_STRING, INTEGER, OCTET_STRING, SEQUENCE, element};
 
 /// Modulus and exponent of a PKCS#1 `RSAPublicKey` (RFC 8017 appendix A.1.1).
 pub(super) fn rsa_public_key(der: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -43,28 +26,4 @@ pub(super) fn pkcs8_key(der: &[u8]) -> Option<&[u8]> {
     let (_version, rest) = element(info, INTEGER)?;
     let (_algorithm, rest) = element(rest, SEQUENCE)?;
     element(rest, OCTET_STRING).map(|(key, _)| key)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_length_has_one_byte_below_128_and_more_from_there_on() {
-        let of = |head: &[u8], len: usize| [&[SEQUENCE], head, &vec![7; len]].concat();
-        for (der, expected) in [
-            (of(&[0], 0), Some(0)),
-            (of(&[0x7f], 127), Some(127)),
-            (of(&[0x81, 0x80], 128), Some(128)),
-            (of(&[0x82, 1, 0], 256), Some(256)),
-            // The indefinite form of BER, which DER does not have.
-            (of(&[0x80], 128), None),
-            (of(&[0x7f], 126), None),
-            (of(&[0x81], 0), None),
-        ] {
-            let found = element(&der, SEQUENCE).map(|(content, rest)| (content.len(), rest.len()));
-            assert_eq!(found, expected.map(|len| (len, 0)), "{:02x?}", &der[..2]);
-        }
-        assert_eq!(element(&of(&[0], 0), INTEGER), None);
-    }
 }

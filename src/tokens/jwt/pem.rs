@@ -6,6 +6,7 @@ use rustls_pki_types::{CertificateDer, alg_id};
 use super::der;
 use super::key_error::KeyError;
 use super::key_material::KeyMaterial;
+use crate::types::der::{SEQUENCE, element};
 
 type Section = (SectionKind, Vec<u8>);
 
@@ -41,7 +42,7 @@ fn public_key(der: &[u8]) -> Result<KeyMaterial, KeyError> {
     if der::rsa_public_key(der).is_some() {
         return rsa(der);
     }
-    let (info, _) = der::element(der, der::SEQUENCE).ok_or(KeyError::NotPem)?;
+    let (info, _) = element(der, SEQUENCE).ok_or(KeyError::NotPem)?;
     public_key_info(info)
 }
 
@@ -73,11 +74,12 @@ fn rsa(der: &[u8]) -> Result<KeyMaterial, KeyError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::der::BIT_STRING;
 
     /// The content of a `SubjectPublicKeyInfo`. Everything in it is shorter than 128 bytes.
     fn info(algorithm: &[u8], key: &[u8]) -> Vec<u8> {
         let len = |part: &[u8]| u8::try_from(part.len()).expect("short");
-        [&[der::SEQUENCE, len(algorithm)], algorithm, &[der::BIT_STRING, len(key) + 1, 0], key].concat()
+        [&[SEQUENCE, len(algorithm)], algorithm, &[BIT_STRING, len(key) + 1, 0], key].concat()
     }
 
     #[test]

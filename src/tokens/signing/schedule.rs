@@ -64,6 +64,15 @@ pub fn next_rotation(keys: &[StoredKey], lifetimes: &KeyLifetimes) -> Option<Uni
     }
 }
 
+/// When the state of this key changes by itself. `None` if that depends on no time.
+pub fn next_step(key: &StoredKey, keys: &[StoredKey], lifetimes: &KeyLifetimes, now: UnixTime) -> Option<UnixTime> {
+    match (key.state(), use_of(key, lifetimes, now)) {
+        (KeyState::Pending | KeyState::Active, _) => next_rotation(keys, lifetimes),
+        (KeyState::Retired, Use::Verify) => Some(last_token_ends(key, lifetimes)),
+        (KeyState::Retired | KeyState::Revoked, _) => Some(deleted_at(key, lifetimes)),
+    }
+}
+
 pub fn active(keys: &[StoredKey]) -> Option<&StoredKey> {
     // There is at most one. If a store ever has two, the one that was activated last signs.
     keys.iter().filter(|key| key.is(KeyState::Active)).max_by_key(|key| key.activated_at)

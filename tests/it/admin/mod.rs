@@ -11,3 +11,5 @@ mod reference;
 mod rejections;
 mod revocations;
 mod socket;
+mod stats;
+mod trust;

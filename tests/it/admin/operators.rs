@@ -84,7 +84,7 @@ async fn audit_events_name_the_operator() {
         assert_eq!(pair.status, 201, "{pair:?}");
     }
     gateway.issue("erin", "").await;
-    let events = gateway.audit_events(4).await;
+    let events = gateway.audit_events(5).await;
     let operator_of = |subject: &str| {
         let event = events.iter().find(|event| event["subject"] == subject).unwrap_or_else(|| panic!("{events:?}"));
         event["operator"].as_str().map(str::to_owned)

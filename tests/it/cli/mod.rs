@@ -6,6 +6,7 @@ mod explain;
 mod pipes;
 mod serve;
 mod token;
+mod top;
 mod verify;
 
 use std::fs;

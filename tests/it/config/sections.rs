@@ -56,6 +56,7 @@ fn listeners_and_the_admin_address_are_checked() {
         ),
         ("[admin]\nhosts = [\"a b\"]", "admin.hosts[0]", (2, 10), "not a host name"),
         ("[admin]\nconnections = 0", "admin.connections", (2, 15), "from 1 to 100000"),
+        ("[admin]\nstreams = 1001", "admin.streams", (2, 11), "from 0 to 1000"),
         ("[admin]\nconnections_per_address = 100001", "admin.connections_per_address", (2, 27), "from 0 to 100000"),
         ("[admin]\nrecent_rejections = 65537", "admin.recent_rejections", (2, 21), "from 0 to 65536"),
         ("[admin]\nsession_lifetime = \"8d\"", "admin.session_lifetime", (2, 20), "1m to 7d"),

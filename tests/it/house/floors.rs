@@ -142,8 +142,13 @@ fn names_crate(file: &SourceFile, foreign: &str) -> bool {
 
 #[test]
 fn the_table_of_limits_names_every_limit_and_its_file() {
-    let of_admin =
-        ["admin.connections", "admin.connections_per_address", "admin.recent_rejections", "admin.wrong_tokens"];
+    let of_admin = [
+        "admin.connections",
+        "admin.connections_per_address",
+        "admin.recent_rejections",
+        "admin.streams",
+        "admin.wrong_tokens",
+    ];
     let is_limit = |key: &String| {
         key == "rate" || key.starts_with("limits.") || key.starts_with("throttle.") || of_admin.contains(&key.as_str())
     };

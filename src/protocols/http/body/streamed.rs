@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
+use tokio::sync::mpsc;
 use tokio::time::Sleep;
 
 use super::error::BodyError;
@@ -52,6 +53,7 @@ enum Inner {
     Empty,
     Full(Bytes),
     Incoming(Incoming),
+    Pieces(mpsc::Receiver<Bytes>),
 }
 
 impl Default for Body {
@@ -72,6 +74,11 @@ impl Body {
     /// A body from the network. If it has no bytes, it becomes an empty one, which needs no timers.
     pub fn incoming(body: Incoming) -> Self {
         if body.is_end_stream() { Body::empty() } else { Body::of(Inner::Incoming(body)) }
+    }
+
+    /// A body of the gateway's own that another task writes. It ends when the sender is dropped.
+    pub fn of_pieces(pieces: mpsc::Receiver<Bytes>) -> Self {
+        Body::of(Inner::Pieces(pieces))
     }
 
     /// If this body is dropped before its end, `on_rest` gets the rest of it.
@@ -168,6 +175,7 @@ impl Body {
                 Poll::Ready(Some(Ok(frame)))
             }
             Inner::Incoming(body) => Pin::new(body).poll_frame(context),
+            Inner::Pieces(pieces) => pieces.poll_recv(context).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes)))),
         };
         match polled {
             Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(self.pass(frame))),
@@ -325,6 +333,7 @@ impl HttpBody for Body {
             Inner::Empty => self.delayed_error.is_none(),
             Inner::Full(bytes) => bytes.is_empty(),
             Inner::Incoming(body) => body.is_end_stream(),
+            Inner::Pieces(_) => false,
         }
     }
 
@@ -333,6 +342,7 @@ impl HttpBody for Body {
             Inner::Empty => SizeHint::with_exact(0),
             Inner::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Inner::Incoming(body) => body.size_hint(),
+            Inner::Pieces(_) => SizeHint::default(),
         }
     }
 }

@@ -64,8 +64,7 @@ pub(super) struct Follower {
     enforce: RevocationHook,
     schema: String,
     clock: ClockOffset,
-    /// The clocks differ by more than [`FAR`].
-    clock_is_far: bool,
+    far_clock: FarClock,
     /// The connection that listens.
     listening: Option<u64>,
     /// What the log lacks, until it is written.
@@ -90,7 +89,7 @@ impl Follower {
             enforce,
             schema,
             clock: ClockOffset::default(),
-            clock_is_far: false,
+            far_clock: FarClock::default(),
             listening: None,
             lost: Vec::new(),
             last_error: String::new(),
@@ -142,8 +141,7 @@ impl Follower {
 
     async fn wait(&self, session: &Session) {
         let wait = lock(&self.memory.0).wait(BootTime::now());
-        // Up to a fifth less, so that the polls of many gateways spread.
-        let wait = wait - wait / 5 * u32::from(secret::random::<1>()[0]) / 256;
+        let wait = spread(wait, secret::random::<1>()[0]);
         let notified = session.notified();
         tokio::select! {
             () = sleep(wait) => {}
@@ -160,18 +158,14 @@ impl Follower {
 
     fn measure_clock(&mut self, before: (BootTime, i64), polled: &Polled) {
         let (began, local) = before;
-        let round_trip = BootTime::now().since(began);
-        let half = i64::try_from(round_trip.as_micros() / 2).unwrap_or_default();
-        let (offset, error) = self.clock.add(local.saturating_add(half), polled.micros, round_trip);
+        let (offset, error) = self.clock.add(local, polled.micros, BootTime::now().since(began));
         self.freshness.set_offset(offset, error);
-        let is_far = offset.unsigned_abs() > FAR;
-        if is_far && !self.clock_is_far {
+        if self.far_clock.begins(offset) {
             tracing::warn!(
                 seconds = offset as f64 / 1e6,
                 "the clock of the database is that far ahead of the clock of this machine; correct one of them"
             );
         }
-        self.clock_is_far = is_far;
     }
 
     fn apply(&mut self, polled: Polled) -> Result<(), StoreError> {
@@ -247,6 +241,23 @@ impl Follower {
             }
             Err(error) => tracing::error!(%error, count, "cannot write lost revocations; trying again"),
         }
+    }
+}
+
+/// Up to a fifth less, so that the polls of many gateways spread.
+fn spread(wait: Duration, random: u8) -> Duration {
+    wait - wait / 5 * u32::from(random) / 256
+}
+
+/// If the clocks differ by more than [`FAR`].
+#[derive(Default)]
+struct FarClock(bool);
+
+impl FarClock {
+    /// Returns true when they begin to differ, so that the log tells of it once.
+    fn begins(&mut self, offset: i64) -> bool {
+        let was_far = std::mem::replace(&mut self.0, offset.unsigned_abs() > FAR);
+        self.0 && !was_far
     }
 }
 

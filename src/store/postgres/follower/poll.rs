@@ -69,3 +69,15 @@ fn tag(row: &Row, column: &str) -> Result<Tag, QueryError> {
         _ => bytes.try_into().map_err(|_| StoreError::new("a tag of the log of revocations has a wrong length").into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_the_database_is_cut_to_milliseconds() {
+        let page = Page { newest: Position::default(), entries: vec![] };
+        let polled = Polled { page, sent: BootTime::default(), keys: 0, micros: 1_700_000_000_123_999 };
+        assert_eq!(polled.time(), UnixTime::from_millis(1_700_000_000_123));
+    }
+}

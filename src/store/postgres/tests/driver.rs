@@ -168,6 +168,27 @@ fn an_operation_runs_again_after_conflicts_but_not_for_ever() {
     }
 }
 
+/// What the lost attempt wrote may be visible, and not yet on the standby. The follower reads it all the same.
+#[test]
+fn a_success_after_a_loss_waits_until_it_is_durable() {
+    for (lane, losses, waits) in [(Lane::Log, 0, 0), (Lane::Log, 1, 1), (Lane::Follower, 1, 0)] {
+        let driver = driver(settings(PostgresServer::shared()));
+        let attempts = AtomicU32::new(0);
+        let run = driver.submit(lane, move |_| {
+            let attempt = attempts.fetch_add(1, Ordering::Relaxed);
+            let lost = QueryError::Lost(StoreError::new("the connection is lost"));
+            async move { if attempt < losses { Err(lost) } else { Ok(()) } }
+        });
+        driver.wait(run).expect("it works");
+        let barriers = driver.submit(lane, |session| async move {
+            let prepared = "select count(*) from pg_prepared_statements where statement like 'select pg_logical_emit%'";
+            let row = session.query_opt(prepared, &[]).await?;
+            Ok(row.expect("a row").try_get::<_, i64>(0).map_err(StoreError::from)?)
+        });
+        assert_eq!(driver.wait(barriers).expect("it works"), waits, "{lane:?} {losses}");
+    }
+}
+
 #[test]
 fn an_operation_that_always_loses_its_connection_ends() {
     let patient = Settings { timeout: Duration::from_secs(30), ..settings(PostgresServer::shared()) };

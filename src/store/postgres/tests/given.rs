@@ -1,9 +1,17 @@
-//! A connection to the server that all tests share.
+//! A connection to the server that all tests share, and what operations share.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::time::Duration;
 
+use crate::store::api::Outbox;
+use crate::store::postgres::append::Log;
 use crate::store::postgres::connect::Connector;
 use crate::store::postgres::driver::Driver;
+use crate::store::postgres::enforcement::Enforcement;
+use crate::store::postgres::operation::Shared;
+use crate::store::postgres::outbox::Audit;
+use crate::store::postgres::rotations::Rotations;
 use crate::store::postgres::settings::{OnStale, Settings, Target};
 
 #[allow(dead_code, unreachable_pub, clippy::expect_used, clippy::unwrap_used)]
@@ -30,4 +38,14 @@ pub(in crate::store::postgres) fn settings(server: &PostgresServer) -> Settings 
 pub(in crate::store::postgres) fn driver(settings: Settings) -> Driver {
     let name = settings.schema.clone();
     Driver::start(Connector::new(settings, None, &name), Duration::ZERO).expect("it connects")
+}
+
+pub(in crate::store::postgres) fn shared(outbox: Arc<Outbox>) -> Shared {
+    let (issuer, longest_life) = (String::from("https://gateway.example"), Duration::from_secs(60));
+    let enforcement = Arc::new(Enforcement { hook: Arc::new(|_, _| {}), longest_life });
+    let audit = Arc::new(Audit::new(10, outbox));
+    let log = Log::new(issuer.clone(), enforcement.clone(), audit.clone());
+    let (delivery_epoch, has_left) = (AtomicI64::new(0), AtomicBool::new(false));
+    let (rotations, keys) = (Rotations::new(2, audit.clone()), tokio::sync::Mutex::default());
+    Shared { issuer, replica: "a".into(), delivery_epoch, has_left, enforcement, audit, log, rotations, keys }
 }

@@ -1,19 +1,16 @@
 //! Operations that run again after their connection was lost, and calls that are written together.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::given::{PostgresServer, driver, settings};
+use super::given::{PostgresServer, driver, settings, shared};
 use crate::store::api::{Outbox, RevokeOutcome, RevokedBy};
-use crate::store::postgres::append::{Entry, Log};
+use crate::store::postgres::append::Entry;
 use crate::store::postgres::connections::Lane;
-use crate::store::postgres::enforcement::Enforcement;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families::{Issue, RevokeFamily};
 use crate::store::postgres::operation::{Operation, Shared, lock};
-use crate::store::postgres::outbox::Audit;
-use crate::store::postgres::rotations::Rotations;
 use crate::store::postgres::schema;
 use crate::store::postgres::session::Session;
 use crate::tokens::family::Family;
@@ -24,16 +21,6 @@ const LOGIN: UnixTime = UnixTime::from_millis(1_700_000_000_500);
 
 fn family() -> Family {
     Family::sample(LOGIN)
-}
-
-fn shared(outbox: Arc<Outbox>) -> Shared {
-    let (issuer, longest_life) = (String::from("https://gateway.example"), Duration::from_secs(60));
-    let enforcement = Arc::new(Enforcement { hook: Arc::new(|_, _| {}), longest_life });
-    let audit = Arc::new(Audit::new(10, outbox));
-    let log = Log::new(issuer.clone(), enforcement.clone(), audit.clone());
-    let (delivery_epoch, has_left) = (AtomicI64::new(0), AtomicBool::new(false));
-    let (rotations, keys) = (Rotations::new(2, audit.clone()), tokio::sync::Mutex::default());
-    Shared { issuer, replica: "a".into(), delivery_epoch, has_left, enforcement, audit, log, rotations, keys }
 }
 
 /// Runs `work` on a connection to a database with empty tables.

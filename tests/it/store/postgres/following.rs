@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bearward::store::postgres::{Database, PostgresStore};
 use bearward::store::{RevocationHook, RevokedBy, Store};
 use bearward::tokens::family::revocation::{Revocation, Revoked};
+use bearward::tokens::signing::StoredKey;
 use bearward::types::clock::{Clock, SystemClock, UnixTime};
 
 use super::super::given::*;
@@ -103,6 +104,43 @@ async fn a_notification_makes_it_a_matter_of_milliseconds() {
     delays.sort();
     // Each round begins just after a poll: without a notification it takes until the next one, 250 ms later.
     assert!(delays[10] < Duration::from_millis(120), "{delays:?}");
+}
+
+/// Another gateway can see a token that the new key signed at once.
+#[tokio::test]
+async fn a_new_signing_key_is_noticed_within_milliseconds() {
+    let server = PostgresServer::shared();
+    let schema = server.schema();
+    let (here, there) = (Follower::open(server, &schema, "a"), Follower::open(server, &schema, "b"));
+    let freshness = here.store.freshness().expect("shared");
+    freshness.loaded().await;
+    let (mut news, mut delays) = (freshness.keys(), Vec::new());
+    for round in 0..20 {
+        news.borrow_and_update();
+        let began = Instant::now();
+        let key = signing_key(&round.to_string());
+        let change = there.store.change_signing_keys(Box::new(move |_| vec![key.clone()]), now().into());
+        change.await.expect("the store works");
+        news.changed().await.expect("the store is open");
+        delays.push(began.elapsed());
+        tokio::time::sleep(Duration::from_millis(30)).await;
+    }
+    delays.sort();
+    assert!(delays[10] < Duration::from_millis(120), "{delays:?}");
+}
+
+fn signing_key(kid: &str) -> StoredKey {
+    StoredKey {
+        kid: kid.into(),
+        algorithm: "ES256".into(),
+        root: 1,
+        sealed: Vec::new(),
+        created_at: now(),
+        activated_at: None,
+        retired_at: None,
+        revoked_at: None,
+        token_life: Duration::from_secs(900),
+    }
 }
 
 #[tokio::test]

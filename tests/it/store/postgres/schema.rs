@@ -125,6 +125,42 @@ fn a_gateway_waits_while_another_one_changes_the_tables() {
     assert_eq!(sql(&schema, "select count(*) from schema_versions"), "1");
 }
 
+/// The tables appear after the gateway has looked for them.
+#[test]
+fn tables_that_another_gateway_made_meanwhile_are_used() {
+    let schema = PostgresServer::shared().schema();
+    std::thread::scope(|scope| {
+        let step = include_str!("../../../../src/store/postgres/schema.sql");
+        let made = format!(
+            "create schema {schema}; set search_path = {schema}; {step};
+             insert into schema_versions (version, compatible_from, at, by) values (1, 1, 0, '1.2.3');
+             select pg_sleep(0.5)"
+        );
+        let path = schema.as_str();
+        scope.spawn(move || sql(path, &made));
+        let is_made = format!(
+            "select exists (select from pg_stat_activity where wait_event = 'PgSleep' and query like '%{schema};%')"
+        );
+        let began = Instant::now();
+        while PostgresServer::shared().sql("bearward", &is_made) != "t" {
+            assert!(began.elapsed() < Duration::from_secs(20), "the other gateway makes no tables");
+        }
+        drop(open(&schema));
+    });
+    assert_eq!(sql(&schema, "select string_agg(by, ',') from schema_versions"), "1.2.3");
+}
+
+#[test]
+fn a_gateway_that_may_not_create_tables_says_so_at_once() {
+    let schema = PostgresServer::shared().schema();
+    PostgresServer::shared()
+        .sql("bearward", &format!("create schema {schema}; grant usage on schema {schema} to bearward"));
+    let began = Instant::now();
+    let message = open_error(&schema);
+    assert!(message.contains("lacks a right"), "{message}");
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+}
+
 /// A schema that an administrator has created, for a user who may create tables in it and nothing else.
 #[tokio::test]
 async fn a_schema_made_by_an_administrator_is_used() {

@@ -33,6 +33,18 @@ fn revoked_token(jti: String) -> Revoked {
     Revoked::Token { issuer: "https://login.example".into(), jti }
 }
 
+/// A gateway reads the whole log at its start, page by page.
+#[tokio::test]
+async fn each_page_of_a_long_log_is_read() {
+    let ([store, _], schema) = two_gateways();
+    let many = "insert into revocations (sequence, kind, issuer, name, not_after, at, until, tag)
+        select n, 'token', 'https://login.example', n::text, null, 0, 9000000000000, decode(md5(n::text), 'hex')
+        from generate_series(1, 8200) n";
+    sql(&schema, many);
+    let log = store.revocations_since(0, LOGIN).await.expect("the store works");
+    assert!(log.iter().map(|entry| entry.sequence).eq(1..=8200), "{}", log.len());
+}
+
 #[tokio::test]
 async fn one_token_refreshed_through_both_rotates_once() {
     let (stores, _) = two_gateways();

@@ -151,6 +151,7 @@ pub(crate) async fn an_expired_family_is_revoked_while_its_last_token_may_live(s
         (seconds(0), RevokeOutcome::Revoked),
         (just_before, RevokeOutcome::Revoked),
         (LONGEST_LIFE, RevokeOutcome::AlreadyEnded),
+        (LONGEST_LIFE + Duration::from_millis(1), RevokeOutcome::AlreadyEnded),
     ] {
         let family = issued(store, "alice", LOGIN).await;
         let now = family.idle_expiry + after;

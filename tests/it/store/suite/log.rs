@@ -240,9 +240,11 @@ pub(crate) async fn a_refresh_does_not_escape_a_watermark(store: &dyn Store) {
 
 /// The clock was set back after the login.
 pub(crate) async fn a_watermark_of_now_ends_families_dated_later(store: &dyn Store) {
-    for what in [subject("alice", LOGIN), Revoked::Everything { not_after: LOGIN }] {
+    let issuer = |name: &str| Revoked::Issuer { issuer: name.into(), not_after: LOGIN };
+    for what in [subject("alice", LOGIN), issuer(ISSUER), Revoked::Everything { not_after: LOGIN }] {
         let later = issued(store, "alice", LOGIN + SECOND).await;
         revoke(store, what.clone(), LOGIN + MILLISECOND).await;
+        revoke(store, issuer("https://login.example"), LOGIN).await;
         rotated(store, &later, 1, LOGIN + SECOND).await;
         revoke(store, what, LOGIN).await;
         assert_eq!(rejection(store, &later, 2, LOGIN + SECOND).await, Reason::GrantRevoked);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::state::{Alarm, Entry, INTERVAL, MIN_INTERVAL, Page, Position, State, Step, Tag};
+use super::super::state::{Alarm, Entry, INTERVAL, MIN_INTERVAL, Page, Position, State, Step, Tag};
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::types::boot_time::BootTime;
 use crate::types::clock::UnixTime;
@@ -228,6 +228,49 @@ fn a_log_with_other_entries_is_read_again_and_completed() {
         assert_eq!(model.lacks(), None);
         let log: HashSet<_> = model.log.iter().map(|entry| entry.revocation.what.clone()).collect();
         assert_eq!(log, model.applied, "the database has all again");
+    }
+}
+
+#[test]
+fn an_entry_that_was_deleted_when_it_was_over_is_no_fork() {
+    let mut model = Model::new(10);
+    model.revoke();
+    model.catch_up();
+    for _ in 0..2 {
+        model.now += RETENTION / 2;
+        model.poll();
+    }
+    model.sweep();
+    assert_eq!(model.log.len(), 0);
+    for revoked in [false, true] {
+        if revoked {
+            model.revoke();
+        }
+        let step = model.poll();
+        assert_eq!((step.alarms, step.reloaded, step.apply.len()), (vec![], false, usize::from(revoked)));
+        assert!(model.is_complete());
+    }
+}
+
+#[test]
+fn an_entry_that_is_missing_while_it_matters_is_a_fork() {
+    for (is_reloaded, is_last_moment) in [(false, false), (true, false), (false, true)] {
+        let mut model = Model::new(10);
+        let until = model.now + RETENTION;
+        model.revoke();
+        model.catch_up();
+        if is_reloaded {
+            model.state.restart();
+            assert_eq!(model.poll().alarms, []);
+        }
+        if is_last_moment {
+            model.now += RETENTION / 2;
+            model.poll();
+            model.now = until - INTERVAL;
+        }
+        model.log.clear();
+        model.revoke();
+        assert_eq!(model.poll().alarms, [Alarm::Fork { at: 1, newest: 2 }], "{is_reloaded} {is_last_moment}");
     }
 }
 

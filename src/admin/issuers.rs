@@ -1,0 +1,91 @@
+//! `GET /admin/v1/issuers`: the keys of every `[[issuer]]`, and how their source is.
+
+use http::{Method, Response, StatusCode};
+use serde::Serialize;
+
+use super::state::Admin;
+use crate::auth::keyring::{KeyFile, KeySource, Location, Source};
+use crate::protocols::http::body::Body;
+use crate::protocols::http::respond;
+use crate::protocols::url::SecureUrl;
+use crate::types::clock::{UnixTime, Uptime};
+use crate::types::reject::{Reason, Reject};
+
+pub(super) const PATH: &str = "/admin/v1/issuers";
+
+#[derive(Serialize)]
+struct List {
+    issuers: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    issuer: String,
+    /// The key in `gateway.toml` that names the source.
+    kind: &'static str,
+    source: String,
+    /// See [`state`].
+    state: &'static str,
+    keys: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    confirmed_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    age_seconds: Option<u64>,
+    /// Absent for a file, which is never too old.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_age_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_attempt_at: Option<String>,
+    /// Absent if the last attempt succeeded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<String>,
+}
+
+pub(super) fn handle(admin: &Admin, method: &Method, now: UnixTime) -> Result<Response<Body>, Reject> {
+    if *method != Method::GET {
+        return Err(Reject::from(Reason::MethodNotAllowed).allow("GET"));
+    }
+    let (keys, uptime) = (admin.broker.keyring.keys(), admin.clock.uptime());
+    let issuers = keys.sources().iter().map(|source| Entry::of(source, now, uptime)).collect();
+    Ok(respond::json(StatusCode::OK, &List { issuers }))
+}
+
+impl Entry {
+    fn of(source: &Source, now: UnixTime, uptime: Uptime) -> Self {
+        let status = source.status(uptime);
+        let (kind, place) = place(&source.settings);
+        Entry {
+            issuer: source.policy.issuer.to_string(),
+            kind,
+            source: place,
+            state: status.name(),
+            keys: status.keys,
+            confirmed_at: status.age.map(|age| (now - age).to_string()),
+            age_seconds: status.age.map(|age| age.as_secs()),
+            max_age_seconds: source.remote().map(|remote| remote.max_age.as_secs()),
+            last_attempt_at: status.since_attempt.map(|since| (now - since).to_string()),
+            last_error: status.last_error,
+        }
+    }
+}
+
+/// The kind of a source, and where it is.
+fn place(settings: &KeySource) -> (&'static str, String) {
+    match settings {
+        KeySource::File(KeyFile::Jwks(path)) => ("jwks_file", path.display().to_string()),
+        KeySource::File(KeyFile::Pem(path)) => ("pem_file", path.display().to_string()),
+        KeySource::File(KeyFile::Secret(path)) => ("secret_file", path.display().to_string()),
+        KeySource::Remote(remote) => match &remote.location {
+            Location::Jwks(url) => ("jwks_url", without_query(url)),
+            Location::Discovery([url, _]) => ("discover", without_query(url)),
+        },
+    }
+}
+
+/// A query may have a secret of the operator.
+fn without_query(url: &SecureUrl) -> String {
+    let scheme = if url.tls { "https" } else { "http" };
+    let path = url.target.split('?').next().unwrap_or_default();
+    format!("{scheme}://{}{path}", url.authority)
+}

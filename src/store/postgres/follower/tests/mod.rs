@@ -1,0 +1,4 @@
+//! The follower without a database.
+
+mod model;
+mod task;
