@@ -2,12 +2,15 @@
 
 use std::sync::atomic::Ordering;
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::json;
 
 use super::state::Admin;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
+
+/// In `Accept`.
+const OPENMETRICS: &[u8] = b"application/openmetrics-text";
 
 pub(super) fn health() -> Response<Body> {
     respond::json(StatusCode::OK, &json!({ "status": "alive" }))
@@ -43,9 +46,15 @@ async fn not_ready(admin: &Admin) -> Option<String> {
     admin.store_readiness.result(check).await
 }
 
-pub(super) fn metrics(admin: &Admin) -> Response<Body> {
-    let mut response = Response::new(Body::full(admin.metrics.render()));
-    let format = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, format);
+/// In the OpenMetrics format if the scraper reads it, as Prometheus does.
+pub(super) fn metrics(admin: &Admin, headers: &HeaderMap) -> Response<Body> {
+    let accepts = |value: &HeaderValue| value.as_bytes().windows(OPENMETRICS.len()).any(|part| part == OPENMETRICS);
+    let (page, format) = match headers.get_all(header::ACCEPT).iter().any(accepts) {
+        true => (admin.metrics.render(), "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        false => (admin.metrics.render_classic(), "text/plain; version=0.0.4; charset=utf-8"),
+    };
+    let mut response = Response::new(Body::full(page));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(format));
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
     response
 }

@@ -61,7 +61,7 @@ async fn route(
     match (request.method(), request.uri().path()) {
         (&Method::GET, "/healthz") => return Ok(probes::health()),
         (&Method::GET, "/readyz") => return Ok(probes::readiness(admin).await),
-        (&Method::GET, "/metrics") => return Ok(probes::metrics(admin)),
+        (&Method::GET, "/metrics") => return Ok(probes::metrics(admin, request.headers())),
         (_, "/healthz" | "/readyz" | "/metrics") => return Err(Reject::from(Reason::MethodNotAllowed).allow("GET")),
         _ => {}
     }

@@ -57,7 +57,7 @@ fn add_token(request: &mut Request<()>, place: &str, token: &str) -> Result<(), 
         }
         _ => {
             return Err(format!(
-                "{place} is no place of a token: expected header, cookie:NAME, query:NAME or websocket"
+                "{place:?} is no place of a token: expected header, cookie:NAME, query:NAME or websocket"
             ));
         }
     }

@@ -10,22 +10,49 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
+use super::classic;
 use super::durations::BOUNDS;
-use super::registry::{Family, Metrics, Single};
+use super::registry::Metrics;
+use super::values::{Family, Single};
 use super::worker::{Count, WorkerMetrics};
 use crate::types::reject::Reason;
 
 impl Metrics {
     /// The text of `/metrics`, in the OpenMetrics format that Prometheus reads.
     pub fn render(self: &Arc<Self>) -> String {
-        let mut registry = Registry::with_prefix("bearward");
-        registry.register_collector(Box::new(MetricsCollector(self.clone())));
+        // Writing to a string does not fail.
+        self.encode().unwrap_or_default()
+    }
+
+    /// The same for scrapers that do not read OpenMetrics.
+    pub fn render_classic(self: &Arc<Self>) -> String {
+        classic::from_openmetrics(&self.render())
+    }
+
+    fn encode(self: &Arc<Self>) -> Result<String, fmt::Error> {
+        let (mut own, mut of_process) = (Registry::with_prefix("bearward"), Registry::default());
+        own.register_collector(Box::new(MetricsCollector(self.clone())));
+        of_process.register_collector(Box::new(ProcessCollector(self.clone())));
         let mut page = String::new();
-        match text::encode(&mut page, &registry) {
-            Ok(()) => page,
-            // Writing to a string does not fail.
-            Err(fmt::Error) => String::new(),
-        }
+        text::encode_registry(&mut page, &own)?;
+        text::encode_registry(&mut page, &of_process)?;
+        text::encode_eof(&mut page)?;
+        Ok(page)
+    }
+}
+
+/// The metrics with the names that Prometheus gives them.
+struct ProcessCollector(Arc<Metrics>);
+
+impl fmt::Debug for ProcessCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProcessCollector")
+    }
+}
+
+impl Collector for ProcessCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.0.process.iter().try_for_each(|single| encode_single(&mut encoder, single))
     }
 }
 

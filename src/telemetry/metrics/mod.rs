@@ -3,14 +3,18 @@
 //! Each worker has counters of its own, and only that worker writes them. So counting is an ordinary addition, and no
 //! two cores share a cache line. A scrape adds the counters up. Labels are closed sets: no client can create one.
 
+mod classic;
 mod durations;
 mod exposition;
 mod limits;
+mod process;
 mod reading;
 mod registry;
+mod values;
 mod worker;
 
 pub use durations::quantile;
 pub use reading::{ByLimit, ByReason, Reading, limit_names};
-pub use registry::{LabelledValue, Metrics};
+pub use registry::Metrics;
+pub use values::LabelledValue;
 pub use worker::{Count, WorkerMetrics};

@@ -1,44 +1,35 @@
 //! All metrics of the gateway: the workers' counters, and values that other modules register.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use prometheus_client::metrics::MetricType;
 
+use super::process;
+use super::values::{Family, LabelledValue, Single};
 use super::worker::{Count, WorkerMetrics};
-
-/// Reads a value at a scrape.
-type ReadValue = Box<dyn Fn() -> f64 + Send + Sync>;
-
-/// A value with its labels.
-pub type LabelledValue = (Vec<(&'static str, String)>, f64);
-
-/// A metric without labels.
-pub(super) struct Single {
-    pub(super) name: &'static str,
-    pub(super) help: &'static str,
-    pub(super) kind: MetricType,
-    pub(super) read: ReadValue,
-}
-
-/// A metric with labels.
-pub(super) struct Family {
-    pub(super) name: &'static str,
-    pub(super) help: &'static str,
-    pub(super) kind: MetricType,
-    pub(super) read: Box<dyn Fn() -> Vec<LabelledValue> + Send + Sync>,
-}
 
 /// Everything that `/metrics` shows.
 pub struct Metrics {
     workers: Vec<Arc<WorkerMetrics>>,
     pub(super) singles: Vec<Single>,
     pub(super) families: Vec<Family>,
+    pub(super) process: Vec<Single>,
 }
 
 impl Metrics {
     pub fn new(workers: usize) -> Self {
         let workers = (0..workers).map(|_| Arc::new(WorkerMetrics::default())).collect();
-        Metrics { workers, singles: Vec::new(), families: Vec::new() }
+        let mut metrics = Metrics {
+            workers,
+            singles: Vec::new(),
+            families: Vec::new(),
+            process: process::metrics(SystemTime::now()),
+        };
+        metrics.gauges("build_info", "The version of the program; the value is always 1", || {
+            vec![(vec![("version", env!("CARGO_PKG_VERSION").to_owned())], 1.0)]
+        });
+        metrics
     }
 
     pub fn worker(&self, number: usize) -> Arc<WorkerMetrics> {

@@ -11,6 +11,10 @@ use crate::support::tokens::Mint;
 use crate::support::wait::eventually_ok;
 use crate::support::{Client, Gateway, TestResponse, Upstream};
 
+/// What Prometheus sends.
+const ACCEPTED_BY_PROMETHEUS: &str = "application/openmetrics-text; version=1.0.0,\
+                                      application/openmetrics-text; version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5";
+
 /// Returns every sample by its name and labels, as written. Panics at the first line that is not OpenMetrics.
 fn samples(answer: &TestResponse) -> HashMap<String, f64> {
     let kind = answer.header("content-type").expect("a media type");
@@ -32,7 +36,8 @@ fn samples(answer: &TestResponse) -> HashMap<String, f64> {
         }
         let (sample, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line:?}"));
         let (name, labels) = sample.split_once('{').map_or((sample, ""), |(name, labels)| (name, labels));
-        assert!(name.starts_with("bearward_") && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{line:?}");
+        let has_prefix = ["bearward_", "process_"].iter().any(|prefix| name.starts_with(prefix));
+        assert!(has_prefix && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{line:?}");
         assert!(labels.is_empty() || labels.strip_suffix("\"}").is_some_and(are_labels), "{line:?}");
         let suffixes = ["", "_total", "_bucket", "_sum", "_count"];
         let kind = suffixes.iter().find_map(|suffix| kinds.get(name.strip_suffix(suffix)?)).expect("a TYPE before it");
@@ -56,7 +61,8 @@ fn are_labels(labels: &str) -> bool {
 }
 
 async fn scrape(gateway: &Gateway) -> HashMap<String, f64> {
-    samples(&Client::http1(gateway.admin_address()).host("localhost").get("/metrics").await)
+    let client = Client::http1(gateway.admin_address()).host("localhost");
+    samples(&client.header("accept", ACCEPTED_BY_PROMETHEUS).get("/metrics").await)
 }
 
 /// Waits for counters. The gateway counts a request after its last byte is sent, so the client may see the end first.

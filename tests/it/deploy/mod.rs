@@ -95,7 +95,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 /// A port below those that the system gives to connections, so that it stays free until a child process listens on it.
 /// It does not contain the ports of the pages, because tests replace those by their digits.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = u16::try_from(std::process::id() % 10_000).expect("below 10,000");
     let ports = std::iter::repeat_with(|| 20_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000);

@@ -1,6 +1,7 @@
-//! The access log and the audit log.
+//! The access log, the audit log, and what Prometheus reads.
 
 pub mod access_log;
 pub mod audit_log;
 mod log_floods;
+mod prometheus;
 mod stuck_output;

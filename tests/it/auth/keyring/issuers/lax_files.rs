@@ -10,6 +10,7 @@ use bearward::types::secret;
 use super::{fetches, folder, issuer, new_token, start_in, status, wait_for_fetch};
 use crate::support::secrets::logged_since;
 use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
+use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, Upstream};
 
 fn set_mode(path: &Path, mode: u32) {
@@ -19,9 +20,13 @@ fn set_mode(path: &Path, mode: u32) {
 /// Waits until a new content of the file was rejected.
 async fn wait_for_rejection(gateway: &Gateway, path: &Path, failed_before: f64) {
     wait_for_fetch(gateway, "failed", failed_before).await;
-    let log = logged_since(0);
-    let line = log.lines().find(|line| line.contains(&path.display().to_string()) && line.contains("run: chmod"));
-    let line = line.unwrap_or_else(|| panic!("no line names {}:\n{log}", path.display()));
+    // The fetch may have failed while there was no file, and the next one reads it.
+    let line = eventually_ok("a line names the file", async || {
+        let log = logged_since(0);
+        let line = log.lines().find(|line| line.contains(&path.display().to_string()) && line.contains("run: chmod"));
+        line.map(str::to_owned).ok_or(log)
+    })
+    .await;
     assert!(line.contains("ERROR") && line.contains("rejected the key file of an issuer"), "{line}");
 }
 

@@ -1,0 +1,25 @@
+//! Metrics that other modules register: a value, or values with labels.
+
+use prometheus_client::metrics::MetricType;
+
+/// Reads a value at a scrape.
+type ReadValue = Box<dyn Fn() -> f64 + Send + Sync>;
+
+/// A value with its labels.
+pub type LabelledValue = (Vec<(&'static str, String)>, f64);
+
+/// A metric without labels.
+pub(super) struct Single {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) kind: MetricType,
+    pub(super) read: ReadValue,
+}
+
+/// A metric with labels.
+pub(super) struct Family {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) kind: MetricType,
+    pub(super) read: Box<dyn Fn() -> Vec<LabelledValue> + Send + Sync>,
+}
