@@ -25,7 +25,7 @@ struct Entry {
     /// The key in `gateway.toml` that names the source.
     kind: &'static str,
     source: String,
-    /// See [`state`].
+    /// `current`, `failing`, `stale` or `missing`.
     state: &'static str,
     keys: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
