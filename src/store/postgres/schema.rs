@@ -29,6 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// In the error of a step while another gateway makes one.
 const BUSY: &str = "another gateway changes the tables";
+/// In the error of a step that has waited for the lock of a running gateway.
+const LOCKED: &str = "another transaction holds a lock";
 
 const FOUND: &str = "select exists (select from pg_namespace n where n.nspname = $1) as has_schema,
         exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -71,16 +73,18 @@ fn is_busy(error: &QueryError) -> bool {
     | QueryError::Conflict(error)
     | QueryError::NotPrimary(error)
     | QueryError::Rejected(error)) = error;
-    error.message.contains(BUSY)
+    error.message.contains(BUSY) || error.message.contains(LOCKED)
 }
 
-/// One step, with its record. The cast fails while another gateway has the lock, and ends the transaction.
+/// One step, with its record. It waits for a lock for less than `deadlock_timeout` (1 s), because it may hold one that a
+/// running gateway needs meanwhile, and comes again. The cast fails while another gateway has the lock of the step, and
+/// ends the transaction.
 fn transaction(step: &Step, found: &Found, schema: &str, now: UnixTime) -> String {
     let Step { sql, compatible_from } = step;
     let create = if found.has_schema { String::new() } else { format!("create schema {schema};") };
     let (version, at, by) = (found.version + 1, now.as_millis(), env!("CARGO_PKG_VERSION"));
     format!(
-        "set local lock_timeout = '2s'; set local statement_timeout = '60s';
+        "set local lock_timeout = '500ms'; set local statement_timeout = '60s';
          select (case when pg_try_advisory_xact_lock(1651995236, hashtext('{schema}')) then 'true' else '{BUSY}' end)
              ::boolean;
          {create}

@@ -83,7 +83,7 @@ fn a_migration_under_load_delays_for_less_than_a_second() {
     survive("a migration", &mut PostgresServer::start(), |scene| {
         scene.moment(80);
         let schema = &scene.cluster.schema;
-        let migration = format!("begin; set local lock_timeout = '2s'; {NEXT} commit");
+        let migration = format!("begin; set local lock_timeout = '500ms'; {NEXT} commit");
         let text = format!("set role {USER}; set search_path = {schema}; {migration}");
         let (began, mut attempts) = (Instant::now(), 1);
         // An upgrade that is rejected is tried again by the supervisor.
