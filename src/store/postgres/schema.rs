@@ -77,8 +77,8 @@ fn is_busy(error: &QueryError) -> bool {
 }
 
 /// One step, with its record. It waits for a lock for less than `deadlock_timeout` (1 s), because it may hold one that
-/// a running gateway needs meanwhile, and comes again. The cast fails while another gateway has the lock of the step, and
-/// ends the transaction.
+/// a running gateway needs meanwhile, and comes again. The cast fails while another gateway has the lock of the step,
+/// and ends the transaction.
 fn transaction(step: &Step, found: &Found, schema: &str, now: UnixTime) -> String {
     let Step { sql, compatible_from } = step;
     let create = if found.has_schema { String::new() } else { format!("create schema {schema};") };
