@@ -6,15 +6,19 @@
 mod classic;
 mod durations;
 mod exposition;
+mod histogram;
 mod limits;
 mod process;
 mod reading;
 mod registry;
+mod routes;
 mod values;
 mod worker;
 
 pub use durations::quantile;
+pub use histogram::{Histogram, Totals};
 pub use reading::{ByLimit, ByReason, Reading, limit_names};
 pub use registry::Metrics;
-pub use values::LabelledValue;
+pub use routes::{RequestsByRoute, RouteRequests};
+pub use values::{LabelledTotals, LabelledValue};
 pub use worker::{Count, WorkerMetrics};

@@ -5,3 +5,4 @@ pub mod audit_log;
 mod log_floods;
 mod prometheus;
 mod stuck_output;
+mod timings;
