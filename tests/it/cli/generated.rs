@@ -85,7 +85,8 @@ fn agree(folder: &str, expected: &Files) {
         present = expected.keys().cloned().collect();
     }
     present.retain(|path| !expected.contains_key(path));
-    let differs = |(path, text): &(&PathBuf, &Vec<u8>)| fs::read(source::root().join(path)).ok().as_ref() != Some(*text);
+    let differs =
+        |(path, text): &(&PathBuf, &Vec<u8>)| fs::read(source::root().join(path)).ok().as_ref() != Some(*text);
     let differing: Vec<_> = expected.iter().filter(differs).map(|(path, _)| path).collect();
     assert!(
         differing.is_empty() && present.is_empty(),
