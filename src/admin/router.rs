@@ -7,7 +7,7 @@ use http::{HeaderMap, Method, Request, Response};
 use hyper::body::Incoming;
 
 use super::access::host;
-use super::access::operators::Operator;
+use super::access::operators::{Operator, Role};
 use super::access::sessions::Caller;
 use super::calls::{
     certificates, explain, issuers, keys, operator_sessions, rejections, reload, revocations, stats, tokens, upstreams,
@@ -71,11 +71,9 @@ async fn route(
         Peer::Remote { address, .. } => identify(admin, request.headers(), *address)?,
     };
     let path = request.uri().path();
-    if !caller
-        .operator
-        .role
-        .may(request.method(), ![explain::PATH, operator_sessions::PATH, operator_sessions::CURRENT].contains(&path))
-    {
+    let only_reads = *request.method() == Method::GET
+        || [explain::PATH, operator_sessions::PATH, operator_sessions::CURRENT].contains(&path);
+    if !only_reads && caller.operator.role != Role::Operate {
         return Err(Reject::new(Reason::AdminRole, "the role view may read and explain"));
     }
     let context = EventContext { operator: Some(caller.operator.name.clone()), ..context };

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use http::Method;
-
 use crate::types::secret::{self, Secret};
 
 /// `admin.operator.role`
@@ -22,11 +20,6 @@ impl Role {
             Role::View => "view",
             Role::Operate => "operate",
         }
-    }
-
-    /// `changes`: what the call does if it is no GET.
-    pub(crate) fn may(self, method: &Method, changes: bool) -> bool {
-        self == Role::Operate || *method == Method::GET || !changes
     }
 }
 
