@@ -31,12 +31,17 @@ mod keys;
 mod machine;
 #[path = "../load/origin.rs"]
 mod origin;
+#[allow(dead_code)]
+#[path = "../../tests/it/support/ports.rs"]
+mod ports;
 #[path = "../load/revoked.rs"]
 mod revoked;
 mod steal;
 #[allow(dead_code, reason = "`load` uses the rest")]
 #[path = "../load/tls.rs"]
 mod tls;
+#[path = "../load/watch.rs"]
+mod watch;
 
 use std::error::Error;
 use std::fs;

@@ -1,8 +1,7 @@
 //! The gateway under test: its folder, its process, its metrics.
 
 use std::fs::{self, File};
-use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -16,8 +15,10 @@ use tempfile::TempDir;
 use crate::Outcome;
 use crate::client::{Connection, Response, Target};
 use crate::keys::{AUDIENCE, Keys, issuer};
+use crate::ports::free_address;
 use crate::revoked;
 use crate::tls;
+use crate::watch::Watch;
 use bearward::tokens::jwt::Algorithm;
 
 /// A running gateway. Dropping it kills the process and removes its files.
@@ -50,6 +51,8 @@ pub struct Setup<'f> {
     pub revocations: u32,
     /// Further keys of `[limits]`.
     pub limits: &'f str,
+    /// Further keys of `[admin]`.
+    pub admin: &'f str,
     /// Further tables of the configuration.
     pub more: &'f str,
 }
@@ -75,6 +78,7 @@ impl<'f> Setup<'f> {
             throttled: true,
             revocations: 0,
             limits: "",
+            admin: "",
             more: "",
         }
     }
@@ -85,7 +89,7 @@ impl Gateway {
     pub fn start(setup: &Setup<'_>) -> Outcome<Gateway> {
         // Below target/: /tmp may be in memory, where an fsync costs nothing.
         let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR"))?;
-        let [plain, encrypted, admin] = free_addresses()?;
+        let [plain, encrypted, admin] = std::array::from_fn(|_| free_address());
         fs::write(folder.path().join("gateway.toml"), configuration(setup, plain, encrypted, admin))?;
         let (process, client_tls) = (spawn(setup, folder.path())?, tls::default_client(&setup.keys.roots));
         let mut gateway = Gateway { folder, process, plain, encrypted, admin, client_tls };
@@ -122,17 +126,26 @@ impl Gateway {
         self.folder.path()
     }
 
+    /// Begins to watch the gateway, as operators do.
+    #[allow(dead_code)]
+    pub fn watch(&self) -> Outcome<Watch> {
+        Watch::begin(self.admin, &self.admin_token()?)
+    }
+
+    fn admin_token(&self) -> Outcome<String> {
+        Ok(fs::read_to_string(self.folder.path().join("admin.token"))?.trim().to_owned())
+    }
+
     /// Starts one session for each of `number` subjects, through the admin API.
     pub fn log_in(&self, number: usize) -> Outcome<Vec<TokenPair>> {
-        let secret = fs::read_to_string(self.folder.path().join("admin.token"))?;
+        let token = self.admin_token()?;
         let mut connection = Connection::open(&Target::plain(self.admin))?;
         (1..=number)
             .map(|number| {
                 let body = format!(r#"{{"sub":"u{number}","scope":"orders:read"}}"#);
                 let request = format!(
-                    "POST /admin/v1/tokens HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+                    "POST /admin/v1/tokens HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
                      Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-                    secret.trim(),
                     body.len()
                 );
                 match connection.exchange(request.as_bytes())? {
@@ -202,7 +215,7 @@ pub fn on_cores(program: &Path, cpus: Option<&str>) -> Command {
 }
 
 fn configuration(setup: &Setup<'_>, plain: SocketAddr, encrypted: SocketAddr, admin: SocketAddr) -> String {
-    let Setup { origin, workers, connections, bad_signatures, limits, more, .. } = setup;
+    let Setup { origin, workers, connections, bad_signatures, limits, admin: operators, more, .. } = setup;
     let keys = setup.keys.folder().display();
     let throttle = if setup.throttled { "" } else { "[throttle]\nrefreshes = 0\ncalls = 0\nfailures = 0" };
     let own = issuer(Algorithm::ES256);
@@ -235,6 +248,7 @@ tls = {{ certificate = "{keys}/certificate.pem", key = "{keys}/key.pem" }}
 address = "{admin}"
 tls = "off"
 token_file = "admin.token"
+{operators}
 
 [store]
 sqlite = "bearward.db"
@@ -273,18 +287,6 @@ upstream = "origin"
 {more}
 "#
     )
-}
-
-/// N different free ports. All listeners stay open until the last port is chosen.
-pub fn free_addresses<const N: usize>() -> io::Result<[SocketAddr; N]> {
-    let mut held = Vec::new();
-    let mut addresses = [SocketAddr::from(([127, 0, 0, 1], 0)); N];
-    for address in &mut addresses {
-        let listener = TcpListener::bind(*address)?;
-        *address = listener.local_addr()?;
-        held.push(listener);
-    }
-    Ok(addresses)
 }
 
 impl TokenPair {

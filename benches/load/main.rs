@@ -29,11 +29,15 @@ mod origin;
 mod peer_files;
 mod peer_setup;
 mod peers;
+#[allow(dead_code)]
+#[path = "../../tests/it/support/ports.rs"]
+mod ports;
 mod revoked;
 mod scenario;
 mod streams;
 mod table;
 mod tls;
+mod watch;
 
 use std::error::Error;
 use std::path::PathBuf;
