@@ -20,7 +20,9 @@ impl DisconnectReason {
     pub(super) fn from_h2(error: &hyper::Error) -> Option<DisconnectReason> {
         let error: &h2::Error = error.source()?.downcast_ref()?;
         let is_flood = error.is_library() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM);
-        is_flood.then_some(DisconnectReason::Flood(Flood::Frames))
+        // h2 names most of its limits for resets so.
+        let flood = if error.to_string().contains("resets") { Flood::Resets } else { Flood::Frames };
+        is_flood.then_some(DisconnectReason::Flood(flood))
     }
 }
 

@@ -14,7 +14,7 @@ pub struct UpstreamNames {
     pub servers: Vec<String>,
 }
 
-/// Written through `&` while the request is on its way, because the record is kept by whoever waits for the response.
+/// Written through `&` while the request is on its way, because the record stays with the wait for the response.
 #[derive(Default)]
 pub struct Attempts {
     /// When the gateway began to send the request. `None`: it was not forwarded.

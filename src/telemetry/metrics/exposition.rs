@@ -10,10 +10,11 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
+use super::count::Count;
 use super::histogram::{Histogram, Totals};
 use super::registry::Metrics;
 use super::values::{Family, Single};
-use super::worker::{Count, STATUS_CLASSES, WorkerMetrics};
+use super::worker::{STATUS_CLASSES, WorkerMetrics};
 use super::{classic, limits};
 use crate::types::reject::Reason;
 

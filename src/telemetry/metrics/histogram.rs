@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::count::Count;
 use super::durations::{BUCKETS, Durations, OF_REQUESTS};
-use super::worker::Count;
 
 /// The durations that one worker has measured, on cache lines of its own.
 #[repr(align(128))]

@@ -4,6 +4,7 @@
 //! two cores share a cache line. A scrape adds the counters up. Labels are closed sets: no client can create one.
 
 mod classic;
+mod count;
 mod durations;
 mod exposition;
 mod histogram;
@@ -15,10 +16,11 @@ mod routes;
 mod values;
 mod worker;
 
+pub use count::Count;
 pub use durations::quantile;
 pub use histogram::{Histogram, Totals};
 pub use reading::{ByLimit, ByReason, Reading, limit_names};
 pub use registry::Metrics;
 pub use routes::{RequestsByRoute, RouteRequests};
 pub use values::{LabelledTotals, LabelledValue};
-pub use worker::{Count, WorkerMetrics};
+pub use worker::WorkerMetrics;

@@ -1,9 +1,10 @@
 //! All counters at one moment, and what was counted between two moments.
 
+use super::count::Count;
 use super::durations::Durations;
 use super::limits;
 use super::registry::Metrics;
-use super::worker::{Count, WorkerMetrics};
+use super::worker::WorkerMetrics;
 use crate::types::reject::Reason;
 
 /// One count for each reason, in the order of [`Reason::ALL`].

@@ -5,10 +5,11 @@ use std::time::SystemTime;
 
 use prometheus_client::metrics::MetricType;
 
+use super::count::Count;
 use super::histogram::{Histogram, Totals};
 use super::process;
 use super::values::{Family, HistogramFamily, LabelledTotals, LabelledValue, Single};
-use super::worker::{Count, WorkerMetrics};
+use super::worker::WorkerMetrics;
 
 /// Everything that `/metrics` shows.
 pub struct Metrics {

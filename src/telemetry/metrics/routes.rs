@@ -5,8 +5,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::count::Count;
 use super::values::LabelledValue;
-use super::worker::{Count, STATUS_CLASSES, status_class};
+use super::worker::{STATUS_CLASSES, status_class};
 
 /// The routes with counters of their own. All others are counted together.
 const MAX_ROUTES: usize = 200;

@@ -1,41 +1,13 @@
 //! The counters of one worker.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::count::Count;
 use super::durations::{OF_GATEWAY, OF_REQUESTS};
 use super::histogram::Histogram;
 use crate::types::close_reason::CloseReason;
 use crate::types::limit::Limit;
 use crate::types::reject::Reason;
-
-/// A counter that usually one thread increases. Every thread can read it.
-#[derive(Default)]
-pub struct Count(AtomicU64);
-
-impl Count {
-    pub const fn new() -> Self {
-        Count(AtomicU64::new(0))
-    }
-
-    pub fn add(&self, amount: u64) {
-        // With one writer, no read-modify-write is needed, which costs ten times as much.
-        self.0.store(self.get().wrapping_add(amount), Ordering::Relaxed);
-    }
-
-    /// As [`Count::add`], for a counter that several threads increase. All of them must use this.
-    pub fn add_shared(&self, amount: u64) {
-        self.0.fetch_add(amount, Ordering::Relaxed);
-    }
-
-    pub fn inc(&self) {
-        self.add(1);
-    }
-
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// The labels of [`status_class`].
 pub(super) const STATUS_CLASSES: [&str; 6] = ["client_closed", "1xx", "2xx", "3xx", "4xx", "5xx"];

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use crate::house::source;
-use crate::support::frames::{self, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RST_STREAM};
 use crate::support::{Client, Gateway, Upstream, Wire};
 
 const NO_PENALTY: &str = "[limits]\npenalty_duration = \"0s\"\n";
@@ -39,25 +38,6 @@ async fn limits_with_one_reason_are_counted_apart() {
     send(&gateway, &format!("GET / HTTP/1.1\r\nHost: a\r\nX: {large}\r\n\r\n")).await;
     assert_hits(&gateway, "limits.request_header_size", 1).await;
     assert_hits(&gateway, "limits.request_header_count", 2).await;
-}
-
-#[tokio::test]
-async fn cancelled_requests_are_counted_apart_from_floods() {
-    let upstream = Upstream::start();
-    let gateway = Gateway::public_single_worker(upstream.address, &format!("{NO_PENALTY}http2_resets = 20"));
-    let request = |stream| {
-        let block = frames::header_block("GET", "/hang");
-        frames::frame(HEADERS, END_HEADERS | END_STREAM, stream, &block)
-    };
-    let cancelled = |stream| [request(stream), frames::frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat();
-    let all = (0..50).flat_map(|number| cancelled(1 + 2 * number)).collect::<Vec<_>>();
-    let mut attacker = Wire::connect(gateway.address()).await;
-    attacker.send(frames::connection_preface()).await;
-    let _ = attacker.try_send(all).await;
-    frames::next(&mut attacker, &[GOAWAY]).await;
-    attacker.read_to_end().await;
-    assert_hits(&gateway, "limits.http2_resets", 1).await;
-    assert_hits(&gateway, "limits.http2_control_frames", 0).await;
 }
 
 #[tokio::test]

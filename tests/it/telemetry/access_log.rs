@@ -128,7 +128,7 @@ async fn a_broken_body_has_a_line_with_its_cause() {
 #[tokio::test]
 async fn a_client_cannot_inject_line_breaks() {
     let upstream = Upstream::start();
-    for format in ["json", "text"] {
+    for format in ["json", "text", "combined"] {
         let gateway = Gateway::public_with_log_format(upstream.address, format);
         let mut client = Wire::connect(gateway.address()).await;
         client

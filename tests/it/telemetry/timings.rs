@@ -7,11 +7,22 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::Value;
 
-use crate::support::{Client, ClosedPort, Gateway, Upstream};
+use crate::support::ports::ClosedPort;
+use crate::support::wait::eventually_ok;
+use crate::support::{Client, Gateway, Upstream};
 
 fn reload(gateway: &Gateway, text: &str) {
     let config = config::parse(text, gateway.path(), Probe::None).expect("a good configuration");
     gateway.running().reload(config).expect("it reloads");
+}
+
+async fn wait_for(gateway: &Gateway, route: &str, status: &str, count: f64) {
+    let name = format!("bearward_route_requests_total{{route=\"{route}\",status=\"{status}\"}}");
+    eventually_ok(&format!("{name} is {count}"), async || {
+        let seen = gateway.metric(&name).await;
+        if seen == count { Ok(()) } else { Err(seen.to_string()) }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -19,19 +30,18 @@ async fn requests_are_counted_by_route_over_a_reload() {
     let upstream = Upstream::start();
     let routes = "[[route]]\nname = \"orders\"\npath = \"/orders/\"\npublic = true\n[[route]]\npath = \"/\"\n";
     let gateway = Gateway::with_config(&upstream, routes);
-    let line = |route: &str, status: &str| format!("route_requests_total{{route=\"{route}\",status=\"{status}\"}}");
     gateway.client().get("/orders/1").await;
     gateway.client().get("/").await.assert_rejected(401, "unauthorized");
     gateway.client().get("/a/%2e%2e/").await.assert_rejected(400, "invalid_request");
-    gateway.wait_for_metric(&line("orders", "2xx"), 1).await;
-    gateway.wait_for_metric(&line("/", "4xx"), 1).await;
+    wait_for(&gateway, "orders", "2xx", 1.0).await;
+    wait_for(&gateway, "/", "4xx", 1.0).await;
 
     let renamed = gateway.configuration().replace("path = \"/\"\n", "name = \"rest\"\npath = \"/\"\n");
     reload(&gateway, &renamed);
     gateway.client().get("/orders/2").await;
     gateway.client().get("/").await.assert_rejected(401, "unauthorized");
-    gateway.wait_for_metric(&line("orders", "2xx"), 2).await;
-    gateway.wait_for_metric(&line("rest", "4xx"), 1).await;
+    wait_for(&gateway, "orders", "2xx", 2.0).await;
+    wait_for(&gateway, "rest", "4xx", 1.0).await;
     let page = gateway.admin_client().get("/metrics").await.text();
     assert!(!page.contains("{route=\"/\""), "a route that is gone has no metric");
 }
