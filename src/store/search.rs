@@ -5,8 +5,8 @@
 //! each refresh, and a refresh would have to write an index.
 //!
 //! A page begins after a [`Position`]: first with the rest of its subject, then with the subjects after it. Both are
-//! ranges of one index. At most [`MAX_SCANNED`] rows of each range are looked at, so that a page is fast even if none of
-//! them is wanted.
+//! ranges of one index. At most [`MAX_SCANNED`] rows of each range are looked at, so that a page is fast even if none
+//! of them is wanted.
 
 use crate::tokens::family::Family;
 use crate::types::clock::UnixTime;

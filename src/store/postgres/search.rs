@@ -87,8 +87,7 @@ macro_rules! range {
 pub(super) const REST: Range =
     range!("f.subject = $3 and (f.created_at, f.id) < ($4, $5)", "f.created_at desc, f.id desc");
 /// The subjects after it.
-pub(super) const OTHERS: Range =
-    range!("f.subject > $3 and f.subject < $4", "f.subject, f.created_at desc, f.id desc");
+pub(super) const OTHERS: Range = range!("f.subject > $3 and f.subject < $4", "f.subject, f.created_at desc, f.id desc");
 
 /// After the text of every id.
 const AFTER_IDS: &str = "~";
