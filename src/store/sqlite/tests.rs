@@ -311,8 +311,7 @@ async fn a_page_of_a_search_reads_one_index_in_its_order() {
         {
             let plan = test.store.writer.submit(move |batch| {
                 let sql = format!("explain query plan {sql}");
-                let params = params!["", "", ""];
-                let params = if range.contains("id") { &params[..] } else { &params[..2] };
+                let params = if range.contains("id") { params!["", "", ""] } else { params!["", ""] };
                 batch.query(&sql, params, |row| Ok(row.get::<_, String>("detail")?))
             });
             let plan = plan.await.expect("explains");
