@@ -78,10 +78,11 @@ impl Shared {
     /// others.
     pub(super) fn penalize(&self, peer: &Peer, metrics: &WorkerMetrics, record: RecordOffence) {
         let gateway = self.gateway.load();
-        if !is_shared_proxy(peer.trusts_forwarded, peer.address.ip(), &gateway) {
-            if let Some(limit) = record(&self.penalties, peer.address.ip(), gateway.clock.uptime()) {
-                metrics.limit_hit(limit);
-            }
+        let address = peer.address.ip();
+        if !is_shared_proxy(peer.trusts_forwarded, address, &gateway)
+            && let Some(limit) = record(&self.penalties, address, gateway.clock.uptime())
+        {
+            metrics.limit_hit(limit);
         }
     }
 }
