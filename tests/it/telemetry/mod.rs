@@ -1,4 +1,4 @@
-//! The access log, the audit log, and what Prometheus reads.
+//! The access log, the audit log, traces, and what Prometheus reads.
 
 pub mod access_log;
 pub mod audit_log;
@@ -7,3 +7,4 @@ mod log_formats;
 mod prometheus;
 mod stuck_output;
 mod timings;
+mod traces;
