@@ -26,7 +26,7 @@ use super::thread;
 use super::traces;
 use super::workers::{self, Workers};
 use crate::admin::{
-    Admin, AdminConnections, ListenerTls, Operators, ReloadReply, Sessions, StatsStreams, StoreReadiness, WrongTokens,
+    Admin, AdminConnections, ListenerTls, Operators, Readiness, ReloadReply, Sessions, StatsStreams, WrongTokens,
 };
 use crate::config::Config;
 use crate::gateway::Gateway;
@@ -83,7 +83,7 @@ fn run(
     control: (Runtime, Secret),
     file: Option<PathBuf>,
 ) -> Result<Running, StartError> {
-    let Prepared { state, gateway, metrics, reload_metrics, delivery, log, tracer } = prepared;
+    let Prepared { state, gateway, metrics, readiness, reload_metrics, delivery, log, tracer } = prepared;
     let clock = state.clock.clone();
     let metrics = Arc::new(metrics);
     state.activate(&gateway);
@@ -119,7 +119,7 @@ fn run(
         clock,
         metrics: reload_metrics,
     });
-    let admin = Arc::new(admin(&live, token, &metrics, rejections, listeners, reloads));
+    let admin = Arc::new(admin(&live, token, &metrics, readiness, rejections, listeners, reloads));
     let (serving, admin_socket) = (admin.serving.clone(), sockets.admin.local.path().to_owned());
     let control = Control { state: state.clone(), admin, connections, socket: sockets.admin, is_shared };
     let control = ControlThread::start(runtime, control, hand_over)?;
@@ -151,6 +151,7 @@ fn admin(
     live: &Arc<LiveConfig>,
     token: Secret,
     metrics: &Arc<Metrics>,
+    readiness: Arc<Readiness>,
     rejections: Arc<RecentRejections>,
     listeners: Vec<ListenerTls>,
     reloads: Option<Sender<ReloadReply>>,
@@ -170,7 +171,7 @@ fn admin(
         sessions: Arc::new(Sessions::new(config.admin.session_lifetime)),
         wrong_tokens: WrongTokens::new(config.admin.wrong_tokens),
         hosts: config.admin.hosts.clone(),
-        store_readiness: StoreReadiness::default(),
+        readiness,
         counters: metrics.worker(config.workers),
         serving: Arc::new(AtomicBool::new(true)),
         reloads,
@@ -183,6 +184,7 @@ struct Prepared {
     state: Arc<SharedState>,
     gateway: Gateway,
     metrics: Metrics,
+    readiness: Arc<Readiness>,
     reload_metrics: Arc<ReloadMetrics>,
     delivery: Option<Delivery>,
     log: Option<AccessLog>,
@@ -203,10 +205,12 @@ fn prepare(
     state.register_metrics(&mut metrics);
     let reload_metrics = Arc::new(ReloadMetrics::new(&*state.clock));
     reload_metrics.register(&mut metrics);
+    let readiness = Arc::new(Readiness::default());
+    readiness.register(&mut metrics);
     let delivery = audit::prepare(state.store.clone(), config.audit.target.clone(), &mut metrics)?;
     let tracer = traces::prepare(config.trace.as_ref(), config.access_log.max_field_size, &mut metrics);
     let log = open_log(config, &metrics)?;
-    Ok(Prepared { state: Arc::new(state), gateway, metrics, reload_metrics, delivery, log, tracer })
+    Ok(Prepared { state: Arc::new(state), gateway, metrics, readiness, reload_metrics, delivery, log, tracer })
 }
 
 fn open_log(config: &Config, metrics: &Metrics) -> Result<Option<AccessLog>, StartError> {
