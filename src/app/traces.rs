@@ -23,12 +23,12 @@ pub(super) fn prepare(settings: Option<&Settings>, max_field: usize, metrics: &m
     let tracer = settings.map(|settings| Arc::new(Tracer::new(settings, max_field)));
     let queue = tracer.as_ref().map_or_else(|| Arc::new(Queue::new(0)), |tracer| tracer.queue.clone());
     let sent = queue.clone();
-    metrics.counter("trace_sent", "Requests whose spans the collector has accepted", move || read(&sent.sent));
+    metrics.counter("trace_sent", "Requests with spans that the collector has accepted", move || read(&sent.sent));
     let waiting = queue.clone();
     metrics.gauge("trace_waiting_bytes", "Memory of the spans that wait for the collector", move || {
         waiting.bytes() as f64
     });
-    let help = "Requests whose spans were lost, by the reason";
+    let help = "Requests with spans that were lost, by the reason";
     metrics.counters("trace_dropped", help, move || dropped(&queue.drops));
     tracer
 }

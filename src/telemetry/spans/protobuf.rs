@@ -1,4 +1,5 @@
-//! The part of Protocol Buffers that spans need: appends fields of a message (protobuf.dev/programming-guides/encoding).
+//! The part of Protocol Buffers that spans need: appends fields of a message
+//! (protobuf.dev/programming-guides/encoding).
 
 /// Wire types.
 const VARINT: u32 = 0;

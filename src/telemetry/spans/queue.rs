@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 /// What the queue needs for the spans of one request besides their bytes.
 const OVERHEAD: usize = 64;
 
-/// Requests whose spans were lost, by the reason.
+/// Requests with spans that were lost, by the reason.
 #[derive(Default)]
 pub struct Drops {
     /// Beyond `trace.per_second`.
@@ -26,7 +26,7 @@ pub struct Queue {
     max_bytes: usize,
     pub(super) added: Notify,
     pub drops: Drops,
-    /// Requests whose spans the collector has accepted.
+    /// Requests with spans that the collector has accepted.
     pub sent: AtomicU64,
 }
 

@@ -11,7 +11,7 @@ pub struct Settings {
     pub sample: Ratio,
     /// `trace.errors`: if true, requests that fail are exported although they are not sampled.
     pub errors: bool,
-    /// `trace.per_second`: Maximum number of requests per second whose spans are exported; 0: no limit.
+    /// `trace.per_second`: Maximum number of requests per second with spans that are exported; 0: no limit.
     pub per_second: u32,
     /// `trace.queue_size`: Maximum bytes of spans that wait for the collector.
     pub queue_size: usize,

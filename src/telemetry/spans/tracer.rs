@@ -57,7 +57,7 @@ pub struct WorkerTracer {
 }
 
 impl WorkerTracer {
-    /// Continues the trace of a trusted proxy, whose decision about sampling counts; or begins one.
+    /// Continues the trace of a trusted proxy as sampled as the proxy says, or begins one.
     pub fn begin(&self, is_from_proxy: bool, headers: &HeaderMap) -> TraceContext {
         let parent = is_from_proxy.then(|| Parent::of(headers)).flatten();
         let trace_id = parent.map_or_else(|| self.ids.trace_id(), |parent| parent.trace_id);

@@ -1,4 +1,4 @@
-//! `traceparent` and `tracestate`: whose are believed, and what backends get.
+//! `traceparent` and `tracestate`: from which peers they are believed, and what backends get.
 
 use serde_json::Value;
 
