@@ -14,6 +14,7 @@ mod issuers;
 mod keys;
 mod listener;
 mod operators;
+mod page;
 mod probes;
 mod query;
 mod readiness;

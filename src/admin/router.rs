@@ -11,7 +11,7 @@ use super::sessions::Caller;
 use super::settings::MAX_TOKEN_SIZE;
 use super::state::Admin;
 use super::{
-    certificates, explain, host, issuers, keys, probes, rejections, reload, revocations, session_calls, stats, tokens,
+    certificates, explain, host, issuers, keys, page, probes, rejections, reload, revocations, session_calls, stats, tokens,
     upstreams,
 };
 use crate::auth::bearer;
@@ -64,6 +64,11 @@ async fn route(
         (&Method::GET, "/metrics") => return Ok(probes::metrics(admin, request.headers())),
         (_, "/healthz" | "/readyz" | "/metrics") => return Err(Reject::from(Reason::MethodNotAllowed).allow("GET")),
         _ => {}
+    }
+    if admin.page
+        && let Some(file) = page::handle(request.method(), request.uri().path(), request.headers())
+    {
+        return file;
     }
     let caller = match peer {
         Peer::Local => Caller { operator: Operator::local(), session: None },

@@ -38,6 +38,8 @@ pub struct Admin {
     pub sessions: Arc<Sessions>,
     pub wrong_tokens: WrongTokens,
     pub hosts: Vec<String>,
+    /// `admin.page`
+    pub page: bool,
     pub store_readiness: StoreReadiness,
     /// The counters of the thread that serves the admin listener.
     pub counters: Arc<WorkerMetrics>,
