@@ -57,7 +57,7 @@ export async function fillPlace(place, load) {
 export function table(caption, columns, rows) {
   const titles = columns.map(([title]) => el("th", { role: "columnheader", scope: "col" }, title));
   const cell = (row, [title, content, kind]) =>
-    el("td", { role: "cell", "data-title": title, class: kind }, ...[content(row)].flat());
+    el("td", { role: "cell", "data-title": title, class: kind }, el("div", {}, ...[content(row)].flat()));
   const line = row => el("tr", { role: "row" }, ...columns.map(column => cell(row, column)));
   return el("table", { role: "table" },
     el("caption", { class: "hidden" }, caption),
