@@ -55,7 +55,8 @@ export async function fillPlace(place, load) {
 
 /** A table. A column is `[title, cell, class]`; `cell` makes the content of a row's cell. */
 export function table(caption, columns, rows) {
-  const titles = columns.map(([title]) => el("th", { role: "columnheader", scope: "col" }, title));
+  const titles = columns.map(([title, , kind]) =>
+    el("th", { role: "columnheader", scope: "col", class: kind === "number" && kind }, title));
   const cell = (row, [title, content, kind]) =>
     el("td", { role: "cell", "data-title": title, class: kind }, el("div", {}, ...[content(row)].flat()));
   const line = row => el("tr", { role: "row" }, ...columns.map(column => cell(row, column)));
@@ -116,7 +117,10 @@ export function duration(seconds) {
   if (seconds === undefined || seconds === null) return "–";
   const digits = value => value.toLocaleString("en", { maximumSignificantDigits: value >= 100 ? 3 : 2 });
   if (seconds < 0.001) return `${digits(seconds * 1e6)} µs`;
-  return seconds < 1 ? `${digits(seconds * 1000)} ms` : `${digits(seconds)} s`;
+  if (seconds < 60) return seconds < 1 ? `${digits(seconds * 1000)} ms` : `${digits(seconds)} s`;
+  const [unit, size] = UNITS.find(([, size]) => seconds >= size);
+  const count = Math.trunc(seconds / size);
+  return `${count} ${unit}${count === 1 ? "" : "s"}`;
 }
 
 /** Asks before a change. With `typed`, the operator must type it. Returns true if the operator agrees. */

@@ -6,6 +6,7 @@ import { badge, byId, duration, el, empty, failure, fill, number, show, table } 
 const KEPT = 300;
 /** Rates are means over this many seconds, so that they can be read. */
 const MEAN = 10;
+const MEANS = `mean of ${MEAN} s`;
 const SVG = "http://www.w3.org/2000/svg";
 
 const requests = name => second => second.requests[name] / second.interval;
@@ -96,18 +97,20 @@ function tiles() {
   const servers = Object.values(last.servers).reduce((sum, count) => sum + count, 0);
   const out = servers - last.servers.in - last.servers.returning;
   const failed = mean(requests("5xx"));
+  const hits = Object.values(limitsHit).reduce((sum, count) => sum + count, 0);
   const lost = seconds.reduce((sum, second) => sum + second.logLinesDropped, 0);
   return [
-    ["Requests/s", number(mean(total)), `mean of ${MEAN} s`],
-    ["Rejected/s", number(mean(rejected)), `mean of ${MEAN} s`],
-    ["5xx/s", number(failed), `mean of ${MEAN} s`, failed > 0 && "red"],
-    ["p50", duration(busy?.p50Seconds), busy ? "last second with requests" : `no requests for ${MEAN} s`],
-    ["p99", duration(busy?.p99Seconds), busy ? "last second with requests" : `no requests for ${MEAN} s`],
+    ["Requests/s", number(mean(total)), MEANS],
+    ["Rejected/s", number(mean(rejected)), MEANS],
+    ["5xx/s", number(failed), MEANS, failed > 0 && "red"],
+    ["p50", duration(busy?.p50Seconds), busy ? "latest second" : "no requests"],
+    ["p99", duration(busy?.p99Seconds), busy ? "latest second" : "no requests"],
     ["In flight", number(last.requestsInFlight), "requests"],
-    ["Open streams", number(last.openStreams), "WebSocket, SSE, gRPC"],
+    ["Open streams", number(last.openStreams), "WebSocket, SSE …"],
     ["Connections", number(last.openConnections), "of clients"],
-    ["Tokens known", number(last.tokensKnown), "verified, in the cache"],
+    ["Tokens known", number(last.tokensKnown), "in the cache"],
     ["Servers in", `${last.servers.in} of ${servers}`, out ? `${out} out` : "of all upstreams", out > 0 && "red"],
+    ["Limits hit", number(hits), "last hour", hits > 0 && "amber"],
     ["Log lines lost", number(lost), "last 5 minutes", lost > 0 && "red"],
   ];
 }

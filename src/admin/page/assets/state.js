@@ -27,8 +27,10 @@ export function watch(name, draw) {
 }
 
 export const daysTone = days => (days < DAYS_RED ? "red" : days < DAYS_AMBER ? "amber" : "green");
+const count = days => (days === 1 ? "1 day" : `${days} days`);
+/** Whole days, rounded down: -1 on the first day after the end. */
 export const daysLeft = days =>
-  days < 0 ? `expired ${-days} ${days === -1 ? "day" : "days"} ago` : days === 1 ? "1 day left" : `${days} days left`;
+  days < -1 ? `expired ${count(-days - 1)} ago` : days < 0 ? "expired today" : `${count(days)} left`;
 export const ISSUER_TONES = { current: "green", failing: "amber", stale: "red", missing: "red" };
 const SERVER_TONES = { in: "green", returning: "amber", ejected: "red", unhealthy: "red" };
 
