@@ -11,6 +11,7 @@ mod page;
 mod reference;
 mod rejections;
 mod revocations;
+mod search;
 mod socket;
 mod stats;
 mod trust;
