@@ -11,7 +11,7 @@ use crate::support::{TokenPair, Upstream};
 #[tokio::test]
 async fn traffic_is_shown_as_it_comes() {
     let upstream = Upstream::start();
-    let gateway = gateway(&upstream, "[limits]\nuri_size = 100\n");
+    let gateway = gateway(&upstream, "[limits]\nuri_size = \"100B\"\n");
     let page = Page::signed_in(&gateway, VIEWER).await;
     page.shows("#live", "live").await;
     let TokenPair { access, .. } = gateway.issue("alice", "").await;
@@ -56,7 +56,7 @@ async fn a_request_id_tells_why() {
 #[tokio::test]
 async fn a_token_is_explained_and_not_kept() {
     let upstream = Upstream::start();
-    let gateway = gateway(&upstream, "[[route]]\npath = \"/reports\"\nscopes = [\"reports:read\"]\n");
+    let gateway = gateway(&upstream, "[[route]]\npath = \"/\"\n[[route]]\npath = \"/reports\"\nscopes = [\"reports:read\"]\n");
     let TokenPair { access, .. } = gateway.issue("alice", "orders:read").await;
     let page = Page::signed_in(&gateway, VIEWER).await;
     page.go("why").await;
@@ -101,7 +101,7 @@ async fn what_is_red_is_red_on_every_part() {
         ("certificates", "red", "Certificate old.example"),
         ("certificates", "amber", "Certificate soon.example"),
         ("keys", "red", "Issuer https://login.example: no keys"),
-        ("upstreams", "red", &format!("Server http://{down} of backend")),
+        ("upstreams", "red", &format!("Server {down} of backend")),
     ] {
         let alert = format!("#alerts li.{tone} a[href='#{part}']");
         page.until(text, "return document.querySelector(input) !== null", &json!(alert)).await;
