@@ -12,9 +12,9 @@ use super::access::sessions::Caller;
 use super::calls::{
     certificates, explain, issuers, keys, operator_sessions, rejections, reload, revocations, stats, tokens, upstreams,
 };
-use super::{page, probes};
 use super::settings::MAX_TOKEN_SIZE;
 use super::state::Admin;
+use super::{page, probes};
 use crate::auth::bearer;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;

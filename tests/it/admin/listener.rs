@@ -82,7 +82,17 @@ async fn other_methods_and_paths_are_rejected() {
             }
         }
     }
-    for path in ["/page", "/page/", "/page/../page/page.css", "/admin", "/admin/v1", "/admin/v1/", "/admin/v1/tokens/", "/admin/v2/tokens", "/user/refresh"] {
+    for path in [
+        "/page",
+        "/page/",
+        "/page/../page/page.css",
+        "/admin",
+        "/admin/v1",
+        "/admin/v1/",
+        "/admin/v1/tokens/",
+        "/admin/v2/tokens",
+        "/user/refresh",
+    ] {
         let answer = admin.get(path).await;
         assert!([404, 405].contains(&answer.status.as_u16()), "{path}: {answer:?}");
     }

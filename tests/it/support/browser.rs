@@ -150,17 +150,27 @@ impl Drop for Browser {
     }
 }
 
+/// The driver asks for a port in IPv4, and gives up if another process has it in IPv6.
 fn start_driver(temporary: &Path) -> (Child, SocketAddr) {
+    let started = (0..5).find_map(|_| try_driver(temporary));
+    started.expect("chromedriver prints its port")
+}
+
+fn try_driver(temporary: &Path) -> Option<(Child, SocketAddr)> {
     let program = program("CHROMEDRIVER", "chromedriver");
     let mut command = Command::new(&program);
     command.env("TMPDIR", temporary).arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut driver = command.spawn().unwrap_or_else(|error| panic!("{program:?}: {error}; tests/run installs it"));
     let mut lines = BufReader::new(driver.stdout.take().expect("piped")).lines().map_while(Result::ok);
     let port = lines.find_map(|line| line.split_once("successfully on port ")?.1.trim_end_matches('.').parse().ok());
-    let port: u16 = port.expect("chromedriver prints its port");
+    let Some(port) = port else {
+        let _ = driver.wait();
+        return None;
+    };
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
     // It must be able to write more.
     std::thread::spawn(move || lines.for_each(drop));
-    (driver, SocketAddr::from(([127, 0, 0, 1], port)))
+    Some((driver, address))
 }
 
 fn program(variable: &str, default: &str) -> OsString {

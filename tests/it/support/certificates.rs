@@ -40,7 +40,7 @@ impl Authority {
         Signed { certificate: params.signed_by(&key, &self.0).expect("a certificate"), key }
     }
 
-    /// As [`Authority::sign`], with a certificate that expires in so many days, or has expired before.
+    /// As [`Authority::sign`], with a certificate that ends `days` from now, or ended before.
     pub fn sign_until(&self, name: &str, days: i64) -> Signed {
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::new([name.to_owned()]).expect("parameters");

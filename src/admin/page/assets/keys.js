@@ -1,7 +1,9 @@
 // The part Keys: those of other issuers, and the gateway's own.
 
 import { call, mayChange } from "./api.js";
-import { badge, byId, confirmed, duration, el, empty, failure, fillPlace, mono, number, show, table, when } from "./dom.js";
+import {
+  badge, byId, confirmed, duration, el, empty, failure, fillPlace, mono, number, show, table, when,
+} from "./dom.js";
 import { ISSUER_TONES, drawResult, watch } from "./state.js";
 
 const KEY_TONES = { active: "green", pending: "amber", revoked: "red" };
@@ -10,15 +12,16 @@ const STEPS = { pending: "signs", active: "retires", retired: "accepted only at 
 function issuers(list) {
   if (!list.length) return empty("No [[issuer]] is configured: the gateway accepts only its own tokens.");
   const age = ({ ageSeconds, maxAgeSeconds }) =>
-    ageSeconds === undefined ? "–" : `${duration(ageSeconds)}${maxAgeSeconds ? ` of ${duration(maxAgeSeconds)}` : ""}`;
+    [ageSeconds === undefined ? "–" : duration(ageSeconds), maxAgeSeconds ? ` of ${duration(maxAgeSeconds)}` : ""];
+  const source = ({ kind, source, lastError }) =>
+    [el("span", { class: "note" }, kind), " ", mono(source), lastError ? el("p", { class: "red" }, lastError) : ""];
   return table("Keys of other issuers", [
     ["Issuer", ({ issuer }) => mono(issuer), "long"],
     ["State", ({ state }) => badge(state, ISSUER_TONES[state])],
     ["Keys", ({ keys }) => number(keys), "number"],
     ["Age", age],
     ["Last attempt", ({ lastAttemptAt }) => when(lastAttemptAt)],
-    ["Source", ({ kind, source, lastError }) =>
-      [el("span", { class: "note" }, kind), " ", mono(source), lastError ? el("p", { class: "red" }, lastError) : ""], "long"],
+    ["Source", source, "long"],
   ], list);
 }
 
@@ -29,10 +32,13 @@ function signing({ keys, nextRotation }) {
     ["State", ({ state }) => badge(state, KEY_TONES[state])],
     ["Algorithm", ({ algorithm }) => algorithm],
     ["Created", ({ createdAt }) => when(createdAt)],
-    ["Next step", ({ state, nextStepAt }) => (nextStepAt ? [`${STEPS[state] ?? "deleted"} `, when(nextStepAt)] : "–")],
+    ["Next step", ({ state, nextStepAt }) => nextStepAt ? [`${STEPS[state] ?? "deleted"} `, when(nextStepAt)] : "–"],
   ];
-  const button = ({ kid, state }) => state === "revoked" ? ""
-    : el("button", { type: "button", class: "danger", "aria-label": `Revoke the key ${kid}`, onclick: () => revoke(kid) }, "Revoke");
+  const button = ({ kid, state }) => {
+    const label = `Revoke the key ${kid}`;
+    const settings = { type: "button", class: "danger", "aria-label": label, onclick: () => revoke(kid) };
+    return state === "revoked" ? "" : el("button", settings, "Revoke");
+  };
   if (mayChange()) columns.push(["Change", button]);
   const shown = table("Signing keys", columns, keys);
   const rotateButton = el("button", { type: "button", onclick: rotate }, "Publish the next key");

@@ -1,4 +1,4 @@
-// The part Logins: who is logged in, ending logins, and which ended lately.
+// The part Logins: who is logged in, and ending logins.
 
 import { call, mayChange } from "./api.js";
 import { badge, byId, confirmed, el, empty, failure, fillPlace, mono, show, table, when } from "./dom.js";
@@ -8,10 +8,8 @@ const REASONS = {
   logout: "by its owner", admin: "by an operator", reuse: "a refresh token was used twice", limit: "too many logins",
 };
 
-/** The search that is shown, its entries so far, and where it goes on. */
+/** The search that is shown: what was asked, the entries so far, and where it goes on. */
 let search = null;
-let entries = [];
-let next;
 
 const ended = (reason, operator) => `${REASONS[reason] ?? reason ?? ""}${operator ? ` ${operator}` : ""}`;
 
@@ -19,31 +17,36 @@ const subjectLink = sub => el("a", { class: "mono", href: `#logins?subject=${enc
 
 function state({ state, revokedAt, reason, operator }) {
   if (state !== "revoked") return badge(state, TONES[state]);
-  return [badge("ended", TONES.revoked), " ", when(revokedAt), " ", el("span", { class: "note" }, ended(reason, operator))];
+  const why = el("span", { class: "note" }, ended(reason, operator));
+  return [badge("ended", TONES.revoked), " ", when(revokedAt), " ", why];
+}
+
+function device({ label, clientId, address }) {
+  const named = label || el("span", { class: "note" }, "no label");
+  return [named, clientId ? ` · ${clientId}` : "", ...(address ? [" · ", mono(address)] : [])];
 }
 
 /** Reads on until there is something to show: a page may be empty although others follow. */
-async function more() {
-  const known = entries.length;
+async function more(search) {
+  const known = search.entries.length;
   do {
-    const query = new URLSearchParams({ ...search, ...(next && { after: next }) });
+    const query = new URLSearchParams({ ...search.asked, ...(search.next && { after: search.next }) });
     const page = await call("GET", `/admin/v1/tokens?${query}`);
-    entries.push(...page.tokens);
-    next = page.next;
-  } while (next && entries.length === known);
+    search.entries.push(...page.tokens);
+    search.next = page.next;
+  } while (search.next && search.entries.length === known);
+  return list(search);
 }
 
-function list() {
-  const { subject } = search;
+function list({ asked: { subject, subjectPrefix, state: which }, entries, next }) {
   if (!entries.length) {
-    const what = search.state === "all" ? "login" : `${search.state} login`;
+    const what = which === "all" ? "login" : `${which} login`;
     return subject ? empty(`${subject} has no ${what}. A subject is compared byte by byte: try a prefix.`)
-      : empty(`There is no ${what}${search.subjectPrefix ? ` of a subject that begins with ${search.subjectPrefix}` : ""}.`);
+      : empty(`There is no ${what}${subjectPrefix ? ` of a subject that begins with ${subjectPrefix}` : ""}.`);
   }
   const columns = [
     ["Subject", ({ sub }) => subjectLink(sub), "long"],
-    ["Device", ({ label, clientId, address }) =>
-      [label || el("span", { class: "note" }, "no label"), clientId ? ` · ${clientId}` : "", address ? [" · ", mono(address)] : []].flat()],
+    ["Device", device],
     ["State", state],
     ["Last used", ({ lastUsedAt }) => when(lastUsedAt)],
     ["Began", ({ createdAt }) => when(createdAt)],
@@ -57,41 +60,22 @@ function list() {
   const below = el("p", { class: "row" });
   if (next) below.append(el("button", { type: "button", onclick: showMore }, "More"));
   if (subject && mayChange()) {
-    below.append(el("button", { type: "button", class: "danger", onclick: () => endAll(subject) }, "End all logins of this subject"));
+    const settings = { type: "button", class: "danger", onclick: () => endAll(subject) };
+    below.append(el("button", settings, "End all logins of this subject"));
   }
   return [...shown, below];
 }
 
 async function showMore() {
-  const first = entries.length;
-  await fillPlace(byId("logins"), async () => { await more(); return list(); });
+  const [shown, first] = [search, search.entries.length];
+  await fillPlace(byId("logins"), () => more(shown));
   byId("logins").querySelectorAll("tbody tr")[first]?.querySelector("a")?.focus();
 }
 
 function load() {
-  [entries, next] = [[], undefined];
-  fillPlace(byId("logins"), async () => { await more(); return list(); });
-  loadEnded();
-}
-
-const WHAT = {
-  session: ({ sub }) => subjectLink(sub),
-  subject: ({ sub }) => [el("b", {}, "all logins of "), subjectLink(sub)],
-  all: () => el("b", {}, "all logins of all subjects"),
-};
-
-function loadEnded() {
-  fillPlace(byId("ended"), async () => {
-    const { ended: list } = await call("GET", "/admin/v1/tokens/ended?limit=20");
-    if (!list.length) return empty("No login was ended.");
-    return table("Logins that ended lately", [
-      ["When", ({ endedAt }) => when(endedAt)],
-      ["What", entry => WHAT[entry.what]?.(entry) ?? entry.what, "long"],
-      ["Device", ({ label, clientId }) => [label, clientId].filter(Boolean).join(" · ") || "–"],
-      ["Why", ({ reason, operator }) => ended(reason, operator)],
-      ["Token id", ({ tokenId }) => (tokenId ? mono(tokenId) : "–"), "long"],
-    ], list);
-  });
+  const shown = { asked: search.asked, entries: [] };
+  search = shown;
+  fillPlace(byId("logins"), () => more(shown));
 }
 
 async function change(path, done) {
@@ -106,22 +90,23 @@ async function change(path, done) {
 }
 
 async function end(entry) {
-  const device = entry.label ? ` on ${entry.label}` : "";
-  const text = `Its tokens are rejected at once, and its open streams are closed within a second. Token id: ${entry.tokenId}`;
-  if (!await confirmed({ title: `End the login of ${entry.sub}${device}?`, text, action: "End the login" })) return;
-  if (await change(`/admin/v1/tokens/${encodeURIComponent(entry.tokenId)}`, `The login of ${entry.sub}${device} has ended.`)) {
+  const login = `login of ${entry.sub}${entry.label ? ` on ${entry.label}` : ""}`;
+  const text = "Its tokens are rejected at once, and its open streams are closed within a second. "
+    + `Token id: ${entry.tokenId}`;
+  if (!await confirmed({ title: `End the ${login}?`, text, action: "End the login" })) return;
+  if (await change(`/admin/v1/tokens/${encodeURIComponent(entry.tokenId)}`, `The ${login} has ended.`)) {
     Object.assign(entry, { state: "revoked", revokedAt: new Date().toISOString(), reason: "admin" });
-    show(byId("logins"), ...[list()].flat());
+    show(byId("logins"), ...[list(search)].flat());
     byId("logins-title").focus();
-    loadEnded();
   }
 }
 
 async function endAll(subject) {
-  const text = "Every token that the gateway issued to this subject so far is rejected at once, and its open streams are "
-    + "closed within a second.";
+  const text = "Every token that the gateway issued to this subject so far is rejected at once, and its open streams "
+    + "are closed within a second.";
+  const path = `/admin/v1/subjects/${encodeURIComponent(subject)}/tokens`;
   if (!await confirmed({ title: "End all logins of this subject?", text, typed: subject, action: "End all" })) return;
-  if (await change(`/admin/v1/subjects/${encodeURIComponent(subject)}/tokens`, `All logins of ${subject} have ended.`)) {
+  if (await change(path, `All logins of ${subject} have ended.`)) {
     byId("logins-title").focus();
     load();
   }
@@ -132,16 +117,17 @@ export function enter(_, query) {
   byId("subject").value = subject || prefix;
   byId("match").value = subject ? "subject" : "prefix";
   byId("login-state").value = which || "live";
-  search = { state: which || "live" };
-  if (subject) search.subject = subject;
-  else if (prefix) search.subjectPrefix = prefix;
+  const asked = { state: which || "live" };
+  if (subject) asked.subject = subject;
+  else if (prefix) asked.subjectPrefix = prefix;
+  search = { asked };
   show(byId("logins-done"));
   load();
 }
 
 export function clear() {
-  [search, entries, next] = [null, [], undefined];
-  for (const id of ["logins", "ended", "logins-done"]) show(byId(id));
+  search = null;
+  for (const id of ["logins", "logins-done"]) show(byId(id));
 }
 
 byId("search").addEventListener("submit", event => {

@@ -2,7 +2,6 @@
 
 import * as api from "./api.js";
 import * as certificates from "./certificates.js";
-import * as configuration from "./configuration.js";
 import { byId } from "./dom.js";
 import * as keys from "./keys.js";
 import * as logins from "./logins.js";
@@ -10,13 +9,14 @@ import * as now from "./now.js";
 import * as state from "./state.js";
 import * as why from "./why.js";
 
-const parts = { now, why, logins, keys, certificates, upstreams: state.upstreams, configuration };
+const parts = { now, why, logins, keys, certificates, upstreams: state.upstreams };
 let shown = null;
 
 function route() {
   const [path, query] = location.hash.slice(1).split("?");
   const [name, ...id] = path.split("/");
-  return { name: Object.hasOwn(parts, name) ? name : "now", id: decode(id.join("/")), query: new URLSearchParams(query) };
+  const known = Object.hasOwn(parts, name) ? name : "now";
+  return { name: known, id: decode(id.join("/")), query: new URLSearchParams(query) };
 }
 
 function decode(text) {

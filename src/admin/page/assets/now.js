@@ -1,7 +1,7 @@
 // The part Now: numbers of each second, five minutes of them as plots.
 
 import { call, stream } from "./api.js";
-import { badge, byId, duration, el, empty, failure, fill, number, show, table } from "./dom.js";
+import { badge, byId, duration, el, empty, failure, fill, mono, number, show, table } from "./dom.js";
 
 const KEPT = 300;
 /** Rates are means over this many seconds, so that they can be read. */
@@ -71,9 +71,11 @@ function path(value, limit) {
   let text = "", joined = false;
   seconds.forEach((second, age) => {
     const height = value(second);
-    if (Number.isFinite(height)) text += `${joined ? "L" : "M"}${KEPT - age} ${(100 - 100 * height / limit).toFixed(1)}`;
-    // A single value is drawn as a dot.
-    if (Number.isFinite(height) && !joined) text += "h.01";
+    if (Number.isFinite(height)) {
+      const point = `${KEPT - age} ${(100 - 100 * height / limit).toFixed(1)}`;
+      // A single value is drawn as a dot.
+      text += joined ? `L${point}` : `M${point}h.01`;
+    }
     joined = Number.isFinite(height);
   });
   return text;
@@ -126,7 +128,7 @@ function reasons() {
   return table("Rejections by reason", [
     ["Reason", ([reason]) => el("a", { class: "mono", href: `#why?reason=${encodeURIComponent(reason)}` }, reason)],
     ["Count", ([, count]) => number(count), "number"],
-    ["Part", ([, count]) => el("meter", { min: 0, max: most, value: count, "aria-label": `${count} of ${most}` }), "bar"],
+    ["Part", ([, count]) => el("meter", { max: most, value: count, "aria-label": `${count} of ${most}` })],
   ], rows);
 }
 
@@ -135,7 +137,7 @@ export function limits(hit) {
   const rows = Object.entries(hit).sort(([, one], [, other]) => other - one);
   if (!rows.length) return empty("No limit was hit.");
   return table("Limits hit in the last hour", [
-    ["Key", ([key]) => el("a", { class: "mono", href: `#configuration?find=${encodeURIComponent(key)}` }, key)],
+    ["Key", ([key]) => mono(key)],
     ["Hits", ([, count]) => number(count), "number"],
   ], rows);
 }
@@ -153,8 +155,8 @@ function update(id, data, make) {
 
 function draw() {
   if (!seconds.length) return show(byId("tiles"), empty("The first second has not passed yet."));
-  const tile = ([name, value, note, tone]) =>
-    el("div", { class: `tile ${tone || ""}` }, el("dt", {}, name), el("dd", {}, value), el("dd", { class: "note" }, note));
+  const tile = ([name, value, note, tone]) => el("div", { class: `tile ${tone || ""}` },
+    el("dt", {}, name), el("dd", {}, value), el("dd", { class: "note" }, note));
   show(byId("tiles"), ...tiles().map(tile));
   for (const plot of plots) plot.draw();
   update("reasons", seconds.map(second => second.rejections).filter(by => Object.keys(by).length), reasons);
@@ -185,7 +187,7 @@ async function follow(signal) {
     } catch (error) {
       if (signal.aborted) return;
       if (!seconds.length) show(byId("tiles"), failure(error, () => enter()));
-      tell(error.status === 429 ? "every 10 s: too many streams are open" : `${error.call ?? "stream"}: connecting`, "amber");
+      tell(error.status === 429 ? "every 10 s: too many streams are open" : "connecting", "amber");
     }
     if (!signal.aborted) await pause(wait * 1000);
   }

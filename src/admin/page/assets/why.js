@@ -58,7 +58,7 @@ async function list(query) {
     ["Request", ({ method, host, path }) => mono(`${method} ${host ?? ""}${path}`), "long"],
     ["Client", ({ client }) => filterLink("client", client) ?? ""],
     ["Subject", ({ subject }) => filterLink("subject", subject) ?? "", "long"],
-    ["Request id", ({ requestId }) => el("a", { class: "mono", href: `#why/${encodeURIComponent(requestId)}` }, requestId)],
+    ["Request id", ({ requestId: id }) => el("a", { class: "mono", href: `#why/${encodeURIComponent(id)}` }, id)],
   ], rejections);
   return [shown, el("p", { class: "note" }, rejections.length < 50 ? "" : "The newest 50. A filter finds older ones.")];
 }

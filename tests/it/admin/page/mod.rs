@@ -1,8 +1,8 @@
 //! The operators' page in headless Chromium, with a real gateway behind it.
 
 mod files;
-mod looks;
 mod logins;
+mod looks;
 mod parts;
 mod sign_in;
 
@@ -19,7 +19,7 @@ use crate::support::{Browser, Gateway, Upstream};
 /// An operator with the role view.
 const VIEWER: &str = "a-token-of-vera-who-reads-1234567890";
 
-const PARTS: [&str; 7] = ["now", "why", "logins", "keys", "certificates", "upstreams", "configuration"];
+const PARTS: [&str; 6] = ["now", "why", "logins", "keys", "certificates", "upstreams"];
 
 /// `folder`: files that the configuration names. `more`: further tables.
 fn gateway_in(folder: TempDir, upstream: &str, more: &str) -> Gateway {
@@ -57,7 +57,8 @@ impl Page {
     async fn signed_in(gateway: &Gateway, token: &str) -> Page {
         let page = Self::open(gateway).await;
         page.sign_in(token).await;
-        page.until("the state is known", "return document.querySelector('#state').className !== ''", &Value::Null).await;
+        let known = "return document.querySelector('#state').className !== ''";
+        page.until("the state is known", known, &Value::Null).await;
         page
     }
 

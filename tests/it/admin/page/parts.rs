@@ -8,10 +8,12 @@ use crate::support::certificates::Authority;
 use crate::support::ports::ClosedPort;
 use crate::support::{TokenPair, Upstream};
 
+const REPORTS: &str = "[[route]]\npath = \"/reports\"\nscopes = [\"reports:read\"]\n";
+
 #[tokio::test]
 async fn traffic_is_shown_as_it_comes() {
     let upstream = Upstream::start();
-    let gateway = gateway(&upstream, "[limits]\nuri_size = \"100B\"\n");
+    let gateway = gateway(&upstream, "[limits]\nuri_size = \"1KiB\"\n");
     let page = Page::signed_in(&gateway, VIEWER).await;
     page.shows("#live", "live").await;
     let TokenPair { access, .. } = gateway.issue("alice", "").await;
@@ -19,11 +21,12 @@ async fn traffic_is_shown_as_it_comes() {
         assert_eq!(gateway.status_of(&access).await, 200);
         assert_eq!(gateway.client().get("/").await.status, 401);
     }
-    assert_eq!(gateway.client().get(&format!("/{}", "x".repeat(200))).await.status, 414);
+    assert_eq!(gateway.client().get(&format!("/{}", "x".repeat(2_000))).await.status, 414);
     page.shows("#reasons", "no_token").await;
     page.shows("#hit", "limits.uri_size").await;
-    let drawn = "return [...document.querySelectorAll('.line')].filter(line => line.getAttribute('d').length > 20).length";
-    page.until("lines with points", &format!("{drawn} >= 4"), &Value::Null).await;
+    let drawn = "const lines = [...document.querySelectorAll('.line')]; \
+                 return lines.filter(line => line.getAttribute('d').length > 20).length >= 4";
+    page.until("lines with points", drawn, &Value::Null).await;
     page.shows(".legend", "2xx").await;
     page.click("#reasons a").await;
     page.shows("#rejections", "no_token").await;
@@ -34,7 +37,7 @@ async fn traffic_is_shown_as_it_comes() {
 #[tokio::test]
 async fn a_request_id_tells_why() {
     let upstream = Upstream::start();
-    let gateway = gateway(&upstream, "[[route]]\npath = \"/reports\"\nscopes = [\"reports:read\"]\n");
+    let gateway = gateway(&upstream, REPORTS);
     let TokenPair { access, token_id, .. } = gateway.issue("alice", "orders:read").await;
     let rejected = gateway.client().bearer(&access).get("/reports/q3?secret=1").await;
     let id = rejected.json()["requestId"].as_str().expect("an id").to_owned();
@@ -56,7 +59,7 @@ async fn a_request_id_tells_why() {
 #[tokio::test]
 async fn a_token_is_explained_and_not_kept() {
     let upstream = Upstream::start();
-    let gateway = gateway(&upstream, "[[route]]\npath = \"/\"\n[[route]]\npath = \"/reports\"\nscopes = [\"reports:read\"]\n");
+    let gateway = gateway(&upstream, &format!("[[route]]\npath = \"/\"\n{REPORTS}"));
     let TokenPair { access, .. } = gateway.issue("alice", "orders:read").await;
     let page = Page::signed_in(&gateway, VIEWER).await;
     page.go("why").await;
@@ -71,7 +74,8 @@ async fn a_token_is_explained_and_not_kept() {
     page.click("#explain .main").await;
     page.shows("#explained [role=alert]", "POST /admin/v1/explain 400 invalid_request").await;
     page.go("keys").await;
-    assert_eq!(page.browser.run("return document.querySelector('#explain-token').value", &Value::Null).await, "");
+    let field = "return document.querySelector('#explain-token').value";
+    assert_eq!(page.browser.run(field, &Value::Null).await, "");
     let all = "return document.documentElement.outerHTML + JSON.stringify(sessionStorage) + location.href";
     let all = page.browser.run(all, &Value::Null).await;
     assert!(!all.as_str().expect("a text").contains(&access));
