@@ -59,10 +59,10 @@ async fn the_page_needs_no_token_and_has_strict_headers() {
             let answer = stranger(&gateway).send(changes, &path, Bytes::new()).await;
             assert_eq!((answer.status.as_u16(), answer.header("allow")), (405, Some("GET, HEAD")), "{path}");
         }
-        println!("{:>7} bytes  {path}", answer.body.len());
+        eprintln!("{:>7} bytes  {path}", answer.body.len());
         weight += answer.body.len();
     }
-    println!("{weight:>7} bytes  in all");
+    eprintln!("{weight:>7} bytes  in all");
     assert!(weight > 20_000 && weight < MAX_WEIGHT, "{weight} bytes");
 }
 

@@ -32,7 +32,7 @@ async fn ending_a_login_closes_its_websocket() {
     assert_eq!(streams::close_frame(&mut socket).await, streams::revoked());
     let closed = started.elapsed();
     page.shows("#logins tbody", "ended").await;
-    println!("the WebSocket was closed after {closed:?}, and shown as ended after {:?}", started.elapsed());
+    eprintln!("the WebSocket was closed after {closed:?}, and shown as ended after {:?}", started.elapsed());
     assert!(closed < GENEROUS, "{closed:?}");
     page.shows("#logins-done", "The login of alice has ended.").await;
     streams::assert_open(&mut other).await;
