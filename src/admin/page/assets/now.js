@@ -165,8 +165,7 @@ function draw() {
 
 function take(stats) {
   limitsHit = stats.limitsHit;
-  seconds = stats.seconds.concat(seconds.filter(({ time }) => !stats.seconds.some(other => other.time === time)));
-  seconds.length = Math.min(seconds.length, KEPT);
+  seconds = [...stats.seconds, ...seconds].slice(0, KEPT);
   if (!paused) draw();
 }
 
@@ -183,7 +182,12 @@ async function follow(signal) {
       seconds = [];
       take(await call("GET", `/admin/v1/stats?seconds=${KEPT}`, undefined, signal));
       tell("live", "green");
-      await stream("/admin/v1/stats/stream", stats => { wait = 1; take(stats); }, signal);
+      let isFirst = true;
+      await stream("/admin/v1/stats/stream", stats => {
+        // The first event comes at once, and mostly has the second that is known already.
+        if (!isFirst || stats.seconds[0]?.time !== seconds[0]?.time) take(stats);
+        [isFirst, wait] = [false, 1];
+      }, signal);
     } catch (error) {
       if (signal.aborted) return;
       if (!seconds.length) show(byId("tiles"), failure(error, () => enter()));
