@@ -112,6 +112,11 @@ impl Page {
         self.until(&format!("the part {part}"), script, &json!(name)).await;
     }
 
+    /// Does what the page does every 10 seconds.
+    async fn ask_again(&self) {
+        self.browser.run("document.dispatchEvent(new Event('visibilitychange'))", &Value::Null).await;
+    }
+
     /// `prefers-color-scheme`
     async fn scheme(&self, scheme: &str) {
         let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{PARTS, Page, VIEWER, gateway, gateway_in};
+use crate::store::locked::Shell;
 use crate::support::certificates::Authority;
 use crate::support::ports::ClosedPort;
 use crate::support::{TokenPair, Upstream};
@@ -124,4 +125,21 @@ async fn what_is_red_is_red_on_every_part() {
     page.shows("#issuers .badge.red", "missing").await;
     page.go("upstreams").await;
     page.shows("#servers .badge.red", "out").await;
+}
+
+/// A full disk looks the same: a write fails.
+#[tokio::test]
+async fn a_store_that_cannot_be_written_is_red() {
+    let upstream = Upstream::start();
+    let gateway = gateway(&upstream, "[timeouts]\nstore = \"300ms\"\n");
+    let page = Page::signed_in(&gateway, VIEWER).await;
+    page.go("keys").await;
+    page.shows("#state.green", "All is well").await;
+    let shell = Shell::lock(&gateway);
+    page.ask_again().await;
+    page.shows("#state.red #alerts", "Not ready: store").await;
+    page.shows("nav a[href='#now'] .flag.red", "1").await;
+    shell.release();
+    page.ask_again().await;
+    page.shows("#state.green", "All is well").await;
 }
