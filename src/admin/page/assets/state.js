@@ -36,10 +36,11 @@ const SERVER_TONES = { in: "green", returning: "amber", ejected: "red", unhealth
 
 /** Alerts: `[tone, part, text]`. */
 function alerts() {
-  const found = [];
-  for (const { error } of Object.values(results)) {
-    if (error) found.push(["red", null, `${error.call ?? "A call"}: ${error.status || ""} ${error.message}`]);
-  }
+  const errors = Object.values(results).flatMap(({ error }) => error ?? []);
+  // One line is enough for a gateway that is down.
+  const shown = errors.find(({ status }) => status === 0);
+  const found = (shown ? [shown] : errors).map(({ call, status, message }) =>
+    ["red", null, `${call ?? "A call"}: ${status || ""} ${message}`]);
   const { ready, certificates, issuers, upstreams, stats } =
     Object.fromEntries(Object.entries(results).map(([name, { value }]) => [name, value]));
   if (ready?.reason) found.push(["red", /key/.test(ready.reason) ? "keys" : "now", `Not ready: ${ready.reason}`]);
