@@ -18,6 +18,7 @@ const CALLS = {
 /** The last result of each call: `{ value }` or `{ error }`. */
 let results = {};
 let timer = null;
+let asking = null;
 const watching = new Map();
 
 /** `draw(result)` is called now, if there is a result, and whenever `name` was asked again. */
@@ -92,10 +93,18 @@ function draw() {
   }
 }
 
-/** One call after the other, so that the page uses few connections. */
-async function ask() {
-  clearTimeout(timer);
+/** Asks now, unless it is asking. */
+function ask() {
   const session = current();
+  if (asking?.session !== session) {
+    asking = { session, done: askAll(session).finally(() => { asking = asking?.session === session ? null : asking; }) };
+  }
+  return asking.done;
+}
+
+/** One call after the other, so that the page uses few connections. */
+async function askAll(session) {
+  clearTimeout(timer);
   for (const [name, ask] of Object.entries(CALLS)) {
     const result = await ask().then(value => ({ value }), error => ({ error }));
     if (!session || current() !== session) return;
@@ -103,7 +112,6 @@ async function ask() {
     watching.get(name)?.(result);
   }
   draw();
-  clearTimeout(timer);
   timer = setTimeout(() => (document.hidden ? null : ask()), EVERY);
 }
 

@@ -112,9 +112,12 @@ impl Page {
         self.until(&format!("the part {part}"), script, &json!(name)).await;
     }
 
-    /// Does what the page does every 10 seconds.
-    async fn ask_again(&self) {
-        self.browser.run("document.dispatchEvent(new Event('visibilitychange'))", &Value::Null).await;
+    /// As [`Page::shows`]. The page asks the gateway at once, as if its tab had been hidden.
+    async fn shows_now(&self, selector: &str, text: &str) {
+        let script = "document.dispatchEvent(new Event('visibilitychange')); \
+                      const found = document.querySelector(input[0]); \
+                      return found !== null && found.innerText.includes(input[1])";
+        self.until(&format!("{selector} shows {text:?}"), script, &json!([selector, text])).await;
     }
 
     /// `prefers-color-scheme`

@@ -136,10 +136,8 @@ async fn a_store_that_cannot_be_written_is_red() {
     page.go("keys").await;
     page.shows("#state.green", "All is well").await;
     let shell = Shell::lock(&gateway);
-    page.ask_again().await;
-    page.shows("#state.red #alerts", "Not ready: store").await;
+    page.shows_now("#state.red #alerts", "Not ready: store").await;
     page.shows("nav a[href='#now'] .flag.red", "1").await;
     shell.release();
-    page.ask_again().await;
-    page.shows("#state.green", "All is well").await;
+    page.shows_now("#state.green", "All is well").await;
 }
