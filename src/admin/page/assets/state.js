@@ -97,7 +97,9 @@ function draw() {
 function ask() {
   const session = current();
   if (asking?.session !== session) {
-    asking = { session, done: askAll(session).finally(() => { asking = asking?.session === session ? null : asking; }) };
+    const own = { session };
+    own.done = askAll(session).finally(() => { if (asking === own) asking = null; });
+    asking = own;
   }
   return asking.done;
 }
