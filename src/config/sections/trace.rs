@@ -8,8 +8,7 @@ use crate::telemetry::post::Receiver;
 use crate::telemetry::spans::{Ratio, Settings};
 
 /// Keys that need `endpoint`.
-const ENDPOINT_ONLY: &[&str] =
-    &["allow_http", "ca_file", "authorization_file", "sample", "errors", "per_second", "queue_size"];
+const ENDPOINT_ONLY: &[&str] = &["allow_http", "ca_file", "authorization_file"];
 
 /// One percent.
 const DEFAULT_SAMPLE: Ratio = Ratio::from_millionths(10_000);

@@ -94,8 +94,8 @@ fn traces_need_a_secure_collector() {
         ("[trace]\nendpoint = \"http://a/\"", "trace.endpoint", (2, 12), "allow_http = true"),
         ("[trace]\nendpoint = \"https://a:b@c/\"", "trace.endpoint", (2, 12), "authorization_file"),
         ("[trace]\nendpoint = \"https://a/#b\"", "trace.endpoint", (2, 12), "remove `#` and the text after it"),
-        ("[trace]\nsample = \"1%\"", "trace.sample", (2, 10), "add `endpoint"),
-        ("[trace]\nendpoint = \"https://a/\"\nsample = 0.01", "trace.sample", (3, 10), "\"1%\""),
+        ("[trace]\nallow_http = true", "trace.allow_http", (2, 14), "add `endpoint"),
+        ("[trace]\nendpoint = \"https://a/\"\nsample = 0.01", "trace.sample", (3, 10), "a string in quotes"),
         ("[trace]\nendpoint = \"https://a/\"\nsample = \"101%\"", "trace.sample", (3, 10), "from 0% to 100%"),
         ("[trace]\nendpoint = \"https://a/\"\nerrors = 1", "trace.errors", (3, 10), "true or false"),
         ("[trace]\nendpoint = \"https://a/\"\nper_second = 100001", "trace.per_second", (3, 14), "100000"),
@@ -108,9 +108,14 @@ fn traces_need_a_secure_collector() {
             "none",
         ),
     ]);
-    assert!(parse(&with_upstream("[trace]")).expect("valid").trace.is_none());
-    let text = "[trace]\nendpoint = \"http://127.0.0.1:4318/v1/traces\"\nsample = \"0.1%\"\nper_second = 0";
-    assert!(parse(&with_upstream(text)).expect("valid").trace.is_some_and(|trace| trace.errors));
+    assert!(parse(&with_upstream("[trace]\nsample = \"5%\"")).expect("valid").trace.is_none());
+    let read = |keys: &str| {
+        let text = format!("[trace]\nendpoint = \"http://127.0.0.1:4318/v1/traces\"\n{keys}");
+        parse(&with_upstream(&text)).expect("valid").trace.expect("a collector")
+    };
+    let defaults = "sample = \"1%\"\nerrors = true\nper_second = 100\nqueue_size = \"4MiB\"\nallow_http = false";
+    assert_eq!(read(""), read(defaults));
+    assert_ne!(read(""), read("sample = \"0.1%\""));
 }
 
 #[test]
