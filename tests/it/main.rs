@@ -15,6 +15,7 @@ mod gateway;
 mod hostile;
 mod house;
 mod limits;
+mod packages;
 mod protocols;
 mod server;
 mod store;
