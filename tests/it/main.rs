@@ -24,3 +24,4 @@ mod telemetry;
 mod tokens;
 mod types;
 mod upstream;
+mod workflows;
