@@ -15,7 +15,7 @@ const TOOLS: [&str; 21] = [
 ];
 
 /// What else leads to a peer: the parts of `tests/it/support` that start one, and paths of its own.
-const PARTS: [&str; 9] = [
+const PARTS: [&str; 8] = [
     "PostgresServer::",
     "postgres_server(",
     "Browser::open",
@@ -24,7 +24,6 @@ const PARTS: [&str; 9] = [
     "Site::start",
     "Package::build",
     "\"/usr/bin/python3\"",
-    "run(\"",
 ];
 
 /// The names in `tests/peers`, without their peers.

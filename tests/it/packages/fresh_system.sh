@@ -5,7 +5,7 @@ set -euo pipefail
 # The mirrors of this machine.
 targets=$(apt-get indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT)' \
     'Created-By: Packages' "Origin: ${ID^}" "Codename: $VERSION_CODENAME" 'Architecture: '"$(dpkg --print-architecture)")
-[[ $targets ]] || { echo "apt has no mirror of $ID $VERSION_CODENAME" >&2; exit 1; }
+[[ $targets ]] || { echo "apt knows no mirror of $ID $VERSION_CODENAME: run apt-get update" >&2; exit 1; }
 hooks=()
 for script; do hooks+=(--customize-hook="$(realpath "$script") \"\$1\""); done
 # What the package depends on, and nothing else.

@@ -1,5 +1,5 @@
-//! The packages for Debian and RPM, installed into a fresh system, upgraded, removed and purged. The scripts beside this
-//! file run in it: mmdebstrap makes it and removes it again.
+//! The packages for Debian and RPM, installed into a fresh system, upgraded, removed and purged. The scripts beside
+//! this file run in it: mmdebstrap makes it and removes it again.
 
 use std::fs;
 use std::process::Command;

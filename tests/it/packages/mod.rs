@@ -1,9 +1,10 @@
-//! Packages: what `deploy/package` makes of the program of this build, checked by the tools of Debian and RPM, installed
-//! and started.
+//! Packages: what `deploy/package` makes of the program of this build, checked by the tools of Debian and RPM,
+//! installed and started.
 
 mod image;
 mod installed;
 mod linted;
+mod release;
 mod same_bytes;
 
 use std::fs;

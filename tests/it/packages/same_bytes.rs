@@ -14,6 +14,9 @@ fn each_package_is_the_same_when_built_again() {
             scope.spawn(move || {
                 let [first, second] = [(); 2].map(|()| Package::build(kind));
                 assert_eq!(first.name(), second.name());
+                let page = source::read("deploy/packages.md");
+                let is_named = page.contains(&format!("`{}`", first.name()));
+                assert!(is_named || cfg!(not(target_arch = "x86_64")), "packages.md does not name {}", first.name());
                 let [first, second] = [first, second].map(|package| fs::read(package.file).expect("a file"));
                 assert!(first == second, "{kind}: two builds differ");
             });
