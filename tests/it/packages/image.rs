@@ -143,7 +143,7 @@ fn the_packed_image_is_smaller_than_10_mb() {
     assert!(std::env::var_os("BEARWARD_PROGRAM").is_some(), "BEARWARD_PROGRAM names no release build");
     let image = Image::unpack();
     let bytes = fs::metadata(&image.package.file).expect("a file").len();
-    println!("the packed image has {bytes} bytes");
+    eprintln!("the packed image has {bytes} bytes");
     assert!(bytes < MAX_BYTES, "{bytes} bytes, more than {MAX_BYTES}");
 }
 

@@ -5,6 +5,7 @@ root=$1
 trap 'echo "failed in line $LINENO: $BASH_COMMAND"' ERR
 step() { printf '==> %s\n' "$*"; }
 inside() { chroot "$root" env --ignore-environment PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
+has_no_line() { ! grep "$@"; }
 as_bearward() { inside setpriv --reuid bearward --regid bearward --init-groups "$@"; }
 config=/etc/bearward/gateway.toml
 
@@ -15,7 +16,7 @@ inside dpkg --install /tmp/bearward.deb
 [[ $(inside id --user --name bearward) == bearward ]]
 [[ $(inside stat -c '%U:%G %a' /etc/bearward /etc/bearward/tls) == $'root:bearward 750\nroot:bearward 750' ]]
 grep --quiet 'ExecStart=/usr/bin/bearward serve' "$root/usr/lib/systemd/system/bearward.service"
-! grep /usr/local "$root/usr/lib/systemd/system/bearward.service"
+has_no_line /usr/local "$root/usr/lib/systemd/system/bearward.service"
 inside bash -n /usr/share/bash-completion/completions/bearward
 [[ $(inside stat -c '%U:%G %a' /var/lib/bearward /var/log/bearward) == $'bearward:bearward 700\nbearward:bearward 750' ]]
 
@@ -61,7 +62,7 @@ step "keeps the old process if the new program rejects the configuration"
 echo 'nonsense = 1' >>"$root$config"
 inside dpkg --install /tmp/newer.deb 2>"$root/tmp/messages"
 grep --quiet 'this version rejects the configuration' "$root/tmp/messages"
-! grep restart "$root/tmp/calls"
+has_no_line restart "$root/tmp/calls"
 
 step "stops when it is removed, and keeps configuration and state"
 : >"$root/tmp/calls"
