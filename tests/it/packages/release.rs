@@ -24,7 +24,7 @@ impl Repository {
         fs::write(folder.path().join("CHANGELOG.md"), changelog).expect("written");
         let repository = Repository(folder);
         let commands = "mkdir .git-bin && printf '#!/bin/sh\\n' >.git-bin/cargo && chmod 755 .git-bin/cargo && \
-                        git init --quiet && git config user.name bearward && git config user.email bearward@localhost && \
+                        git init --quiet && git config user.name test && git config user.email test@localhost && \
                         echo .git-bin >.gitignore && git add --all && git commit --quiet --message first";
         run(Command::new("bash").args(["-c", commands]).current_dir(repository.path()));
         repository
