@@ -3,5 +3,7 @@
 pub mod access_log;
 pub mod audit_log;
 mod log_floods;
+mod log_formats;
 mod prometheus;
 mod stuck_output;
+mod timings;
