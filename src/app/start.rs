@@ -165,6 +165,7 @@ fn admin(
         sessions: Arc::new(Sessions::new(config.admin.session_lifetime)),
         wrong_tokens: WrongTokens::new(config.admin.wrong_tokens),
         hosts: config.admin.hosts.clone(),
+        page: config.admin.page,
         readiness,
         counters: metrics.worker(config.workers),
         serving: Arc::new(AtomicBool::new(true)),
