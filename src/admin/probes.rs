@@ -10,8 +10,8 @@ use super::state::Admin;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 
-/// In `Accept`.
-const OPENMETRICS: &[u8] = b"application/openmetrics-text";
+const OPENMETRICS: &str = "application/openmetrics-text";
+const CLASSIC: &str = "text/plain";
 
 /// How long a scrape waits for a store that hangs. The timeout of Prometheus is 10 seconds by default.
 const READY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -54,8 +54,7 @@ async fn not_ready(admin: &Admin) -> Option<String> {
 pub(super) async fn metrics(admin: &Admin, headers: &HeaderMap) -> Response<Body> {
     let checked = tokio::time::timeout(READY_TIMEOUT, not_ready(admin)).await;
     admin.readiness.set(matches!(checked, Ok(None)));
-    let accepts = |value: &HeaderValue| value.as_bytes().windows(OPENMETRICS.len()).any(|part| part == OPENMETRICS);
-    let (page, format) = match headers.get_all(header::ACCEPT).iter().any(accepts) {
+    let (page, format) = match reads_openmetrics(headers) {
         true => (admin.metrics.render(), "application/openmetrics-text; version=1.0.0; charset=utf-8"),
         false => (admin.metrics.render_classic(), "text/plain; version=0.0.4; charset=utf-8"),
     };
@@ -63,4 +62,49 @@ pub(super) async fn metrics(admin: &Admin, headers: &HeaderMap) -> Response<Body
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(format));
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
     response
+}
+
+/// Returns true if the scraper accepts OpenMetrics, and prefers no other format to it.
+fn reads_openmetrics(headers: &HeaderMap) -> bool {
+    let quality = quality_of(headers, OPENMETRICS);
+    quality > 0.0 && quality >= quality_of(headers, CLASSIC)
+}
+
+/// The largest `q` with which `Accept` names the media type; 0 if it does not (RFC 9110 section 12.5.1).
+fn quality_of(headers: &HeaderMap, media_type: &str) -> f32 {
+    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let qualities = values.flat_map(|value| value.split(',')).filter_map(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let is_named = parts.next()?.eq_ignore_ascii_case(media_type);
+        let quality = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        is_named.then(|| quality.map_or(1.0, |text| text.parse().unwrap_or(0.0)))
+    });
+    qualities.fold(0.0, f32::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn openmetrics_is_for_scrapers_that_prefer_it() {
+        for (accept, expected) in [
+            ("", false),
+            ("*/*", false),
+            ("text/plain", false),
+            ("application/openmetrics-text", true),
+            ("Application/OpenMetrics-Text; version=1.0.0", true),
+            ("application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1", true),
+            ("text/plain;q=0.9, application/openmetrics-text;q=0.9", true),
+            ("text/plain;q=0.9, application/openmetrics-text;q=0.8", false),
+            ("application/openmetrics-text;q=0, text/plain", false),
+            ("application/openmetrics-text;q=x", false),
+            ("application/openmetrics-texts", false),
+        ] {
+            let value = HeaderValue::from_str(accept).expect("a value");
+            let headers = HeaderMap::from_iter([(header::ACCEPT, value)]);
+            assert_eq!(reads_openmetrics(&headers), expected, "{accept:?}");
+        }
+        assert!(!reads_openmetrics(&HeaderMap::new()));
+    }
 }

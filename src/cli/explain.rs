@@ -14,8 +14,11 @@ use crate::gateway::explanation::{Explanation, Outcome, Question};
 pub(super) struct Arguments {
     #[command(flatten)]
     config: ConfigArgument,
-    /// Say why the running gateway rejected this request: the `requestId` of its response. Nothing else is needed.
-    #[arg(long, value_name = "ID", conflicts_with_all = ["path", "host", "method", "token_stdin", "headers"])]
+    /// Say why the running gateway rejected this request: the `requestId` of its response. Nothing else is needed. Exit
+    /// with 0 if the gateway knows the request, with 3 if not.
+    #[arg(long, value_name = "ID", conflicts_with_all = [
+        "path", "host", "method", "token_stdin", "token_in", "headers", "cleartext", "at",
+    ])]
     request_id: Option<String>,
     /// The request method.
     #[arg(long, default_value = "GET")]

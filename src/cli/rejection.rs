@@ -29,7 +29,7 @@ pub(super) fn explain(config: &ConfigArgument, request_id: &str, as_json: bool) 
     if !is_request_id(request_id) {
         return Err(CommandError::invalid(format!("{request_id:?} is not a request id: it has 32 hexadecimal digits")));
     }
-    let path = format!("/admin/v1/rejections/{request_id}");
+    let path = format!("/admin/v1/rejections/{}", request_id.to_ascii_lowercase());
     let (status, found) = send(&config.admin_socket()?, Method::GET, &path, None)?;
     match status {
         StatusCode::NOT_FOUND => {

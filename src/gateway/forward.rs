@@ -27,6 +27,7 @@ use crate::tokens::jwt::replacement::ReplacementSettings;
 use crate::tokens::login::{LoginHeaderValues, LoginHeaders};
 use crate::types::clock::UnixTime;
 use crate::types::close_reason::CloseReason;
+use crate::types::limit::Limit;
 use crate::types::reject::{Reason, Reject};
 use crate::upstream::{Counts, CurrentServer, Lease, Protocol, Upstream};
 
@@ -216,7 +217,8 @@ impl Forwarder {
     ) -> Result<Option<Arc<Progress>>, Reject> {
         if request.body().is_known_to_exceed(self.body_size) {
             let detail = format!("over {} bytes by its Content-Length", self.body_size);
-            return Err(Reject::new(Reason::BodyTooLarge, detail));
+            let limit = Some(Limit::BodySize);
+            return Err(Reject { limit, ..Reject::new(Reason::BodyTooLarge, detail) });
         }
         if request.body().is_end_stream() {
             return Ok(None);

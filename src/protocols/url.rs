@@ -92,10 +92,12 @@ impl SecureUrl {
     }
 }
 
+/// Without the query, which can have a secret of the operator.
 impl fmt::Display for SecureUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls { "https" } else { "http" };
-        write!(f, "{scheme}://{}{}", self.authority, self.target)
+        let path = self.target.split('?').next().unwrap_or_default();
+        write!(f, "{scheme}://{}{path}", self.authority)
     }
 }
 

@@ -126,7 +126,11 @@ impl Connection {
                 let limit = (flood == Flood::Resets).then_some(Limit::Http2Resets);
                 record_flood(&self.peer, worker, error, limit, shared.gateway.load().clock.now());
             }
-            Some(DisconnectReason::Silent | DisconnectReason::Slow) => worker.metrics.slow_clients_disconnected.inc(),
+            Some(DisconnectReason::Silent) => worker.metrics.slow_clients_disconnected.inc(),
+            Some(DisconnectReason::Slow) => {
+                worker.metrics.slow_clients_disconnected.inc();
+                worker.metrics.limit_hit(Limit::MinDownloadRate);
+            }
             None => {}
         }
     }

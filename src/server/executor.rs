@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::limits::pace::{IdleTimer, MinRate, RateMeter};
 use crate::protocols::http::poll_activity;
 use crate::telemetry::metrics::WorkerMetrics;
+use crate::types::limit::Limit;
 
 #[derive(Clone)]
 pub(super) struct Executor {
@@ -46,6 +47,9 @@ where
                     return Poll::Pending;
                 }
                 let is_too_slow = report.bytes > 0 && !meter.record(report.bytes as u64, &mut stall);
+                if is_too_slow {
+                    metrics.limit_hit(Limit::MinDownloadRate);
+                }
                 if is_too_slow || stall.poll(context).is_ready() {
                     metrics.slow_clients_disconnected.inc();
                     return Poll::Ready(());

@@ -75,10 +75,12 @@ pub struct Filter {
 }
 
 impl Filter {
-    fn admits(&self, rejection: &Rejection) -> bool {
+    /// `max_field`: the maximum bytes of a text in a rejection.
+    fn admits(&self, rejection: &Rejection, max_field: usize) -> bool {
+        let is_same = |whole: &String, kept: Option<&str>| kept == Some(&*cut(whole, max_field));
         self.reason.is_none_or(|reason| rejection.reason == reason)
             && self.client.is_none_or(|client| rejection.client == Some(client.to_canonical()))
-            && self.subject.as_ref().is_none_or(|subject| rejection.subject.as_deref() == Some(subject))
+            && self.subject.as_ref().is_none_or(|subject| is_same(subject, rejection.subject.as_deref()))
             && self.route.as_ref().is_none_or(|route| rejection.route.as_deref() == Some(route))
     }
 }
@@ -120,7 +122,13 @@ impl RecentRejections {
             let lists = worker.lock();
             // Only what may be in the result is copied, because a rejected request waits for the lock.
             for list in [&lists.recent, &lists.excess] {
-                found.extend(list.iter().rev().filter(|rejection| filter.admits(rejection)).take(limit).cloned());
+                found.extend(
+                    list.iter()
+                        .rev()
+                        .filter(|rejection| filter.admits(rejection, worker.max_field))
+                        .take(limit)
+                        .cloned(),
+                );
             }
         }
         found.sort_by_key(|rejection| std::cmp::Reverse(rejection.time));

@@ -25,6 +25,8 @@ macro_rules! limits {
 limits! {
     ReservePercent = "limits.reserve_percent",
     RequestHeaderCount = "limits.request_header_count",
+    BodySize = "limits.body_size",
+    MinDownloadRate = "limits.min_download_rate",
     DiscardedBodySize = "limits.discarded_body_size",
     RequestsPerConnection = "limits.requests_per_connection",
     Http2Resets = "limits.http2_resets",

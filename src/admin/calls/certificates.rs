@@ -75,7 +75,7 @@ impl Certificate {
 }
 
 /// Rounded down: on its last day 0, and -1 as soon as it has expired.
-fn days_left(not_after: u64, now: UnixTime) -> i64 {
+pub(super) fn days_left(not_after: u64, now: UnixTime) -> i64 {
     let seconds = |seconds: u64| i64::try_from(seconds).unwrap_or(i64::MAX);
     (seconds(not_after).saturating_sub(seconds(now.as_secs()))).div_euclid(DAY)
 }

@@ -7,7 +7,6 @@ use crate::admin::state::Admin;
 use crate::auth::keyring::{KeyFile, KeySource, Location, Source};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
-use crate::protocols::url::SecureUrl;
 use crate::types::clock::{UnixTime, Uptime};
 use crate::types::reject::{Reason, Reject};
 
@@ -77,15 +76,8 @@ fn place(settings: &KeySource) -> (&'static str, String) {
         KeySource::File(KeyFile::Pem(path)) => ("pem_file", path.display().to_string()),
         KeySource::File(KeyFile::Secret(path)) => ("secret_file", path.display().to_string()),
         KeySource::Remote(remote) => match &remote.location {
-            Location::Jwks(url) => ("jwks_url", without_query(url)),
-            Location::Discovery([url, _]) => ("discover", without_query(url)),
+            Location::Jwks(url) => ("jwks_url", url.to_string()),
+            Location::Discovery([url, _]) => ("discover", url.to_string()),
         },
     }
-}
-
-/// A query may have a secret of the operator.
-fn without_query(url: &SecureUrl) -> String {
-    let scheme = if url.tls { "https" } else { "http" };
-    let path = url.target.split('?').next().unwrap_or_default();
-    format!("{scheme}://{}{path}", url.authority)
 }

@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use serde::{Deserialize, Serialize};
 
 use super::body::read_optional_object;
+use super::certificates::days_left;
 use crate::admin::state::Admin;
 use crate::broker::keys::KeyStatus;
 use crate::protocols::http::body::Body;
@@ -64,6 +65,9 @@ struct KeyEntry {
     /// When the state changes by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_step_at: Option<String>,
+    /// Whole days until then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    days_left: Option<i64>,
     /// Only of a revoked key. If true, a refresh still accepts its tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     may_refresh: Option<bool>,
@@ -103,11 +107,12 @@ pub(crate) async fn handle(
 
 fn list(admin: &Admin, now: UnixTime) -> List {
     let (keys, next) = admin.broker.own_keys.list(now);
-    List { keys: keys.into_iter().map(KeyEntry::of).collect(), next_rotation: next.map(|time| time.to_string()) }
+    let keys = keys.into_iter().map(|key| KeyEntry::of(key, now)).collect();
+    List { keys, next_rotation: next.map(|time| time.to_string()) }
 }
 
 impl KeyEntry {
-    fn of(key: KeyStatus) -> Self {
+    fn of(key: KeyStatus, now: UnixTime) -> Self {
         let stored = key.stored.as_ref();
         let time = |time: Option<UnixTime>| time.map(|time| time.to_string());
         KeyEntry {
@@ -117,6 +122,7 @@ impl KeyEntry {
             retired_at: time(stored.and_then(|stored| stored.retired_at)),
             revoked_at: time(stored.and_then(|stored| stored.revoked_at)),
             next_step_at: time(key.next_step),
+            days_left: key.next_step.map(|next| days_left(next.as_secs(), now)),
             may_refresh: stored
                 .filter(|stored| stored.revoked_at.is_some())
                 .map(|stored| !stored.is_revoked_for_good()),

@@ -61,7 +61,8 @@ impl fmt::Display for FetchError {
         match &self.problem {
             Problem::NoResponse(_) => Ok(()),
             Problem::Redirect { status, location } => {
-                let location = location.as_deref().unwrap_or("no location");
+                // Its query can have a secret, as that of the URL.
+                let location = location.as_deref().and_then(|url| url.split('?').next()).unwrap_or("no location");
                 write!(f, ": the response is a redirect ({status}) to {location}; configure the final URL")
             }
             Problem::Status(status) => write!(f, ": the response is {status}"),

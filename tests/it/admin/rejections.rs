@@ -105,6 +105,20 @@ async fn the_list_has_the_newest_first_and_filters() {
     gateway.client().get("/admin/v1/rejections").await.assert_rejected(401, "unauthorized");
 }
 
+/// The gateway keeps only the first part of such a subject.
+#[tokio::test]
+async fn rejections_of_a_long_subject_are_found() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with_config(&upstream, ROUTES);
+    let subject = "s".repeat(255) + "é-and-more";
+    let token = gateway.issue(&subject, "").await;
+    found(&gateway, &gateway.client().bearer(&token.access).get("/admin").await).await;
+    for (asked, count) in [(subject.as_str(), 1), (&subject[..255], 0)] {
+        let asked: String = asked.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        assert_eq!(listed(&gateway, &format!("?subject={asked}")).await.len(), count, "{asked}");
+    }
+}
+
 #[tokio::test]
 async fn no_rejection_is_kept_if_the_operator_wants_none() {
     let upstream = Upstream::start();

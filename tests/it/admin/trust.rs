@@ -146,6 +146,7 @@ async fn an_issuer_shows_its_keys_and_why_its_source_fails() {
     })
     .await;
     assert!(failing[0]["lastError"].as_str().is_some_and(|error| error.contains("500")), "{failing:?}");
+    assert!(!failing[0].to_string().contains("hidden"), "the query is in no error: {failing:?}");
     assert_eq!((&failing[0]["keys"], &failing[0]["ageSeconds"]), (&json!(2), &json!(3600)), "the keys stay in force");
     assert!(failing[1]["lastError"].as_str().is_some_and(|error| error.contains("keys.json")), "{failing:?}");
 
@@ -160,6 +161,9 @@ async fn a_key_says_when_its_state_changes() {
     let keys = async || gateway.admin_client().get("/admin/v1/keys").await.json();
     let first = keys().await;
     assert_eq!(first["keys"][0]["nextStepAt"], first["nextRotation"], "the active key retires then");
+    let next = first["nextRotation"].as_str().and_then(UnixTime::parse).expect("a time");
+    let days = next.since(UnixTime::from_secs(gateway.now_secs())).as_secs() / 86_400;
+    assert_eq!(first["keys"][0]["daysLeft"], days, "{first}");
     assert_eq!(gateway.admin_client().post("/admin/v1/keys/rotate", &json!({})).await.status, 200);
     let rotating = keys().await;
     for key in rotating["keys"].as_array().expect("a list") {

@@ -62,6 +62,30 @@ async fn limits_that_reject_nothing_are_counted() {
     assert_hits(&gateway, "limits.body_size", 2).await;
 }
 
+/// It stops for longer than `timeouts.write`.
+#[tokio::test]
+async fn a_silent_reader_does_not_count_for_the_download_rate() {
+    let upstream = Upstream::start();
+    let more = "[limits]\nmin_download_rate = \"1B\"\n[timeouts]\nwrite = \"200ms\"\nrate_window = \"1h\"";
+    let gateway = Gateway::public_single_worker(upstream.address, more);
+    let mut client = Wire::connect(gateway.address()).await;
+    client.send("GET /large/100000000 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    gateway.wait_for_metric("slow_clients_disconnected_total", 1).await;
+    assert_hits(&gateway, "limits.min_download_rate", 0).await;
+}
+
+/// The gateway's own calls have a fixed limit.
+#[tokio::test]
+async fn a_large_body_of_an_own_call_does_not_count_for_body_size() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let alice = gateway.issue("alice", "").await;
+    let body = serde_json::json!({ "refreshToken": "x".repeat(30_000) });
+    assert_eq!(gateway.client().bearer(&alice.access).post("/user/refresh", &body).await.status, 413);
+    gateway.wait_for_metric("rejections_total{reason=\"body_too_large\"}", 1).await;
+    assert_hits(&gateway, "limits.body_size", 0).await;
+}
+
 /// `src/lib.rs` has the table of all limits.
 #[test]
 fn each_limit_is_counted_or_documented_as_not_counted() {

@@ -118,6 +118,7 @@ async fn a_response_read_byte_by_byte_is_cancelled() {
     let (cancelled, ()) = tokio::join!(tokio::time::timeout(TIMEOUT, drip), uploads(&gateway));
     assert_eq!(cancelled.expect("it is cancelled").kind, RST_STREAM);
     gateway.wait_for_metric("slow_clients_disconnected_total", 1).await;
+    gateway.wait_for_metric("limit_hits_total{limit=\"limits.min_download_rate\"}", 1).await;
 }
 
 /// The client reads more slowly than the backend sends, for several times `timeouts.write`, but it never stops.

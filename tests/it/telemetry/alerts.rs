@@ -157,6 +157,12 @@ fn each_row_of_the_page_has_its_alert() {
     }
 }
 
+/// What the board asks for, to show alerts in its plots.
+fn alerts_of_the_board() -> String {
+    let board: Value = serde_json::from_str(&source::read("deploy/grafana.json")).expect("JSON");
+    text(&board["annotations"]["list"][0], "expr").to_owned()
+}
+
 fn series(name: &str, values: &str) -> Value {
     let (metric, labels) = name.strip_suffix('}').and_then(|name| name.split_once('{')).unwrap_or((name, ""));
     let labels = format!("job='bearward',instance='gateway',{labels}");
@@ -169,7 +175,7 @@ fn case(name: &str, changed: Option<(&str, &str)>, firing: &[&str]) -> Value {
     let series: Vec<Value> = kept.chain(changed.iter()).map(|(name, values)| series(name, values)).collect();
     let samples: Vec<_> =
         firing.iter().map(|alert| json!({ "labels": format!("{{alertname='{alert}'}}"), "value": 1 })).collect();
-    let expr = "count by (alertname) (ALERTS{alertstate='firing'})";
+    let expr = format!("count by (alertname) ({})", alerts_of_the_board());
     let query = json!({ "expr": expr, "eval_time": "119m", "exp_samples": samples });
     json!({ "name": name, "interval": "1m", "input_series": series, "promql_expr_test": [query] })
 }

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+use crate::types::limit::Limit;
 use crate::types::reject::{Reason, Reject, with_causes};
 
 #[derive(Debug)]
@@ -29,7 +30,8 @@ impl BodyError {
             BodyError::TooSlow => Reason::BodyTooSlow,
             BodyError::Ended(reason) => *reason,
         };
-        Reject::new(reason, with_causes(self))
+        let limit = matches!(self, BodyError::TooLarge).then_some(Limit::BodySize);
+        Reject { limit, ..Reject::new(reason, with_causes(self)) }
     }
 }
 
