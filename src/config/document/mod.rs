@@ -1,7 +1,10 @@
 //! Reading `gateway.toml`: tables with positions, units, and each error with its place.
 
 pub(super) mod error;
+pub(super) mod record;
 pub(super) mod report;
+pub(super) mod shape;
+pub(super) mod sources;
 pub(super) mod suggest;
 pub(super) mod syntax;
 pub(super) mod table;

@@ -5,7 +5,11 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
+use toml::de::DeValue;
+
 use crate::config::document::error::{ConfigError, Place};
+use crate::config::document::record::{Record, Records};
+use crate::config::document::shape::Shape;
 use crate::config::document::suggest;
 
 pub(crate) struct Report<'a> {
@@ -14,8 +18,7 @@ pub(crate) struct Report<'a> {
     errors: RefCell<Vec<ConfigError>>,
     warnings: RefCell<Vec<ConfigError>>,
     unknown: RefCell<Vec<UnknownKey>>,
-    /// All keys that were read, with `[]` for each index: `route[].path`.
-    keys: RefCell<BTreeSet<String>>,
+    records: RefCell<Records>,
 }
 
 /// A key in the file that no code reads.
@@ -36,7 +39,7 @@ impl<'a> Report<'a> {
             errors: RefCell::default(),
             warnings: RefCell::default(),
             unknown: RefCell::default(),
-            keys: RefCell::default(),
+            records: RefCell::default(),
         }
     }
 
@@ -60,13 +63,22 @@ impl<'a> Report<'a> {
         self.unknown.borrow_mut().push(key);
     }
 
-    /// `path`: for example `route[3].path`.
-    pub(super) fn add_key(&self, path: &str) {
-        self.keys.borrow_mut().insert(without_indexes(path));
+    /// `path`: for example `route[3].path`. `written`: the value in the file.
+    pub(super) fn add_key(&self, path: String, shape: Shape, written: Option<(&DeValue<'_>, Range<usize>)>) {
+        self.records.borrow_mut().add(path, shape, written);
     }
 
-    pub(crate) fn into_keys(self) -> BTreeSet<String> {
-        self.keys.into_inner()
+    pub(super) fn change(&self, key: &str, change: impl FnOnce(&mut Record)) {
+        self.records.borrow_mut().change(key, change);
+    }
+
+    /// All keys that were read, with `[]` for each index.
+    pub(crate) fn keys(&self) -> BTreeSet<String> {
+        self.records.borrow().names()
+    }
+
+    pub(crate) fn take_records(&self) -> Vec<Record> {
+        self.records.take().all()
     }
 
     /// All errors. `every_key` returns all keys of the reference, to suggest the right table for a key in a wrong one.
@@ -119,26 +131,5 @@ fn header(table: &str) -> String {
         (nested, _) if nested.contains('.') => format!("`{nested}`"),
         (_, Some((name, _index))) => format!("[[{name}]]"),
         (name, None) => format!("[{name}]"),
-    }
-}
-
-/// `route[3].path` → `route[].path`. Digits in names stay: `limits.http2_resets`.
-pub(super) fn without_indexes(path: &str) -> String {
-    let mut in_index = false;
-    let keep = |character: &char| {
-        in_index = *character == '[' || (in_index && *character != ']');
-        !in_index || *character == '['
-    };
-    path.chars().filter(keep).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn indexes_are_removed_and_digits_in_names_stay() {
-        assert_eq!(without_indexes("route[13].rate[0].per"), "route[].rate[].per");
-        assert_eq!(without_indexes("limits.http2_resets"), "limits.http2_resets");
     }
 }

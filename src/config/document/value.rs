@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::Value as Json;
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -76,6 +77,18 @@ impl<'a> Value<'a> {
         ConfigError::new(format!("wrong type: this is {found}"), format!("expected {expected}"))
     }
 
+    /// States the value that is in force, as all values of this kind are written.
+    fn record(&self, value: impl Into<Json>) {
+        self.report.change(&self.place.key, |record| record.value = Some(value.into()));
+    }
+
+    /// Hides the query of a URL where values are shown: it may have a secret.
+    pub(crate) fn hide_query(&self) {
+        if let Some((url, _)) = self.value.as_str().and_then(|url| url.split_once('?')) {
+            self.record(format!("{url}?…"));
+        }
+    }
+
     /// The result of `parse` for this string.
     pub(crate) fn parse<T>(&self, parse: impl FnOnce(&'a str) -> Result<T, ConfigError>) -> Option<T> {
         self.accept(parse(self.string()?))
@@ -83,10 +96,12 @@ impl<'a> Value<'a> {
 
     /// A path. A relative path starts at the folder of the file.
     pub(crate) fn path(&self) -> Option<PathBuf> {
-        self.parse(|text| match text {
+        let path = self.parse(|text| match text {
             "" => Err(ConfigError::new("the path is empty", "expected the path of a file")),
             path => Ok(self.report.base().join(path)),
-        })
+        })?;
+        self.record(path.display().to_string());
+        Some(path)
     }
 
     pub(crate) fn boolean(&self) -> Option<bool> {
@@ -104,7 +119,7 @@ impl<'a> Value<'a> {
     }
 
     /// A value to compare claims with. Fractions are rejected: the same number can be written in several ways.
-    pub(crate) fn scalar(&self) -> Option<serde_json::Value> {
+    pub(crate) fn scalar(&self) -> Option<Json> {
         match self.value {
             DeValue::String(text) => Some(text.as_ref().into()),
             DeValue::Boolean(value) => Some((*value).into()),
@@ -130,8 +145,9 @@ impl<'a> Value<'a> {
         };
         let number = usize::from_str_radix(number.as_str(), number.radix()).ok();
         let in_range = number.filter(|number| range.contains(number));
-        if in_range.is_none() {
-            self.reject(ConfigError::new("the number is out of range", format!("expected {expected}")));
+        match in_range {
+            Some(number) => self.record(number),
+            None => self.reject(ConfigError::new("the number is out of range", format!("expected {expected}"))),
         }
         in_range
     }
@@ -145,6 +161,7 @@ impl<'a> Value<'a> {
         let text = self.string_or("a duration", help)?;
         let duration = self.accept(parse_duration(text))?;
         let [min, max] = [range.start(), range.end()].map(|end| format_duration(*end));
+        self.record(format_duration(duration));
         self.within(duration, &range, &min, &max)
     }
 
@@ -157,6 +174,7 @@ impl<'a> Value<'a> {
         let text = self.string_or("a size", help)?;
         let size = self.accept(parse_size(text))?;
         let [min, max] = [range.start(), range.end()].map(|end| format_size(*end));
+        self.record(format_size(size));
         self.within(size, &range, &min, &max)
     }
 

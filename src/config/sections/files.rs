@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::admin::SecretSource;
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::types::private_file::{self, LaxFile, Origin};
 use crate::types::regular_file;
@@ -107,7 +108,11 @@ pub(super) fn secret(
     default_file: &str,
 ) -> SecretSource {
     let source = one_source(table, file_key, variable_key);
-    let source = source.unwrap_or_else(|| SecretSource::File(table.report().base().join(default_file)));
+    let source = source.unwrap_or_else(|| {
+        let file = table.report().base().join(default_file);
+        table.default(file_key, file.display().to_string());
+        SecretSource::File(file)
+    });
     if let SecretSource::File(path) = &source {
         table.accept(file_key, secret_file(path));
     }
@@ -117,7 +122,7 @@ pub(super) fn secret(
 /// A file or an environment variable, if one of the keys names it. The variable must be set.
 fn one_source(table: &mut Table<'_>, file_key: &'static str, variable_key: &'static str) -> Option<SecretSource> {
     let file = table.path(file_key);
-    let variable = table.take(variable_key).and_then(|value| value.parse(variable_name));
+    let variable = table.take(variable_key, Shape::Pattern("^[A-Za-z_][A-Za-z0-9_]*$")).and_then(|value| value.parse(variable_name));
     if table.has(file_key) && table.has(variable_key) {
         let error =
             ConfigError::new("the secret has two sources", format!("expected `{file_key}` or `{variable_key}`"));

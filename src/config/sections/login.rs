@@ -4,7 +4,7 @@ use http::HeaderName;
 
 use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
-use crate::config::sections::identity::{SAME_HEADER, header, normalized};
+use crate::config::sections::identity::{HEADER, OPTIONAL_HEADER, SAME_HEADER, header, normalized};
 use crate::tokens::login::{LoginHeaders, Settings};
 
 const SUBJECT: HeaderName = HeaderName::from_static("x-bearward-subject");
@@ -30,7 +30,9 @@ const RESERVED_IN_RESPONSES: &[&str] = &[
 ];
 
 pub(super) fn read(table: &mut Table<'_>) -> Settings {
-    let subject = table.take("subject").and_then(|value| value.parse(response_header)).unwrap_or(SUBJECT);
+    let subject = table.take("subject", HEADER);
+    table.default("subject", SUBJECT.as_str());
+    let subject = subject.and_then(|value| value.parse(response_header)).unwrap_or(SUBJECT);
     let scope = optional(table, "scope", SCOPE);
     let claims = optional(table, "claims", CLAIMS);
     let headers = LoginHeaders { subject, scope, claims };
@@ -40,7 +42,9 @@ pub(super) fn read(table: &mut Table<'_>) -> Settings {
 }
 
 fn optional(table: &mut Table<'_>, key: &'static str, default: HeaderName) -> Option<HeaderName> {
-    match table.take(key) {
+    let value = table.take(key, OPTIONAL_HEADER);
+    table.default(key, default.as_str());
+    match value {
         None => Some(default),
         Some(value) => {
             value.parse(|text| if text.is_empty() { Ok(None) } else { response_header(text).map(Some) }).flatten()
