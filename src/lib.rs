@@ -101,8 +101,8 @@
 //! | `throttle.calls` | `limits/throttle.rs`, called by `gateway/token_calls.rs` and `gateway/login_capture/mod.rs` | 429 `address_limited` |
 //! | `throttle.failures` | `limits/throttle.rs`, called as `throttle.calls` | 429 `failures_limited` |
 //! | `admin.connections`, `admin.connections_per_address` | `admin/connections.rs` | the longest idle one is closed, or the new one |
-//! | `admin.wrong_tokens` | `admin/guess.rs`, called by `admin/router.rs` | 429 `admin_limited` |
-//! | `admin.streams` | `admin/stats_streams.rs` | 429 `streams_limited` |
+//! | `admin.wrong_tokens` | `admin/access/guess.rs`, called by `admin/router.rs` | 429 `admin_limited` |
+//! | `admin.streams` | `admin/calls/stats_streams.rs` | 429 `streams_limited` |
 //! | `admin.recent_rejections` | `telemetry/recent_rejections.rs` | the oldest is forgotten |
 //!
 //! One limit has no key: each gateway remembers the revocations of the last hour for a database that loses them, at

@@ -31,6 +31,9 @@ mod keys;
 mod machine;
 #[path = "../load/origin.rs"]
 mod origin;
+#[allow(dead_code)]
+#[path = "../../tests/it/support/ports.rs"]
+mod ports;
 #[path = "../load/revoked.rs"]
 mod revoked;
 mod steal;

@@ -1,8 +1,7 @@
 //! The gateway under test: its folder, its process, its metrics.
 
 use std::fs::{self, File};
-use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use tempfile::TempDir;
 use crate::Outcome;
 use crate::client::{Connection, Response, Target};
 use crate::keys::{AUDIENCE, Keys, issuer};
+use crate::ports::free_address;
 use crate::revoked;
 use crate::tls;
 use bearward::tokens::jwt::Algorithm;
@@ -85,7 +85,7 @@ impl Gateway {
     pub fn start(setup: &Setup<'_>) -> Outcome<Gateway> {
         // Below target/: /tmp may be in memory, where an fsync costs nothing.
         let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR"))?;
-        let [plain, encrypted, admin] = free_addresses()?;
+        let [plain, encrypted, admin] = std::array::from_fn(|_| free_address());
         fs::write(folder.path().join("gateway.toml"), configuration(setup, plain, encrypted, admin))?;
         let (process, client_tls) = (spawn(setup, folder.path())?, tls::default_client(&setup.keys.roots));
         let mut gateway = Gateway { folder, process, plain, encrypted, admin, client_tls };
@@ -273,18 +273,6 @@ upstream = "origin"
 {more}
 "#
     )
-}
-
-/// N different free ports. All listeners stay open until the last port is chosen.
-pub fn free_addresses<const N: usize>() -> io::Result<[SocketAddr; N]> {
-    let mut held = Vec::new();
-    let mut addresses = [SocketAddr::from(([127, 0, 0, 1], 0)); N];
-    for address in &mut addresses {
-        let listener = TcpListener::bind(*address)?;
-        *address = listener.local_addr()?;
-        held.push(listener);
-    }
-    Ok(addresses)
 }
 
 impl TokenPair {

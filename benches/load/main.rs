@@ -29,6 +29,9 @@ mod origin;
 mod peer_files;
 mod peer_setup;
 mod peers;
+#[allow(dead_code)]
+#[path = "../../tests/it/support/ports.rs"]
+mod ports;
 mod revoked;
 mod scenario;
 mod streams;

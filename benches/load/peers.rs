@@ -13,9 +13,10 @@ use tempfile::TempDir;
 
 use crate::Outcome;
 use crate::client::{Connection, Target};
-use crate::gateway::{free_addresses, on_cores};
+use crate::gateway::on_cores;
 use crate::peer_files::{haproxy, nginx};
 use crate::peer_setup::{PeerSetup, Ports};
+use crate::ports::free_address;
 use crate::scenario::{Scenario, Tokens, Transport};
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
@@ -55,7 +56,7 @@ impl Kind {
 impl Peer {
     /// Starts the proxy with the gateway's certificate and public keys.
     pub fn start(kind: Kind, setup: &PeerSetup<'_>) -> Outcome<Peer> {
-        let [plain, encrypted, rs256, hs256] = free_addresses()?;
+        let [plain, encrypted, rs256, hs256] = std::array::from_fn(|_| free_address());
         let ports = Ports { plain, encrypted, rs256, hs256 };
         let folder = tempfile::tempdir()?;
         let text = match kind {

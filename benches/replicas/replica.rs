@@ -1,7 +1,7 @@
 //! One gateway of several on a database: its folder, its process, its calls.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use crate::Outcome;
 use crate::client::{Connection, Response, Target};
+use crate::postgres::ports::free_address;
 use crate::tokens;
 
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -40,7 +41,7 @@ impl Replica {
     /// `store`: the keys of `[store]` that name the database.
     pub fn start(program: &Path, store: &str, upstream: SocketAddr) -> Outcome<Replica> {
         let folder = TempDir::new()?;
-        let [public, admin] = free_addresses()?;
+        let (public, admin) = (free_address(), free_address());
         let secret = format!("1 0{}\n", "a".repeat(42));
         write_private(&folder.path().join("bearward.secret"), secret.as_bytes())?;
         write_private(&folder.path().join("login.secret"), tokens::SECRET.as_bytes())?;
@@ -166,12 +167,6 @@ fn spawn(program: &Path, folder: &Path) -> Outcome<Child> {
     // The delay of the disk is for the database alone.
     command.arg("serve").current_dir(folder).env_remove("LD_PRELOAD");
     Ok(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
-}
-
-fn free_addresses<const N: usize>() -> Outcome<[SocketAddr; N]> {
-    let held: Vec<TcpListener> = (0..N).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
-    let addresses = held.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
-    addresses.try_into().map_err(|_| "an address is missing".into())
 }
 
 fn configuration(store: &str, public: SocketAddr, admin: SocketAddr, upstream: SocketAddr) -> String {

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, Request, Response};
 use hyper::body::Incoming;
 
-use super::operators::Operator;
-use super::sessions::Caller;
+use super::access::host;
+use super::access::operators::{Operator, Role};
+use super::access::sessions::Caller;
+use super::calls::{
+    certificates, explain, issuers, keys, operator_sessions, rejections, reload, revocations, stats, tokens, upstreams,
+};
+use super::probes;
 use super::settings::MAX_TOKEN_SIZE;
 use super::state::Admin;
-use super::{
-    certificates, explain, host, issuers, keys, probes, rejections, reload, revocations, session_calls, stats, tokens,
-    upstreams,
-};
 use crate::auth::bearer;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
@@ -70,17 +71,15 @@ async fn route(
         Peer::Remote { address, .. } => identify(admin, request.headers(), *address)?,
     };
     let path = request.uri().path();
-    if !caller
-        .operator
-        .role
-        .may(request.method(), ![explain::PATH, session_calls::PATH, session_calls::CURRENT].contains(&path))
-    {
+    let only_reads = *request.method() == Method::GET
+        || [explain::PATH, operator_sessions::PATH, operator_sessions::CURRENT].contains(&path);
+    if !only_reads && caller.operator.role != Role::Operate {
         return Err(Reject::new(Reason::AdminRole, "the role view may read and explain"));
     }
     let context = EventContext { operator: Some(caller.operator.name.clone()), ..context };
     match request.uri().path() {
-        session_calls::PATH => session_calls::begin(admin, request.method(), &caller),
-        session_calls::CURRENT => session_calls::current(admin, request.method(), &caller),
+        operator_sessions::PATH => operator_sessions::begin(admin, request.method(), &caller),
+        operator_sessions::CURRENT => operator_sessions::current(admin, request.method(), &caller),
         upstreams::PATH => upstreams::handle(admin, request.method()),
         explain::PATH => explain::handle(admin, request).await,
         reload::PATH => reload::handle(admin, request.method(), &context).await,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::operators::Access;
+use super::access::operators::Access;
 use crate::limits::limiter::Rate;
 use crate::protocols::tls;
 

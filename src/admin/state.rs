@@ -7,13 +7,13 @@ use std::sync::mpsc::Sender;
 
 use arc_swap::ArcSwap;
 
-use super::explainer::Explain;
-use super::guess::WrongTokens;
-use super::operators::Operators;
+use super::access::guess::WrongTokens;
+use super::access::operators::Operators;
+use super::access::sessions::Sessions;
+use super::calls::explainer::Explain;
+use super::calls::reload_reply::ReloadReply;
+use super::calls::stats_streams::StatsStreams;
 use super::readiness::StoreReadiness;
-use super::reload_reply::ReloadReply;
-use super::sessions::Sessions;
-use super::stats_streams::StatsStreams;
 use crate::broker::Broker;
 use crate::protocols::tls::ServerTls;
 use crate::telemetry::metrics::{Metrics, WorkerMetrics};

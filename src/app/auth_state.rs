@@ -32,6 +32,11 @@ impl AuthState {
         AuthState { keyring, revocations, seen_generations: Arc::default(), renewals: Arc::default(), freshness }
     }
 
+    /// With the same keys and revocations. A token that is only explained confirms no refresh and renews no stream.
+    pub(super) fn without_effects(&self) -> Self {
+        AuthState::new(self.keyring.clone(), self.revocations.clone(), self.freshness.clone())
+    }
+
     /// The checks that end a stream when its token is no longer valid.
     pub(super) fn token_checks(&self, clock: Arc<dyn Clock>) -> TokenChecks {
         TokenChecks {

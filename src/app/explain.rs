@@ -85,11 +85,11 @@ impl Explainer {
 
     /// With the keys, revocations and sessions of a running gateway.
     pub(super) fn of_running(config: &Config, state: &SharedState) -> Self {
-        let clock = state.clock.clone();
+        let (auth, clock) = (state.auth.without_effects(), state.clock.clone());
         Explainer {
-            decider: state.auth.decider(config, CACHE_SIZE),
+            decider: auth.decider(config, CACHE_SIZE),
             own_calls: OwnCalls::new(config, Sessions::Store(state.store.clone()), None),
-            worker: worker(config, &state.auth, clock.clone()),
+            worker: worker(config, &auth, clock.clone()),
             clock,
             revocations_unknown: None,
             keys_unknown_of: None,

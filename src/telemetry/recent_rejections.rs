@@ -117,7 +117,11 @@ impl RecentRejections {
     pub fn newest(&self, filter: &Filter, limit: usize) -> Vec<Rejection> {
         let mut found = Vec::new();
         for worker in &self.0 {
-            found.extend(worker.lock().all().filter(|rejection| filter.admits(rejection)).cloned());
+            let lists = worker.lock();
+            // Only what may be in the result is copied, because a rejected request waits for the lock.
+            for list in [&lists.recent, &lists.excess] {
+                found.extend(list.iter().rev().filter(|rejection| filter.admits(rejection)).take(limit).cloned());
+            }
         }
         found.sort_by_key(|rejection| std::cmp::Reverse(rejection.time));
         found.truncate(limit);

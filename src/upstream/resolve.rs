@@ -171,7 +171,10 @@ mod tests {
     async fn an_address_without_a_listener_is_skipped() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let open = listener.local_addr().expect("an address");
-        let closed = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
+        // It stays bound, and does not listen.
+        let unused = tokio::net::TcpSocket::new_v4().expect("a socket");
+        unused.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let closed = unused.local_addr().expect("an address");
         let (_stream, address) = connect_to_any(vec![closed, open]).await.expect("one listens");
         assert_eq!(address, open);
         assert!(

@@ -1,8 +1,10 @@
 //! `POST /admin/v1/explain`: how the running gateway decides about a request.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use crate::support::{Gateway, Upstream};
+use crate::support::{Gateway, TokenPair, Upstream};
 
 async fn explained(gateway: &Gateway, question: &Value) -> Value {
     let answer = gateway.admin_client().post("/admin/v1/explain", question).await;
@@ -57,6 +59,19 @@ async fn the_rates_of_the_client_are_shown_and_not_used_up() {
     let limited = explained(&gateway, &question).await;
     assert_eq!((&limited["reason"], &limited["status"]), (&json!("quota_exceeded"), &json!(429)), "{limited}");
     assert_eq!(gateway.status_of(&alice.access).await, 429, "as explained");
+}
+
+/// Otherwise, the use of the child would end the time in which its parent may come again.
+#[tokio::test]
+async fn a_token_that_is_only_explained_does_not_count_as_used() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with_config(&upstream, "");
+    let parent = gateway.issue("alice", "").await;
+    let child = TokenPair::from_json(&gateway.refresh(&parent.access, &parent.refresh).await.json());
+    assert_eq!(explained(&gateway, &json!({ "token": child.access })).await["decision"], "allowed");
+    gateway.advance(Duration::from_secs(11));
+    let again = gateway.refresh(&parent.access, &parent.refresh).await;
+    assert_eq!(again.status, 200, "the response of the refresh may be lost: {again:?}");
 }
 
 /// The gateway limits wrong signatures for each address.

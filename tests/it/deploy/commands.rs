@@ -13,6 +13,7 @@ use super::pages::{blocks, pages};
 use crate::house::source;
 use crate::support::Upstream;
 use crate::support::certificates::Authority;
+use crate::support::ports::free_port;
 use crate::support::postgres::PostgresServer;
 
 /// Folders of the machine that lie below the root folder of the test.
@@ -96,8 +97,8 @@ impl Machine {
         let machine = Machine {
             root: TempDir::new().expect("a folder"),
             backend: Upstream::start(),
-            port: super::free_port(),
-            admin_port: super::free_port(),
+            port: free_port(),
+            admin_port: free_port(),
         };
         let root = machine.root.path();
         for folder in [
@@ -238,7 +239,7 @@ fn the_commands_of_the_readme_work() {
     let root = machine.root.path();
     fs::remove_file(root.join("bin/curl")).expect("there");
     symlink(root.join("source/target/release/bearward"), root.join("usr/local/bin/bearward")).expect("linked");
-    let service_port = super::free_port();
+    let service_port = free_port();
     let admin = format!("[admin]\naddress = \"127.0.0.1:{}\"\n\n[tokens]", machine.admin_port);
     let show_status = "curl --silent --output /dev/null --write-out '%{http_code}\\n'";
     let script = format!(

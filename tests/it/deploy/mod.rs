@@ -8,10 +8,8 @@ mod replicas;
 mod stream_recipes;
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::house::source;
 use crate::support::certificates::Authority;
@@ -91,17 +89,6 @@ fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> = entries.map(|name| name.into_string().expect("UTF-8")).collect();
     names.sort();
     names
-}
-
-/// A port below those that the system gives to connections, so that it stays free until a child process listens on it.
-/// It does not contain the ports of the pages, because tests replace those by their digits.
-pub(crate) fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = u16::try_from(std::process::id() % 10_000).expect("below 10,000");
-    let ports = std::iter::repeat_with(|| 20_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000);
-    let is_plain = |port: &u16| !["3000", "8443", "9443"].iter().any(|named| port.to_string().contains(named));
-    let is_free = |port: &u16| TcpListener::bind(("0.0.0.0", *port)).is_ok();
-    ports.take(1000).filter(is_plain).find(is_free).expect("a free port")
 }
 
 fn systemd_analyze(arguments: &[&str]) -> Output {

@@ -1,6 +1,5 @@
 //! The recipes of the pages, with the configuration and the code that the pages show.
 
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
@@ -8,6 +7,7 @@ use tokio::net::TcpStream;
 
 use super::pages::blocks;
 use crate::house::source;
+use crate::support::ports::free_port;
 use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, TestResponse};
 
@@ -49,10 +49,7 @@ fn cookies(answer: &TestResponse, path: &str) -> String {
 #[tokio::test]
 async fn a_login_can_end_in_a_cookie() {
     let heading = "### A login that ends in a cookie";
-    let port = {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        free.local_addr().expect("an address").port()
-    };
+    let port = free_port();
     let text = Gateway::config_text(&format!("127.0.0.1:{port}"), &routes("deploy/logins.md", heading));
     let gateway = Gateway::from_text(text);
     let code = blocks(&section("deploy/logins.md", heading), "python").into_iter().next().expect("a backend");

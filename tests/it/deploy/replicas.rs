@@ -12,7 +12,8 @@ use tempfile::TempDir;
 
 use crate::house::source;
 use crate::support::certificates::Authority;
-use crate::support::haproxy::{Haproxy, free};
+use crate::support::haproxy::Haproxy;
+use crate::support::ports::free_address;
 use crate::support::postgres::PostgresServer;
 use crate::support::program::GatewayProcess;
 use crate::support::{Client, TokenPair, Upstream};
@@ -99,7 +100,7 @@ struct Composition {
 impl Composition {
     fn start(server: &PostgresServer, upstream: &Upstream) -> Composition {
         let (authority, schema) = (Authority::new(), server.schema());
-        let [front, one, two, admin_one, admin_two] = free();
+        let [front, one, two, admin_one, admin_two] = std::array::from_fn(|_| free_address());
         let start = |(listener, admin): (SocketAddr, SocketAddr)| {
             let folder = TempDir::new().expect("a folder");
             write_secrets(&folder.path().join("secrets"));

@@ -9,6 +9,7 @@ use http::Method;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::support::ports::ClosedPort;
 use crate::support::tokens::forged_refresh;
 use crate::support::wait::eventually;
 use crate::support::{Client, Gateway, ScriptedBackend, TestResponse, TokenPair, Upstream};
@@ -261,8 +262,8 @@ async fn a_guess_of_a_client_that_disconnects_counts() {
 /// The client is not at fault.
 #[tokio::test]
 async fn a_login_without_a_backend_does_not_count() {
-    let unused = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("an address");
-    let gateway = Gateway::with_throttle(unused, "calls = 0\nfailures = 2", TOKEN_CALLS);
+    let closed = ClosedPort::new();
+    let gateway = Gateway::with_throttle(closed.address, "calls = 0\nfailures = 2", TOKEN_CALLS);
     for _ in 0..5 {
         assert_eq!(from(&gateway, "192.0.2.1").get("/status/login").await.status, 502);
     }

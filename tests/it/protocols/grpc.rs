@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use crate::support::ports::ClosedPort;
 use crate::support::wait::eventually;
 use crate::support::{Gateway, Upstream};
 
@@ -162,9 +163,8 @@ async fn a_rejected_call_gets_a_grpc_status_and_message() {
 
 #[tokio::test]
 async fn a_call_to_a_backend_that_is_down_is_unavailable() {
-    let unused_address =
-        std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
-    let gateway = before(unused_address, "[[route]]\npath = \"/\"\npublic = true");
+    let closed = ClosedPort::new();
+    let gateway = before(closed.address, "[[route]]\npath = \"/\"\npublic = true");
     let rejected = call(&gateway, "", "unary").await;
     assert_eq!(rejected["status"], "UNAVAILABLE", "{rejected}");
     let says = rejected["says"].as_str().expect("a message");

@@ -1,6 +1,6 @@
 //! A real HAProxy.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -39,10 +39,4 @@ impl Drop for Haproxy {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Returns addresses that were free a moment ago. Binds all at once, so that no two are the same.
-pub fn free<const N: usize>() -> [SocketAddr; N] {
-    let held: [TcpListener; N] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-    std::array::from_fn(|place| held[place].local_addr().expect("an address"))
 }

@@ -35,6 +35,7 @@ pub use client::{Client, TestResponse};
 pub use gateway::{Gateway, TokenPair};
 pub use honest_client::HonestClient;
 pub use jwks::KeyServer;
+pub use postgres::ports;
 pub use scripted_backend::ScriptedBackend;
 pub use secrets::Secrets;
 pub use site::Site;

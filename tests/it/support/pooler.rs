@@ -7,7 +7,8 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::postgres::{PostgresServer, USER, command, free_port};
+use super::ports::free_port;
+use super::postgres::{PostgresServer, USER, command};
 
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 

@@ -1,11 +1,13 @@
-//! A real PostgreSQL server. The unit tests of `store/postgres` include this file too, so it uses nothing beside it.
+//! A real PostgreSQL server. The unit tests of `store/postgres` include this file too, so it uses only `ports.rs`.
 //!
 //! All tests of a process share one server; each has a schema of its own. A test that stops or breaks its server starts
 //! one for itself. A server ends with the process of the tests, also after `kill -9`: it reads a pipe from it.
 
+#[path = "ports.rs"]
+pub mod ports;
+
 use std::fs;
 use std::io::Write;
-use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -90,7 +92,7 @@ impl PostgresServer {
         let mut conf = fs::OpenOptions::new().append(true).open(data.join("postgresql.conf")).expect("it is there");
         conf.write_all(text.as_bytes()).expect("written");
 
-        let port = free_port();
+        let port = ports::free_port();
         let server = PostgresServer { keeper: keep(&folder, port, 0), folder, port, ahead: 0 };
         server.wait_until_ready();
         server.sql("postgres", &format!("create role {USER} login password 'secret'"));
@@ -120,7 +122,7 @@ impl PostgresServer {
         let text = format!("unix_socket_directories = '{}'\n", folder.display());
         let mut conf = fs::OpenOptions::new().append(true).open(folder.join("data/postgresql.conf")).expect("copied");
         conf.write_all(text.as_bytes()).expect("written");
-        let port = free_port();
+        let port = ports::free_port();
         let standby = PostgresServer { keeper: keep(&folder, port, ahead), folder, port, ahead };
         standby.wait_until_ready();
         standby
@@ -329,8 +331,4 @@ fn own(path: &Path) {
     if is_root() {
         chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("root may do this");
     }
-}
-
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
 }

@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::deploy::free_port;
 use crate::house::source;
+use crate::support::ports::free_port;
 use crate::support::postgres::PostgresServer;
 use crate::support::wait::{eventually_ok, eventually_within};
 use crate::support::{Client, Gateway, Upstream};

@@ -7,6 +7,7 @@ use std::process::Command;
 use bearward::config::{self, Probe};
 use tempfile::TempDir;
 
+use crate::support::ports::free_address;
 use crate::support::program::{GatewayProcess, Program};
 use crate::support::wait::eventually;
 use crate::support::{Gateway, Upstream, disk};
@@ -95,16 +96,16 @@ async fn a_full_standard_error_stops_nothing() {
     let upstream = Upstream::start();
     let folder = folder(&upstream, |text| text);
     let (_kept, pipe) = named_pipe();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
+    let address = free_address();
     let text = std::fs::read_to_string(folder.path().join("gateway.toml")).expect("written");
-    let text = text.replace("[admin]\naddress = \"127.0.0.1:0\"", &format!("[admin]\naddress = \"{port}\""));
+    let text = text.replace("[admin]\naddress = \"127.0.0.1:0\"", &format!("[admin]\naddress = \"{address}\""));
     std::fs::write(folder.path().join("gateway.toml"), text).expect("written");
     let line = format!("BEARWARD_LOG=debug exec \"$0\" serve 2<>{}", pipe.display());
     let program = Program::start_with_shell(folder.path(), &line);
-    eventually("the admin listener is open", || std::net::TcpStream::connect(port).is_ok()).await;
+    eventually("the admin listener is open", || std::net::TcpStream::connect(address).is_ok()).await;
     for _ in 0..REQUESTS {
         // Each has a message of about 150 bytes at the level debug.
-        let answer = crate::support::Client::http1(port).get("/admin/v1/upstreams").await;
+        let answer = crate::support::Client::http1(address).get("/admin/v1/upstreams").await;
         assert!(answer.status.is_client_error(), "{answer:?}");
     }
     program.signal("TERM");

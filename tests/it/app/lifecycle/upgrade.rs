@@ -14,17 +14,11 @@ use tempfile::TempDir;
 use super::load::{Current, Load, Transport};
 use super::write;
 use crate::support::connection::{self, HttpConnection};
+use crate::support::ports::free_address;
 use crate::support::postgres::PostgresServer;
 use crate::support::program::{GatewayProcess, Program, bearward};
 use crate::support::repetitions::repetitions;
 use crate::support::{TokenPair, Upstream, Wire};
-
-/// No other test uses this address, so a free port stays free.
-const HOST: &str = "127.0.0.77:0";
-
-fn free_address() -> SocketAddr {
-    TcpListener::bind(HOST).expect("a free port").local_addr().expect("an address")
-}
 
 /// A configuration with one cleartext listener.
 fn text(upstream: &Upstream, listener: SocketAddr, admin: &str, more: &str) -> String {
@@ -256,7 +250,7 @@ async fn a_failed_take_over_leaves_the_running_gateway_alone() {
 async fn a_socket_of_systemd_outlives_restarts_under_load() {
     let upstream = Upstream::start();
     let folder = TempDir::new().expect("a folder");
-    let socket = TcpListener::bind(HOST).expect("a free port");
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = socket.local_addr().expect("an address");
     write(folder.path(), &text(&upstream, address, "127.0.0.1:0", ""));
     let start = || Program::start_with_socket(&socket, folder.path(), &["serve"]);
@@ -289,7 +283,7 @@ async fn a_socket_of_systemd_outlives_restarts_under_load() {
 async fn restarts_behind_a_socket_keep_what_postgresql_has() {
     let upstream = Upstream::start();
     let folder = TempDir::new().expect("a folder");
-    let socket = TcpListener::bind(HOST).expect("a free port");
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = socket.local_addr().expect("an address");
     write(folder.path(), &text(&upstream, address, "127.0.0.1:0", &store_in_postgres()));
     let start = || Program::start_with_socket(&socket, folder.path(), &["serve"]);

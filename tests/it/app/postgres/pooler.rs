@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::{copy_roots, folder, gateway, start_error, text};
 use crate::support::clock::ManualClock;
 use crate::support::pooler::{IGNORES_SETTINGS, Pooler};
-use crate::support::postgres::{PostgresServer, free_port};
+use crate::support::ports::free_port;
+use crate::support::postgres::PostgresServer;
 use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, TokenPair, Upstream};
 

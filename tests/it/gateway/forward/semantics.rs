@@ -6,6 +6,7 @@ use http::{Method, Request};
 
 use crate::support::connection::{self, HttpConnection};
 use crate::support::frames::{self, END_HEADERS, HEADERS};
+use crate::support::ports::ClosedPort;
 use crate::support::{Gateway, ScriptedBackend, Upstream, Wire};
 
 #[tokio::test]
@@ -164,8 +165,8 @@ async fn a_rejected_body_is_neither_requested_nor_read() {
 /// The gateway forwards a 100 of the backend. It does not send one by itself before the backend is connected.
 #[tokio::test]
 async fn an_unreachable_backend_causes_no_100_continue() {
-    let unused = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
-    let gateway = Gateway::public(unused, "");
+    let closed = ClosedPort::new();
+    let gateway = Gateway::public(closed.address, "");
     let mut client = Wire::connect(gateway.address()).await;
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n").await;
     assert_eq!(client.read_response().await.status, 502, "and no 100 before it");

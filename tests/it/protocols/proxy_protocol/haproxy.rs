@@ -10,7 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{gateway, get};
 use crate::support::client::tls_connect;
-use crate::support::haproxy::{Haproxy, free};
+use crate::support::haproxy::Haproxy;
+use crate::support::ports::free_address;
 use crate::support::{Upstream, Wire};
 
 const DEFAULTS: &str = "defaults\n timeout connect 5s\n timeout client 5s\n timeout server 5s\n";
@@ -19,7 +20,7 @@ const DEFAULTS: &str = "defaults\n timeout connect 5s\n timeout client 5s\n time
 async fn haproxy_sends_and_receives_client_addresses() {
     for version in ["v1", "v2"] {
         let (upstream, folder) = (Upstream::start(), TempDir::new().expect("a folder"));
-        let [plain, tls, behind] = free();
+        let [plain, tls, behind] = std::array::from_fn(|_| free_address());
         let gateway = gateway(behind, &format!("proxy_protocol = \"{version}\""));
         let send = if version == "v1" { "send-proxy" } else { "send-proxy-v2" };
         let mut sections = String::new();

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::clock::ManualClock;
+use crate::support::ports::free_address;
 use crate::support::program::GatewayProcess;
 use crate::support::upstream::ReceivedRequest;
 use crate::support::wait::eventually;
@@ -144,7 +145,7 @@ async fn a_webhook_gets_all_events_after_an_outage() {
     let folder = folder();
     secret::write_private(&folder.path().join("authorization"), b"Bearer collector-secret\n").expect("written");
     // No server listens at this address yet.
-    let address = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
+    let address = free_address();
     let audit = format!("webhook = \"http://{address}/events?a=b\"\nwebhook_authorization_file = \"authorization\"");
     let gateway = start_in(folder, &upstream, &audit);
     let pair = gateway.issue("alice", "").await;

@@ -1,17 +1,13 @@
 //! Backends without a connection, without a response, or without HTTP.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use http::Method;
 
 use super::{log_entry, logged};
+use crate::support::ports::ClosedPort;
 use crate::support::{Gateway, ScriptedBackend, Upstream, Wire};
-
-/// Returns an address without a listener.
-fn unused_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port")
-}
 
 /// Returns an address that neither accepts nor rejects connections, because its queue is full as long as the sockets
 /// live.
@@ -33,8 +29,9 @@ fn unreachable() -> (SocketAddr, Vec<socket2::Socket>) {
 
 #[tokio::test]
 async fn a_rejected_connection_is_a_502() {
+    let closed = ClosedPort::new();
     for protocol in ["http1", "h2"] {
-        let gateway = Gateway::public(unused_address(), &format!("protocol = \"{protocol}\""));
+        let gateway = Gateway::public(closed.address, &format!("protocol = \"{protocol}\""));
         let answer = gateway.client().get("/").await;
         answer.assert_rejected(502, "bad_gateway");
         assert!(!answer.text().contains("127.0.0.1"), "the response must not name an address: {answer:?}");
@@ -154,8 +151,9 @@ async fn a_response_without_a_request_reaches_no_client() {
 
 #[tokio::test]
 async fn of_two_servers_the_running_one_responds() {
+    let closed = ClosedPort::new();
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
-        let servers = format!("{}\", \"http://{}", unused_address(), upstream.address);
+        let servers = format!("{}\", \"http://{}", closed.address, upstream.address);
         let route = "[[route]]\npath = \"/\"\npublic = true";
         let gateway =
             Gateway::from_text(Gateway::config_text(&servers, &format!("protocol = \"{protocol}\"\n{route}")));

@@ -7,6 +7,7 @@ use std::time::Instant;
 use bearward::config::{self, Probe};
 
 use super::{addresses, counts, in_front_of, metric, text, wait_for_share};
+use crate::support::ports::ClosedPort;
 use crate::support::wait::eventually;
 use crate::support::{Gateway, ScriptedBackend, Upstream};
 
@@ -99,13 +100,12 @@ async fn a_silent_or_unreachable_server_is_unhealthy() {
     let silent = ScriptedBackend::start(|mut wire, _| async move {
         wire.try_read_until("never").await;
     });
-    let unused_address =
-        std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port");
+    let closed = ClosedPort::new();
     let healthy = Upstream::start_http2();
-    let servers = [silent.address, unused_address, healthy.address];
+    let servers = [silent.address, closed.address, healthy.address];
     let checks = CHECKS.replace("timeout = \"5s\"", "timeout = \"100ms\"");
     let gateway = in_front_of(&servers, &format!("protocol = \"h2\"\n{checks}"));
-    for server in [silent.address, unused_address] {
+    for server in [silent.address, closed.address] {
         wait_for_share(&gateway, server, |share| share == 0.0).await;
     }
     assert_eq!(metric(&gateway, "share", healthy.address).await, 1.0);

@@ -3,6 +3,7 @@
 use http::Method;
 
 use super::{addresses, counts, in_front_of, metric};
+use crate::support::ports::ClosedPort;
 use crate::support::{ScriptedBackend, Upstream};
 
 #[tokio::test]
@@ -58,11 +59,10 @@ async fn the_retry_budget_limits_the_load_on_a_failing_group() {
 /// A request that was never sent can go to any server, and takes nothing from the retry budget.
 #[tokio::test]
 async fn a_post_without_a_connection_goes_to_another_server() {
-    let unused_address =
-        std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port");
+    let closed = ClosedPort::new();
     let upstream = Upstream::start();
     let gateway = in_front_of(
-        &[unused_address, upstream.address],
+        &[closed.address, upstream.address],
         "retry_budget_percent = 0\n[upstream.ejection]\nconsecutive_failures = 0",
     );
     for _ in 0..40 {

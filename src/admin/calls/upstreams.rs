@@ -3,13 +3,13 @@
 use http::{Method, Response, StatusCode};
 use serde::Serialize;
 
-use super::state::Admin;
+use crate::admin::state::Admin;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::types::reject::{Reason, Reject};
 use crate::upstream::{Report, Upstream};
 
-pub(super) const PATH: &str = "/admin/v1/upstreams";
+pub(crate) const PATH: &str = "/admin/v1/upstreams";
 
 #[derive(Serialize)]
 struct List {
@@ -37,7 +37,7 @@ struct Server {
     addresses: Vec<String>,
 }
 
-pub(super) fn handle(admin: &Admin, method: &Method) -> Result<Response<Body>, Reject> {
+pub(crate) fn handle(admin: &Admin, method: &Method) -> Result<Response<Body>, Reject> {
     if *method != Method::GET {
         return Err(Reject::from(Reason::MethodNotAllowed).allow("GET"));
     }

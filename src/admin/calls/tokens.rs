@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use super::body::read_object;
 use super::revocations;
-use super::state::Admin;
+use crate::admin::state::Admin;
 use crate::broker::revoke;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::{path, respond};
@@ -87,7 +87,7 @@ struct TokenEntry {
     absolute_expiry: String,
 }
 
-pub(super) async fn handle(
+pub(crate) async fn handle(
     admin: &Admin,
     request: Request<Incoming>,
     context: EventContext,

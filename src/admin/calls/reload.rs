@@ -10,15 +10,15 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::reload_reply::{ReloadError, Reloaded};
-use super::state::Admin;
+use crate::admin::state::Admin;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::tokens::audit_event::EventContext;
 use crate::types::reject::{Reason, Reject};
 
-pub(super) const PATH: &str = "/admin/v1/reload";
+pub(crate) const PATH: &str = "/admin/v1/reload";
 
-pub(super) async fn handle(admin: &Admin, method: &Method, context: &EventContext) -> Result<Response<Body>, Reject> {
+pub(crate) async fn handle(admin: &Admin, method: &Method, context: &EventContext) -> Result<Response<Body>, Reject> {
     if *method != Method::POST {
         return Err(Reject::from(Reason::MethodNotAllowed).allow("POST"));
     }

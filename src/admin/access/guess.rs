@@ -41,7 +41,7 @@ impl WrongTokens {
 
     /// Rejects a call if its address has sent too many wrong tokens. This comes before the token is compared: a right
     /// token would otherwise look different from a wrong one.
-    pub(super) fn check(&self, address: IpAddr, now: Uptime) -> Result<(), Reject> {
+    pub(crate) fn check(&self, address: IpAddr, now: Uptime) -> Result<(), Reject> {
         match self.limiter.as_ref().and_then(|limiter| limiter.retry_after(address, now)) {
             None => Ok(()),
             Some(wait) => {
@@ -51,7 +51,7 @@ impl WrongTokens {
         }
     }
 
-    pub(super) fn count(&self, address: IpAddr, now: Uptime) {
+    pub(crate) fn count(&self, address: IpAddr, now: Uptime) {
         if let Some(limiter) = &self.limiter {
             limiter.take(address, now);
         }

@@ -14,14 +14,14 @@ use http::{Method, Response, StatusCode};
 use serde::Serialize;
 use serde_json::json;
 
-use super::sessions::Caller;
-use super::state::Admin;
+use crate::admin::access::sessions::Caller;
+use crate::admin::state::Admin;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::types::reject::{Reason, Reject};
 
-pub(super) const PATH: &str = "/admin/v1/sessions";
-pub(super) const CURRENT: &str = "/admin/v1/sessions/current";
+pub(crate) const PATH: &str = "/admin/v1/sessions";
+pub(crate) const CURRENT: &str = "/admin/v1/sessions/current";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -35,7 +35,7 @@ struct Entry {
 }
 
 /// `POST /admin/v1/sessions`
-pub(super) fn begin(admin: &Admin, method: &Method, caller: &Caller) -> Result<Response<Body>, Reject> {
+pub(crate) fn begin(admin: &Admin, method: &Method, caller: &Caller) -> Result<Response<Body>, Reject> {
     if *method != Method::POST {
         return Err(Reject::from(Reason::MethodNotAllowed).allow("POST"));
     }
@@ -48,7 +48,7 @@ pub(super) fn begin(admin: &Admin, method: &Method, caller: &Caller) -> Result<R
 }
 
 /// `/admin/v1/sessions/current`
-pub(super) fn current(admin: &Admin, method: &Method, caller: &Caller) -> Result<Response<Body>, Reject> {
+pub(crate) fn current(admin: &Admin, method: &Method, caller: &Caller) -> Result<Response<Body>, Reject> {
     match *method {
         Method::GET => {
             let left = caller.session.map(|session| session.left);

@@ -13,7 +13,7 @@ use crate::types::reject::{Reason, Reject};
 
 /// Accepts an IP address, `localhost`, the names of `admin.hosts` and those of the certificate. A name cannot change
 /// the meaning of an IP address.
-pub(super) fn check<B>(request: &Request<B>, hosts: &[String], tls: Option<&ServerTls>) -> Result<(), Reject> {
+pub(crate) fn check<B>(request: &Request<B>, hosts: &[String], tls: Option<&ServerTls>) -> Result<(), Reject> {
     let mut fields = request.headers().get_all(header::HOST).iter();
     let (field, another) = (fields.next(), fields.next());
     let missing = field.is_none() && request.uri().authority().is_none();

@@ -15,13 +15,13 @@ use serde::Deserialize;
 
 use super::body::read_object;
 use super::explainer::Asked;
-use super::state::Admin;
+use crate::admin::state::Admin;
 use crate::gateway::explanation::Question;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::types::reject::{Reason, Reject};
 
-pub(super) const PATH: &str = "/admin/v1/explain";
+pub(crate) const PATH: &str = "/admin/v1/explain";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -39,7 +39,7 @@ struct ExplainRequest {
     cleartext: bool,
 }
 
-pub(super) async fn handle(admin: &Admin, request: Request<Incoming>) -> Result<Response<Body>, Reject> {
+pub(crate) async fn handle(admin: &Admin, request: Request<Incoming>) -> Result<Response<Body>, Reject> {
     if *request.method() != Method::POST {
         return Err(Reject::from(Reason::MethodNotAllowed).allow("POST"));
     }

@@ -39,7 +39,7 @@ impl StatsStreams {
     }
 
     /// A body with an event for the newest snapshot, and then one for each snapshot, until `event` returns `None`.
-    pub(super) fn open(
+    pub(crate) fn open(
         &self,
         snapshots: &Arc<Snapshots>,
         event: impl Fn(&Snapshots) -> Option<Bytes> + Send + 'static,

@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use http::{Method, Response, StatusCode};
 use serde::Serialize;
 
-use super::state::{Admin, ListenerTls};
+use crate::admin::state::{Admin, ListenerTls};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::protocols::tls::Description;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 
-pub(super) const PATH: &str = "/admin/v1/certificates";
+pub(crate) const PATH: &str = "/admin/v1/certificates";
 
 const DAY: i64 = 24 * 60 * 60;
 
@@ -41,7 +41,7 @@ struct Certificate {
     days_left: i64,
 }
 
-pub(super) fn handle(admin: &Admin, method: &Method, now: UnixTime) -> Result<Response<Body>, Reject> {
+pub(crate) fn handle(admin: &Admin, method: &Method, now: UnixTime) -> Result<Response<Body>, Reject> {
     if *method != Method::GET {
         return Err(Reject::from(Reason::MethodNotAllowed).allow("GET"));
     }

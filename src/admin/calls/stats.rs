@@ -12,15 +12,15 @@ use http::{HeaderValue, Method, Response, StatusCode, Uri, header};
 use serde::Serialize;
 
 use super::query::Query;
-use super::sessions::Caller;
-use super::state::Admin;
+use crate::admin::access::sessions::Caller;
+use crate::admin::state::Admin;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::telemetry::snapshots::{self, Snapshot, Snapshots};
 use crate::types::reject::{Reason, Reject};
 
-pub(super) const PATH: &str = "/admin/v1/stats";
-pub(super) const STREAM_PATH: &str = "/admin/v1/stats/stream";
+pub(crate) const PATH: &str = "/admin/v1/stats";
+pub(crate) const STREAM_PATH: &str = "/admin/v1/stats/stream";
 
 /// How many seconds are listed if the call does not say it.
 const DEFAULT_SECONDS: usize = 60;
@@ -83,7 +83,7 @@ struct Servers {
     unhealthy: u32,
 }
 
-pub(super) fn handle(admin: &Admin, method: &Method, uri: &Uri, caller: &Caller) -> Result<Response<Body>, Reject> {
+pub(crate) fn handle(admin: &Admin, method: &Method, uri: &Uri, caller: &Caller) -> Result<Response<Body>, Reject> {
     if *method != Method::GET {
         return Err(Reject::from(Reason::MethodNotAllowed).allow("GET"));
     }

@@ -8,7 +8,7 @@ use http::Request;
 use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
 
-use super::settings::READ_TIMEOUT;
+use crate::admin::settings::READ_TIMEOUT;
 use crate::broker::BODY_LIMIT;
 use crate::protocols::http::body::{self, Body};
 use crate::tokens::jwt::json;

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use serde::{Deserialize, Serialize};
 
 use super::body::read_optional_object;
-use super::state::Admin;
+use crate::admin::state::Admin;
 use crate::broker::keys::KeyStatus;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
@@ -70,11 +70,11 @@ struct KeyEntry {
 }
 
 /// Returns true if this module handles `path`.
-pub(super) fn is_key_path(path: &str) -> bool {
+pub(crate) fn is_key_path(path: &str) -> bool {
     path == "/admin/v1/keys" || path.starts_with("/admin/v1/keys/")
 }
 
-pub(super) async fn handle(
+pub(crate) async fn handle(
     admin: &Admin,
     request: Request<Incoming>,
     context: EventContext,

@@ -14,22 +14,22 @@ const MAX_PER_OPERATOR: usize = 64;
 
 /// The caller of the admin API.
 #[derive(Clone)]
-pub(super) struct Caller {
-    pub(super) operator: Operator,
+pub(crate) struct Caller {
+    pub(crate) operator: Operator,
     /// `None` for the token of the operator, and on the Unix socket.
-    pub(super) session: Option<CurrentSession>,
+    pub(crate) session: Option<CurrentSession>,
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct CurrentSession {
+pub(crate) struct CurrentSession {
     digest: [u8; 32],
     /// How long until it ends.
-    pub(super) left: Duration,
+    pub(crate) left: Duration,
 }
 
 pub struct Sessions {
     /// `admin.session_lifetime`
-    pub(super) lifetime: Duration,
+    pub(crate) lifetime: Duration,
     /// The oldest first.
     live: Mutex<VecDeque<Session>>,
 }
@@ -46,7 +46,7 @@ impl Sessions {
     }
 
     /// Returns the token.
-    pub(super) fn begin(&self, operator: &Operator, now: Uptime) -> String {
+    pub(crate) fn begin(&self, operator: &Operator, now: Uptime) -> String {
         let token = to_base62(&secret::random::<32>(), 43);
         let digest = Secret::new(secret::digest(&[token.as_bytes()]).to_vec());
         let mut live = self.live(now);
@@ -61,7 +61,7 @@ impl Sessions {
     }
 
     /// The caller with this session token.
-    pub(super) fn find(&self, token: &[u8], now: Uptime) -> Option<Caller> {
+    pub(crate) fn find(&self, token: &[u8], now: Uptime) -> Option<Caller> {
         let digest = secret::digest(&[token]);
         let live = self.live(now);
         let session = live.iter().find(|session| session.digest.matches(&digest))?;
@@ -69,11 +69,11 @@ impl Sessions {
         Some(Caller { operator: session.operator.clone(), session: Some(current) })
     }
 
-    pub(super) fn is_live(&self, current: &CurrentSession, now: Uptime) -> bool {
+    pub(crate) fn is_live(&self, current: &CurrentSession, now: Uptime) -> bool {
         self.live(now).iter().any(|session| session.digest.matches(&current.digest))
     }
 
-    pub(super) fn end(&self, current: &CurrentSession, now: Uptime) {
+    pub(crate) fn end(&self, current: &CurrentSession, now: Uptime) {
         self.live(now).retain(|session| !session.digest.matches(&current.digest));
     }
 

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::body::read_object;
-use super::state::Admin;
+use crate::admin::state::Admin;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::tokens::audit_event::EventContext;
@@ -25,7 +25,7 @@ use crate::tokens::family::revocation::Revoked;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 
-pub(super) const PATH: &str = "/admin/v1/revocations";
+pub(crate) const PATH: &str = "/admin/v1/revocations";
 
 /// Maximum bytes of a `sub` or `jti`. A token does not hold a longer one.
 const MAX_NAME_SIZE: usize = 4096;
@@ -42,7 +42,7 @@ struct RevocationRequest {
     before: Option<String>,
 }
 
-pub(super) async fn handle(
+pub(crate) async fn handle(
     admin: &Admin,
     request: Request<Incoming>,
     context: EventContext,
@@ -56,7 +56,7 @@ pub(super) async fn handle(
 }
 
 /// `DELETE /admin/v1/subjects/{subject}/tokens`
-pub(super) async fn revoke_subject(
+pub(crate) async fn revoke_subject(
     admin: &Admin,
     subject: String,
     context: EventContext,

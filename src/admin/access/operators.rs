@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use http::Method;
-
 use crate::types::secret::{self, Secret};
 
 /// `admin.operator.role`
@@ -23,11 +21,6 @@ impl Role {
             Role::Operate => "operate",
         }
     }
-
-    /// `changes`: what the call does if it is no GET.
-    pub(super) fn may(self, method: &Method, changes: bool) -> bool {
-        self == Role::Operate || *method == Method::GET || !changes
-    }
 }
 
 /// The name stands in the audit events of what the operator changes.
@@ -44,7 +37,7 @@ impl Operator {
     }
 
     /// A process on the Unix socket.
-    pub(super) fn local() -> Self {
+    pub(crate) fn local() -> Self {
         Operator { name: "local".into(), role: Role::Operate }
     }
 }
@@ -84,7 +77,7 @@ impl Operators {
     }
 
     /// Who has this token. Takes the same time for each token.
-    pub(super) fn find(&self, token: &[u8]) -> Option<&Operator> {
+    pub(crate) fn find(&self, token: &[u8]) -> Option<&Operator> {
         let digest = secret::digest(&[token]);
         self.0.iter().fold(None, |found, (operator, known)| if known.matches(&digest) { Some(operator) } else { found })
     }

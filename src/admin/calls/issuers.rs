@@ -3,7 +3,7 @@
 use http::{Method, Response, StatusCode};
 use serde::Serialize;
 
-use super::state::Admin;
+use crate::admin::state::Admin;
 use crate::auth::keyring::{KeyFile, KeySource, Location, Source};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
@@ -11,7 +11,7 @@ use crate::protocols::url::SecureUrl;
 use crate::types::clock::{UnixTime, Uptime};
 use crate::types::reject::{Reason, Reject};
 
-pub(super) const PATH: &str = "/admin/v1/issuers";
+pub(crate) const PATH: &str = "/admin/v1/issuers";
 
 #[derive(Serialize)]
 struct List {
@@ -42,7 +42,7 @@ struct Entry {
     last_error: Option<String>,
 }
 
-pub(super) fn handle(admin: &Admin, method: &Method, now: UnixTime) -> Result<Response<Body>, Reject> {
+pub(crate) fn handle(admin: &Admin, method: &Method, now: UnixTime) -> Result<Response<Body>, Reject> {
     if *method != Method::GET {
         return Err(Reject::from(Reason::MethodNotAllowed).allow("GET"));
     }

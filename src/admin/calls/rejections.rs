@@ -11,14 +11,14 @@ use http::{Method, Response, StatusCode, Uri};
 use serde::Serialize;
 
 use super::query::Query;
-use super::state::Admin;
+use crate::admin::state::Admin;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::telemetry::recent_rejections::{Filter, Rejection};
 use crate::types::ids::{RequestId, TokenId};
 use crate::types::reject::{Reason, Reject};
 
-pub(super) const PATH: &str = "/admin/v1/rejections";
+pub(crate) const PATH: &str = "/admin/v1/rejections";
 
 #[derive(Serialize)]
 struct List {
@@ -56,11 +56,11 @@ struct Entry {
 }
 
 /// Returns true if this module handles `path`.
-pub(super) fn is_rejection_path(path: &str) -> bool {
+pub(crate) fn is_rejection_path(path: &str) -> bool {
     path.strip_prefix(PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-pub(super) fn handle(admin: &Admin, method: &Method, uri: &Uri) -> Result<Response<Body>, Reject> {
+pub(crate) fn handle(admin: &Admin, method: &Method, uri: &Uri) -> Result<Response<Body>, Reject> {
     let id = uri.path().strip_prefix(PATH).and_then(|rest| rest.strip_prefix('/'));
     if id.is_some_and(|id| id.contains('/')) {
         return Err(Reason::NoRoute.into());

@@ -1,0 +1,18 @@
+//! The calls of the admin API, one file for each path.
+
+mod body;
+pub(super) mod certificates;
+pub(super) mod explain;
+pub(super) mod explainer;
+pub(super) mod issuers;
+pub(super) mod keys;
+pub(super) mod operator_sessions;
+mod query;
+pub(super) mod rejections;
+pub(super) mod reload;
+pub(super) mod reload_reply;
+pub(super) mod revocations;
+pub(super) mod stats;
+pub(super) mod stats_streams;
+pub(super) mod tokens;
+pub(super) mod upstreams;
