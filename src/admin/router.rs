@@ -10,7 +10,8 @@ use super::access::host;
 use super::access::operators::{Operator, Role};
 use super::access::sessions::Caller;
 use super::calls::{
-    certificates, explain, issuers, keys, operator_sessions, rejections, reload, revocations, stats, tokens, upstreams,
+    certificates, configuration, explain, issuers, keys, operator_sessions, rejections, reload, revocations, stats,
+    tokens, upstreams,
 };
 use super::probes;
 use super::settings::MAX_TOKEN_SIZE;
@@ -85,6 +86,7 @@ async fn route(
         reload::PATH => reload::handle(admin, request.method(), &context).await,
         revocations::PATH => revocations::handle(admin, request, context).await,
         path if rejections::is_rejection_path(path) => rejections::handle(admin, request.method(), request.uri()),
+        configuration::PATH => configuration::handle(admin, request.method()),
         certificates::PATH => certificates::handle(admin, request.method(), context.at),
         issuers::PATH => issuers::handle(admin, request.method(), context.at),
         stats::PATH | stats::STREAM_PATH => stats::handle(admin, request.method(), request.uri(), &caller),

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 
 use arc_swap::ArcSwap;
+use serde_json::Value as Json;
 
 use super::access::guess::WrongTokens;
 use super::access::operators::Operators;
@@ -33,6 +34,8 @@ pub struct Admin {
     pub snapshots: Arc<Snapshots>,
     pub stats_streams: StatsStreams,
     pub listeners: Vec<ListenerTls>,
+    /// Every key in force, with its origin.
+    pub configuration: Arc<ArcSwap<Json>>,
     pub clock: Arc<dyn Clock>,
     pub operators: Operators,
     pub sessions: Arc<Sessions>,

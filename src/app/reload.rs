@@ -12,6 +12,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
+use serde_json::Value as Json;
 
 use super::error::StartError;
 use super::reload_metrics::ReloadMetrics;
@@ -30,6 +31,8 @@ pub(super) struct LiveConfig {
     pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerTls>>>>,
     pub(super) admin_certificate: Option<Arc<ArcSwap<ServerTls>>>,
     pub(super) config: Mutex<Config>,
+    /// The values of `config` for the admin API.
+    pub(super) in_force: Arc<ArcSwap<Json>>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<ReloadMetrics>,
 }
@@ -41,6 +44,8 @@ impl LiveConfig {
         let requires_restart = needs_restart(&current, &config);
         let listeners_change = requires_restart.contains(&"listener");
         let next = Config {
+            values: current.values.reloaded(&config.values, listeners_change),
+            include: config.include,
             watch: config.watch,
             routes: config.routes,
             rates: config.rates,
@@ -63,6 +68,7 @@ impl LiveConfig {
         let active = changed(&current, &next);
         self.shared.gateway.store(Arc::new(gateway));
         self.replace_certificates(certificates);
+        self.in_force.store(Arc::new(next.values.json()));
         *current = next;
         Ok(Reloaded { active, requires_restart })
     }
@@ -100,6 +106,7 @@ fn read_certificates(config: &Config, tickets: &TicketSource) -> Result<Vec<Opti
 
 fn changed(current: &Config, next: &Config) -> Vec<&'static str> {
     names_of_changed(&[
+        ("include", current.include != next.include),
         ("watch", current.watch != next.watch),
         ("listener", current.listeners != next.listeners),
         ("issuer", current.issuers != next.issuers),

@@ -206,6 +206,7 @@ fn watched(config: &Config, file: &Path) -> Vec<PathBuf> {
     }
     if config.watch == Watch::All {
         paths.push(file.to_owned());
+        paths.extend(config::included(&config.include));
         paths.extend(config.upstreams.iter().flat_map(|upstream| upstream.tls.files().cloned()));
     }
     paths

@@ -79,6 +79,21 @@ impl ConfigError {
         self
     }
 
+    /// Replaces all texts that may quote a value.
+    pub(super) fn map_text(mut self, map: impl Fn(&str) -> String) -> Self {
+        for text in [&mut self.message, &mut self.expected, &mut self.help] {
+            *text = map(text);
+        }
+        self
+    }
+
+    /// The place, which counts from the start of all files, counts from `start` instead, or the reverse.
+    pub(super) fn moved(mut self, start: usize, forward: bool) -> Self {
+        let shift = |position: usize| if forward { position + start } else { position.saturating_sub(start) };
+        self.place.span = self.place.span.map(|span| shift(span.start)..shift(span.end));
+        self
+    }
+
     pub(crate) fn at(mut self, place: &Place) -> Self {
         self.place = place.clone();
         if self.confidential {

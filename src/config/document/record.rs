@@ -1,6 +1,6 @@
 //! All keys that were read, in this order, each with its form and its value.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 
 use serde_json::Value as Json;
@@ -47,11 +47,6 @@ impl Records {
 
     pub(crate) fn all(self) -> Vec<Record> {
         self.all
-    }
-
-    /// The keys with `[]` for each index: `route[].path`.
-    pub(super) fn names(&self) -> BTreeSet<String> {
-        self.all.iter().map(|record| without_indexes(&record.key)).collect()
     }
 }
 

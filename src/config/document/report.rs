@@ -1,6 +1,6 @@
 //! What is collected while one file is read: errors, warnings, unknown keys, and the keys that exist.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
@@ -8,6 +8,7 @@ use std::path::Path;
 use toml::de::DeValue;
 
 use crate::config::document::error::{ConfigError, Place};
+use crate::config::document::outside::OutsideValues;
 use crate::config::document::record::{Record, Records};
 use crate::config::document::shape::Shape;
 use crate::config::document::suggest;
@@ -15,10 +16,13 @@ use crate::config::document::suggest;
 pub(crate) struct Report<'a> {
     /// Relative paths start here.
     base: &'a Path,
+    outside: &'a OutsideValues,
     errors: RefCell<Vec<ConfigError>>,
     warnings: RefCell<Vec<ConfigError>>,
     unknown: RefCell<Vec<UnknownKey>>,
     records: RefCell<Records>,
+    /// If true, a table is read that the file omits, to record its defaults: all errors are those of other keys.
+    is_silent: Cell<bool>,
 }
 
 /// A key in the file that no code reads.
@@ -33,13 +37,15 @@ pub(super) struct UnknownKey {
 }
 
 impl<'a> Report<'a> {
-    pub(crate) fn new(base: &'a Path) -> Self {
+    pub(crate) fn new(base: &'a Path, outside: &'a OutsideValues) -> Self {
         Report {
             base,
+            outside,
             errors: RefCell::default(),
             warnings: RefCell::default(),
             unknown: RefCell::default(),
             records: RefCell::default(),
+            is_silent: Cell::default(),
         }
     }
 
@@ -47,12 +53,24 @@ impl<'a> Report<'a> {
         self.base
     }
 
+    pub(super) fn silence(&self, is_silent: bool) {
+        self.is_silent.set(is_silent);
+    }
+
+    pub(super) fn outside(&self) -> &'a OutsideValues {
+        self.outside
+    }
+
     pub(crate) fn add(&self, error: ConfigError) {
-        self.errors.borrow_mut().push(error);
+        if !self.is_silent.get() {
+            self.errors.borrow_mut().push(self.outside.explain(error));
+        }
     }
 
     pub(crate) fn warn(&self, warning: ConfigError) {
-        self.warnings.borrow_mut().push(warning);
+        if !self.is_silent.get() {
+            self.warnings.borrow_mut().push(self.outside.explain(warning));
+        }
     }
 
     pub(crate) fn take_warnings(&self) -> Vec<ConfigError> {
@@ -70,11 +88,6 @@ impl<'a> Report<'a> {
 
     pub(super) fn change(&self, key: &str, change: impl FnOnce(&mut Record)) {
         self.records.borrow_mut().change(key, change);
-    }
-
-    /// All keys that were read, with `[]` for each index.
-    pub(crate) fn keys(&self) -> BTreeSet<String> {
-        self.records.borrow().names()
     }
 
     pub(crate) fn take_records(&self) -> Vec<Record> {

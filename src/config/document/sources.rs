@@ -97,7 +97,10 @@ mod tests {
             (Some(start + 4..start + 5), "c.toml", (1, 5), "3"),
         ] {
             let found = sources.locate(span.as_ref());
-            assert_eq!((found.file, found.line_and_column(), &found.source[found.span.clone()]), (file, position, text));
+            assert_eq!(
+                (found.file, found.line_and_column(), &found.source[found.span.clone()]),
+                (file, position, text)
+            );
         }
         sources.hide(start..start + 5);
         assert_eq!(sources.locate(Some(&(start..start))).source, "*****");

@@ -65,8 +65,26 @@ impl<'a> Table<'a> {
         if !self.known.contains(&key) {
             self.known.push(key);
             self.report.add_key(self.path_of(key), shape, value.map(|value| (value.get_ref(), value.span())));
+            if let Some(error) = self.error_outside(key) {
+                self.reject(key, error.clone());
+            }
         }
-        Some(Value::new(value?.get_ref(), self.place(key), self.report))
+        match self.error_outside(key) {
+            Some(_) => None,
+            None => Some(Value::new(value?.get_ref(), self.place(key), self.report)),
+        }
+    }
+
+    /// Why the value of `key`, which is not in the file, cannot be read.
+    fn error_outside(&self, key: &str) -> Option<&'a ConfigError> {
+        let value = self.entries?.get(key)?;
+        self.report.outside().error_at(Some(&value.span()))
+    }
+
+    /// Returns true if `key` names a credential of systemd.
+    pub(crate) fn is_credential(&self, key: &str) -> bool {
+        let value = self.entries.and_then(|entries| entries.get(key));
+        value.is_some_and(|value| self.report.outside().is_credential(Some(&value.span())))
     }
 
     /// States the value that is in force if the file omits `key`.
@@ -83,7 +101,7 @@ impl<'a> Table<'a> {
         let value = self.take(key, shape);
         self.report.change(&self.path_of(key), |record| record.is_required = true);
         // A table that the file omits has defaults.
-        if value.is_none() && self.entries.is_some() {
+        if value.is_none() && self.entries.is_some() && !self.has(key) {
             let error = ConfigError::new(format!("`{key}` is missing"), format!("expected `{key} = {example}`"));
             self.reject(key, error.missing());
         }
@@ -149,9 +167,12 @@ impl<'a> Table<'a> {
         tables.into_iter().map(|table| table.read(&mut read)).collect()
     }
 
-    /// A table of the array `key`, which the file omits.
-    pub(crate) fn first_of(&self, key: &str) -> Table<'a> {
-        Table::absent(Place { key: format!("{}[0]", self.path_of(key)), span: None }, self.report)
+    /// Reads a table of the array `key`, which the file omits, to record its defaults.
+    pub(crate) fn defaults_of(&self, key: &str, read: impl FnOnce(&mut Table<'a>)) {
+        let place = Place { key: format!("{}[0]", self.path_of(key)), span: None };
+        self.report.silence(true);
+        Table::absent(place, self.report).read(read);
+        self.report.silence(false);
     }
 
     /// Where an error about `key` points: at its value, or at the header of the table if the key is missing.

@@ -56,12 +56,27 @@ impl<'a> Value<'a> {
     /// The string. If it is another type, reports `expected` and `help`.
     fn string_or(&self, expected: &str, help: &str) -> Option<&'a str> {
         match self.value {
+            // Only a path can be a credential.
+            DeValue::String(_) if self.is_credential() => {
+                let error = ConfigError::new("a credential is a file", format!("expected {expected}"));
+                self.reject(error.help("only keys that name files can have credentials"));
+                None
+            }
             DeValue::String(text) => Some(text),
             _ => {
                 self.reject(self.wrong_type(expected).help(help));
                 None
             }
         }
+    }
+
+    /// Returns true if this is the text of an environment variable, which also stands for numbers and booleans.
+    fn is_variable(&self) -> bool {
+        self.report.outside().is_variable(self.place.span.as_ref())
+    }
+
+    fn is_credential(&self) -> bool {
+        self.report.outside().is_credential(self.place.span.as_ref())
     }
 
     pub(super) fn wrong_type(&self, expected: &str) -> ConfigError {
@@ -96,7 +111,11 @@ impl<'a> Value<'a> {
 
     /// A path. A relative path starts at the folder of the file.
     pub(crate) fn path(&self) -> Option<PathBuf> {
-        let path = self.parse(|text| match text {
+        let text = match self.value.as_str() {
+            Some(path) if self.is_credential() => path,
+            _ => self.string()?,
+        };
+        let path = self.accept(match text {
             "" => Err(ConfigError::new("the path is empty", "expected the path of a file")),
             path => Ok(self.report.base().join(path)),
         })?;
@@ -107,6 +126,11 @@ impl<'a> Value<'a> {
     pub(crate) fn boolean(&self) -> Option<bool> {
         match self.value {
             DeValue::Boolean(value) => Some(*value),
+            DeValue::String(text) if self.is_variable() && matches!(text.as_ref(), "true" | "false") => {
+                let value = text == "true";
+                self.record(value);
+                Some(value)
+            }
             DeValue::String(text) if matches!(text.as_ref(), "true" | "false") => {
                 self.reject(self.wrong_type("true or false").help(format!("write {text} without quotes")));
                 None
@@ -139,11 +163,16 @@ impl<'a> Value<'a> {
 
     pub(crate) fn integer(&self, range: RangeInclusive<usize>) -> Option<usize> {
         let expected = format!("a whole number from {} to {}", range.start(), range.end());
-        let DeValue::Integer(number) = self.value else {
-            self.reject(self.wrong_type(&expected));
-            return None;
+        let number = match self.value {
+            DeValue::Integer(number) => usize::from_str_radix(number.as_str(), number.radix()).ok(),
+            DeValue::String(text) if self.is_variable() && text.trim().bytes().all(|byte| byte.is_ascii_digit()) => {
+                text.trim().parse().ok()
+            }
+            _ => {
+                self.reject(self.wrong_type(&expected));
+                return None;
+            }
         };
-        let number = usize::from_str_radix(number.as_str(), number.radix()).ok();
         let in_range = number.filter(|number| range.contains(number));
         match in_range {
             Some(number) => self.record(number),
@@ -202,7 +231,16 @@ impl<'a> Value<'a> {
             let place = Place { key: format!("{}[{index}]", self.place.key), span: Some(item.span()) };
             Value::new(item.get_ref(), place, self.report)
         };
-        Some(items.iter().enumerate().map(item).collect())
+        Some(items.iter().enumerate().map(item).filter(Value::is_available).collect())
+    }
+
+    /// Reports the error of an element that is not in the file and cannot be read.
+    fn is_available(&self) -> bool {
+        let error = self.report.outside().error_at(self.place.span.as_ref());
+        error.is_none_or(|error| {
+            self.reject(error.clone());
+            false
+        })
     }
 
     /// A list of strings without duplicates, each read by `parse`.

@@ -102,7 +102,9 @@ fn operators(table: &mut Table<'_>) -> Vec<Access> {
 
 /// `None` if one of its keys is missing or wrong.
 fn operator(table: &mut Table<'_>) -> Option<Placed<Access>> {
-    let name = table.required("name", Shape::Pattern("^[A-Za-z0-9._@-]{1,64}$"), "\"alice\"").and_then(|value| value.parse(operator_name));
+    let name = table
+        .required("name", Shape::Pattern("^[A-Za-z0-9._@-]{1,64}$"), "\"alice\"")
+        .and_then(|value| value.parse(operator_name));
     let role = table.choice("role", Role::View, &[("view", Role::View), ("operate", Role::Operate)]);
     let file = table.required("token_file", Shape::Path, "\"alice.token\"").and_then(|value| value.path());
     let token = file.map(|path| files::random_secret(&path).and_then(sendable));

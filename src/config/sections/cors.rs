@@ -50,9 +50,14 @@ impl Cors {
 
 /// `inherited`: the values of keys that the table omits.
 pub(super) fn read(table: &mut Table<'_>, inherited: &Cors) -> Cors {
-    let origins = table.take("origins", Shape::list(Shape::Pattern(r"^(\*|https?://[^/@]+/?)$"))).and_then(|value| value.list_of("[\"https://app.example\"]", origin));
-    let headers = table.take("headers", Shape::list(identity::HEADER)).and_then(|value| value.list_of("[\"X-Requested-With\"]", field));
-    let expose = table.take("expose", Shape::list(identity::HEADER)).and_then(|value| value.list_of("[\"Location\"]", field));
+    let origins = table
+        .take("origins", Shape::list(Shape::Pattern(r"^(\*|https?://[^/@]+/?)$")))
+        .and_then(|value| value.list_of("[\"https://app.example\"]", origin));
+    let headers = table
+        .take("headers", Shape::list(identity::HEADER))
+        .and_then(|value| value.list_of("[\"X-Requested-With\"]", field));
+    let expose =
+        table.take("expose", Shape::list(identity::HEADER)).and_then(|value| value.list_of("[\"Location\"]", field));
     table.default("origins", inherited.origins.as_slice());
     table.default("headers", names(&inherited.headers));
     table.default("expose", names(&inherited.expose));

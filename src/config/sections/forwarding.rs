@@ -19,13 +19,17 @@ const EXPECTED_NAME: &str = "expected the name of a header, or a beginning with 
 
 /// `identity`: what `[identity]` sets. `keep` must not name it.
 pub(super) fn read(table: &mut Table<'_>, identity: &Identity) -> Forwarding {
-    let trusted = table.take("trusted", Shape::list(Shape::Pattern("^[0-9a-fA-F.:]+(/[0-9]+)?$"))).and_then(|value| value.list_of("[\"10.0.0.0/8\"]", network));
+    let trusted = table
+        .take("trusted", Shape::list(Shape::Pattern("^[0-9a-fA-F.:]+(/[0-9]+)?$")))
+        .and_then(|value| value.list_of("[\"10.0.0.0/8\"]", network));
     let sets_real_ip = table.boolean("x_real_ip", false);
     let remove = table.take("remove", Shape::list(HEADER)).and_then(|value| value.list_of("[\"X-Tenant\"]", removed));
     let real_ip = sets_real_ip.then_some(headers::X_REAL_IP.as_str());
     let own = identity.names().map(|name| name.as_str()).chain(headers::own_fields()).chain(real_ip);
     let own: Vec<NamePattern> = own.map(NamePattern::exact).collect();
-    let keep = table.take("keep", Shape::list(HEADER)).and_then(|value| value.list_of("[\"X-SSL-*\"]", |text| kept(text, &own)));
+    let keep = table
+        .take("keep", Shape::list(HEADER))
+        .and_then(|value| value.list_of("[\"X-SSL-*\"]", |text| kept(text, &own)));
     for key in ["trusted", "remove", "keep"] {
         table.default(key, Vec::<String>::new());
     }

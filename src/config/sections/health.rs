@@ -12,7 +12,8 @@ use crate::upstream::{EjectionSettings, ExpectedStatus, HealthCheckSettings};
 pub(super) fn health_check(upstream: &mut Table<'_>) -> Option<HealthCheckSettings> {
     let table = upstream.take("health_check", Shape::Table)?.table()?;
     Some(table.read(|table| {
-        let path = table.required("path", Shape::Pattern("^/"), "\"/healthz\"").and_then(|value| value.parse(check_path));
+        let path =
+            table.required("path", Shape::Pattern("^/"), "\"/healthz\"").and_then(|value| value.parse(check_path));
         HealthCheckSettings {
             path: path.unwrap_or_else(|| "/".to_owned()),
             interval: table.duration("interval", Duration::from_secs(5), Duration::from_millis(10)..=MAX_TIMEOUT),

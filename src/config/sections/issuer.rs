@@ -33,8 +33,8 @@ pub(super) fn issuers(root: &mut Table<'_>, own: &str) -> Issuers {
     let own_place = root.place("tokens");
     let mut names = vec![own.to_owned()];
     let read = root.tables("issuer", |table| {
-        let name = table.required("issuer", Shape::Pattern(NAME), "\"https://login.example\"");
-        let name = name.and_then(|value| value.parse(name));
+        let written = table.required("issuer", Shape::Pattern(NAME), "\"https://login.example\"");
+        let name = written.and_then(|value| value.parse(name));
         names.extend(name.map(str::to_owned));
         issuer(table, name)
     });

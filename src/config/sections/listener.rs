@@ -26,7 +26,7 @@ pub(super) fn listeners(root: &mut Table<'_>, forwarding: &Forwarding) -> Vec<Pl
     if !listeners.is_empty() {
         return listeners.into_iter().flatten().collect();
     }
-    root.first_of("listener").read(|table| {
+    root.defaults_of("listener", |table| {
         listener(table, forwarding);
         table.default("address", DEFAULT_ADDRESS.to_string());
     });
@@ -128,7 +128,8 @@ fn several<'a>(list: &Value<'a>) -> Vec<Table<'a>> {
 }
 
 fn certificate(table: &mut Table<'_>) -> Option<CertificateFiles> {
-    let certificate = table.required("certificate", Shape::Path, "\"tls/fullchain.pem\"").and_then(|value| value.path());
+    let certificate =
+        table.required("certificate", Shape::Path, "\"tls/fullchain.pem\"").and_then(|value| value.path());
     let key = table.required("key", Shape::Path, "\"tls/key.pem\"").and_then(|value| value.path());
     let chain = certificate.as_deref().and_then(|path| table.accept("certificate", pem::certificates(path)));
     let private_key = key.as_deref().and_then(|path| table.accept("key", pem::private_key(path)));

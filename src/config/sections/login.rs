@@ -31,19 +31,20 @@ const RESERVED_IN_RESPONSES: &[&str] = &[
 
 pub(super) fn read(table: &mut Table<'_>) -> Settings {
     let subject = table.take("subject", HEADER);
-    table.default("subject", SUBJECT.as_str());
+    table.default("subject", "X-Bearward-Subject");
     let subject = subject.and_then(|value| value.parse(response_header)).unwrap_or(SUBJECT);
-    let scope = optional(table, "scope", SCOPE);
-    let claims = optional(table, "claims", CLAIMS);
+    let scope = optional(table, "scope", SCOPE, "X-Bearward-Scope");
+    let claims = optional(table, "claims", CLAIMS, "X-Bearward-Claims");
     let headers = LoginHeaders { subject, scope, claims };
     report_duplicates(table, &headers);
     let max_response_size = table.size("max_response_size", 64 << 10, 1 << 10..=16 << 20);
     Settings { headers, max_response_size: max_response_size as u64 }
 }
 
-fn optional(table: &mut Table<'_>, key: &'static str, default: HeaderName) -> Option<HeaderName> {
+/// `shown`: the default, as the reference writes it.
+fn optional(table: &mut Table<'_>, key: &'static str, default: HeaderName, shown: &str) -> Option<HeaderName> {
     let value = table.take(key, OPTIONAL_HEADER);
-    table.default(key, default.as_str());
+    table.default(key, shown);
     match value {
         None => Some(default),
         Some(value) => {

@@ -74,7 +74,9 @@ fn resource_servers(table: &mut Table<'_>) -> Vec<ResourceServer> {
 
 /// `None` if one of its keys is missing or wrong.
 fn resource_server(table: &mut Table<'_>) -> Option<Placed<ResourceServer>> {
-    let client_id = table.required("client_id", Shape::Pattern("^[ -9;-~]+$"), "\"orders\"").and_then(|value| value.parse(client_id));
+    let client_id = table
+        .required("client_id", Shape::Pattern("^[ -9;-~]+$"), "\"orders\"")
+        .and_then(|value| value.parse(client_id));
     let secret = table.required("secret_file", Shape::Path, "\"orders.secret\"").and_then(|value| value.path());
     let secret = secret.map(|path| files::random_secret(&path));
     if let Some(Err(error)) = &secret {

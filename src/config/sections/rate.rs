@@ -36,7 +36,9 @@ pub(super) fn number_all(everywhere: &mut [Settings], routes: &mut [Route]) {
 /// `None` if a required key is missing or wrong. All other keys are checked anyway.
 fn rate(table: &mut Table<'_>) -> Option<Settings> {
     let per = table.required("per", Shape::choice(PER), "\"subject\"").and_then(|value| value.choice(PER));
-    let requests = table.required("requests", Shape::Integer(1..=MAX_REQUESTS), "100").and_then(|value| value.integer(1..=MAX_REQUESTS));
+    let requests = table
+        .required("requests", Shape::Integer(1..=MAX_REQUESTS), "100")
+        .and_then(|value| value.integer(1..=MAX_REQUESTS));
     let window = table.duration("window", Duration::from_mins(1), MIN_WINDOW..=MAX_WINDOW);
     let burst = table.take("burst", Shape::Integer(1..=MAX_REQUESTS)).and_then(|value| value.integer(1..=MAX_REQUESTS));
     let share = table.choice("share", Share::Replica, SHARE);

@@ -3,8 +3,8 @@
 use http::Method;
 
 use crate::config::document::error::ConfigError;
-use crate::config::document::suggest;
 use crate::config::document::shape::Shape;
+use crate::config::document::suggest;
 use crate::config::document::table::Table;
 use crate::config::sections::cors::{self, Cors};
 use crate::config::sections::placed::Placed;
@@ -46,7 +46,7 @@ pub(super) fn routes(
             ConfigError::new("there are several upstreams but no route", "expected [[route]] with path and upstream");
         root.reject("route", error.help("add a [[route]] for each upstream").missing());
     }
-    root.first_of("route").read(|table| {
+    root.defaults_of("route", |table| {
         if upstreams.len() <= 1 {
             route(table, upstreams, issuers, own_audience, cors, shared);
             table.default("path", "/");

@@ -3,8 +3,8 @@
 use serde_json::Value as Json;
 
 use crate::config::document::error::ConfigError;
-use crate::config::document::suggest;
 use crate::config::document::shape::Shape;
+use crate::config::document::suggest;
 use crate::config::document::table::Table;
 use crate::config::document::value::Value;
 use crate::gateway::rules::{ClaimRule, Condition, Rules};

@@ -4,8 +4,8 @@ use http::Uri;
 
 use crate::auth::bearer::TokenLocations;
 use crate::config::document::error::ConfigError;
-use crate::config::document::suggest;
 use crate::config::document::shape::Shape;
+use crate::config::document::suggest;
 use crate::config::document::table::Table;
 use crate::config::sections::{host, issuer};
 use crate::gateway::route::TokenForwarding;

@@ -3,11 +3,13 @@
 mod broken;
 mod cors;
 mod files;
+mod include;
 mod issuers;
 mod keys;
 mod login;
 mod oauth;
 mod operators;
+mod outside;
 mod reference;
 mod report;
 mod routes;
@@ -15,6 +17,7 @@ mod secrets;
 mod sections;
 mod store;
 mod upstreams;
+mod values;
 mod warnings;
 
 use std::path::Path;
