@@ -40,6 +40,8 @@ mod steal;
 #[allow(dead_code, reason = "`load` uses the rest")]
 #[path = "../load/tls.rs"]
 mod tls;
+#[path = "../load/watch.rs"]
+mod watch;
 
 use std::error::Error;
 use std::fs;

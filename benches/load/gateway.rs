@@ -18,6 +18,7 @@ use crate::keys::{AUDIENCE, Keys, issuer};
 use crate::ports::free_address;
 use crate::revoked;
 use crate::tls;
+use crate::watch::Watch;
 use bearward::tokens::jwt::Algorithm;
 
 /// A running gateway. Dropping it kills the process and removes its files.
@@ -50,6 +51,8 @@ pub struct Setup<'f> {
     pub revocations: u32,
     /// Further keys of `[limits]`.
     pub limits: &'f str,
+    /// Further keys of `[admin]`.
+    pub admin: &'f str,
     /// Further tables of the configuration.
     pub more: &'f str,
 }
@@ -75,6 +78,7 @@ impl<'f> Setup<'f> {
             throttled: true,
             revocations: 0,
             limits: "",
+            admin: "",
             more: "",
         }
     }
@@ -122,17 +126,26 @@ impl Gateway {
         self.folder.path()
     }
 
+    /// Begins to watch the gateway, as operators do.
+    #[allow(dead_code)]
+    pub fn watch(&self) -> Outcome<Watch> {
+        Watch::begin(self.admin, &self.admin_token()?)
+    }
+
+    fn admin_token(&self) -> Outcome<String> {
+        Ok(fs::read_to_string(self.folder.path().join("admin.token"))?.trim().to_owned())
+    }
+
     /// Starts one session for each of `number` subjects, through the admin API.
     pub fn log_in(&self, number: usize) -> Outcome<Vec<TokenPair>> {
-        let secret = fs::read_to_string(self.folder.path().join("admin.token"))?;
+        let token = self.admin_token()?;
         let mut connection = Connection::open(&Target::plain(self.admin))?;
         (1..=number)
             .map(|number| {
                 let body = format!(r#"{{"sub":"u{number}","scope":"orders:read"}}"#);
                 let request = format!(
-                    "POST /admin/v1/tokens HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+                    "POST /admin/v1/tokens HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
                      Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-                    secret.trim(),
                     body.len()
                 );
                 match connection.exchange(request.as_bytes())? {
@@ -202,7 +215,7 @@ pub fn on_cores(program: &Path, cpus: Option<&str>) -> Command {
 }
 
 fn configuration(setup: &Setup<'_>, plain: SocketAddr, encrypted: SocketAddr, admin: SocketAddr) -> String {
-    let Setup { origin, workers, connections, bad_signatures, limits, more, .. } = setup;
+    let Setup { origin, workers, connections, bad_signatures, limits, admin: operators, more, .. } = setup;
     let keys = setup.keys.folder().display();
     let throttle = if setup.throttled { "" } else { "[throttle]\nrefreshes = 0\ncalls = 0\nfailures = 0" };
     let own = issuer(Algorithm::ES256);
@@ -235,6 +248,7 @@ tls = {{ certificate = "{keys}/certificate.pem", key = "{keys}/key.pem" }}
 address = "{admin}"
 tls = "off"
 token_file = "admin.token"
+{operators}
 
 [store]
 sqlite = "bearward.db"

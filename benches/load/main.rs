@@ -37,6 +37,7 @@ mod scenario;
 mod streams;
 mod table;
 mod tls;
+mod watch;
 
 use std::error::Error;
 use std::path::PathBuf;

@@ -28,7 +28,7 @@ mod verify;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::telemetry::messages::Messages;
@@ -71,6 +71,11 @@ enum Command {
     /// Move the store.
     #[command(subcommand)]
     Store(store::StoreCommand),
+}
+
+/// All commands with their arguments. The man pages and completions in `deploy/` are made of them.
+pub fn command() -> clap::Command {
+    Arguments::command()
 }
 
 /// Runs the command that the arguments name. Invalid arguments end the process here, with exit status 2.

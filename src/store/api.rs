@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use crate::store::error::StoreError;
 use crate::store::freshness::Freshness;
+use crate::store::search::{FoundFamilies, Search};
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::{Revocation, Revoked};
@@ -134,6 +135,9 @@ pub trait Store: Send + Sync {
     /// The families of a subject, newest first, at most 1,000, with ended families that were not deleted yet. A family
     /// that is voided by a watermark is returned as revoked.
     fn families_of(&self, subject: String) -> StoreFuture<Vec<Family>>;
+
+    /// One page of the families that `search` describes, in the form of [`Store::families_of`].
+    fn search(&self, search: Search) -> StoreFuture<FoundFamilies>;
 
     /// One family, live or ended, in the form of [`Store::families_of`].
     fn family(&self, id: TokenId) -> StoreFuture<Option<Family>>;

@@ -10,6 +10,7 @@ mod error;
 mod events;
 mod freshness;
 pub mod postgres;
+mod search;
 mod settings;
 mod shared_clock;
 pub mod sqlite;
@@ -22,5 +23,6 @@ pub use api::{
 };
 pub use error::StoreError;
 pub use freshness::{FollowerCounts, Freshness};
+pub use search::{FoundFamilies, Position, Search, SearchState, Subjects};
 pub use settings::Settings;
 pub use shared_clock::SharedClock;

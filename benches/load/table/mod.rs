@@ -7,6 +7,7 @@ mod alternating;
 mod flood;
 mod idle;
 mod line;
+mod operators;
 mod over_plain;
 mod refresh;
 mod revocations;
@@ -23,10 +24,11 @@ use line::Line;
 type Rows = fn(&Bench<'_>, &[Kind]) -> Outcome<Vec<Line>>;
 
 /// The measurements that are not in `side_by_side`, in the order of the table.
-const ALONE: [(&str, Rows); 6] = [
+const ALONE: [(&str, Rows); 7] = [
     ("over-plain", over_plain::lines),
     ("idle", idle::lines),
     ("revocations", revocations::lines),
+    ("operators", operators::lines),
     ("workers", workers::lines),
     ("refresh", refresh::lines),
     ("flood", flood::lines),

@@ -15,5 +15,7 @@ pub(super) mod reload_reply;
 pub(super) mod revocations;
 pub(super) mod stats;
 pub(super) mod stats_streams;
+mod token_entry;
+mod token_search;
 pub(super) mod tokens;
 pub(super) mod upstreams;

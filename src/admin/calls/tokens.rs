@@ -3,6 +3,7 @@
 //! | request | response |
 //! |---|---|
 //! | `POST /admin/v1/tokens` with an [`IssueRequest`] | 201, the pair and `tokenId` |
+//! | `GET /admin/v1/tokens` | `super::token_search` |
 //! | `GET /admin/v1/subjects/{subject}/tokens` | 200, `{"tokens": […]}`, the newest first |
 //! | `DELETE /admin/v1/subjects/{subject}/tokens` | 200 `{"success": true}`, also if there were none |
 //! | `DELETE /admin/v1/tokens/{tokenId}` | 200 `{"success": true}`; 404 |
@@ -12,21 +13,20 @@ use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::body::read_object;
-use super::revocations;
+use super::token_entry::TokenEntry;
+use super::{revocations, token_search};
 use crate::admin::state::Admin;
 use crate::broker::revoke;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::{path, respond};
 use crate::store::RevokedBy;
 use crate::tokens::audit_event::EventContext;
-use crate::tokens::family::{Family, RevokeReason};
 use crate::tokens::login::Login;
 use crate::types::clock::UnixTime;
-use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
 
 /// The body of an issue call. Lifetimes are in seconds; the configured lifetime is the maximum.
@@ -64,29 +64,6 @@ impl Default for Audience {
     }
 }
 
-/// One family, for operators and for a page "your devices". Times are RFC 3339.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct TokenEntry {
-    token_id: TokenId,
-    sub: String,
-    scope: String,
-    client_id: String,
-    label: String,
-    /// The address of the last client that used it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    address: Option<IpAddr>,
-    state: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    revoked_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<RevokeReason>,
-    created_at: String,
-    last_used_at: String,
-    idle_expiry: String,
-    absolute_expiry: String,
-}
-
 pub(crate) async fn handle(
     admin: &Admin,
     request: Request<Incoming>,
@@ -97,7 +74,8 @@ pub(crate) async fn handle(
     let segments: Vec<&str> = path.split('/').collect();
     match (request.method(), &segments[..]) {
         (&Method::POST, ["tokens"]) => issue(admin, request, context).await,
-        (_, ["tokens"]) => Err(Reject::from(Reason::MethodNotAllowed).allow("POST")),
+        (&Method::GET, ["tokens"]) => token_search::handle(admin, request.uri(), context.at).await,
+        (_, ["tokens"]) => Err(Reject::from(Reason::MethodNotAllowed).allow("GET, POST")),
         (&Method::DELETE, ["tokens", id]) => revoke_family(admin, id, context).await,
         (_, ["tokens", _]) => Err(Reject::from(Reason::MethodNotAllowed).allow("DELETE")),
         (&Method::GET, ["subjects", subject, "tokens"]) => list(admin, decode_subject(subject)?, context.at).await,
@@ -157,28 +135,4 @@ async fn revoke_family(admin: &Admin, parameter: &str, context: EventContext) ->
     let family = revoke::named_family(parameter).ok_or(Reason::TokenNotFound)?;
     admin.broker.revoke_family(family, RevokedBy::Admin, context).await?;
     Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
-}
-
-impl TokenEntry {
-    fn of(family: Family, now: UnixTime) -> Self {
-        TokenEntry {
-            token_id: family.id,
-            state: match family.revoked {
-                Some(_) => "revoked",
-                None if family.is_live(now) => "live",
-                None => "expired",
-            },
-            revoked_at: family.revoked.map(|revoked| revoked.at.to_string()),
-            reason: family.revoked.map(|revoked| revoked.reason),
-            sub: family.subject,
-            scope: family.scope,
-            client_id: family.client_id,
-            label: family.label,
-            address: family.address,
-            created_at: family.created_at.to_string(),
-            last_used_at: family.last_used_at.to_string(),
-            idle_expiry: family.idle_expiry.to_string(),
-            absolute_expiry: family.absolute_expiry.to_string(),
-        }
-    }
 }

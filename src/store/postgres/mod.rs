@@ -4,7 +4,7 @@
 //! `session` runs statements on it. `connections` keeps several of them open and repeats operations, `driver` owns the
 //! thread that does all of this. `error` says what a failed statement means.
 //!
-//! `schema` creates and migrates the tables, `rows` converts values. `families`, `rotation`, `revocations`,
+//! `schema` creates and migrates the tables, `rows` converts values. `families`, `search`, `rotation`, `revocations`,
 //! `signing_keys`, `audit` and `maintenance` are the operations: each is a value that can run again. `append` writes
 //! the log of revocations for all of them, `gather` makes one statement of several
 //! calls, `attempts` repeats what a lock prevents, `outbox` writes their events, and `enforcement` passes revocations
@@ -40,6 +40,7 @@ mod rotation;
 mod rotations;
 mod rows;
 mod schema;
+mod search;
 mod session;
 mod session_check;
 mod settings;
@@ -68,6 +69,7 @@ use crate::store::api::{
 };
 use crate::store::error::StoreError;
 use crate::store::freshness::Freshness;
+use crate::store::search::{FoundFamilies, Search};
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
 use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
@@ -251,6 +253,10 @@ impl Store for PostgresStore {
 
     fn families_of(&self, subject: String) -> StoreFuture<Vec<Family>> {
         self.run(Lane::Any, families::OfSubject { subject })
+    }
+
+    fn search(&self, search: Search) -> StoreFuture<FoundFamilies> {
+        self.run(Lane::Any, search::SearchFamilies { search })
     }
 
     fn family(&self, id: TokenId) -> StoreFuture<Option<Family>> {

@@ -21,7 +21,11 @@ struct Step {
 }
 
 /// Step n leads to version n. A released step is never changed.
-const STEPS: &[Step] = &[Step { sql: include_str!("schema.sql"), compatible_from: 1 }];
+const STEPS: &[Step] = &[
+    Step { sql: include_str!("schema.sql"), compatible_from: 1 },
+    Step { sql: include_str!("by_subject.sql"), compatible_from: 1 },
+    Step { sql: include_str!("unrevoked.sql"), compatible_from: 1 },
+];
 
 /// How long other gateways may take for their steps.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -6,8 +6,8 @@
 //! because a copy of the file alone lacks the commits in the `-wal`.
 //!
 //! `writer` owns the one thread that uses the database, and does group commit. `file` opens the database, `schema`
-//! identifies and migrates it, `rows` converts values. `families`, `revocations`, `signing_keys`, `audit` and
-//! `maintenance` are the operations, on a `batch`.
+//! identifies and migrates it, `rows` converts values. `families`, `search`, `revocations`, `signing_keys`, `audit`
+//! and `maintenance` are the operations, on a `batch`.
 
 mod audit;
 mod batch;
@@ -19,6 +19,7 @@ mod maintenance;
 mod revocations;
 mod rows;
 mod schema;
+mod search;
 mod signing_keys;
 mod writer;
 
@@ -35,6 +36,7 @@ use crate::store::api::{
     DecideKeys, DecideRotation, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store, StoreFuture,
 };
 use crate::store::error::StoreError;
+use crate::store::search::{FoundFamilies, Search};
 pub use crate::store::settings::Settings;
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
 use crate::tokens::family::Family;
@@ -152,6 +154,10 @@ impl Store for SqliteStore {
 
     fn families_of(&self, subject: String) -> StoreFuture<Vec<Family>> {
         self.writer.submit(move |batch| families::of_subject(batch, &subject))
+    }
+
+    fn search(&self, search: Search) -> StoreFuture<FoundFamilies> {
+        self.writer.submit(move |batch| search::search(batch, &search))
     }
 
     fn family(&self, id: TokenId) -> StoreFuture<Option<Family>> {

@@ -301,6 +301,25 @@ async fn the_limit_of_live_families_skips_ended_families() {
     assert!(plan[0].contains("families_unrevoked"), "{plan:?}");
 }
 
+/// Otherwise each page would sort all families, which takes seconds.
+#[tokio::test]
+async fn a_page_of_a_search_reads_one_index_in_its_order() {
+    let test = new_store();
+    for (index, statements) in [("families_unrevoked", search::OF_LIVE), ("families_of_subject", search::OF_ALL)] {
+        for (sql, range) in
+            statements.into_iter().zip(["subject=? AND (created_at,id)<(?,?)", "subject>? AND subject<?"])
+        {
+            let plan = test.store.writer.submit(move |batch| {
+                let sql = format!("explain query plan {sql}");
+                let params = if range.contains("id") { params!["", "", ""] } else { params!["", ""] };
+                batch.query(&sql, params, |row| Ok(row.get::<_, String>("detail")?))
+            });
+            let plan = plan.await.expect("explains");
+            assert_eq!(plan, [format!("SEARCH families USING INDEX {index} ({range})")]);
+        }
+    }
+}
+
 /// A reader, such as a backup, keeps SQLite from moving commits out of the `-wal`.
 #[tokio::test]
 async fn the_wal_shrinks_after_a_long_read() {

@@ -10,6 +10,7 @@ mod operators;
 mod reference;
 mod rejections;
 mod revocations;
+mod search;
 mod socket;
 mod stats;
 mod trust;

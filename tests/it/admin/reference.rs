@@ -150,6 +150,9 @@ async fn every_response_has_the_members_of_the_page() {
     let sessions = admin.get("/admin/v1/subjects/alice/tokens").await.json();
     let list = documented("GET", "/admin/v1/subjects/{subject}/tokens");
     assert_eq!(names_of(&sessions["tokens"][0]), list);
+    let page = admin.get("/admin/v1/tokens?state=all&limit=1").await.json();
+    assert_eq!(names_of(&page["tokens"][0]), list);
+    assert_eq!(names_of(&page), documented("GET", "/admin/v1/tokens"));
 
     assert_eq!(admin.post("/admin/v1/keys/rotate", &json!({ "now": true })).await.status, 200);
     let keys = admin.get("/admin/v1/keys").await.json();

@@ -3,6 +3,7 @@
 mod arguments;
 mod demo;
 mod explain;
+mod generated;
 mod pipes;
 mod serve;
 mod token;

@@ -55,7 +55,8 @@ fn files() -> Vec<String> {
     let read_by_people = |path: &&str| {
         let name = path.rsplit('/').next().unwrap_or(path);
         let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
-        let is_generated = matches!(name, "Cargo.lock" | "LICENSE") || path.contains("/corpus/");
+        let generated_in = ["/corpus/", "/completions/"].iter().any(|folder| path.contains(folder));
+        let is_generated = matches!(name, "Cargo.lock" | "LICENSE") || generated_in;
         !is_generated
             && (matches!(ending, "rs" | "md" | "toml" | "sql" | "py" | "yml" | "txt" | "service" | "socket")
                 || !name.contains('.'))

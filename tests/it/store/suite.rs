@@ -6,6 +6,7 @@ pub(crate) mod families;
 pub(crate) mod log;
 pub(crate) mod records;
 pub(crate) mod rotation;
+pub(crate) mod search;
 
 /// Makes a test of each function of the suite. `$run` opens an empty store and runs the function with it; `$reopen`
 /// runs a function that opens and closes the store itself.
@@ -34,6 +35,8 @@ macro_rules! run_the_suite {
             an_expired_family_is_revoked_while_its_last_token_may_live,
             confirming_only_raises_and_only_what_exists, a_subject_sees_its_families_newest_first,
             signing_keys_change_as_decided, a_working_store_passes_its_check;
+            search: pages_have_each_session_once_in_order, a_search_finds_one_subject_or_a_prefix,
+            a_search_finds_the_wanted_state, ended_sessions_do_not_slow_a_page_down;
             log: the_log_has_no_gaps_and_starts_at_the_given_entry, a_family_is_only_revoked_with_an_actor,
             a_subjects_watermark_ends_its_families, a_watermark_is_never_lowered,
             a_watermark_over_everything_ends_all, a_watermark_of_another_issuer_has_no_effect,

@@ -3,3 +3,4 @@
 mod driver;
 pub(super) mod given;
 mod operations;
+mod search;

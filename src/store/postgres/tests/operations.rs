@@ -24,7 +24,7 @@ fn family() -> Family {
 }
 
 /// Runs `work` on a connection to a database with empty tables.
-fn with_empty_tables<T, F, Fut>(outbox: Arc<Outbox>, work: F) -> T
+pub(super) fn with_empty_tables<T, F, Fut>(outbox: Arc<Outbox>, work: F) -> T
 where
     T: Send + 'static,
     F: Fn(Session, Arc<Shared>) -> Fut + Send + 'static,

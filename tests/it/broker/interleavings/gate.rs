@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, mpsc};
 
 use bearward::store::{
-    DecideKeys, DecideRotation, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Settings, Store,
-    StoreError, StoreFuture,
+    DecideKeys, DecideRotation, FoundFamilies, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Search,
+    Settings, Store, StoreError, StoreFuture,
 };
 use bearward::tokens::audit_event::{Event, EventContext, Recorded};
 use bearward::tokens::family::Family;
@@ -116,6 +116,10 @@ impl Store for Gate {
 
     fn families_of(&self, subject: String) -> StoreFuture<Vec<Family>> {
         self.store.families_of(subject)
+    }
+
+    fn search(&self, search: Search) -> StoreFuture<FoundFamilies> {
+        self.store.search(search)
     }
 
     fn family(&self, id: TokenId) -> StoreFuture<Option<Family>> {

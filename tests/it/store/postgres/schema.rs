@@ -19,7 +19,11 @@ pub(crate) const NEXT: &str = "alter table families add column device text;
     alter table subjects add column note text;
     create table devices (id text primary key);
     insert into meta (name, value) values ('devices', 0);
-    insert into schema_versions (version, compatible_from, at, by) values (2, 1, 0, 'next');";
+    insert into schema_versions (version, compatible_from, at, by)
+        select max(version) + 1, 1, 0, 'next' from schema_versions;";
+
+/// Number of steps to the tables of this version.
+const STEPS: usize = 3;
 
 fn sql(schema: &str, text: &str) -> String {
     PostgresServer::shared().sql("bearward", &format!("set role bearward; set search_path = {schema}; {text}"))
@@ -76,10 +80,10 @@ fn tables_that_need_newer_gateways_are_left_alone() {
     drop(open(&schema));
     sql(&schema, "insert into schema_versions (version, compatible_from, at, by) values (9, 7, 0, '4.5.6')");
     let message = open_error(&schema);
-    for expected in ["schema 9", "bearward 4.5.6", "schema 7 or later", "knows schema 1"] {
+    for expected in ["schema 9", "bearward 4.5.6", "schema 7 or later", &*format!("knows schema {STEPS}")] {
         assert!(message.contains(expected), "{expected} is not in {message}");
     }
-    assert_eq!(sql(&schema, "select count(*) from schema_versions"), "2");
+    assert_eq!(sql(&schema, "select count(*) from schema_versions"), (STEPS + 1).to_string());
 }
 
 #[test]
@@ -100,7 +104,8 @@ fn gateways_that_start_together_create_the_tables_once() {
             scope.spawn(|| drop(open(&schema)));
         }
     });
-    assert_eq!(sql(&schema, "select string_agg(version || ' ' || compatible_from, ',') from schema_versions"), "1 1");
+    let versions = "select string_agg(version || ' ' || compatible_from, ',' order by version) from schema_versions";
+    assert_eq!(sql(&schema, versions), "1 1,2 1,3 1");
 }
 
 #[test]
@@ -122,7 +127,7 @@ fn a_gateway_waits_while_another_one_changes_the_tables() {
         drop(open(&schema));
         assert!(locked.elapsed() >= Duration::from_secs(1), "{:?}", locked.elapsed());
     });
-    assert_eq!(sql(&schema, "select count(*) from schema_versions"), "1");
+    assert_eq!(sql(&schema, "select count(*) from schema_versions"), STEPS.to_string());
 }
 
 /// The tables appear after the gateway has looked for them.
@@ -147,7 +152,32 @@ fn tables_that_another_gateway_made_meanwhile_are_used() {
         }
         drop(open(&schema));
     });
-    assert_eq!(sql(&schema, "select string_agg(by, ',') from schema_versions"), "1.2.3");
+    assert_eq!(sql(&schema, "select by from schema_versions order by version limit 1"), "1.2.3");
+}
+
+/// As when a gateway of this version starts beside one of the first version.
+#[tokio::test]
+async fn tables_of_the_first_version_get_the_later_steps() {
+    let schema = PostgresServer::shared().schema();
+    let first = include_str!("../../../../src/store/postgres/schema.sql");
+    sql(
+        &schema,
+        &format!(
+            "create schema {schema}; {first};
+             insert into schema_versions (version, compatible_from, at, by) values (1, 1, 0, '1.2.3');
+             insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root,
+                 rotated_at, confirmed, created_at, last_used_at, idle_expiry, absolute_expiry)
+             values ('0000000000000000000001', 'alice', '', '[]', '', '{{}}', '', sha256(''), 1, 1, 0, 0, 0, 0,
+                 9000000000000, 9000000000000)"
+        ),
+    );
+    let store = open(&schema);
+    let listed = store.families_of("alice".into()).await.expect("the store works");
+    assert_eq!(listed.len(), 1);
+    let indexes = "select count(*) from pg_indexes where schemaname = current_schema
+        and indexdef like '%(subject, created_at DESC, id DESC)%'";
+    assert_eq!(sql(&schema, indexes), "2");
+    assert_eq!(sql(&schema, "select count(*) from schema_versions"), STEPS.to_string());
 }
 
 #[test]

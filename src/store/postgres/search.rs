@@ -1,0 +1,162 @@
+//! One page of a search of families.
+
+use tokio_postgres::Row;
+
+use crate::store::error::StoreError;
+use crate::store::postgres::error::QueryError;
+use crate::store::postgres::lookup::{Found, found, mark_of};
+use crate::store::postgres::operation::{Operation, Shared};
+use crate::store::postgres::rows::{self, family_columns, get, read_text, read_time};
+use crate::store::postgres::session::{Param, Session};
+use crate::store::search::{FoundFamilies, MAX_SCANNED, Position, Search, SearchState, Subjects, end_of_prefix};
+use crate::store::watermark::with_watermark;
+use crate::tokens::family::Family;
+use crate::types::ids::TokenId;
+
+/// Of a row of the range. `$1` is now.
+macro_rules! is_live {
+    () => {
+        concat!(
+            "f.revoked_at is null and f.idle_expiry > $1 and f.absolute_expiry > $1 and f.created_at > coalesce(",
+            mark_of!("f.subject"),
+            ", -1)"
+        )
+    };
+}
+
+/// The first rows of a range, which one index has in this order, and of them those that are wanted. `$2` is how many.
+/// The number of scanned rows is constant, so that the planner knows it.
+macro_rules! page {
+    ($range:expr, $order:literal, $wanted:expr) => {
+        concat!(
+            "select ",
+            family_columns!(),
+            ", ",
+            mark_of!("f.subject"),
+            " as mark from (select ",
+            family_columns!(),
+            " from families f where ",
+            $range,
+            " order by ",
+            $order,
+            " limit 4000) f where ",
+            $wanted,
+            " order by ",
+            $order,
+            " limit $2"
+        )
+    };
+}
+
+/// The last row that [`page`] scans, if it scans as many as it may.
+macro_rules! last_scanned {
+    ($range:expr, $order:literal) => {
+        concat!(
+            "select f.subject, f.created_at, f.id from families f where $1::bigint is not null and $2::bigint > 0 and ",
+            $range,
+            " order by ",
+            $order,
+            " offset 3999 limit 1"
+        )
+    };
+}
+
+const _: () = assert!(MAX_SCANNED == 4_000);
+
+/// The statements that scan one range. All of them have the same parameters.
+pub(super) struct Range {
+    pub(super) live: [&'static str; 2],
+    pub(super) ended: [&'static str; 2],
+    pub(super) all: [&'static str; 2],
+}
+
+macro_rules! range {
+    ($range:literal, $order:literal) => {
+        Range {
+            live: [
+                page!(concat!($range, " and f.revoked_at is null"), $order, is_live!()),
+                last_scanned!(concat!($range, " and f.revoked_at is null"), $order),
+            ],
+            ended: [page!($range, $order, concat!("not (", is_live!(), ")")), last_scanned!($range, $order)],
+            all: [page!($range, $order, "$1 is not null"), last_scanned!($range, $order)],
+        }
+    };
+}
+
+/// The rest of a subject.
+pub(super) const REST: Range =
+    range!("f.subject = $3 and (f.created_at, f.id) < ($4, $5)", "f.created_at desc, f.id desc");
+/// The subjects after it.
+pub(super) const OTHERS: Range = range!("f.subject > $3 and f.subject < $4", "f.subject, f.created_at desc, f.id desc");
+
+/// After the text of every id.
+const AFTER_IDS: &str = "~";
+/// After every text as a column contains it: there, the character is followed by a digit.
+const AFTER_TEXTS: &str = "\u{10FFFF}\u{10FFFF}";
+
+impl Range {
+    /// The page, and the last row that it scans.
+    pub(super) const fn statements(&self, state: SearchState) -> [&'static str; 2] {
+        match state {
+            SearchState::Live => self.live,
+            SearchState::Ended => self.ended,
+            SearchState::All => self.all,
+        }
+    }
+}
+
+pub(super) struct SearchFamilies {
+    pub(super) search: Search,
+}
+
+impl Operation for SearchFamilies {
+    type Output = FoundFamilies;
+
+    async fn run(&self, _: &Shared, session: &Session) -> Result<FoundFamilies, QueryError> {
+        let Search { subjects, after, limit, .. } = &self.search;
+        let (subject, created_at, id) = match after {
+            Some(after) => (rows::text(&after.subject), rows::time(after.created_at), after.id.to_string()),
+            None => (rows::text(subjects.first()), i64::MAX, AFTER_IDS.to_owned()),
+        };
+        let mut found = Vec::new();
+        let mut stopped = self.scan(session, &REST, &[&subject, &created_at, &id], &mut found).await?;
+        if let (Subjects::WithPrefix(prefix), None, true) = (subjects, &stopped, found.len() <= *limit) {
+            let end = end_of_prefix(&rows::text(prefix)).unwrap_or_else(|| AFTER_TEXTS.to_owned());
+            stopped = self.scan(session, &OTHERS, &[&subject, &end], &mut found).await?;
+        }
+        Ok(FoundFamilies::page(found, *limit, stopped))
+    }
+}
+
+impl SearchFamilies {
+    /// Adds what the range has to `found`. Returns the last row that was scanned, if there may be more after it.
+    async fn scan(
+        &self,
+        session: &Session,
+        range: &Range,
+        bounds: &[&dyn Param],
+        found: &mut Vec<Family>,
+    ) -> Result<Option<Position>, QueryError> {
+        let [page, last_scanned] = range.statements(self.search.state);
+        let (now, wanted) = (rows::time(self.search.now), rows::limit(self.search.limit + 1 - found.len()));
+        let params: Vec<&dyn Param> = [&now as &dyn Param, &wanted].into_iter().chain(bounds.iter().copied()).collect();
+        for row in &session.query(page, &params).await? {
+            found.push(listed(row)?);
+        }
+        if found.len() > self.search.limit {
+            return Ok(None);
+        }
+        let last = session.query_opt(last_scanned, &params).await?;
+        Ok(last.as_ref().map(position).transpose()?)
+    }
+}
+
+fn listed(row: &Row) -> Result<Family, StoreError> {
+    let Found { family, mark } = found(row)?;
+    Ok(with_watermark(family, mark))
+}
+
+fn position(row: &Row) -> Result<Position, StoreError> {
+    let id: TokenId = rows::token_id(get(row, "id")?)?;
+    Ok(Position { subject: read_text(row, "subject")?, created_at: read_time(row, "created_at")?, id })
+}

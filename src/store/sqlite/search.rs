@@ -1,0 +1,118 @@
+//! One page of a search of families.
+
+use rusqlite::types::Value;
+use rusqlite::{Params, Row, params};
+
+use crate::store::error::StoreError;
+use crate::store::search::{FoundFamilies, MAX_SCANNED, Position, Search, SearchState, Subjects, end_of_prefix};
+use crate::store::sqlite::batch::Batch;
+use crate::store::sqlite::rows;
+use crate::store::watermark::with_watermark;
+use crate::tokens::family::Family;
+use crate::types::clock::UnixTime;
+
+/// The index is named, because a sort of all families would take seconds.
+macro_rules! ranges {
+    ($index:literal, $condition:literal) => {
+        [
+            concat!(
+                "select * from families indexed by ",
+                $index,
+                " where subject = ?1 and (created_at, id) < (?2, ?3)",
+                $condition,
+                " order by created_at desc, id desc"
+            ),
+            concat!(
+                "select * from families indexed by ",
+                $index,
+                " where subject > ?1 and subject < ?2",
+                $condition,
+                " order by subject, created_at desc, id desc"
+            ),
+        ]
+    };
+}
+
+/// The rest of one subject, and the subjects after it.
+pub(super) const OF_LIVE: [&str; 2] = ranges!("families_unrevoked", " and revoked_at is null");
+pub(super) const OF_ALL: [&str; 2] = ranges!("families_of_subject", "");
+
+/// After the text of every id.
+const AFTER_IDS: &str = "~";
+
+pub(super) fn search(batch: &Batch<'_>, search: &Search) -> Result<FoundFamilies, StoreError> {
+    let [rest, others] = match search.state {
+        SearchState::Live => OF_LIVE,
+        SearchState::Ended | SearchState::All => OF_ALL,
+    };
+    let mut scan = Scan { batch, search, mark: None, found: Vec::new(), last: None };
+    let (subject, created_at, id) = match &search.after {
+        Some(after) => (after.subject.as_str(), after.created_at, after.id.to_string()),
+        None => (search.subjects.first(), UnixTime::MAX, AFTER_IDS.to_owned()),
+    };
+    let mut is_over = scan.run(rest, params![subject, created_at, id])?;
+    if let (Subjects::WithPrefix(prefix), true) = (&search.subjects, is_over) {
+        // Each text is less than each blob.
+        let end = end_of_prefix(prefix).map_or(Value::Blob(Vec::new()), Value::Text);
+        is_over = scan.run(others, params![subject, end])?;
+    }
+    let stopped = if is_over { None } else { scan.last };
+    Ok(FoundFamilies::page(scan.found, search.limit, stopped))
+}
+
+struct Scan<'a, 'writer> {
+    batch: &'a Batch<'writer>,
+    search: &'a Search,
+    /// The subject of the last row, and its watermark.
+    mark: Option<(String, Option<UnixTime>)>,
+    found: Vec<Family>,
+    /// The last row that was looked at.
+    last: Option<Position>,
+}
+
+impl Scan<'_, '_> {
+    /// Returns false if there may be more rows.
+    fn run(&mut self, sql: &str, params: impl Params) -> Result<bool, StoreError> {
+        let mut statement = self.batch.connection.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        for _ in 0..MAX_SCANNED {
+            let Some(row) = rows.next()? else { return Ok(true) };
+            self.look_at(row)?;
+            if self.found.len() > self.search.limit {
+                return Ok(false);
+            }
+        }
+        Ok(false)
+    }
+
+    fn look_at(&mut self, row: &Row<'_>) -> Result<(), StoreError> {
+        let subject: String = row.get("subject")?;
+        let mark = match &self.mark {
+            Some((known, mark)) if *known == subject => *mark,
+            _ => {
+                let mark = self.batch.watermark(&subject)?;
+                self.mark = Some((subject.clone(), mark));
+                mark
+            }
+        };
+        let created_at: UnixTime = row.get("created_at")?;
+        if self.is_wanted(row, created_at, mark)? {
+            self.found.push(with_watermark(rows::family(row)?, mark));
+        }
+        self.last = Some(Position { subject, created_at, id: row.get("id")? });
+        Ok(())
+    }
+
+    fn is_wanted(&self, row: &Row<'_>, created_at: UnixTime, mark: Option<UnixTime>) -> Result<bool, StoreError> {
+        let now = self.search.now;
+        let is_live = row.get::<_, Option<UnixTime>>("revoked_at")?.is_none()
+            && now < row.get("idle_expiry")?
+            && now < row.get("absolute_expiry")?
+            && mark.is_none_or(|mark| created_at > mark);
+        Ok(match self.search.state {
+            SearchState::Live => is_live,
+            SearchState::Ended => !is_live,
+            SearchState::All => true,
+        })
+    }
+}
