@@ -83,7 +83,7 @@ async fn route(
         operator_sessions::CURRENT => operator_sessions::current(admin, request.method(), &caller),
         upstreams::PATH => upstreams::handle(admin, request.method()),
         explain::PATH => explain::handle(admin, request).await,
-        reload::PATH => reload::handle(admin, request.method(), &context).await,
+        reload::PATH => reload::handle(admin, request.method(), request.uri(), &context).await,
         revocations::PATH => revocations::handle(admin, request, context).await,
         path if rejections::is_rejection_path(path) => rejections::handle(admin, request.method(), request.uri()),
         configuration::PATH => configuration::handle(admin, request.method()),

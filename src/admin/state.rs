@@ -12,7 +12,7 @@ use super::access::guess::WrongTokens;
 use super::access::operators::Operators;
 use super::access::sessions::Sessions;
 use super::calls::explainer::Explain;
-use super::calls::reload_reply::ReloadReply;
+use super::calls::reload_reply::ReloadRequest;
 use super::calls::stats_streams::StatsStreams;
 use super::readiness::StoreReadiness;
 use crate::broker::Broker;
@@ -47,7 +47,7 @@ pub struct Admin {
     /// True from the end of the start until the gateway drains.
     pub serving: Arc<AtomicBool>,
     /// Reload requests. `None` for a gateway that was not started from a file.
-    pub reloads: Option<Sender<ReloadReply>>,
+    pub reloads: Option<Sender<ReloadRequest>>,
     pub request_ids: RequestIds,
 }
 

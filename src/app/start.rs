@@ -26,7 +26,7 @@ use super::takeover::{self, ListenerCopies};
 use super::thread;
 use super::workers::{self, Workers};
 use crate::admin::{
-    Admin, AdminConnections, ListenerTls, Operators, ReloadReply, Sessions, StatsStreams, StoreReadiness, WrongTokens,
+    Admin, AdminConnections, ListenerTls, Operators, ReloadRequest, Sessions, StatsStreams, StoreReadiness, WrongTokens,
 };
 use crate::config::Config;
 use crate::gateway::Gateway;
@@ -149,7 +149,7 @@ fn admin(
     metrics: &Arc<Metrics>,
     rejections: Arc<RecentRejections>,
     listeners: Vec<ListenerTls>,
-    reloads: Option<Sender<ReloadReply>>,
+    reloads: Option<Sender<ReloadRequest>>,
 ) -> Admin {
     let (config, state) = (live.config(), &live.state);
     Admin {

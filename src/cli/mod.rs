@@ -12,6 +12,7 @@ mod demo;
 mod echo;
 mod error;
 mod explain;
+mod init;
 mod keys;
 mod rejection;
 mod reload;
@@ -46,6 +47,8 @@ struct Arguments {
 enum Command {
     /// Run the gateway.
     Serve(serve::Arguments),
+    /// Write a first gateway.toml.
+    Init(init::Arguments),
     /// Check the configuration without starting the gateway. Report every error at once.
     Check(check::Arguments),
     /// Print the JSON Schema of gateway.toml, for editors and linters.
@@ -88,6 +91,7 @@ pub fn run() -> ExitCode {
     }
     let done = match arguments.command {
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Init(arguments) => init::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Schema => schema::run(),
         Command::Explain(arguments) => explain::run(arguments),

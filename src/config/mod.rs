@@ -3,6 +3,7 @@
 //! `document/` reads tables with positions, `sections/` reads and checks each section, `settings.rs` is the result.
 //! Reading changes nothing on disk, opens no connection, and never stops at the first error.
 
+mod changes;
 mod clock;
 mod document;
 mod include;
@@ -17,6 +18,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+pub use changes::{Change, Kind};
 pub use document::error::{ConfigError, ConfigErrors, Place};
 pub use document::warnings::ConfigWarnings;
 pub use include::included;

@@ -87,6 +87,15 @@ pub(super) fn everything() -> String {
     lines().filter_map(text).collect()
 }
 
+/// The reference with every default written out.
+pub(super) fn uncommented() -> String {
+    let text = |line| match line {
+        Line::Default(text) | Line::Active(text) => Some(format!("{text}\n")),
+        Line::Example(_) | Line::Prose => None,
+    };
+    lines().filter_map(text).collect()
+}
+
 #[test]
 fn it_is_valid_as_shipped_and_a_check_creates_no_file() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -101,13 +110,7 @@ fn it_is_valid_as_shipped_and_a_check_creates_no_file() {
 #[test]
 fn its_defaults_are_the_defaults() {
     let folder = tempfile::tempdir().expect("a folder");
-    let uncommented: String = lines()
-        .filter_map(|line| match line {
-            Line::Default(text) | Line::Active(text) => Some(format!("{text}\n")),
-            Line::Example(_) | Line::Prose => None,
-        })
-        .collect();
-    let [shipped, uncommented] = [REFERENCE, &uncommented].map(|text| {
+    let [shipped, uncommented] = [REFERENCE, &uncommented()].map(|text| {
         config::parse(text, folder.path(), Probe::None).unwrap_or_else(|errors| panic!("{text}\n{errors}"))
     });
     assert_eq!(shipped, uncommented);

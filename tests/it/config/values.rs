@@ -188,7 +188,39 @@ async fn a_running_gateway_shows_what_is_in_force_after_a_reload() {
     assert_eq!((&timeout["value"], &timeout["pending"]["value"]), (&json!("5s"), &json!("7s")));
     assert_eq!(timeout["pending"]["origin"]["kind"], "file");
 
+    let next = changed.replace("6000", "7000").replace("7s", "5s").replace("name = \"backend\"", "name = \"other\"");
+    let next = format!("workers = 7\n{next}[[route]]\npath = \"/new/\"\n");
+    fs::write(&file, &next).expect("written");
+    let dry = admin.post("/admin/v1/reload?dryRun=true", &json!({})).await.json();
+    let changes = dry["changes"].as_array().expect("a list");
+    let row = |key: &str| changes.iter().find(|change| change["key"] == key).unwrap_or_else(|| panic!("{key}: {dry}"));
+    let rate = json!({ "key": "rate[0].requests", "change": "changed", "from": 6000, "to": 7000,
+        "item": "address (address)", "requiresRestart": false });
+    assert_eq!(row("rate[0].requests"), &rate);
+    assert_eq!((&row("workers")["to"], &row("workers")["requiresRestart"]), (&json!(7), &json!(true)));
+    assert_eq!((&row("route[0]")["change"], &row("route[0]")["item"]), (&json!("removed"), &json!("/")));
+    let upstreams: Vec<_> = changes.iter().filter(|change| change["key"] == "upstream[0]").collect();
+    let kinds: Vec<_> = upstreams.iter().map(|change| (&change["change"], &change["item"])).collect();
+    assert_eq!(kinds, [(&json!("added"), &json!("other")), (&json!("removed"), &json!("backend"))]);
+    assert!(dry["requiresRestart"].as_array().expect("a list").contains(&json!("workers")), "{dry}");
+    assert!(!changes.iter().any(|change| change["key"] == "timeouts.store"), "it is in force: {dry}");
+    assert_eq!(in_force().await, after, "a dry run changes nothing");
+    let path = folder.path().to_owned();
+    let shown = tokio::task::spawn_blocking(move || bearward(&path, &["reload", "--dry-run"])).await.expect("it runs");
+    let shown = String::from_utf8(shown.stdout).expect("UTF-8");
+    for line in [
+        "a reload would change:",
+        "  rate[0].requests (address (address)): 6000 -> 7000",
+        "  upstream[0] (other): added",
+        "a restart would change:",
+        "  workers: 0 -> 7",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line:?} is not in\n{shown}");
+    }
+
     fs::write(&file, "nonsense").expect("written");
+    assert_eq!(admin.post("/admin/v1/reload?dryRun=true", &json!({})).await.status, 422);
+    assert_eq!(admin.post("/admin/v1/reload?dryRun=1", &json!({})).await.status, 400);
     assert_eq!(admin.post("/admin/v1/reload", &json!({})).await.status, 422);
     assert_eq!(in_force().await, after, "an invalid file changes nothing");
 }
