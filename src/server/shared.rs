@@ -26,7 +26,8 @@ pub(super) const FIRST_REQUEST: Duration = Duration::from_secs(1);
 /// What all connections share.
 pub struct Shared {
     pub gateway: ArcSwap<Gateway>,
-    pub settings: ConnectionSettings,
+    /// Read for each connection: a reload replaces them.
+    pub settings: ArcSwap<ConnectionSettings>,
     /// `limits.connections`
     pub connection_slots: Arc<Semaphore>,
     /// `limits.connections_per_address`
@@ -66,7 +67,8 @@ impl Shared {
 
     /// How many of `limits.connections` are kept for addresses with few connections.
     pub(super) fn reserved_connections(&self) -> usize {
-        self.settings.connections * self.settings.reserve_percent / 100
+        let settings = self.settings.load();
+        settings.connections * settings.reserve_percent / 100
     }
 
     /// Records an offence of this peer, unless its address stands for many clients: one of them could lock out the
