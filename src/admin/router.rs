@@ -13,9 +13,9 @@ use super::calls::{
     certificates, configuration, explain, issuers, keys, operator_sessions, rejections, reload, revocations, stats,
     tokens, upstreams,
 };
-use super::probes;
 use super::settings::MAX_TOKEN_SIZE;
 use super::state::Admin;
+use super::{page, probes};
 use crate::auth::bearer;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
@@ -63,9 +63,14 @@ async fn route(
     match (request.method(), request.uri().path()) {
         (&Method::GET, "/healthz") => return Ok(probes::health()),
         (&Method::GET, "/readyz") => return Ok(probes::readiness(admin).await),
-        (&Method::GET, "/metrics") => return Ok(probes::metrics(admin, request.headers())),
+        (&Method::GET, "/metrics") => return Ok(probes::metrics(admin, request.headers()).await),
         (_, "/healthz" | "/readyz" | "/metrics") => return Err(Reject::from(Reason::MethodNotAllowed).allow("GET")),
         _ => {}
+    }
+    if admin.page
+        && let Some(file) = page::handle(request.method(), request.uri().path(), request.headers())
+    {
+        return file;
     }
     let caller = match peer {
         Peer::Local => Caller { operator: Operator::local(), session: None },
