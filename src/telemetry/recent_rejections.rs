@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::access_log::{Record, cut, without_tokens};
+use super::access_log::{Record, cut, is_cut_from, without_tokens};
 use crate::limits::limiter::{Limiter, Rate};
 use crate::types::clock::{UnixTime, Uptime};
 use crate::types::ids::{RequestId, TokenId};
@@ -76,12 +76,13 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// `max_field`: the maximum bytes of a text in a rejection.
-    fn admits(&self, rejection: &Rejection, max_field: usize) -> bool {
-        let is_same = |whole: &String, kept: Option<&str>| kept == Some(&*cut(whole, max_field));
+    fn admits(&self, rejection: &Rejection) -> bool {
         self.reason.is_none_or(|reason| rejection.reason == reason)
             && self.client.is_none_or(|client| rejection.client == Some(client.to_canonical()))
-            && self.subject.as_ref().is_none_or(|subject| is_same(subject, rejection.subject.as_deref()))
+            && self
+                .subject
+                .as_ref()
+                .is_none_or(|subject| rejection.subject.as_deref().is_some_and(|kept| is_cut_from(kept, subject)))
             && self.route.as_ref().is_none_or(|route| rejection.route.as_deref() == Some(route))
     }
 }
@@ -128,13 +129,7 @@ impl RecentRejections {
             let lists = worker.lock();
             // Only what may be in the result is copied, because a rejected request waits for the lock.
             for list in [&lists.recent, &lists.excess] {
-                found.extend(
-                    list.iter()
-                        .rev()
-                        .filter(|rejection| filter.admits(rejection, worker.max_field))
-                        .take(limit)
-                        .cloned(),
-                );
+                found.extend(list.iter().rev().filter(|rejection| filter.admits(rejection)).take(limit).cloned());
             }
         }
         found.sort_by_key(|rejection| std::cmp::Reverse(rejection.time));

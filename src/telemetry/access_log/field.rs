@@ -18,6 +18,11 @@ pub(in crate::telemetry) fn cut(text: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
+/// Returns true if `kept` is what [`cut`] leaves of `whole`, with any maximum.
+pub(in crate::telemetry) fn is_cut_from(kept: &str, whole: &str) -> bool {
+    kept == whole || kept.strip_suffix(CUT).is_some_and(|start| whole.starts_with(start))
+}
+
 /// As [`cut`], for bytes that may be no UTF-8. Each run of invalid bytes becomes one U+FFFD: one for each byte would
 /// triple the text.
 pub(super) fn cut_bytes(bytes: &[u8], max: usize) -> Cow<'_, str> {

@@ -25,7 +25,7 @@ mod timestamp;
 mod writer;
 
 pub use attempts::{Attempts, FailedAttempt, UpstreamNames};
-pub(in crate::telemetry) use field::cut;
+pub(in crate::telemetry) use field::{cut, is_cut_from};
 pub use record::Record;
 pub(in crate::telemetry) use redact::without_tokens;
 pub use settings::{Format, Settings, Target};

@@ -113,7 +113,7 @@ async fn rejections_of_a_long_subject_are_found() {
     let subject = "s".repeat(255) + "é-and-more";
     let token = gateway.issue(&subject, "").await;
     found(&gateway, &gateway.client().bearer(&token.access).get("/admin").await).await;
-    for (asked, count) in [(subject.as_str(), 1), (&subject[..255], 0)] {
+    for (asked, count) in [(subject.as_str(), 1), (&subject[..250], 0)] {
         let asked: String = asked.bytes().map(|byte| format!("%{byte:02X}")).collect();
         assert_eq!(listed(&gateway, &format!("?subject={asked}")).await.len(), count, "{asked}");
     }
