@@ -307,7 +307,7 @@ fn write_by_serde(record: &Record, page: &mut Vec<u8>) {
         observed: record.observed.as_ref().map(|reject| reject.reason.code()),
         detail: record.rejected.as_ref().map(|reject| &*reject.detail),
         route: record.route.as_deref(),
-        upstream: record.upstream.as_deref(),
+        upstream: record.upstream.as_ref().map(|upstream| &*upstream.name),
         issuer: caller.map(|caller| &*caller.issuer),
         subject: caller.map(|caller| &*caller.subject),
         token_id: record.token_id.or(caller.and_then(|caller| caller.family)),

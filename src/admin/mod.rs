@@ -22,6 +22,6 @@ pub use calls::reload_reply::{ReloadError, ReloadReply, Reloaded};
 pub use calls::stats_streams::StatsStreams;
 pub use connections::AdminConnections;
 pub use listener::{serve, serve_local};
-pub use readiness::StoreReadiness;
+pub use readiness::Readiness;
 pub use settings::{MAX_TOKEN_SIZE, SecretSource, Settings};
 pub use state::{Admin, ListenerTls};

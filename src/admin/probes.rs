@@ -1,6 +1,7 @@
 //! `/healthz`, `/readyz` and `/metrics`: open, because probes and scrapers have no token. They name no subject.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::json;
@@ -11,6 +12,9 @@ use crate::protocols::http::respond;
 
 /// In `Accept`.
 const OPENMETRICS: &[u8] = b"application/openmetrics-text";
+
+/// How long a scrape waits for a store that hangs. The timeout of Prometheus is 10 seconds by default.
+const READY_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) fn health() -> Response<Body> {
     respond::json(StatusCode::OK, &json!({ "status": "alive" }))
@@ -43,11 +47,13 @@ async fn not_ready(admin: &Admin) -> Option<String> {
         let checked = broker.with_timeout(broker.store.check()).await;
         checked.err().map(|error| format!("store: {error}"))
     };
-    admin.store_readiness.result(check).await
+    admin.readiness.result(check).await
 }
 
 /// In the OpenMetrics format if the scraper reads it, as Prometheus does.
-pub(super) fn metrics(admin: &Admin, headers: &HeaderMap) -> Response<Body> {
+pub(super) async fn metrics(admin: &Admin, headers: &HeaderMap) -> Response<Body> {
+    let checked = tokio::time::timeout(READY_TIMEOUT, not_ready(admin)).await;
+    admin.readiness.set(matches!(checked, Ok(None)));
     let accepts = |value: &HeaderValue| value.as_bytes().windows(OPENMETRICS.len()).any(|part| part == OPENMETRICS);
     let (page, format) = match headers.get_all(header::ACCEPT).iter().any(accepts) {
         true => (admin.metrics.render(), "application/openmetrics-text; version=1.0.0; charset=utf-8"),

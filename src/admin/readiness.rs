@@ -1,11 +1,14 @@
-//! The result of the last check of the store, for probes.
+//! The result of the last check of the store, for probes and scrapers.
 //!
 //! A check writes to the database. Probes need no token, so without this, each of them could cost a commit.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
+
+use crate::telemetry::metrics::Metrics;
 
 /// How long a result is used.
 const MAX_AGE: Duration = Duration::from_secs(1);
@@ -14,11 +17,24 @@ const MAX_AGE: Duration = Duration::from_secs(1);
 type Checked = (Instant, Option<String>);
 
 #[derive(Default)]
-pub struct StoreReadiness {
+pub struct Readiness {
     last: Arc<Mutex<Option<Checked>>>,
+    /// What the last scrape found.
+    is_ready: AtomicBool,
 }
 
-impl StoreReadiness {
+impl Readiness {
+    pub fn register(self: &Arc<Self>, metrics: &mut Metrics) {
+        let this = self.clone();
+        let help = "1 if /readyz returned 200 at this scrape, otherwise 0";
+        metrics.gauge("ready", help, move || f64::from(u8::from(this.is_ready.load(Ordering::Relaxed))));
+    }
+
+    /// For the scrape that follows.
+    pub(super) fn set(&self, is_ready: bool) {
+        self.is_ready.store(is_ready, Ordering::Relaxed);
+    }
+
     /// Runs `check`, unless the last result is at most a second old. Concurrent calls share one check. It ends also if
     /// the client disconnects: otherwise each client that does not wait would cost a check.
     pub(super) async fn result(&self, check: impl Future<Output = Option<String>> + Send + 'static) -> Option<String> {
@@ -39,13 +55,13 @@ impl StoreReadiness {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     use super::*;
 
     #[tokio::test]
     async fn concurrent_probes_share_one_check() {
-        let (readiness, checks) = (StoreReadiness::default(), Arc::new(AtomicUsize::new(0)));
+        let (readiness, checks) = (Readiness::default(), Arc::new(AtomicUsize::new(0)));
         let probe = || {
             let checks = checks.clone();
             readiness.result(async move {
@@ -63,7 +79,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_does_not_wait_shares_its_check() {
-        let (readiness, checks) = (StoreReadiness::default(), Arc::new(AtomicUsize::new(0)));
+        let (readiness, checks) = (Readiness::default(), Arc::new(AtomicUsize::new(0)));
         let probe = || {
             let checks = checks.clone();
             readiness.result(async move {

@@ -13,7 +13,7 @@ use super::access::sessions::Sessions;
 use super::calls::explainer::Explain;
 use super::calls::reload_reply::ReloadReply;
 use super::calls::stats_streams::StatsStreams;
-use super::readiness::StoreReadiness;
+use super::readiness::Readiness;
 use crate::broker::Broker;
 use crate::protocols::tls::ServerTls;
 use crate::telemetry::metrics::{Metrics, WorkerMetrics};
@@ -38,7 +38,7 @@ pub struct Admin {
     pub sessions: Arc<Sessions>,
     pub wrong_tokens: WrongTokens,
     pub hosts: Vec<String>,
-    pub store_readiness: StoreReadiness,
+    pub readiness: Arc<Readiness>,
     /// The counters of the thread that serves the admin listener.
     pub counters: Arc<WorkerMetrics>,
     /// True from the end of the start until the gateway drains.

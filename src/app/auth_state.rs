@@ -16,6 +16,7 @@ use crate::gateway::route::{Route, TokenForwarding};
 use crate::gateway::route_table::RouteTable;
 use crate::gateway::streams::TokenChecks;
 use crate::store::Freshness;
+use crate::telemetry::metrics::RequestsByRoute;
 use crate::types::clock::Clock;
 
 pub(super) struct AuthState {
@@ -49,7 +50,8 @@ impl AuthState {
     }
 
     /// Decides about requests by this configuration. `cache_size` is that of the token cache in bytes.
-    pub(super) fn decider(&self, config: &Config, cache_size: usize) -> Decider {
+    /// `requests`: the counters of its routes.
+    pub(super) fn decider(&self, config: &Config, cache_size: usize, requests: &RequestsByRoute) -> Decider {
         let authenticator = Authenticator {
             keyring: self.keyring.clone(),
             revocations: self.revocations.clone(),
@@ -60,7 +62,9 @@ impl AuthState {
             identity: config.identity.clone(),
             token_size: config.limits.token_size,
         };
-        let routes = RouteTable::new(&config.routes).with_endpoints(&config.oauth);
+        let counted = |route: &Route| Route { requests: requests.of(&route.name), ..route.clone() };
+        let routes: Vec<_> = config.routes.iter().map(counted).collect();
+        let routes = RouteTable::new(&routes).with_endpoints(&config.oauth);
         Decider {
             routes: routes.with_issuer(&config.tokens.issuer),
             authenticator,

@@ -33,7 +33,7 @@ use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ConcurrencyLimit;
 use crate::protocols::http::forwarded::Origin;
 use crate::telemetry::access_log::Record;
-use crate::telemetry::metrics::WorkerMetrics;
+use crate::telemetry::metrics::{RequestsByRoute, WorkerMetrics};
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::sign::SIGNING;
 use crate::types::clock::{Clock, UnixTime};
@@ -79,7 +79,7 @@ impl Explainer {
         let auth = AuthState::new(keyring, Arc::new(revocations), None);
         let worker = worker(config, &auth, clock.clone());
         let own_calls = OwnCalls::new(config, Sessions::Database(config.store.clone()), revocations_unknown.clone());
-        let decider = auth.decider(config, CACHE_SIZE);
+        let decider = auth.decider(config, CACHE_SIZE, &RequestsByRoute::default());
         Ok(Explainer { decider, own_calls, clock, revocations_unknown, keys_unknown_of, worker, _keys: Some(keys) })
     }
 
@@ -87,7 +87,7 @@ impl Explainer {
     pub(super) fn of_running(config: &Config, state: &SharedState) -> Self {
         let (auth, clock) = (state.auth.without_effects(), state.clock.clone());
         Explainer {
-            decider: auth.decider(config, CACHE_SIZE),
+            decider: auth.decider(config, CACHE_SIZE, &RequestsByRoute::default()),
             own_calls: OwnCalls::new(config, Sessions::Store(state.store.clone()), None),
             worker: worker(config, &auth, clock.clone()),
             clock,

@@ -29,7 +29,7 @@ use crate::protocols::http::forwarded::Forwarding;
 use crate::protocols::http::headers::{Hygiene, METHOD_OVERRIDES, X_REAL_IP};
 use crate::protocols::tls::TicketSource;
 use crate::store::Store;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Metrics, RequestsByRoute};
 use crate::telemetry::snapshots::{Others, Servers, Snapshots};
 use crate::tokens::jwt::replacement::ReplacementSettings;
 use crate::tokens::login::LoginHeaders;
@@ -47,6 +47,8 @@ pub(super) struct SharedState {
     /// The cache of the active gateway. Each gateway has its own, because its entries hold headers by its
     /// configuration.
     token_cache: Arc<ArcSwap<TokenCache>>,
+    /// The counters of the routes of the active gateway.
+    requests_by_route: Arc<ArcSwap<RequestsByRoute>>,
     /// The store keeps revocations for this long, so no token may live longer.
     max_token_life: Duration,
 }
@@ -90,6 +92,7 @@ impl SharedState {
             clock,
             tickets,
             token_cache: Arc::new(ArcSwap::from_pointee(TokenCache::new(config.limits.token_cache_size))),
+            requests_by_route: Arc::default(),
             max_token_life: max_token_life(config),
         })
     }
@@ -103,9 +106,12 @@ impl SharedState {
                 "enforce = false: the gateway reports requests that it should reject, and forwards them"
             );
         }
+        let names = config.routes.iter().map(|route| &route.name);
+        let requests = RequestsByRoute::new(names, config.workers, &self.requests_by_route.load());
         Ok(Gateway {
             clock: self.clock.clone(),
-            decider: self.auth.decider(config, config.limits.token_cache_size),
+            decider: self.auth.decider(config, config.limits.token_cache_size, &requests),
+            requests_by_route: Arc::new(requests),
             forwarding: config.forwarding.clone(),
             token_calls: TokenCalls {
                 broker: self.broker.clone(),
@@ -168,6 +174,7 @@ impl SharedState {
     /// Starts the tasks of this gateway's upstreams, and shows its state in the metrics.
     pub(super) fn activate(&self, gateway: &Gateway) {
         self.upstreams.activate(&gateway.forwarder.upstreams);
+        self.requests_by_route.store(gateway.requests_by_route.clone());
         self.token_cache.store(gateway.decider.authenticator.token_cache.clone());
     }
 
@@ -211,6 +218,8 @@ impl SharedState {
         }
         let clock = self.clock.clone();
         own_keys::register_metrics(&self.broker.own_keys, metrics, move || clock.now());
+        let by_route = self.requests_by_route.clone();
+        metrics.counters("route_requests", "Requests by route and status class", move || by_route.load().labelled());
         let revocations = self.auth.revocations.clone();
         metrics.gauge("revocations", "Revocations in memory", move || revocations.count() as f64);
         let revocations = self.auth.revocations.clone();

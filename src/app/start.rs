@@ -25,7 +25,7 @@ use super::takeover::{self, ListenerCopies};
 use super::thread;
 use super::workers::{self, Workers};
 use crate::admin::{
-    Admin, AdminConnections, ListenerTls, Operators, ReloadReply, Sessions, StatsStreams, StoreReadiness, WrongTokens,
+    Admin, AdminConnections, ListenerTls, Operators, Readiness, ReloadReply, Sessions, StatsStreams, WrongTokens,
 };
 use crate::config::Config;
 use crate::gateway::Gateway;
@@ -81,7 +81,7 @@ fn run(
     control: (Runtime, Secret),
     file: Option<PathBuf>,
 ) -> Result<Running, StartError> {
-    let Prepared { state, gateway, metrics, reload_metrics, delivery, log } = prepared;
+    let Prepared { state, gateway, metrics, readiness, reload_metrics, delivery, log } = prepared;
     let clock = state.clock.clone();
     let metrics = Arc::new(metrics);
     state.activate(&gateway);
@@ -115,7 +115,7 @@ fn run(
         clock,
         metrics: reload_metrics,
     });
-    let admin = Arc::new(admin(&live, token, &metrics, rejections, listeners, reloads));
+    let admin = Arc::new(admin(&live, token, &metrics, readiness, rejections, listeners, reloads));
     let (serving, admin_socket) = (admin.serving.clone(), sockets.admin.local.path().to_owned());
     let control = Control { state: state.clone(), admin, connections, socket: sockets.admin, is_shared };
     let control = ControlThread::start(runtime, control, hand_over)?;
@@ -145,6 +145,7 @@ fn admin(
     live: &Arc<LiveConfig>,
     token: Secret,
     metrics: &Arc<Metrics>,
+    readiness: Arc<Readiness>,
     rejections: Arc<RecentRejections>,
     listeners: Vec<ListenerTls>,
     reloads: Option<Sender<ReloadReply>>,
@@ -164,7 +165,7 @@ fn admin(
         sessions: Arc::new(Sessions::new(config.admin.session_lifetime)),
         wrong_tokens: WrongTokens::new(config.admin.wrong_tokens),
         hosts: config.admin.hosts.clone(),
-        store_readiness: StoreReadiness::default(),
+        readiness,
         counters: metrics.worker(config.workers),
         serving: Arc::new(AtomicBool::new(true)),
         reloads,
@@ -177,6 +178,7 @@ struct Prepared {
     state: Arc<SharedState>,
     gateway: Gateway,
     metrics: Metrics,
+    readiness: Arc<Readiness>,
     reload_metrics: Arc<ReloadMetrics>,
     delivery: Option<Delivery>,
     log: Option<AccessLog>,
@@ -196,9 +198,11 @@ fn prepare(
     state.register_metrics(&mut metrics);
     let reload_metrics = Arc::new(ReloadMetrics::new(&*state.clock));
     reload_metrics.register(&mut metrics);
+    let readiness = Arc::new(Readiness::default());
+    readiness.register(&mut metrics);
     let delivery = audit::prepare(state.store.clone(), config.audit.target.clone(), &mut metrics)?;
     let log = open_log(config, &metrics)?;
-    Ok(Prepared { state: Arc::new(state), gateway, metrics, reload_metrics, delivery, log })
+    Ok(Prepared { state: Arc::new(state), gateway, metrics, readiness, reload_metrics, delivery, log })
 }
 
 fn open_log(config: &Config, metrics: &Metrics) -> Result<Option<AccessLog>, StartError> {

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::error::{Cause, StartError};
 use crate::config::Config;
-use crate::telemetry::metrics::{LabelledValue, Metrics};
+use crate::telemetry::metrics::{LabelledValue, Metrics, Totals};
 use crate::types::regular_file;
 use crate::upstream::{self, Report, Settings, Upstream};
 
@@ -97,6 +97,14 @@ impl UpstreamWatch {
         metrics.counters("upstream_server_retries", help, each(|server| server.retries as f64));
         let help = "Failed health checks of a server";
         metrics.counters("upstream_server_failed_checks", help, each(|server| server.failed_checks as f64));
+        let help = "Time from when the gateway began to send a request to the response header";
+        let current = self.current.clone();
+        metrics.histograms("upstream_response_seconds", help, move || {
+            let of = |upstream: &Arc<Upstream>| {
+                (vec![("upstream", upstream.name.to_string())], Totals::of(upstream.response_times.iter()))
+            };
+            current.load().iter().map(of).collect()
+        });
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::limits::limiter::{Key, Limiter, Rate};
 use crate::types::clock::Uptime;
+use crate::types::limit::Limit;
 use crate::types::reject::{Reason, Reject};
 
 /// All workers share it: it is used only for tokens that are not cached, and a client must not get a limit for each
@@ -26,6 +27,8 @@ pub struct Payer<'r> {
     key: Key,
     /// For the log.
     excess: &'static str,
+    /// See [`Reject::limit`].
+    limit: Option<Limit>,
 }
 
 impl BadSignatures {
@@ -39,20 +42,25 @@ impl BadSignatures {
 
     /// For a token that authenticates the client itself.
     pub fn of_address(&self, client: IpAddr) -> Payer<'_> {
-        Payer { limiter: &self.addresses, key: client.into(), excess: "too many bad signatures from this address" }
+        let excess = "too many bad signatures from this address";
+        Payer { limiter: &self.addresses, key: client.into(), excess, limit: None }
     }
 
     /// For a token that an authenticated caller introspects.
     pub fn of_introspection(&self, caller: Key) -> Payer<'_> {
-        Payer { limiter: &self.introspection, key: caller, excess: "this caller introspects too many bad signatures" }
+        let excess = "this caller introspects too many bad signatures";
+        Payer { limiter: &self.introspection, key: caller, excess, limit: Some(Limit::IntrospectedBadSignatures) }
     }
 }
 
 impl Payer<'_> {
     /// Rejects a token before its signature is checked if too many were bad.
     pub fn check(&self, now: Uptime) -> Result<(), Reject> {
-        let limited =
-            |wait: Duration| Reject { retry_after: Some(wait), ..Reject::new(Reason::RateLimited, self.excess) };
+        let limited = |wait: Duration| Reject {
+            retry_after: Some(wait),
+            limit: self.limit,
+            ..Reject::new(Reason::RateLimited, self.excess)
+        };
         self.limiter.retry_after(self.key, now).map_or(Ok(()), |wait| Err(limited(wait)))
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::protocols::http::forwarded::Origin;
-use crate::protocols::tls::Sni;
+use crate::protocols::tls::{Session, Sni};
 use crate::telemetry::metrics::Count;
 
 /// One client connection, shared by its requests and by the tunnels that outlive it.
@@ -20,6 +20,8 @@ pub struct Peer {
     pub origin: Origin,
     /// The server name of the TLS handshake; `None` without one, and without TLS.
     pub sni: Option<Sni>,
+    /// `None` without TLS.
+    pub tls: Option<Session>,
     /// Requests received on this connection.
     pub requests: Count,
     pub in_flight: InFlightCount,

@@ -25,6 +25,7 @@ use crate::protocols::http::path::CanonicalPath;
 use crate::protocols::http::target;
 use crate::protocols::tls::Sni;
 use crate::protocols::websocket;
+use crate::types::limit::Limit;
 use crate::types::reject::{Reason, Reject};
 use crate::types::trace::Step;
 
@@ -94,7 +95,8 @@ impl Decider {
             return Err(Reject::new(Reason::MalformedFraming, "a transfer coding other than chunked"));
         }
         if headers::exceeds_count(request.headers(), self.headers) {
-            return Err(Reject::new(Reason::HeadTooLarge, "more fields than limits.request_header_count"));
+            let reject = Reject::new(Reason::HeadTooLarge, "more fields than limits.request_header_count");
+            return Err(reject.of_limit(Limit::RequestHeaderCount));
         }
         let host = target::host(request, self.uri_size)?;
         let host_name = host.to_str().unwrap_or_default();

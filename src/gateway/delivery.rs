@@ -20,6 +20,7 @@ use crate::protocols::http::body::{Body, BodyEnd, BodyError, BodyObserver};
 use crate::telemetry::access_log::Record;
 use crate::types::clock::UnixTime;
 use crate::types::close_reason::CloseReason;
+use crate::types::limit::Limit;
 use crate::types::reject::{Reason, Reject};
 use crate::upstream::Lease;
 
@@ -50,6 +51,9 @@ impl Delivery {
     pub fn open<B>(request: &Request<B>, peer: &Arc<Peer>, worker: &Arc<Worker>, now: UnixTime) -> Self {
         peer.requests.inc();
         worker.metrics.requests_started.inc();
+        if peer.requests.get() == peer.last_request {
+            worker.metrics.limit_hit(Limit::RequestsPerConnection);
+        }
         let record = Record {
             request_id: worker.request_ids.next(),
             time: now,
@@ -57,6 +61,7 @@ impl Delivery {
             uri: request.uri().clone(),
             version: request.version(),
             user_agent: request.headers().get(header::USER_AGENT).cloned(),
+            tls: peer.tls,
             ..Record::default()
         };
         Delivery {
@@ -95,6 +100,13 @@ impl Delivery {
     pub fn parts(&mut self) -> Parts<'_> {
         let Delivery { record, route, rate_limit_headers, upload, worker, .. } = self;
         Parts { record, route, rate_limit_headers, upload, worker }
+    }
+
+    /// The head of the response is complete. `is_forwarded`: a backend has sent it.
+    pub fn head_complete(&self, is_forwarded: bool) {
+        if let Some(waited) = self.record.attempts.duration().filter(|_| is_forwarded) {
+            self.worker.metrics.overhead.observe(self.started.elapsed().saturating_sub(waited));
+        }
     }
 
     /// Returns true if the client has more of its body to send.
@@ -157,8 +169,16 @@ impl Drop for Delivery {
             self.worker.metrics.requests_finished.inc();
         }
         self.record.duration = self.started.elapsed();
+        // If the client left, the gateway has waited until now.
+        self.record.attempts.end();
+        if let Some(upload) = &self.upload {
+            self.record.received = upload.received();
+        }
         if let Some(reason) = self.token_bound.as_ref().and_then(TokenBound::ended) {
             self.record.ended = Some(reason);
+        }
+        if let Some(route) = &self.route {
+            route.requests.count(self.worker.number, self.record.status);
         }
         self.worker.finish(&self.record);
     }

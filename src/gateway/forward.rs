@@ -22,13 +22,13 @@ use crate::protocols::http::body::Body;
 use crate::protocols::http::headers::{self, Hygiene};
 use crate::protocols::http::target;
 use crate::protocols::websocket::{self, Tunnel, UpgradeRequest};
-use crate::telemetry::access_log::Record;
+use crate::telemetry::access_log::{Attempts, Record};
 use crate::tokens::jwt::replacement::ReplacementSettings;
 use crate::tokens::login::{LoginHeaderValues, LoginHeaders};
 use crate::types::clock::UnixTime;
 use crate::types::close_reason::CloseReason;
 use crate::types::reject::{Reason, Reject};
-use crate::upstream::{CurrentServer, Lease, Protocol, Upstream};
+use crate::upstream::{Counts, CurrentServer, Lease, Protocol, Upstream};
 
 /// Sends requests to upstreams.
 pub struct Forwarder {
@@ -94,7 +94,7 @@ impl Forwarder {
         context: &mut RequestContext<'_>,
     ) -> Result<Forwarded, Reject> {
         let upstream = &self.upstreams[permit.route().upstream];
-        context.record.upstream = Some(upstream.name.clone());
+        context.record.upstream = Some(upstream.names.clone());
         // Before the head is prepared: then the version is that of the upstream.
         let is_grpc_call = self.is_grpc_call(&permit, request);
         let (websocket, token_was_subprotocol) = self.prepare_head(request, &permit, upstream, host, context)?;
@@ -108,9 +108,17 @@ impl Forwarder {
 
         let current_server = CurrentServer::default();
         let (worker, client) = (context.worker, context.client());
-        let sending = pin!(upstream.send(worker.number, &worker.metrics, client, key, &current_server, request));
         let timeout = upstream.settings.response_timeout;
-        let result = response_within(timeout, progress, &mut token_bound, sending).await;
+        context.record.attempts = Attempts::begin();
+        let result = {
+            let counts = Counts { metrics: &worker.metrics, attempts: &context.record.attempts };
+            let sending = pin!(upstream.send(worker.number, counts, client, key, &current_server, request));
+            response_within(timeout, progress, &mut token_bound, sending).await
+        };
+        context.record.attempts.end();
+        if let (Ok(_), Some(waited)) = (&result, context.record.attempts.duration()) {
+            upstream.response_times[worker.number].observe(waited);
+        }
         let (response, lease) = result.map_err(|reject| {
             let reject = attribute_failure(reject, progress, upstream, &current_server);
             // The token was valid when the request began, so a token reason here means that it has expired or was

@@ -54,6 +54,7 @@ use crate::protocols::http::forwarded::{Forwarding, Origin};
 use crate::protocols::http::framing::FramingError;
 use crate::protocols::http::respond::RejectFormat;
 use crate::protocols::websocket;
+use crate::telemetry::metrics::RequestsByRoute;
 use crate::types::clock::Clock;
 use crate::types::reject::{Reason, Reject};
 use crate::types::trace::Trace;
@@ -70,6 +71,8 @@ pub struct Gateway {
     pub rates: RateLimits,
     /// `login.max_response_size`, in bytes.
     pub max_login_response: u64,
+    /// The counters of the routes in `decider`.
+    pub requests_by_route: Arc<RequestsByRoute>,
     /// `timeouts.request`
     pub request_timeout: Option<Duration>,
 }

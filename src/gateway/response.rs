@@ -108,6 +108,7 @@ pub(super) fn attach_delivery(
     timeout: Option<Duration>,
 ) -> Response<Body> {
     let Forwarded { response, lease, tunnel, token_bound, is_grpc_call, login: _ } = forwarded;
+    delivery.head_complete(token_bound.is_some());
     delivery.lease = lease;
     match tunnel {
         None => {
@@ -133,7 +134,8 @@ fn may_last(is_rejected: bool, is_grpc_call: bool, headers: &HeaderMap) -> bool 
 fn spawn_tunnel(tunnel: Tunnel, token_bound: Option<TokenBound>, mut delivery: Box<Delivery>, worker: &Arc<Worker>) {
     let mut open = worker.streams.open_tunnel(token_bound.as_ref().and_then(TokenBound::held));
     tokio::spawn(async move {
-        let end = tunnel.run(&mut delivery.record.sent, open.ended()).await;
+        let record = &mut delivery.record;
+        let end = tunnel.run(&mut record.sent, &mut record.received, open.ended()).await;
         delivery.record.complete = end == Some(TunnelEnd::Closed);
         delivery.record.ended = end.and_then(TunnelEnd::close_reason);
     });

@@ -10,6 +10,7 @@ use crate::gateway::rules::Rules;
 use crate::limits::rate_limit;
 use crate::protocols::http::readings::PathForms;
 use crate::store::postgres::OnStale;
+use crate::telemetry::metrics::RouteRequests;
 
 /// `[[route]]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +47,8 @@ pub struct Route {
     pub capture: Option<Capture>,
     /// `route.on_stale`. `None`: as `store.on_stale`.
     pub on_stale: Option<OnStale>,
+    /// Counts its requests. A configuration that was only read counts nothing.
+    pub requests: RouteRequests,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +99,7 @@ impl Route {
             rates: Vec::new(),
             capture: None,
             on_stale: None,
+            requests: RouteRequests::default(),
         }
     }
 

@@ -177,6 +177,9 @@ impl TokenCalls {
         *body = mem::take(body).with_idle_timeout(self.body_idle).with_min_rate(self.min_upload_rate);
         let read = tokio::time::timeout(self.body_timeout, body::read(body, BODY_LIMIT)).await;
         context.now = context.clock.now();
-        read.unwrap_or_else(|_| Err(Reject::new(Reason::BodyTimeout, "not complete within timeouts.token_call_body")))
+        let late = |_| Reject::new(Reason::BodyTimeout, "not complete within timeouts.token_call_body");
+        let content = read.map_err(late)??;
+        context.record.received = content.len() as u64;
+        Ok(content)
     }
 }

@@ -11,6 +11,7 @@ use crate::protocols::http::respond::{self, RejectFormat};
 use crate::telemetry::access_log::Record;
 use crate::types::clock::UnixTime;
 use crate::types::ids::RequestId;
+use crate::types::limit::Limit;
 use crate::types::reject::{Reason, Reject, with_causes};
 
 /// Records a request with a head that hyper could not read. hyper has already sent a response without a body.
@@ -28,7 +29,7 @@ pub fn reject_malformed(
     challenge: &HeaderValue,
     now: UnixTime,
 ) -> Response<Body> {
-    let reject = Reject::new(error.reason, error.message);
+    let reject = Reject { limit: error.limit, ..Reject::new(error.reason, error.message) };
     let request_id = worker.request_ids.next();
     let mut response = respond::reject(&reject, challenge, request_id, RejectFormat::Json);
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -36,9 +37,9 @@ pub fn reject_malformed(
     response
 }
 
-/// Records an HTTP/2 connection that was closed because of an HTTP/2 flood.
-pub fn record_flood(peer: &Peer, worker: &Worker, error: &hyper::Error, now: UnixTime) {
-    let reject = Reject::new(Reason::Http2Flood, with_causes(error));
+/// Records an HTTP/2 connection that was closed because of an HTTP/2 flood. `limit`: see [`Reject::limit`].
+pub fn record_flood(peer: &Peer, worker: &Worker, error: &hyper::Error, limit: Option<Limit>, now: UnixTime) {
+    let reject = Reject { limit, ..Reject::new(Reason::Http2Flood, with_causes(error)) };
     record(worker.request_ids.next(), peer, worker, reject, 0, now);
 }
 
@@ -50,6 +51,7 @@ fn record(request_id: RequestId, peer: &Peer, worker: &Worker, reject: Reject, s
         // `-` is a valid token for a method, and no method has this name.
         method: Method::from_bytes(b"-").unwrap_or_default(),
         uri: Uri::from_static("-"),
+        tls: peer.tls,
         status: reject.reason.status().as_u16(),
         sent,
         complete: true,

@@ -13,6 +13,7 @@ use crate::gateway::streams::TokenBound;
 use crate::protocols::http::body::{BodyEnd, BodyError, BodyObserver, LONG_RUNNING_AFTER};
 use crate::protocols::http::header_list;
 use crate::protocols::http::headers::Hygiene;
+use crate::telemetry::metrics::Count;
 use crate::types::reject::{Reason, Reject};
 use crate::upstream::{Failure, UpstreamResponse};
 
@@ -23,6 +24,8 @@ pub struct Progress {
     last: AtomicU64,
     /// The upstream has taken everything, and the next data must come from the client.
     waits_for_client: AtomicBool,
+    /// Bytes of the body.
+    received: Count,
     complete: AtomicBool,
     /// Why the body failed.
     failure: Mutex<Option<Reject>>,
@@ -32,7 +35,12 @@ impl Progress {
     pub(super) fn begin() -> Self {
         let (last, failure) = (AtomicU64::new(0), Mutex::new(None));
         let (waits_for_client, complete) = (AtomicBool::new(false), AtomicBool::new(false));
-        Progress { start: Instant::now(), last, waits_for_client, complete, failure }
+        Progress { start: Instant::now(), last, waits_for_client, received: Count::new(), complete, failure }
+    }
+
+    /// Bytes of the body so far.
+    pub(super) fn received(&self) -> u64 {
+        self.received.get()
     }
 
     pub(super) fn is_complete(&self) -> bool {
@@ -88,7 +96,8 @@ pub(super) struct Upload {
 }
 
 impl BodyObserver for Upload {
-    fn on_data(&mut self, _data: &mut Bytes) {
+    fn on_data(&mut self, data: &mut Bytes) {
+        self.progress.received.add(data.len() as u64);
         self.progress.moved();
     }
 

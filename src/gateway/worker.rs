@@ -33,6 +33,9 @@ impl Worker {
         self.metrics.request_finished(record.status, record.duration);
         if let Some(reject) = &record.rejected {
             self.metrics.rejected(reject.reason);
+            if let Some(limit) = reject.limit {
+                self.metrics.limit_hit(limit);
+            }
         }
         if let Some(observed) = &record.observed {
             self.metrics.observed(observed.reason);

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use crate::limits::per_address::AddressGuard;
 use crate::limits::reserve::Reserve;
+use crate::types::limit::Limit;
 use crate::types::reject::{Reason, Reject};
 
 /// A worker's part of the limit. Each worker counts its own requests, so that no two cores write to one counter.
@@ -59,17 +60,17 @@ impl ConcurrencyLimit {
         }
         let overloaded = |scope: &str| {
             let detail = format!("{in_flight} requests in flight on this worker{scope}");
-            Err(Reject::new(Reason::Overloaded, detail))
+            Reject::new(Reason::Overloaded, detail)
         };
         if in_flight > self.total && (in_flight > self.total + self.token_calls || !is_token_call()) {
-            return overloaded("");
+            return Err(overloaded(""));
         }
         let limit = if in_flight <= self.total { self.total } else { self.total + self.token_calls };
         // This request included.
         let free = usize::try_from(limit + 1 - in_flight).unwrap_or(usize::MAX);
         match self.reserve.acquire(address, free) {
             Some(guard) => Ok(Some(ReservedPermit { _guard: guard })),
-            None => overloaded(", and this address has its part of the reserve"),
+            None => Err(overloaded(", and this address has its part of the reserve").of_limit(Limit::ReservePercent)),
         }
     }
 }

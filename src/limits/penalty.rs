@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::limits::limiter::{Key, Limiter, Rate};
 use crate::limits::network::{self, LEVELS, Network, networks};
 use crate::types::clock::Uptime;
+use crate::types::limit::Limit;
 
 /// The gateway remembers 65,536 to 131,072 penalized addresses. It forgets the oldest first, and accepts those again.
 const CAPACITY: usize = 65_536;
@@ -80,32 +81,35 @@ impl PenaltyBox {
         }
     }
 
-    /// Counts a TLS handshake that the client began and did not complete. It has cost the gateway a signature.
-    pub fn failed_handshake(&self, address: IpAddr, now: Uptime) {
-        self.count(self.handshakes.as_ref(), address, now);
+    /// Counts a TLS handshake that the client began and did not complete. It has cost the gateway a signature. Returns
+    /// the limit if it was hit; so do the next two.
+    pub fn failed_handshake(&self, address: IpAddr, now: Uptime) -> Option<Limit> {
+        self.count(self.handshakes.as_ref(), address, now).then_some(Limit::FailedHandshakes)
     }
 
     /// Counts a request that was malformed or had too large a head. It ends its connection, so the next one costs a new
     /// one.
-    pub fn malformed_request(&self, address: IpAddr, now: Uptime) {
-        self.count(self.requests.as_ref(), address, now);
+    pub fn malformed_request(&self, address: IpAddr, now: Uptime) -> Option<Limit> {
+        self.count(self.requests.as_ref(), address, now).then_some(Limit::MalformedRequests)
     }
 
     /// Counts a body that the gateway rejected and did not read. It ends its connection, and the gateway has to discard
     /// what the client still sends.
-    pub fn rejected_body(&self, address: IpAddr, now: Uptime) {
-        self.count(self.bodies.as_ref(), address, now);
+    pub fn rejected_body(&self, address: IpAddr, now: Uptime) -> Option<Limit> {
+        self.count(self.bodies.as_ref(), address, now).then_some(Limit::RejectedBodies)
     }
 
-    fn count(&self, failures: Option<&Failures>, address: IpAddr, now: Uptime) {
-        if let Some(network) = failures.and_then(|failures| failures.count(address, now)) {
-            self.penalize_network(network, now);
-        }
+    /// Returns true if these were too many.
+    fn count(&self, failures: Option<&Failures>, address: IpAddr, now: Uptime) -> bool {
+        let penalized = failures.and_then(|failures| failures.count(address, now));
+        penalized.inspect(|network| self.penalize_network(*network, now)).is_some()
     }
 
-    /// Rejects new connections of this address for the penalty duration.
-    pub fn penalize(&self, address: IpAddr, now: Uptime) {
+    /// Rejects new connections of this address for the penalty duration. The rejection of the flood itself tells which
+    /// limit was hit.
+    pub fn penalize(&self, address: IpAddr, now: Uptime) -> Option<Limit> {
         self.penalize_network(Key::from(address), now);
+        None
     }
 
     fn penalize_network(&self, network: Key, now: Uptime) {
@@ -136,7 +140,7 @@ mod tests {
         let penalties = PenaltyBox::new(UNLIMITED);
         let (attacker, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
         assert!(!penalties.contains(attacker, NOW));
-        (0..100).for_each(|_| penalties.penalize(attacker, NOW));
+        (0..100).for_each(|_| _ = penalties.penalize(attacker, NOW));
         assert!(penalties.contains(attacker, NOW) && !penalties.contains(other, NOW));
         let almost = NOW + DURATION - Duration::from_millis(1);
         assert!(penalties.contains(attacker, almost));
@@ -150,7 +154,7 @@ mod tests {
         let settings = PenaltySettings { duration: Duration::ZERO, failed_handshakes: 1, ..UNLIMITED };
         let penalties = PenaltyBox::new(settings);
         penalties.penalize([192, 0, 2, 1].into(), NOW);
-        (0..10).for_each(|_| penalties.failed_handshake([192, 0, 2, 1].into(), NOW));
+        (0..10).for_each(|_| _ = penalties.failed_handshake([192, 0, 2, 1].into(), NOW));
         assert!(!penalties.contains([192, 0, 2, 1].into(), NOW));
     }
 
@@ -158,16 +162,16 @@ mod tests {
     fn too_many_failed_handshakes_in_ten_seconds_are_a_flood() {
         let (attacker, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
         let penalties = PenaltyBox::new(PenaltySettings { failed_handshakes: 100, ..UNLIMITED });
-        (0..100).for_each(|_| penalties.failed_handshake(attacker, NOW));
+        (0..100).for_each(|_| _ = penalties.failed_handshake(attacker, NOW));
         assert!(!penalties.contains(attacker, NOW));
         penalties.failed_handshake(attacker, NOW);
         assert!(penalties.contains(attacker, NOW) && !penalties.contains(other, NOW));
         // Ten a second, without end.
         let second = |second| NOW + Duration::from_secs(second);
-        (0..1000).for_each(|at| (0..10).for_each(|_| penalties.failed_handshake(other, second(at))));
+        (0..1000).for_each(|at| (0..10).for_each(|_| _ = penalties.failed_handshake(other, second(at))));
         assert!(!penalties.contains(other, second(1000)));
         let unlimited = PenaltyBox::new(UNLIMITED);
-        (0..100_000).for_each(|_| unlimited.failed_handshake(attacker, NOW));
+        (0..100_000).for_each(|_| _ = unlimited.failed_handshake(attacker, NOW));
         assert!(!unlimited.contains(attacker, NOW));
     }
 
@@ -178,7 +182,7 @@ mod tests {
         let kinds = [PenaltyBox::failed_handshake, PenaltyBox::malformed_request, PenaltyBox::rejected_body];
         for (count, limit) in kinds.iter().zip(2..) {
             let penalties = PenaltyBox::new(settings);
-            (0..limit).for_each(|_| count(&penalties, ATTACKER, NOW));
+            (0..limit).for_each(|_| _ = count(&penalties, ATTACKER, NOW));
             assert!(!penalties.contains(ATTACKER, NOW), "{limit}");
             count(&penalties, ATTACKER, NOW);
             assert!(penalties.contains(ATTACKER, NOW), "{limit}");

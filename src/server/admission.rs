@@ -19,8 +19,9 @@ use crate::limits::per_address::AddressGuard;
 use crate::limits::reserve::Reserve;
 use crate::protocols::http::forwarded::Origin;
 use crate::protocols::socket;
-use crate::protocols::tls::{ServerTls, Sni};
+use crate::protocols::tls::{ServerTls, Session, Sni};
 use crate::telemetry::metrics::{Count, WorkerMetrics};
+use crate::types::limit::Limit;
 
 /// Serves one accepted connection until it ends.
 pub(super) async fn serve(
@@ -48,6 +49,7 @@ pub(super) async fn serve(
         trusts_forwarded: client.trusts_forwarded,
         origin: Origin::new(client.address.ip(), tls.is_some()),
         sni: None,
+        tls: None,
         requests: Count::default(),
         in_flight: InFlightCount::default(),
         last_request: state.shared.settings.requests_per_connection,
@@ -111,6 +113,9 @@ fn admit(client: &Client, stream: &TcpStream, state: &WorkerState) -> Result<Opt
     let limit = if is_reserved { Reserve::share_of_free(free) } else { usize::MAX };
     let Some(guard) = shared.per_address.acquire_below(limit, ip) else {
         metrics.address_connections_rejected.inc();
+        if is_reserved {
+            metrics.limit_hit(Limit::ReservePercent);
+        }
         return Err(Rejected);
     };
     make_room(state);
@@ -146,11 +151,12 @@ async fn serve_tls(
         Ok(stream) => stream,
         Err(failure) => {
             state.worker.metrics.handshakes_failed.inc();
-            state.shared.penalize(&peer, PenaltyBox::failed_handshake);
+            state.shared.penalize(&peer, &state.worker.metrics, PenaltyBox::failed_handshake);
             return Err(failure.tell().await);
         }
     };
     let session = stream.get_ref().1;
+    peer.tls = Session::of(session);
     peer.sni = session.server_name().map(|name| Sni { name: name.to_owned(), tls: side });
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     connection::serve(stream, is_http2, Arc::new(peer), state.clone()).await

@@ -231,8 +231,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
                 }
                 Poll::Ready(Ok(()))
             }
-            Err(Flood) => {
+            Err(flood) => {
                 buffer.set_filled(before);
+                self.disconnect(DisconnectReason::Flood(flood));
                 self.begin_flood_close(context);
                 self.poll_flood_close(context)
             }
@@ -256,7 +257,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
         if let Some(lingering) = &mut self.lingering {
             ready!(lingering.poll(&mut self.stream, context));
         }
-        Poll::Ready(Err(self.disconnect(DisconnectReason::Flood)))
+        // The reason is that of the flood, which is recorded already.
+        Poll::Ready(Err(self.disconnect(DisconnectReason::Flood(Flood::Frames))))
     }
 }
 

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -16,7 +15,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::client_io::ClientStream;
 use super::disconnect::DisconnectReason;
 use super::exchange::Exchange;
-use super::shared::{WorkerState, is_shared_proxy};
+use super::flood::Flood;
+use super::shared::{RecordOffence, WorkerState, is_shared_proxy};
 use super::transport::Transport;
 use super::{http1, http2, linger};
 use crate::gateway::client::Peer;
@@ -26,7 +26,7 @@ use crate::limits::penalty::PenaltyBox;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::framing::Limits;
 use crate::protocols::http::{field_list, poll_activity};
-use crate::types::clock::Uptime;
+use crate::types::limit::Limit;
 
 struct Connection {
     state: Arc<WorkerState>,
@@ -96,6 +96,7 @@ impl Connection {
             self.penalize(PenaltyBox::rejected_body);
         }
         if let Some(wait) = shared.retry_delay.wait(rejected, exchange, || self.is_of_shared_proxy(gateway)) {
+            worker.metrics.limit_hit(Limit::RetryDelay);
             let mut wait = Box::pin(wait);
             poll_fn(|context| poll_activity::report_pending(wait.as_mut().poll(context))).await;
         }
@@ -121,8 +122,9 @@ impl Connection {
         // h2 reports the floods that it detects itself only here.
         let from_h2 = || DisconnectReason::from_h2(error).inspect(|_| self.penalize(PenaltyBox::penalize));
         match disconnected.or_else(from_h2) {
-            Some(DisconnectReason::Flood) => {
-                record_flood(&self.peer, worker, error, shared.gateway.load().clock.now());
+            Some(DisconnectReason::Flood(flood)) => {
+                let limit = (flood == Flood::Resets).then_some(Limit::Http2Resets);
+                record_flood(&self.peer, worker, error, limit, shared.gateway.load().clock.now());
             }
             Some(DisconnectReason::Silent | DisconnectReason::Slow) => worker.metrics.slow_clients_disconnected.inc(),
             None => {}
@@ -133,8 +135,8 @@ impl Connection {
         is_shared_proxy(self.peer.trusts_forwarded, self.peer.address.ip(), gateway)
     }
 
-    fn penalize(&self, record: fn(&PenaltyBox, IpAddr, Uptime)) {
-        self.state.shared.penalize(&self.peer, record);
+    fn penalize(&self, record: RecordOffence) {
+        self.state.shared.penalize(&self.peer, &self.state.worker.metrics, record);
     }
 }
 

@@ -3,14 +3,16 @@
 use std::error::Error;
 use std::fmt;
 
+use super::flood::Flood;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DisconnectReason {
     /// The client reads nothing of its response for `timeouts.write`.
     Silent,
     /// The client reads below `limits.min_download_rate`.
     Slow,
-    /// The client sends too many HTTP/2 frames without data or requests.
-    Flood,
+    /// The client exceeds `limits.http2_control_frames` or `limits.http2_resets`.
+    Flood(Flood),
 }
 
 impl DisconnectReason {
@@ -18,7 +20,9 @@ impl DisconnectReason {
     pub(super) fn from_h2(error: &hyper::Error) -> Option<DisconnectReason> {
         let error: &h2::Error = error.source()?.downcast_ref()?;
         let is_flood = error.is_library() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM);
-        is_flood.then_some(DisconnectReason::Flood)
+        // h2 names most of its limits for resets so.
+        let flood = if error.to_string().contains("resets") { Flood::Resets } else { Flood::Frames };
+        is_flood.then_some(DisconnectReason::Flood(flood))
     }
 }
 
@@ -27,7 +31,8 @@ impl fmt::Display for DisconnectReason {
         f.write_str(match self {
             DisconnectReason::Silent => "the client reads nothing of its response",
             DisconnectReason::Slow => "the client reads its response too slowly",
-            DisconnectReason::Flood => "the client sends too many frames without data or requests",
+            DisconnectReason::Flood(Flood::Frames) => "the client sends too many frames without data or requests",
+            DisconnectReason::Flood(Flood::Resets) => "the client cancels too many requests",
         })
     }
 }

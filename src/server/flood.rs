@@ -48,8 +48,13 @@ const END_STREAM: u8 = 1;
 const PADDED: u8 = 8;
 
 /// The client exceeded a limit.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Flood;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flood {
+    /// `limits.http2_control_frames`, or a limit of h2.
+    Frames,
+    /// `limits.http2_resets`, or a limit of h2.
+    Resets,
+}
 
 /// Follows the frames of one connection.
 pub(super) struct FloodGuard {
@@ -73,12 +78,14 @@ struct Budget {
     left: u32,
     refilled_at: Instant,
     period: Duration,
+    /// What it is to have used it up.
+    flood: Flood,
 }
 
 impl Budget {
-    fn new(capacity: u32, period: Duration) -> Budget {
+    fn new(capacity: u32, period: Duration, flood: Flood) -> Budget {
         let capacity = if capacity == 0 { u32::MAX } else { capacity };
-        Budget { capacity, left: capacity, refilled_at: Instant::now(), period }
+        Budget { capacity, left: capacity, refilled_at: Instant::now(), period, flood }
     }
 
     fn earn(&mut self, amount: u32) {
@@ -88,7 +95,7 @@ impl Budget {
     fn spend(&mut self, amount: u32) -> Result<(), Flood> {
         if self.left < amount {
             if self.refilled_at.elapsed() < self.period {
-                return Err(Flood);
+                return Err(self.flood);
             }
             (self.left, self.refilled_at) = (self.capacity, Instant::now());
         }
@@ -104,8 +111,8 @@ impl FloodGuard {
             header_len: 0,
             payload_left: PREFACE,
             last_stream: [0; 4],
-            control: Budget::new(settings.http2_control_frames, CONTROL_PERIOD),
-            resets: Budget::new(settings.http2_resets.saturating_mul(2), RESETS_PERIOD),
+            control: Budget::new(settings.http2_control_frames, CONTROL_PERIOD, Flood::Frames),
+            resets: Budget::new(settings.http2_resets.saturating_mul(2), RESETS_PERIOD, Flood::Resets),
             empty_data: 0,
             unearned: 0,
         }
@@ -182,7 +189,7 @@ impl FloodGuard {
             DATA if self.payload_left == 0 && flags & END_STREAM == 0 => {
                 self.empty_data += 1;
                 if self.empty_data > MAX_EMPTY_DATA {
-                    return Err(Flood);
+                    return Err(Flood::Frames);
                 }
             }
             // The payload may be padding only. h2 counts such a frame as empty.
@@ -247,9 +254,9 @@ mod tests {
         let mut guard = guard(3, 0);
         let ping = frame(PING, 0, 8);
         assert_eq!(guard.receive(&ping.repeat(3)), Ok(()));
-        assert_eq!(guard.control.spend(1), Err(Flood));
+        assert_eq!(guard.control.spend(1), Err(Flood::Frames));
         guard.count_sent(BYTES_PER_CONTROL_FRAME - 1);
-        assert_eq!(guard.control.spend(1), Err(Flood));
+        assert_eq!(guard.control.spend(1), Err(Flood::Frames));
         guard.count_sent(1);
         assert_eq!(guard.control.spend(1), Ok(()));
         let useful = [frame(DATA, 1, 1), ping.clone(), frame(HEADERS, 1, 1), ping.clone()].concat();
@@ -279,7 +286,7 @@ mod tests {
         last[4] = END_STREAM;
         assert_eq!(guard.receive(&[last, frame(DATA, 1, 1)].concat().repeat(1000)), Ok(()));
         assert_eq!(guard.receive(&empty.repeat(100)), Ok(()));
-        assert_eq!(guard.receive(&empty), Err(Flood));
+        assert_eq!(guard.receive(&empty), Err(Flood::Frames));
     }
 
     #[test]
@@ -288,7 +295,7 @@ mod tests {
         let mut padded = frame(DATA, 1, 1);
         padded[4] = PADDED;
         assert_eq!(guard.receive(&padded.repeat(3)), Ok(()));
-        assert_eq!(guard.receive(&padded), Err(Flood));
+        assert_eq!(guard.receive(&padded), Err(Flood::Frames));
     }
 
     #[test]

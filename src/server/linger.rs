@@ -44,7 +44,10 @@ async fn discard(body: Body, share: Arc<Share>) {
         while let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
             let len = frame.data_ref().map_or(0, Bytes::len);
             discarded = discarded.saturating_add(len);
-            if discarded >= max_bytes || slot.as_ref().is_some_and(|slot| !slot.record(len)) {
+            if discarded >= max_bytes {
+                return share.count_full();
+            }
+            if slot.as_ref().is_some_and(|slot| !slot.record(len)) {
                 return;
             }
             if let Some(pause) = share.count(len) {
@@ -79,6 +82,8 @@ pub(super) struct LingeringClose {
     /// Bytes that are still discarded. Afterwards nothing is read until the close is over, and what the client sends
     /// fills its own memory.
     left: usize,
+    /// If true, `left` began with `limits.discarded_body_size`.
+    is_limit: bool,
     pause: Option<Pin<Box<Sleep>>>,
     share: Arc<Share>,
     /// Held after the first piece.
@@ -122,6 +127,7 @@ impl LingeringClose {
             idle: IdleTimer::new(if left > 0 { idle } else { Self::IDLE }),
             deadline: Instant::now() + max_time,
             left,
+            is_limit: bytes >= max_bytes,
             pause: None,
             share,
             slot: None,
@@ -154,6 +160,9 @@ impl LingeringClose {
     fn discard(&mut self, bytes: usize) {
         self.left = self.left.saturating_sub(bytes);
         self.idle.reset();
+        if self.left == 0 && self.is_limit {
+            self.share.count_full();
+        }
         if self.slot.as_ref().is_some_and(|slot| !slot.record(bytes)) {
             self.left = 0;
         }

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use super::settings::LingerSettings;
 use crate::limits::limiter::Key;
 use crate::limits::network::networks;
+use crate::telemetry::metrics::WorkerMetrics;
+use crate::types::limit::Limit;
 
 /// Bytes discarded without a slot, and before each pause.
 pub(super) const PIECE: usize = 64 * 1024;
@@ -25,6 +27,7 @@ pub(super) const SLOT_INTERVAL: Duration = Duration::from_millis(20);
 pub(super) struct LingerSlots {
     pub(super) settings: LingerSettings,
     slots: Arc<Mutex<Slots>>,
+    metrics: Arc<WorkerMetrics>,
 }
 
 impl LingerSlots {
@@ -32,8 +35,8 @@ impl LingerSlots {
     /// second. Without pauses, four clients that never stop take a whole core.
     const PAUSE: Duration = Duration::from_millis(1);
 
-    pub(super) fn new(settings: LingerSettings) -> Self {
-        LingerSlots { settings, slots: Arc::default() }
+    pub(super) fn new(settings: LingerSettings, metrics: Arc<WorkerMetrics>) -> Self {
+        LingerSlots { settings, slots: Arc::default(), metrics }
     }
 
     /// For one connection of a client.
@@ -60,6 +63,11 @@ pub(super) struct Share {
 impl Share {
     pub(super) fn settings(&self) -> LingerSettings {
         self.slots.settings
+    }
+
+    /// Counts a client of which no more is discarded.
+    pub(super) fn count_full(&self) {
+        self.slots.metrics.limit_hit(Limit::DiscardedBodySize);
     }
 
     /// Returns the slot of this connection, or takes one if it has none.
@@ -191,7 +199,7 @@ mod tests {
     use super::*;
 
     fn slots() -> LingerSlots {
-        LingerSlots::new(LingerSettings { max_bytes: usize::MAX, max_time: Duration::MAX })
+        LingerSlots::new(LingerSettings { max_bytes: usize::MAX, max_time: Duration::MAX }, Arc::default())
     }
 
     /// The slots of `count` connections of `client`.

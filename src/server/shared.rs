@@ -18,10 +18,15 @@ use crate::gateway::client::Peer;
 use crate::gateway::worker::Worker;
 use crate::limits::penalty::PenaltyBox;
 use crate::limits::per_address::PerAddressLimit;
+use crate::telemetry::metrics::WorkerMetrics;
 use crate::types::clock::Uptime;
+use crate::types::limit::Limit;
 
 /// How long a connection that is accepted during the drain may take to begin its first request.
 pub(super) const FIRST_REQUEST: Duration = Duration::from_secs(1);
+
+/// Records an offence of an address. Returns the limit that was hit.
+pub(super) type RecordOffence = fn(&PenaltyBox, IpAddr, Uptime) -> Option<Limit>;
 
 /// What all connections share.
 pub struct Shared {
@@ -71,10 +76,13 @@ impl Shared {
 
     /// Records an offence of this peer, unless its address stands for many clients: one of them could lock out the
     /// others.
-    pub(super) fn penalize(&self, peer: &Peer, record: fn(&PenaltyBox, IpAddr, Uptime)) {
+    pub(super) fn penalize(&self, peer: &Peer, metrics: &WorkerMetrics, record: RecordOffence) {
         let gateway = self.gateway.load();
-        if !is_shared_proxy(peer.trusts_forwarded, peer.address.ip(), &gateway) {
-            record(&self.penalties, peer.address.ip(), gateway.clock.uptime());
+        let address = peer.address.ip();
+        if !is_shared_proxy(peer.trusts_forwarded, address, &gateway)
+            && let Some(limit) = record(&self.penalties, address, gateway.clock.uptime())
+        {
+            metrics.limit_hit(limit);
         }
     }
 }

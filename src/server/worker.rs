@@ -42,7 +42,8 @@ pub fn spawn(worker: Arc<Worker>, listeners: Vec<Listener>, shared: Arc<Shared>)
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name(format!("worker-{}", worker.number)).spawn(move || {
         let linger = shared.settings.linger;
-        let state = WorkerState { shared, worker, linger_slots: LingerSlots::new(linger), crowd: CrowdQueue::new() };
+        let linger_slots = LingerSlots::new(linger, worker.metrics.clone());
+        let state = WorkerState { shared, worker, linger_slots, crowd: CrowdQueue::new() };
         runtime.block_on(run(Arc::new(state), listeners));
         // The tasks that are left had their time.
         runtime.shutdown_background();

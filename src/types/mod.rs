@@ -6,6 +6,7 @@ pub mod close_reason;
 pub mod der;
 mod folders;
 pub mod ids;
+pub mod limit;
 pub mod private_file;
 pub mod process;
 pub mod regular_file;

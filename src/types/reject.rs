@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 
+use crate::types::limit::Limit;
+
 /// Declares [`Reason`] and its table, so that every reason has a row.
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $status:ident, $public:literal, $message:literal;)*) => {
@@ -223,6 +225,8 @@ pub struct Reject {
     pub retry_after: Option<Duration>,
     /// If true, the client used the scheme Basic, so a 401 names that scheme (RFC 6749 section 5.2).
     pub used_basic: bool,
+    /// The limit that was hit, if the reason does not tell.
+    pub limit: Option<Limit>,
 }
 
 impl Reject {
@@ -234,7 +238,13 @@ impl Reject {
             scope: None,
             retry_after: reason.default_retry_after(),
             used_basic: false,
+            limit: None,
         }
+    }
+
+    pub fn of_limit(mut self, limit: Limit) -> Self {
+        self.limit = Some(limit);
+        self
     }
 
     pub fn allow(mut self, methods: &'static str) -> Self {

@@ -18,6 +18,15 @@ pub enum Failure {
 }
 
 impl Failure {
+    pub(super) fn reason(&self) -> Reason {
+        match self {
+            Failure::Connect(_) => Reason::UpstreamConnect,
+            Failure::ConnectTimeout(_) => Reason::UpstreamConnectTimeout,
+            Failure::Busy(_) => Reason::UpstreamBusy,
+            Failure::Broken(_) => Reason::UpstreamBroken,
+        }
+    }
+
     pub(super) fn broken(error: hyper::Error) -> Self {
         Failure::Broken(with_causes(&error))
     }
@@ -36,13 +45,7 @@ impl Error for Failure {}
 
 impl From<Failure> for Reject {
     fn from(failure: Failure) -> Reject {
-        let reason = match &failure {
-            Failure::Connect(_) => Reason::UpstreamConnect,
-            Failure::ConnectTimeout(_) => Reason::UpstreamConnectTimeout,
-            Failure::Busy(_) => Reason::UpstreamBusy,
-            Failure::Broken(_) => Reason::UpstreamBroken,
-        };
-        Reject::new(reason, failure.to_string())
+        Reject::new(failure.reason(), failure.to_string())
     }
 }
 

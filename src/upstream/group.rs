@@ -14,18 +14,23 @@ use super::failure::{Failure, UpstreamError};
 use super::pool::Server;
 use super::report::Report;
 use super::resolve::Addresses;
-use super::retry::{Attempt, RetryReason, SendFailure};
+use super::retry::{Attempt, Counts, RetryReason, SendFailure};
 use super::retry_budget::RetryBudget;
 use super::send::UpstreamResponse;
 use super::server_state::ServerState;
 use super::settings::{Balance, Key, ServerSettings, Settings};
 use crate::protocols::http::body::Body;
-use crate::telemetry::metrics::{Count, WorkerMetrics};
+use crate::telemetry::access_log::UpstreamNames;
+use crate::telemetry::metrics::{Count, Histogram};
 use crate::types::reject::{Reason, Reject};
 
 /// One group of servers.
 pub struct Upstream {
     pub name: Arc<str>,
+    /// For the record of each request.
+    pub names: Arc<UpstreamNames>,
+    /// Of each worker: from when the gateway began to send a request to the head of the response.
+    pub response_times: Arc<[Histogram]>,
     pub settings: Settings,
     /// `Host` of the first server, for requests that do not keep the client's.
     pub host: HeaderValue,
@@ -67,6 +72,7 @@ impl Upstream {
         let host = first.authority();
         let host = HeaderValue::from_str(&host).map_err(|_| UpstreamError::InvalidHost(host))?;
         let config = connect::client_config(&settings)?;
+        let name: Arc<str> = settings.name.as_str().into();
         let servers = settings.servers.iter().map(|server| {
             let state = state_before(before, &settings, server);
             Server::new(server, &settings, config.as_ref(), state, workers).map(Arc::new)
@@ -74,7 +80,9 @@ impl Upstream {
         Ok(Upstream {
             host,
             scheme,
-            name: settings.name.as_str().into(),
+            names: Arc::new(UpstreamNames { name: name.clone(), servers: servers_of(&settings) }),
+            name,
+            response_times: response_times(before, workers),
             servers: servers.collect::<Result<_, UpstreamError>>()?,
             server_hashes: settings.servers.iter().map(|server| balance::hash(server.url().as_bytes())).collect(),
             requests: (0..workers).map(|_| WorkerRequests::default()).collect(),
@@ -100,7 +108,7 @@ impl Upstream {
     pub async fn send(
         &self,
         worker: usize,
-        metrics: &WorkerMetrics,
+        counts: Counts<'_>,
         client: IpAddr,
         key: Option<u64>,
         current: &CurrentServer,
@@ -115,14 +123,15 @@ impl Upstream {
             let server = &self.servers[at];
             let ejections = server.state.ejections();
             current.set(at, ejections);
-            let SendFailure { failure, retry } = match server.send(worker, metrics, client, request, attempt).await {
+            counts.attempts.send_to(at);
+            let SendFailure { failure, retry } = match server.send(worker, counts, client, request, attempt).await {
                 Ok(response) => return Ok(self.with_head(server, ejections, response)),
                 Err(failure) => failure,
             };
             let has_others = (tried.count_ones() as usize) < self.servers.len();
             let Some(next) = self.next_attempt(attempt, retry, has_others) else { return Err(failure) };
             attempt = next;
-            server.count_retry(metrics);
+            server.count_retry(counts, failure.reason());
             if !matches!(failure, Failure::Busy(_)) {
                 self.count_failure(current, &failure.to_string());
             }
@@ -222,6 +231,16 @@ impl Upstream {
     pub fn report(&self) -> Vec<Report> {
         self.servers.iter().map(|server| Report::of(server)).collect()
     }
+}
+
+fn servers_of(settings: &Settings) -> Vec<String> {
+    settings.servers.iter().map(ServerSettings::authority).collect()
+}
+
+/// Those from before, so that they go on over a reload.
+fn response_times(before: Option<&Upstream>, workers: usize) -> Arc<[Histogram]> {
+    let before = before.map(|before| &before.response_times).filter(|before| before.len() == workers);
+    before.cloned().unwrap_or_else(|| (0..workers).map(|_| Histogram::of_requests()).collect())
 }
 
 /// The state and the addresses of a server: those from before, if the upstream had this server already.

@@ -30,6 +30,7 @@ pub use group::{CurrentServer, Upstream};
 pub use lease::Lease;
 pub use maintenance::maintain;
 pub use report::Report;
+pub use retry::Counts;
 pub use send::UpstreamResponse;
 pub use settings::{
     Balance, EjectionSettings, ExpectedStatus, HealthCheckSettings, Key, MAX_SERVERS, Protocol, ServerSettings,

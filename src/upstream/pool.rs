@@ -11,11 +11,13 @@ use rustls::ClientConfig;
 use super::connect::Connector;
 use super::failure::{Failure, UpstreamError};
 use super::resolve::Addresses;
+use super::retry::Counts;
 use super::server_state::ServerState;
 use super::settings::{EjectionSettings, Protocol, ServerSettings, Settings};
 use super::slots::{Slot, Slots};
 use crate::protocols::http::body::Body;
 use crate::telemetry::metrics::WorkerMetrics;
+use crate::types::reject::Reason;
 
 /// How many seconds a new connection is distrusted after the server has closed one under a request.
 const DISTRUST: u32 = 60;
@@ -137,9 +139,10 @@ impl Server {
     }
 
     /// Counts a request that failed at this server and is sent again, to it or to another server. Both metrics of
-    /// retries count here, so that they agree.
-    pub(super) fn count_retry(&self, metrics: &WorkerMetrics) {
-        metrics.upstream_retries.inc();
+    /// retries count here, so that they agree. `reason`: why it failed.
+    pub(super) fn count_retry(&self, counts: Counts<'_>, reason: Reason) {
+        counts.metrics.upstream_retries.inc();
+        counts.attempts.fail(reason);
         self.state.retries.fetch_add(1, Ordering::Relaxed);
     }
 

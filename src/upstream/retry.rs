@@ -7,6 +7,15 @@ use http_body::Body as _;
 use super::failure::Failure;
 use super::settings::Protocol;
 use crate::protocols::http::body::Body;
+use crate::telemetry::access_log::Attempts;
+use crate::telemetry::metrics::WorkerMetrics;
+
+/// Where a request on its way is counted.
+#[derive(Clone, Copy)]
+pub struct Counts<'r> {
+    pub metrics: &'r WorkerMetrics,
+    pub attempts: &'r Attempts,
+}
 
 /// Which attempt this is, as far as it decides about a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,11 +11,11 @@ use hyper::body::Incoming;
 use super::failure::Failure;
 use super::lease::Lease;
 use super::pool::Server;
-use super::retry::{Attempt, SendFailure, copy_if_repeatable};
+use super::retry::{Attempt, Counts, SendFailure, copy_if_repeatable};
 use super::settings::Protocol;
 use super::slots::Slot;
 use crate::protocols::http::body::Body;
-use crate::telemetry::metrics::WorkerMetrics;
+use crate::types::reject::Reason;
 
 /// The server may be closing a connection that was idle for longer than this. Only then is it worth keeping a copy of
 /// the request's head for a retry.
@@ -30,7 +30,7 @@ impl Server {
     pub(super) async fn send(
         self: &Arc<Self>,
         worker: usize,
-        metrics: &WorkerMetrics,
+        counts: Counts<'_>,
         client: IpAddr,
         request: &mut Request<Body>,
         attempt: Attempt,
@@ -38,16 +38,16 @@ impl Server {
         let slot = self.acquire_slot(worker, client).await.map_err(SendFailure::unsent)?;
         let announced = self.sends_proxy_header.then(|| client.to_canonical());
         match self.protocol {
-            Protocol::Http1 => self.send_http1(worker, metrics, announced, request, attempt, slot).await,
+            Protocol::Http1 => self.send_http1(worker, counts, announced, request, attempt, slot).await,
             // Boxed: it is three times as large, and a request's future is as large as its largest step.
-            Protocol::Http2 => Box::pin(self.send_http2(worker, metrics, request, attempt, slot)).await,
+            Protocol::Http2 => Box::pin(self.send_http2(worker, counts, request, attempt, slot)).await,
         }
     }
 
     async fn send_http1(
         self: &Arc<Self>,
         worker: usize,
-        metrics: &WorkerMetrics,
+        counts: Counts<'_>,
         client: Option<IpAddr>,
         request: &mut Request<Body>,
         attempt: Attempt,
@@ -70,9 +70,9 @@ impl Server {
                     return Err(SendFailure::sent(error.into_error(), copy, request, self.protocol, attempt));
                 }
             };
-            self.count_retry(metrics);
+            self.count_retry(counts, Reason::UpstreamBroken);
         }
-        let mut connection = self.open_http1(client, metrics).await.map_err(SendFailure::unsent)?;
+        let mut connection = self.open_http1(client, counts.metrics).await.map_err(SendFailure::unsent)?;
         let copy = (attempt == Attempt::FirstOfSeveral).then(|| copy_if_repeatable(request)).flatten();
         match connection.sender.try_send_request(mem::take(request)).await {
             Ok(response) => Ok((response, Lease::new(self, worker, Some(connection), slot))),
@@ -90,14 +90,15 @@ impl Server {
     async fn send_http2(
         self: &Arc<Self>,
         worker: usize,
-        metrics: &WorkerMetrics,
+        counts: Counts<'_>,
         request: &mut Request<Body>,
         attempt: Attempt,
         slot: Slot,
     ) -> Result<UpstreamResponse, SendFailure> {
         let mut is_first = true;
         loop {
-            let (mut sender, opened) = self.http2_connection(worker, metrics).await.map_err(SendFailure::unsent)?;
+            let (mut sender, opened) =
+                self.http2_connection(worker, counts.metrics).await.map_err(SendFailure::unsent)?;
             let copy = (attempt != Attempt::Retry).then(|| copy_if_repeatable(request)).flatten();
             match sender.try_send_request(mem::take(request)).await {
                 Ok(response) => return Ok((response, Lease::new(self, worker, None, slot))),
@@ -109,7 +110,7 @@ impl Server {
                         if !is_first {
                             return Err(SendFailure::unsent(Failure::broken(error.into_error())));
                         }
-                        self.count_retry(metrics);
+                        self.count_retry(counts, Reason::UpstreamBroken);
                         is_first = false;
                     }
                     None => return Err(SendFailure::sent(error.into_error(), copy, request, self.protocol, attempt)),

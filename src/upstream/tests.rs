@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use super::health::CheckError;
 use super::*;
 use crate::protocols::http::body::Body;
+use crate::telemetry::access_log::Attempts;
 use crate::telemetry::metrics::WorkerMetrics;
 
 /// Responds to every request with its number, and counts its open connections.
@@ -87,8 +88,9 @@ fn settings(hosts: &[&str]) -> Settings {
 
 async fn send(upstream: &Upstream) -> Result<UpstreamResponse, Failure> {
     let mut request = Request::get("/").header("host", "a").body(Body::empty()).expect("a request");
-    let (metrics, current) = (WorkerMetrics::default(), CurrentServer::default());
-    upstream.send(0, &metrics, Ipv4Addr::LOCALHOST.into(), None, &current, &mut request).await
+    let (metrics, current, attempts) = (WorkerMetrics::default(), CurrentServer::default(), Attempts::begin());
+    let counts = Counts { metrics: &metrics, attempts: &attempts };
+    upstream.send(0, counts, Ipv4Addr::LOCALHOST.into(), None, &current, &mut request).await
 }
 
 async fn get(upstream: &Upstream) -> String {

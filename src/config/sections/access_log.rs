@@ -16,7 +16,8 @@ pub(super) fn read(table: &mut Table<'_>) -> Settings {
     if let Target::File(path) = &target {
         table.accept("file", files::can_create(path));
     }
-    let format = table.choice("format", Format::Json, &[("json", Format::Json), ("text", Format::Text)]);
+    let formats = [("json", Format::Json), ("text", Format::Text), ("combined", Format::Combined)];
+    let format = table.choice("format", Format::Json, &formats);
     Settings {
         target,
         format,

@@ -12,6 +12,7 @@ use crate::config::settings::StoreSettings;
 use crate::gateway::route::{Access, Capture, Route};
 use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX, metadata_path};
 use crate::store::postgres::Settings;
+use crate::telemetry::metrics::RouteRequests;
 use crate::upstream;
 
 type Upstreams = [Placed<upstream::Settings>];
@@ -110,6 +111,7 @@ fn route(
         rates,
         capture,
         on_stale,
+        requests: RouteRequests::default(),
     };
     Some(Placed { value: route, place: table.place("path") })
 }

@@ -10,6 +10,7 @@ mod description;
 mod error;
 pub mod plain_http;
 mod server;
+mod session;
 mod tickets;
 
 pub use certificates::{CertificateFiles, load};
@@ -18,4 +19,5 @@ pub use client::{client_config, client_config_with};
 pub use description::Description;
 pub use error::TlsError;
 pub use server::{ServerTls, Settings, Sni, TicketSource, server_tls};
+pub use session::Session;
 pub use tickets::{TicketKey, TicketKeys, WINDOW};

@@ -60,14 +60,18 @@ impl TunnelEnd {
 }
 
 impl Tunnel {
-    /// Copies bytes in both directions until both sides have closed or `end` is ready. Counts the bytes to the client.
-    /// `None` if the tunnel did not open.
-    pub async fn run(self, to_client: &mut u64, end: impl Future<Output = CloseReason>) -> Option<TunnelEnd> {
+    /// Copies bytes in both directions until both sides have closed or `end` is ready. Counts the bytes in each
+    /// direction. `None` if the tunnel did not open.
+    pub async fn run(
+        self,
+        to_client: &mut u64,
+        to_backend: &mut u64,
+        end: impl Future<Output = CloseReason>,
+    ) -> Option<TunnelEnd> {
         let (Ok(client), Ok(backend)) = tokio::join!(self.client, self.backend) else { return None };
         let (from_client, client) = tokio::io::split(TokioIo::new(client));
         let (from_backend, backend) = tokio::io::split(TokioIo::new(backend));
-        let mut to_backend = 0;
-        let mut up = Direction::new(from_client, backend, &mut to_backend, None);
+        let mut up = Direction::new(from_client, backend, to_backend, None);
         let mut down = Direction::new(from_backend, client, to_client, self.client_write_timeout);
         match copy_until(&mut up, &mut down, end).await {
             CopyEnd::ByGateway(reason) => {

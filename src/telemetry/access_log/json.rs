@@ -6,6 +6,7 @@
 
 use std::io::Write;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use super::field::{cut, cut_bytes};
 use super::record::Record;
@@ -36,7 +37,8 @@ pub(super) fn write_json(record: &Record, time: &str, path: &str, max_field: usi
     }
     line.optional("detail", record.detail());
     line.optional("route", record.route.as_deref());
-    line.optional("upstream", record.upstream.as_deref());
+    line.optional("upstream", record.upstream.as_ref().map(|upstream| &*upstream.name));
+    line.optional("server", record.server());
     line.optional("issuer", caller.map(|caller| &*caller.issuer));
     line.optional("subject", caller.map(|caller| &*caller.subject).filter(|subject| !subject.is_empty()));
     if let Some(token_id) = record.token_id.or(caller.and_then(|caller| caller.family)) {
@@ -44,15 +46,28 @@ pub(super) fn write_json(record: &Record, time: &str, path: &str, max_field: usi
         // Writing to memory does not fail.
         let _ = write!(line.page, "\"{token_id}\"");
     }
-    line.number("duration_us", u64::try_from(record.duration.as_micros()).unwrap_or(u64::MAX));
+    line.number("duration_us", micros(record.duration));
+    if let Some(waited) = record.attempts.duration() {
+        line.number("backend_us", micros(waited));
+        line.nonzero("retries", record.attempts.retries() as u64);
+    }
+    line.nonzero("received", record.received);
     line.number("sent", record.sent);
     line.name("complete");
     line.page.extend_from_slice(if record.complete { b"true" } else { b"false" });
     line.optional("ended", record.ended.map(CloseReason::code));
+    if let Some(tls) = &record.tls {
+        line.plain("tls", tls.version);
+        line.plain("cipher", tls.cipher);
+    }
     if let Some(agent) = &record.user_agent {
         line.text("user_agent", &cut_bytes(agent.as_bytes(), max_field));
     }
     line.page.push(b'}');
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Writes the members of an object after the first one.
@@ -91,6 +106,12 @@ impl Object<'_> {
     fn number(&mut self, name: &str, value: u64) {
         self.name(name);
         let _ = serde_json::to_writer(&mut *self.page, &value);
+    }
+
+    fn nonzero(&mut self, name: &str, value: u64) {
+        if value > 0 {
+            self.number(name, value);
+        }
     }
 
     /// IPv4 octet by octet, because `Display` of an address takes a quarter of the time of the whole line.

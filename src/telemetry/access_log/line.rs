@@ -1,5 +1,6 @@
 //! Writes a record as one line, in the configured format.
 
+use super::combined::write_combined;
 use super::json::write_json;
 use super::record::Record;
 use super::redact::without_tokens;
@@ -26,6 +27,7 @@ impl LineWriter {
         match self.format {
             Format::Json => write_json(record, time, &path, self.max_field, page),
             Format::Text => write_text(record, time, &path, self.max_field, page),
+            Format::Combined => write_combined(record, time, &path, self.max_field, page),
         }
         page.push(b'\n');
     }
@@ -33,6 +35,7 @@ impl LineWriter {
 
 #[cfg(test)]
 mod tests {
+    use super::super::attempts::UpstreamNames;
     use super::*;
     use crate::tokens::jwt::VerifiedToken;
     use crate::types::clock::UnixTime;
@@ -118,7 +121,7 @@ mod tests {
             user_agent: http::HeaderValue::from_bytes(&b"\"\\\t\xff".repeat(10_000)).ok(),
             route: Some(long("r").into()),
             caller: Some(std::sync::Arc::new(token)),
-            upstream: Some(long("u").into()),
+            upstream: Some(UpstreamNames { name: long("u").into(), servers: Vec::new() }.into()),
             rejected: Some(Reject::new(Reason::UnknownIssuer, long("\u{7}"))),
             duration: std::time::Duration::MAX,
             sent: u64::MAX,
@@ -135,10 +138,11 @@ mod tests {
             (Format::Json, Record { caller: None, rejected: None, ..longest() }, 3 * 1024),
             (Format::Json, Record { caller: None, rejected: without_token, ..longest() }, 4 * 1024),
             (Format::Text, longest(), 8 * 1024),
+            (Format::Combined, longest(), 8 * 1024),
         ] {
             let line = written(format, &record);
             assert!(line.len() <= max, "{} bytes: {line}", line.len());
-            assert!(line.contains('…') && line.matches('\n').count() == 1, "{line}");
+            assert!((line.contains('…') || format == Format::Combined) && line.matches('\n').count() == 1, "{line}");
         }
         assert!(json(&longest()).is_object());
     }

@@ -10,6 +10,8 @@
 //! disk with a few bytes: every text is cut (`field`), and requests that need no token and reach no backend have a
 //! limit (`rejections`).
 
+mod attempts;
+mod combined;
 mod field;
 mod json;
 mod line;
@@ -22,6 +24,7 @@ mod text;
 mod timestamp;
 mod writer;
 
+pub use attempts::{Attempts, FailedAttempt, UpstreamNames};
 pub(in crate::telemetry) use field::cut;
 pub use record::Record;
 pub(in crate::telemetry) use redact::without_tokens;

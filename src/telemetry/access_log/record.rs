@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use http::{HeaderValue, Method, Uri, Version};
 
+use super::attempts::{Attempts, UpstreamNames};
+use crate::protocols::tls::Session;
 use crate::tokens::jwt::VerifiedToken;
 use crate::types::clock::UnixTime;
 use crate::types::close_reason::CloseReason;
@@ -23,9 +25,13 @@ pub struct Record {
     pub version: Version,
     pub host: Option<HeaderValue>,
     pub user_agent: Option<HeaderValue>,
+    /// `None` without TLS.
+    pub tls: Option<Session>,
     /// 0: the client disconnected before the response.
     pub status: u16,
     pub sent: u64,
+    /// Bytes of the body that the gateway read from the client.
+    pub received: u64,
     /// If true, the whole response was written to the connection.
     pub complete: bool,
     /// Why the gateway ended the response early.
@@ -35,7 +41,9 @@ pub struct Record {
     pub caller: Option<Arc<VerifiedToken>>,
     /// The family that a refresh or a revocation was about.
     pub token_id: Option<TokenId>,
-    pub upstream: Option<Arc<str>>,
+    pub upstream: Option<Arc<UpstreamNames>>,
+    /// At which servers of the upstream it was tried.
+    pub attempts: Attempts,
     /// If true, the gateway sent a public document or responded to a CORS preflight.
     pub is_public: bool,
     pub rejected: Option<Reject>,
@@ -50,6 +58,12 @@ impl Record {
     pub(super) fn is_free(&self) -> bool {
         let is_undecided = || self.status == 0 && self.caller.is_none() && self.upstream.is_none();
         self.rejected.is_some() || self.is_public || is_undecided()
+    }
+
+    /// The address of the server that the request was sent to last, as in the configuration.
+    pub(super) fn server(&self) -> Option<&str> {
+        let servers = &self.upstream.as_ref()?.servers;
+        servers.get(self.attempts.server()?).map(String::as_str)
     }
 
     pub(in crate::telemetry) fn host(&self) -> Option<&str> {

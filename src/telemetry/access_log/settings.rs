@@ -23,4 +23,5 @@ pub enum Target {
 pub enum Format {
     Json,
     Text,
+    Combined,
 }

@@ -2,12 +2,19 @@
 
 use std::time::Duration;
 
-/// Upper bounds of the buckets, in microseconds.
-pub(super) const BOUNDS: [u64; 14] =
+/// The buckets of each histogram, without the one for longer durations.
+pub(super) const BUCKETS: usize = 14;
+
+/// Upper bounds of the buckets for whole requests, in microseconds.
+pub(super) static OF_REQUESTS: [u64; BUCKETS] =
     [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000, 30_000_000];
 
+/// Upper bounds of the buckets for the time that the gateway itself needs, in microseconds.
+pub(super) static OF_GATEWAY: [u64; BUCKETS] =
+    [10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 1_000_000, 5_000_000];
+
 /// One count for each bound, and one for longer durations. Not cumulative.
-pub(super) type Durations = [u64; BOUNDS.len() + 1];
+pub(super) type Durations = [u64; BUCKETS + 1];
 
 /// The duration that this part of the requests did not exceed, interpolated between the bounds of its bucket as
 /// Prometheus does. Beyond the last bound, that bound. `None` without requests.
@@ -16,7 +23,7 @@ pub fn quantile(durations: &Durations, part: f64) -> Option<Duration> {
     let (mut below, mut lower) = (0.0, 0.0);
     for (bucket, count) in durations.iter().enumerate() {
         let count = *count as f64;
-        let upper = BOUNDS.get(bucket).map_or(lower, |micros| *micros as f64);
+        let upper = OF_REQUESTS.get(bucket).map_or(lower, |micros| *micros as f64);
         if count > 0.0 && below + count >= rank {
             let micros = lower + (upper - lower) * ((rank - below) / count).clamp(0.0, 1.0);
             return Some(Duration::from_micros(micros.round() as u64));
@@ -31,7 +38,7 @@ mod tests {
     use super::*;
 
     fn in_buckets(counts: &[(usize, u64)]) -> Durations {
-        let mut durations = [0; BOUNDS.len() + 1];
+        let mut durations = [0; BUCKETS + 1];
         counts.iter().for_each(|(bucket, count)| durations[*bucket] = *count);
         durations
     }

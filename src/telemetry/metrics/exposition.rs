@@ -4,17 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use super::classic;
-use super::durations::BOUNDS;
+use super::count::Count;
+use super::histogram::{Histogram, Totals};
 use super::registry::Metrics;
 use super::values::{Family, Single};
-use super::worker::{Count, WorkerMetrics};
+use super::worker::{STATUS_CLASSES, WorkerMetrics};
+use super::{classic, limits};
 use crate::types::reject::Reason;
 
 impl Metrics {
@@ -75,7 +76,8 @@ impl Collector for MetricsCollector {
                 count.encode(family.encode_family(&[("reason", reason.code())])?)?;
             }
         }
-        encode_duration(metrics, &mut encoder)?;
+        encode_durations(metrics, &mut encoder)?;
+        encode_limits(metrics, &mut encoder)?;
         let gauge = encoder.encode_descriptor("requests_in_flight", IN_FLIGHT, None, MetricType::Gauge)?;
         ConstGauge::new(i64::try_from(metrics.in_flight()).unwrap_or(i64::MAX)).encode(gauge)?;
         for (name, help, read) in COUNTERS {
@@ -89,24 +91,40 @@ impl Collector for MetricsCollector {
 
 fn encode_requests(metrics: &Metrics, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let mut family = encoder.encode_descriptor("requests", "Requests by status class", None, MetricType::Counter)?;
-    for (class, label) in ["client_closed", "1xx", "2xx", "3xx", "4xx", "5xx"].into_iter().enumerate() {
+    for (class, label) in STATUS_CLASSES.into_iter().enumerate() {
         let count = ConstCounter::new(metrics.sum(|worker| &worker.requests[class]));
         count.encode(family.encode_family(&[("status", label)])?)?;
     }
     Ok(())
 }
 
-fn encode_duration(metrics: &Metrics, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let mut buckets = Vec::with_capacity(BOUNDS.len() + 1);
-    for bucket in 0..=BOUNDS.len() {
-        let bound = BOUNDS.get(bucket).map_or(f64::INFINITY, |micros| *micros as f64 / 1e6);
-        buckets.push((bound, metrics.sum(|worker| &worker.duration[bucket])));
+fn encode_durations(metrics: &Metrics, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    for (name, help, read) in DURATIONS {
+        let encoder = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        encode_totals(encoder, &metrics.totals(*read))?;
     }
-    let count = buckets.iter().map(|(_, count)| count).sum();
-    let sum = metrics.sum(|worker| &worker.duration_micros) as f64 / 1e6;
-    let help = "Time from the request header to the last byte of the response";
-    let mut encoder = encoder.encode_descriptor("request_duration_seconds", help, None, MetricType::Histogram)?;
-    encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+    for family in &metrics.histograms {
+        let mut encoder = encoder.encode_descriptor(family.name, family.help, None, MetricType::Histogram)?;
+        for (labels, totals) in (family.read)() {
+            encode_totals(encoder.encode_family(&labels)?, &totals)?;
+        }
+    }
+    Ok(())
+}
+
+fn encode_totals(mut encoder: MetricEncoder<'_>, totals: &Totals) -> fmt::Result {
+    let sum = totals.micros as f64 / 1e6;
+    encoder.encode_histogram::<NoLabelSet>(sum, totals.counts.iter().sum(), &totals.buckets(), None)
+}
+
+fn encode_limits(metrics: &Metrics, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let help = "How often each limit of gateway.toml was hit";
+    let mut family = encoder.encode_descriptor("limit_hits", help, None, MetricType::Counter)?;
+    let (workers, admin) = metrics.workers_and_admin();
+    for (limit, hits) in limits::names().zip(limits::hits(workers, admin)) {
+        ConstCounter::new(hits).encode(family.encode_family(&[("limit", limit)])?)?;
+    }
+    Ok(())
 }
 
 fn encode_single(encoder: &mut DescriptorEncoder<'_>, single: &Single) -> fmt::Result {
@@ -130,6 +148,19 @@ fn encode_family(encoder: &mut DescriptorEncoder<'_>, family: &Family) -> fmt::R
 }
 
 const IN_FLIGHT: &str = "Requests without a finished response, and open WebSockets";
+
+type ReadHistogram = fn(&WorkerMetrics) -> &Histogram;
+
+const DURATIONS: &[(&str, &str, ReadHistogram)] = &[
+    ("request_duration_seconds", "Time from the request header to the last byte of the response", |worker| {
+        &worker.duration
+    }),
+    (
+        "overhead_seconds",
+        "Time from the request header to the response header, less the time that the backend took",
+        |worker| &worker.overhead,
+    ),
+];
 
 type ReadReasons = fn(&WorkerMetrics) -> &[Count];
 

@@ -1,8 +1,9 @@
 //! How often each limit of `gateway.toml` was hit, from the counters.
 //!
-//! A limit that no counter knows is absent. Two limits with one reason count for the first of them.
+//! Absent are limits that the gateway cannot see, or that are hit all the time; `deploy/monitoring.md` names them.
 
 use super::worker::WorkerMetrics;
+use crate::types::limit::Limit;
 use crate::types::reject::Reason;
 
 type ReadHits = fn(&WorkerMetrics) -> u64;
@@ -30,14 +31,24 @@ const OF_CLIENTS: &[(&str, ReadHits)] = &[
     ("limits.connections_per_address", |worker| worker.address_connections_rejected.get()),
     ("limits.penalty_duration", |worker| worker.penalized_connections_rejected.get()),
     ("limits.min_download_rate", |worker| worker.slow_clients_disconnected.get()),
-    ("limits.concurrent_requests", |worker| worker.rejections_for(Reason::Overloaded)),
-    ("limits.request_header_size", |worker| worker.rejections_for(Reason::HeadTooLarge)),
+    ("limits.concurrent_requests", |worker| others(worker, Reason::Overloaded, Limit::ReservePercent)),
+    ("limits.reserve_percent", |worker| worker.hits_of(Limit::ReservePercent)),
+    ("limits.request_header_size", |worker| others(worker, Reason::HeadTooLarge, Limit::RequestHeaderCount)),
+    ("limits.request_header_count", |worker| worker.hits_of(Limit::RequestHeaderCount)),
     ("limits.uri_size", |worker| worker.rejections_for(Reason::UriTooLong)),
     ("limits.body_size", |worker| worker.rejections_for(Reason::BodyTooLarge)),
     ("limits.min_upload_rate", |worker| worker.rejections_for(Reason::BodyTooSlow)),
-    ("limits.http2_control_frames", |worker| worker.rejections_for(Reason::Http2Flood)),
+    ("limits.http2_control_frames", |worker| others(worker, Reason::Http2Flood, Limit::Http2Resets)),
+    ("limits.http2_resets", |worker| worker.hits_of(Limit::Http2Resets)),
+    ("limits.requests_per_connection", |worker| worker.hits_of(Limit::RequestsPerConnection)),
+    ("limits.discarded_body_size", |worker| worker.hits_of(Limit::DiscardedBodySize)),
+    ("limits.failed_handshakes", |worker| worker.hits_of(Limit::FailedHandshakes)),
+    ("limits.malformed_requests", |worker| worker.hits_of(Limit::MalformedRequests)),
+    ("limits.rejected_bodies", |worker| worker.hits_of(Limit::RejectedBodies)),
+    ("limits.retry_delay", |worker| worker.hits_of(Limit::RetryDelay)),
     ("limits.token_size", |worker| worker.rejections_for(Reason::TokenTooLarge)),
-    ("limits.bad_signatures", |worker| worker.rejections_for(Reason::RateLimited)),
+    ("limits.bad_signatures", |worker| others(worker, Reason::RateLimited, Limit::IntrospectedBadSignatures)),
+    ("limits.introspected_bad_signatures", |worker| worker.hits_of(Limit::IntrospectedBadSignatures)),
     ("rate", |worker| worker.rejections_for(Reason::QuotaExceeded)),
     ("throttle.refreshes", |worker| worker.rejections_for(Reason::FamilyLimited)),
     ("throttle.calls", |worker| worker.rejections_for(Reason::AddressLimited)),
@@ -51,6 +62,11 @@ const OF_ADMIN: &[(&str, ReadHits)] = &[
     ("admin.streams", |admin| admin.rejections_for(Reason::StreamsLimited)),
     ("admin.wrong_tokens", |admin| admin.rejections_for(Reason::AdminLimited)),
 ];
+
+/// The rejections for a reason that two limits share, less those of the other limit.
+fn others(worker: &WorkerMetrics, reason: Reason, other: Limit) -> u64 {
+    worker.rejections_for(reason).saturating_sub(worker.hits_of(other))
+}
 
 #[cfg(test)]
 mod tests {

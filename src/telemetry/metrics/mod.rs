@@ -4,17 +4,23 @@
 //! two cores share a cache line. A scrape adds the counters up. Labels are closed sets: no client can create one.
 
 mod classic;
+mod count;
 mod durations;
 mod exposition;
+mod histogram;
 mod limits;
 mod process;
 mod reading;
 mod registry;
+mod routes;
 mod values;
 mod worker;
 
+pub use count::Count;
 pub use durations::quantile;
+pub use histogram::{Histogram, Totals};
 pub use reading::{ByLimit, ByReason, Reading, limit_names};
 pub use registry::Metrics;
-pub use values::LabelledValue;
-pub use worker::{Count, WorkerMetrics};
+pub use routes::{RequestsByRoute, RouteRequests};
+pub use values::{LabelledTotals, LabelledValue};
+pub use worker::WorkerMetrics;

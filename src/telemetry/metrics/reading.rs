@@ -1,9 +1,10 @@
 //! All counters at one moment, and what was counted between two moments.
 
+use super::count::Count;
 use super::durations::Durations;
 use super::limits;
 use super::registry::Metrics;
-use super::worker::{Count, WorkerMetrics};
+use super::worker::WorkerMetrics;
 use crate::types::reject::Reason;
 
 /// One count for each reason, in the order of [`Reason::ALL`].
@@ -38,7 +39,7 @@ impl Metrics {
         Reading {
             requests: std::array::from_fn(|class| self.sum(|worker| &worker.requests[class])),
             rejections: std::array::from_fn(|reason| self.sum(|worker| &worker.rejections[reason])),
-            durations: std::array::from_fn(|bucket| self.sum(|worker| &worker.duration[bucket])),
+            durations: std::array::from_fn(|bucket| self.sum_of(|worker| worker.duration.count(bucket))),
             limits: limits::hits(workers, admin),
             log_lines_dropped: sum(|worker| &worker.access_log_dropped),
             requests_in_flight: self.in_flight(),

@@ -5,15 +5,18 @@ use std::time::SystemTime;
 
 use prometheus_client::metrics::MetricType;
 
+use super::count::Count;
+use super::histogram::{Histogram, Totals};
 use super::process;
-use super::values::{Family, LabelledValue, Single};
-use super::worker::{Count, WorkerMetrics};
+use super::values::{Family, HistogramFamily, LabelledTotals, LabelledValue, Single};
+use super::worker::WorkerMetrics;
 
 /// Everything that `/metrics` shows.
 pub struct Metrics {
     workers: Vec<Arc<WorkerMetrics>>,
     pub(super) singles: Vec<Single>,
     pub(super) families: Vec<Family>,
+    pub(super) histograms: Vec<HistogramFamily>,
     pub(super) process: Vec<Single>,
 }
 
@@ -24,6 +27,7 @@ impl Metrics {
             workers,
             singles: Vec::new(),
             families: Vec::new(),
+            histograms: Vec::new(),
             process: process::metrics(SystemTime::now()),
         };
         metrics.gauges("build_info", "The version of the program; the value is always 1", || {
@@ -66,6 +70,16 @@ impl Metrics {
         self.families.push(Family { name, help, kind: MetricType::Counter, read: Box::new(read) });
     }
 
+    /// As [`Metrics::gauges`], for histograms of seconds.
+    pub fn histograms(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        read: impl Fn() -> Vec<LabelledTotals> + Send + Sync + 'static,
+    ) {
+        self.histograms.push(HistogramFamily { name, help, read: Box::new(read) });
+    }
+
     /// The counters of the workers, and those of the thread that serves the admin listener, which are the last.
     pub(super) fn workers_and_admin(&self) -> (&[Arc<WorkerMetrics>], Option<&WorkerMetrics>) {
         match self.workers.split_last() {
@@ -76,6 +90,14 @@ impl Metrics {
 
     pub(super) fn sum(&self, read: impl Fn(&WorkerMetrics) -> &Count) -> u64 {
         self.workers.iter().map(|worker| read(worker).get()).sum()
+    }
+
+    pub(super) fn sum_of(&self, read: impl Fn(&WorkerMetrics) -> u64) -> u64 {
+        self.workers.iter().map(|worker| read(worker)).sum()
+    }
+
+    pub(super) fn totals(&self, read: fn(&WorkerMetrics) -> &Histogram) -> Totals {
+        Totals::of(self.workers.iter().map(|worker| read(worker)))
     }
 
     pub(super) fn in_flight(&self) -> u64 {

@@ -2,11 +2,16 @@
 
 use prometheus_client::metrics::MetricType;
 
+use super::histogram::Totals;
+
 /// Reads a value at a scrape.
 type ReadValue = Box<dyn Fn() -> f64 + Send + Sync>;
 
 /// A value with its labels.
 pub type LabelledValue = (Vec<(&'static str, String)>, f64);
+
+/// A histogram with its labels.
+pub type LabelledTotals = (Vec<(&'static str, String)>, Totals);
 
 /// A metric without labels.
 pub(super) struct Single {
@@ -22,4 +27,11 @@ pub(super) struct Family {
     pub(super) help: &'static str,
     pub(super) kind: MetricType,
     pub(super) read: Box<dyn Fn() -> Vec<LabelledValue> + Send + Sync>,
+}
+
+/// A histogram with labels.
+pub(super) struct HistogramFamily {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) read: Box<dyn Fn() -> Vec<LabelledTotals> + Send + Sync>,
 }

@@ -1,34 +1,20 @@
 //! The counters of one worker.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::durations::BOUNDS;
+use super::count::Count;
+use super::durations::{OF_GATEWAY, OF_REQUESTS};
+use super::histogram::Histogram;
 use crate::types::close_reason::CloseReason;
+use crate::types::limit::Limit;
 use crate::types::reject::Reason;
 
-/// A counter that usually one thread increases. Every thread can read it.
-#[derive(Default)]
-pub struct Count(AtomicU64);
+/// The labels of [`status_class`].
+pub(super) const STATUS_CLASSES: [&str; 6] = ["client_closed", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
-impl Count {
-    pub fn add(&self, amount: u64) {
-        // With one writer, no read-modify-write is needed, which costs ten times as much.
-        self.0.store(self.get().wrapping_add(amount), Ordering::Relaxed);
-    }
-
-    /// As [`Count::add`], for a counter that several threads increase. All of them must use this.
-    pub fn add_shared(&self, amount: u64) {
-        self.0.fetch_add(amount, Ordering::Relaxed);
-    }
-
-    pub fn inc(&self) {
-        self.add(1);
-    }
-
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
+/// 0 for a client that disconnected before the response, and else the first digit of the status.
+pub(super) fn status_class(status: u16) -> usize {
+    usize::from(status / 100).min(STATUS_CLASSES.len() - 1)
 }
 
 /// One counter for each reason.
@@ -36,14 +22,15 @@ pub(super) type ByReason = [Count; Reason::ALL.len()];
 
 pub struct WorkerMetrics {
     /// By status class: 1xx to 5xx, and 0 for a client that disconnected before the response.
-    pub requests: [Count; 6],
+    pub requests: [Count; STATUS_CLASSES.len()],
     pub rejections: ByReason,
     pub observations: ByReason,
     pub requests_started: Count,
     pub requests_finished: Count,
-    /// One bucket for each bound, and one for longer durations. Not cumulative.
-    pub(super) duration: [Count; BOUNDS.len() + 1],
-    pub(super) duration_micros: Count,
+    pub(super) duration: Histogram,
+    /// How long forwarded requests were with the gateway itself, until the head of their response.
+    pub overhead: Histogram,
+    limits: [Count; Limit::ALL.len()],
     pub connections_opened: Count,
     pub connections_closed: Count,
     pub connections_rejected: Count,
@@ -77,8 +64,9 @@ impl Default for WorkerMetrics {
             observations: by_reason(),
             requests_started: Count::default(),
             requests_finished: Count::default(),
-            duration: Default::default(),
-            duration_micros: Count::default(),
+            duration: Histogram::new(&OF_REQUESTS),
+            overhead: Histogram::new(&OF_GATEWAY),
+            limits: [const { Count::new() }; Limit::ALL.len()],
             connections_opened: Count::default(),
             connections_closed: Count::default(),
             connections_rejected: Count::default(),
@@ -105,11 +93,8 @@ impl Default for WorkerMetrics {
 impl WorkerMetrics {
     /// Counts a finished request. `status` is 0 if the client disconnected before the response.
     pub fn request_finished(&self, status: u16, duration: Duration) {
-        let class = usize::from(status / 100).min(5);
-        self.requests[class].inc();
-        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        self.duration[BOUNDS.partition_point(|bound| *bound < micros)].inc();
-        self.duration_micros.add(micros);
+        self.requests[status_class(status)].inc();
+        self.duration.observe(duration);
     }
 
     /// The number of requests without a finished response, and of open tunnels.
@@ -123,6 +108,15 @@ impl WorkerMetrics {
 
     pub(super) fn rejections_for(&self, reason: Reason) -> u64 {
         self.rejections[reason.index()].get()
+    }
+
+    /// Counts a request or a connection that reached a limit. Also for several threads.
+    pub fn limit_hit(&self, limit: Limit) {
+        self.limits[limit as usize].add_shared(1);
+    }
+
+    pub(super) fn hits_of(&self, limit: Limit) -> u64 {
+        self.limits[limit as usize].get()
     }
 
     pub fn observed(&self, reason: Reason) {

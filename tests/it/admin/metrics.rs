@@ -157,9 +157,9 @@ async fn shown() -> BTreeMap<String, BTreeSet<String>> {
     let mut shown: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     for sample in scrape(&gateway).await.into_keys().chain(scrape(&shared).await.into_keys()) {
         let (name, labels) = sample.split_once('{').unwrap_or((&sample, ""));
-        // The three kinds of samples of the histogram share its name.
-        let of_histogram = name.strip_prefix("bearward_request_duration_seconds_").is_some();
-        let name = if of_histogram { "bearward_request_duration_seconds" } else { name };
+        // The three kinds of samples of a histogram share its name.
+        let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
+        let name = of_histogram.filter(|name| name.ends_with("_seconds")).unwrap_or(name);
         let labels = labels.split("\",").filter_map(|label| label.split_once("=\""));
         shown.entry(name.to_owned()).or_default().extend(labels.map(|(label, _)| label.to_owned()));
     }

@@ -109,6 +109,9 @@ async fn cancelling_most_requests_closes_the_connection() {
     };
     HonestClient::connect(&gateway).await.assert_served_during(attack).await;
     gateway.wait_for_metric(FLOOD, count).await;
+    let hits = |limit: &str| format!("limit_hits_total{{limit=\"limits.{limit}\"}}");
+    gateway.wait_for_metric(&hits("http2_resets"), count).await;
+    gateway.wait_for_metric(&hits("http2_control_frames"), 0).await;
 
     // A client may cancel half of its requests without limit.
     let mut honest = frames::connect(gateway.address(), &[frames::connection_preface()]).await;

@@ -2,6 +2,7 @@
 
 mod connection_age;
 mod connections;
+mod counted;
 mod crowds;
 mod floods;
 mod full;

@@ -57,11 +57,13 @@ async fn a_locked_database_stops_only_issuing_and_revoking() {
     assert_eq!((ready.status.as_u16(), &ready.json()["status"]), (503, &json!("not ready")));
     assert!(ready.json()["reason"].as_str().is_some_and(|reason| reason.contains("locked")), "{ready:?}");
     assert_eq!(admin.get("/healthz").await.status, 200, "a restart would not help");
+    assert_eq!(gateway.metric("bearward_ready").await, 0.0);
     assert_eq!(gateway.status_of(&alice.access).await, 200, "cached tokens are served");
     assert_eq!(gateway.status_of(&bob.access).await, 401, "revoked tokens stay revoked");
 
     shell.execute_batch("rollback").expect("let go");
     become_ready(&admin, 200).await;
+    assert_eq!(gateway.metric("bearward_ready").await, 1.0);
     assert_eq!(gateway.status_of(&alice.access).await, 200, "an operation with a 503 response has no effect");
     assert!(admin.get("/admin/v1/subjects/carol/tokens").await.json()["tokens"].as_array().is_some_and(Vec::is_empty));
     let next = TokenPair::from_json(&gateway.refresh(&alice.access, &alice.refresh).await.json());
@@ -195,6 +197,8 @@ async fn a_stuck_disk_delays_no_request_and_writes_can_be_retried() {
     assert_eq!(ready.status, 503);
     assert!(ready.json()["reason"].as_str().is_some_and(|reason| reason.contains("did not respond")), "{ready:?}");
     assert_eq!(admin.get("/healthz").await.status, 200);
+    let metrics = admin.get("/metrics").await.text();
+    assert!(metrics.lines().any(|line| line.starts_with("bearward_ready 0")), "{metrics}");
     assert_eq!(as_alice.get("/").await.status, 200, "cached tokens are served");
     unavailable(&as_alice.post("/user/refresh", &refresh).await);
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());

@@ -1,7 +1,10 @@
 //! The access log, the audit log, and what Prometheus reads.
 
 pub mod access_log;
+mod alerts;
 pub mod audit_log;
 mod log_floods;
+mod log_formats;
 mod prometheus;
 mod stuck_output;
+mod timings;

@@ -1,16 +1,22 @@
-//! The real Prometheus scrapes a gateway, and answers a query about each metric.
+//! The real Prometheus scrapes a gateway, and answers a query about each metric, and those of `deploy/grafana.json`.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use bearward::tokens::jwt::Algorithm;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::alerts::{documented_metrics, metric_names};
+
 use crate::house::source;
 use crate::support::ports::free_port;
 use crate::support::postgres::PostgresServer;
+use crate::support::tokens::Mint;
 use crate::support::wait::{eventually_ok, eventually_within};
-use crate::support::{Client, Gateway, Upstream};
+use crate::support::{Client, Gateway, KeyServer, Upstream};
 
 /// Ends with the test.
 struct Prometheus {
@@ -40,6 +46,7 @@ impl Prometheus {
         // It has no connection yet while it starts.
         let address = ([127, 0, 0, 1], self.port).into();
         tokio::net::TcpStream::connect(address as std::net::SocketAddr).await.map_err(|error| error.to_string())?;
+        let query = query.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
         let answer = Client::http1(address).host("localhost").get(&format!("/api/v1/query?query={query}")).await;
         if answer.status != 200 {
             return Err(answer.text());
@@ -56,34 +63,94 @@ impl Drop for Prometheus {
     }
 }
 
-#[tokio::test]
-async fn prometheus_answers_a_query_about_each_metric() {
-    let upstream = Upstream::start();
-    let store = format!("[store]\n{}", PostgresServer::shared().store_keys());
-    let gateway = Gateway::with_config(&upstream, &store);
-    let pair = gateway.issue("alice", "").await;
-    assert_eq!(gateway.status_of(&pair.access).await, 200);
+/// A gateway that is scraped, with an `[[issuer]]`, health checks and PostgreSQL, and so with all metrics.
+async fn scraped(upstream: &Upstream, keys: &KeyServer) -> (Gateway, Prometheus) {
+    let text = format!(
+        "[upstream.health_check]\npath = \"/healthz\"\n[store]\n{}\n[[issuer]]\nissuer = \"https://login.example\"\n\
+         audience = [\"a\"]\nalgorithms = [\"ES256\"]\njwks_url = \"{}\"\n",
+        PostgresServer::shared().store_keys(),
+        keys.url("/keys")
+    );
+    let gateway = Gateway::with_config(upstream, &text);
     let prometheus = Prometheus::start(&[gateway.admin_address().to_string()]);
-    eventually_within(std::time::Duration::from_secs(60), "Prometheus has scraped", async || {
+    eventually_within(Duration::from_secs(60), "Prometheus has scraped", async || {
         prometheus.query("up").await.map(drop)
     })
     .await;
     let up = prometheus.query("up").await.expect("it was scraped");
     assert_eq!(up[0]["value"][1], "1", "{up:?}");
+    (gateway, prometheus)
+}
+
+#[tokio::test]
+async fn prometheus_answers_a_query_about_each_metric() {
+    let (upstream, keys) = (Upstream::start(), KeyServer::start(&[&Mint::new(Algorithm::ES256)]));
+    let (gateway, prometheus) = scraped(&upstream, &keys).await;
+    let pair = gateway.issue("alice", "").await;
+    assert_eq!(gateway.status_of(&pair.access).await, 200);
     let page = source::read("deploy/monitoring.md");
     let section = page.split("\n## ").find(|section| section.starts_with("Metrics\n")).expect("a section");
     let mut asked = 0;
     for row in section.lines().filter(|line| line.starts_with("| `")) {
         let names = row.split('|').nth(1).expect("a column").split('`').skip(1).step_by(2).map(str::to_owned);
         for name in names {
-            // A gateway without issuers and rollbacks has no samples of these.
-            if name.starts_with("bearward_issuer_") {
-                continue;
-            }
-            let query = if name.ends_with("_duration_seconds") { format!("{name}_bucket") } else { name };
+            let is_histogram = row.contains("| histogram");
+            let query = if is_histogram { format!("{name}_bucket") } else { name };
             eventually_ok(&query, async || prometheus.query(&query).await.map(drop)).await;
             asked += 1;
         }
     }
     assert!(asked > 50, "only {asked} metrics were found");
+}
+
+/// All `expr` in the file, with the variables of Grafana replaced.
+fn expressions(board: &Value) -> Vec<String> {
+    match board {
+        Value::Object(members) => {
+            let own = members.get("expr").and_then(Value::as_str).map(|expr| {
+                assert!(expr.contains("job=\"bearward\""), "{expr}");
+                expr.replace("$__rate_interval", "30s").replace("$instance", ".*")
+            });
+            own.into_iter().chain(members.values().flat_map(expressions)).collect()
+        }
+        Value::Array(entries) => entries.iter().flat_map(expressions).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn prometheus_answers_every_expression_of_the_board() {
+    let board: Value = serde_json::from_str(&source::read("deploy/grafana.json")).expect("JSON");
+    let expressions: Vec<_> = expressions(&board).into_iter().filter(|expr| !expr.starts_with("ALERTS")).collect();
+    assert!(expressions.len() > 40, "{expressions:?}");
+    let documented = documented_metrics();
+    let unknown = |expr: &&String| !metric_names(expr).is_subset(&documented);
+    assert_eq!(expressions.iter().find(unknown), None, "of a metric that is not in deploy/monitoring.md");
+
+    let (upstream, keys) = (Upstream::start(), KeyServer::start(&[&Mint::new(Algorithm::ES256)]));
+    let (gateway, prometheus) = scraped(&upstream, &keys).await;
+    let pair = gateway.issue("alice", "").await;
+    let (client, stranger) = (gateway.client().bearer(&pair.access), gateway.client());
+    let load = async {
+        loop {
+            assert_eq!(client.get("/").await.status, 200);
+            assert_eq!(stranger.get("/").await.status, 401);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let queries = async {
+        for expr in &expressions {
+            let what = format!("Prometheus answers {expr}");
+            eventually_within(Duration::from_secs(60), &what, async || {
+                let samples = prometheus.query(expr).await?;
+                let is_number = |sample: &Value| sample["value"][1].as_str().is_some_and(|value| value != "NaN");
+                if samples.iter().any(is_number) { Ok(()) } else { Err(format!("{samples:?}")) }
+            })
+            .await;
+        }
+    };
+    tokio::select! {
+        () = queries => {}
+        () = load => {}
+    }
 }

@@ -1,5 +1,6 @@
 //! Why the bytes of a connection are not valid HTTP/1.
 
+use crate::types::limit::Limit;
 use crate::types::reject::Reason;
 
 /// The gateway reads nothing after it.
@@ -7,14 +8,20 @@ use crate::types::reject::Reason;
 pub struct FramingError {
     pub reason: Reason,
     pub message: &'static str,
+    /// The limit that was hit, if the reason does not tell.
+    pub limit: Option<Limit>,
 }
 
 impl FramingError {
     pub(super) const fn malformed(message: &'static str) -> Self {
-        FramingError { reason: Reason::MalformedFraming, message }
+        FramingError { reason: Reason::MalformedFraming, message, limit: None }
     }
 
     pub(super) const fn head_too_large(message: &'static str) -> Self {
-        FramingError { reason: Reason::HeadTooLarge, message }
+        FramingError { reason: Reason::HeadTooLarge, message, limit: None }
+    }
+
+    pub(super) const fn too_many_fields(message: &'static str) -> Self {
+        FramingError { reason: Reason::HeadTooLarge, message, limit: Some(Limit::RequestHeaderCount) }
     }
 }

@@ -17,7 +17,7 @@ pub struct Limits {
 
 pub(super) const TOO_LARGE: FramingError =
     FramingError::head_too_large("the head is larger than limits.request_header_size");
-pub(super) const TOO_MANY: FramingError = FramingError::head_too_large("more fields than limits.request_header_count");
+pub(super) const TOO_MANY: FramingError = FramingError::too_many_fields("more fields than limits.request_header_count");
 
 /// The result of [`Framing::consume`].
 #[derive(Debug, PartialEq, Eq)]
