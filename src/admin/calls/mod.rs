@@ -2,6 +2,7 @@
 
 mod body;
 pub(super) mod certificates;
+mod ended_tokens;
 pub(super) mod explain;
 pub(super) mod explainer;
 pub(super) mod issuers;
