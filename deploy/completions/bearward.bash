@@ -31,6 +31,9 @@ _bearward() {
             bearward,reload)
                 cmd="bearward__subcmd__reload"
                 ;;
+            bearward,schema)
+                cmd="bearward__subcmd__schema"
+                ;;
             bearward,serve)
                 cmd="bearward__subcmd__serve"
                 ;;
@@ -74,7 +77,7 @@ _bearward() {
 
     case "${cmd}" in
         bearward)
-            opts="-h -V --help --version serve check explain verify demo reload top token keys store"
+            opts="-h -V --help --version serve check schema explain verify demo reload top token keys store"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -88,7 +91,7 @@ _bearward() {
             return 0
             ;;
         bearward__subcmd__check)
-            opts="-h --config --json --deny-warnings --offline --help"
+            opts="-h --config --json --effective --deny-warnings --offline --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -244,6 +247,20 @@ _bearward() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        bearward__subcmd__schema)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;

@@ -28,6 +28,7 @@ complete -c bearward -n "__fish_bearward_needs_command" -s h -l help -d 'Print h
 complete -c bearward -n "__fish_bearward_needs_command" -s V -l version -d 'Print version'
 complete -c bearward -n "__fish_bearward_needs_command" -f -a "serve" -d 'Run the gateway'
 complete -c bearward -n "__fish_bearward_needs_command" -f -a "check" -d 'Check the configuration without starting the gateway. Report every error at once'
+complete -c bearward -n "__fish_bearward_needs_command" -f -a "schema" -d 'Print the JSON Schema of gateway.toml, for editors and linters'
 complete -c bearward -n "__fish_bearward_needs_command" -f -a "explain" -d 'Show step by step how the gateway decides about a request. Exit with 0 if it would allow the request, with 1 if not, and with 3 if it is not known whether the token is revoked'
 complete -c bearward -n "__fish_bearward_needs_command" -f -a "verify" -d 'Verify the signature of a token from standard input. Exit with 0 if it is valid. It may be revoked: see explain'
 complete -c bearward -n "__fish_bearward_needs_command" -f -a "demo" -d 'Run a gateway in front of a small echo backend, and print requests to try'
@@ -41,9 +42,11 @@ complete -c bearward -n "__fish_bearward_using_subcommand serve" -l take-over -d
 complete -c bearward -n "__fish_bearward_using_subcommand serve" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand check" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
 complete -c bearward -n "__fish_bearward_using_subcommand check" -l json -d 'Print errors and warnings as JSON'
+complete -c bearward -n "__fish_bearward_using_subcommand check" -l effective -d 'Print every key with its value and where the value comes from: a file and its line, or the default'
 complete -c bearward -n "__fish_bearward_using_subcommand check" -l deny-warnings -d 'Fail if there is a warning'
 complete -c bearward -n "__fish_bearward_using_subcommand check" -l offline -d 'Do not connect to the PostgreSQL database of the configuration'
 complete -c bearward -n "__fish_bearward_using_subcommand check" -s h -l help -d 'Print help'
+complete -c bearward -n "__fish_bearward_using_subcommand schema" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand explain" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
 complete -c bearward -n "__fish_bearward_using_subcommand explain" -l request-id -d 'Say why the running gateway rejected this request: the `requestId` of its response. Nothing else is needed' -r
 complete -c bearward -n "__fish_bearward_using_subcommand explain" -l method -d 'The request method' -r

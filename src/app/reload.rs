@@ -12,12 +12,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
+use serde_json::Value as Json;
 
 use super::error::StartError;
 use super::reload_metrics::ReloadMetrics;
 use super::shared_state::SharedState;
 use crate::admin::Reloaded;
-use crate::config::Config;
+use crate::config::{Change, Config};
 use crate::protocols::tls::{self, ServerTls, TicketSource};
 use crate::server::{ListenerSettings, Shared};
 use crate::types::clock::Clock;
@@ -30,41 +31,37 @@ pub(super) struct LiveConfig {
     pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerTls>>>>,
     pub(super) admin_certificate: Option<Arc<ArcSwap<ServerTls>>>,
     pub(super) config: Mutex<Config>,
+    /// The values of `config` for the admin API.
+    pub(super) in_force: Arc<ArcSwap<Json>>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<ReloadMetrics>,
 }
 
 impl LiveConfig {
-    /// Activates `config`, and returns the tables that have changed.
+    /// Activates `config`, and returns what has changed.
     pub(super) fn reload(&self, config: Config) -> Result<Reloaded, StartError> {
         let mut current = self.config();
-        let requires_restart = needs_restart(&current, &config);
-        let listeners_change = requires_restart.contains(&"listener");
-        let next = Config {
-            watch: config.watch,
-            routes: config.routes,
-            rates: config.rates,
-            upstreams: config.upstreams,
-            identity: config.identity,
-            login: config.login,
-            oauth: config.oauth,
-            cors: config.cors,
-            forwarding: config.forwarding,
-            issuers: config.issuers,
-            listeners: if listeners_change { current.listeners.clone() } else { config.listeners },
-            // Everything else requires a restart.
-            ..current.clone()
-        };
+        let (next, reloaded) = plan(&current, config);
         let certificates = read_certificates(&next, &self.state.tickets)?;
         let previous = self.shared.gateway.load();
         let gateway = self.state.gateway(&next, &previous.rates)?;
         self.state.reload_keys(&next)?;
         self.state.activate(&gateway);
-        let active = changed(&current, &next);
         self.shared.gateway.store(Arc::new(gateway));
         self.replace_certificates(certificates);
+        self.in_force.store(Arc::new(next.values.json()));
         *current = next;
-        Ok(Reloaded { active, requires_restart })
+        Ok(reloaded)
+    }
+
+    /// What [`LiveConfig::reload`] would change, and whether it would fail. Changes nothing.
+    pub(super) fn dry_run(&self, config: Config) -> Result<Reloaded, StartError> {
+        let current = self.config();
+        let (next, reloaded) = plan(&current, config);
+        read_certificates(&next, &self.state.tickets)?;
+        self.state.gateway(&next, &self.shared.gateway.load().rates)?;
+        self.state.check_keys(&next)?;
+        Ok(reloaded)
     }
 
     /// Reads the files of the active certificates again, and nothing else.
@@ -88,6 +85,31 @@ impl LiveConfig {
     }
 }
 
+/// The configuration after a reload, and what it changes. What requires a restart stays.
+fn plan(current: &Config, config: Config) -> (Config, Reloaded) {
+    let requires_restart = needs_restart(current, &config);
+    let listeners_change = requires_restart.contains(&"listener");
+    let changes = current.values.changes(&config.values).iter().map(Change::json).collect();
+    let next = Config {
+        values: current.values.reloaded(&config.values, listeners_change),
+        include: config.include,
+        watch: config.watch,
+        routes: config.routes,
+        rates: config.rates,
+        upstreams: config.upstreams,
+        identity: config.identity,
+        login: config.login,
+        oauth: config.oauth,
+        cors: config.cors,
+        forwarding: config.forwarding,
+        issuers: config.issuers,
+        listeners: if listeners_change { current.listeners.clone() } else { config.listeners },
+        ..current.clone()
+    };
+    let active = changed(current, &next);
+    (next, Reloaded { active, requires_restart, changes })
+}
+
 /// The certificates of the listeners, and of the admin listener last.
 fn read_certificates(config: &Config, tickets: &TicketSource) -> Result<Vec<Option<Arc<ServerTls>>>, StartError> {
     let listeners = config.listeners.iter().map(|listener| (&listener.tls, tickets));
@@ -100,6 +122,7 @@ fn read_certificates(config: &Config, tickets: &TicketSource) -> Result<Vec<Opti
 
 fn changed(current: &Config, next: &Config) -> Vec<&'static str> {
     names_of_changed(&[
+        ("include", current.include != next.include),
         ("watch", current.watch != next.watch),
         ("listener", current.listeners != next.listeners),
         ("issuer", current.issuers != next.issuers),

@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -25,7 +26,7 @@ use super::takeover::{self, ListenerCopies};
 use super::thread;
 use super::workers::{self, Workers};
 use crate::admin::{
-    Admin, AdminConnections, ListenerTls, Operators, Readiness, ReloadReply, Sessions, StatsStreams, WrongTokens,
+    Admin, AdminConnections, ListenerTls, Operators, Readiness, ReloadRequest, Sessions, StatsStreams, WrongTokens,
 };
 use crate::config::Config;
 use crate::gateway::Gateway;
@@ -107,6 +108,7 @@ fn run(
     let (runtime, token) = control;
     let connections = Arc::new(AdminConnections::new(&config.admin, metrics.worker(config.workers)));
     let live = Arc::new(LiveConfig {
+        in_force: Arc::new(ArcSwap::from_pointee(config.values.json())),
         state: state.clone(),
         shared,
         certificates: sockets.certificates,
@@ -148,7 +150,7 @@ fn admin(
     readiness: Arc<Readiness>,
     rejections: Arc<RecentRejections>,
     listeners: Vec<ListenerTls>,
-    reloads: Option<Sender<ReloadReply>>,
+    reloads: Option<Sender<ReloadRequest>>,
 ) -> Admin {
     let (config, state) = (live.config(), &live.state);
     Admin {
@@ -160,6 +162,7 @@ fn admin(
         snapshots: Arc::new(state.snapshots(metrics.clone())),
         stats_streams: StatsStreams::new(config.admin.streams),
         listeners,
+        configuration: live.in_force.clone(),
         clock: state.clock.clone(),
         operators: Operators::new(&token, &config.admin.operators),
         sessions: Arc::new(Sessions::new(config.admin.session_lifetime)),
