@@ -57,8 +57,7 @@ async fn the_role_view_changes_nothing() {
             "tokens",
             "tokens/ended",
             "sessions/current",
-        ]
-        {
+        ] {
             assert_eq!(vera.get(&format!("/admin/v1/{path}")).await.status, 200, "{path}");
         }
         assert_eq!(vera.post("/admin/v1/explain", &json!({ "path": "/" })).await.status, 200);

@@ -1,7 +1,7 @@
 // The part Now: numbers of each second, five minutes of them as plots.
 
 import { call, stream } from "./api.js";
-import { badge, byId, duration, el, empty, failure, fill, mono, number, show, table } from "./dom.js";
+import { badge, byId, duration, el, empty, failure, fill, number, show, table } from "./dom.js";
 
 const KEPT = 300;
 /** Rates are means over this many seconds, so that they can be read. */
@@ -137,7 +137,7 @@ export function limits(hit) {
   const rows = Object.entries(hit).sort(([, one], [, other]) => other - one);
   if (!rows.length) return empty("No limit was hit.");
   return table("Limits hit in the last hour", [
-    ["Key", ([key]) => mono(key)],
+    ["Key", ([key]) => el("a", { class: "mono", href: `#configuration?find=${encodeURIComponent(key)}` }, key)],
     ["Hits", ([, count]) => number(count), "number"],
   ], rows);
 }
