@@ -166,7 +166,7 @@ async fn each_setting_has_its_origin_and_is_reloaded() {
     page.shows("#settings tbody tr", "5s").await;
     page.shows("#settings tbody tr", "default").await;
 
-    fs::write(&file, format!("watch = false\n{text}[timeouts]\nstore = \"7s\"\n")).expect("written");
+    fs::write(&file, format!("{text}[timeouts]\nstore = \"7s\"\n")).expect("written");
     page.click("#reload-place button").await;
     page.shows("#confirm-text", "timeouts.store (takes a restart)").await;
     page.enter("#confirm-typed", "reload").await;
