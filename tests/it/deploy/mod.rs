@@ -96,7 +96,7 @@ fn systemd_analyze(arguments: &[&str]) -> Output {
     output.unwrap_or_else(|error| panic!("systemd-analyze: {error}; tests/run installs it"))
 }
 
-fn text(output: &Output) -> String {
+pub(crate) fn text(output: &Output) -> String {
     let both = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
     String::from_utf8_lossy(&both).trim().to_owned()
 }
