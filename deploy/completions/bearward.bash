@@ -25,6 +25,9 @@ _bearward() {
             bearward,explain)
                 cmd="bearward__subcmd__explain"
                 ;;
+            bearward,init)
+                cmd="bearward__subcmd__init"
+                ;;
             bearward,keys)
                 cmd="bearward__subcmd__keys"
                 ;;
@@ -77,7 +80,7 @@ _bearward() {
 
     case "${cmd}" in
         bearward)
-            opts="-h -V --help --version serve check schema explain verify demo reload top token keys store"
+            opts="-h -V --help --version serve init check schema explain verify demo reload top token keys store"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -168,6 +171,40 @@ _bearward() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        bearward__subcmd__init)
+            opts="-h --backend --issuer --audience --domain --output --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --backend)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --issuer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --audience)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --domain)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         bearward__subcmd__keys)
             opts="-h --help list rotate revoke"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -237,7 +274,7 @@ _bearward() {
             return 0
             ;;
         bearward__subcmd__reload)
-            opts="-h --config --json --help"
+            opts="-h --config --dry-run --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -1,15 +1,15 @@
 //! What a reload changes in a running gateway. [`reload_thread`](super::reload_thread) decides when.
 //!
 //! A reload replaces routes, rates, upstreams, identity and login headers, OAuth endpoints, CORS, trusted proxies, the
-//! other issuers with their keys, and certificates. Requests in flight end under the settings that they started with.
+//! other issuers with their keys, certificates, and the limits, timeouts and throttles that are only read. Requests in
+//! flight end under the settings that they started with, and connections keep their timeouts.
 //! The state of servers and the counts of unchanged rates stay. The token cache starts empty, because its entries
 //! depend on the old configuration.
 //!
 //! A reload reads everything before it replaces anything, so an invalid file changes nothing. All other settings
-//! (addresses, store, the gateway's own tokens, limits and timeouts of connections) require a restart, which it
-//! reports.
+//! (addresses, store, the gateway's own tokens, limits that all connections share) require a restart, which it reports.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 use serde_json::Value as Json;
@@ -18,15 +18,20 @@ use super::error::StartError;
 use super::reload_metrics::ReloadMetrics;
 use super::shared_state::SharedState;
 use crate::admin::Reloaded;
-use crate::config::{Change, Config};
+use crate::config::{Change, Config, Limits};
 use crate::protocols::tls::{self, ServerTls, TicketSource};
 use crate::server::{ListenerSettings, Shared};
+use crate::telemetry::access_log::{self, AccessLog};
+use crate::telemetry::recent_rejections::RecentRejections;
 use crate::types::clock::Clock;
 
 /// The active configuration, and what a reload replaces.
 pub(super) struct LiveConfig {
     pub(super) state: Arc<SharedState>,
     pub(super) shared: Arc<Shared>,
+    /// `None`: the access log is off. The gateway that ends drops it, and writes its last lines.
+    pub(super) log: Option<Weak<AccessLog>>,
+    pub(super) rejections: Arc<RecentRejections>,
     /// The certificates of each listener. `None` for cleartext.
     pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerTls>>>>,
     pub(super) admin_certificate: Option<Arc<ArcSwap<ServerTls>>>,
@@ -47,9 +52,15 @@ impl LiveConfig {
         let gateway = self.state.gateway(&next, &previous.rates)?;
         self.state.reload_keys(&next)?;
         self.state.activate(&gateway);
-        self.shared.gateway.store(Arc::new(gateway));
-        self.replace_certificates(certificates);
+        self.shared.settings.store(Arc::new(next.connections.clone()));
+        self.state.broker.throttle.reload(&next.throttle);
+        if let Some(log) = self.log.as_ref().and_then(Weak::upgrade) {
+            log.reload(&next.access_log);
+        }
+        self.rejections.set_max_field(next.access_log.max_field_size);
         self.in_force.store(Arc::new(next.values.json()));
+        self.replace_certificates(certificates);
+        self.shared.gateway.store(Arc::new(gateway));
         *current = next;
         Ok(reloaded)
     }
@@ -102,6 +113,10 @@ fn plan(current: &Config, config: Config) -> (Config, Reloaded) {
         oauth: config.oauth,
         cors: config.cors,
         forwarding: config.forwarding,
+        throttle: config.throttle,
+        connections: current.connections.reloaded(&config.connections),
+        access_log: access_log::Settings { target: current.access_log.target.clone(), ..config.access_log },
+        limits: Limits { token_cache_size: config.limits.token_cache_size, ..current.limits },
         issuers: config.issuers,
         listeners: if listeners_change { current.listeners.clone() } else { config.listeners },
         ..current.clone()
@@ -134,6 +149,9 @@ fn changed(current: &Config, next: &Config) -> Vec<&'static str> {
         ("oauth", current.oauth != next.oauth),
         ("cors", current.cors != next.cors),
         ("forwarding", current.forwarding != next.forwarding),
+        ("access_log", current.access_log != next.access_log),
+        ("throttle", current.throttle != next.throttle),
+        ("timeouts and limits", current.connections != next.connections || current.limits != next.limits),
     ])
 }
 
@@ -151,11 +169,17 @@ fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
         ("admin", current.admin != next.admin),
         ("store", current.store != next.store),
         ("tokens", current.tokens != next.tokens),
-        ("throttle", current.throttle != next.throttle),
         ("audit", current.audit != next.audit),
-        ("access_log", current.access_log != next.access_log),
-        ("timeouts and limits", current.connections != next.connections || current.limits != next.limits),
+        ("access_log", current.access_log.target != next.access_log.target),
+        ("timeouts and limits", limits_require_restart(current, next)),
     ])
+}
+
+/// What all connections share, and what the broker was built with.
+fn limits_require_restart(current: &Config, next: &Config) -> bool {
+    let cached = |limits: &Limits| Limits { token_cache_size: 0, ..limits.clone() };
+    current.connections.reloaded(&next.connections) != next.connections
+        || cached(&current.limits) != cached(&next.limits)
 }
 
 fn names_of_changed(tables: &[(&'static str, bool)]) -> Vec<&'static str> {

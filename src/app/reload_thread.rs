@@ -137,10 +137,12 @@ impl Reloader {
         })
     }
 
-    /// Keeps what was in the files before the reload, so that a change during the reload is noticed. The reload may
-    /// have added files, which count as they are now.
+    /// Keeps what was in the files before the reload, so that a change during the reload is noticed, also the end of an
+    /// included file. The reload may have added files, which count as they are now.
     fn remember(&mut self, before: Files) {
         self.seen = self.read_watched();
+        let gone = before.iter().filter(|(path, _)| !path.exists());
+        gone.for_each(|(path, content)| drop(self.seen.insert(path.clone(), content.clone())));
         for (path, content) in &mut self.seen {
             if let Some(before) = before.get(path) {
                 content.clone_from(before);

@@ -48,7 +48,7 @@ pub struct Running {
     /// Ends after everything that writes audit events.
     pub(super) audit: Option<AuditThread>,
     /// Ends last, and within a limited time: it writes the lines of the last requests.
-    pub(super) log: Option<AccessLog>,
+    pub(super) log: Option<Arc<AccessLog>>,
 }
 
 impl Running {

@@ -94,7 +94,7 @@ fn run(
         config: &config,
         state: &state,
         metrics: &metrics,
-        log: log.as_ref(),
+        log: log.as_deref(),
         rejections: &rejections,
         shared: &shared,
     };
@@ -116,6 +116,8 @@ fn run(
         config: Mutex::new(config),
         clock,
         metrics: reload_metrics,
+        log: log.as_ref().map(Arc::downgrade),
+        rejections: rejections.clone(),
     });
     let admin = Arc::new(admin(&live, token, &metrics, readiness, rejections, listeners, reloads));
     let (serving, admin_socket) = (admin.serving.clone(), sockets.admin.local.path().to_owned());
@@ -185,7 +187,7 @@ struct Prepared {
     readiness: Arc<Readiness>,
     reload_metrics: Arc<ReloadMetrics>,
     delivery: Option<Delivery>,
-    log: Option<AccessLog>,
+    log: Option<Arc<AccessLog>>,
 }
 
 fn prepare(
@@ -209,13 +211,14 @@ fn prepare(
     Ok(Prepared { state: Arc::new(state), gateway, metrics, readiness, reload_metrics, delivery, log })
 }
 
-fn open_log(config: &Config, metrics: &Metrics) -> Result<Option<AccessLog>, StartError> {
+fn open_log(config: &Config, metrics: &Metrics) -> Result<Option<Arc<AccessLog>>, StartError> {
     let workers: Vec<_> = (0..config.workers).map(|number| metrics.worker(number)).collect();
-    AccessLog::open(&config.access_log, &workers).map_err(|source| {
+    let log = AccessLog::open(&config.access_log, &workers).map_err(|source| {
         let target = match &config.access_log.target {
             Target::File(file) => file.display().to_string(),
             Target::Stdout | Target::Off => "standard output".to_owned(),
         };
         StartError::AccessLog { target, source }
-    })
+    })?;
+    Ok(log.map(Arc::new))
 }

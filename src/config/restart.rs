@@ -2,7 +2,7 @@
 
 /// The keys that require a restart, and the tables of which all keys do. A reload reads the files of certificates
 /// again.
-const RESTART: [&str; 12] = [
+const RESTART: [&str; 25] = [
     "workers",
     "listener[].address",
     "listener[].tls",
@@ -10,16 +10,28 @@ const RESTART: [&str; 12] = [
     "admin",
     "store",
     "tokens",
-    "throttle",
     "audit",
-    "access_log",
-    "timeouts",
-    "limits",
+    "access_log.file",
+    "timeouts.store",
+    "timeouts.lingering_close",
+    "limits.connections",
+    "limits.connections_per_address",
+    "limits.concurrent_requests",
+    "limits.reserve_percent",
+    "limits.discarded_body_size",
+    "limits.penalty_duration",
+    "limits.failed_handshakes",
+    "limits.malformed_requests",
+    "limits.rejected_bodies",
+    "limits.retry_delay",
+    "limits.token_size",
+    "limits.bad_signatures",
+    "limits.introspected_bad_signatures",
+    "limits.sessions_per_subject",
 ];
 
 /// Keys in these tables that a reload applies.
-const RELOADABLE: [&str; 4] =
-    ["listener[].tls.certificate", "listener[].tls.key", "timeouts.upstream_connect", "timeouts.upstream_response"];
+const RELOADABLE: [&str; 2] = ["listener[].tls.certificate", "listener[].tls.key"];
 
 /// Returns true if a reload applies a change of this key, such as `route[1].path`.
 pub(super) fn is_reloadable(key: &str) -> bool {
@@ -47,7 +59,10 @@ mod tests {
             ("listener[0].tls[1].key", true),
             ("admin.tls.key", false),
             ("timeouts.upstream_connect", true),
-            ("timeouts.drain", false),
+            ("timeouts.drain", true),
+            ("timeouts.store", false),
+            ("limits.uri_size", true),
+            ("limits.connections", false),
         ] {
             assert_eq!(is_reloadable(key), expected, "{key}");
         }

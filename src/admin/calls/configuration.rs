@@ -7,9 +7,9 @@ use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::types::reject::{Reason, Reject};
 
-pub(in crate::admin) const PATH: &str = "/admin/v1/config";
+pub(crate) const PATH: &str = "/admin/v1/config";
 
-pub(in crate::admin) fn handle(admin: &Admin, method: &Method) -> Result<Response<Body>, Reject> {
+pub(crate) fn handle(admin: &Admin, method: &Method) -> Result<Response<Body>, Reject> {
     match *method {
         Method::GET => Ok(respond::json(StatusCode::OK, &**admin.configuration.load())),
         _ => Err(Reject::from(Reason::MethodNotAllowed).allow("GET")),

@@ -231,7 +231,10 @@ impl<'a> Value<'a> {
             let place = Place { key: format!("{}[{index}]", self.place.key), span: Some(item.span()) };
             Value::new(item.get_ref(), place, self.report)
         };
-        Some(items.iter().enumerate().map(item).filter(Value::is_available).collect())
+        let values: Vec<_> = items.iter().enumerate().map(item).collect();
+        // Every error is reported, and the list as a whole has none of its own.
+        let is_available = values.iter().filter(|value| !value.is_available()).count() == 0;
+        is_available.then_some(values)
     }
 
     /// Reports the error of an element that is not in the file and cannot be read.

@@ -26,9 +26,7 @@ pub(super) fn places(table: &mut Table<'_>, public: bool) -> TokenLocations {
     let example = "[\"header\", \"cookie:session\"]";
     let place_shape = Shape::Pattern("^(header|websocket|login_cookie|(cookie|query):.+)$");
     let value = table.take("token_from", Shape::some(place_shape));
-    if !public {
-        table.default("token_from", ["header"].as_slice());
-    }
+    table.default("token_from", ["header"].as_slice());
     let Some(value) = value else { return TokenLocations::default() };
     if public {
         let error = ConfigError::new(

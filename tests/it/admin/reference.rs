@@ -305,8 +305,11 @@ fn every_option_of_a_command_is_a_member_of_its_call() {
             String::from_utf8(help.stdout).expect("UTF-8").lines().filter_map(|line| line.trim().strip_prefix("--"))
         {
             let name = option.split([' ', '=', '<']).next().expect("a name");
-            // Of the command itself; `--root` works on a file.
-            if ["config", "json", "once", "root"].contains(&name) || is_shared || (is_other && name != "request-id") {
+            // Of the command itself; `--root` works on a file, and `--dry-run` is a parameter of the call.
+            if ["config", "dry-run", "json", "once", "root"].contains(&name)
+                || is_shared
+                || (is_other && name != "request-id")
+            {
                 continue;
             }
             let mut parts = name.split('-');

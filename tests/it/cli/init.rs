@@ -20,7 +20,7 @@ fn init(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), out, err)
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn the_written_file_is_valid_and_serves_tokens_of_the_issuer() {
     let (upstream, folder) = (Upstream::start(), TempDir::new().expect("a folder"));
     let keys = [Mint::new(Algorithm::RS256), Mint::new(Algorithm::ES384)];

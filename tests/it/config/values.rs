@@ -45,7 +45,8 @@ fn every_key_of_the_reference_has_its_value_and_origin() {
         };
         if text.starts_with('[') {
             let list = if text.starts_with("[[") { "[0]." } else { "." };
-            table = Some(format!("{}{list}", text.trim_matches(['[', ']'])));
+            let name = text.trim_matches(['[', ']']).replace("upstream.", "upstream[0].");
+            table = Some(format!("{name}{list}"));
             continue;
         }
         let table = table.as_deref().expect("a default is in a table with defaults");
@@ -135,9 +136,9 @@ fn check_shows_each_value_with_its_origin() {
         ("workers", json!(3), of_file(1), false),
         ("upstream[0].servers", json!(["http://127.0.0.1:1"]), of_file(3), true),
         ("upstream[0].idle_timeout", json!("90s"), of_file(4), true),
-        ("limits.uri_size", json!("1KiB"), of_file(6), false),
+        ("limits.uri_size", json!("1KiB"), of_file(6), true),
         ("audit.webhook", json!("https://collector.example/x?…"), of_file(8), false),
-        ("limits.body_size", json!("unlimited"), json!({ "kind": "default" }), false),
+        ("limits.body_size", json!("unlimited"), json!({ "kind": "default" }), true),
         ("listener[0].address", json!("0.0.0.0:8443"), json!({ "kind": "default" }), false),
         ("route[0].path", json!("/"), json!({ "kind": "default" }), true),
         ("route[0].upstream", json!("backend"), json!({ "kind": "default" }), true),
@@ -189,7 +190,7 @@ async fn a_running_gateway_shows_what_is_in_force_after_a_reload() {
     assert_eq!(timeout["pending"]["origin"]["kind"], "file");
 
     let next = changed.replace("6000", "7000").replace("7s", "5s").replace("name = \"backend\"", "name = \"other\"");
-    let next = format!("workers = 7\n{next}[[route]]\npath = \"/new/\"\n");
+    let next = format!("{}[[route]]\npath = \"/new/\"\n", next.replace("workers = 2", "workers = 7"));
     fs::write(&file, &next).expect("written");
     let dry = admin.post("/admin/v1/reload?dryRun=true", &json!({})).await.json();
     let changes = dry["changes"].as_array().expect("a list");
@@ -213,7 +214,7 @@ async fn a_running_gateway_shows_what_is_in_force_after_a_reload() {
         "  rate[0].requests (address (address)): 6000 -> 7000",
         "  upstream[0] (other): added",
         "a restart would change:",
-        "  workers: 0 -> 7",
+        "  workers: 2 -> 7",
     ] {
         assert!(shown.lines().any(|shown| shown == line), "{line:?} is not in\n{shown}");
     }
