@@ -13,6 +13,7 @@ mod echo;
 mod error;
 mod explain;
 mod keys;
+mod progress;
 mod rejection;
 mod reload;
 mod report;
