@@ -10,7 +10,7 @@ use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
 /// Entries that one page looks at.
-pub(super) const MAX_SCANNED: usize = 4_000;
+pub(super) const MAX_SCANNED: usize = 2_000;
 
 /// Who revoked something that is not its own.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -28,14 +28,14 @@ const PAGE: &str = concat!(
     ending_columns!(),
     " from (select ",
     ending_columns!(),
-    " from endings e where e.sequence < $1 order by e.sequence desc limit 4000) e
+    " from endings e where e.sequence < $1 order by e.sequence desc limit 2000) e
     where e.reason = coalesce($2, e.reason) order by e.sequence desc limit $3"
 );
 /// The last entry that [`PAGE`] looks at, if it looks at as many as it may.
 const LAST_SCANNED: &str =
-    "select e.sequence from endings e where e.sequence < $1 order by e.sequence desc offset 3999 limit 1";
+    "select e.sequence from endings e where e.sequence < $1 order by e.sequence desc offset 1999 limit 1";
 
-const _: () = assert!(MAX_SCANNED == 4_000);
+const _: () = assert!(MAX_SCANNED == 2_000);
 
 const REVOKERS: &str =
     "select e.name, e.by from endings e where e.name = any($1) and e.kind = 'family' and e.by is not null";

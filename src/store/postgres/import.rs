@@ -93,9 +93,9 @@ impl Import {
         self.runtime.block_on(write(&self.session, records)).map_err(QueryError::into_store_error)
     }
 
-    /// The checksum of what the database contains.
-    pub fn checksum(&self, part: Part) -> Result<Checksum, StoreError> {
-        self.runtime.block_on(checksum(&self.session, part)).map_err(QueryError::into_store_error)
+    /// The checksum of what the database contains. Calls `each` with the number of records after each page.
+    pub fn checksum(&self, part: Part, each: &mut dyn FnMut(u64)) -> Result<Checksum, StoreError> {
+        self.runtime.block_on(checksum(&self.session, part, each)).map_err(QueryError::into_store_error)
     }
 
     /// Sets the counters, and lets gateways with these root secrets start.
@@ -126,7 +126,7 @@ async fn end(session: &Session, counters: &Counters) -> Result<(), QueryError> {
     Ok(())
 }
 
-async fn checksum(session: &Session, part: Part) -> Result<Checksum, QueryError> {
+async fn checksum(session: &Session, part: Part, each: &mut dyn FnMut(u64)) -> Result<Checksum, QueryError> {
     let mut checksum = Checksum::default();
     if part == Part::SigningKeys {
         let (_, keys) = signing_keys::read_all(session).await?;
@@ -146,6 +146,7 @@ async fn checksum(session: &Session, part: Part) -> Result<Checksum, QueryError>
             checksum.add(&record(part, row)?);
         }
         let Some(last) = page.last() else { return Ok(checksum) };
+        each(checksum.count);
         match part {
             Part::Families => after_text = get(last, "id")?,
             Part::Subjects => after_text = get(last, "subject")?,
