@@ -102,3 +102,15 @@ async fn an_ended_session_leads_back_to_the_sign_in() {
     page.sign_in(&admin_token(&gateway)).await;
     page.shows("h1:focus", "Logins").await;
 }
+
+/// A site of the internet has a DNS name that suddenly means the address of the admin listener (DNS rebinding).
+#[tokio::test]
+async fn a_page_of_another_host_gets_nothing() {
+    let upstream = Upstream::start();
+    let gateway = gateway(&upstream, "");
+    let page = Page::open(&gateway).await;
+    page.browser.go("http://attacker.example/").await;
+    let shown = page.text("body").await;
+    assert!(shown.contains("421"), "{shown}");
+    assert_eq!(page.browser.run("return document.scripts.length", &Value::Null).await, 0);
+}
