@@ -170,6 +170,7 @@ fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
         ("store", current.store != next.store),
         ("tokens", current.tokens != next.tokens),
         ("audit", current.audit != next.audit),
+        ("trace", current.trace != next.trace),
         ("access_log", current.access_log.target != next.access_log.target),
         ("timeouts and limits", limits_require_restart(current, next)),
     ])

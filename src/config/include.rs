@@ -22,7 +22,16 @@ pub(super) fn with_included(main: SourceFile, path: &Path, base: &Path) -> (Vec<
     let (mut files, mut errors): (Vec<(PathBuf, SourceFile)>, _) = (Vec::new(), Vec::new());
     for (index, item) in list.into_iter().flatten().enumerate() {
         let place = Place { key: format!("include[{index}]"), span: Some(item.span()) };
-        let DeValue::String(pattern) = item.get_ref() else { continue };
+        let pattern = match item.get_ref() {
+            DeValue::String(pattern) => pattern,
+            DeValue::Table(_) => {
+                let error = ConfigError::new("`include` has no variables", "expected the path of a file in quotes");
+                errors.push(error.at(&place));
+                continue;
+            }
+            // The reader reports another type.
+            _ => continue,
+        };
         let found = expand(&base.join(pattern.as_ref())).unwrap_or_else(|error| {
             errors.push(error.at(&place));
             Vec::new()

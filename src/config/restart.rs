@@ -2,7 +2,7 @@
 
 /// The keys that require a restart, and the tables of which all keys do. A reload reads the files of certificates
 /// again.
-const RESTART: [&str; 25] = [
+const RESTART: [&str; 26] = [
     "workers",
     "listener[].address",
     "listener[].tls",
@@ -11,6 +11,7 @@ const RESTART: [&str; 25] = [
     "store",
     "tokens",
     "audit",
+    "trace",
     "access_log.file",
     "timeouts.store",
     "timeouts.lingering_close",

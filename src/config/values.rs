@@ -14,7 +14,7 @@ use crate::config::document::sources::Sources;
 use crate::config::restart;
 
 /// The tables and keys at the top of `gateway.toml`, in its order.
-const ORDER: [&str; 21] = [
+const ORDER: [&str; 22] = [
     "include",
     "watch",
     "workers",
@@ -33,6 +33,7 @@ const ORDER: [&str; 21] = [
     "admin",
     "access_log",
     "audit",
+    "trace",
     "throttle",
     "timeouts",
     "limits",

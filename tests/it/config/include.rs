@@ -73,6 +73,13 @@ fn an_error_names_the_included_file_and_its_line() {
         (format!("[[route]\n{}", main("")), "\n[limits]\nuri_size = \"1KiB\"", "", ("gateway.toml", 1), "not TOML"),
         (main("").replace("conf.d/*", "conf.e/*"), "", "include[0]", ("gateway.toml", 1), "cannot list"),
         (main("").replace("conf.d/*", "conf.*/*"), "", "include[0]", ("gateway.toml", 1), "wildcard in a folder"),
+        (
+            main("").replace("\"conf.d/*.toml\"", "{ env = \"HOME\" }"),
+            "",
+            "include[0]",
+            ("gateway.toml", 1),
+            "no variables",
+        ),
         (main("").replace("conf.d/*", "b"), "", "include[0]", ("gateway.toml", 1), "cannot read"),
         (main("").replace("conf.d/*", "gateway"), "", "include[0]", ("gateway.toml", 1), "twice"),
         (main("").replace("]\n[[up", ", \"conf.d/a.toml\"]\n[[up"), "", "include[1]", ("gateway.toml", 1), "twice"),

@@ -199,7 +199,9 @@ async fn a_running_gateway_shows_what_is_in_force_after_a_reload() {
         "item": "address (address)", "requiresRestart": false });
     assert_eq!(row("rate[0].requests"), &rate);
     assert_eq!((&row("workers")["to"], &row("workers")["requiresRestart"]), (&json!(7), &json!(true)));
-    assert_eq!((&row("route[0]")["change"], &row("route[0]")["item"]), (&json!("removed"), &json!("/")));
+    let routes: Vec<_> = changes.iter().filter(|change| change["key"] == "route[0]").collect();
+    let kinds: Vec<_> = routes.iter().map(|change| (&change["change"], &change["item"])).collect();
+    assert_eq!(kinds, [(&json!("added"), &json!("/new/")), (&json!("removed"), &json!("/"))]);
     let upstreams: Vec<_> = changes.iter().filter(|change| change["key"] == "upstream[0]").collect();
     let kinds: Vec<_> = upstreams.iter().map(|change| (&change["change"], &change["item"])).collect();
     assert_eq!(kinds, [(&json!("added"), &json!("other")), (&json!("removed"), &json!("backend"))]);
