@@ -7,6 +7,7 @@ mod access;
 mod calls;
 mod connections;
 mod listener;
+mod page;
 mod probes;
 mod readiness;
 mod router;

@@ -12,9 +12,9 @@ use super::access::sessions::Caller;
 use super::calls::{
     certificates, explain, issuers, keys, operator_sessions, rejections, reload, revocations, stats, tokens, upstreams,
 };
-use super::probes;
 use super::settings::MAX_TOKEN_SIZE;
 use super::state::Admin;
+use super::{page, probes};
 use crate::auth::bearer;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
@@ -65,6 +65,11 @@ async fn route(
         (&Method::GET, "/metrics") => return Ok(probes::metrics(admin, request.headers()).await),
         (_, "/healthz" | "/readyz" | "/metrics") => return Err(Reject::from(Reason::MethodNotAllowed).allow("GET")),
         _ => {}
+    }
+    if admin.page
+        && let Some(file) = page::handle(request.method(), request.uri().path(), request.headers())
+    {
+        return file;
     }
     let caller = match peer {
         Peer::Local => Caller { operator: Operator::local(), session: None },

@@ -41,6 +41,8 @@ pub struct Settings {
     pub streams: usize,
     /// How many rejections each worker keeps. 0: none.
     pub recent_rejections: usize,
+    /// Whether the operators' page is served.
+    pub page: bool,
 }
 
 /// The source of a secret. The configuration names it and never holds the secret itself.

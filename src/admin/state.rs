@@ -38,6 +38,8 @@ pub struct Admin {
     pub sessions: Arc<Sessions>,
     pub wrong_tokens: WrongTokens,
     pub hosts: Vec<String>,
+    /// `admin.page`
+    pub page: bool,
     pub readiness: Arc<Readiness>,
     /// The counters of the thread that serves the admin listener.
     pub counters: Arc<WorkerMetrics>,

@@ -106,7 +106,11 @@ Paste these into another terminal, one after the other.
 # The gateway now rejects the first request:
 {curl} {bearer} {url}/orders/1
 
+The operators' page is at http://{admin}/ and wants the token in {token}
+
 Ctrl-C ends it and removes its files.",
+        admin = running.admin_address,
+        token = folder.join("admin.token").display(),
         json = "'Accept: application/json'",
         folder = folder.display(),
         access = pair.access_token,

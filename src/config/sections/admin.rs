@@ -47,6 +47,7 @@ pub(super) fn read(table: &mut Table<'_>, beside: &Path) -> Placed<admin::Settin
         session_lifetime: table.duration("session_lifetime", 12 * HOUR, MINUTE..=7 * 24 * HOUR),
         streams: table.integer("streams", 16, 0..=1_000),
         recent_rejections: table.integer("recent_rejections", 1_024, 0..=65_536),
+        page: table.boolean("page", true),
     };
     Placed { value, place: table.place("address") }
 }

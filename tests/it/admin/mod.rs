@@ -7,6 +7,7 @@ mod listener;
 mod lists;
 mod metrics;
 mod operators;
+mod page;
 mod reference;
 mod rejections;
 mod revocations;

@@ -40,6 +40,10 @@ fn try_the_demo(signal: &str) {
     let secrets = Secrets::default();
     secrets.note_json(&json(2));
 
+    let operators = page.lines().find_map(|line| line.strip_prefix("The operators' page is at ")).expect("a line");
+    let (url, token) = operators.split_once(" and wants the token in ").expect("an address and a file");
+    assert_eq!(paste(&format!("curl -sS -i {url}")).0, 200);
+    assert!(Path::new(token).is_file(), "{token}");
     let folder = page.lines().find_map(|line| line.strip_prefix("Its files are in ")).expect("a line names it");
     let folder = Path::new(folder.split_once(": ").expect("a colon follows").0).to_owned();
     assert!(folder.starts_with(temporary.path()), "{}", folder.display());

@@ -37,6 +37,7 @@ fn unknown_keys_get_a_suggestion() {
         ),
         ("[[routes]]\npath = \"/\"", "routes", (1, 3), "did you mean `route`?"),
         ("[admin]\nworkers = 4", "admin.workers", (2, 1), "at the top of the file"),
+        ("[admin]\npage = \"off\"", "admin.page", (2, 8), "expected true or false"),
         ("[timeouts]\nbody_size = \"1MiB\"", "timeouts.body_size", (2, 1), "under [limits]"),
         ("address = \"0.0.0.0:1\"", "address", (1, 1), "under [admin] or under [[listener]]"),
         (

@@ -84,7 +84,7 @@ fn write_certificates(authority: &Authority, folder: &Path) {
     fs::write(folder.join("ca.pem"), authority.pem()).expect("written");
 }
 
-fn names(folder: &Path) -> Vec<String> {
+pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
     let mut names: Vec<_> = entries.map(|name| name.into_string().expect("UTF-8")).collect();
     names.sort();
@@ -96,7 +96,7 @@ fn systemd_analyze(arguments: &[&str]) -> Output {
     output.unwrap_or_else(|error| panic!("systemd-analyze: {error}; tests/run installs it"))
 }
 
-fn text(output: &Output) -> String {
+pub(crate) fn text(output: &Output) -> String {
     let both = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
     String::from_utf8_lossy(&both).trim().to_owned()
 }

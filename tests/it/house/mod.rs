@@ -5,6 +5,7 @@ use std::process::Command;
 
 mod floors;
 mod imports;
+mod peers;
 pub mod source;
 mod words;
 

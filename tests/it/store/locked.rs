@@ -16,10 +16,10 @@ const LOCKED: usize = 3;
 const STORE_TIMEOUTS: u32 = 6;
 
 /// An `sqlite3` shell with an open transaction.
-struct Shell(Child);
+pub struct Shell(Child);
 
 impl Shell {
-    fn lock(gateway: &Gateway) -> Shell {
+    pub fn lock(gateway: &Gateway) -> Shell {
         let mut command = Command::new("sqlite3");
         command.arg("-cmd").arg(".timeout 10000").arg(gateway.path().join("bearward.db"));
         let mut shell = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("sqlite3 is installed");
@@ -32,7 +32,7 @@ impl Shell {
     }
 
     /// As when an operator closes the terminal.
-    fn release(mut self) {
+    pub fn release(mut self) {
         self.0.kill().expect("it runs");
         self.0.wait().expect("it is our child");
     }

@@ -3,7 +3,7 @@
 pub mod embedded;
 mod failure;
 pub(crate) mod given;
-mod locked;
+pub mod locked;
 pub mod postgres;
 mod scale;
 mod storm;

@@ -22,6 +22,13 @@ static ONLY_ONE: Mutex<()> = Mutex::const_new(());
 /// How long a script of a test may run.
 const SCRIPT_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// Keys without a character (WebDriver, section 17.4.2).
+pub mod key {
+    pub const TAB: &str = "\u{E004}";
+    pub const ENTER: &str = "\u{E007}";
+    pub const ESCAPE: &str = "\u{E00C}";
+}
+
 pub struct Browser {
     driver: Child,
     address: SocketAddr,
@@ -35,13 +42,24 @@ impl Browser {
     /// Opens a browser that finds `hosts` at these addresses on port 443 and no other host. It accepts the keys of
     /// `certificates` without a CA, and checks everything else as always. `more`: further arguments.
     pub async fn open(hosts: &[(&str, SocketAddr)], certificates: &[&Path], more: &[&str]) -> Browser {
+        let rules = hosts.iter().map(|(host, address)| format!("MAP {host}:443 {address}"));
+        let keys: Vec<_> = certificates.iter().map(|path| key_hash(path)).collect();
+        let keys = format!("--ignore-certificate-errors-spki-list={}", keys.join(","));
+        Self::start(rules.collect(), &[&[keys.as_str()], more].concat()).await
+    }
+
+    /// Opens a browser that finds `hosts` at these addresses on port 80, this machine, and no other host.
+    pub async fn open_cleartext(hosts: &[(&str, SocketAddr)]) -> Browser {
+        let rules = hosts.iter().map(|(host, address)| format!("MAP {host}:80 {address}"));
+        Self::start(rules.chain(["EXCLUDE 127.0.0.1".to_owned()]).collect(), &[]).await
+    }
+
+    async fn start(mut rules: Vec<String>, more: &[&str]) -> Browser {
         let only = ONLY_ONE.lock().await;
         let folder = TempDir::new().expect("a temporary folder");
         let (driver, address) = start_driver(folder.path());
         let mut browser = Browser { driver, address, session: String::new(), _folder: folder, _only: only };
-        let rules = hosts.iter().map(|(host, address)| format!("MAP {host}:443 {address}"));
-        let rules: Vec<_> = rules.chain(["MAP * ~NOTFOUND".to_owned()]).collect();
-        let keys: Vec<_> = certificates.iter().map(|path| key_hash(path)).collect();
+        rules.push("MAP * ~NOTFOUND".to_owned());
         let mut arguments = vec![
             "--headless=new".to_owned(),
             // Containers run tests as root, and have a small /dev/shm.
@@ -50,13 +68,13 @@ impl Browser {
             "--disable-gpu".to_owned(),
             "--disable-background-networking".to_owned(),
             format!("--host-resolver-rules={}", rules.join(", ")),
-            format!("--ignore-certificate-errors-spki-list={}", keys.join(",")),
         ];
         arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
         let mut options = json!({ "args": arguments });
         options["binary"] = json!(program("CHROME", "/usr/bin/chromium").to_str().expect("UTF-8"));
         let capabilities = json!({
             "goog:chromeOptions": options,
+            "goog:loggingPrefs": { "browser": "ALL" },
             "timeouts": { "script": SCRIPT_TIMEOUT.as_millis() as u64 },
         });
         let session = browser.call("/session", &json!({ "capabilities": { "alwaysMatch": capabilities } })).await;
@@ -64,9 +82,9 @@ impl Browser {
         browser
     }
 
-    /// Opens a page and waits until it is loaded.
+    /// Opens a page of the tests and waits until it is loaded.
     pub async fn visit(&self, url: &str) {
-        self.call(&self.path("url"), &json!({ "url": url })).await;
+        self.go(url).await;
         let title = self.run("return document.title", &Value::Null).await;
         assert_eq!(title, "ready", "{url} is not the page of the test");
     }
@@ -77,6 +95,33 @@ impl Browser {
         let report = "error => { throw new Error(`${error} ${error.config?.url ?? \"\"}`) }";
         let script = format!("return (async (input) => {{ {body} }})(arguments[0]).catch({report})");
         self.call(&self.path("execute/sync"), &json!({ "script": script, "args": [input] })).await
+    }
+
+    /// Opens any page and waits until it is loaded.
+    pub async fn go(&self, url: &str) {
+        self.call(&self.path("url"), &json!({ "url": url })).await;
+    }
+
+    /// Presses keys one after the other. See [`key`] for those without a character.
+    pub async fn press(&self, keys: &str) {
+        let press = |key: char| [("keyDown", key), ("keyUp", key)];
+        let actions: Vec<_> =
+            keys.chars().flat_map(press).map(|(kind, key)| json!({ "type": kind, "value": key })).collect();
+        let keyboard = json!({ "type": "key", "id": "keyboard", "actions": actions });
+        self.call(&self.path("actions"), &json!({ "actions": [keyboard] })).await;
+    }
+
+    /// What the console shows since the last call.
+    pub async fn console(&self) -> Vec<String> {
+        let entries = self.call(&self.path("se/log"), &json!({ "type": "browser" })).await;
+        let text = |entry: &Value| format!("{} {}", entry["level"], entry["message"]);
+        entries.as_array().expect("a list").iter().map(text).collect()
+    }
+
+    /// A command of the DevTools protocol.
+    pub async fn devtools(&self, command: &str, parameters: &Value) -> Value {
+        let body = json!({ "cmd": command, "params": parameters });
+        self.call(&self.path("goog/cdp/execute"), &body).await
     }
 
     fn path(&self, command: &str) -> String {
@@ -105,17 +150,27 @@ impl Drop for Browser {
     }
 }
 
+/// The driver asks for a port in IPv4, and gives up if another process has it in IPv6.
 fn start_driver(temporary: &Path) -> (Child, SocketAddr) {
+    let started = (0..5).find_map(|_| try_driver(temporary));
+    started.expect("chromedriver prints its port")
+}
+
+fn try_driver(temporary: &Path) -> Option<(Child, SocketAddr)> {
     let program = program("CHROMEDRIVER", "chromedriver");
     let mut command = Command::new(&program);
     command.env("TMPDIR", temporary).arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut driver = command.spawn().unwrap_or_else(|error| panic!("{program:?}: {error}; tests/run installs it"));
     let mut lines = BufReader::new(driver.stdout.take().expect("piped")).lines().map_while(Result::ok);
     let port = lines.find_map(|line| line.split_once("successfully on port ")?.1.trim_end_matches('.').parse().ok());
-    let port: u16 = port.expect("chromedriver prints its port");
+    let Some(port) = port else {
+        let _ = driver.wait();
+        return None;
+    };
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
     // It must be able to write more.
     std::thread::spawn(move || lines.for_each(drop));
-    (driver, SocketAddr::from(([127, 0, 0, 1], port)))
+    Some((driver, address))
 }
 
 fn program(variable: &str, default: &str) -> OsString {

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use bearward::types::clock::{Clock, SystemClock};
 use bearward::types::secret;
 use rcgen::{BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::RootCertStore;
@@ -10,6 +12,8 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use tokio_rustls::TlsAcceptor;
+
+const DAY: i64 = 24 * 60 * 60;
 
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
@@ -33,6 +37,18 @@ impl Authority {
     pub fn sign(&self, name: &str) -> Signed {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new([name.to_owned()]).expect("parameters");
+        Signed { certificate: params.signed_by(&key, &self.0).expect("a certificate"), key }
+    }
+
+    /// As [`Authority::sign`], with a certificate that ends `days` from now, or ended before.
+    pub fn sign_until(&self, name: &str, days: i64) -> Signed {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new([name.to_owned()]).expect("parameters");
+        // Half a day from a change of the number of days that are left.
+        let end = SystemClock.now().as_secs().saturating_add_signed(days * DAY) - DAY as u64 / 2;
+        let since_1970 = |seconds: u64| rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds);
+        params.not_before = since_1970(end - 90 * DAY as u64);
+        params.not_after = since_1970(end);
         Signed { certificate: params.signed_by(&key, &self.0).expect("a certificate"), key }
     }
 

@@ -28,7 +28,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const LIFETIME: Duration = Duration::from_mins(16);
 const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
-type Socket = WebSocketStream<TcpStream>;
+pub type Socket = WebSocketStream<TcpStream>;
 
 /// A gateway with one worker. It ends all streams in one pass, so when one has ended, the others that should end have
 /// too.
@@ -36,7 +36,7 @@ fn gateway_of_one_worker(upstream: &str, more: &str) -> Gateway {
     Gateway::from_text(Gateway::config_text(upstream, more).replace("workers = 2", "workers = 1"))
 }
 
-async fn open(gateway: &Gateway, token: &str) -> Socket {
+pub async fn open(gateway: &Gateway, token: &str) -> Socket {
     let mut request = "ws://gateway.test/ws".into_client_request().expect("a request");
     request.headers_mut().insert("authorization", format!("Bearer {token}").parse().expect("a header value"));
     let stream = TcpStream::connect(gateway.address()).await.expect("the gateway listens");
@@ -54,14 +54,14 @@ async fn open_wire(gateway: &Gateway, token: &str) -> Wire {
 }
 
 /// Asserts that the stream is open: the backend echoes a message.
-async fn assert_open<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S>) {
+pub async fn assert_open<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S>) {
     socket.send(Message::text("still there?")).await.expect("sent");
     let echo = tokio::time::timeout(TIMEOUT, socket.next()).await.expect("an echo in time");
     assert_eq!(echo.expect("an echo").expect("a message"), Message::text("still there?"));
 }
 
 /// Waits for a close frame and for the end of the connection. Returns the code and the reason of the frame.
-async fn close_frame<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S>) -> (u16, String) {
+pub async fn close_frame<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S>) -> (u16, String) {
     let message = tokio::time::timeout(TIMEOUT, socket.next()).await.expect("a close frame in time");
     match message.expect("a close frame before the end").expect("a close frame") {
         Message::Close(Some(frame)) => {
@@ -73,7 +73,7 @@ async fn close_frame<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketSt
     }
 }
 
-fn revoked() -> (u16, String) {
+pub fn revoked() -> (u16, String) {
     (1008, "the token was revoked".into())
 }
 

@@ -1,0 +1,141 @@
+// The part Logins: who is logged in, and ending logins.
+
+import { call, mayChange } from "./api.js";
+import { badge, byId, confirmed, el, empty, failure, fillPlace, mono, show, table, when } from "./dom.js";
+
+const TONES = { live: "green", revoked: "red" };
+const REASONS = {
+  logout: "by its owner", admin: "by an operator", reuse: "a refresh token was used twice", limit: "too many logins",
+};
+
+/** The search that is shown: what was asked, the entries so far, and where it goes on. */
+let search = null;
+
+const ended = (reason, operator) => `${REASONS[reason] ?? reason ?? ""}${operator ? ` ${operator}` : ""}`;
+
+const subjectLink = sub => el("a", { class: "mono", href: `#logins?subject=${encodeURIComponent(sub)}` }, sub);
+
+function state({ state, revokedAt, reason, operator }) {
+  if (state !== "revoked") return badge(state, TONES[state]);
+  const why = el("span", { class: "note" }, ended(reason, operator));
+  return [badge("ended", TONES.revoked), " ", when(revokedAt), " ", why];
+}
+
+function device({ label, clientId, address }) {
+  const named = label || el("span", { class: "note" }, "no label");
+  return [named, clientId ? ` · ${clientId}` : "", ...(address ? [" · ", mono(address)] : [])];
+}
+
+/** Reads on until there is something to show: a page may be empty although others follow. */
+async function more(search) {
+  const known = search.entries.length;
+  do {
+    const query = new URLSearchParams({ ...search.asked, ...(search.next && { after: search.next }) });
+    const page = await call("GET", `/admin/v1/tokens?${query}`);
+    search.entries.push(...page.tokens);
+    search.next = page.next;
+  } while (search.next && search.entries.length === known);
+  return list(search);
+}
+
+function list({ asked: { subject, subjectPrefix, state: which }, entries, next }) {
+  if (!entries.length) {
+    const what = which === "all" ? "login" : `${which} login`;
+    return subject ? empty(`${subject} has no ${what}. A subject is compared byte by byte: try a prefix.`)
+      : empty(`There is no ${what}${subjectPrefix ? ` of a subject that begins with ${subjectPrefix}` : ""}.`);
+  }
+  const columns = [
+    ["Subject", ({ sub }) => subjectLink(sub), "long"],
+    ["Device", device],
+    ["State", state],
+    ["Last used", ({ lastUsedAt }) => when(lastUsedAt)],
+    ["Began", ({ createdAt }) => when(createdAt)],
+    ["Ends", ({ idleExpiry, absoluteExpiry }) => when(idleExpiry < absoluteExpiry ? idleExpiry : absoluteExpiry)],
+    ["Token id", ({ tokenId }) => mono(tokenId), "long"],
+  ];
+  const button = entry => entry.state !== "live" ? "" : el("button", { type: "button", class: "danger",
+    "aria-label": `End the login ${entry.tokenId} of ${entry.sub}`, onclick: () => end(entry) }, "End");
+  if (mayChange()) columns.push(["Change", button]);
+  const shown = [table("Logins", columns, entries)];
+  const below = el("p", { class: "row" });
+  if (next) below.append(el("button", { type: "button", onclick: showMore }, "More"));
+  if (subject && mayChange()) {
+    const settings = { type: "button", class: "danger", onclick: () => endAll(subject) };
+    below.append(el("button", settings, "End all logins of this subject"));
+  }
+  return [...shown, below];
+}
+
+async function showMore() {
+  const [shown, first] = [search, search.entries.length];
+  await fillPlace(byId("logins"), () => more(shown));
+  byId("logins").querySelectorAll("tbody tr")[first]?.querySelector("a")?.focus();
+}
+
+function load() {
+  const shown = { asked: search.asked, entries: [] };
+  search = shown;
+  fillPlace(byId("logins"), () => more(shown));
+}
+
+async function change(path, done) {
+  try {
+    await call("DELETE", path);
+    show(byId("logins-done"), badge(done, "green"));
+    return true;
+  } catch (error) {
+    show(byId("logins-done"), failure(error));
+    return false;
+  }
+}
+
+async function end(entry) {
+  const login = `login of ${entry.sub}${entry.label ? ` on ${entry.label}` : ""}`;
+  const text = "Its tokens are rejected at once, and its open streams are closed within a second. "
+    + `Token id: ${entry.tokenId}`;
+  if (!await confirmed({ title: `End the ${login}?`, text, action: "End the login" })) return;
+  if (await change(`/admin/v1/tokens/${encodeURIComponent(entry.tokenId)}`, `The ${login} has ended.`)) {
+    Object.assign(entry, { state: "revoked", revokedAt: new Date().toISOString(), reason: "admin" });
+    show(byId("logins"), ...[list(search)].flat());
+    byId("logins-title").focus();
+  }
+}
+
+async function endAll(subject) {
+  const text = "Every token that the gateway issued to this subject so far is rejected at once, and its open streams "
+    + "are closed within a second.";
+  const path = `/admin/v1/subjects/${encodeURIComponent(subject)}/tokens`;
+  if (!await confirmed({ title: "End all logins of this subject?", text, typed: subject, action: "End all" })) return;
+  if (await change(path, `All logins of ${subject} have ended.`)) {
+    byId("logins-title").focus();
+    load();
+  }
+}
+
+export function enter(_, query) {
+  const [subject, prefix, which] = ["subject", "prefix", "state"].map(name => query.get(name) ?? "");
+  byId("subject").value = subject || prefix;
+  byId("match").value = subject ? "subject" : "prefix";
+  byId("login-state").value = which || "live";
+  const asked = { state: which || "live" };
+  if (subject) asked.subject = subject;
+  else if (prefix) asked.subjectPrefix = prefix;
+  search = { asked };
+  show(byId("logins-done"));
+  load();
+}
+
+export function clear() {
+  search = null;
+  for (const id of ["logins", "logins-done"]) show(byId(id));
+}
+
+byId("search").addEventListener("submit", event => {
+  event.preventDefault();
+  const query = new URLSearchParams();
+  if (byId("subject").value) query.set(byId("match").value, byId("subject").value);
+  if (byId("login-state").value !== "live") query.set("state", byId("login-state").value);
+  const hash = `#logins${query.size ? `?${query}` : ""}`;
+  if (location.hash === hash) enter("", query);
+  else location.hash = hash;
+});

@@ -1,0 +1,91 @@
+//! `tests/peers` names every test that calls a program or a server of others, so that `tests/run --without-peers` can
+//! leave them out and say which.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::source;
+
+/// Programs that `tests/run` needs in any case.
+const TOOLS: [&str; 21] = [
+    "bash", "cc", "curl", "find", "git", "grep", "head", "ip", "kill", "mkfifo", "mount", "prlimit", "ps", "python3",
+    "script", "setpriv", "sh", "stty", "tar", "true", "umount",
+];
+
+/// What else leads to a peer: the parts of `tests/it/support` that start one, and paths of its own.
+const PARTS: [&str; 8] = [
+    "PostgresServer::",
+    "postgres_server(",
+    "Browser::open",
+    "Haproxy::",
+    "Pooler::",
+    "Site::start",
+    "Package::build",
+    "\"/usr/bin/python3\"",
+];
+
+/// The names in `tests/peers`, without their peers.
+fn listed() -> Vec<String> {
+    let list = source::read("tests/peers");
+    let lines = list.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|line| line.split_once(' ').expect("a peer and a test").1.trim().to_owned()).collect()
+}
+
+/// Returns true if a name of the list is this test or contains it.
+fn covers(listed: &str, name: &str) -> bool {
+    listed == name || (listed.ends_with("::") && name.starts_with(listed))
+}
+
+#[test]
+fn every_listed_test_and_module_exists() {
+    let tests = Command::new(std::env::current_exe().expect("is known")).arg("--list").output().expect("it runs");
+    let tests = String::from_utf8(tests.stdout).expect("UTF-8");
+    let tests: Vec<_> = tests.lines().filter_map(|line| line.strip_suffix(": test")).collect();
+    assert!(tests.len() > 1000, "only {} tests", tests.len());
+    for listed in listed() {
+        assert!(tests.iter().any(|name| covers(&listed, name)), "tests/peers: {listed} is no test and no module");
+        // `--skip` looks for a part of the name.
+        let more = tests.iter().find(|name| name.contains(&listed) && !covers(&listed, name));
+        assert!(more.is_none(), "tests/peers: {listed} would leave out {more:?} too");
+    }
+}
+
+#[test]
+fn every_test_that_calls_a_peer_is_listed() {
+    let listed = listed();
+    let root = source::root().join("tests/it");
+    let mut missing = BTreeSet::new();
+    let mut called = BTreeSet::new();
+    for path in rust_files(&root) {
+        let relative = path.strip_prefix(&root).expect("below").with_extension("");
+        let module = relative.to_str().expect("UTF-8").replace('/', "::");
+        let module = format!("{}::", module.trim_end_matches("::mod"));
+        if module.starts_with("support::") || module == "house::peers::" {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("a file");
+        let programs = text.split("Command::new(\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let mut peers: Vec<_> = programs.filter(|program| !TOOLS.contains(program)).collect();
+        peers.extend(PARTS.iter().filter(|part| text.contains(*part)));
+        if peers.is_empty() {
+            continue;
+        }
+        called.insert(module.clone());
+        // A helper without tests is called by tests of its folder.
+        let belongs = |listed: &String| covers(listed, &module) || listed.starts_with(&module);
+        if !listed.iter().any(belongs) {
+            missing.insert(format!("{module} calls {peers:?}"));
+        }
+    }
+    assert!(called.len() > 20, "only {called:?} call a peer");
+    assert!(missing.is_empty(), "add the tests to tests/peers, or the program to the tools:\n{missing:#?}");
+}
+
+fn rust_files(folder: &Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    let rust = files.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "rs"));
+    rust.chain(folders.iter().flat_map(|folder| rust_files(folder))).collect()
+}
