@@ -1,4 +1,4 @@
-//! `GET /admin/v1/tokens/ended`: what was ended, why and by whom.
+//! `GET /admin/v1/tokens/ended`: what was ended, why and by which actor.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! The list of what was ended, why and by whom. `append` writes it.
+//! The list of what was ended, why and by which actor. `append` writes it.
 
 use std::collections::HashMap;
 

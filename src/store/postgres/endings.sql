@@ -1,4 +1,5 @@
--- What was ended, why and by whom, for operators: the entries of the log of revocations, which are kept longer here.
+-- What was ended, why and by which actor, for operators: the entries of the log of revocations, which are kept longer
+-- here.
 create table endings (
     sequence  bigint not null primary key, -- that of the log
     kind      text   not null,             -- as in the log, with the columns that belong to it

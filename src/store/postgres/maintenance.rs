@@ -48,8 +48,8 @@ const SWEEP: &str = "with old_families as (
     ), endings_gone as (
         delete from endings e using old_endings o where e.sequence = o.sequence returning 1
     )
-    select (select count(*) from endings_gone) + (select count(*) from families_gone) + (select count(*) from revocations_gone)
-        + (select count(*) from subjects_gone) as deleted";
+    select (select count(*) from families_gone) + (select count(*) from revocations_gone)
+        + (select count(*) from subjects_gone) + (select count(*) from endings_gone) as deleted";
 
 pub(super) struct Sweep {
     pub(super) now: UnixTime,

@@ -1,4 +1,4 @@
-//! The list of what was ended, why and by whom.
+//! The list of what was ended, why and by which actor.
 
 use rusqlite::{Row, params};
 

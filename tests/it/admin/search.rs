@@ -140,7 +140,7 @@ async fn ended(gateway: &Gateway, query: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_list_of_what_was_ended_says_by_whom() {
+async fn the_list_of_what_was_ended_names_the_operator() {
     let upstream = Upstream::start();
     for gateway in each_store(&upstream) {
         assert_eq!(ended(&gateway, "").await, json!({ "ended": [] }));

@@ -80,8 +80,8 @@ async fn a_gateway_moves_to_postgresql_and_no_session_ends() {
     assert_eq!(shared.revoke(&dave.access, &dave.token_id).await.status, 200, "the log goes on");
     assert_eq!(sql(schema(&keys), "select max(sequence) from revocations"), "3");
     let ended = shared.admin_client().get("/admin/v1/tokens/ended").await.json();
-    let whose: Vec<_> = [0, 1, 2].map(|index| ended["ended"][index]["sub"].clone()).into();
-    assert_eq!(whose, ["dave", "carol", "bob"]);
+    let subjects: Vec<_> = [0, 1, 2].map(|index| ended["ended"][index]["sub"].clone()).into();
+    assert_eq!(subjects, ["dave", "carol", "bob"]);
     assert_eq!((&ended["ended"][1]["operator"], ended["ended"][2].get("operator")), (&json!("admin"), None));
 }
 
