@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use bearward::config::{self, Config, ConfigErrors, Origin, Probe};
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::support::program::GatewayProcess;
-use crate::support::wait::eventually_ok;
+use crate::support::wait::eventually_within;
 use crate::support::{Gateway, Upstream};
 
 const UPSTREAM: &str = "[[upstream]]\nservers = [\"http://127.0.0.1:1\"]\n";
@@ -120,7 +121,7 @@ async fn included_files_are_watched() {
     let served = tokio::task::spawn_blocking(move || GatewayProcess::start(&path)).await.expect("it starts");
     let client = served.client();
     let becomes = async |expected: u16, what: &str| {
-        eventually_ok(what, async || match client.get("/a").await.status.as_u16() {
+        eventually_within(Duration::from_secs(60), what, async || match client.get("/a").await.status.as_u16() {
             status if status == expected => Ok(()),
             status => Err(status.to_string()),
         })
