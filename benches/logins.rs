@@ -48,6 +48,7 @@ fn main() {
     let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let database = folder.path().join("bearward.db");
     drop(embedded(&database));
+    eprintln!("writing 2 * {sessions} sessions to each store");
     let connection = rusqlite::Connection::open(&database).expect("opens");
     connection.execute_batch("pragma synchronous = off").expect("sets");
     connection.execute_batch(&of_sqlite(sessions)).expect("writes");
@@ -150,6 +151,7 @@ fn first_subject(runtime: &Runtime, store: &dyn Store) -> String {
 /// Reads every page of a search.
 fn row(name: &str, what: &str, runtime: &Runtime, store: &dyn Store, subjects: &Subjects, state: SearchState) {
     for limit in PAGES {
+        eprintln!("running {name}, {what}, {limit} in a page");
         let (mut times, mut found, mut after, now) = (Vec::new(), 0, None, SystemClock.now());
         loop {
             let (time, page) = timed(runtime, store, subjects, state, after, limit, now);

@@ -85,15 +85,18 @@ fn main() {
         for gateways in 1..=stores.len() {
             // Nothing delivers the events. A gateway counts them every second, up to its limit, which is high here.
             server.sql("bearward", &format!("truncate {schema}.audit"));
+            eprintln!("running {gateways} gateways, {callers} callers each");
             let figures = refreshes(&runtime, &stores[..gateways], gateways * callers, turn);
             println!("shared store/{gateways} gateways, {callers} callers each: {}", figures.show("refreshes"));
         }
     }
     bare_statements(&server, &schema, turn);
     for (gateways, callers) in [(1, 1), (1, 256), (3, 256)] {
+        eprintln!("running revocations of {gateways} gateways, {callers} callers each");
         let figures = revocations(&runtime, &stores[..gateways], callers, turn);
         println!("shared store/{gateways} gateways, {callers} callers: {}", figures.show("revocations"));
     }
+    eprintln!("running logouts");
     let figures = logouts(&runtime, &stores[0], if turn < Duration::from_secs(1) { 100 } else { 20_000 });
     println!("shared store/1 gateway, 256 callers: {}", figures.show("logouts"));
 }
@@ -135,6 +138,7 @@ fn bare_statements(server: &PostgresServer, schema: &str, turn: Duration) {
     let script = server.folder.join("refresh.sql");
     std::fs::write(&script, PGBENCH).expect("written");
     for clients in ["4", "12", "32", "64"] {
+        eprintln!("running pgbench with {clients} connections");
         let mut pgbench = Command::new(pgbench());
         pgbench.args([
             "-n",

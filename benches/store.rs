@@ -71,6 +71,7 @@ fn open(folder: &Path) -> Arc<dyn Store> {
 /// Compares 64 callers with one caller, which commits once for each refresh, and with bare fsyncs. They take turns,
 /// because the speed of a disk changes.
 fn group_commit(_: &mut Criterion) {
+    eprintln!("running store/group commit");
     let folder = folder();
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
     let store = open(folder.path());
@@ -92,6 +93,7 @@ fn group_commit(_: &mut Criterion) {
 
 /// Sweeps expired families while 64 callers refresh. Turns with and without a sweep alternate.
 fn sweeping(_: &mut Criterion) {
+    eprintln!("running store/sweep");
     let folder = folder();
     let million: u32 = if setup::in_brief() { 1_000 } else { 1_000_000 };
     drop(open(folder.path()));

@@ -150,6 +150,7 @@ fn run(flags: &Flags) -> Outcome<()> {
     for name in
         attack::NAMES.iter().filter(|name| flags.attack.is_empty() || flags.attack.iter().any(|one| one == *name))
     {
+        eprintln!("running {name}");
         // Each attack has its own gateway, so that no state of one attack affects the next.
         let more = format!(
             "{}[[rate]]\nper = \"address\"\nrequests = {}\nwindow = \"1s\"\nburst = {}\n",

@@ -138,6 +138,7 @@ fn run(flags: &Flags) -> Outcome<()> {
         let gateway = if scenario.needs_unlimited() { &unlimited } else { &gateway };
         let _open = open_streams(flags, scenario, gateway)?;
         let rate = scenario.rate(flags.rate);
+        eprintln!("running {}", scenario.name);
         let (closed, open) = measure(&bench, scenario, UnderTest::gateway(gateway, scenario), rate)?;
         print_row(scenario.name, rate as f64 * flags.length().as_secs_f64(), &closed, open.as_ref());
     }

@@ -102,7 +102,13 @@ fn run(options: &Options) -> Outcome<()> {
         upstream: origin::start()?,
         clients: options.clients,
     };
-    let wants = |row| options.rows.is_empty() || options.rows.contains(&row);
+    let wants = |row: Row| {
+        let is_wanted = options.rows.is_empty() || options.rows.contains(&row);
+        if let Some(row) = row.to_possible_value().filter(|_| is_wanted) {
+            eprintln!("running {}", row.get_name());
+        }
+        is_wanted
+    };
     if wants(Row::Lag) {
         bench.lag(&server, options.revocations, "with NOTIFY")?;
         // The role of the gateways is no superuser: their notifications fail, as if each one were lost.

@@ -27,11 +27,11 @@ pub struct Copied {
 }
 
 /// What happens, for the operator.
-pub enum Progress {
+pub enum CopyStep {
     /// `done` of `total` records are written.
     Written { part: Part, done: u64, total: u64 },
-    /// The records of both stores are compared.
-    Comparing(Part),
+    /// They are read again, to compare both stores.
+    Compared { part: Part, done: u64, total: u64 },
 }
 
 /// Copies everything from the database `from` to `store.postgres`.
@@ -43,7 +43,7 @@ pub fn copy_store(
     config: &Config,
     from: &Path,
     now: UnixTime,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(CopyStep),
 ) -> Result<Copied, StartError> {
     let store = &config.store;
     let of_source =
@@ -62,12 +62,12 @@ pub fn copy_store(
             .read(part, PAGE, &mut |records| {
                 records.iter().for_each(|record| written.add(record));
                 import.write(&records)?;
-                progress(Progress::Written { part, done: written.count, total });
+                progress(CopyStep::Written { part, done: written.count, total });
                 Ok(())
             })
             .map_err(of_target)?;
-        progress(Progress::Comparing(part));
-        let found = import.checksum(part).map_err(of_target)?;
+        let mut compared = |done| progress(CopyStep::Compared { part, done, total });
+        let found = import.checksum(part, &mut compared).map_err(of_target)?;
         if found != written || written.count != total {
             return Err(StartError::CopyDiffers { part, source: total, target: found.count });
         }

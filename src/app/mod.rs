@@ -32,7 +32,7 @@ mod traces;
 mod upstreams;
 mod workers;
 
-pub use copy_store::{Copied, Progress, copy_store};
+pub use copy_store::{Copied, CopyStep, copy_store};
 pub use error::StartError;
 pub use root_secrets::add_root;
 pub use running::Running;

@@ -14,6 +14,7 @@ mod error;
 mod explain;
 mod init;
 mod keys;
+mod progress;
 mod rejection;
 mod reload;
 mod report;

@@ -1,18 +1,15 @@
 //! `bearward store copy`: moves a gateway from SQLite to PostgreSQL.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use clap::{Subcommand, ValueEnum};
 
 use super::config_argument::ConfigArgument;
 use super::error::CommandError;
-use crate::app::{self, Progress};
+use super::progress::Progress;
+use crate::app::{self, CopyStep};
 use crate::config::Probe;
 use crate::types::clock::{Clock, SystemClock};
-
-/// How often the progress is printed.
-const INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Subcommand)]
 pub(super) enum StoreCommand {
@@ -43,15 +40,10 @@ pub(super) fn run(
         Some("sqlite") => argument.file.with_file_name("bearward.db"),
         _ => from,
     };
-    let mut printed: Option<Instant> = None;
-    let copied = app::copy_store(&config, &from, SystemClock.now(), &mut |progress| match progress {
-        Progress::Written { part, done, total } => {
-            if done == total || printed.is_none_or(|printed| printed.elapsed() >= INTERVAL) {
-                printed = Some(Instant::now());
-                eprintln!("{}: {done} of {total}", part.name());
-            }
-        }
-        Progress::Comparing(part) => tracing::debug!(part = part.name(), "comparing both stores"),
+    let mut shown = Progress::on_stderr();
+    let copied = app::copy_store(&config, &from, SystemClock.now(), &mut |step| match step {
+        CopyStep::Written { part, done, total } => shown.show(part.name(), done, total),
+        CopyStep::Compared { part, done, total } => shown.show(&format!("{}, compared", part.name()), done, total),
     })?;
     println!("copied {} to the {}; both have the same content:", from.display(), config.store.database);
     for (part, checksum) in copied.parts {

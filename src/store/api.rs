@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicU64;
 
 use tokio::sync::Notify;
 
+use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::error::StoreError;
 use crate::store::freshness::Freshness;
 use crate::store::search::{FoundFamilies, Search};
@@ -141,6 +142,12 @@ pub trait Store: Send + Sync {
 
     /// One family, live or ended, in the form of [`Store::families_of`].
     fn family(&self, id: TokenId) -> StoreFuture<Option<Family>>;
+
+    /// One page of what was ended, the newest first.
+    fn endings(&self, search: EndingSearch) -> StoreFuture<FoundEndings>;
+
+    /// Who revoked each of these families by itself, as far as it is known.
+    fn revokers(&self, ids: Vec<TokenId>) -> StoreFuture<Vec<(TokenId, Revoker)>>;
 
     /// The revocations with a sequence above `after` that still matter at `now`, in order.
     fn revocations_since(&self, after: u64, now: UnixTime) -> StoreFuture<Vec<Revocation>>;

@@ -1,7 +1,8 @@
 //! The content of a store as records, so that it can be moved to another store. No I/O, and the same for every store.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::store::endings::{Ending, Revoker};
 use crate::tokens::audit_event::Recorded;
 use crate::tokens::family::Family;
 use crate::tokens::family::revocation::{Revocation, Revoked};
@@ -18,10 +19,12 @@ pub enum Part {
     Subjects,
     SigningKeys,
     Events,
+    Endings,
 }
 
 impl Part {
-    pub const ALL: [Part; 5] = [Part::Families, Part::Revocations, Part::Subjects, Part::SigningKeys, Part::Events];
+    pub const ALL: [Part; 6] =
+        [Part::Families, Part::Revocations, Part::Subjects, Part::SigningKeys, Part::Events, Part::Endings];
 
     /// For operators.
     pub const fn name(self) -> &'static str {
@@ -31,6 +34,7 @@ impl Part {
             Part::Subjects => "watermarks of subjects",
             Part::SigningKeys => "signing keys",
             Part::Events => "undelivered audit events",
+            Part::Endings => "list of what was ended",
         }
     }
 }
@@ -42,6 +46,7 @@ pub enum Record {
     Subject(SubjectMark),
     SigningKey(StoredKey),
     Event(Recorded),
+    Ending(Ending),
 }
 
 /// The watermark of a subject of the gateway.
@@ -116,16 +121,7 @@ fn canonical(record: &Record) -> String {
             family.revoked.map(|revoked| (time(revoked.at), revoked.reason.as_str())),
         ]),
         Record::Revocation(Revocation { sequence, what, at, until }) => {
-            let what = match what {
-                Revoked::Family(id) => json!(["family", id]),
-                Revoked::Token { issuer, jti } => json!(["token", issuer, jti]),
-                Revoked::Subject { issuer, subject, not_after } => {
-                    json!(["subject", issuer, subject, time(*not_after)])
-                }
-                Revoked::Issuer { issuer, not_after } => json!(["issuer", issuer, time(*not_after)]),
-                Revoked::Everything { not_after } => json!(["everything", time(*not_after)]),
-            };
-            json!([sequence, what, time(*at), time(*until)])
+            json!([sequence, canonical_target(what), time(*at), time(*until)])
         }
         Record::Subject(SubjectMark { subject, not_after, needed_until }) => {
             json!([subject, time(*not_after), time(*needed_until)])
@@ -142,8 +138,23 @@ fn canonical(record: &Record) -> String {
             key.token_life.as_millis() as u64,
         ]),
         Record::Event(Recorded { sequence, event }) => json!([sequence, event]),
+        Record::Ending(Ending { sequence, what, at, reason, by, until }) => {
+            let by = by.as_ref().map(Revoker::to_text);
+            json!([sequence, canonical_target(what), time(*at), reason.as_str(), by, time(*until)])
+        }
     }
     .to_string()
+}
+
+fn canonical_target(what: &Revoked) -> Value {
+    let time = |time: &UnixTime| time.as_millis();
+    match what {
+        Revoked::Family(id) => json!(["family", id]),
+        Revoked::Token { issuer, jti } => json!(["token", issuer, jti]),
+        Revoked::Subject { issuer, subject, not_after } => json!(["subject", issuer, subject, time(not_after)]),
+        Revoked::Issuer { issuer, not_after } => json!(["issuer", issuer, time(not_after)]),
+        Revoked::Everything { not_after } => json!(["everything", time(not_after)]),
+    }
 }
 
 #[cfg(test)]

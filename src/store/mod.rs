@@ -6,6 +6,7 @@
 mod api;
 mod clock_offset;
 pub mod copy;
+mod endings;
 mod error;
 mod events;
 mod freshness;
@@ -21,6 +22,7 @@ pub use api::{
     DecideKeys, DecideRotation, KeysChanged, LogOrder, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store,
     StoreFuture,
 };
+pub use endings::{Ending, EndingSearch, FoundEndings, Revoker, revoked_by_others};
 pub use error::StoreError;
 pub use freshness::{FollowerCounts, Freshness};
 pub use search::{FoundFamilies, Position, Search, SearchState, Subjects};

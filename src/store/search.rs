@@ -13,7 +13,7 @@ use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
 /// Rows that one page looks at in a range.
-pub(super) const MAX_SCANNED: usize = 4_000;
+pub(super) const MAX_SCANNED: usize = 2_000;
 
 /// What to find.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -46,7 +46,7 @@ pub fn measure(bench: &Bench<'_>) -> Outcome<()> {
     let kinds = &bench.flags.peers();
     let mut lines = side_by_side::lines(bench, kinds)?;
     for (name, rows) in ALONE.into_iter().filter(|(name, _)| bench.flags.wants(name)) {
-        eprintln!("{name}");
+        eprintln!("running {name}");
         match rows(bench, kinds) {
             Ok(more) => lines.extend(more),
             Err(error) => lines.push(Line::not_measured(name, kinds.len(), &error.to_string())),

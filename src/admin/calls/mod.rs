@@ -3,6 +3,7 @@
 mod body;
 pub(super) mod certificates;
 pub(super) mod configuration;
+mod ended_tokens;
 pub(super) mod explain;
 pub(super) mod explainer;
 pub(super) mod issuers;

@@ -1,12 +1,16 @@
 //! A session in the lists of the admin API.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use serde::Serialize;
 
+use crate::admin::state::Admin;
+use crate::store::{Revoker, revoked_by_others};
 use crate::tokens::family::{Family, RevokeReason};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
+use crate::types::reject::Reject;
 
 /// One family, for operators and for a page "your devices". Times are RFC 3339.
 #[derive(Serialize)]
@@ -25,15 +29,36 @@ pub(super) struct TokenEntry {
     revoked_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<RevokeReason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operator: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller: Option<String>,
     created_at: String,
     last_used_at: String,
     idle_expiry: String,
     absolute_expiry: String,
 }
 
+/// The entries of these families, each with who revoked it.
+pub(super) async fn of(admin: &Admin, families: Vec<Family>, now: UnixTime) -> Result<Vec<TokenEntry>, Reject> {
+    let by_others = revoked_by_others(&families);
+    let mut revokers = HashMap::new();
+    if !by_others.is_empty() {
+        revokers.extend(admin.broker.with_timeout(admin.broker.store.revokers(by_others)).await?);
+    }
+    Ok(families.into_iter().map(|family| TokenEntry::new(revokers.remove(&family.id), family, now)).collect())
+}
+
 impl TokenEntry {
-    pub(super) fn of(family: Family, now: UnixTime) -> Self {
+    fn new(by: Option<Revoker>, family: Family, now: UnixTime) -> Self {
+        let (operator, caller) = match by {
+            Some(Revoker::Operator(name)) => (Some(name), None),
+            Some(Revoker::Caller(subject)) => (None, Some(subject)),
+            None => (None, None),
+        };
         TokenEntry {
+            operator,
+            caller,
             token_id: family.id,
             state: match family.revoked {
                 Some(_) => "revoked",

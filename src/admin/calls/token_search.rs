@@ -4,7 +4,7 @@ use http::{Response, StatusCode, Uri};
 use serde::Serialize;
 
 use super::query::Query;
-use super::token_entry::TokenEntry;
+use super::token_entry::{self, TokenEntry};
 use crate::admin::state::Admin;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
@@ -24,7 +24,7 @@ struct Page {
 pub(super) async fn handle(admin: &Admin, uri: &Uri, now: UnixTime) -> Result<Response<Body>, Reject> {
     let search = search(uri, now)?;
     let FoundFamilies { families, next } = admin.broker.with_timeout(admin.broker.store.search(search)).await?;
-    let tokens = families.into_iter().map(|family| TokenEntry::of(family, now)).collect();
+    let tokens = token_entry::of(admin, families, now).await?;
     Ok(respond::json(StatusCode::OK, &Page { tokens, next: next.as_ref().map(to_cursor) }))
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `POST /admin/v1/tokens` with an [`IssueRequest`] | 201, the pair and `tokenId` |
 //! | `GET /admin/v1/tokens` | `super::token_search` |
+//! | `GET /admin/v1/tokens/ended` | `super::ended_tokens` |
 //! | `GET /admin/v1/subjects/{subject}/tokens` | 200, `{"tokens": […]}`, the newest first |
 //! | `DELETE /admin/v1/subjects/{subject}/tokens` | 200 `{"success": true}`, also if there were none |
 //! | `DELETE /admin/v1/tokens/{tokenId}` | 200 `{"success": true}`; 404 |
@@ -17,8 +18,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::body::read_object;
-use super::token_entry::TokenEntry;
-use super::{revocations, token_search};
+use super::{ended_tokens, revocations, token_entry, token_search};
 use crate::admin::state::Admin;
 use crate::broker::revoke;
 use crate::protocols::http::body::Body;
@@ -76,6 +76,8 @@ pub(crate) async fn handle(
         (&Method::POST, ["tokens"]) => issue(admin, request, context).await,
         (&Method::GET, ["tokens"]) => token_search::handle(admin, request.uri(), context.at).await,
         (_, ["tokens"]) => Err(Reject::from(Reason::MethodNotAllowed).allow("GET, POST")),
+        (&Method::GET, ["tokens", "ended"]) => ended_tokens::handle(admin, request.uri()).await,
+        (_, ["tokens", "ended"]) => Err(Reject::from(Reason::MethodNotAllowed).allow("GET")),
         (&Method::DELETE, ["tokens", id]) => revoke_family(admin, id, context).await,
         (_, ["tokens", _]) => Err(Reject::from(Reason::MethodNotAllowed).allow("DELETE")),
         (&Method::GET, ["subjects", subject, "tokens"]) => list(admin, decode_subject(subject)?, context.at).await,
@@ -127,7 +129,7 @@ fn decode_subject(segment: &str) -> Result<String, Reject> {
 
 async fn list(admin: &Admin, subject: String, now: UnixTime) -> Result<Response<Body>, Reject> {
     let families = admin.broker.with_timeout(admin.broker.store.families_of(subject)).await?;
-    let tokens: Vec<TokenEntry> = families.into_iter().map(|family| TokenEntry::of(family, now)).collect();
+    let tokens = token_entry::of(admin, families, now).await?;
     Ok(respond::json(StatusCode::OK, &serde_json::json!({ "tokens": tokens })))
 }
 

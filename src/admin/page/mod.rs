@@ -47,12 +47,13 @@ macro_rules! file {
     };
 }
 
-static FILES: [File; 12] = [
+static FILES: [File; 13] = [
     file!("/", HTML, "index.html"),
     file!("/page/icon.svg", SVG, "icon.svg"),
     file!("/page/page.css", CSS, "page.css"),
     file!("/page/api.js", SCRIPT, "api.js"),
     file!("/page/certificates.js", SCRIPT, "certificates.js"),
+    file!("/page/configuration.js", SCRIPT, "configuration.js"),
     file!("/page/dom.js", SCRIPT, "dom.js"),
     file!("/page/keys.js", SCRIPT, "keys.js"),
     file!("/page/logins.js", SCRIPT, "logins.js"),

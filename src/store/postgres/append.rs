@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
 use crate::store::postgres::enforcement::Enforcement;
 use crate::store::postgres::error::QueryError;
@@ -38,6 +39,8 @@ pub(super) struct Entry {
     pub(super) at: UnixTime,
     /// For a family: why it ends.
     pub(super) reason: Option<RevokeReason>,
+    /// Who revokes it, if that is not its owner or the gateway.
+    pub(super) by: Option<Revoker>,
     /// For a family: it only ends if it still has this generation.
     pub(super) generation: Option<u64>,
     pub(super) event: Option<EventRow>,
@@ -51,6 +54,7 @@ pub(super) fn lost(revocations: &[Revocation]) -> Vec<Entry> {
         what: lost.what.clone(),
         at: lost.at,
         reason: matches!(lost.what, Revoked::Family(_)).then_some(RevokeReason::Admin),
+        by: None,
         generation: None,
         event: None,
         is_lost: true,
@@ -101,7 +105,7 @@ impl Log {
             columns.push(entry, &self.own_issuer)?;
         }
         let admitted = self.audit.admit(session, entries.iter().map(|entry| entry.event.clone())).await?;
-        let Columns { kinds, issuers, names, not_after, at, reasons, generations, effects, tags } = columns;
+        let Columns { kinds, issuers, names, not_after, at, reasons, generations, effects, tags, by } = columns;
         let rows = session
             .query(
                 APPEND,
@@ -117,6 +121,7 @@ impl Log {
                     &tags,
                     &admitted.ids,
                     &admitted.events,
+                    &by,
                 ],
             )
             .await?;
@@ -151,6 +156,7 @@ struct Columns {
     generations: Vec<Option<i64>>,
     effects: Vec<Option<&'static str>>,
     tags: Vec<Vec<u8>>,
+    by: Vec<Option<String>>,
 }
 
 impl Columns {
@@ -165,6 +171,7 @@ impl Columns {
         self.generations.push(entry.generation.map(rows::counter).transpose()?);
         self.effects.push(effect(&entry.what, own_issuer).or_else(|| entry.is_lost.then_some("lost")));
         self.tags.push(secret::random::<16>().to_vec());
+        self.by.push(entry.by.as_ref().map(|by| rows::text(&by.to_text())));
         Ok(())
     }
 }

@@ -8,11 +8,12 @@ with lives as (
     from meta
 ), given as (
     select g.n, g.kind, g.issuer, g.name, g.not_after, g.at, g.reason, g.generation, g.effect, g.tag, g.event_id,
-        g.event, least(9223372036854775807, greatest(g.at, g.not_after)::numeric
+        g.event, g.by, lives.family, least(9223372036854775807, greatest(g.at, g.not_after)::numeric
             + case when g.effect = 'token' then lives.family else lives.access end)::bigint as until
     from lives, unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[],
-            $8::text[], $9::bytea[], $10::bytea[], $11::text[])
-        with ordinality as g (kind, issuer, name, not_after, at, reason, generation, effect, tag, event_id, event, n)
+            $8::text[], $9::bytea[], $10::bytea[], $11::text[], $12::text[])
+        with ordinality as g (kind, issuer, name, not_after, at, reason, generation, effect, tag, event_id, event, by,
+            n)
 ), locked as (
     select f.id, g.n, g.at, g.reason from given g join families f on f.id = g.name
     where g.kind = 'family' and f.revoked_at is null and (g.generation is null or f.generation = g.generation)
@@ -34,8 +35,8 @@ with lives as (
     where name = 'watermark' and value < (select max(g.not_after) from given g where g.effect = 'everything')
     returning 1
 ), entries as (
-    select g.n, g.kind, g.issuer, g.name, g.not_after, g.at, g.until, g.tag, g.event_id, g.event,
-        row_number() over (order by g.n) as place
+    select g.n, g.kind, g.issuer, g.name, g.not_after, g.at, g.until, g.tag, g.event_id, g.event, g.reason, g.by,
+        g.family, row_number() over (order by g.n) as place
     from given g where g.kind <> 'family' or g.n in (select n from ended)
         or g.effect = 'lost' and not exists (select from families f where f.id = g.name and f.revoked_at is null
             and f.id not in (select id from ended))
@@ -48,6 +49,11 @@ with lives as (
 ), logged as (
     insert into revocations (sequence, kind, issuer, name, not_after, at, until, tag)
     select h.before + e.place, e.kind, e.issuer, e.name, e.not_after, e.at, e.until, e.tag from head h, entries e
+), listed as (
+    insert into endings (sequence, kind, issuer, name, not_after, at, reason, by, until)
+    select h.before + e.place, e.kind, e.issuer, e.name, e.not_after, e.at, coalesce(e.reason, 'admin'), e.by,
+        least(9223372036854775807, e.at::numeric + e.family)::bigint from head h, entries e
+    on conflict (sequence) do nothing
 ), recorded as (
     insert into audit (id, event) select e.event_id, e.event from head, entries e
     where e.event is not null order by e.place

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio_postgres::Row;
 
 use crate::store::api::{RevokeOutcome, RevokedBy};
+use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::postgres::append::Entry;
@@ -174,6 +175,7 @@ impl Issue {
             what: Revoked::Family(surplus),
             at: self.family.created_at,
             reason: Some(reason),
+            by: None,
             generation: None,
             event: Some(EventRow::new(secret::random(), &events::ended(&ended, reason), &self.context)),
             is_lost: false,
@@ -206,9 +208,16 @@ impl Operation for Issue {
 }
 
 /// Ends a family: its row stops refreshes, the log of revocations stops its access tokens.
-pub(super) fn end(family: &Family, revoked: RevokedAt, generation: Option<u64>, event: EventRow) -> Entry {
+pub(super) fn end(
+    family: &Family,
+    revoked: RevokedAt,
+    generation: Option<u64>,
+    event: EventRow,
+    context: &EventContext,
+) -> Entry {
     let (what, reason) = (Revoked::Family(family.id), Some(revoked.reason));
-    Entry { what, at: revoked.at, reason, generation, event: Some(event), is_lost: false }
+    let by = Revoker::of(revoked.reason, context);
+    Entry { what, at: revoked.at, reason, by, generation, event: Some(event), is_lost: false }
 }
 
 pub(super) struct RevokeFamily {
@@ -255,7 +264,7 @@ impl Operation for RevokeFamily {
                 return Ok(RevokeOutcome::AlreadyEnded);
             }
             let event = EventRow::new(self.event, &events::ended(&family, revoked.reason), &self.context);
-            let entry = end(&family, revoked, None, event);
+            let entry = end(&family, revoked, None, event, &self.context);
             let appended = shared.log.append(session, vec![entry]).await;
             if matches!(appended, Err(QueryError::Lost(_))) {
                 *lock(&self.uncertain) = true;

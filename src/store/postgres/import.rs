@@ -11,6 +11,7 @@ use tokio_postgres::Row;
 use crate::store::copy::{Checksum, Counters, Part, Record, SubjectMark};
 use crate::store::error::StoreError;
 use crate::store::postgres::connect::Connector;
+use crate::store::postgres::endings::{self, ending_columns};
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::import_rows::write;
 use crate::store::postgres::inspect::connect;
@@ -33,7 +34,7 @@ const IS_USED: &str = "select exists (select from families) or exists (select fr
     or exists (select from subjects) or exists (select from signing_keys) or exists (select from audit)
     or exists (select from meta m where m.name = 'revocation_sequence' and m.value > 0)";
 const BEGIN: &str = "insert into meta (name, value) values ('copy', 1) on conflict (name) do nothing";
-const CLEAR: &str = "truncate families, revocations, subjects, signing_keys, audit, root_check";
+const CLEAR: &str = "truncate families, revocations, subjects, signing_keys, audit, endings, root_check";
 const RAISE: &str = "update meta set value = greatest(value, $2) where name = $1";
 /// The tag is that of the newest entry, or a new one if that was deleted.
 const SEQUENCE: &str = "update meta set value = $1,
@@ -50,6 +51,9 @@ const REVOCATIONS: &str = "select r.sequence, r.kind, r.issuer, r.name, r.not_af
 const SUBJECTS: &str = "select s.subject, s.not_after, s.needed_until from subjects s
     where s.subject > $1 order by s.subject limit $2";
 const EVENTS: &str = "select a.sequence, a.event from audit a where a.sequence > $1 order by a.sequence limit $2";
+
+const ENDINGS: &str =
+    concat!("select ", ending_columns!(), " from endings e where e.sequence > $1 order by e.sequence limit $2");
 
 /// A database that is being filled. Not for a thread that drives a runtime.
 pub struct Import {
@@ -89,9 +93,9 @@ impl Import {
         self.runtime.block_on(write(&self.session, records)).map_err(QueryError::into_store_error)
     }
 
-    /// The checksum of what the database contains.
-    pub fn checksum(&self, part: Part) -> Result<Checksum, StoreError> {
-        self.runtime.block_on(checksum(&self.session, part)).map_err(QueryError::into_store_error)
+    /// The checksum of what the database contains. Calls `each` with the number of records after each page.
+    pub fn checksum(&self, part: Part, each: &mut dyn FnMut(u64)) -> Result<Checksum, StoreError> {
+        self.runtime.block_on(checksum(&self.session, part, each)).map_err(QueryError::into_store_error)
     }
 
     /// Sets the counters, and lets gateways with these root secrets start.
@@ -122,7 +126,7 @@ async fn end(session: &Session, counters: &Counters) -> Result<(), QueryError> {
     Ok(())
 }
 
-async fn checksum(session: &Session, part: Part) -> Result<Checksum, QueryError> {
+async fn checksum(session: &Session, part: Part, each: &mut dyn FnMut(u64)) -> Result<Checksum, QueryError> {
     let mut checksum = Checksum::default();
     if part == Part::SigningKeys {
         let (_, keys) = signing_keys::read_all(session).await?;
@@ -135,16 +139,20 @@ async fn checksum(session: &Session, part: Part) -> Result<Checksum, QueryError>
             Part::Families => session.query(FAMILIES, &[&after_text, &PAGE]).await?,
             Part::Subjects => session.query(SUBJECTS, &[&after_text, &PAGE]).await?,
             Part::Revocations => session.query(REVOCATIONS, &[&after_number, &PAGE]).await?,
+            Part::Endings => session.query(ENDINGS, &[&after_number, &PAGE]).await?,
             Part::Events | Part::SigningKeys => session.query(EVENTS, &[&after_number, &PAGE]).await?,
         };
         for row in &page {
             checksum.add(&record(part, row)?);
         }
         let Some(last) = page.last() else { return Ok(checksum) };
+        each(checksum.count);
         match part {
             Part::Families => after_text = get(last, "id")?,
             Part::Subjects => after_text = get(last, "subject")?,
-            Part::Revocations | Part::Events | Part::SigningKeys => after_number = get(last, "sequence")?,
+            Part::Revocations | Part::Endings | Part::Events | Part::SigningKeys => {
+                after_number = get(last, "sequence")?
+            }
         }
     }
 }
@@ -153,6 +161,7 @@ fn record(part: Part, row: &Row) -> Result<Record, StoreError> {
     Ok(match part {
         Part::Families => Record::Family(Box::new(rows::family(row)?)),
         Part::Revocations => Record::Revocation(rows::revocation(row)?),
+        Part::Endings => Record::Ending(endings::read(row)?),
         Part::Subjects => Record::Subject(SubjectMark {
             subject: read_text(row, "subject")?,
             not_after: read_time(row, "not_after")?,

@@ -1,6 +1,7 @@
 //! Writes pages of records, each with one statement.
 
 use crate::store::copy::{Record, SubjectMark};
+use crate::store::endings::{Ending, Revoker};
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::rows::{counter, millis, revoked_columns, text, time, to_json};
 use crate::store::postgres::session::Session;
@@ -41,10 +42,16 @@ const SIGNING_KEYS: &str = "insert into signing_keys
 const EVENTS: &str = "insert into audit (sequence, id, event) overriding system value
     select g.sequence, g.id, g.event from unnest($1::bigint[], $2::bytea[], $3::text[]) as g (sequence, id, event)";
 
+const ENDINGS: &str = "insert into endings (sequence, kind, issuer, name, not_after, at, reason, by, until)
+    select g.sequence, g.kind, g.issuer, g.name, g.not_after, g.at, g.reason, g.by, g.until
+    from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[],
+            $9::bigint[])
+        as g (sequence, kind, issuer, name, not_after, at, reason, by, until)";
+
 /// All records are of the same part.
 pub(super) async fn write(session: &Session, records: &[Record]) -> Result<(), QueryError> {
     let (mut families, mut revocations, mut subjects) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut keys, mut events) = (Vec::new(), Vec::new());
+    let (mut keys, mut events, mut endings) = (Vec::new(), Vec::new(), Vec::new());
     for record in records {
         match record {
             Record::Family(family) => families.push(&**family),
@@ -52,6 +59,7 @@ pub(super) async fn write(session: &Session, records: &[Record]) -> Result<(), Q
             Record::Subject(subject) => subjects.push(subject),
             Record::SigningKey(key) => keys.push(key),
             Record::Event(event) => events.push(event),
+            Record::Ending(ending) => endings.push(ending),
         }
     }
     if !families.is_empty() {
@@ -68,6 +76,9 @@ pub(super) async fn write(session: &Session, records: &[Record]) -> Result<(), Q
     }
     if !events.is_empty() {
         write_events(session, &events).await?;
+    }
+    if !endings.is_empty() {
+        write_endings(session, &endings).await?;
     }
     Ok(())
 }
@@ -167,5 +178,26 @@ async fn write_events(session: &Session, events: &[&Recorded]) -> Result<(), Que
     let sequence: Vec<i64> = events.iter().map(|event| counter(event.sequence)).collect::<Result<_, _>>()?;
     let ids = column(events, |_| secret::random::<16>().to_vec());
     session.execute(EVENTS, &[&sequence, &ids, &column(events, |event| event.event.clone())]).await?;
+    Ok(())
+}
+
+async fn write_endings(session: &Session, entries: &[&Ending]) -> Result<(), QueryError> {
+    let sequence: Vec<i64> = entries.iter().map(|entry| counter(entry.sequence)).collect::<Result<_, _>>()?;
+    session
+        .execute(
+            ENDINGS,
+            &[
+                &sequence,
+                &column(entries, |entry| revoked_columns(&entry.what).0),
+                &column(entries, |entry| revoked_columns(&entry.what).1),
+                &column(entries, |entry| revoked_columns(&entry.what).2),
+                &column(entries, |entry| revoked_columns(&entry.what).3),
+                &column(entries, |entry| time(entry.at)),
+                &column(entries, |entry| entry.reason.as_str()),
+                &column(entries, |entry| entry.by.as_ref().map(Revoker::to_text).as_deref().map(text)),
+                &column(entries, |entry| time(entry.until)),
+            ],
+        )
+        .await?;
     Ok(())
 }

@@ -41,9 +41,15 @@ const SWEEP: &str = "with old_families as (
     ), subjects_gone as (
         delete from subjects s using old_subjects o where s.subject = o.subject and o.needed_until is null
         returning 1
+    ), old_endings as (
+        select e.sequence from endings e
+        where e.sequence in (select o.sequence from endings o order by o.sequence limit $2) and e.until < $1
+        for update skip locked
+    ), endings_gone as (
+        delete from endings e using old_endings o where e.sequence = o.sequence returning 1
     )
     select (select count(*) from families_gone) + (select count(*) from revocations_gone)
-        + (select count(*) from subjects_gone) as deleted";
+        + (select count(*) from subjects_gone) + (select count(*) from endings_gone) as deleted";
 
 pub(super) struct Sweep {
     pub(super) now: UnixTime,

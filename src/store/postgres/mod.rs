@@ -5,10 +5,10 @@
 //! thread that does all of this. `error` says what a failed statement means.
 //!
 //! `schema` creates and migrates the tables, `rows` converts values. `families`, `search`, `rotation`, `revocations`,
-//! `signing_keys`, `audit` and `maintenance` are the operations: each is a value that can run again. `append` writes
-//! the log of revocations for all of them, `gather` makes one statement of several
-//! calls, `attempts` repeats what a lock prevents, `outbox` writes their events, and `enforcement` passes revocations
-//! on. `follower` reads what other gateways append, `replicas` and `leases` let them know of each other.
+//! `endings`, `signing_keys`, `audit` and `maintenance` are the operations: each is a value that can run again.
+//! `append` writes the log of revocations for all of them, `gather` makes one statement of several calls, `attempts`
+//! repeats what a lock prevents, `outbox` writes their events, and `enforcement` passes revocations on. `follower`
+//! reads what other gateways append, `replicas` and `leases` let them know of each other.
 //!
 //! No transaction is open while the gateway waits for a response of the database: each change is one statement. A
 //! gateway that is stopped or cut off therefore holds no lock.
@@ -20,6 +20,7 @@ mod check;
 mod connect;
 mod connections;
 mod driver;
+mod endings;
 mod enforcement;
 mod error;
 mod families;
@@ -67,6 +68,7 @@ use crate::store;
 use crate::store::api::{
     DecideKeys, DecideRotation, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store, StoreFuture,
 };
+use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::error::StoreError;
 use crate::store::freshness::Freshness;
 use crate::store::search::{FoundFamilies, Search};
@@ -261,6 +263,14 @@ impl Store for PostgresStore {
 
     fn family(&self, id: TokenId) -> StoreFuture<Option<Family>> {
         self.run(Lane::Family(id), families::Show { id })
+    }
+
+    fn endings(&self, search: EndingSearch) -> StoreFuture<FoundEndings> {
+        self.run(Lane::Any, endings::SearchEndings { search })
+    }
+
+    fn revokers(&self, ids: Vec<TokenId>) -> StoreFuture<Vec<(TokenId, Revoker)>> {
+        self.run(Lane::Any, endings::FindRevokers { ids })
     }
 
     fn revocations_since(&self, after: u64, now: UnixTime) -> StoreFuture<Vec<Revocation>> {

@@ -1,5 +1,6 @@
 //! Revocations of anything but one family, and reading the log.
 
+use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::postgres::append::{Appended, Entry};
@@ -66,7 +67,7 @@ impl Revoke {
         let revoked = RevokedAt { at: self.context.at, reason: RevokeReason::Admin };
         families.iter().map(move |family| {
             let event = EventRow::new(secret::random(), &events::ended(family, revoked.reason), &self.context);
-            families::end(family, revoked, None, event)
+            families::end(family, revoked, None, event, &self.context)
         })
     }
 }
@@ -82,7 +83,8 @@ impl Operation for Revoke {
         let at = self.context.at;
         let event = EventRow::new(self.event, &events::revocation(&self.what), &self.context);
         let (reason, generation, event) = (None, None, Some(event));
-        let mut entries = vec![Entry { what: self.what.clone(), at, reason, generation, event, is_lost: false }];
+        let by = Revoker::of(RevokeReason::Admin, &self.context);
+        let mut entries = vec![Entry { what: self.what.clone(), at, reason, by, generation, event, is_lost: false }];
         let mut later = self.later_families(shared, session).await?;
         entries.extend(self.ends(&later));
         let mut appended = shared.log.append(session, entries).await?;

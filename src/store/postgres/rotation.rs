@@ -72,7 +72,7 @@ impl Rotate {
                 let revoked = ended
                     .revoked
                     .ok_or_else(|| StoreError::new("a reuse of a refresh token did not revoke its family"))?;
-                let entry = end(before, revoked, Some(before.generation), event);
+                let entry = end(before, revoked, Some(before.generation), event, &self.context);
                 Ok(shared.log.append(session, vec![entry]).await?.iter().any(Option::is_some))
             }
             _ => {

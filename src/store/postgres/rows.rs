@@ -66,6 +66,10 @@ pub(super) fn read_text(row: &Row, column: &str) -> Result<String, StoreError> {
     Ok(unescaped(get(row, column)?))
 }
 
+pub(super) fn read_text_or_null(row: &Row, column: &str) -> Result<Option<String>, StoreError> {
+    Ok(get::<Option<String>>(row, column)?.map(unescaped))
+}
+
 pub(super) fn read_time(row: &Row, column: &str) -> Result<UnixTime, StoreError> {
     to_time(get(row, column)?, column)
 }
@@ -146,7 +150,7 @@ pub(super) fn token_id(text: &str) -> Result<TokenId, StoreError> {
     TokenId::parse(text).ok_or_else(|| damaged("id", format_args!("{text:?}")))
 }
 
-fn revoke_reason(text: Option<&str>) -> Result<RevokeReason, StoreError> {
+pub(super) fn revoke_reason(text: Option<&str>) -> Result<RevokeReason, StoreError> {
     text.and_then(RevokeReason::parse).ok_or_else(|| damaged("revoked_reason", format_args!("{text:?}")))
 }
 

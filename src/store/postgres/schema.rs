@@ -25,6 +25,7 @@ const STEPS: &[Step] = &[
     Step { sql: include_str!("schema.sql"), compatible_from: 1 },
     Step { sql: include_str!("by_subject.sql"), compatible_from: 1 },
     Step { sql: include_str!("unrevoked.sql"), compatible_from: 1 },
+    Step { sql: include_str!("endings.sql"), compatible_from: 1 },
 ];
 
 /// How long other gateways may take for their steps.

@@ -39,7 +39,7 @@ macro_rules! page {
             $range,
             " order by ",
             $order,
-            " limit 4000) f where ",
+            " limit 2000) f where ",
             $wanted,
             " order by ",
             $order,
@@ -56,12 +56,12 @@ macro_rules! last_scanned {
             $range,
             " order by ",
             $order,
-            " offset 3999 limit 1"
+            " offset 1999 limit 1"
         )
     };
 }
 
-const _: () = assert!(MAX_SCANNED == 4_000);
+const _: () = assert!(MAX_SCANNED == 2_000);
 
 /// The statements that scan one range. All of them have the same parameters.
 pub(super) struct Range {

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
+use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
 use crate::store::sqlite::rows;
+use crate::tokens::audit_event::EventContext;
+use crate::tokens::family::RevokeReason;
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::types::clock::UnixTime;
 
@@ -73,11 +76,19 @@ impl<'writer> Batch<'writer> {
 
     /// Appends to the log of revocations. The sequence comes from a counter that is incremented in the same
     /// transaction, so that it has no gaps and follows the order of commits.
-    pub(super) fn revoke(&mut self, what: Revoked, at: UnixTime) -> Result<&Revocation, StoreError> {
+    pub(super) fn revoke(
+        &mut self,
+        what: Revoked,
+        at: UnixTime,
+        reason: RevokeReason,
+        context: &EventContext,
+    ) -> Result<&Revocation, StoreError> {
         self.execute("update meta set value = value + 1 where name = 'revocation_sequence'", [])?;
         let sequence = self.meta("revocation_sequence")?;
         let revocation = Revocation { sequence, until: relevant_until(&what, at, self.limits), what, at };
         rows::insert_revocation(self.connection, &revocation)?;
+        let until = at + self.limits.longest_life.max(self.limits.longest_family);
+        rows::insert_ending(self.connection, &revocation, reason, Revoker::of(reason, context).as_ref(), until)?;
         self.revocations.push(revocation);
         self.revocations.last().ok_or_else(|| StoreError::new("the written revocation is missing"))
     }

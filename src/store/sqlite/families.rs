@@ -39,7 +39,7 @@ pub(super) fn issue(
     rows::insert_family(batch.connection, family)?;
     record(batch, &events::issued(family), context)?;
     for surplus in least_recently_used(batch, family, mark, now, max_live)? {
-        end(batch, surplus.id, RevokedAt { at: now, reason: RevokeReason::Limit })?;
+        end(batch, surplus.id, RevokedAt { at: now, reason: RevokeReason::Limit }, context)?;
         record(batch, &events::ended(&surplus, RevokeReason::Limit), context)?;
     }
     Ok(Some(family.clone()))
@@ -78,7 +78,7 @@ pub(super) fn rotate(
             let revoked = family
                 .revoked
                 .ok_or_else(|| StoreError::new("a reuse of a refresh token did not revoke its family"))?;
-            end(batch, family.id, revoked)?;
+            end(batch, family.id, revoked, context)?;
         }
         Rotation::Replayed(_) | Rotation::Recovered(_) | Rotation::Rejected(_) => {}
     }
@@ -100,15 +100,20 @@ pub(super) fn revoke_family(
     if family.revoked.is_some() || last_token_ends <= context.at {
         return Ok(RevokeOutcome::AlreadyEnded);
     }
-    end(batch, id, RevokedAt { at: context.at, reason: by.reason() })?;
+    end(batch, id, RevokedAt { at: context.at, reason: by.reason() }, context)?;
     record(batch, &events::ended(&family, by.reason()), context)?;
     Ok(RevokeOutcome::Revoked)
 }
 
 /// Ends a family: its row stops refreshes, the log of revocations stops its access tokens.
-pub(super) fn end(batch: &mut Batch<'_>, id: TokenId, revoked: RevokedAt) -> Result<(), StoreError> {
+pub(super) fn end(
+    batch: &mut Batch<'_>,
+    id: TokenId,
+    revoked: RevokedAt,
+    context: &EventContext,
+) -> Result<(), StoreError> {
     rows::update_revoked(batch.connection, id, revoked)?;
-    batch.revoke(Revoked::Family(id), revoked.at)?;
+    batch.revoke(Revoked::Family(id), revoked.at, revoked.reason, context)?;
     Ok(())
 }
 

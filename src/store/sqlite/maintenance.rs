@@ -28,7 +28,13 @@ pub(super) fn sweep(batch: &Batch<'_>, now: UnixTime, limit: usize) -> Result<us
              (select subject from subjects where needed_until < ?1 order by needed_until limit ?2)",
         params![now, limit],
     )?;
-    Ok(families + revocations + watermarks)
+    // Its entries end in the order of their sequence, or a little later.
+    let endings = batch.execute(
+        "delete from endings where until < ?1 and sequence in
+             (select sequence from endings order by sequence limit ?2)",
+        params![now, limit],
+    )?;
+    Ok(families + revocations + watermarks + endings)
 }
 
 /// Extends the revocations that were written while the longest accepted token lived shorter: one that was too long then

@@ -6,11 +6,12 @@
 //! because a copy of the file alone lacks the commits in the `-wal`.
 //!
 //! `writer` owns the one thread that uses the database, and does group commit. `file` opens the database, `schema`
-//! identifies and migrates it, `rows` converts values. `families`, `search`, `revocations`, `signing_keys`, `audit`
-//! and `maintenance` are the operations, on a `batch`.
+//! identifies and migrates it, `rows` converts values. `families`, `search`, `revocations`, `endings`, `signing_keys`,
+//! `audit` and `maintenance` are the operations, on a `batch`.
 
 mod audit;
 mod batch;
+mod endings;
 mod error;
 mod export;
 mod families;
@@ -35,6 +36,7 @@ use rusqlite::{Connection, params};
 use crate::store::api::{
     DecideKeys, DecideRotation, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store, StoreFuture,
 };
+use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::error::StoreError;
 use crate::store::search::{FoundFamilies, Search};
 pub use crate::store::settings::Settings;
@@ -162,6 +164,14 @@ impl Store for SqliteStore {
 
     fn family(&self, id: TokenId) -> StoreFuture<Option<Family>> {
         self.writer.submit(move |batch| families::show(batch, id))
+    }
+
+    fn endings(&self, search: EndingSearch) -> StoreFuture<FoundEndings> {
+        self.writer.submit(move |batch| endings::search(batch, &search))
+    }
+
+    fn revokers(&self, ids: Vec<TokenId>) -> StoreFuture<Vec<(TokenId, Revoker)>> {
+        self.writer.submit(move |batch| endings::revokers(batch, &ids))
     }
 
     fn revocations_since(&self, after: u64, now: UnixTime) -> StoreFuture<Vec<Revocation>> {

@@ -16,7 +16,7 @@ pub(super) fn revoke(batch: &mut Batch<'_>, what: &Revoked, context: &EventConte
     if let Revoked::Family(id) = what {
         return Err(StoreError::new(format!("family {id} must be revoked by revoke_family, which checks the owner")));
     }
-    let Revocation { sequence, until, .. } = *batch.revoke(what.clone(), context.at)?;
+    let Revocation { sequence, until, .. } = *batch.revoke(what.clone(), context.at, RevokeReason::Admin, context)?;
     audit::record(batch, &events::revocation(what), context)?;
     match what {
         // Subjects of other issuers have no families. The watermark is stored without the issuer, because the operator
@@ -61,7 +61,7 @@ fn end_later_families(
     };
     for family in later {
         let reason = RevokeReason::Admin;
-        families::end(batch, family.id, RevokedAt { at: context.at, reason })?;
+        families::end(batch, family.id, RevokedAt { at: context.at, reason }, context)?;
         audit::record(batch, &events::ended(&family, reason), context)?;
     }
     Ok(())

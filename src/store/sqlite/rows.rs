@@ -1,11 +1,13 @@
 //! Conversion between rows and values.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, params};
 
+use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::tokens::family::{Family, RevokeReason, RevokedAt};
@@ -204,24 +206,45 @@ pub(super) fn revocation(row: &Row<'_>) -> Result<Revocation, StoreError> {
     Ok(Revocation { sequence: read_counter(row, "sequence")?, what, at: row.get("at")?, until: row.get("until")? })
 }
 
-pub(super) fn insert_revocation(connection: &Connection, revocation: &Revocation) -> Result<(), StoreError> {
-    let id;
-    let (kind, issuer, name, not_after) = match &revocation.what {
-        Revoked::Family(family) => {
-            id = family.to_string();
-            ("family", None, Some(&id), None)
+/// The columns `kind`, `issuer`, `name` and `not_after` of an entry of the log.
+fn revoked_columns(what: &Revoked) -> (&'static str, Option<&str>, Option<Cow<'_, str>>, Option<UnixTime>) {
+    match what {
+        Revoked::Family(id) => ("family", None, Some(id.to_string().into()), None),
+        Revoked::Token { issuer, jti } => ("token", Some(issuer), Some(jti.into()), None),
+        Revoked::Subject { issuer, subject, not_after } => {
+            ("subject", Some(issuer), Some(subject.into()), Some(*not_after))
         }
-        Revoked::Token { issuer, jti } => ("token", Some(issuer), Some(jti), None),
-        Revoked::Subject { issuer, subject, not_after } => ("subject", Some(issuer), Some(subject), Some(not_after)),
-        Revoked::Issuer { issuer, not_after } => ("issuer", Some(issuer), None, Some(not_after)),
-        Revoked::Everything { not_after } => ("everything", None, None, Some(not_after)),
-    };
+        Revoked::Issuer { issuer, not_after } => ("issuer", Some(issuer), None, Some(*not_after)),
+        Revoked::Everything { not_after } => ("everything", None, None, Some(*not_after)),
+    }
+}
+
+pub(super) fn insert_revocation(connection: &Connection, revocation: &Revocation) -> Result<(), StoreError> {
+    let (kind, issuer, name, not_after) = revoked_columns(&revocation.what);
     let mut insert = connection.prepare_cached(
         "insert into revocations (sequence, kind, issuer, name, not_after, at, until)
          values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?;
     let sequence = counter(revocation.sequence)?;
     insert.execute(params![sequence, kind, issuer, name, not_after, revocation.at, revocation.until])?;
+    Ok(())
+}
+
+/// `until`: how long the list has the entry. An entry that is there already prevents no revocation.
+pub(super) fn insert_ending(
+    connection: &Connection,
+    revocation: &Revocation,
+    reason: RevokeReason,
+    by: Option<&Revoker>,
+    until: UnixTime,
+) -> Result<(), StoreError> {
+    let (kind, issuer, name, not_after) = revoked_columns(&revocation.what);
+    let mut insert = connection.prepare_cached(
+        "insert or ignore into endings (sequence, kind, issuer, name, not_after, at, reason, by, until)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?;
+    let (sequence, by) = (counter(revocation.sequence)?, by.map(Revoker::to_text));
+    insert.execute(params![sequence, kind, issuer, name, not_after, revocation.at, reason, by, until])?;
     Ok(())
 }
 

@@ -8,8 +8,13 @@ use crate::store::error::StoreError;
 const APPLICATION_ID: i32 = 0x6277_7264;
 
 /// Migration n leads from schema n to schema n + 1. A released migration is never changed.
-const MIGRATIONS: &[&str] =
-    &[include_str!("schema.sql"), include_str!("addresses.sql"), include_str!("audit.sql"), include_str!("logins.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("addresses.sql"),
+    include_str!("audit.sql"),
+    include_str!("logins.sql"),
+    include_str!("endings.sql"),
+];
 /// The schema of this version, stored as `user_version`.
 const SCHEMA: i32 = MIGRATIONS.len() as i32;
 

@@ -60,6 +60,7 @@ pub(super) fn search(batch: &Batch<'_>, search: &Search) -> Result<FoundFamilies
     Ok(FoundFamilies::page(scan.found, search.limit, stopped))
 }
 
+/// A page that is being filled.
 struct Scan<'a, 'writer> {
     batch: &'a Batch<'writer>,
     search: &'a Search,
@@ -86,33 +87,32 @@ impl Scan<'_, '_> {
     }
 
     fn look_at(&mut self, row: &Row<'_>) -> Result<(), StoreError> {
-        let subject: String = row.get("subject")?;
-        let mark = match &self.mark {
-            Some((known, mark)) if *known == subject => *mark,
-            _ => {
-                let mark = self.batch.watermark(&subject)?;
-                self.mark = Some((subject.clone(), mark));
-                mark
+        let Search { state, now, .. } = *self.search;
+        let position =
+            Position { subject: row.get("subject")?, created_at: row.get("created_at")?, id: row.get("id")? };
+        let is_unended = row.get::<_, Option<UnixTime>>("revoked_at")?.is_none()
+            && now < row.get("idle_expiry")?
+            && now < row.get("absolute_expiry")?;
+        // Most of the rows that are not wanted need no watermark.
+        if is_unended || state != SearchState::Live {
+            let mark = self.watermark(&position.subject)?;
+            let is_live = is_unended && mark.is_none_or(|mark| position.created_at > mark);
+            if state == SearchState::All || is_live == (state == SearchState::Live) {
+                self.found.push(with_watermark(rows::family(row)?, mark));
             }
-        };
-        let created_at: UnixTime = row.get("created_at")?;
-        if self.is_wanted(row, created_at, mark)? {
-            self.found.push(with_watermark(rows::family(row)?, mark));
         }
-        self.last = Some(Position { subject, created_at, id: row.get("id")? });
+        self.last = Some(position);
         Ok(())
     }
 
-    fn is_wanted(&self, row: &Row<'_>, created_at: UnixTime, mark: Option<UnixTime>) -> Result<bool, StoreError> {
-        let now = self.search.now;
-        let is_live = row.get::<_, Option<UnixTime>>("revoked_at")?.is_none()
-            && now < row.get("idle_expiry")?
-            && now < row.get("absolute_expiry")?
-            && mark.is_none_or(|mark| created_at > mark);
-        Ok(match self.search.state {
-            SearchState::Live => is_live,
-            SearchState::Ended => !is_live,
-            SearchState::All => true,
-        })
+    fn watermark(&mut self, subject: &str) -> Result<Option<UnixTime>, StoreError> {
+        if let Some((known, mark)) = &self.mark
+            && known == subject
+        {
+            return Ok(*mark);
+        }
+        let mark = self.batch.watermark(subject)?;
+        self.mark = Some((subject.to_owned(), mark));
+        Ok(mark)
     }
 }

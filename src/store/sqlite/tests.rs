@@ -168,7 +168,7 @@ async fn a_failed_operation_does_not_affect_the_others() {
         batch.execute("insert into meta (name, value) values ('checks', 1)", [])
     });
     let panics = test.store.writer.submit(|batch| -> Result<(), StoreError> {
-        batch.revoke(token("panics"), NOW)?;
+        batch.revoke(token("panics"), NOW, RevokeReason::Admin, &NOW.into())?;
         panic!("a fault in an operation");
     });
     let no_such_table = test.store.writer.submit(|batch| batch.execute("delete from absent", []));

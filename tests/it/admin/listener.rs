@@ -72,6 +72,7 @@ async fn other_methods_and_paths_are_rejected() {
     for (path, allowed) in [
         ("/admin/v1/tokens", "GET, POST"),
         ("/admin/v1/tokens/x", "DELETE"),
+        ("/admin/v1/tokens/ended", "GET"),
         ("/admin/v1/subjects/alice/tokens", "GET, DELETE"),
         ("/admin/v1/revocations", "POST"),
     ] {

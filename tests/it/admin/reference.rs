@@ -149,10 +149,18 @@ async fn every_response_has_the_members_of_the_page() {
     }
     let sessions = admin.get("/admin/v1/subjects/alice/tokens").await.json();
     let list = documented("GET", "/admin/v1/subjects/{subject}/tokens");
-    assert_eq!(names_of(&sessions["tokens"][0]), list);
+    let with_caller = |entry: &Value| names_of(entry).into_iter().chain(["caller".to_owned()]).collect::<BTreeSet<_>>();
+    assert_eq!(with_caller(&sessions["tokens"][0]), list);
     let page = admin.get("/admin/v1/tokens?state=all&limit=1").await.json();
-    assert_eq!(names_of(&page["tokens"][0]), list);
+    assert_eq!(with_caller(&page["tokens"][0]), list);
     assert_eq!(names_of(&page), documented("GET", "/admin/v1/tokens"));
+    assert_eq!(admin.post("/admin/v1/revocations", &json!({ "jti": "1" })).await.status, 200);
+    assert_eq!(admin.delete("/admin/v1/subjects/bob/tokens").await.status, 200);
+    let page = admin.get("/admin/v1/tokens/ended?limit=3").await.json();
+    let text = &calls[&("GET".to_owned(), "/admin/v1/tokens/ended".to_owned())];
+    let entries = page["ended"].as_array().expect("a list");
+    let of_entries = entries.iter().flat_map(with_caller).collect::<BTreeSet<_>>();
+    assert_eq!((names_of(&page), of_entries), (members(text, "response"), members(text, "entry")));
 
     assert_eq!(admin.post("/admin/v1/keys/rotate", &json!({ "now": true })).await.status, 200);
     let keys = admin.get("/admin/v1/keys").await.json();

@@ -132,3 +132,56 @@ async fn a_wrong_search_is_rejected() {
     assert!(other.text().contains("the same search"), "{other:?}");
     gateway.admin_client().delete("/admin/v1/tokens").await.assert_rejected(405, "invalid_request");
 }
+
+async fn ended(gateway: &Gateway, query: &str) -> Value {
+    let answer = gateway.admin_client().get(&format!("/admin/v1/tokens/ended{query}")).await;
+    assert_eq!(answer.status, 200, "{query}: {answer:?}");
+    answer.json()
+}
+
+#[tokio::test]
+async fn the_list_of_what_was_ended_names_the_operator() {
+    let upstream = Upstream::start();
+    for gateway in each_store(&upstream) {
+        assert_eq!(ended(&gateway, "").await, json!({ "ended": [] }));
+        let phone = json!({ "sub": "alice", "label": "phone", "clientId": "shop", "address": "198.51.100.7" });
+        let phone = gateway.request_tokens(&phone).await.json()["tokenId"].clone();
+        let (bob, carol) = (gateway.issue("bob", "").await, gateway.issue("carol", "token:revoke").await);
+        let dave = gateway.issue("dave", "").await;
+        let admin = gateway.admin_client();
+        let path = format!("/admin/v1/tokens/{}", phone.as_str().expect("text"));
+        assert_eq!(admin.delete(&path).await.status, 200);
+        assert_eq!(gateway.revoke(&bob.access, &bob.token_id).await.status, 200);
+        assert_eq!(gateway.revoke(&carol.access, &dave.token_id).await.status, 200);
+        assert_eq!(admin.delete("/admin/v1/subjects/carol/tokens").await.status, 200);
+
+        let list = ended(&gateway, "").await;
+        let entries = list["ended"].as_array().expect("a list");
+        assert_eq!((entries.len(), list.get("next")), (4, None), "{list}");
+        assert_eq!((&entries[0]["what"], &entries[0]["sub"]), (&json!("subject"), &json!("carol")));
+        assert_eq!((&entries[0]["operator"], entries[0]["before"].is_string()), (&json!("admin"), true));
+        assert_eq!((&entries[1]["sub"], &entries[1]["caller"]), (&json!("dave"), &json!("carol")));
+        assert_eq!(entries[1].get("operator"), None);
+        assert_eq!((&entries[2]["sub"], &entries[2]["reason"]), (&json!("bob"), &json!("logout")));
+        let expected = json!({
+            "endedAt": entries[3]["endedAt"], "what": "session", "tokenId": phone, "sub": "alice", "clientId": "shop",
+            "label": "phone", "address": "198.51.100.7", "reason": "admin", "operator": "admin",
+        });
+        assert_eq!(entries[3], expected);
+
+        let first = ended(&gateway, "?reason=admin&limit=2").await;
+        let after = first["next"].as_str().expect("more");
+        let second = ended(&gateway, &format!("?reason=admin&limit=2&after={after}")).await;
+        assert_eq!((&first["ended"], &second["ended"]), (&json!(entries[..2]), &json!([entries[3]])));
+        let alice = searched(&gateway, "?subject=alice&state=ended").await;
+        assert_eq!(alice["tokens"][0]["operator"], "admin");
+        let dave = searched(&gateway, "?subject=dave&state=all").await;
+        assert_eq!((&dave["tokens"][0]["caller"], dave["tokens"][0].get("operator")), (&json!("carol"), None));
+        for query in ["reason=expired", "after=x", "after=-1", "after=18446744073709551615", "limit=0", "state=all"] {
+            let answer = gateway.admin_client().get(&format!("/admin/v1/tokens/ended?{query}")).await;
+            answer.assert_rejected(400, "invalid_request");
+        }
+        let restarted = gateway.restart();
+        assert_eq!(ended(&restarted, "").await, list, "a restart keeps the list");
+    }
+}

@@ -71,6 +71,21 @@ fn every_link_leads_to_a_file_and_a_heading() {
     assert!(links > 50, "only {links} links were found");
 }
 
+/// `deploy/screenshots/make` makes them. They would be most of the package, and nothing in it shows them.
+#[test]
+fn each_part_of_the_page_has_two_small_pictures() {
+    let index = source::read("src/admin/page/assets/index.html");
+    let parts: Vec<&str> =
+        index.split("data-part=\"").skip(1).filter_map(|rest| rest.split('"').next()).chain(["sign-in"]).collect();
+    assert_eq!(parts.len(), 8, "{parts:?}");
+    for picture in parts.iter().flat_map(|part| ["light", "dark"].map(|scheme| format!("{part}-{scheme}.png"))) {
+        let content = fs::read(source::root().join("deploy/screenshots").join(&picture));
+        let content = content.unwrap_or_else(|error| panic!("{picture}: {error}; run deploy/screenshots/make"));
+        assert!(content.starts_with(b"\x89PNG") && content.len() < 150 * 1024, "{picture}: {} bytes", content.len());
+    }
+    assert!(source::read("Cargo.toml").contains("exclude = [\"/deploy/screenshots/*.png\"]"));
+}
+
 #[test]
 fn the_index_lists_every_page_and_every_example() {
     let index = source::read("deploy/README.md");

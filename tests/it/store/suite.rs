@@ -2,6 +2,7 @@
 //! `embedded`.
 
 pub(crate) mod audit;
+pub(crate) mod endings;
 pub(crate) mod families;
 pub(crate) mod log;
 pub(crate) mod records;
@@ -35,6 +36,7 @@ macro_rules! run_the_suite {
             an_expired_family_is_revoked_while_its_last_token_may_live,
             confirming_only_raises_and_only_what_exists, a_subject_sees_its_families_newest_first,
             signing_keys_change_as_decided, a_working_store_passes_its_check;
+            endings: what_was_ended_is_listed_newest_first, a_list_of_endings_has_pages, the_list_outlives_the_log;
             search: pages_have_each_session_once_in_order, a_search_finds_one_subject_or_a_prefix,
             a_search_finds_the_wanted_state, ended_sessions_do_not_slow_a_page_down;
             log: the_log_has_no_gaps_and_starts_at_the_given_entry, a_family_is_only_revoked_with_an_actor,

@@ -12,11 +12,11 @@ const STEPS = { pending: "signs", active: "retires", retired: "accepted only at 
 function issuers(list) {
   if (!list.length) return empty("No [[issuer]] is configured: the gateway accepts only its own tokens.");
   const age = ({ ageSeconds, maxAgeSeconds }) =>
-    [ageSeconds === undefined ? "–" : duration(ageSeconds), maxAgeSeconds ? ` of ${duration(maxAgeSeconds)}` : ""];
+    ageSeconds === undefined ? "–" : [duration(ageSeconds), maxAgeSeconds ? ` of ${duration(maxAgeSeconds)}` : ""];
   const source = ({ kind, source, lastError }) =>
     [el("span", { class: "note" }, kind), " ", mono(source), lastError ? el("p", { class: "red" }, lastError) : ""];
   return table("Keys of other issuers", [
-    ["Issuer", ({ issuer }) => mono(issuer), "long"],
+    ["Issuer", ({ issuer }) => mono(issuer), "long name"],
     ["State", ({ state }) => badge(state, ISSUER_TONES[state])],
     ["Keys", ({ keys }) => number(keys), "number"],
     ["Age", age],

@@ -1,23 +1,25 @@
-// The part Logins: who is logged in, and ending logins.
+// The part Logins: who is logged in, ending logins, and which ended lately.
 
-import { call, mayChange } from "./api.js";
+import { call, current, mayChange } from "./api.js";
 import { badge, byId, confirmed, el, empty, failure, fillPlace, mono, show, table, when } from "./dom.js";
 
 const TONES = { live: "green", revoked: "red" };
 const REASONS = {
-  logout: "by its owner", admin: "by an operator", reuse: "a refresh token was used twice", limit: "too many logins",
+  logout: "by its owner", admin: "by", reuse: "a refresh token was used twice", limit: "too many logins",
 };
 
 /** The search that is shown: what was asked, the entries so far, and where it goes on. */
 let search = null;
 
-const ended = (reason, operator) => `${REASONS[reason] ?? reason ?? ""}${operator ? ` ${operator}` : ""}`;
+const ended = ({ reason, operator, caller }) =>
+  [REASONS[reason] ?? reason, operator ?? caller].filter(Boolean).join(" ");
 
 const subjectLink = sub => el("a", { class: "mono", href: `#logins?subject=${encodeURIComponent(sub)}` }, sub);
 
-function state({ state, revokedAt, reason, operator }) {
+function state(entry) {
+  const { state, revokedAt } = entry;
   if (state !== "revoked") return badge(state, TONES[state]);
-  const why = el("span", { class: "note" }, ended(reason, operator));
+  const why = el("span", { class: "note" }, ended(entry));
   return [badge("ended", TONES.revoked), " ", when(revokedAt), " ", why];
 }
 
@@ -76,6 +78,29 @@ function load() {
   const shown = { asked: search.asked, entries: [] };
   search = shown;
   fillPlace(byId("logins"), () => more(shown));
+  loadEnded();
+}
+
+const WHAT = {
+  session: ({ sub }) => subjectLink(sub),
+  subject: ({ sub }) => [el("b", {}, "all logins of "), subjectLink(sub)],
+  issuer: ({ issuer }) => [el("b", {}, "all tokens of "), mono(issuer)],
+  all: () => el("b", {}, "all logins of all subjects"),
+  token: ({ jti }) => [el("b", {}, "one access token: jti "), mono(jti)],
+};
+
+function loadEnded() {
+  fillPlace(byId("ended"), async () => {
+    const { ended: list } = await call("GET", "/admin/v1/tokens/ended?limit=20");
+    if (!list.length) return empty("No login was ended.");
+    return table("Logins that ended lately", [
+      ["When", ({ endedAt }) => when(endedAt)],
+      ["What", entry => WHAT[entry.what]?.(entry) ?? entry.what, "long"],
+      ["Device", ({ label, clientId }) => [label, clientId].filter(Boolean).join(" · ") || "–"],
+      ["Why", ended],
+      ["Token id", ({ tokenId }) => (tokenId ? mono(tokenId) : "–"), "long"],
+    ], list);
+  });
 }
 
 async function change(path, done) {
@@ -95,9 +120,11 @@ async function end(entry) {
     + `Token id: ${entry.tokenId}`;
   if (!await confirmed({ title: `End the ${login}?`, text, action: "End the login" })) return;
   if (await change(`/admin/v1/tokens/${encodeURIComponent(entry.tokenId)}`, `The ${login} has ended.`)) {
-    Object.assign(entry, { state: "revoked", revokedAt: new Date().toISOString(), reason: "admin" });
+    const { operator } = current();
+    Object.assign(entry, { state: "revoked", revokedAt: new Date().toISOString(), reason: "admin", operator });
     show(byId("logins"), ...[list(search)].flat());
     byId("logins-title").focus();
+    loadEnded();
   }
 }
 
@@ -127,7 +154,7 @@ export function enter(_, query) {
 
 export function clear() {
   search = null;
-  for (const id of ["logins", "logins-done"]) show(byId(id));
+  for (const id of ["logins", "ended", "logins-done"]) show(byId(id));
 }
 
 byId("search").addEventListener("submit", event => {

@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import * as certificates from "./certificates.js";
+import * as configuration from "./configuration.js";
 import { byId } from "./dom.js";
 import * as keys from "./keys.js";
 import * as logins from "./logins.js";
@@ -9,7 +10,7 @@ import * as now from "./now.js";
 import * as state from "./state.js";
 import * as why from "./why.js";
 
-const parts = { now, why, logins, keys, certificates, upstreams: state.upstreams };
+const parts = { now, why, logins, keys, certificates, upstreams: state.upstreams, configuration };
 let shown = null;
 
 function route() {

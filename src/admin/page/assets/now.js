@@ -1,7 +1,7 @@
 // The part Now: numbers of each second, five minutes of them as plots.
 
 import { call, stream } from "./api.js";
-import { badge, byId, duration, el, empty, failure, fill, mono, number, show, table } from "./dom.js";
+import { badge, byId, duration, el, empty, failure, fill, number, show, table } from "./dom.js";
 
 const KEPT = 300;
 /** Rates are means over this many seconds, so that they can be read. */
@@ -14,12 +14,12 @@ const total = second => Object.values(second.requests).reduce((sum, count) => su
 const rejected = second => Object.values(second.rejections).reduce((sum, count) => sum + count, 0) / second.interval;
 
 const PLOTS = [
-  { title: "Requests per second", unit: number, lines: [
+  { title: "Requests per second", unit: number, mean: 5, lines: [
     ["2xx", requests("2xx"), "green"], ["3xx", requests("3xx"), "blue"], ["4xx", requests("4xx"), "amber"],
     ["5xx", requests("5xx"), "red"], ["client closed", requests("clientClosed"), "grey"]] },
   { title: "Latency", unit: duration, lines: [
     ["p50", second => second.p50Seconds, "blue"], ["p99", second => second.p99Seconds, "amber"]] },
-  { title: "Rejections per second", unit: number, lines: [["all reasons", rejected, "red"]] },
+  { title: "Rejections per second", unit: number, mean: 5, lines: [["all reasons", rejected, "red"]] },
 ];
 
 /** The newest first. */
@@ -32,7 +32,7 @@ const plots = PLOTS.map(plot);
 function plot(settings) {
   const figure = fill("plot", { title: settings.title });
   const [svg, cursor] = [figure.querySelector("svg"), figure.querySelector(".cursor")];
-  const [top, at] = ["top", "at"].map(name => figure.querySelector(`[data-text=${name}]`));
+  const [most, at] = ["most", "at"].map(name => figure.querySelector(`[data-text=${name}]`));
   const lines = settings.lines.map(([name, value, color]) => {
     const line = document.createElementNS(SVG, "path");
     line.setAttribute("class", `line ${color}`);
@@ -43,16 +43,17 @@ function plot(settings) {
   });
   let pointed = null;
   const draw = () => {
-    const most = Math.max(...seconds.flatMap(second => lines.map(({ value }) => value(second) ?? 0)), 0);
-    const limit = nice(most);
-    top.textContent = most ? settings.unit(limit) : "";
+    const values = lines.map(({ value }) => smooth(seconds.map(value), settings.mean));
+    const highest = Math.max(...values.flat().filter(Number.isFinite), 0);
+    const limit = nice(highest);
+    most.textContent = highest ? settings.unit(limit) : "";
     const chosen = pointed === null ? null : seconds[pointed];
     at.textContent = chosen ? new Date(chosen.time).toLocaleTimeString() : "";
     cursor.setAttribute("visibility", chosen ? "visible" : "hidden");
     if (chosen) for (const end of ["x1", "x2"]) cursor.setAttribute(end, KEPT - pointed);
-    const texts = lines.map(({ name, value, line, shown }) => {
-      line.setAttribute("d", path(value, limit));
-      shown.textContent = settings.unit(value(chosen ?? seconds[0] ?? { requests: {}, rejections: {} }));
+    const texts = lines.map(({ name, line, shown }, place) => {
+      line.setAttribute("d", path(values[place], limit));
+      shown.textContent = settings.unit(values[place][chosen ? pointed : 0]);
       return `${name} ${shown.textContent}`;
     });
     svg.setAttribute("aria-label", `${settings.title}, last 5 minutes; now ${texts.join(", ")}`);
@@ -66,11 +67,19 @@ function plot(settings) {
   return { figure, draw };
 }
 
+/** Means over some seconds, so that a line can be read at low rates. */
+function smooth(values, count = 1) {
+  if (count === 1) return values;
+  return values.map((_, age) => {
+    const last = values.slice(age, age + count);
+    return last.reduce((sum, value) => sum + value, 0) / last.length;
+  });
+}
+
 /** A line with a gap where there is no value. */
-function path(value, limit) {
+function path(heights, limit) {
   let text = "", joined = false;
-  seconds.forEach((second, age) => {
-    const height = value(second);
+  heights.forEach((height, age) => {
     if (Number.isFinite(height)) {
       const point = `${KEPT - age} ${(100 - 100 * height / limit).toFixed(1)}`;
       // A single value is drawn as a dot.
@@ -137,7 +146,7 @@ export function limits(hit) {
   const rows = Object.entries(hit).sort(([, one], [, other]) => other - one);
   if (!rows.length) return empty("No limit was hit.");
   return table("Limits hit in the last hour", [
-    ["Key", ([key]) => mono(key)],
+    ["Key", ([key]) => el("a", { class: "mono", href: `#configuration?find=${encodeURIComponent(key)}` }, key)],
     ["Hits", ([, count]) => number(count), "number"],
   ], rows);
 }

@@ -91,6 +91,7 @@ fn a_rejected_entry_does_not_affect_calls_that_wait_too() {
         what: Revoked::Token { issuer: "https://login.example".into(), jti: jti.into() },
         at: LOGIN,
         reason: None,
+        by: None,
         generation,
         event: None,
         is_lost: false,

@@ -35,6 +35,7 @@ async fn ending_a_login_closes_its_websocket() {
     eprintln!("the WebSocket was closed after {closed:?}, and shown as ended after {:?}", started.elapsed());
     assert!(closed < GENEROUS, "{closed:?}");
     page.shows("#logins-done", "The login of alice has ended.").await;
+    page.shows("#ended", &alice.token_id).await;
     streams::assert_open(&mut other).await;
     page.go("now").await;
     page.until("one open stream", streams_shown, &json!(1)).await;

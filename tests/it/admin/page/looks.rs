@@ -7,8 +7,17 @@ use crate::support::Upstream;
 use crate::support::browser::key;
 
 /// Each part as an operator sees it after some traffic.
-const SEEN: [&str; 8] =
-    ["now", "why", "why?reason=no_token", "logins", "logins?subject=alice", "keys", "certificates", "upstreams"];
+const SEEN: [&str; 9] = [
+    "now",
+    "why",
+    "why?reason=no_token",
+    "logins",
+    "logins?subject=alice",
+    "keys",
+    "certificates",
+    "upstreams",
+    "configuration",
+];
 
 #[tokio::test]
 async fn axe_finds_nothing_in_either_color_scheme() {

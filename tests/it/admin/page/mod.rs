@@ -7,6 +7,7 @@ mod parts;
 mod sign_in;
 
 use std::fs;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ use crate::support::{Browser, Gateway, Upstream};
 /// An operator with the role view.
 const VIEWER: &str = "a-token-of-vera-who-reads-1234567890";
 
-const PARTS: [&str; 6] = ["now", "why", "logins", "keys", "certificates", "upstreams"];
+const PARTS: [&str; 7] = ["now", "why", "logins", "keys", "certificates", "upstreams", "configuration"];
 
 /// `folder`: files that the configuration names. `more`: further tables.
 fn gateway_in(folder: TempDir, upstream: &str, more: &str) -> Gateway {
@@ -46,8 +47,12 @@ struct Page {
 impl Page {
     /// Opens the page and waits for the form to sign in.
     async fn open(gateway: &Gateway) -> Page {
-        let browser = Browser::open_cleartext(&[("attacker.example", gateway.admin_address())]).await;
-        let page = Page { browser, address: format!("http://{}/", gateway.admin_address()) };
+        Self::open_at(gateway.admin_address()).await
+    }
+
+    async fn open_at(admin: SocketAddr) -> Page {
+        let browser = Browser::open_cleartext(&[("attacker.example", admin)]).await;
+        let page = Page { browser, address: format!("http://{admin}/") };
         page.browser.go(&page.address).await;
         page.until("the form to sign in", "return !document.querySelector('#sign-in').hidden", &Value::Null).await;
         page

@@ -1,5 +1,7 @@
 //! What the parts show: traffic, why a request was rejected, what is red.
 
+use std::fs;
+
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -7,7 +9,8 @@ use super::{PARTS, Page, VIEWER, gateway, gateway_in};
 use crate::store::locked::Shell;
 use crate::support::certificates::Authority;
 use crate::support::ports::ClosedPort;
-use crate::support::{TokenPair, Upstream};
+use crate::support::program::GatewayProcess;
+use crate::support::{Gateway, TokenPair, Upstream};
 
 const REPORTS: &str = "[[route]]\npath = \"/reports\"\nscopes = [\"reports:read\"]\n";
 
@@ -140,4 +143,38 @@ async fn a_store_that_cannot_be_written_is_red() {
     page.shows("nav a[href='#now'] .flag.red", "1").await;
     shell.release();
     page.shows_now("#state.green", "All is well").await;
+}
+
+#[tokio::test]
+async fn each_setting_has_its_origin_and_is_reloaded() {
+    let (upstream, folder) = (Upstream::start(), TempDir::new().expect("a folder"));
+    let text = Gateway::config_text(&upstream.address.to_string(), "");
+    let file = folder.path().join("gateway.toml");
+    fs::write(&file, &text).expect("written");
+    let served = {
+        let folder = folder.path().to_owned();
+        tokio::task::spawn_blocking(move || GatewayProcess::start(&folder)).await.expect("it starts")
+    };
+    let token = fs::read_to_string(folder.path().join("admin.token")).expect("a token");
+    let page = Page::open_at(served.admin).await;
+    page.sign_in(token.trim()).await;
+    page.go("configuration").await;
+    page.shows("#settings", "tokens.issuer").await;
+    page.shows("#settings", "gateway.toml:").await;
+    assert!(!page.text("#settings").await.contains("timeouts.store"), "a default");
+    page.enter("#narrow-text", "timeouts.store").await;
+    page.shows("#settings tbody tr", "5s").await;
+    page.shows("#settings tbody tr", "default").await;
+
+    fs::write(&file, format!("{text}[timeouts]\nstore = \"7s\"\n")).expect("written");
+    page.click("#reload-place button").await;
+    page.shows("#confirm-text", "timeouts.store (takes a restart)").await;
+    page.enter("#confirm-typed", "reload").await;
+    page.click("#confirm-yes").await;
+    page.shows("#reloaded", "take a restart").await;
+    page.shows("#settings tbody tr", "after a restart: 7s").await;
+    fs::write(&file, "[[route").expect("written");
+    page.click("#reload-place button").await;
+    page.shows("#reloaded [role=alert]", "422").await;
+    page.shows("#reloaded pre", "gateway.toml:1").await;
 }

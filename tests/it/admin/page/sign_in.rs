@@ -65,7 +65,7 @@ async fn the_role_view_sees_no_button_of_a_change() {
     let gateway = gateway(&upstream, "");
     gateway.issue("alice", "").await;
     let reading = ["Sign out", "Pause", "Look up", "Explain", "Show", "Search", "More"].map(str::to_owned);
-    for (token, changes) in [(VIEWER, 0), (&admin_token(&gateway), 3)] {
+    for (token, changes) in [(VIEWER, 0), (&admin_token(&gateway), 4)] {
         let page = Page::signed_in(&gateway, token).await;
         let mut found = Vec::new();
         for part in PARTS.into_iter().chain(["logins?subject=alice"]) {
@@ -101,4 +101,16 @@ async fn an_ended_session_leads_back_to_the_sign_in() {
     assert_eq!(left, 0, "what was shown is gone");
     page.sign_in(&admin_token(&gateway)).await;
     page.shows("h1:focus", "Logins").await;
+}
+
+/// A site of the internet has a DNS name that suddenly means the address of the admin listener (DNS rebinding).
+#[tokio::test]
+async fn a_page_of_another_host_gets_nothing() {
+    let upstream = Upstream::start();
+    let gateway = gateway(&upstream, "");
+    let page = Page::open(&gateway).await;
+    page.browser.go("http://attacker.example/").await;
+    let shown = page.text("body").await;
+    assert!(shown.contains("421"), "{shown}");
+    assert_eq!(page.browser.run("return document.scripts.length", &Value::Null).await, 0);
 }

@@ -58,6 +58,9 @@ async fn a_gateway_moves_to_postgresql_and_no_session_ends() {
     assert_copied(&output);
     let (progress, printed) = (errors(&output), String::from_utf8_lossy(&output.stdout));
     assert!(progress.contains("sessions: 4 of 4") && progress.contains("revocations: 2 of 2"), "{progress}");
+    for line in ["sessions, compared: 4 of 4", "list of what was ended: 2 of 2"] {
+        assert!(progress.contains(line) && !progress.contains('\r'), "{progress}");
+    }
     assert!(printed.contains("both have the same content"), "{printed}");
 
     let shared = gateway(&upstream, &keys, &files, &clock);
@@ -76,6 +79,10 @@ async fn a_gateway_moves_to_postgresql_and_no_session_ends() {
     let dave = shared.issue("dave", "").await;
     assert_eq!(shared.revoke(&dave.access, &dave.token_id).await.status, 200, "the log goes on");
     assert_eq!(sql(schema(&keys), "select max(sequence) from revocations"), "3");
+    let ended = shared.admin_client().get("/admin/v1/tokens/ended").await.json();
+    let subjects: Vec<_> = [0, 1, 2].map(|index| ended["ended"][index]["sub"].clone()).into();
+    assert_eq!(subjects, ["dave", "carol", "bob"]);
+    assert_eq!((&ended["ended"][1]["operator"], ended["ended"][2].get("operator")), (&json!("admin"), None));
 }
 
 #[tokio::test]

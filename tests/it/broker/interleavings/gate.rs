@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, mpsc};
 
 use bearward::store::{
-    DecideKeys, DecideRotation, FoundFamilies, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Search,
-    Settings, Store, StoreError, StoreFuture,
+    DecideKeys, DecideRotation, EndingSearch, FoundEndings, FoundFamilies, KeysChanged, Outbox, RevocationHook,
+    RevokeOutcome, RevokedBy, Revoker, Search, Settings, Store, StoreError, StoreFuture,
 };
 use bearward::tokens::audit_event::{Event, EventContext, Recorded};
 use bearward::tokens::family::Family;
@@ -124,6 +124,14 @@ impl Store for Gate {
 
     fn family(&self, id: TokenId) -> StoreFuture<Option<Family>> {
         self.store.family(id)
+    }
+
+    fn endings(&self, search: EndingSearch) -> StoreFuture<FoundEndings> {
+        self.store.endings(search)
+    }
+
+    fn revokers(&self, ids: Vec<TokenId>) -> StoreFuture<Vec<(TokenId, Revoker)>> {
+        self.store.revokers(ids)
     }
 
     fn revocations_since(&self, after: u64, now: UnixTime) -> StoreFuture<Vec<Revocation>> {

@@ -1,0 +1,114 @@
+//! `GET /admin/v1/tokens/ended`: what was ended, why and by which actor.
+
+use std::net::IpAddr;
+
+use http::{Response, StatusCode, Uri};
+use serde::Serialize;
+
+use super::query::Query;
+use crate::admin::state::Admin;
+use crate::protocols::http::body::Body;
+use crate::protocols::http::respond;
+use crate::store::{Ending, EndingSearch, FoundEndings, Revoker};
+use crate::tokens::family::revocation::Revoked;
+use crate::tokens::family::{Family, RevokeReason};
+use crate::types::ids::TokenId;
+use crate::types::reject::{Reason, Reject};
+
+#[derive(Serialize)]
+struct Page {
+    ended: Vec<Entry>,
+    /// `after` for the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// Times are RFC 3339.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    ended_at: String,
+    what: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_id: Option<TokenId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sub: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    issuer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jti: Option<String>,
+    /// Only what began at or before this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<String>,
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operator: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller: Option<String>,
+}
+
+pub(super) async fn handle(admin: &Admin, uri: &Uri) -> Result<Response<Body>, Reject> {
+    let search = search(uri)?;
+    let FoundEndings { endings, next } = admin.broker.with_timeout(admin.broker.store.endings(search)).await?;
+    let ended = endings.into_iter().map(|(ending, family)| Entry::of(ending, family)).collect();
+    Ok(respond::json(StatusCode::OK, &Page { ended, next: next.map(|sequence| sequence.to_string()) }))
+}
+
+fn search(uri: &Uri) -> Result<EndingSearch, Reject> {
+    let mut query = Query::read(uri)?;
+    let invalid = |error| Reject::new(Reason::BadParameter, error);
+    let reason = query.take("reason").map(|text| {
+        RevokeReason::parse(&text).ok_or_else(|| invalid("reason: expected logout, admin, reuse or limit"))
+    });
+    let before = query.take("after").map(|text| {
+        let sequence = text.parse().ok().filter(|sequence| i64::try_from(*sequence).is_ok());
+        sequence.ok_or_else(|| invalid("after: expected `next` of the page before"))
+    });
+    let limit = query.limit()?;
+    query.finish()?;
+    Ok(EndingSearch { reason: reason.transpose()?, before: before.transpose()?, limit })
+}
+
+impl Entry {
+    fn of(ending: Ending, family: Option<Family>) -> Self {
+        let Ending { what, at, reason, by, .. } = ending;
+        let before = what.not_after().map(|time| time.to_string());
+        let target = match what {
+            Revoked::Family(id) => Entry { token_id: Some(id), ..Entry::of_session(family) },
+            Revoked::Token { issuer, jti } => {
+                Entry { what: "token", issuer: Some(issuer), jti: Some(jti), ..Entry::default() }
+            }
+            Revoked::Subject { issuer, subject, .. } => {
+                Entry { what: "subject", issuer: Some(issuer), sub: Some(subject), ..Entry::default() }
+            }
+            Revoked::Issuer { issuer, .. } => Entry { what: "issuer", issuer: Some(issuer), ..Entry::default() },
+            Revoked::Everything { .. } => Entry { what: "all", ..Entry::default() },
+        };
+        let (operator, caller) = match by {
+            Some(Revoker::Operator(name)) => (Some(name), None),
+            Some(Revoker::Caller(subject)) => (None, Some(subject)),
+            None => (None, None),
+        };
+        Entry { ended_at: at.to_string(), before, reason: reason.as_str(), operator, caller, ..target }
+    }
+
+    /// `None`: the session is not in the store any more.
+    fn of_session(family: Option<Family>) -> Self {
+        let what = "session";
+        let Some(family) = family else { return Entry { what, ..Entry::default() } };
+        Entry {
+            what,
+            sub: Some(family.subject),
+            client_id: Some(family.client_id),
+            label: Some(family.label),
+            address: family.address,
+            ..Entry::default()
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What was ended, why and by which actor, for operators. No I/O, and the same for every store.
+//!
+//! The list has the entries of the log of revocations under their sequence, and keeps them longer: for the longest
+//! lifetime of a session. No decision rests on it.
+
+use crate::tokens::audit_event::EventContext;
+use crate::tokens::family::revocation::Revoked;
+use crate::tokens::family::{Family, RevokeReason};
+use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
+
+/// Entries that one page looks at.
+pub(super) const MAX_SCANNED: usize = 2_000;
+
+/// Who revoked something that is not its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Revoker {
+    /// The operator with this name.
+    Operator(String),
+    /// A caller with the scope `token:revoke`, by the subject of its token.
+    Caller(String),
+}
+
+/// One entry of the list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ending {
+    /// That of the log.
+    pub sequence: u64,
+    pub what: Revoked,
+    pub at: UnixTime,
+    pub reason: RevokeReason,
+    /// `None` if the owner or the gateway ended it, or a version that did not record it.
+    pub by: Option<Revoker>,
+    /// The entry can be deleted after this.
+    pub until: UnixTime,
+}
+
+/// Which entries to find.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndingSearch {
+    /// `None`: any.
+    pub reason: Option<RevokeReason>,
+    /// Only entries before this one. `None`: from the newest on.
+    pub before: Option<u64>,
+    /// Maximum number of entries in the page.
+    pub limit: usize,
+}
+
+/// A page of the list, the newest first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FoundEndings {
+    /// With the session, if one session was ended, and is still in the store.
+    pub endings: Vec<(Ending, Option<Family>)>,
+    /// Where the next page begins. `None` after the last page.
+    pub next: Option<u64>,
+}
+
+impl Revoker {
+    /// Who causes a revocation for this reason.
+    pub(super) fn of(reason: RevokeReason, context: &EventContext) -> Option<Self> {
+        if reason != RevokeReason::Admin {
+            return None;
+        }
+        let operator = context.operator.as_ref().map(|name| Revoker::Operator(name.to_string()));
+        operator.or_else(|| context.caller.clone().map(Revoker::Caller))
+    }
+
+    /// As a column contains it.
+    pub(super) fn to_text(&self) -> String {
+        match self {
+            Revoker::Operator(name) => format!("operator:{name}"),
+            Revoker::Caller(subject) => format!("caller:{subject}"),
+        }
+    }
+
+    /// `None` for the text of a newer version.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let operator = text.strip_prefix("operator:").map(|name| Revoker::Operator(name.to_owned()));
+        operator.or_else(|| text.strip_prefix("caller:").map(|subject| Revoker::Caller(subject.to_owned())))
+    }
+}
+
+impl EndingSearch {
+    pub(super) fn wants(&self, reason: RevokeReason) -> bool {
+        self.reason.is_none_or(|wanted| wanted == reason)
+    }
+}
+
+impl FoundEndings {
+    /// `found` has one entry more than the page if there are more. `scanned`: the last entry that was looked at, if the
+    /// search stopped there.
+    pub(super) fn page(mut found: Vec<(Ending, Option<Family>)>, limit: usize, scanned: Option<u64>) -> Self {
+        let next = if found.len() > limit {
+            found.truncate(limit);
+            found.last().map(|(ending, _)| ending.sequence)
+        } else {
+            scanned
+        };
+        FoundEndings { endings: found, next }
+    }
+}
+
+/// The ids of the sessions that an operator or a caller may have revoked one by one.
+pub fn revoked_by_others(families: &[Family]) -> Vec<TokenId> {
+    let by_others = |family: &&Family| family.revoked.is_some_and(|revoked| revoked.reason == RevokeReason::Admin);
+    families.iter().filter(by_others).map(|family| family.id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_revoker_comes_back_and_cannot_take_the_name_of_another() {
+        let context = |operator: Option<&str>, caller: Option<&str>| EventContext {
+            operator: operator.map(Into::into),
+            caller: caller.map(Into::into),
+            ..EventContext::from(UnixTime::from_secs(1))
+        };
+        for (context, expected) in [
+            (context(Some("dana"), None), Some(Revoker::Operator("dana".into()))),
+            (context(None, Some("operator:dana")), Some(Revoker::Caller("operator:dana".into()))),
+            (context(None, None), None),
+        ] {
+            let revoker = Revoker::of(RevokeReason::Admin, &context);
+            assert_eq!(revoker, expected);
+            assert_eq!(revoker.and_then(|revoker| Revoker::parse(&revoker.to_text())), expected);
+            for reason in [RevokeReason::Logout, RevokeReason::Reuse, RevokeReason::Limit] {
+                assert_eq!(Revoker::of(reason, &context), None);
+            }
+        }
+        assert_eq!(Revoker::parse("robot:7"), None);
+    }
+}
