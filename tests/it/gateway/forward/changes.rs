@@ -11,11 +11,13 @@ use crate::support::connection::{self, HttpConnection};
 use crate::support::{Backend, Gateway, ScriptedBackend, Wire};
 
 /// Headers that the gateway removes from every request.
-const REMOVED: [(&str, &str); 5] = [
+const REMOVED: [(&str, &str); 7] = [
     ("expect", "100-continue"),
     ("proxy", "http://192.0.2.1:8080"),
     ("proxy-authenticate", "Basic"),
     ("proxy-authorization", "Basic YTpi"),
+    ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
+    ("tracestate", "a=1"),
     ("x-auth-observed", "expired"),
 ];
 /// Headers that the gateway removes, and that only HTTP/1.1 has.
