@@ -33,7 +33,7 @@
 //! | 7 | `gateway/` | the hot path: route, decide, authorize, forward, and the calls that the gateway answers itself |
 //! | 6 | `broker/` | issues, refreshes and revokes tokens; rotates signing keys |
 //! | 5 | `auth/`, `upstream/` | from a bearer token to a caller; backends: pools, health checks, load balancing |
-//! | 4 | `telemetry/` | access log, audit log, metrics |
+//! | 4 | `telemetry/` | access log, audit log, metrics, traces |
 //! | 3 | `protocols/`, `store/` | TLS, sockets, HTTP, WebSocket; the durable state of tokens |
 //! | 2 | `limits/`, `tokens/` | rates, concurrency, penalties, pace; the rules of tokens, without I/O |
 //! | 1 | `types/` | time, ids, secrets, reject reasons, traces |
@@ -103,6 +103,8 @@
 //! | `admin.connections`, `admin.connections_per_address` | `admin/connections.rs` | the longest idle one is closed, or the new one |
 //! | `admin.wrong_tokens` | `admin/access/guess.rs`, called by `admin/router.rs` | 429 `admin_limited` |
 //! | `admin.streams` | `admin/calls/stats_streams.rs` | 429 `streams_limited` |
+//! | `trace.per_second` | `telemetry/spans/sampler.rs` | no spans of the request are sent |
+//! | `trace.queue_size` | `telemetry/spans/queue.rs` | as above |
 //! | `admin.recent_rejections` | `telemetry/recent_rejections.rs` | the oldest is forgotten |
 //!
 //! One limit has no key: each gateway remembers the revocations of the last hour for a database that loses them, at
@@ -135,6 +137,7 @@
 //! | a WebSocket | connection | 8 KiB in each direction (`protocols/websocket/tunnel.rs`); over HTTP/2, 24 KiB more to the client |
 //! | rejections | worker | `admin.recent_rejections` and a quarter more, of 2 KiB each (`telemetry/recent_rejections.rs`) |
 //! | statistics | process | 180 KiB for 300 seconds (`telemetry/snapshots/`) |
+//! | spans | process | `trace.queue_size`, and 1 MiB on their way to the collector (`telemetry/spans/`) |
 //! | the rest of a rejected body | connection | 16 KiB on the stack, not kept (`server/linger.rs`) |
 //!
 //! # Words

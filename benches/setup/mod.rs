@@ -208,6 +208,7 @@ impl BenchWorker {
             bad_signatures: Arc::new(BadSignatures::new(rate, rate, 1)),
             signature_queue: SignatureQueue::new(),
             log: None,
+            tracer: None,
             rejections: None,
             concurrency: ConcurrencyLimit::new(0, 0, 1),
         })

@@ -99,6 +99,7 @@ impl Steps {
             now: NOW,
             clock: &SystemClock,
             origin: &self.origin,
+            is_from_proxy: false,
             sni: None,
             route: &mut None,
             worker: &self.worker.0,

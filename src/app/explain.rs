@@ -122,6 +122,7 @@ impl Explainer {
             now: self.clock.now(),
             clock: &*self.clock,
             origin,
+            is_from_proxy: false,
             sni: None,
             route: &mut route,
             worker: &self.worker,
@@ -232,6 +233,7 @@ fn worker(config: &Config, auth: &AuthState, clock: Arc<dyn Clock>) -> Worker {
         bad_signatures: Arc::new(bad_signatures),
         signature_queue: SignatureQueue::new(),
         log: None,
+        tracer: None,
         rejections: None,
         concurrency: ConcurrencyLimit::new(0, 0, 1),
     }

@@ -28,6 +28,7 @@ mod stored;
 mod systemd;
 mod takeover;
 mod thread;
+mod traces;
 mod upstreams;
 mod workers;
 

@@ -130,6 +130,7 @@ fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
         ("tokens", current.tokens != next.tokens),
         ("throttle", current.throttle != next.throttle),
         ("audit", current.audit != next.audit),
+        ("trace", current.trace != next.trace),
         ("access_log", current.access_log != next.access_log),
         ("timeouts and limits", current.connections != next.connections || current.limits != next.limits),
     ])

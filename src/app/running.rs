@@ -16,6 +16,7 @@ use super::reload::LiveConfig;
 use super::reload_thread::ReloadThread;
 use super::takeover::{self, ListenerCopies};
 use super::thread;
+use super::traces::TraceThread;
 use crate::admin::Reloaded;
 use crate::broker::Broker;
 use crate::config::Config;
@@ -47,6 +48,8 @@ pub struct Running {
     pub(super) control: Option<ControlThread>,
     /// Ends after everything that writes audit events.
     pub(super) audit: Option<AuditThread>,
+    /// Ends after the last request, and within a limited time.
+    pub(super) traces: Option<TraceThread>,
     /// Ends last, and within a limited time: it writes the lines of the last requests.
     pub(super) log: Option<AccessLog>,
 }
@@ -144,6 +147,7 @@ impl Drop for Running {
         self.audit = None;
         // Before the log, which may be a pipe that no program reads: the next gateway needs the database.
         self.live.state.store.close();
+        self.traces = None;
         self.log = None;
     }
 }

@@ -23,6 +23,7 @@ use super::shared_state::SharedState;
 use super::sockets::{Inherited, Sockets};
 use super::takeover::{self, ListenerCopies};
 use super::thread;
+use super::traces;
 use super::workers::{self, Workers};
 use crate::admin::{
     Admin, AdminConnections, ListenerTls, Operators, Readiness, ReloadReply, Sessions, StatsStreams, WrongTokens,
@@ -35,6 +36,7 @@ use crate::telemetry::access_log::{AccessLog, Target};
 use crate::telemetry::audit_log::Delivery;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::recent_rejections::RecentRejections;
+use crate::telemetry::spans::Tracer;
 use crate::types::clock::Clock;
 use crate::types::ids::RequestIds;
 use crate::types::secret::Secret;
@@ -81,7 +83,7 @@ fn run(
     control: (Runtime, Secret),
     file: Option<PathBuf>,
 ) -> Result<Running, StartError> {
-    let Prepared { state, gateway, metrics, readiness, reload_metrics, delivery, log } = prepared;
+    let Prepared { state, gateway, metrics, readiness, reload_metrics, delivery, log, tracer } = prepared;
     let clock = state.clock.clone();
     let metrics = Arc::new(metrics);
     state.activate(&gateway);
@@ -94,11 +96,13 @@ fn run(
         state: &state,
         metrics: &metrics,
         log: log.as_ref(),
+        tracer: tracer.as_ref(),
         rejections: &rejections,
         shared: &shared,
     };
     let listeners = sockets.with_certificates();
     let workers = workers.start(sockets.listeners)?;
+    let receiver = config.trace.as_ref().map(|trace| trace.receiver.clone());
     let copies: ListenerCopies = Arc::new(Mutex::new(Some(sockets.copies)));
     let hand_over = takeover::hand_over(&config.store, copies.clone());
     let is_shared = config.store.is_shared();
@@ -120,6 +124,7 @@ fn run(
     let control = Control { state: state.clone(), admin, connections, socket: sockets.admin, is_shared };
     let control = ControlThread::start(runtime, control, hand_over)?;
     let audit = delivery.map(audit::start).transpose()?;
+    let traces = tracer.as_ref().zip(receiver).map(|(tracer, receiver)| traces::start(tracer, receiver)).transpose()?;
     let reload_thread = file.map(|file| ReloadThread::start(live.clone(), file, queue)).transpose()?;
     Ok(Running {
         addresses: sockets.addresses,
@@ -136,6 +141,7 @@ fn run(
         workers,
         control: Some(control),
         audit,
+        traces,
         log,
     })
 }
@@ -183,6 +189,7 @@ struct Prepared {
     reload_metrics: Arc<ReloadMetrics>,
     delivery: Option<Delivery>,
     log: Option<AccessLog>,
+    tracer: Option<Arc<Tracer>>,
 }
 
 fn prepare(
@@ -202,8 +209,9 @@ fn prepare(
     let readiness = Arc::new(Readiness::default());
     readiness.register(&mut metrics);
     let delivery = audit::prepare(state.store.clone(), config.audit.target.clone(), &mut metrics)?;
+    let tracer = traces::prepare(config.trace.as_ref(), config.access_log.max_field_size, &mut metrics);
     let log = open_log(config, &metrics)?;
-    Ok(Prepared { state: Arc::new(state), gateway, metrics, readiness, reload_metrics, delivery, log })
+    Ok(Prepared { state: Arc::new(state), gateway, metrics, readiness, reload_metrics, delivery, log, tracer })
 }
 
 fn open_log(config: &Config, metrics: &Metrics) -> Result<Option<AccessLog>, StartError> {

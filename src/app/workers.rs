@@ -21,6 +21,7 @@ use crate::server::{self, Listener, RetryDelay, Shared};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::recent_rejections::RecentRejections;
+use crate::telemetry::spans::Tracer;
 use crate::types::ids::RequestIds;
 
 /// What the connections of all workers share.
@@ -44,6 +45,7 @@ pub(super) struct Workers<'a> {
     pub(super) state: &'a SharedState,
     pub(super) metrics: &'a Metrics,
     pub(super) log: Option<&'a AccessLog>,
+    pub(super) tracer: Option<&'a Arc<Tracer>>,
     pub(super) rejections: &'a RecentRejections,
     pub(super) shared: &'a Arc<Shared>,
 }
@@ -74,6 +76,7 @@ impl Workers<'_> {
             bad_signatures,
             signature_queue: SignatureQueue::new(),
             log: self.log.map(|log| log.buffer(number)),
+            tracer: self.tracer.map(Tracer::worker),
             rejections: self.rejections.worker(number),
             concurrency: ConcurrencyLimit::new(
                 connections.concurrent_requests,

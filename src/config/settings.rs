@@ -14,7 +14,7 @@ use crate::limits::limiter::Rate;
 use crate::limits::{rate_limit, throttle};
 use crate::protocols::http::forwarded;
 use crate::store::postgres;
-use crate::telemetry::{access_log, audit_log};
+use crate::telemetry::{access_log, audit_log, spans};
 use crate::tokens::family::Lifetimes;
 use crate::tokens::jwt::{Algorithm, Issuer};
 use crate::tokens::login;
@@ -42,6 +42,8 @@ pub struct Config {
     pub forwarding: forwarded::Forwarding,
     pub access_log: access_log::Settings,
     pub audit: audit_log::Settings,
+    /// `None`: no spans are sent.
+    pub trace: Option<spans::Settings>,
     pub limits: Limits,
     pub throttle: throttle::Settings,
 }

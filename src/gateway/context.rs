@@ -23,6 +23,8 @@ pub struct RequestContext<'r> {
     pub clock: &'r dyn Clock,
     /// Where the request comes from: the connection, or what a trusted proxy says about it.
     pub origin: &'r Origin,
+    /// If true, a trusted proxy has sent the request.
+    pub is_from_proxy: bool,
     /// The server name of the TLS handshake. `None` if the request need not match it.
     pub sni: Option<&'r Sni>,
     /// The route that was found. `None` before routing, and for calls that the gateway answers itself.

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::{Request, header};
+use http::{HeaderMap, Request, header};
 use http_body::Body as _;
 
 use crate::gateway::client::{InFlight, Peer};
@@ -77,6 +77,11 @@ impl Delivery {
             worker: worker.clone(),
             _in_flight: peer.begin_request(),
         }
+    }
+
+    /// Begins a trace, or continues that of a trusted proxy.
+    pub fn begin_trace(&mut self, is_from_proxy: bool, headers: &HeaderMap) {
+        self.record.trace = self.worker.tracer.as_ref().map(|tracer| tracer.begin(is_from_proxy, headers));
     }
 
     /// Takes this request's place among the requests in flight, or rejects it as overload.
@@ -181,6 +186,9 @@ impl Drop for Delivery {
             route.requests.count(self.worker.number, self.record.status);
         }
         self.worker.finish(&self.record);
+        if let Some(tracer) = &self.worker.tracer {
+            tracer.finish(&self.record, self.started);
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::limits::pace::MinRate;
 use crate::protocols::grpc;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::headers::{self, Hygiene};
-use crate::protocols::http::target;
+use crate::protocols::http::{target, trace_context};
 use crate::protocols::websocket::{self, Tunnel, UpgradeRequest};
 use crate::telemetry::access_log::{Attempts, Record};
 use crate::tokens::jwt::replacement::ReplacementSettings;
@@ -109,7 +109,7 @@ impl Forwarder {
         let current_server = CurrentServer::default();
         let (worker, client) = (context.worker, context.client());
         let timeout = upstream.settings.response_timeout;
-        context.record.attempts = Attempts::begin();
+        context.record.attempts = Attempts::begin(context.record.trace);
         let result = {
             let counts = Counts { metrics: &worker.metrics, attempts: &context.record.attempts };
             let sending = pin!(upstream.send(worker.number, counts, client, key, &current_server, request));
@@ -177,6 +177,12 @@ impl Forwarder {
             headers::set_real_ip(request.headers_mut(), context.origin);
         }
         set_identity(request, permit, context.record);
+        match &context.record.trace {
+            Some(trace) => trace.set_fields(request.headers_mut()),
+            // Without `[trace]`, the trace of a trusted proxy passes, and the backend begins one for all others.
+            None if !context.is_from_proxy => trace_context::remove_fields(request.headers_mut()),
+            None => {}
+        }
         if websocket.is_some() {
             websocket::set_upgrade_headers(request.headers_mut());
         }

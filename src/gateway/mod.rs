@@ -159,6 +159,7 @@ impl Gateway {
     ) -> Result<Forwarded, Reject> {
         let forwarded = self.forwarded_origin(peer, request);
         let origin = forwarded.as_deref().unwrap_or(&peer.origin);
+        delivery.begin_trace(forwarded.is_some(), request.headers());
         delivery.record.client = Some(origin.address);
         // Before `translate`, which adds fields.
         if let Err(large) = self.decider.check_head_size(request) {
@@ -175,6 +176,7 @@ impl Gateway {
             now: record.time,
             clock: &*self.clock,
             origin,
+            is_from_proxy: forwarded.is_some(),
             // A trusted proxy sends the requests for many hosts over one connection.
             sni: peer.sni.as_ref().filter(|_| forwarded.is_none()),
             route,

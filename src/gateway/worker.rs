@@ -9,6 +9,7 @@ use crate::limits::concurrency::ConcurrencyLimit;
 use crate::telemetry::access_log::{Buffer, Record};
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::telemetry::recent_rejections::WorkerRejections;
+use crate::telemetry::spans::WorkerTracer;
 use crate::types::ids::RequestIds;
 
 /// One worker thread. Its requests share this and nothing else that is written to.
@@ -22,6 +23,8 @@ pub struct Worker {
     pub bad_signatures: Arc<BadSignatures>,
     pub signature_queue: SignatureQueue,
     pub log: Option<Arc<Buffer>>,
+    /// `None` if `[trace]` is off.
+    pub tracer: Option<WorkerTracer>,
     /// For the admin API.
     pub rejections: Option<Arc<WorkerRejections>>,
     pub concurrency: ConcurrencyLimit,

@@ -1,8 +1,10 @@
-//! What operators see: the access log, the audit log and metrics.
+//! What operators see: the access log, the audit log, metrics and traces.
 
 pub mod access_log;
 pub mod audit_log;
 pub mod messages;
 pub mod metrics;
+pub mod post;
 pub mod recent_rejections;
 pub mod snapshots;
+pub mod spans;

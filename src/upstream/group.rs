@@ -131,7 +131,7 @@ impl Upstream {
             let has_others = (tried.count_ones() as usize) < self.servers.len();
             let Some(next) = self.next_attempt(attempt, retry, has_others) else { return Err(failure) };
             attempt = next;
-            server.count_retry(counts, failure.reason());
+            server.count_retry(counts, failure.reason(), request);
             if !matches!(failure, Failure::Busy(_)) {
                 self.count_failure(current, &failure.to_string());
             }

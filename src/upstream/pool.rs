@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use http::Request;
 use hyper::client::conn::{http1, http2};
 use rustls::ClientConfig;
 
@@ -140,9 +141,9 @@ impl Server {
 
     /// Counts a request that failed at this server and is sent again, to it or to another server. Both metrics of
     /// retries count here, so that they agree. `reason`: why it failed.
-    pub(super) fn count_retry(&self, counts: Counts<'_>, reason: Reason) {
+    pub(super) fn count_retry(&self, counts: Counts<'_>, reason: Reason, request: &mut Request<Body>) {
         counts.metrics.upstream_retries.inc();
-        counts.attempts.fail(reason);
+        counts.attempts.fail(reason, request.headers_mut());
         self.state.retries.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -70,7 +70,7 @@ impl Server {
                     return Err(SendFailure::sent(error.into_error(), copy, request, self.protocol, attempt));
                 }
             };
-            self.count_retry(counts, Reason::UpstreamBroken);
+            self.count_retry(counts, Reason::UpstreamBroken, request);
         }
         let mut connection = self.open_http1(client, counts.metrics).await.map_err(SendFailure::unsent)?;
         let copy = (attempt == Attempt::FirstOfSeveral).then(|| copy_if_repeatable(request)).flatten();
@@ -110,7 +110,7 @@ impl Server {
                         if !is_first {
                             return Err(SendFailure::unsent(Failure::broken(error.into_error())));
                         }
-                        self.count_retry(counts, Reason::UpstreamBroken);
+                        self.count_retry(counts, Reason::UpstreamBroken, request);
                         is_first = false;
                     }
                     None => return Err(SendFailure::sent(error.into_error(), copy, request, self.protocol, attempt)),

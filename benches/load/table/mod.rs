@@ -12,6 +12,7 @@ mod over_plain;
 mod refresh;
 mod revocations;
 mod side_by_side;
+mod traces;
 mod workers;
 
 use crate::Outcome;
@@ -24,11 +25,12 @@ use line::Line;
 type Rows = fn(&Bench<'_>, &[Kind]) -> Outcome<Vec<Line>>;
 
 /// The measurements that are not in `side_by_side`, in the order of the table.
-const ALONE: [(&str, Rows); 7] = [
+const ALONE: [(&str, Rows); 8] = [
     ("over-plain", over_plain::lines),
     ("idle", idle::lines),
     ("revocations", revocations::lines),
     ("operators", operators::lines),
+    ("traces", traces::lines),
     ("workers", workers::lines),
     ("refresh", refresh::lines),
     ("flood", flood::lines),

@@ -8,7 +8,8 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::config::sections::{files, pem};
 use crate::protocols::url::{SecureUrl, UrlError};
-use crate::telemetry::audit_log::{Settings, Target, Webhook};
+use crate::telemetry::audit_log::{Settings, Target};
+use crate::telemetry::post::Receiver;
 
 const NO_PIPE: &str = "a pipe does not confirm that an event was stored; use a file or `webhook`";
 
@@ -65,7 +66,7 @@ fn is_no_pipe(path: &Path) -> Result<(), ConfigError> {
     }
 }
 
-fn webhook(table: &mut Table<'_>) -> Option<Webhook> {
+fn webhook(table: &mut Table<'_>) -> Option<Receiver> {
     let allow_http = table.boolean("webhook_allow_http", false);
     let ca_file = table.path("webhook_ca_file");
     if let Some(path) = &ca_file {
@@ -76,7 +77,8 @@ fn webhook(table: &mut Table<'_>) -> Option<Webhook> {
         table.accept("webhook_authorization_file", files::secret_contents(path));
     }
     let url = table.take("webhook")?.parse(|text| SecureUrl::parse(text, allow_http).map_err(explain))?;
-    Some(Webhook { url, ca_file, authorization_file })
+    let authorization_file = authorization_file.map(|file| ("audit.webhook_authorization_file", file));
+    Some(Receiver { url, ca_file, authorization_file })
 }
 
 fn explain(error: UrlError) -> ConfigError {

@@ -31,6 +31,7 @@ mod store;
 mod throttle;
 mod token;
 mod tokens;
+mod trace;
 mod upstream;
 
 use std::path::PathBuf;
@@ -73,6 +74,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers.names));
     let access_log = root.table("access_log", access_log::read);
     let audit = root.table("audit", |table| audit::read(table, &store.beside));
+    let trace = root.table("trace", trace::read);
 
     Config {
         watch,
@@ -93,6 +95,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         forwarding,
         access_log,
         audit,
+        trace,
         limits: limits.others,
         throttle: root.table("throttle", throttle::read),
     }

@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderValue};
 use crate::protocols::http::field_list;
 use crate::protocols::http::forwarded::Origin;
 use crate::protocols::http::removed_fields::{FieldRules, Removal, RemovedFields};
+use crate::protocols::http::trace_context::{TRACEPARENT, TRACESTATE};
 
 /// The reason for which a route that does not enforce would have rejected the request.
 pub const OBSERVED: &str = "x-auth-observed";
@@ -95,7 +96,10 @@ impl Hygiene {
 
     /// Removes the same fields from trailers, because some backends merge trailers into the headers.
     pub fn clean_trailers(&self, trailers: &mut HeaderMap) {
-        let must_remove = |name: &&HeaderName| self.removes(name, trailers) || NEVER_NOMINATED.contains(name);
+        let must_remove = |name: &&HeaderName| {
+            let is_trace = [TRACEPARENT, TRACESTATE].contains(name);
+            is_trace || self.removes(name, trailers) || NEVER_NOMINATED.contains(name)
+        };
         let removed: Vec<HeaderName> = trailers.keys().filter(must_remove).cloned().collect();
         for name in removed {
             trailers.remove(name);

@@ -18,3 +18,4 @@ pub mod redirects;
 pub mod removed_fields;
 pub mod respond;
 pub mod target;
+pub mod trace_context;

@@ -1,10 +1,12 @@
 //! At which servers of an upstream a request was tried, and how long that took.
 
-use std::mem;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use http::HeaderMap;
+
+use crate::protocols::http::trace_context::TraceContext;
 use crate::types::reject::Reason;
 
 /// The names of an upstream and of its servers, shared by all records.
@@ -23,6 +25,8 @@ pub struct Attempts {
     took: Option<Duration>,
     /// The place of the server that has the request, from 1.
     server: AtomicU8,
+    /// What the servers get of the trace.
+    trace: Option<TraceContext>,
     /// Those that were followed by another one. Nearly always empty, so that it costs no memory.
     failed: Mutex<Vec<FailedAttempt>>,
 }
@@ -39,8 +43,8 @@ pub struct FailedAttempt {
 
 impl Attempts {
     /// The request is sent from now on.
-    pub fn begin() -> Self {
-        Attempts { began: Some(Instant::now()), ..Attempts::default() }
+    pub fn begin(trace: Option<TraceContext>) -> Self {
+        Attempts { began: Some(Instant::now()), trace, ..Attempts::default() }
     }
 
     /// The server at this place gets the request.
@@ -48,12 +52,15 @@ impl Attempts {
         self.server.store(u8::try_from(server + 1).unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// The current attempt failed, and the request is sent again.
-    pub fn fail(&self, reason: Reason) {
+    /// The current attempt failed, and the request with these headers is sent again.
+    pub fn fail(&self, reason: Reason, headers: &mut HeaderMap) {
         let Some(first) = self.began else { return };
         let (server, mut failed) = (self.server(), self.lock());
         let began = failed.last().map_or(first, |last| last.ended);
         failed.push(FailedAttempt { server, began, ended: Instant::now(), reason });
+        if let Some(trace) = &self.trace {
+            trace.attempted(failed.len()).set_field(headers);
+        }
     }
 
     /// There is the head of a response, or no further attempt. The first call counts.
@@ -83,8 +90,8 @@ impl Attempts {
         Some((self.lock().last().map_or(first, |last| last.ended), first + took))
     }
 
-    pub fn take_failed(&mut self) -> Vec<FailedAttempt> {
-        mem::take(self.failed.get_mut().unwrap_or_else(PoisonError::into_inner))
+    pub fn failed(&self) -> Vec<FailedAttempt> {
+        self.lock().clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<FailedAttempt>> {
@@ -98,15 +105,15 @@ mod tests {
 
     #[test]
     fn each_attempt_begins_where_the_last_one_ended() {
-        let mut attempts = Attempts::begin();
+        let mut attempts = Attempts::begin(None);
         attempts.send_to(1);
-        attempts.fail(Reason::UpstreamConnect);
+        attempts.fail(Reason::UpstreamConnect, &mut HeaderMap::new());
         attempts.send_to(0);
         attempts.end();
         let (last, took) = (attempts.last().expect("it ended"), attempts.duration());
         attempts.end();
         assert_eq!((attempts.duration(), attempts.server(), attempts.retries()), (took, Some(0), 1));
-        let failed = attempts.take_failed();
+        let failed = attempts.failed();
         assert_eq!((failed[0].server, failed[0].reason), (Some(1), Reason::UpstreamConnect));
         assert!(failed[0].began <= failed[0].ended && failed[0].ended == last.0 && last.0 <= last.1);
     }
@@ -114,7 +121,7 @@ mod tests {
     #[test]
     fn a_request_that_is_not_forwarded_has_no_attempt() {
         let mut attempts = Attempts::default();
-        attempts.fail(Reason::UpstreamConnect);
+        attempts.fail(Reason::UpstreamConnect, &mut HeaderMap::new());
         attempts.end();
         assert_eq!((attempts.server(), attempts.duration(), attempts.retries()), (None, None, 0));
         assert!(attempts.last().is_none());

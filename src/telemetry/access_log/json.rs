@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::field::{cut, cut_bytes};
 use super::record::Record;
+use crate::protocols::http::trace_context::write_hex;
 use crate::types::close_reason::CloseReason;
 
 /// The names of the members are an interface to operators. A member without a value is left out.
@@ -21,6 +22,14 @@ pub(super) fn write_json(record: &Record, time: &str, path: &str, max_field: usi
     line.page.extend_from_slice(b"\",\"request_id\":\"");
     line.page.extend_from_slice(&record.request_id.as_hex());
     line.page.push(b'"');
+    if let Some(trace) = &record.trace {
+        let mut id = [0; 32];
+        write_hex(&trace.trace_id, &mut id);
+        line.name("trace_id");
+        line.page.push(b'"');
+        line.page.extend_from_slice(&id);
+        line.page.push(b'"');
+    }
     if let Some(client) = record.client {
         line.address("client", client.to_canonical());
     }

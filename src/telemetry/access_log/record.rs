@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::{HeaderValue, Method, Uri, Version};
 
 use super::attempts::{Attempts, UpstreamNames};
+use crate::protocols::http::trace_context::TraceContext;
 use crate::protocols::tls::Session;
 use crate::tokens::jwt::VerifiedToken;
 use crate::types::clock::UnixTime;
@@ -25,6 +26,8 @@ pub struct Record {
     pub version: Version,
     pub host: Option<HeaderValue>,
     pub user_agent: Option<HeaderValue>,
+    /// `None` if `[trace]` is off.
+    pub trace: Option<TraceContext>,
     /// `None` without TLS.
     pub tls: Option<Session>,
     /// 0: the client disconnected before the response.
@@ -61,7 +64,7 @@ impl Record {
     }
 
     /// The address of the server that the request was sent to last, as in the configuration.
-    pub(super) fn server(&self) -> Option<&str> {
+    pub(in crate::telemetry) fn server(&self) -> Option<&str> {
         let servers = &self.upstream.as_ref()?.servers;
         servers.get(self.attempts.server()?).map(String::as_str)
     }

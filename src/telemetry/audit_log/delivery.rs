@@ -7,9 +7,9 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::error::DeliveryError;
+use super::file;
 use super::progress::Progress;
 use super::settings::Target;
-use super::{file, webhook};
 use crate::store::Store;
 use crate::tokens::audit_event::Recorded;
 use crate::types::reject::with_causes;
@@ -99,7 +99,11 @@ impl Delivery {
             Target::File(path) => {
                 file::append(path, events).map_err(|source| DeliveryError::File { path: path.clone(), source })
             }
-            Target::Webhook(settings) => webhook::post(settings, events).await.map_err(DeliveryError::webhook),
+            Target::Webhook(receiver) => {
+                // One line of JSON for each event.
+                let lines: String = events.iter().map(|event| event.line() + "\n").collect();
+                receiver.post("application/x-ndjson", lines.into()).await.map_err(DeliveryError::webhook)
+            }
         }
     }
 }

@@ -10,9 +10,8 @@ mod error;
 mod file;
 mod progress;
 mod settings;
-mod webhook;
 
 pub use delivery::Delivery;
 pub use error::DeliveryError;
 pub use progress::Progress;
-pub use settings::{Settings, Target, Webhook};
+pub use settings::{Settings, Target};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::protocols::url::SecureUrl;
+use crate::telemetry::post::Receiver;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -15,14 +15,5 @@ pub struct Settings {
 pub enum Target {
     Off,
     File(PathBuf),
-    Webhook(Webhook),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Webhook {
-    pub url: SecureUrl,
-    /// CA certificates (PEM). `None`: the system's.
-    pub ca_file: Option<PathBuf>,
-    /// A file with the value of the Authorization header.
-    pub authorization_file: Option<PathBuf>,
+    Webhook(Receiver),
 }

@@ -148,12 +148,12 @@ async fn settings_that_require_a_restart_are_listed_and_unchanged() {
     let gateway = Gateway::start(&upstream);
     let text = Gateway::config_text(
         &upstream.address.to_string(),
-        "[limits]\nsessions_per_subject = 7\nrequest_header_count = 50\n[audit]\nfile = \"off\"\n",
+        "[limits]\nsessions_per_subject = 7\nrequest_header_count = 50\n[audit]\nfile = \"off\"\n[trace]\nendpoint = \"https://c/\"\n",
     );
     let text = text
         .replace("workers = 2", "workers = 3")
         .replace("127.0.0.1:0\"\ntls = \"off\"", "127.0.0.1:1\"\ntls = \"off\"");
-    assert_eq!(reload(&gateway, &text), ["workers", "listener", "tokens", "audit", "timeouts and limits"]);
+    assert_eq!(reload(&gateway, &text), ["workers", "listener", "tokens", "audit", "trace", "timeouts and limits"]);
     gateway.client().get("/").await.assert_rejected(401, "unauthorized");
 }
 

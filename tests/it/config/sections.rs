@@ -88,6 +88,37 @@ fn rates_are_checked() {
 }
 
 #[test]
+fn traces_need_a_secure_collector() {
+    check(&[
+        ("[trace]\nendpoint = \"a\"", "trace.endpoint", (2, 12), "write the complete URL"),
+        ("[trace]\nendpoint = \"http://a/\"", "trace.endpoint", (2, 12), "allow_http = true"),
+        ("[trace]\nendpoint = \"https://a:b@c/\"", "trace.endpoint", (2, 12), "authorization_file"),
+        ("[trace]\nendpoint = \"https://a/#b\"", "trace.endpoint", (2, 12), "remove `#` and the text after it"),
+        ("[trace]\nallow_http = true", "trace.allow_http", (2, 14), "add `endpoint"),
+        ("[trace]\nendpoint = \"https://a/\"\nsample = 0.01", "trace.sample", (3, 10), "a string in quotes"),
+        ("[trace]\nendpoint = \"https://a/\"\nsample = \"101%\"", "trace.sample", (3, 10), "from 0% to 100%"),
+        ("[trace]\nendpoint = \"https://a/\"\nerrors = 1", "trace.errors", (3, 10), "true or false"),
+        ("[trace]\nendpoint = \"https://a/\"\nper_second = 100001", "trace.per_second", (3, 14), "100000"),
+        ("[trace]\nendpoint = \"https://a/\"\nqueue_size = \"1KiB\"", "trace.queue_size", (3, 14), "64KiB"),
+        ("[trace]\nendpoint = \"https://a/\"\nca_file = \"none\"", "trace.ca_file", (3, 11), "none"),
+        (
+            "[trace]\nendpoint = \"https://a/\"\nauthorization_file = \"none\"",
+            "trace.authorization_file",
+            (3, 22),
+            "none",
+        ),
+    ]);
+    assert!(parse(&with_upstream("[trace]\nsample = \"5%\"")).expect("valid").trace.is_none());
+    let read = |keys: &str| {
+        let text = format!("[trace]\nendpoint = \"http://127.0.0.1:4318/v1/traces\"\n{keys}");
+        parse(&with_upstream(&text)).expect("valid").trace.expect("a collector")
+    };
+    let defaults = "sample = \"1%\"\nerrors = true\nper_second = 100\nqueue_size = \"4MiB\"\nallow_http = false";
+    assert_eq!(read(""), read(defaults));
+    assert_ne!(read(""), read("sample = \"0.1%\""));
+}
+
+#[test]
 fn audit_events_have_one_destination() {
     check(&[
         ("[audit]\nfile = \"stdout\"", "audit.file", (2, 8), "use a file or `webhook`"),

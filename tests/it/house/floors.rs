@@ -149,8 +149,13 @@ fn the_table_of_limits_names_every_limit_and_its_file() {
         "admin.streams",
         "admin.wrong_tokens",
     ];
+    let of_trace = ["trace.per_second", "trace.queue_size"];
     let is_limit = |key: &String| {
-        key == "rate" || key.starts_with("limits.") || key.starts_with("throttle.") || of_admin.contains(&key.as_str())
+        of_trace.contains(&key.as_str())
+            || key == "rate"
+            || key.starts_with("limits.")
+            || key.starts_with("throttle.")
+            || of_admin.contains(&key.as_str())
     };
     let expected: BTreeSet<String> = config::keys().into_iter().filter(is_limit).collect();
     let mut listed = BTreeSet::new();

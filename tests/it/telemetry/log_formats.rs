@@ -83,8 +83,12 @@ async fn stream_lines() -> String {
 async fn retried_line() -> String {
     let (closed, upstream) = (ClosedPort::new(), Upstream::start());
     let servers = format!("{}\", \"http://{}", closed.address, upstream.address);
-    let more = "[upstream.ejection]\nconsecutive_failures = 0\n[[route]]\npath = \"/\"\npublic = true\n";
-    let gateway = Gateway::from_text(Gateway::config_text(&servers, more).replace("workers = 2", "workers = 1"));
+    let more = format!(
+        "[upstream.ejection]\nconsecutive_failures = 0\n[trace]\nendpoint = \"http://{}/\"\n[[route]]\npath = \"/\"\n\
+         public = true\n",
+        closed.address
+    );
+    let gateway = Gateway::from_text(Gateway::config_text(&servers, &more).replace("workers = 2", "workers = 1"));
     for _ in 0..2 {
         assert_eq!(gateway.client().get("/").await.status, 200);
     }

@@ -1,4 +1,4 @@
-//! The access log, the audit log, and what Prometheus reads.
+//! The access log, the audit log, traces, and what Prometheus reads.
 
 pub mod access_log;
 mod alerts;
@@ -8,3 +8,4 @@ mod log_formats;
 mod prometheus;
 mod stuck_output;
 mod timings;
+mod traces;

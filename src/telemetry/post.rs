@@ -1,0 +1,100 @@
+//! Sends what the gateway reports to a server of the operator: audit events and spans. Any 2xx response means that the
+//! server has accepted them.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::Full;
+
+use crate::protocols::http::client::{self, ClientError, Limits, USER_AGENT};
+use crate::protocols::reach::Reach;
+use crate::protocols::url::SecureUrl;
+use crate::types::private_file::{self, Origin};
+
+/// The time is from the first packet to the response header. The response body is not read.
+const LIMITS: Limits =
+    Limits { time: Duration::from_secs(10), body_size: 0, reach: Reach::Loopback, reads_body: |_| false };
+
+/// A server that accepts reports.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Receiver {
+    pub url: SecureUrl,
+    /// CA certificates (PEM). `None`: the system's.
+    pub ca_file: Option<PathBuf>,
+    /// The key of the configuration and the file with the value of the Authorization header.
+    pub authorization_file: Option<(&'static str, PathBuf)>,
+}
+
+/// Why a report was not delivered.
+#[derive(Debug)]
+pub(super) enum PostError {
+    AuthorizationFile { key: &'static str, file: PathBuf, source: io::Error },
+    AuthorizationValue { key: &'static str, file: PathBuf },
+    NoResponse { url: SecureUrl, source: ClientError },
+    Status { url: SecureUrl, status: StatusCode },
+}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PostError::AuthorizationFile { key, file, .. } => write!(f, "cannot read {key} {}", file.display()),
+            PostError::AuthorizationValue { key, file } => {
+                write!(f, "{key} {} is not a valid Authorization header value", file.display())
+            }
+            PostError::NoResponse { url, .. } => write!(f, "cannot send to {url}"),
+            PostError::Status { url, status } => write!(f, "{url}: the response is {status}"),
+        }
+    }
+}
+
+impl Error for PostError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            PostError::AuthorizationFile { source, .. } => Some(source),
+            PostError::NoResponse { source, .. } => Some(source),
+            PostError::AuthorizationValue { .. } | PostError::Status { .. } => None,
+        }
+    }
+}
+
+impl Receiver {
+    pub(super) async fn post(&self, content_type: &'static str, body: Bytes) -> Result<(), PostError> {
+        let authorization = self.authorization_file.as_ref().map(|(key, file)| read_authorization(key, file));
+        let response = self.send(authorization.transpose()?, content_type, body).await;
+        let url = || self.url.clone();
+        let status = response.map_err(|source| PostError::NoResponse { url: url(), source })?.status();
+        if status.is_success() { Ok(()) } else { Err(PostError::Status { url: url(), status }) }
+    }
+
+    async fn send(
+        &self,
+        authorization: Option<HeaderValue>,
+        content_type: &'static str,
+        body: Bytes,
+    ) -> Result<Response<Bytes>, ClientError> {
+        let mut request = Request::post(&self.url.target)
+            .header(header::HOST, &self.url.authority)
+            .header(header::USER_AGENT, USER_AGENT)
+            .header(header::CONTENT_TYPE, content_type);
+        if let Some(authorization) = authorization {
+            request = request.header(header::AUTHORIZATION, authorization);
+        }
+        let request = request.body(Full::from(body)).map_err(ClientError::Request)?;
+        client::send_to(&self.url, self.ca_file.as_deref(), request, &LIMITS).await
+    }
+}
+
+/// Reads the file on each call: a renewed token is used without a restart.
+fn read_authorization(key: &'static str, file: &Path) -> Result<HeaderValue, PostError> {
+    let text = private_file::read_to_string(file, Origin::Operator);
+    let text = text.map_err(|source| PostError::AuthorizationFile { key, file: file.to_owned(), source })?;
+    let invalid = |_| PostError::AuthorizationValue { key, file: file.to_owned() };
+    let mut value = HeaderValue::from_str(text.trim()).map_err(invalid)?;
+    value.set_sensitive(true);
+    Ok(value)
+}

@@ -1,0 +1,92 @@
+//! How much is sampled and sent, and what a collector costs that does not work.
+
+use std::time::{Duration, Instant};
+
+use super::collector::{Collector, gateway, sent};
+use crate::support::ports::ClosedPort;
+use crate::support::{Gateway, Upstream};
+
+#[tokio::test]
+async fn errors_are_kept_although_nothing_is_sampled() {
+    let (upstream, collector) = (Upstream::start(), Collector::start(&[]));
+    let gateway = gateway(&upstream, &collector, "sample = \"0%\"", "");
+    for path in ["/", "/status/404", "/status/500", "/a/%00"] {
+        gateway.client().get(path).await;
+    }
+    let spans = collector.wait_for(2).await;
+    let paths: Vec<_> = spans.iter().map(|span| span["attributes"]["url.path"].as_str()).collect();
+    assert_eq!(paths, [Some("/status/500"); 2]);
+    assert!(spans.iter().all(|span| span["flags"] == 0), "the backend learned that it is not sampled");
+    let sent = upstream.seen().into_iter().find(|seen| seen.target() == "/status/500").expect("it arrived");
+    assert!(sent.header("traceparent").is_some_and(|sent| sent.ends_with("-00")));
+}
+
+#[tokio::test]
+async fn the_limit_per_second_applies_to_all_requests() {
+    let (upstream, collector) = (Upstream::start(), Collector::start(&[]));
+    let gateway = gateway(&upstream, &collector, "sample = \"100%\"\nper_second = 2", "");
+    let started = Instant::now();
+    for _ in 0..100 {
+        gateway.client().get("/").await;
+    }
+    let allowed = 2 + 2 * (started.elapsed().as_secs() as usize + 1);
+    let sampled =
+        upstream.seen().into_iter().filter(|seen| seen.header("traceparent").is_some_and(|sent| sent.ends_with("-01")));
+    let sampled = sampled.count();
+    assert!((2..=allowed).contains(&sampled), "{sampled} of at most {allowed}");
+    assert_eq!(collector.wait_for(2 * sampled).await.len(), 2 * sampled);
+    let dropped = gateway.metric("bearward_trace_dropped_total{reason=\"rate\"}").await;
+    assert_eq!(dropped, (100 - sampled) as f64);
+}
+
+/// The collector does not respond at all.
+#[tokio::test]
+async fn a_collector_that_hangs_costs_no_request_and_little_memory() {
+    let (upstream, collector) = (Upstream::start(), Collector::start(&["hang"]));
+    let keys = "sample = \"100%\"\nper_second = 0\nqueue_size = \"64KiB\"";
+    let mut gateway = gateway(&upstream, &collector, keys, "");
+    while gateway.metric("bearward_trace_dropped_total{reason=\"queue\"}").await == 0.0 {
+        assert_eq!(gateway.client().get("/").await.status, 200);
+    }
+    let waiting = gateway.metric("bearward_trace_waiting_bytes").await;
+    assert!(waiting <= 65_536.0, "{waiting}");
+    let started = Instant::now();
+    gateway.drain();
+    assert!(started.elapsed() < Duration::from_secs(8), "it waits 2 s for the collector: {:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn spans_wait_for_a_collector_that_asks_for_it() {
+    let (upstream, collector) = (Upstream::start(), Collector::start(&["503", "429", "200"]));
+    let gateway = gateway(&upstream, &collector, "sample = \"100%\"", "");
+    gateway.client().get("/").await;
+    assert_eq!(collector.wait_for(2).await.len(), 2);
+    assert_eq!(collector.requests().len(), 3, "the same spans three times");
+    sent(&gateway, 1.0).await;
+}
+
+#[tokio::test]
+async fn spans_that_a_collector_rejects_are_dropped() {
+    let (upstream, collector) = (Upstream::start(), Collector::start(&["400", "200"]));
+    let gateway = gateway(&upstream, &collector, "sample = \"100%\"", "");
+    gateway.client().get("/first").await;
+    crate::support::wait::eventually("it rejected the first", || collector.requests().len() == 1).await;
+    gateway.client().get("/second").await;
+    let spans = collector.wait_for(2).await;
+    assert!(spans.iter().all(|span| span["attributes"]["url.path"] == "/second"), "{spans:?}");
+    assert_eq!(gateway.metric("bearward_trace_dropped_total{reason=\"collector\"}").await, 1.0);
+}
+
+#[tokio::test]
+async fn the_last_spans_are_sent_when_the_gateway_stops() {
+    let (upstream, collector) = (Upstream::start(), Collector::start(&[]));
+    let mut gateway = gateway(&upstream, &collector, "sample = \"100%\"", "");
+    gateway.client().get("/").await;
+    gateway.drain();
+    assert_eq!(collector.wait_for(2).await.len(), 2);
+    let closed = ClosedPort::new();
+    let trace = format!("[trace]\nendpoint = \"http://{}/\"\nsample = \"100%\"\n", closed.address);
+    let mut gateway = Gateway::public(upstream.address, &trace);
+    assert_eq!(gateway.client().get("/").await.status, 200);
+    gateway.drain();
+}

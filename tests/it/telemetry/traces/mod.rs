@@ -1,0 +1,6 @@
+//! `[trace]`: what a collector and the backends get.
+
+mod collector;
+mod context;
+mod limits;
+mod spans;
