@@ -25,11 +25,17 @@ _bearward() {
             bearward,explain)
                 cmd="bearward__subcmd__explain"
                 ;;
+            bearward,init)
+                cmd="bearward__subcmd__init"
+                ;;
             bearward,keys)
                 cmd="bearward__subcmd__keys"
                 ;;
             bearward,reload)
                 cmd="bearward__subcmd__reload"
+                ;;
+            bearward,schema)
+                cmd="bearward__subcmd__schema"
                 ;;
             bearward,serve)
                 cmd="bearward__subcmd__serve"
@@ -74,7 +80,7 @@ _bearward() {
 
     case "${cmd}" in
         bearward)
-            opts="-h -V --help --version serve check explain verify demo reload top token keys store"
+            opts="-h -V --help --version serve init check schema explain verify demo reload top token keys store"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -88,7 +94,7 @@ _bearward() {
             return 0
             ;;
         bearward__subcmd__check)
-            opts="-h --config --json --deny-warnings --offline --help"
+            opts="-h --config --json --effective --deny-warnings --offline --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -155,6 +161,40 @@ _bearward() {
                     return 0
                     ;;
                 --at)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        bearward__subcmd__init)
+            opts="-h --backend --issuer --audience --domain --output --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --backend)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --issuer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --audience)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --domain)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -234,7 +274,7 @@ _bearward() {
             return 0
             ;;
         bearward__subcmd__reload)
-            opts="-h --config --json --help"
+            opts="-h --config --dry-run --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -244,6 +284,20 @@ _bearward() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        bearward__subcmd__schema)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;

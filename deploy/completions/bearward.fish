@@ -27,7 +27,9 @@ end
 complete -c bearward -n "__fish_bearward_needs_command" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_needs_command" -s V -l version -d 'Print version'
 complete -c bearward -n "__fish_bearward_needs_command" -f -a "serve" -d 'Run the gateway'
+complete -c bearward -n "__fish_bearward_needs_command" -f -a "init" -d 'Write a first gateway.toml'
 complete -c bearward -n "__fish_bearward_needs_command" -f -a "check" -d 'Check the configuration without starting the gateway. Report every error at once'
+complete -c bearward -n "__fish_bearward_needs_command" -f -a "schema" -d 'Print the JSON Schema of gateway.toml, for editors and linters'
 complete -c bearward -n "__fish_bearward_needs_command" -f -a "explain" -d 'Show step by step how the gateway decides about a request. Exit with 0 if it would allow the request, with 1 if not, and with 3 if it is not known whether the token is revoked'
 complete -c bearward -n "__fish_bearward_needs_command" -f -a "verify" -d 'Verify the signature of a token from standard input. Exit with 0 if it is valid. It may be revoked: see explain'
 complete -c bearward -n "__fish_bearward_needs_command" -f -a "demo" -d 'Run a gateway in front of a small echo backend, and print requests to try'
@@ -39,11 +41,19 @@ complete -c bearward -n "__fish_bearward_needs_command" -f -a "store" -d 'Move t
 complete -c bearward -n "__fish_bearward_using_subcommand serve" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
 complete -c bearward -n "__fish_bearward_using_subcommand serve" -l take-over -d 'Take over the sockets of the gateway that runs with this configuration, which then drains. No client is rejected. If no such gateway runs, start as usual'
 complete -c bearward -n "__fish_bearward_using_subcommand serve" -s h -l help -d 'Print help'
+complete -c bearward -n "__fish_bearward_using_subcommand init" -l backend -d 'URL of the service behind the gateway, such as http://127.0.0.1:3000' -r
+complete -c bearward -n "__fish_bearward_using_subcommand init" -l issuer -d 'Accept the tokens of this issuer. Its discovery document and keys are fetched now' -r
+complete -c bearward -n "__fish_bearward_using_subcommand init" -l audience -d 'The `aud` that this issuer gives to tokens for this gateway. Default: the URL of the gateway' -r
+complete -c bearward -n "__fish_bearward_using_subcommand init" -l domain -d 'The name by which clients reach the gateway, such as api.example.com. Default: localhost, for trials' -r
+complete -c bearward -n "__fish_bearward_using_subcommand init" -l output -d 'The new file, or "-" for standard output. An existing file is never overwritten' -r -F
+complete -c bearward -n "__fish_bearward_using_subcommand init" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand check" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
 complete -c bearward -n "__fish_bearward_using_subcommand check" -l json -d 'Print errors and warnings as JSON'
+complete -c bearward -n "__fish_bearward_using_subcommand check" -l effective -d 'Print every key with its value and where the value comes from: a file and its line, or the default'
 complete -c bearward -n "__fish_bearward_using_subcommand check" -l deny-warnings -d 'Fail if there is a warning'
 complete -c bearward -n "__fish_bearward_using_subcommand check" -l offline -d 'Do not connect to the PostgreSQL database of the configuration'
 complete -c bearward -n "__fish_bearward_using_subcommand check" -s h -l help -d 'Print help'
+complete -c bearward -n "__fish_bearward_using_subcommand schema" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand explain" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
 complete -c bearward -n "__fish_bearward_using_subcommand explain" -l request-id -d 'Say why the running gateway rejected this request: the `requestId` of its response. Nothing else is needed' -r
 complete -c bearward -n "__fish_bearward_using_subcommand explain" -l method -d 'The request method' -r
@@ -65,6 +75,7 @@ complete -c bearward -n "__fish_bearward_using_subcommand verify" -l json -d 'Pr
 complete -c bearward -n "__fish_bearward_using_subcommand verify" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand demo" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand reload" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
+complete -c bearward -n "__fish_bearward_using_subcommand reload" -l dry-run -d 'Only show what a reload would change, and which changes require a restart. Exit with 2 if the file is invalid'
 complete -c bearward -n "__fish_bearward_using_subcommand reload" -l json -d 'Print the result as JSON'
 complete -c bearward -n "__fish_bearward_using_subcommand reload" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand top" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F

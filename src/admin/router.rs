@@ -10,7 +10,8 @@ use super::access::host;
 use super::access::operators::{Operator, Role};
 use super::access::sessions::Caller;
 use super::calls::{
-    certificates, explain, issuers, keys, operator_sessions, rejections, reload, revocations, stats, tokens, upstreams,
+    certificates, configuration, explain, issuers, keys, operator_sessions, rejections, reload, revocations, stats,
+    tokens, upstreams,
 };
 use super::settings::MAX_TOKEN_SIZE;
 use super::state::Admin;
@@ -87,9 +88,10 @@ async fn route(
         operator_sessions::CURRENT => operator_sessions::current(admin, request.method(), &caller),
         upstreams::PATH => upstreams::handle(admin, request.method()),
         explain::PATH => explain::handle(admin, request).await,
-        reload::PATH => reload::handle(admin, request.method(), &context).await,
+        reload::PATH => reload::handle(admin, request.method(), request.uri(), &context).await,
         revocations::PATH => revocations::handle(admin, request, context).await,
         path if rejections::is_rejection_path(path) => rejections::handle(admin, request.method(), request.uri()),
+        configuration::PATH => configuration::handle(admin, request.method()),
         certificates::PATH => certificates::handle(admin, request.method(), context.at),
         issuers::PATH => issuers::handle(admin, request.method(), context.at),
         stats::PATH | stats::STREAM_PATH => stats::handle(admin, request.method(), request.uri(), &caller),

@@ -6,12 +6,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 
 use arc_swap::ArcSwap;
+use serde_json::Value as Json;
 
 use super::access::guess::WrongTokens;
 use super::access::operators::Operators;
 use super::access::sessions::Sessions;
 use super::calls::explainer::Explain;
-use super::calls::reload_reply::ReloadReply;
+use super::calls::reload_reply::ReloadRequest;
 use super::calls::stats_streams::StatsStreams;
 use super::readiness::Readiness;
 use crate::broker::Broker;
@@ -33,6 +34,8 @@ pub struct Admin {
     pub snapshots: Arc<Snapshots>,
     pub stats_streams: StatsStreams,
     pub listeners: Vec<ListenerTls>,
+    /// Every key in force, with its origin.
+    pub configuration: Arc<ArcSwap<Json>>,
     pub clock: Arc<dyn Clock>,
     pub operators: Operators,
     pub sessions: Arc<Sessions>,
@@ -46,7 +49,7 @@ pub struct Admin {
     /// True from the end of the start until the gateway drains.
     pub serving: Arc<AtomicBool>,
     /// Reload requests. `None` for a gateway that was not started from a file.
-    pub reloads: Option<Sender<ReloadReply>>,
+    pub reloads: Option<Sender<ReloadRequest>>,
     pub request_ids: RequestIds,
 }
 

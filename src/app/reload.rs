@@ -1,70 +1,78 @@
 //! What a reload changes in a running gateway. [`reload_thread`](super::reload_thread) decides when.
 //!
 //! A reload replaces routes, rates, upstreams, identity and login headers, OAuth endpoints, CORS, trusted proxies, the
-//! other issuers with their keys, and certificates. Requests in flight end under the settings that they started with.
+//! other issuers with their keys, certificates, and the limits, timeouts and throttles that are only read. Requests in
+//! flight end under the settings that they started with, and connections keep their timeouts.
 //! The state of servers and the counts of unchanged rates stay. The token cache starts empty, because its entries
 //! depend on the old configuration.
 //!
 //! A reload reads everything before it replaces anything, so an invalid file changes nothing. All other settings
-//! (addresses, store, the gateway's own tokens, limits and timeouts of connections) require a restart, which it
-//! reports.
+//! (addresses, store, the gateway's own tokens, limits that all connections share) require a restart, which it reports.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
+use serde_json::Value as Json;
 
 use super::error::StartError;
 use super::reload_metrics::ReloadMetrics;
 use super::shared_state::SharedState;
 use crate::admin::Reloaded;
-use crate::config::Config;
+use crate::config::{Change, Config, Limits};
 use crate::protocols::tls::{self, ServerTls, TicketSource};
 use crate::server::{ListenerSettings, Shared};
+use crate::telemetry::access_log::{self, AccessLog};
+use crate::telemetry::recent_rejections::RecentRejections;
 use crate::types::clock::Clock;
 
 /// The active configuration, and what a reload replaces.
 pub(super) struct LiveConfig {
     pub(super) state: Arc<SharedState>,
     pub(super) shared: Arc<Shared>,
+    /// `None`: the access log is off. The gateway that ends drops it, and writes its last lines.
+    pub(super) log: Option<Weak<AccessLog>>,
+    pub(super) rejections: Arc<RecentRejections>,
     /// The certificates of each listener. `None` for cleartext.
     pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerTls>>>>,
     pub(super) admin_certificate: Option<Arc<ArcSwap<ServerTls>>>,
     pub(super) config: Mutex<Config>,
+    /// The values of `config` for the admin API.
+    pub(super) in_force: Arc<ArcSwap<Json>>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<ReloadMetrics>,
 }
 
 impl LiveConfig {
-    /// Activates `config`, and returns the tables that have changed.
+    /// Activates `config`, and returns what has changed.
     pub(super) fn reload(&self, config: Config) -> Result<Reloaded, StartError> {
         let mut current = self.config();
-        let requires_restart = needs_restart(&current, &config);
-        let listeners_change = requires_restart.contains(&"listener");
-        let next = Config {
-            watch: config.watch,
-            routes: config.routes,
-            rates: config.rates,
-            upstreams: config.upstreams,
-            identity: config.identity,
-            login: config.login,
-            oauth: config.oauth,
-            cors: config.cors,
-            forwarding: config.forwarding,
-            issuers: config.issuers,
-            listeners: if listeners_change { current.listeners.clone() } else { config.listeners },
-            // Everything else requires a restart.
-            ..current.clone()
-        };
+        let (next, reloaded) = plan(&current, config);
         let certificates = read_certificates(&next, &self.state.tickets)?;
         let previous = self.shared.gateway.load();
         let gateway = self.state.gateway(&next, &previous.rates)?;
         self.state.reload_keys(&next)?;
         self.state.activate(&gateway);
-        let active = changed(&current, &next);
-        self.shared.gateway.store(Arc::new(gateway));
+        self.shared.settings.store(Arc::new(next.connections.clone()));
+        self.state.broker.throttle.reload(&next.throttle);
+        if let Some(log) = self.log.as_ref().and_then(Weak::upgrade) {
+            log.reload(&next.access_log);
+        }
+        self.rejections.set_max_field(next.access_log.max_field_size);
+        self.in_force.store(Arc::new(next.values.json()));
         self.replace_certificates(certificates);
+        self.shared.gateway.store(Arc::new(gateway));
         *current = next;
-        Ok(Reloaded { active, requires_restart })
+        Ok(reloaded)
+    }
+
+    /// What [`LiveConfig::reload`] would change, and whether it would fail. Changes nothing.
+    pub(super) fn dry_run(&self, config: Config) -> Result<Reloaded, StartError> {
+        let current = self.config();
+        let (next, reloaded) = plan(&current, config);
+        read_certificates(&next, &self.state.tickets)?;
+        self.state.gateway(&next, &self.shared.gateway.load().rates)?;
+        self.state.check_keys(&next)?;
+        Ok(reloaded)
     }
 
     /// Reads the files of the active certificates again, and nothing else.
@@ -88,6 +96,35 @@ impl LiveConfig {
     }
 }
 
+/// The configuration after a reload, and what it changes. What requires a restart stays.
+fn plan(current: &Config, config: Config) -> (Config, Reloaded) {
+    let requires_restart = needs_restart(current, &config);
+    let listeners_change = requires_restart.contains(&"listener");
+    let changes = current.values.changes(&config.values).iter().map(Change::json).collect();
+    let next = Config {
+        values: current.values.reloaded(&config.values, listeners_change),
+        include: config.include,
+        watch: config.watch,
+        routes: config.routes,
+        rates: config.rates,
+        upstreams: config.upstreams,
+        identity: config.identity,
+        login: config.login,
+        oauth: config.oauth,
+        cors: config.cors,
+        forwarding: config.forwarding,
+        throttle: config.throttle,
+        connections: current.connections.reloaded(&config.connections),
+        access_log: access_log::Settings { target: current.access_log.target.clone(), ..config.access_log },
+        limits: Limits { token_cache_size: config.limits.token_cache_size, ..current.limits },
+        issuers: config.issuers,
+        listeners: if listeners_change { current.listeners.clone() } else { config.listeners },
+        ..current.clone()
+    };
+    let active = changed(current, &next);
+    (next, Reloaded { active, requires_restart, changes })
+}
+
 /// The certificates of the listeners, and of the admin listener last.
 fn read_certificates(config: &Config, tickets: &TicketSource) -> Result<Vec<Option<Arc<ServerTls>>>, StartError> {
     let listeners = config.listeners.iter().map(|listener| (&listener.tls, tickets));
@@ -100,6 +137,7 @@ fn read_certificates(config: &Config, tickets: &TicketSource) -> Result<Vec<Opti
 
 fn changed(current: &Config, next: &Config) -> Vec<&'static str> {
     names_of_changed(&[
+        ("include", current.include != next.include),
         ("watch", current.watch != next.watch),
         ("listener", current.listeners != next.listeners),
         ("issuer", current.issuers != next.issuers),
@@ -111,6 +149,9 @@ fn changed(current: &Config, next: &Config) -> Vec<&'static str> {
         ("oauth", current.oauth != next.oauth),
         ("cors", current.cors != next.cors),
         ("forwarding", current.forwarding != next.forwarding),
+        ("access_log", current.access_log != next.access_log),
+        ("throttle", current.throttle != next.throttle),
+        ("timeouts and limits", current.connections != next.connections || current.limits != next.limits),
     ])
 }
 
@@ -128,12 +169,18 @@ fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
         ("admin", current.admin != next.admin),
         ("store", current.store != next.store),
         ("tokens", current.tokens != next.tokens),
-        ("throttle", current.throttle != next.throttle),
         ("audit", current.audit != next.audit),
         ("trace", current.trace != next.trace),
-        ("access_log", current.access_log != next.access_log),
-        ("timeouts and limits", current.connections != next.connections || current.limits != next.limits),
+        ("access_log", current.access_log.target != next.access_log.target),
+        ("timeouts and limits", limits_require_restart(current, next)),
     ])
+}
+
+/// What all connections share, and what the broker was built with.
+fn limits_require_restart(current: &Config, next: &Config) -> bool {
+    let cached = |limits: &Limits| Limits { token_cache_size: 0, ..limits.clone() };
+    current.connections.reloaded(&next.connections) != next.connections
+        || cached(&current.limits) != cached(&next.limits)
 }
 
 fn names_of_changed(tables: &[(&'static str, bool)]) -> Vec<&'static str> {

@@ -15,7 +15,7 @@ use super::error::StartError;
 use super::reload::LiveConfig;
 use super::systemd::notify_systemd;
 use super::thread::spawn;
-use crate::admin::{ReloadError, ReloadReply, Reloaded};
+use crate::admin::{ReloadError, ReloadRequest, Reloaded};
 use crate::config::{self, Config, Probe, Watch};
 use crate::protocols::tls;
 use crate::types::regular_file;
@@ -32,8 +32,8 @@ const END_POLL: Duration = Duration::from_millis(5);
 
 /// Both ends of the queue of reload requests.
 pub(super) struct ReloadQueue {
-    pub(super) sender: Sender<ReloadReply>,
-    receiver: Receiver<ReloadReply>,
+    pub(super) sender: Sender<ReloadRequest>,
+    receiver: Receiver<ReloadRequest>,
 }
 
 impl ReloadQueue {
@@ -46,7 +46,7 @@ impl ReloadQueue {
 /// Dropping it ends the thread.
 pub(super) struct ReloadThread {
     stop: watch::Sender<bool>,
-    requests: Sender<ReloadReply>,
+    requests: Sender<ReloadRequest>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -61,7 +61,8 @@ impl ReloadThread {
                 match queue.receiver.recv_timeout(POLL_INTERVAL) {
                     _ if *stopped.borrow() => break,
                     // An error means that the client of the admin API has disconnected.
-                    Ok(reply) => drop(reply.send(reloader.reload())),
+                    Ok(ReloadRequest { is_dry_run: true, reply }) => drop(reply.send(reloader.dry_run())),
+                    Ok(ReloadRequest { reply, .. }) => drop(reply.send(reloader.reload())),
                     Err(RecvTimeoutError::Timeout) => reloader.poll(),
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
@@ -74,7 +75,7 @@ impl ReloadThread {
     pub(super) fn request(&self) {
         let (reply, _) = oneshot::channel();
         // An error means that the thread has panicked, which is logged.
-        let _ = self.requests.send(reply);
+        let _ = self.requests.send(ReloadRequest { is_dry_run: false, reply });
     }
 }
 
@@ -121,18 +122,27 @@ impl Reloader {
     }
 
     fn load(&self) -> Result<Reloaded, ReloadError> {
-        let config = config::load(&self.file, Probe::None).map_err(|errors| ReloadError {
-            report: errors.render(false),
-            errors: serde_json::from_str(&errors.json()).unwrap_or_default(),
-        })?;
-        let reloaded = self.live.reload(config);
-        reloaded.map_err(|error| ReloadError { report: with_causes(&error), errors: Value::Array(vec![]) })
+        self.live.reload(self.read()?).map_err(failed)
     }
 
-    /// Keeps what was in the files before the reload, so that a change during the reload is noticed. The reload may
-    /// have added files, which count as they are now.
+    /// What a reload would change.
+    fn dry_run(&self) -> Result<Reloaded, ReloadError> {
+        self.live.dry_run(self.read()?).map_err(failed)
+    }
+
+    fn read(&self) -> Result<Config, ReloadError> {
+        config::load(&self.file, Probe::None).map_err(|errors| ReloadError {
+            report: errors.render(false),
+            errors: serde_json::from_str(&errors.json()).unwrap_or_default(),
+        })
+    }
+
+    /// Keeps what was in the files before the reload, so that a change during the reload is noticed, also the end of an
+    /// included file. The reload may have added files, which count as they are now.
     fn remember(&mut self, before: Files) {
         self.seen = self.read_watched();
+        let gone = before.iter().filter(|(path, _)| !path.exists());
+        gone.for_each(|(path, content)| drop(self.seen.insert(path.clone(), content.clone())));
         for (path, content) in &mut self.seen {
             if let Some(before) = before.get(path) {
                 content.clone_from(before);
@@ -181,6 +191,10 @@ impl Reloader {
     }
 }
 
+fn failed(error: StartError) -> ReloadError {
+    ReloadError { report: with_causes(&error), errors: Value::Array(vec![]) }
+}
+
 fn log(result: &Result<Reloaded, ReloadError>) {
     match result {
         Ok(reloaded) if reloaded.requires_restart.is_empty() => {
@@ -206,6 +220,7 @@ fn watched(config: &Config, file: &Path) -> Vec<PathBuf> {
     }
     if config.watch == Watch::All {
         paths.push(file.to_owned());
+        paths.extend(config::included(&config.include));
         paths.extend(config.upstreams.iter().flat_map(|upstream| upstream.tls.files().cloned()));
     }
     paths

@@ -104,6 +104,9 @@ pub fn add_root(source: &SecretSource) -> Result<u8, SecretError> {
     let text = read(source)?;
     let roots = parse_roots(source, &text)?;
     let number = free_number(&roots).ok_or_else(|| SecretError::NoFreeNumber(source.clone()))?;
+    if is_credential(file) {
+        return Err(SecretError::Credential { file: file.clone(), number });
+    }
     let text = format!("{}\n{number} {}\n", text.trim_end(), new_secret_text());
     let mut new_file = file.clone().into_os_string();
     new_file.push(".new");
@@ -111,6 +114,11 @@ pub fn add_root(source: &SecretSource) -> Result<u8, SecretError> {
     let written = secret::write_private(new_file, text.as_bytes()).and_then(|()| fs::rename(new_file, file));
     written.map_err(|source| SecretError::Write { file: file.clone(), source })?;
     Ok(number)
+}
+
+/// Credentials of systemd are copies, which it keeps read-only.
+fn is_credential(file: &Path) -> bool {
+    std::env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|folder| !folder.is_empty() && file.starts_with(folder))
 }
 
 /// The number after the highest one, or else the lowest one that is not used.

@@ -51,7 +51,7 @@ pub struct Running {
     /// Ends after the last request, and within a limited time.
     pub(super) traces: Option<TraceThread>,
     /// Ends last, and within a limited time: it writes the lines of the last requests.
-    pub(super) log: Option<AccessLog>,
+    pub(super) log: Option<Arc<AccessLog>>,
 }
 
 impl Running {

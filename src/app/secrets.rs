@@ -41,6 +41,11 @@ pub enum SecretError {
     NoRoot(SecretSource),
     NoFreeNumber(SecretSource),
     NotAFile(SecretSource),
+    /// The file is a credential of systemd.
+    Credential {
+        file: PathBuf,
+        number: u8,
+    },
     /// The database exists and its root secret does not.
     RootLost {
         file: PathBuf,
@@ -79,6 +84,14 @@ impl fmt::Display for SecretError {
             SecretError::NoFreeNumber(secret) => {
                 write!(f, "{secret} uses every number from 1 to 255; remove a root secret that is no longer needed")
             }
+            // 42 characters after the zero are 250 random bits, and less than 32 bytes hold.
+            SecretError::Credential { file, number } => write!(
+                f,
+                "cannot write to {}: credentials of systemd are read-only; append a line to the file or the encrypted \
+                 credential that LoadCredential= or LoadCredentialEncrypted= names, and restart the gateway: \
+                 echo \"{number} 0$(tr -dc A-Za-z0-9 < /dev/urandom | head -c 42)\"",
+                file.display()
+            ),
             SecretError::NotAFile(secret) => {
                 write!(f, "cannot write to {secret}; add a line with a new number and a new root secret to its value")
             }

@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -26,7 +27,7 @@ use super::thread;
 use super::traces;
 use super::workers::{self, Workers};
 use crate::admin::{
-    Admin, AdminConnections, ListenerTls, Operators, Readiness, ReloadReply, Sessions, StatsStreams, WrongTokens,
+    Admin, AdminConnections, ListenerTls, Operators, Readiness, ReloadRequest, Sessions, StatsStreams, WrongTokens,
 };
 use crate::config::Config;
 use crate::gateway::Gateway;
@@ -95,7 +96,7 @@ fn run(
         config: &config,
         state: &state,
         metrics: &metrics,
-        log: log.as_ref(),
+        log: log.as_deref(),
         tracer: tracer.as_ref(),
         rejections: &rejections,
         shared: &shared,
@@ -111,6 +112,7 @@ fn run(
     let (runtime, token) = control;
     let connections = Arc::new(AdminConnections::new(&config.admin, metrics.worker(config.workers)));
     let live = Arc::new(LiveConfig {
+        in_force: Arc::new(ArcSwap::from_pointee(config.values.json())),
         state: state.clone(),
         shared,
         certificates: sockets.certificates,
@@ -118,6 +120,8 @@ fn run(
         config: Mutex::new(config),
         clock,
         metrics: reload_metrics,
+        log: log.as_ref().map(Arc::downgrade),
+        rejections: rejections.clone(),
     });
     let admin = Arc::new(admin(&live, token, &metrics, readiness, rejections, listeners, reloads));
     let (serving, admin_socket) = (admin.serving.clone(), sockets.admin.local.path().to_owned());
@@ -154,7 +158,7 @@ fn admin(
     readiness: Arc<Readiness>,
     rejections: Arc<RecentRejections>,
     listeners: Vec<ListenerTls>,
-    reloads: Option<Sender<ReloadReply>>,
+    reloads: Option<Sender<ReloadRequest>>,
 ) -> Admin {
     let (config, state) = (live.config(), &live.state);
     Admin {
@@ -166,6 +170,7 @@ fn admin(
         snapshots: Arc::new(state.snapshots(metrics.clone())),
         stats_streams: StatsStreams::new(config.admin.streams),
         listeners,
+        configuration: live.in_force.clone(),
         clock: state.clock.clone(),
         operators: Operators::new(&token, &config.admin.operators),
         sessions: Arc::new(Sessions::new(config.admin.session_lifetime)),
@@ -188,7 +193,7 @@ struct Prepared {
     readiness: Arc<Readiness>,
     reload_metrics: Arc<ReloadMetrics>,
     delivery: Option<Delivery>,
-    log: Option<AccessLog>,
+    log: Option<Arc<AccessLog>>,
     tracer: Option<Arc<Tracer>>,
 }
 
@@ -214,13 +219,14 @@ fn prepare(
     Ok(Prepared { state: Arc::new(state), gateway, metrics, readiness, reload_metrics, delivery, log, tracer })
 }
 
-fn open_log(config: &Config, metrics: &Metrics) -> Result<Option<AccessLog>, StartError> {
+fn open_log(config: &Config, metrics: &Metrics) -> Result<Option<Arc<AccessLog>>, StartError> {
     let workers: Vec<_> = (0..config.workers).map(|number| metrics.worker(number)).collect();
-    AccessLog::open(&config.access_log, &workers).map_err(|source| {
+    let log = AccessLog::open(&config.access_log, &workers).map_err(|source| {
         let target = match &config.access_log.target {
             Target::File(file) => file.display().to_string(),
             Target::Stdout | Target::Off => "standard output".to_owned(),
         };
         StartError::AccessLog { target, source }
-    })
+    })?;
+    Ok(log.map(Arc::new))
 }

@@ -34,7 +34,7 @@ pub(super) fn shared(config: &Config, gateway: Gateway, draining: watch::Receive
         idle: Arc::default(),
         penalties: PenaltyBox::new(settings.penalty),
         retry_delay: RetryDelay::new(&config.connections),
-        settings,
+        settings: ArcSwap::from_pointee(settings),
         draining,
     }
 }

@@ -5,8 +5,9 @@ use std::io::IsTerminal;
 
 use super::config_argument::{ConfigArgument, report};
 use super::error::CommandError;
+use super::terminal::printable;
 use crate::app;
-use crate::config::{self, Config, ConfigWarnings, Probe};
+use crate::config::{self, Config, ConfigWarnings, Probe, Values};
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -15,6 +16,9 @@ pub(super) struct Arguments {
     /// Print errors and warnings as JSON.
     #[arg(long)]
     json: bool,
+    /// Print every key with its value and where the value comes from: a file and its line, or the default.
+    #[arg(long)]
+    effective: bool,
     /// Fail if there is a warning.
     #[arg(long)]
     deny_warnings: bool,
@@ -24,17 +28,23 @@ pub(super) struct Arguments {
 }
 
 /// Exit status 2 if there is an error, or a warning with `--deny-warnings`.
-pub(super) fn run(Arguments { config, json, deny_warnings, offline }: Arguments) -> Result<(), CommandError> {
+pub(super) fn run(
+    Arguments { config, json, effective, deny_warnings, offline }: Arguments,
+) -> Result<(), CommandError> {
     let attempt = |config: &Config| if offline { Vec::new() } else { app::check_store(config) };
+    let file = config.file.display();
     match config::load_and_try(&config.file, Probe::None, attempt) {
-        Ok((_, warnings)) => {
-            if json {
+        Ok((config, warnings)) => {
+            if effective {
+                eprint!("{}", if warnings.is_empty() { String::new() } else { render(&warnings) });
+                print_values(&config.values, json);
+            } else if json {
                 println!("{}", warnings.json());
             } else if warnings.is_empty() {
-                println!("{}: no errors", config.file.display());
+                println!("{file}: no errors");
             } else {
-                eprint!("{}", warnings.render(std::io::stderr().is_terminal()));
-                println!("{}: no errors, {} to look at", config.file.display(), count(&warnings));
+                eprint!("{}", render(&warnings));
+                println!("{file}: no errors, {} to look at", count(&warnings));
             }
             if deny_warnings && !warnings.is_empty() {
                 return Err(CommandError::Report(String::new()));
@@ -47,6 +57,19 @@ pub(super) fn run(Arguments { config, json, deny_warnings, offline }: Arguments)
         Err(errors) => return Err(report(errors)),
     }
     Ok(())
+}
+
+fn render(warnings: &ConfigWarnings) -> String {
+    warnings.render(std::io::stderr().is_terminal())
+}
+
+fn print_values(values: &Values, json: bool) {
+    if json {
+        println!("{:#}", values.json());
+        return;
+    }
+    let text = values.text();
+    text.lines().for_each(|line| println!("{}", printable(line)));
 }
 
 fn count(warnings: &ConfigWarnings) -> String {

@@ -12,10 +12,12 @@ mod demo;
 mod echo;
 mod error;
 mod explain;
+mod init;
 mod keys;
 mod rejection;
 mod reload;
 mod report;
+mod schema;
 mod serve;
 mod signals;
 mod store;
@@ -45,8 +47,12 @@ struct Arguments {
 enum Command {
     /// Run the gateway.
     Serve(serve::Arguments),
+    /// Write a first gateway.toml.
+    Init(init::Arguments),
     /// Check the configuration without starting the gateway. Report every error at once.
     Check(check::Arguments),
+    /// Print the JSON Schema of gateway.toml, for editors and linters.
+    Schema,
     /// Show step by step how the gateway decides about a request. Exit with 0 if it would allow the request, with 1 if
     /// not, and with 3 if it is not known whether the token is revoked.
     Explain(explain::Arguments),
@@ -85,7 +91,9 @@ pub fn run() -> ExitCode {
     }
     let done = match arguments.command {
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Init(arguments) => init::run(arguments),
         Command::Check(arguments) => check::run(arguments),
+        Command::Schema => schema::run(),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Verify(arguments) => verify::run(arguments),
         Command::Demo => demo::run(),

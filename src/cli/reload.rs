@@ -6,20 +6,24 @@ use serde_json::Value;
 use super::admin_client::{self, CallError};
 use super::config_argument::ConfigArgument;
 use super::error::CommandError;
-use super::terminal::{array_member, printable};
+use super::terminal::{array_member, printable, text_member};
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     config: ConfigArgument,
+    /// Only show what a reload would change, and which changes require a restart. Exit with 2 if the file is invalid.
+    #[arg(long)]
+    dry_run: bool,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
 
-pub(super) fn run(Arguments { config, json }: Arguments) -> Result<(), CommandError> {
+pub(super) fn run(Arguments { config, dry_run, json }: Arguments) -> Result<(), CommandError> {
     let admin = config.admin_socket()?;
-    let (status, body) = admin_client::send(&admin, Method::POST, "/admin/v1/reload", None)?;
+    let path = if dry_run { "/admin/v1/reload?dryRun=true" } else { "/admin/v1/reload" };
+    let (status, body) = admin_client::send(&admin, Method::POST, path, None)?;
     match status {
         StatusCode::UNPROCESSABLE_ENTITY if json => {
             println!("{body}");
@@ -30,6 +34,8 @@ pub(super) fn run(Arguments { config, json }: Arguments) -> Result<(), CommandEr
         _ => {
             if json {
                 println!("{body}")
+            } else if dry_run {
+                print_changes(&body)
             } else {
                 print_result(&body)
             }
@@ -42,6 +48,32 @@ fn report(body: &Value) -> String {
     let report = body.get("report").and_then(Value::as_str).unwrap_or_default();
     let lines: Vec<_> = report.lines().map(printable).collect();
     format!("error: not reloaded; the current settings stay active\n{}\n", lines.join("\n"))
+}
+
+/// One line for each key, those that require a restart last.
+fn print_changes(body: &Value) {
+    let requires_restart = |change: &&Value| change.get("requiresRestart") == Some(&Value::Bool(true));
+    let (restart, reload): (Vec<_>, Vec<_>) = array_member(body, "changes").partition(requires_restart);
+    if reload.is_empty() && restart.is_empty() {
+        println!("no changes");
+    }
+    for (title, changes) in [("a reload would change:", reload), ("a restart would change:", restart)] {
+        if !changes.is_empty() {
+            println!("{title}");
+        }
+        changes.into_iter().for_each(|change| println!("  {}", line(change)));
+    }
+}
+
+fn line(change: &Value) -> String {
+    let key = text_member(change, "key");
+    let item = change.get("item").and_then(Value::as_str).map(|item| format!(" ({})", printable(item)));
+    let place = format!("{key}{}", item.unwrap_or_default());
+    let value = |name| change.get(name).map_or_else(|| "not set".to_owned(), |value| printable(&value.to_string()));
+    match text_member(change, "change").as_str() {
+        "changed" => format!("{place}: {} -> {}", value("from"), value("to")),
+        kind => format!("{place}: {kind}"),
+    }
 }
 
 fn print_result(body: &Value) {

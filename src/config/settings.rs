@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::auth::identity;
 use crate::auth::keyring::KeySource;
+use crate::config::values::Values;
 use crate::gateway::cors;
 use crate::gateway::endpoints::Endpoints;
 use crate::gateway::route;
@@ -22,6 +23,10 @@ use crate::{admin, server, upstream};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
+    /// Every key with its value and where it comes from.
+    pub values: Values,
+    /// `include`: patterns of files.
+    pub include: Vec<PathBuf>,
     pub watch: Watch,
     /// At least 1. `workers = 0` in the file is replaced by the number of CPU cores.
     pub workers: usize,

@@ -7,6 +7,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+
 use crate::limits::limiter::{Limiter, Rate};
 use crate::types::clock::Clock;
 use crate::types::ids::TokenId;
@@ -22,59 +24,96 @@ pub struct Settings {
 
 /// Shared by all workers: token calls are few, and an address must not get one allowance for each worker.
 pub struct Throttle {
-    refreshes: Option<Limiter>,
-    calls: Option<Limiter>,
-    failures: Option<Limiter>,
+    limits: ArcSwap<Limits>,
     clock: Arc<dyn Clock>,
+}
+
+/// A reload replaces a limit that has changed. The others keep their counts.
+#[derive(Clone)]
+struct Limits {
+    settings: Settings,
+    refreshes: Option<Arc<Limiter>>,
+    calls: Option<Arc<Limiter>>,
+    failures: Option<Arc<Limiter>>,
+}
+
+impl Limits {
+    fn new(settings: Settings) -> Self {
+        let [refreshes, calls, failures] = [settings.refreshes, settings.calls, settings.failures]
+            .map(|rate| rate.map(|rate| Arc::new(Limiter::new(rate))));
+        Limits { settings, refreshes, calls, failures }
+    }
 }
 
 impl Throttle {
     pub fn new(settings: &Settings, clock: Arc<dyn Clock>) -> Self {
-        let [refreshes, calls, failures] =
-            [settings.refreshes, settings.calls, settings.failures].map(|rate| rate.map(Limiter::new));
-        Throttle { refreshes, calls, failures, clock }
+        Throttle { limits: ArcSwap::from_pointee(Limits::new(*settings)), clock }
+    }
+
+    /// Puts these limits in force. A limit that has changed starts with its full burst.
+    pub fn reload(&self, settings: &Settings) {
+        let (old, mut new) = (self.limits.load_full(), Limits::new(*settings));
+        if old.settings.refreshes == settings.refreshes {
+            new.refreshes.clone_from(&old.refreshes);
+        }
+        if old.settings.calls == settings.calls {
+            new.calls.clone_from(&old.calls);
+        }
+        if old.settings.failures == settings.failures {
+            new.failures.clone_from(&old.failures);
+        }
+        self.limits.store(Arc::new(new));
     }
 
     /// Counts a token call, and rejects it if its address has made too many.
     pub fn count_call(&self, address: IpAddr) -> Result<(), Reject> {
-        let retry_after = self.calls.as_ref().and_then(|calls| calls.try_take(address, self.clock.uptime()).err());
+        let retry_after =
+            self.limits.load().calls.as_ref().and_then(|calls| calls.try_take(address, self.clock.uptime()).err());
         or_limited(retry_after, Reason::AddressLimited)
     }
 
     /// Rejects a call that needs no access token if too many from its address have failed: such a call could guess a
     /// token or a password.
     pub fn check_failures(&self, address: IpAddr) -> Result<(), Reject> {
-        let retry_after =
-            self.failures.as_ref().and_then(|failures| failures.retry_after(address, self.clock.uptime()));
+        let retry_after = self
+            .limits
+            .load()
+            .failures
+            .as_ref()
+            .and_then(|failures| failures.retry_after(address, self.clock.uptime()));
         or_limited(retry_after, Reason::FailuresLimited)
     }
 
     /// Begins a call that could guess a token or a password. It counts as failed until it has ended, so that many
     /// guesses at once are no more than one after the other. Rejects it as [`Throttle::check_failures`] does.
-    pub fn begin_attempt(self: &Arc<Self>, address: IpAddr) -> Result<Attempt, Reject> {
-        let retry_after =
-            self.failures.as_ref().and_then(|failures| failures.try_take(address, self.clock.uptime()).err());
+    pub fn begin_attempt(&self, address: IpAddr) -> Result<Attempt, Reject> {
+        let failures = self.limits.load().failures.clone();
+        let retry_after = failures.as_ref().and_then(|failures| failures.try_take(address, self.clock.uptime()).err());
         or_limited(retry_after, Reason::FailuresLimited)?;
-        Ok(Attempt { throttle: self.clone(), address })
+        Ok(Attempt { failures, address })
     }
 
     /// Counts a failed call.
     pub fn count_outcome<T>(&self, outcome: &Result<T, Reject>, address: IpAddr) {
-        if let Some(failures) = self.failures.as_ref().filter(|_| is_failure(outcome)) {
+        if let Some(failures) = self.limits.load().failures.as_ref().filter(|_| is_failure(outcome)) {
             failures.take(address, self.clock.uptime());
         }
     }
 
     /// Rejects a refresh if this login had too many.
     pub fn check_refreshes(&self, family: TokenId) -> Result<(), Reject> {
-        let retry_after =
-            self.refreshes.as_ref().and_then(|refreshes| refreshes.retry_after(family, self.clock.uptime()));
+        let retry_after = self
+            .limits
+            .load()
+            .refreshes
+            .as_ref()
+            .and_then(|refreshes| refreshes.retry_after(family, self.clock.uptime()));
         or_limited(retry_after, Reason::FamilyLimited)
     }
 
     /// Counts a genuine refresh token of this login.
     pub fn count_refresh(&self, family: TokenId) {
-        if let Some(refreshes) = &self.refreshes {
+        if let Some(refreshes) = &self.limits.load().refreshes {
             refreshes.take(family, self.clock.uptime());
         }
     }
@@ -84,14 +123,15 @@ impl Throttle {
 /// have made its guess.
 #[must_use]
 pub struct Attempt {
-    throttle: Arc<Throttle>,
+    /// The limit against which it counts, also after a reload.
+    failures: Option<Arc<Limiter>>,
     address: IpAddr,
 }
 
 impl Attempt {
     /// Ends the call. Only a failed one counts.
     pub fn end(self, failed: bool) {
-        if let Some(failures) = self.throttle.failures.as_ref().filter(|_| !failed) {
+        if let Some(failures) = self.failures.filter(|_| !failed) {
             failures.give_back(self.address);
         }
     }

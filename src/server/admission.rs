@@ -52,7 +52,7 @@ pub(super) async fn serve(
         tls: None,
         requests: Count::default(),
         in_flight: InFlightCount::default(),
-        last_request: state.shared.settings.requests_per_connection,
+        last_request: state.shared.settings.load().requests_per_connection,
         ended: false.into(),
         kept: Box::new((slot, address_guard, alive)),
     };
@@ -140,7 +140,8 @@ async fn serve_tls(
     state: &Arc<WorkerState>,
 ) -> io::Result<()> {
     // Boxed: its memory is freed after the handshake, however long the connection is idle then.
-    let mut handshake = Box::pin(handshake::tls(stream, &side, turn, state.shared.settings.tls_handshake));
+    let time_limit = state.shared.settings.load().tls_handshake;
+    let mut handshake = Box::pin(handshake::tls(stream, &side, turn, time_limit));
     let ended = tokio::select! {
         biased;
         ended = handshake.as_mut() => ended,
@@ -174,9 +175,10 @@ async fn serve_cleartext(
         turn.await;
         io::Result::Ok(is_http2)
     };
+    let time_limit = state.shared.settings.load().request_header;
     let is_http2 = tokio::select! {
         is_http2 = beginning => is_http2?,
-        () = tokio::time::sleep(state.shared.settings.request_header) => return Err(io::ErrorKind::TimedOut.into()),
+        () = tokio::time::sleep(time_limit) => return Err(io::ErrorKind::TimedOut.into()),
         () = state.shared.first_request_overdue() => return Ok(()),
         () = idle.must_close() => return Ok(()),
     };

@@ -40,7 +40,7 @@ pub(super) async fn serve<S>(stream: S, is_http2: bool, peer: Arc<Peer>, state: 
 where
     S: AsyncRead + AsyncWrite + Transport + Unpin + Send + 'static,
 {
-    let (shared, settings) = (state.shared.clone(), &state.shared.settings);
+    let (shared, settings) = (state.shared.clone(), state.shared.settings.load_full());
     let limits = Limits {
         request_header_size: settings.request_header_size,
         request_header_count: settings.request_header_count,

@@ -16,6 +16,7 @@ use super::client_io::ClientStream;
 use super::exchange::Exchange;
 use super::idle::IdleCheck;
 use super::idle_list::Idle;
+use super::settings::ConnectionSettings;
 use super::shared::{FIRST_REQUEST, Shared};
 use super::transport::Transport;
 use crate::gateway::client::Peer;
@@ -44,26 +45,35 @@ where
     V: HttpService<Incoming, ResBody = Body> + Clone + Unpin,
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let max_age = Instant::now() + shared.settings.max_connection_age;
+    let settings = shared.settings.load_full();
+    let max_age = Instant::now() + settings.max_connection_age;
     loop {
         let exchange = stream.exchange();
-        let connection = builder(shared).serve_connection(TokioIo::new(stream), service.clone());
+        let connection = builder(&settings).serve_connection(TokioIo::new(stream), service.clone());
         let active = ActiveConnection {
             connection: Box::pin(connection.with_upgrades()),
             idle: IdleCheck::new(peer),
             listed: None,
             exchange: &exchange,
             shared,
+            header_time: settings.request_header,
             peer,
         };
         let Some(idle) = active.drive(max_age).await? else { return Ok(()) };
-        let Some(readable) = wait_for_request(idle, shared, max_age).await else { return Ok(()) };
+        let Some(readable) = wait_for_request(idle, shared, settings.request_header, max_age).await else {
+            return Ok(());
+        };
         stream = readable;
     }
 }
 
 /// Returns the stream when the client sends something. Otherwise closes it.
-async fn wait_for_request<S>(mut stream: ClientStream<S>, shared: &Shared, max_age: Instant) -> Option<ClientStream<S>>
+async fn wait_for_request<S>(
+    mut stream: ClientStream<S>,
+    shared: &Shared,
+    header_time: Duration,
+    max_age: Instant,
+) -> Option<ClientStream<S>>
 where
     S: AsyncRead + AsyncWrite + Transport + Unpin,
 {
@@ -73,7 +83,7 @@ where
         biased;
         readable = stream.readable() => readable.is_ok(),
         // `timeouts.request_header` also limits the time between two requests.
-        () = tokio::time::sleep_until(max_age.min(idle_since + shared.settings.request_header)) => false,
+        () = tokio::time::sleep_until(max_age.min(idle_since + header_time)) => false,
         () = shared.drain_begins_and(idle_since + NEXT_REQUEST) => false,
         () = idle.must_close() => false,
     };
@@ -107,6 +117,8 @@ where
     listed: Option<Idle>,
     exchange: &'a Exchange,
     shared: &'a Shared,
+    /// `timeouts.request_header`
+    header_time: Duration,
     peer: &'a Peer,
 }
 
@@ -133,7 +145,7 @@ where
                     // Otherwise a request came at this very moment.
                     if self.idle.is_idle(self.peer) { return Ok(None) }
                 }
-                () = tokio::time::sleep(self.idle.next_check().min(self.shared.settings.request_header)) => {}
+                () = tokio::time::sleep(self.idle.next_check().min(self.header_time)) => {}
             }
             match self.check(requests_before, &mut quiet_since, max_age) {
                 After::Continue => {}
@@ -158,7 +170,7 @@ where
         if self.peer.requests.get() > requests_before && self.exchange.can_continue() {
             return After::Suspend;
         }
-        if quiet_since.elapsed() >= self.shared.settings.request_header {
+        if quiet_since.elapsed() >= self.header_time {
             tracing::debug!(client = %self.peer.address, "closed: no complete request header in time");
             return After::Close;
         }
@@ -226,12 +238,12 @@ async fn must_close(listed: Option<&Idle>) {
     }
 }
 
-fn builder(shared: &Shared) -> http1::Builder {
+fn builder(settings: &ConnectionSettings) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         // `ActiveConnection::check` limits the time for a head. hyper would set a timer for each head.
         .header_read_timeout(None)
-        .max_headers(shared.settings.request_header_count)
-        .max_header_size(shared.settings.request_header_size);
+        .max_headers(settings.request_header_count)
+        .max_header_size(settings.request_header_size);
     builder
 }

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::client_io::ClientStream;
 use super::executor::Executor;
 use super::idle::IdleCheck;
+use super::settings::ConnectionSettings;
 use super::shared::Shared;
 use super::transport::Transport;
 use crate::gateway::client::Peer;
@@ -44,15 +45,16 @@ where
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     // Boxed: it is large, and this future passes through several functions.
-    let mut connection = Box::pin(builder(shared, metrics).serve_connection(TokioIo::new(stream), service));
-    let max_age = Instant::now() + shared.settings.max_connection_age;
+    let settings = shared.settings.load_full();
+    let mut connection = Box::pin(builder(&settings, metrics).serve_connection(TokioIo::new(stream), service));
+    let max_age = Instant::now() + settings.max_connection_age;
     tokio::select! {
         biased;
         ended = connection.as_mut() => return ended,
         () = shared.drain_begins() => {}
         () = poll_fn(|_| if peer.must_close() { Poll::Ready(()) } else { Poll::Pending }) => {}
         () = tokio::time::sleep_until(max_age) => {}
-        () = idle_too_long(peer, shared) => {}
+        () = idle_too_long(peer, shared, settings.http2_idle) => {}
     }
     let mut idle = IdleCheck::new(peer);
     // Sends GOAWAY, and still serves the requests that the client sent before it received that.
@@ -68,8 +70,8 @@ where
 }
 
 /// Returns when the connection was idle for `timeouts.http2_idle`, or has to make room for another one.
-async fn idle_too_long(peer: &Peer, shared: &Shared) {
-    let (limit, mut check) = (shared.settings.http2_idle, IdleCheck::new(peer));
+async fn idle_too_long(peer: &Peer, shared: &Shared, limit: Duration) {
+    let mut check = IdleCheck::new(peer);
     loop {
         let mut idle_since = Instant::now();
         loop {
@@ -91,8 +93,7 @@ async fn idle_too_long(peer: &Peer, shared: &Shared) {
     }
 }
 
-fn builder(shared: &Shared, metrics: &Arc<WorkerMetrics>) -> http2::Builder<Executor> {
-    let settings = &shared.settings;
+fn builder(settings: &ConnectionSettings, metrics: &Arc<WorkerMetrics>) -> http2::Builder<Executor> {
     let mut builder = http2::Builder::new(Executor {
         write: settings.write,
         least: settings.min_download_rate,

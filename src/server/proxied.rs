@@ -31,9 +31,10 @@ pub(super) async fn client(stream: &mut TcpStream, balancer: SocketAddr, shared:
             "the peer sends a PROXY protocol header but is not in [forwarding] trusted",
         ));
     }
+    let time_limit = shared.settings.load().tls_handshake;
     let source = tokio::select! {
         source = header(stream) => source?,
-        () = tokio::time::sleep(shared.settings.tls_handshake) => return Err(io::ErrorKind::TimedOut.into()),
+        () = tokio::time::sleep(time_limit) => return Err(io::ErrorKind::TimedOut.into()),
         () = shared.first_request_overdue() => return Err(io::ErrorKind::TimedOut.into()),
     };
     Ok(match source {

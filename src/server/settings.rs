@@ -69,6 +69,23 @@ pub struct ConnectionSettings {
     pub retry_delay: Duration,
 }
 
+impl ConnectionSettings {
+    /// These settings after a reload that has read `next`. What the process divides among all connections, and what was
+    /// counted against it, stays as it was at the start.
+    pub fn reloaded(&self, next: &Self) -> Self {
+        ConnectionSettings {
+            connections: self.connections,
+            connections_per_address: self.connections_per_address,
+            concurrent_requests: self.concurrent_requests,
+            reserve_percent: self.reserve_percent,
+            linger: self.linger,
+            penalty: self.penalty,
+            retry_delay: self.retry_delay,
+            ..next.clone()
+        }
+    }
+}
+
 /// How much the gateway reads after a response that came before the end of its request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LingerSettings {

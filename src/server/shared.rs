@@ -31,7 +31,8 @@ pub(super) type RecordOffence = fn(&PenaltyBox, IpAddr, Uptime) -> Option<Limit>
 /// What all connections share.
 pub struct Shared {
     pub gateway: ArcSwap<Gateway>,
-    pub settings: ConnectionSettings,
+    /// Read for each connection: a reload replaces them.
+    pub settings: ArcSwap<ConnectionSettings>,
     /// `limits.connections`
     pub connection_slots: Arc<Semaphore>,
     /// `limits.connections_per_address`
@@ -71,7 +72,8 @@ impl Shared {
 
     /// How many of `limits.connections` are kept for addresses with few connections.
     pub(super) fn reserved_connections(&self) -> usize {
-        self.settings.connections * self.settings.reserve_percent / 100
+        let settings = self.settings.load();
+        settings.connections * settings.reserve_percent / 100
     }
 
     /// Records an offence of this peer, unless its address stands for many clients: one of them could lock out the

@@ -41,7 +41,7 @@ pub struct Listener {
 pub fn spawn(worker: Arc<Worker>, listeners: Vec<Listener>, shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name(format!("worker-{}", worker.number)).spawn(move || {
-        let linger = shared.settings.linger;
+        let linger = shared.settings.load().linger;
         let linger_slots = LingerSlots::new(linger, worker.metrics.clone());
         let state = WorkerState { shared, worker, linger_slots, crowd: CrowdQueue::new() };
         runtime.block_on(run(Arc::new(state), listeners));
@@ -57,11 +57,12 @@ async fn run(state: Arc<WorkerState>, listeners: Vec<Listener>) {
         tokio::spawn(listen(listener, state.clone(), alive.clone()));
     }
     drop(alive);
-    let (streams, time) = (&state.worker.streams, state.shared.settings.drain);
+    let streams = &state.worker.streams;
     tokio::spawn(streams.clone().watch());
     state.shared.drain_begins().await;
     // At once: their clients can reconnect to another process, and have the whole drain for it.
     streams.drain();
+    let time = state.shared.settings.load().drain;
     if tokio::time::timeout(time, all_closed.recv()).await.is_ok() {
         return;
     }

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -94,9 +95,14 @@ impl RecentRejections {
         let started = Instant::now();
         let worker = |_| {
             let (lists, shares) = (Mutex::default(), shares.clone());
-            Arc::new(WorkerRejections { capacity, max_field, lists, shares, started })
+            Arc::new(WorkerRejections { capacity, max_field: max_field.into(), lists, shares, started })
         };
         RecentRejections((0..workers).map(worker).collect())
+    }
+
+    /// Changes the maximum bytes of a text.
+    pub fn set_max_field(&self, max_field: usize) {
+        self.0.iter().for_each(|worker| worker.max_field.store(max_field, Ordering::Relaxed));
     }
 
     /// `None` if there are none to keep.
@@ -132,7 +138,7 @@ impl RecentRejections {
 /// Those of one worker. Only a rejected request touches it.
 pub struct WorkerRejections {
     capacity: usize,
-    max_field: usize,
+    max_field: AtomicUsize,
     lists: Mutex<Lists>,
     /// Shared by all workers.
     shares: Arc<Limiter>,
@@ -155,7 +161,7 @@ impl Lists {
 impl WorkerRejections {
     /// Keeps the request if it was rejected.
     pub fn push(&self, record: &Record) {
-        let Some(rejection) = Rejection::of(record, self.max_field) else { return };
+        let Some(rejection) = Rejection::of(record, self.max_field.load(Ordering::Relaxed)) else { return };
         let now = Uptime::default() + self.started.elapsed();
         let is_excess = rejection.client.is_some_and(|client| self.shares.try_take(client, now).is_err());
         let mut lists = self.lock();

@@ -2,6 +2,7 @@
 
 mod body;
 pub(super) mod certificates;
+pub(super) mod configuration;
 pub(super) mod explain;
 pub(super) mod explainer;
 pub(super) mod issuers;

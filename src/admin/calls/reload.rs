@@ -2,14 +2,16 @@
 //!
 //! | request | response |
 //! |---|---|
-//! | `POST /admin/v1/reload` | 200, `{"success": true, "changed": […], "requiresRestart": […]}`: the tables that changed |
+//! | `POST /admin/v1/reload` | 200, `{"success": true, "changed": […], "requiresRestart": […], "changes": [{…}]}`: the tables that changed, and their keys |
+//! | with `?dryRun=true` | the same, and nothing changes |
 //! | | 422, `{"success": false, …, "errors": […], "report"}`: nothing has changed |
 
-use http::{Method, Response, StatusCode};
+use http::{Method, Response, StatusCode, Uri};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::reload_reply::{ReloadError, Reloaded};
+use super::query::Query;
+use super::reload_reply::{ReloadError, ReloadRequest, Reloaded};
 use crate::admin::state::Admin;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
@@ -18,18 +20,35 @@ use crate::types::reject::{Reason, Reject};
 
 pub(crate) const PATH: &str = "/admin/v1/reload";
 
-pub(crate) async fn handle(admin: &Admin, method: &Method, context: &EventContext) -> Result<Response<Body>, Reject> {
+pub(crate) async fn handle(
+    admin: &Admin,
+    method: &Method,
+    uri: &Uri,
+    context: &EventContext,
+) -> Result<Response<Body>, Reject> {
     if *method != Method::POST {
         return Err(Reject::from(Reason::MethodNotAllowed).allow("POST"));
     }
+    let is_dry_run = is_dry_run(uri)?;
     let reloads = admin.reloads.as_ref().ok_or(Reason::NoRoute)?;
     let (reply, result) = oneshot::channel();
     let draining = || Reject::new(Reason::Internal, "the gateway is draining");
-    reloads.send(reply).map_err(|_| draining())?;
+    reloads.send(ReloadRequest { is_dry_run, reply }).map_err(|_| draining())?;
     Ok(match result.await.map_err(|_| draining())? {
         Ok(reloaded) => success(&reloaded),
         Err(error) => failure(&error, context),
     })
+}
+
+fn is_dry_run(uri: &Uri) -> Result<bool, Reject> {
+    let mut query = Query::read(uri)?;
+    let is_dry_run = match query.take("dryRun").as_deref() {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => return Err(Reject::new(Reason::BadParameter, "dryRun: expected true or false")),
+    };
+    query.finish()?;
+    Ok(is_dry_run)
 }
 
 fn success(reloaded: &Reloaded) -> Response<Body> {
@@ -37,6 +56,7 @@ fn success(reloaded: &Reloaded) -> Response<Body> {
         "success": true,
         "changed": reloaded.active,
         "requiresRestart": reloaded.requires_restart,
+        "changes": reloaded.changes,
     });
     respond::json(StatusCode::OK, &body)
 }

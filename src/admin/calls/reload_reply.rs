@@ -13,6 +13,16 @@ pub struct Reloaded {
     pub active: Vec<&'static str>,
     /// Changed in the file, and active from the next start.
     pub requires_restart: Vec<&'static str>,
+    /// Each key that differs from the one in force, as JSON.
+    pub changes: Vec<Value>,
+}
+
+/// What the reload thread is asked for.
+pub struct ReloadRequest {
+    /// If true, it only says what a reload would change.
+    pub is_dry_run: bool,
+    /// Where the result goes.
+    pub reply: oneshot::Sender<Result<Reloaded, ReloadError>>,
 }
 
 /// Why a reload changed nothing.
@@ -31,6 +41,3 @@ impl fmt::Display for ReloadError {
 }
 
 impl Error for ReloadError {}
-
-/// Where the reload thread sends the result.
-pub type ReloadReply = oneshot::Sender<Result<Reloaded, ReloadError>>;

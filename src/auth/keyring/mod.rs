@@ -17,6 +17,7 @@ mod schedule;
 mod settings;
 mod snapshot;
 mod source;
+mod survey;
 mod watcher;
 
 pub use error::{DiscoveryError, KeySourceError, OwnKeysError};
@@ -26,6 +27,7 @@ pub use refetch::RefetchOutcome;
 pub use settings::{KeyFile, KeySource, Location, OnStale, Remote, Startup};
 pub use snapshot::{Keyring, Keys};
 pub use source::{Counts, Source, Status};
+pub use survey::algorithms;
 pub use watcher::watch;
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ use std::ops::Range;
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet, normalize_untrusted_str};
 use serde_json::{Value, json};
 
+use crate::config::document::sources::Sources;
+
 /// A place in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
@@ -77,6 +79,21 @@ impl ConfigError {
         self
     }
 
+    /// Replaces all texts that may quote a value.
+    pub(super) fn map_text(mut self, map: impl Fn(&str) -> String) -> Self {
+        for text in [&mut self.message, &mut self.expected, &mut self.help] {
+            *text = map(text);
+        }
+        self
+    }
+
+    /// The place, which counts from the start of all files, counts from `start` instead, or the reverse.
+    pub(super) fn moved(mut self, start: usize, forward: bool) -> Self {
+        let shift = |position: usize| if forward { position + start } else { position.saturating_sub(start) };
+        self.place.span = self.place.span.map(|span| shift(span.start)..shift(span.end));
+        self
+    }
+
     pub(crate) fn at(mut self, place: &Place) -> Self {
         self.place = place.clone();
         if self.confidential {
@@ -111,29 +128,22 @@ impl Severity {
 
 /// All errors of one file. Never empty.
 pub struct ConfigErrors {
-    file: String,
-    source: String,
+    sources: Sources,
     errors: Vec<ConfigError>,
     severity: Severity,
 }
 
 impl ConfigErrors {
-    pub(crate) fn new(file: &str, source: &str, errors: Vec<ConfigError>) -> Self {
-        Self::of(Severity::Error, file, source, errors)
+    pub(crate) fn new(sources: Sources, errors: Vec<ConfigError>) -> Self {
+        Self::of(Severity::Error, sources, errors)
     }
 
-    pub(super) fn of(severity: Severity, file: &str, source: &str, mut errors: Vec<ConfigError>) -> Self {
+    pub(super) fn of(severity: Severity, mut sources: Sources, mut errors: Vec<ConfigError>) -> Self {
         // Errors of the file as a whole come first: they have no span, and `None` sorts before any position.
         errors.sort_by_key(|error| error.place.span.as_ref().map(|span| (span.start, span.end)));
         errors.dedup();
-        let mut source = source.to_owned();
-        for hidden in errors.iter().filter_map(|error| error.hidden.clone()) {
-            // Byte by byte and without touching line breaks, so that all positions stay valid.
-            let asterisks =
-                source[hidden.clone()].bytes().map(|byte| if byte == b'\n' { '\n' } else { '*' }).collect::<String>();
-            source.replace_range(hidden, &asterisks);
-        }
-        ConfigErrors { file: file.to_owned(), source, errors, severity }
+        errors.iter().filter_map(|error| error.hidden.clone()).for_each(|hidden| sources.hide(hidden));
+        ConfigErrors { sources, errors, severity }
     }
 
     /// In the order of the file.
@@ -144,7 +154,7 @@ impl ConfigErrors {
     /// Line and column of the first character, both starting at 1. Columns count characters. An error of the file as a
     /// whole is at 1:1.
     pub fn line_and_column(&self, place: &Place) -> (usize, usize) {
-        line_and_column(&self.source, place.span.as_ref().map_or(0, |span| span.start))
+        self.sources.locate(place.span.as_ref()).line_and_column()
     }
 
     /// For people: each error with its source underlined, then the number of errors.
@@ -155,10 +165,10 @@ impl ConfigErrors {
             text.push_str(&renderer.render(&[self.group(error)]));
             text.push_str("\n\n");
         }
-        let (name, level) = (self.severity.name(), self.severity.level());
+        let (name, level, file) = (self.severity.name(), self.severity.level(), self.sources.main());
         let count = match self.errors.len() {
-            1 => format!("1 {name} in {}", self.file),
-            several => format!("{several} {name}s in {}", self.file),
+            1 => format!("1 {name} in {file}"),
+            several => format!("{several} {name}s in {file}"),
         };
         text.push_str(&renderer.render(&[Group::with_title(level.primary_title(count))]));
         text.push('\n');
@@ -167,11 +177,11 @@ impl ConfigErrors {
 
     fn group<'a>(&'a self, error: &'a ConfigError) -> Group<'a> {
         let group = Group::with_title(self.severity.level().primary_title(title(error)));
-        let group = match self.snippet(error) {
-            Some(snippet) => group.element(snippet),
+        let group = match &error.place.span {
+            Some(_) => self.snippets(error).into_iter().fold(group, Group::element),
             // Without source to underline, `expected` gets a line of its own.
             None => group
-                .element(Origin::path(self.file.as_str()))
+                .element(Origin::path(self.sources.main()))
                 .element(Level::NOTE.message(normalize_untrusted_str(&error.expected))),
         };
         match error.help.as_str() {
@@ -181,14 +191,19 @@ impl ConfigErrors {
         }
     }
 
-    fn snippet<'a>(&'a self, error: &'a ConfigError) -> Option<Snippet<'a, annotate_snippets::Annotation<'a>>> {
-        let span = error.place.span.clone()?;
-        let primary = AnnotationKind::Primary.span(span).label(error.expected.as_str());
-        let related = error.related.as_ref().and_then(|(place, label)| {
-            let span = place.span.clone()?;
-            Some(AnnotationKind::Context.span(span).label(label.as_str()))
-        });
-        Some(Snippet::source(self.source.as_str()).path(self.file.as_str()).annotation(primary).annotations(related))
+    /// The source of the error, and that of the other place if it is in another file.
+    fn snippets<'a>(&'a self, error: &'a ConfigError) -> Vec<Snippet<'a, annotate_snippets::Annotation<'a>>> {
+        let located = self.sources.locate(error.place.span.as_ref());
+        let primary = AnnotationKind::Primary.span(located.span).label(error.expected.as_str());
+        let snippet = Snippet::source(located.source).path(located.file).annotation(primary);
+        let related = error.related.as_ref().and_then(|(place, label)| Some((place.span.as_ref()?, label)));
+        let Some((span, label)) = related else { return vec![snippet] };
+        let other = self.sources.locate(Some(span));
+        let context = AnnotationKind::Context.span(other.span).label(label.as_str());
+        match other.file == located.file {
+            true => vec![snippet.annotation(context)],
+            false => vec![snippet, Snippet::source(other.source).path(other.file).annotation(context)],
+        }
     }
 
     /// For programs: an array of objects.
@@ -200,17 +215,19 @@ impl ConfigErrors {
     /// For a log: each in one line.
     pub(super) fn lines(&self) -> impl Iterator<Item = String> {
         self.errors.iter().map(|error| {
-            let (line, column) = self.line_and_column(&error.place);
+            let located = self.sources.locate(error.place.span.as_ref());
+            let (file, (line, column)) = (located.file, located.line_and_column());
             let advice = if error.help.is_empty() { &error.expected } else { &error.help };
-            format!("{}:{line}:{column}: {} ({advice})", self.file, title(error))
+            format!("{file}:{line}:{column}: {} ({advice})", title(error))
         })
     }
 
     fn as_json(&self, error: &ConfigError) -> Value {
-        let (line, column) = self.line_and_column(&error.place);
+        let located = self.sources.locate(error.place.span.as_ref());
+        let (line, column) = located.line_and_column();
         json!({
             "severity": self.severity.name(),
-            "file": self.file,
+            "file": located.file,
             "line": line,
             "column": column,
             "key": error.place.key,
@@ -242,10 +259,3 @@ impl fmt::Debug for ConfigErrors {
 }
 
 impl std::error::Error for ConfigErrors {}
-
-pub(crate) fn line_and_column(source: &str, offset: usize) -> (usize, usize) {
-    let before = source.get(..offset).unwrap_or(source);
-    let line_start = before.rfind('\n').map_or(0, |line_break| line_break + 1);
-    let line = before.matches('\n').count() + 1;
-    (line, before[line_start..].chars().count() + 1)
-}

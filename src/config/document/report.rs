@@ -1,21 +1,28 @@
 //! What is collected while one file is read: errors, warnings, unknown keys, and the keys that exist.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
+use toml::de::DeValue;
+
 use crate::config::document::error::{ConfigError, Place};
+use crate::config::document::outside::OutsideValues;
+use crate::config::document::record::{Record, Records};
+use crate::config::document::shape::Shape;
 use crate::config::document::suggest;
 
 pub(crate) struct Report<'a> {
     /// Relative paths start here.
     base: &'a Path,
+    outside: &'a OutsideValues,
     errors: RefCell<Vec<ConfigError>>,
     warnings: RefCell<Vec<ConfigError>>,
     unknown: RefCell<Vec<UnknownKey>>,
-    /// All keys that were read, with `[]` for each index: `route[].path`.
-    keys: RefCell<BTreeSet<String>>,
+    records: RefCell<Records>,
+    /// If true, a table is read that the file omits, to record its defaults: all errors are those of other keys.
+    is_silent: Cell<bool>,
 }
 
 /// A key in the file that no code reads.
@@ -30,13 +37,15 @@ pub(super) struct UnknownKey {
 }
 
 impl<'a> Report<'a> {
-    pub(crate) fn new(base: &'a Path) -> Self {
+    pub(crate) fn new(base: &'a Path, outside: &'a OutsideValues) -> Self {
         Report {
             base,
+            outside,
             errors: RefCell::default(),
             warnings: RefCell::default(),
             unknown: RefCell::default(),
-            keys: RefCell::default(),
+            records: RefCell::default(),
+            is_silent: Cell::default(),
         }
     }
 
@@ -44,12 +53,24 @@ impl<'a> Report<'a> {
         self.base
     }
 
+    pub(super) fn silence(&self, is_silent: bool) {
+        self.is_silent.set(is_silent);
+    }
+
+    pub(super) fn outside(&self) -> &'a OutsideValues {
+        self.outside
+    }
+
     pub(crate) fn add(&self, error: ConfigError) {
-        self.errors.borrow_mut().push(error);
+        if !self.is_silent.get() {
+            self.errors.borrow_mut().push(self.outside.explain(error));
+        }
     }
 
     pub(crate) fn warn(&self, warning: ConfigError) {
-        self.warnings.borrow_mut().push(warning);
+        if !self.is_silent.get() {
+            self.warnings.borrow_mut().push(self.outside.explain(warning));
+        }
     }
 
     pub(crate) fn take_warnings(&self) -> Vec<ConfigError> {
@@ -60,13 +81,17 @@ impl<'a> Report<'a> {
         self.unknown.borrow_mut().push(key);
     }
 
-    /// `path`: for example `route[3].path`.
-    pub(super) fn add_key(&self, path: &str) {
-        self.keys.borrow_mut().insert(without_indexes(path));
+    /// `path`: for example `route[3].path`. `written`: the value in the file.
+    pub(super) fn add_key(&self, path: String, shape: Shape, written: Option<(&DeValue<'_>, Range<usize>)>) {
+        self.records.borrow_mut().add(path, shape, written);
     }
 
-    pub(crate) fn into_keys(self) -> BTreeSet<String> {
-        self.keys.into_inner()
+    pub(super) fn change(&self, key: &str, change: impl FnOnce(&mut Record)) {
+        self.records.borrow_mut().change(key, change);
+    }
+
+    pub(crate) fn take_records(&self) -> Vec<Record> {
+        self.records.take().all()
     }
 
     /// All errors. `every_key` returns all keys of the reference, to suggest the right table for a key in a wrong one.
@@ -119,26 +144,5 @@ fn header(table: &str) -> String {
         (nested, _) if nested.contains('.') => format!("`{nested}`"),
         (_, Some((name, _index))) => format!("[[{name}]]"),
         (name, None) => format!("[{name}]"),
-    }
-}
-
-/// `route[3].path` → `route[].path`. Digits in names stay: `limits.http2_resets`.
-pub(super) fn without_indexes(path: &str) -> String {
-    let mut in_index = false;
-    let keep = |character: &char| {
-        in_index = *character == '[' || (in_index && *character != ']');
-        !in_index || *character == '['
-    };
-    path.chars().filter(keep).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn indexes_are_removed_and_digits_in_names_stay() {
-        assert_eq!(without_indexes("route[13].rate[0].per"), "route[].rate[].per");
-        assert_eq!(without_indexes("limits.http2_resets"), "limits.http2_resets");
     }
 }

@@ -8,7 +8,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Error};
 
-use crate::config::document::error::{ConfigError, Place, line_and_column};
+use crate::config::document::error::{ConfigError, Place};
+use crate::config::document::sources::line_and_column;
 
 const DUPLICATE: &str = "duplicate key";
 

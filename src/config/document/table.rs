@@ -8,10 +8,14 @@ use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::Value as Json;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::document::error::{ConfigError, Place};
-use crate::config::document::report::{Report, UnknownKey, without_indexes};
+use crate::config::document::record::without_indexes;
+use crate::config::document::report::{Report, UnknownKey};
+use crate::config::document::shape::Shape;
+use crate::config::document::units::{format_duration, format_size};
 use crate::config::document::value::Value;
 
 /// A table of the file, or a table that the file omits: then all keys have their defaults.
@@ -56,19 +60,48 @@ impl<'a> Table<'a> {
     }
 
     /// The value of `key`, if the file has it.
-    pub(crate) fn take(&mut self, key: &'static str) -> Option<Value<'a>> {
+    pub(crate) fn take(&mut self, key: &'static str, shape: Shape) -> Option<Value<'a>> {
+        let value = self.entries.and_then(|entries| entries.get(key));
         if !self.known.contains(&key) {
             self.known.push(key);
-            self.report.add_key(&self.path_of(key));
+            self.report.add_key(self.path_of(key), shape, value.map(|value| (value.get_ref(), value.span())));
+            if let Some(error) = self.error_outside(key) {
+                self.reject(key, error.clone());
+            }
         }
+        match self.error_outside(key) {
+            Some(_) => None,
+            None => Some(Value::new(value?.get_ref(), self.place(key), self.report)),
+        }
+    }
+
+    /// Why the value of `key`, which is not in the file, cannot be read.
+    fn error_outside(&self, key: &str) -> Option<&'a ConfigError> {
         let value = self.entries?.get(key)?;
-        Some(Value::new(value.get_ref(), self.place(key), self.report))
+        self.report.outside().error_at(Some(&value.span()))
+    }
+
+    /// Returns true if `key` names a credential of systemd.
+    pub(crate) fn is_credential(&self, key: &str) -> bool {
+        let value = self.entries.and_then(|entries| entries.get(key));
+        value.is_some_and(|value| self.report.outside().is_credential(Some(&value.span())))
+    }
+
+    /// States the value that is in force if the file omits `key`.
+    pub(crate) fn default(&self, key: &str, value: impl Into<Json>) {
+        self.report.change(&self.path_of(key), |record| {
+            if record.span.is_none() {
+                record.value = Some(value.into());
+            }
+        });
     }
 
     /// Like [`take`](Self::take), but reports an error if the key is missing. `example`: a possible value.
-    pub(crate) fn required(&mut self, key: &'static str, example: &str) -> Option<Value<'a>> {
-        let value = self.take(key);
-        if value.is_none() {
+    pub(crate) fn required(&mut self, key: &'static str, shape: Shape, example: &str) -> Option<Value<'a>> {
+        let value = self.take(key, shape);
+        self.report.change(&self.path_of(key), |record| record.is_required = true);
+        // A table that the file omits has defaults.
+        if value.is_none() && self.entries.is_some() && !self.has(key) {
             let error = ConfigError::new(format!("`{key}` is missing"), format!("expected `{key} = {example}`"));
             self.reject(key, error.missing());
         }
@@ -76,11 +109,15 @@ impl<'a> Table<'a> {
     }
 
     pub(crate) fn boolean(&mut self, key: &'static str, default: bool) -> bool {
-        self.take(key).and_then(|value| value.boolean()).unwrap_or(default)
+        let value = self.take(key, Shape::Boolean);
+        self.default(key, default);
+        value.and_then(|value| value.boolean()).unwrap_or(default)
     }
 
     pub(crate) fn integer(&mut self, key: &'static str, default: usize, range: RangeInclusive<usize>) -> usize {
-        self.take(key).and_then(|value| value.integer(range)).unwrap_or(default)
+        let value = self.take(key, Shape::Integer(range.clone()));
+        self.default(key, default);
+        value.and_then(|value| value.integer(range)).unwrap_or(default)
     }
 
     pub(crate) fn duration(
@@ -89,19 +126,27 @@ impl<'a> Table<'a> {
         default: Duration,
         range: RangeInclusive<Duration>,
     ) -> Duration {
-        self.take(key).and_then(|value| value.duration(range)).unwrap_or(default)
+        let value = self.take(key, Shape::Duration(range.clone()));
+        self.default(key, format_duration(default));
+        value.and_then(|value| value.duration(range)).unwrap_or(default)
     }
 
     pub(crate) fn size(&mut self, key: &'static str, default: usize, range: RangeInclusive<usize>) -> usize {
-        self.take(key).and_then(|value| value.size(range)).unwrap_or(default)
+        let value = self.take(key, Shape::Size(range.clone()));
+        self.default(key, format_size(default));
+        value.and_then(|value| value.size(range)).unwrap_or(default)
     }
 
-    pub(crate) fn choice<T: Copy>(&mut self, key: &'static str, default: T, choices: &[(&str, T)]) -> T {
-        self.take(key).and_then(|value| value.choice(choices)).unwrap_or(default)
+    pub(crate) fn choice<T: Copy + PartialEq>(&mut self, key: &'static str, default: T, choices: &[(&str, T)]) -> T {
+        let value = self.take(key, Shape::choice(choices));
+        if let Some((name, _)) = choices.iter().find(|(_, value)| *value == default) {
+            self.default(key, *name);
+        }
+        value.and_then(|value| value.choice(choices)).unwrap_or(default)
     }
 
     pub(crate) fn path(&mut self, key: &'static str) -> Option<PathBuf> {
-        self.take(key).and_then(|value| value.path())
+        self.take(key, Shape::Path).and_then(|value| value.path())
     }
 
     /// Reads the table `key`, also if the file omits it.
@@ -111,15 +156,23 @@ impl<'a> Table<'a> {
 
     /// The table `key`, also if the file omits it. Unlike [`Table::table`], it may have keys that no code reads.
     pub(crate) fn part(&mut self, key: &'static str) -> Table<'a> {
-        let written = self.take(key).and_then(|value| value.table());
+        let written = self.take(key, Shape::Table).and_then(|value| value.table());
         written.unwrap_or_else(|| Table::absent(self.place(key), self.report))
     }
 
     /// Reads each table of the array `key`.
     pub(crate) fn tables<T>(&mut self, key: &'static str, read: impl FnMut(&mut Table<'a>) -> T) -> Vec<T> {
-        let tables = self.take(key).map(|value| value.tables()).unwrap_or_default();
+        let tables = self.take(key, Shape::Tables).map(|value| value.tables()).unwrap_or_default();
         let mut read = read;
         tables.into_iter().map(|table| table.read(&mut read)).collect()
+    }
+
+    /// Reads a table of the array `key`, which the file omits, to record its defaults.
+    pub(crate) fn defaults_of(&self, key: &str, read: impl FnOnce(&mut Table<'a>)) {
+        let place = Place { key: format!("{}[0]", self.path_of(key)), span: None };
+        self.report.silence(true);
+        Table::absent(place, self.report).read(read);
+        self.report.silence(false);
     }
 
     /// Where an error about `key` points: at its value, or at the header of the table if the key is missing.

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::Value as Json;
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -55,12 +56,27 @@ impl<'a> Value<'a> {
     /// The string. If it is another type, reports `expected` and `help`.
     fn string_or(&self, expected: &str, help: &str) -> Option<&'a str> {
         match self.value {
+            // Only a path can be a credential.
+            DeValue::String(_) if self.is_credential() => {
+                let error = ConfigError::new("a credential is a file", format!("expected {expected}"));
+                self.reject(error.help("only keys that name files can have credentials"));
+                None
+            }
             DeValue::String(text) => Some(text),
             _ => {
                 self.reject(self.wrong_type(expected).help(help));
                 None
             }
         }
+    }
+
+    /// Returns true if this is the text of an environment variable, which also stands for numbers and booleans.
+    fn is_variable(&self) -> bool {
+        self.report.outside().is_variable(self.place.span.as_ref())
+    }
+
+    fn is_credential(&self) -> bool {
+        self.report.outside().is_credential(self.place.span.as_ref())
     }
 
     pub(super) fn wrong_type(&self, expected: &str) -> ConfigError {
@@ -76,6 +92,18 @@ impl<'a> Value<'a> {
         ConfigError::new(format!("wrong type: this is {found}"), format!("expected {expected}"))
     }
 
+    /// States the value that is in force, as all values of this kind are written.
+    fn record(&self, value: impl Into<Json>) {
+        self.report.change(&self.place.key, |record| record.value = Some(value.into()));
+    }
+
+    /// Hides the query of a URL where values are shown: it may have a secret.
+    pub(crate) fn hide_query(&self) {
+        if let Some((url, _)) = self.value.as_str().and_then(|url| url.split_once('?')) {
+            self.record(format!("{url}?…"));
+        }
+    }
+
     /// The result of `parse` for this string.
     pub(crate) fn parse<T>(&self, parse: impl FnOnce(&'a str) -> Result<T, ConfigError>) -> Option<T> {
         self.accept(parse(self.string()?))
@@ -83,15 +111,26 @@ impl<'a> Value<'a> {
 
     /// A path. A relative path starts at the folder of the file.
     pub(crate) fn path(&self) -> Option<PathBuf> {
-        self.parse(|text| match text {
+        let text = match self.value.as_str() {
+            Some(path) if self.is_credential() => path,
+            _ => self.string()?,
+        };
+        let path = self.accept(match text {
             "" => Err(ConfigError::new("the path is empty", "expected the path of a file")),
             path => Ok(self.report.base().join(path)),
-        })
+        })?;
+        self.record(path.display().to_string());
+        Some(path)
     }
 
     pub(crate) fn boolean(&self) -> Option<bool> {
         match self.value {
             DeValue::Boolean(value) => Some(*value),
+            DeValue::String(text) if self.is_variable() && matches!(text.as_ref(), "true" | "false") => {
+                let value = text == "true";
+                self.record(value);
+                Some(value)
+            }
             DeValue::String(text) if matches!(text.as_ref(), "true" | "false") => {
                 self.reject(self.wrong_type("true or false").help(format!("write {text} without quotes")));
                 None
@@ -104,7 +143,7 @@ impl<'a> Value<'a> {
     }
 
     /// A value to compare claims with. Fractions are rejected: the same number can be written in several ways.
-    pub(crate) fn scalar(&self) -> Option<serde_json::Value> {
+    pub(crate) fn scalar(&self) -> Option<Json> {
         match self.value {
             DeValue::String(text) => Some(text.as_ref().into()),
             DeValue::Boolean(value) => Some((*value).into()),
@@ -124,14 +163,20 @@ impl<'a> Value<'a> {
 
     pub(crate) fn integer(&self, range: RangeInclusive<usize>) -> Option<usize> {
         let expected = format!("a whole number from {} to {}", range.start(), range.end());
-        let DeValue::Integer(number) = self.value else {
-            self.reject(self.wrong_type(&expected));
-            return None;
+        let number = match self.value {
+            DeValue::Integer(number) => usize::from_str_radix(number.as_str(), number.radix()).ok(),
+            DeValue::String(text) if self.is_variable() && text.trim().bytes().all(|byte| byte.is_ascii_digit()) => {
+                text.trim().parse().ok()
+            }
+            _ => {
+                self.reject(self.wrong_type(&expected));
+                return None;
+            }
         };
-        let number = usize::from_str_radix(number.as_str(), number.radix()).ok();
         let in_range = number.filter(|number| range.contains(number));
-        if in_range.is_none() {
-            self.reject(ConfigError::new("the number is out of range", format!("expected {expected}")));
+        match in_range {
+            Some(number) => self.record(number),
+            None => self.reject(ConfigError::new("the number is out of range", format!("expected {expected}"))),
         }
         in_range
     }
@@ -145,6 +190,7 @@ impl<'a> Value<'a> {
         let text = self.string_or("a duration", help)?;
         let duration = self.accept(parse_duration(text))?;
         let [min, max] = [range.start(), range.end()].map(|end| format_duration(*end));
+        self.record(format_duration(duration));
         self.within(duration, &range, &min, &max)
     }
 
@@ -157,6 +203,7 @@ impl<'a> Value<'a> {
         let text = self.string_or("a size", help)?;
         let size = self.accept(parse_size(text))?;
         let [min, max] = [range.start(), range.end()].map(|end| format_size(*end));
+        self.record(format_size(size));
         self.within(size, &range, &min, &max)
     }
 
@@ -184,7 +231,19 @@ impl<'a> Value<'a> {
             let place = Place { key: format!("{}[{index}]", self.place.key), span: Some(item.span()) };
             Value::new(item.get_ref(), place, self.report)
         };
-        Some(items.iter().enumerate().map(item).collect())
+        let values: Vec<_> = items.iter().enumerate().map(item).collect();
+        // Every error is reported, and the list as a whole has none of its own.
+        let is_available = values.iter().filter(|value| !value.is_available()).count() == 0;
+        is_available.then_some(values)
+    }
+
+    /// Reports the error of an element that is not in the file and cannot be read.
+    fn is_available(&self) -> bool {
+        let error = self.report.outside().error_at(self.place.span.as_ref());
+        error.is_none_or(|error| {
+            self.reject(error.clone());
+            false
+        })
     }
 
     /// A list of strings without duplicates, each read by `parse`.

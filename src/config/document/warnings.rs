@@ -1,13 +1,14 @@
 //! What `gateway.toml` allows and an operator should look at. The gateway starts in spite of it.
 
 use crate::config::document::error::{ConfigError, ConfigErrors, Place, Severity};
+use crate::config::document::sources::Sources;
 
 /// All warnings about one file, in its order. Often empty.
 pub struct ConfigWarnings(ConfigErrors);
 
 impl ConfigWarnings {
-    pub(crate) fn new(file: &str, source: &str, warnings: Vec<ConfigError>) -> Self {
-        ConfigWarnings(ConfigErrors::of(Severity::Warning, file, source, warnings))
+    pub(crate) fn new(sources: Sources, warnings: Vec<ConfigError>) -> Self {
+        ConfigWarnings(ConfigErrors::of(Severity::Warning, sources, warnings))
     }
 
     pub fn is_empty(&self) -> bool {

@@ -1,11 +1,14 @@
 //! `[access_log]`: the destination, format and limits of the access log.
 
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::files;
 use crate::telemetry::access_log::{Format, Settings, Target};
 
 pub(super) fn read(table: &mut Table<'_>) -> Settings {
-    let target = match table.take("file") {
+    let file = table.take("file", Shape::Path);
+    table.default("file", "stdout");
+    let target = match file {
         None => Target::Stdout,
         Some(value) => match value.string() {
             None | Some("stdout") => Target::Stdout,

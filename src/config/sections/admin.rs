@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::admin::{self, Access, Operator, Role};
 use crate::auth::bearer;
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::placed::Placed;
 use crate::config::sections::{files, host, listener, throttle};
@@ -22,9 +23,11 @@ const MAX_NAME: usize = 64;
 /// `beside`: the database, or a path for what is beside it.
 pub(super) fn read(table: &mut Table<'_>, beside: &Path) -> Placed<admin::Settings> {
     let socket = socket_path(table, beside);
-    let address =
-        table.take("address").and_then(|value| value.parse(listener::socket_address)).unwrap_or(DEFAULT_ADMIN_ADDRESS);
+    let address = table.take("address", listener::ADDRESS);
+    table.default("address", DEFAULT_ADMIN_ADDRESS.to_string());
+    let address = address.and_then(|value| value.parse(listener::socket_address)).unwrap_or(DEFAULT_ADMIN_ADDRESS);
     let tls = listener::tls(table);
+    table.default("tls", "off");
     if !table.has("tls") && !address.ip().is_loopback() {
         let error = ConfigError::new(
             "the admin token would be sent in cleartext over the network",
@@ -33,7 +36,9 @@ pub(super) fn read(table: &mut Table<'_>, beside: &Path) -> Placed<admin::Settin
         table.reject("address", error.help("add `tls`, or set `tls = \"off\"` if you trust the network"));
     }
     let token = files::secret(table, "token_file", "token_env", "admin.token");
-    let hosts = table.take("hosts").and_then(|hosts| hosts.list_of("[\"gateway.internal\"]", host::parse));
+    let hosts = table.take("hosts", Shape::list(Shape::Text));
+    table.default("hosts", Vec::<String>::new());
+    let hosts = hosts.and_then(|hosts| hosts.list_of("[\"gateway.internal\"]", host::parse));
     let value = admin::Settings {
         socket,
         address,
@@ -55,11 +60,13 @@ pub(super) fn read(table: &mut Table<'_>, beside: &Path) -> Placed<admin::Settin
 /// The Unix socket of the admin API. By default it is beside an SQLite database, because one gateway has the database,
 /// and beside the configuration with PostgreSQL.
 pub(super) fn socket_path(table: &mut Table<'_>, beside: &Path) -> PathBuf {
-    let socket = table.path("socket").unwrap_or_else(|| {
+    let written = table.path("socket");
+    let socket = written.unwrap_or_else(|| {
         let mut path = beside.as_os_str().to_owned();
         path.push(".admin");
         path.into()
     });
+    table.default("socket", socket.display().to_string());
     let mut checked = has_valid_size(&socket);
     // The folder of the default is checked with `store.sqlite`.
     if table.has("socket") {
@@ -96,9 +103,11 @@ fn operators(table: &mut Table<'_>) -> Vec<Access> {
 
 /// `None` if one of its keys is missing or wrong.
 fn operator(table: &mut Table<'_>) -> Option<Placed<Access>> {
-    let name = table.required("name", "\"alice\"").and_then(|value| value.parse(operator_name));
+    let name = table
+        .required("name", Shape::Pattern("^[A-Za-z0-9._@-]{1,64}$"), "\"alice\"")
+        .and_then(|value| value.parse(operator_name));
     let role = table.choice("role", Role::View, &[("view", Role::View), ("operate", Role::Operate)]);
-    let file = table.required("token_file", "\"alice.token\"").and_then(|value| value.path());
+    let file = table.required("token_file", Shape::Path, "\"alice.token\"").and_then(|value| value.path());
     let token = file.map(|path| files::random_secret(&path).and_then(sendable));
     if let Some(Err(error)) = &token {
         table.reject("token_file", error.clone());

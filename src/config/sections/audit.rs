@@ -5,6 +5,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::{files, pem};
 use crate::protocols::url::{SecureUrl, UrlError};
@@ -12,6 +13,8 @@ use crate::telemetry::audit_log::{Settings, Target};
 use crate::telemetry::post::Receiver;
 
 const NO_PIPE: &str = "a pipe does not confirm that an event was stored; use a file or `webhook`";
+
+const DEFAULT_FILE: &str = "audit.jsonl";
 
 /// Keys that need `webhook`.
 const WEBHOOK_ONLY: &[&str] = &["webhook_ca_file", "webhook_authorization_file", "webhook_allow_http"];
@@ -37,8 +40,12 @@ pub(super) fn read(table: &mut Table<'_>, store: &Path) -> Settings {
 }
 
 fn file(table: &mut Table<'_>, store: &Path) -> Target {
-    let default = || Target::File(store.with_file_name("audit.jsonl"));
-    let Some(value) = table.take("file") else { return default() };
+    let default = || Target::File(store.with_file_name(DEFAULT_FILE));
+    let value = table.take("file", Shape::Path);
+    if !table.has("webhook") {
+        table.default("file", store.with_file_name(DEFAULT_FILE).display().to_string());
+    }
+    let Some(value) = value else { return default() };
     let path = match value.string() {
         Some("off") => return Target::Off,
         Some("stdout") => {
@@ -76,7 +83,9 @@ fn webhook(table: &mut Table<'_>) -> Option<Receiver> {
     if let Some(path) = &authorization_file {
         table.accept("webhook_authorization_file", files::secret_contents(path));
     }
-    let url = table.take("webhook")?.parse(|text| SecureUrl::parse(text, allow_http).map_err(explain))?;
+    let url = table.take("webhook", Shape::Pattern("^https?://"))?;
+    url.hide_query();
+    let url = url.parse(|text| SecureUrl::parse(text, allow_http).map_err(explain))?;
     let authorization_file = authorization_file.map(|file| ("audit.webhook_authorization_file", file));
     Some(Receiver { url, ca_file, authorization_file })
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue};
 
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
-use crate::config::sections::token;
+use crate::config::sections::{identity, token};
 use crate::gateway::cors::{Origins, Policy};
 
 const MAX_AGE: Duration = Duration::from_secs(600);
@@ -49,9 +50,17 @@ impl Cors {
 
 /// `inherited`: the values of keys that the table omits.
 pub(super) fn read(table: &mut Table<'_>, inherited: &Cors) -> Cors {
-    let origins = table.take("origins").and_then(|value| value.list_of("[\"https://app.example\"]", origin));
-    let headers = table.take("headers").and_then(|value| value.list_of("[\"X-Requested-With\"]", field));
-    let expose = table.take("expose").and_then(|value| value.list_of("[\"Location\"]", field));
+    let origins = table
+        .take("origins", Shape::list(Shape::Pattern(r"^(\*|https?://[^/@]+/?)$")))
+        .and_then(|value| value.list_of("[\"https://app.example\"]", origin));
+    let headers = table
+        .take("headers", Shape::list(identity::HEADER))
+        .and_then(|value| value.list_of("[\"X-Requested-With\"]", field));
+    let expose =
+        table.take("expose", Shape::list(identity::HEADER)).and_then(|value| value.list_of("[\"Location\"]", field));
+    table.default("origins", inherited.origins.as_slice());
+    table.default("headers", names(&inherited.headers));
+    table.default("expose", names(&inherited.expose));
     let cors = Cors {
         origins: origins.unwrap_or_else(|| inherited.origins.clone()),
         credentials: table.boolean("credentials", inherited.credentials),
@@ -73,6 +82,10 @@ pub(super) fn read(table: &mut Table<'_>, inherited: &Cors) -> Cors {
         table.reject(if table.has("origins") { "origins" } else { "credentials" }, error);
     }
     cors
+}
+
+fn names(headers: &[HeaderName]) -> Vec<&str> {
+    headers.iter().map(HeaderName::as_str).collect()
 }
 
 /// Returns true if the page comes over a network without TLS. `localhost` is for development.

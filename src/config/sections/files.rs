@@ -7,7 +7,9 @@ use std::path::Path;
 
 use crate::admin::SecretSource;
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
+use crate::config::document::tree::is_variable_name;
 use crate::types::private_file::{self, LaxFile, Origin};
 use crate::types::regular_file;
 
@@ -107,9 +109,15 @@ pub(super) fn secret(
     default_file: &str,
 ) -> SecretSource {
     let source = one_source(table, file_key, variable_key);
-    let source = source.unwrap_or_else(|| SecretSource::File(table.report().base().join(default_file)));
+    let source = source.unwrap_or_else(|| {
+        let file = table.report().base().join(default_file);
+        table.default(file_key, file.display().to_string());
+        SecretSource::File(file)
+    });
     if let SecretSource::File(path) = &source {
-        table.accept(file_key, secret_file(path));
+        // The gateway creates its secrets, but no credentials.
+        let exists = if table.is_credential(file_key) { contents(path).map(drop) } else { Ok(()) };
+        table.accept(file_key, exists.and_then(|()| secret_file(path)));
     }
     source
 }
@@ -117,7 +125,9 @@ pub(super) fn secret(
 /// A file or an environment variable, if one of the keys names it. The variable must be set.
 fn one_source(table: &mut Table<'_>, file_key: &'static str, variable_key: &'static str) -> Option<SecretSource> {
     let file = table.path(file_key);
-    let variable = table.take(variable_key).and_then(|value| value.parse(variable_name));
+    let variable = table
+        .take(variable_key, Shape::Pattern("^[A-Za-z_][A-Za-z0-9_]*$"))
+        .and_then(|value| value.parse(variable_name));
     if table.has(file_key) && table.has(variable_key) {
         let error =
             ConfigError::new("the secret has two sources", format!("expected `{file_key}` or `{variable_key}`"));
@@ -160,8 +170,7 @@ fn secret_file(path: &Path) -> Result<(), ConfigError> {
 }
 
 fn variable_name(text: &str) -> Result<String, ConfigError> {
-    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    if !text.is_empty() && text.bytes().all(word) && !text.starts_with(|first: char| first.is_ascii_digit()) {
+    if is_variable_name(text) {
         return Ok(text.to_owned());
     }
     Err(ConfigError::new(

@@ -7,7 +7,9 @@ use ipnet::IpNet;
 
 use crate::auth::identity::Identity;
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
+use crate::config::sections::identity::HEADER;
 use crate::protocols::http::forwarded::Forwarding;
 use crate::protocols::http::headers;
 use crate::protocols::http::name_pattern::NamePattern;
@@ -17,13 +19,20 @@ const EXPECTED_NAME: &str = "expected the name of a header, or a beginning with 
 
 /// `identity`: what `[identity]` sets. `keep` must not name it.
 pub(super) fn read(table: &mut Table<'_>, identity: &Identity) -> Forwarding {
-    let trusted = table.take("trusted").and_then(|value| value.list_of("[\"10.0.0.0/8\"]", network));
+    let trusted = table
+        .take("trusted", Shape::list(Shape::Pattern("^[0-9a-fA-F.:]+(/[0-9]+)?$")))
+        .and_then(|value| value.list_of("[\"10.0.0.0/8\"]", network));
     let sets_real_ip = table.boolean("x_real_ip", false);
-    let remove = table.take("remove").and_then(|value| value.list_of("[\"X-Tenant\"]", removed));
+    let remove = table.take("remove", Shape::list(HEADER)).and_then(|value| value.list_of("[\"X-Tenant\"]", removed));
     let real_ip = sets_real_ip.then_some(headers::X_REAL_IP.as_str());
     let own = identity.names().map(|name| name.as_str()).chain(headers::own_fields()).chain(real_ip);
     let own: Vec<NamePattern> = own.map(NamePattern::exact).collect();
-    let keep = table.take("keep").and_then(|value| value.list_of("[\"X-SSL-*\"]", |text| kept(text, &own)));
+    let keep = table
+        .take("keep", Shape::list(HEADER))
+        .and_then(|value| value.list_of("[\"X-SSL-*\"]", |text| kept(text, &own)));
+    for key in ["trusted", "remove", "keep"] {
+        table.default(key, Vec::<String>::new());
+    }
     let fields = FieldRules { remove: remove.unwrap_or_default(), keep: keep.unwrap_or_default() };
     let forwarding = Forwarding { trusted: trusted.unwrap_or_default(), sets_real_ip, fields };
     if let Some(network) = forwarding.trusted.iter().find(|network| is_wide(network)) {

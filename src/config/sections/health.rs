@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::limits::{MAX_TIMEOUT, MIN_TIMEOUT};
 use crate::upstream::{EjectionSettings, ExpectedStatus, HealthCheckSettings};
 
 /// `None` if the file omits the table.
 pub(super) fn health_check(upstream: &mut Table<'_>) -> Option<HealthCheckSettings> {
-    let table = upstream.take("health_check")?.table()?;
+    let table = upstream.take("health_check", Shape::Table)?.table()?;
     Some(table.read(|table| {
-        let path = table.required("path", "\"/healthz\"").and_then(|value| value.parse(check_path));
+        let path =
+            table.required("path", Shape::Pattern("^/"), "\"/healthz\"").and_then(|value| value.parse(check_path));
         HealthCheckSettings {
             path: path.unwrap_or_else(|| "/".to_owned()),
             interval: table.duration("interval", Duration::from_secs(5), Duration::from_millis(10)..=MAX_TIMEOUT),
@@ -67,7 +69,10 @@ fn check_path(text: &str) -> Result<String, ConfigError> {
 fn good_statuses(table: &mut Table<'_>) -> Vec<ExpectedStatus> {
     let example = "[\"2xx\"]";
     let default = || vec![ExpectedStatus::Class(2)];
-    let Some(value) = table.take("status") else { return default() };
+    let shape = Shape::some(Shape::Pattern("^([1-5]xx|[1-5][0-9][0-9])$"));
+    let status = table.take("status", shape);
+    table.default("status", ["2xx"].as_slice());
+    let Some(value) = status else { return default() };
     let Some(statuses) = value.list_of(example, statuses) else { return default() };
     if value.list(example).is_some_and(|list| list.is_empty()) {
         value.reject(ConfigError::new(

@@ -4,6 +4,7 @@ use http::HeaderName;
 
 use crate::auth::identity::{DEFAULT_NAMES, Identity};
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::placed::Placed;
 use crate::config::sections::rules;
@@ -40,13 +41,22 @@ const RESERVED: &[&str] = &[
 const FORWARDED: [&str; 4] =
     ["x-forwarded-user", "x-forwarded-email", "x-forwarded-groups", "x-forwarded-preferred-username"];
 
+/// [`DEFAULT_NAMES`], as the reference writes them.
+const SHOWN_NAMES: [&str; 4] = ["X-Auth-Subject", "X-Auth-Scope", "X-Auth-Token-Id", "X-Auth-Issuer"];
+
+pub(super) const HEADER: Shape = Shape::Pattern("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$");
+/// The empty string turns a header off.
+pub(super) const OPTIONAL_HEADER: Shape = Shape::Pattern("^[A-Za-z0-9!#$%&'*+.^_`|~-]*$");
+
 /// In the order of [`DEFAULT_NAMES`].
 const KEYS: [&str; 4] = ["subject", "scope", "token_id", "issuer"];
 
 pub(super) fn read(table: &mut Table<'_>) -> Identity {
-    let headers = [0, 1, 2, 3].map(|index| match table.take(KEYS[index]) {
-        None => Some(DEFAULT_NAMES[index].clone()),
-        Some(value) => value.parse(header_or_off).flatten(),
+    let headers = [0, 1, 2, 3].map(|index| {
+        let (key, default) = (KEYS[index], &DEFAULT_NAMES[index]);
+        let value = table.take(key, OPTIONAL_HEADER);
+        table.default(key, SHOWN_NAMES[index]);
+        value.map_or_else(|| Some(default.clone()), |value| value.parse(header_or_off).flatten())
     });
     let claims: Vec<_> = table.tables("claim", claim).into_iter().flatten().collect();
     report_duplicates(table, &headers);
@@ -57,8 +67,9 @@ pub(super) fn read(table: &mut Table<'_>) -> Identity {
 
 /// `[[identity.claim]]`. `None` if one of its keys is missing or wrong.
 fn claim(table: &mut Table<'_>) -> Option<Placed<(Pointer, HeaderName)>> {
-    let pointer = table.required("pointer", "\"/tenant\"").and_then(|value| value.parse(rules::pointer));
-    let name = table.required("header", "\"X-Auth-Tenant\"").and_then(|value| value.parse(header));
+    let pointer =
+        table.required("pointer", rules::POINTER, "\"/tenant\"").and_then(|value| value.parse(rules::pointer));
+    let name = table.required("header", HEADER, "\"X-Auth-Tenant\"").and_then(|value| value.parse(header));
     Some(Placed { value: (pointer?, name?), place: table.place("header") })
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::auth::keyring::{KeyFile, KeySource};
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::value::{Value, choose};
 use crate::config::sections::keys;
@@ -15,6 +16,9 @@ use crate::tokens::jwt::{ALGORITHMS, Algorithm, Audience, Confirmation, Issuer};
 
 /// Clocks do not differ by more. A larger value would only make tokens live longer.
 pub(super) const MAX_CLOCK_SKEW: Duration = Duration::from_mins(5);
+
+/// An `iss`: see [`name`].
+const NAME: &str = r"^\S+$";
 
 const DAY: Duration = Duration::from_hours(24);
 const ONE_SECOND: Duration = Duration::from_secs(1);
@@ -29,7 +33,8 @@ pub(super) fn issuers(root: &mut Table<'_>, own: &str) -> Issuers {
     let own_place = root.place("tokens");
     let mut names = vec![own.to_owned()];
     let read = root.tables("issuer", |table| {
-        let name = table.required("issuer", "\"https://login.example\"").and_then(|value| value.parse(name));
+        let written = table.required("issuer", Shape::Pattern(NAME), "\"https://login.example\"");
+        let name = written.and_then(|value| value.parse(name));
         names.extend(name.map(str::to_owned));
         issuer(table, name)
     });
@@ -55,10 +60,13 @@ pub(super) fn issuers(root: &mut Table<'_>, own: &str) -> Issuers {
 
 /// `None` without a name or a source of keys. All other keys are checked anyway.
 fn issuer(table: &mut Table<'_>, name: Option<&str>) -> Option<Placed<ForeignIssuer>> {
-    let audience = table.required("audience", "[\"https://api.example\"]").and_then(|value| audience_or_any(&value));
+    let shape = Shape::Any(vec![Shape::Choice(vec!["any".to_owned()]), texts()]);
+    let audience = table.required("audience", shape, "[\"https://api.example\"]");
+    let audience = audience.and_then(|value| audience_or_any(&value));
     let keys = keys::source(table, name);
     let algorithms = algorithms(table, keys.as_ref());
-    let types = table.take("types").and_then(|value| types(&value));
+    let types = table.take("types", texts()).and_then(|value| types(&value));
+    table.default("types", ["at+jwt"].as_slice());
     let policy = Issuer {
         issuer: Arc::from(name.unwrap_or_default()),
         audience: audience.unwrap_or(Audience::OneOf(Vec::new())),
@@ -92,6 +100,11 @@ fn name(text: &str) -> Result<&str, ConfigError> {
             Err(ConfigError::new("this is empty or contains spaces", "expected the `iss` of its tokens, byte for byte"))
         }
     }
+}
+
+/// A list of strings that are not empty. Also for `tokens.audience`.
+pub(super) fn texts() -> Shape {
+    Shape::some(Shape::Pattern("."))
 }
 
 /// Also for `tokens.audience`.
@@ -130,7 +143,7 @@ fn some_of(value: &Value<'_>, example: &str, what: &str) -> Option<Vec<String>> 
 
 fn algorithms(table: &mut Table<'_>, keys: Option<&Placed<KeySource>>) -> Option<Vec<Algorithm>> {
     let example = "[\"ES256\"]";
-    let value = table.required("algorithms", example)?;
+    let value = table.required("algorithms", Shape::some(Shape::choice(ALGORITHMS)), example)?;
     let algorithms = value.list_of(example, algorithm)?;
     if value.list(example)?.is_empty() {
         value.reject(ConfigError::new(

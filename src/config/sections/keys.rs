@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::auth::keyring::{KeyFile, KeySource, Location, OnStale, Remote, Startup};
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::units::format_duration;
 use crate::config::sections::placed::Placed;
@@ -40,9 +41,16 @@ pub(super) fn source(table: &mut Table<'_>, issuer: Option<&str>) -> Option<Plac
         ("secret_file", table.path("secret_file").map(KeyFile::Secret)),
     ];
     let allow_http = table.boolean("allow_http", false);
-    let jwks_url = table.take("jwks_url").and_then(|value| value.parse(|text| key_url(text, allow_http)));
-    let discover = table.take("discover").map_or(Some(false), |value| value.boolean());
-    let jwks_hosts = table.take("jwks_hosts").and_then(|value| value.list_of("[\"keys.internal\"]", jwks_host));
+    let jwks_url = table
+        .take("jwks_url", Shape::Pattern("^https?://"))
+        .and_then(|value| value.parse(|text| key_url(text, allow_http)));
+    let discover = table.take("discover", Shape::Boolean);
+    table.default("discover", false);
+    let discover = discover.map_or(Some(false), |value| value.boolean());
+    let jwks_hosts = table
+        .take("jwks_hosts", Shape::list(Shape::Text))
+        .and_then(|value| value.list_of("[\"keys.internal\"]", jwks_host));
+    table.default("jwks_hosts", Vec::<String>::new());
     let refresh = RefreshSettings::read(table);
 
     let key = key_source_key(table, discover?)?;

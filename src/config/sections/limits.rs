@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::units::format_size;
 use crate::config::settings;
@@ -144,7 +145,10 @@ fn bad_signatures(table: &mut Table<'_>, key: &'static str, default: usize, max:
 }
 
 fn body_size(table: &mut Table<'_>) -> Option<u64> {
-    let value = table.take("body_size")?;
+    let word = Shape::Choice(vec!["unlimited".to_owned()]);
+    let value = table.take("body_size", Shape::Any(vec![word, Shape::Size(0..=usize::MAX)]));
+    table.default("body_size", "unlimited");
+    let value = value?;
     match value.is_string().then(|| value.string()).flatten() {
         Some("unlimited") => None,
         _ => value.size(0..=usize::MAX).and_then(|size| u64::try_from(size).ok()),

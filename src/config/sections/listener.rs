@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::value::{Value, choose};
 use crate::config::sections::pem;
@@ -17,19 +18,28 @@ const SELF_SIGNED_FOLDER: &str = "tls";
 /// IPv4 only: with `[::]`, the gateway would not start on a machine without IPv6.
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8443);
 
+/// The form of `listener.address` and `admin.address`.
+pub(super) const ADDRESS: Shape = Shape::Pattern("^.+:[0-9]+$");
+
 pub(super) fn listeners(root: &mut Table<'_>, forwarding: &Forwarding) -> Vec<Placed<ListenerSettings>> {
     let listeners = root.tables("listener", |table| listener(table, forwarding));
     if !listeners.is_empty() {
         return listeners.into_iter().flatten().collect();
     }
+    root.defaults_of("listener", |table| {
+        listener(table, forwarding);
+        table.default("address", DEFAULT_ADDRESS.to_string());
+    });
     let value = ListenerSettings { address: DEFAULT_ADDRESS, tls: self_signed(root), proxy_protocol: false };
     vec![Placed { value, place: root.place("listener") }]
 }
 
 /// `None` without a valid address. All other keys are checked anyway.
 fn listener(table: &mut Table<'_>, forwarding: &Forwarding) -> Option<Placed<ListenerSettings>> {
-    let address = table.required("address", "\"0.0.0.0:8443\"").and_then(|value| value.parse(socket_address));
+    let address = table.required("address", ADDRESS, "\"0.0.0.0:8443\"");
+    let address = address.and_then(|value| value.parse(socket_address));
     let tls = tls(table).unwrap_or_else(|| self_signed(table));
+    table.default("tls", "self-signed");
     let proxy_protocol = proxy_protocol(table, forwarding);
     Some(Placed { value: ListenerSettings { address: address?, tls, proxy_protocol }, place: table.place("address") })
 }
@@ -78,9 +88,15 @@ fn self_signed(table: &Table<'_>) -> tls::Settings {
     tls::Settings::SelfSigned { folder: table.report().base().join(SELF_SIGNED_FOLDER) }
 }
 
+/// The tables of a list have the keys of the single table.
+fn tls_shape() -> Shape {
+    let words = Shape::Choice(["self-signed", "off"].map(str::to_owned).to_vec());
+    Shape::Any(vec![words, Shape::Table, Shape::some(Shape::Table)])
+}
+
 /// `None` if the key is missing or wrong.
 pub(super) fn tls(table: &mut Table<'_>) -> Option<tls::Settings> {
-    let value = table.take("tls")?;
+    let value = table.take("tls", tls_shape())?;
     if value.is_string() {
         let words = [("self-signed", true), ("off", false)];
         return value.parse(|text| choose(text, &words).map_err(explain_tls)).map(|on| match on {
@@ -112,8 +128,9 @@ fn several<'a>(list: &Value<'a>) -> Vec<Table<'a>> {
 }
 
 fn certificate(table: &mut Table<'_>) -> Option<CertificateFiles> {
-    let certificate = table.required("certificate", "\"tls/fullchain.pem\"").and_then(|value| value.path());
-    let key = table.required("key", "\"tls/key.pem\"").and_then(|value| value.path());
+    let certificate =
+        table.required("certificate", Shape::Path, "\"tls/fullchain.pem\"").and_then(|value| value.path());
+    let key = table.required("key", Shape::Path, "\"tls/key.pem\"").and_then(|value| value.path());
     let chain = certificate.as_deref().and_then(|path| table.accept("certificate", pem::certificates(path)));
     let private_key = key.as_deref().and_then(|path| table.accept("key", pem::private_key(path)));
     let files = CertificateFiles { certificate: certificate?, key: key? };

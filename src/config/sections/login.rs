@@ -4,7 +4,7 @@ use http::HeaderName;
 
 use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
-use crate::config::sections::identity::{SAME_HEADER, header, normalized};
+use crate::config::sections::identity::{HEADER, OPTIONAL_HEADER, SAME_HEADER, header, normalized};
 use crate::tokens::login::{LoginHeaders, Settings};
 
 const SUBJECT: HeaderName = HeaderName::from_static("x-bearward-subject");
@@ -30,17 +30,22 @@ const RESERVED_IN_RESPONSES: &[&str] = &[
 ];
 
 pub(super) fn read(table: &mut Table<'_>) -> Settings {
-    let subject = table.take("subject").and_then(|value| value.parse(response_header)).unwrap_or(SUBJECT);
-    let scope = optional(table, "scope", SCOPE);
-    let claims = optional(table, "claims", CLAIMS);
+    let subject = table.take("subject", HEADER);
+    table.default("subject", "X-Bearward-Subject");
+    let subject = subject.and_then(|value| value.parse(response_header)).unwrap_or(SUBJECT);
+    let scope = optional(table, "scope", SCOPE, "X-Bearward-Scope");
+    let claims = optional(table, "claims", CLAIMS, "X-Bearward-Claims");
     let headers = LoginHeaders { subject, scope, claims };
     report_duplicates(table, &headers);
     let max_response_size = table.size("max_response_size", 64 << 10, 1 << 10..=16 << 20);
     Settings { headers, max_response_size: max_response_size as u64 }
 }
 
-fn optional(table: &mut Table<'_>, key: &'static str, default: HeaderName) -> Option<HeaderName> {
-    match table.take(key) {
+/// `shown`: the default, as the reference writes it.
+fn optional(table: &mut Table<'_>, key: &'static str, default: HeaderName, shown: &str) -> Option<HeaderName> {
+    let value = table.take(key, OPTIONAL_HEADER);
+    table.default(key, shown);
+    match value {
         None => Some(default),
         Some(value) => {
             value.parse(|text| if text.is_empty() { Ok(None) } else { response_header(text).map(Some) }).flatten()

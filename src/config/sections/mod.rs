@@ -37,8 +37,10 @@ mod upstream;
 use std::path::PathBuf;
 use std::thread;
 
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::settings::{Config, Probe, Watch};
+use crate::config::values::Values;
 pub(super) use files::writable;
 
 /// Only `admin.socket`, and `[store]` for its default.
@@ -49,6 +51,11 @@ pub(super) fn admin_socket(root: &mut Table<'_>) -> PathBuf {
 
 /// The whole file. If there are errors, the result is incomplete and only used to find more errors.
 pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
+    let include = root.take("include", Shape::list(Shape::Path));
+    root.default("include", Vec::<String>::new());
+    let base = root.report().base();
+    let include = include.and_then(|value| value.list_of("[\"conf.d/*.toml\"]", |text| Ok(base.join(text))));
+    let include = include.unwrap_or_default();
     let words = [("certificates", Watch::Certificates), ("all", Watch::All), ("off", Watch::Off)];
     let watch = root.choice("watch", Watch::Certificates, &words);
     let workers = workers(root);
@@ -77,6 +84,9 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let trace = root.table("trace", trace::read);
 
     Config {
+        // Known when all keys are read.
+        values: Values::default(),
+        include,
         watch,
         workers,
         listeners: listeners.into_iter().map(|listener| listener.value).collect(),

@@ -3,6 +3,7 @@
 use http::Uri;
 
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::placed::Placed;
 use crate::config::sections::{files, route, rules};
@@ -14,7 +15,11 @@ const KEYS: [&str; 3] = ["token_endpoint", "revocation_endpoint", "introspection
 
 /// `issuers`: all accepted issuers, the gateway itself first.
 pub(super) fn read(table: &mut Table<'_>, routes: &[Route], issuers: &[String]) -> Endpoints {
-    let paths = KEYS.map(|key| table.take(key).and_then(|value| value.parse(path_or_off)).flatten());
+    let paths = KEYS.map(|key| {
+        let path = table.take(key, Shape::Pattern("^(/|$)"));
+        table.default(key, "");
+        path.and_then(|value| value.parse(path_or_off)).flatten()
+    });
     for (place, path) in paths.iter().enumerate() {
         let Some(path) = path else { continue };
         let key = KEYS[place];
@@ -26,8 +31,12 @@ pub(super) fn read(table: &mut Table<'_>, routes: &[Route], issuers: &[String]) 
             table.reject(key, error.help("change one of the two; the endpoint would hide the route"));
         }
     }
-    let scopes = table.take("scopes_supported").and_then(|value| value.list_of("[\"orders:read\"]", rules::scope));
-    let resource = table.take("resource").and_then(|value| value.parse(resource_url)).flatten();
+    let scopes = table.take("scopes_supported", Shape::list(rules::SCOPE));
+    table.default("scopes_supported", Vec::<String>::new());
+    let scopes = scopes.and_then(|value| value.list_of("[\"orders:read\"]", rules::scope));
+    let resource = table.take("resource", Shape::Pattern("^(https://|$)"));
+    table.default("resource", "");
+    let resource = resource.and_then(|value| value.parse(resource_url)).flatten();
     if resource.is_none() && scopes.as_ref().is_some_and(|scopes| !scopes.is_empty()) {
         let error = ConfigError::new(
             "`scopes_supported` has no effect without `resource`",
@@ -65,8 +74,10 @@ fn resource_servers(table: &mut Table<'_>) -> Vec<ResourceServer> {
 
 /// `None` if one of its keys is missing or wrong.
 fn resource_server(table: &mut Table<'_>) -> Option<Placed<ResourceServer>> {
-    let client_id = table.required("client_id", "\"orders\"").and_then(|value| value.parse(client_id));
-    let secret = table.required("secret_file", "\"orders.secret\"").and_then(|value| value.path());
+    let client_id = table
+        .required("client_id", Shape::Pattern("^[ -9;-~]+$"), "\"orders\"")
+        .and_then(|value| value.parse(client_id));
+    let secret = table.required("secret_file", Shape::Path, "\"orders.secret\"").and_then(|value| value.path());
     let secret = secret.map(|path| files::random_secret(&path));
     if let Some(Err(error)) = &secret {
         table.reject("secret_file", error.clone());

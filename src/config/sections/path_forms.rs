@@ -1,6 +1,7 @@
 //! `route.paths` and `route.ignore_case`: which spellings of a path belong to a route.
 
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::value::{Value, choose};
 use crate::config::sections::placed::Placed;
@@ -16,7 +17,9 @@ const FORMS: [(&str, PathForms); 4] = [
 
 /// `paths`: one of the words, or a list of them.
 pub(super) fn forms(table: &mut Table<'_>) -> PathForms {
-    match table.take("paths") {
+    let forms = table.take("paths", Shape::Any(vec![Shape::choice(&FORMS), Shape::list(Shape::choice(&FORMS[1..]))]));
+    table.default("paths", "strict");
+    match forms {
         Some(value) if value.is_list() => list(&value),
         Some(value) => value.choice(&FORMS).unwrap_or_default(),
         None => PathForms::STRICT,

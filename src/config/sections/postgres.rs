@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use crate::admin::SecretSource;
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::files;
 use crate::store::postgres::{OnStale, PasswordSource, Settings, Target, UrlError, is_schema_name};
 
 pub(super) const STALE: &[(&str, OnStale)] = &[("deny", OnStale::Deny), ("serve", OnStale::Serve)];
+
+const DEFAULT_SCHEMA: &str = "bearward";
 
 /// Keys that need `postgres`.
 const POSTGRES_ONLY: &[&str] = &[
@@ -25,12 +28,12 @@ const POSTGRES_ONLY: &[&str] = &[
 
 /// `None` without the key `postgres`.
 pub(super) fn read(table: &mut Table<'_>, timeout: Duration) -> Option<Settings> {
-    let target = table.take("postgres").and_then(|value| value.parse(target));
+    let target = table.take("postgres", Shape::Pattern("^postgres(ql)?://")).and_then(|value| value.parse(target));
     let settings = Settings {
         target: target.unwrap_or_else(unknown),
         password: password(table),
         ca_file: table.path("postgres_ca_file"),
-        schema: table.take("schema").and_then(|value| value.parse(schema)).unwrap_or_else(|| "bearward".to_owned()),
+        schema: schema_name(table),
         pool: table.integer("pool", 4, 1..=64),
         prepared: table.boolean("prepared", true),
         timeout,
@@ -103,6 +106,12 @@ fn unknown() -> Target {
     }
 }
 
+fn schema_name(table: &mut Table<'_>) -> String {
+    let name = table.take("schema", Shape::Pattern("^[a-z0-9_]{1,63}$"));
+    table.default("schema", DEFAULT_SCHEMA);
+    name.and_then(|value| value.parse(schema)).unwrap_or_else(|| DEFAULT_SCHEMA.to_owned())
+}
+
 fn schema(text: &str) -> Result<String, ConfigError> {
     if is_schema_name(text) {
         return Ok(text.to_owned());
@@ -124,7 +133,7 @@ fn password(table: &mut Table<'_>) -> Option<PasswordSource> {
 
 /// `route.on_stale`. `is_shared`: the store is PostgreSQL. `is_strict`: `store.strict`.
 pub(super) fn of_route(table: &mut Table<'_>, store: Option<&Settings>) -> Option<OnStale> {
-    table.take("on_stale")?;
+    table.take("on_stale", Shape::choice(STALE))?;
     let on_stale = table.choice("on_stale", OnStale::Deny, STALE);
     match store {
         None => {

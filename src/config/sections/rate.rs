@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::Method;
 
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::gateway::route::Route;
 use crate::limits::rate_limit::{Per, Settings, Share};
@@ -34,14 +35,18 @@ pub(super) fn number_all(everywhere: &mut [Settings], routes: &mut [Route]) {
 
 /// `None` if a required key is missing or wrong. All other keys are checked anyway.
 fn rate(table: &mut Table<'_>) -> Option<Settings> {
-    let per = table.required("per", "\"subject\"").and_then(|value| value.choice(PER));
-    let requests = table.required("requests", "100").and_then(|value| value.integer(1..=MAX_REQUESTS));
+    let per = table.required("per", Shape::choice(PER), "\"subject\"").and_then(|value| value.choice(PER));
+    let requests = table
+        .required("requests", Shape::Integer(1..=MAX_REQUESTS), "100")
+        .and_then(|value| value.integer(1..=MAX_REQUESTS));
     let window = table.duration("window", Duration::from_mins(1), MIN_WINDOW..=MAX_WINDOW);
-    let burst = table.take("burst").and_then(|value| value.integer(1..=MAX_REQUESTS));
+    let burst = table.take("burst", Shape::Integer(1..=MAX_REQUESTS)).and_then(|value| value.integer(1..=MAX_REQUESTS));
     let share = table.choice("share", Share::Replica, SHARE);
-    let name = table.take("name").and_then(|value| value.parse(name));
+    let name = table.take("name", Shape::Pattern("^[!-~]{1,64}$")).and_then(|value| value.parse(name));
     let (per, requests) = (per?, requests?);
     let word = PER.iter().find(|(_, known)| *known == per).map_or("", |(word, _)| word);
+    table.default("name", word);
+    table.default("burst", requests);
     let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
     Some(Settings {
         number: 0,

@@ -3,6 +3,7 @@
 use http::Method;
 
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::suggest;
 use crate::config::document::table::Table;
 use crate::config::sections::cors::{self, Cors};
@@ -46,6 +47,13 @@ pub(super) fn routes(
             ConfigError::new("there are several upstreams but no route", "expected [[route]] with path and upstream");
         root.reject("route", error.help("add a [[route]] for each upstream").missing());
     }
+    root.defaults_of("route", |table| {
+        if upstreams.len() <= 1 {
+            route(table, upstreams, issuers, own_audience, cors, shared);
+            table.default("path", "/");
+            table.default("name", "/");
+        }
+    });
     vec![Route { cors: cors.policy(), ..Route::everything() }]
 }
 
@@ -58,12 +66,14 @@ fn route(
     inherited: &Cors,
     store: Option<&Settings>,
 ) -> Option<Placed<Route>> {
-    let path = table.required("path", "\"/orders/\"").and_then(|value| value.parse(path));
+    let path = table.required("path", Shape::Pattern("^/"), "\"/orders/\"").and_then(|value| value.parse(path));
     let ignore_case = table.boolean("ignore_case", false);
     let forms = path_forms::forms(table);
-    let host = table.take("host").and_then(|value| value.parse(host_of_route));
-    let methods = table.take("methods").and_then(|value| value.list_of("[\"GET\", \"HEAD\"]", method));
-    let name = table.take("name").and_then(|value| value.parse(name));
+    let host = table.take("host", Shape::Pattern("^[^*]+$")).and_then(|value| value.parse(host_of_route));
+    let methods = table.take("methods", Shape::list(Shape::Pattern("^[^a-z ]+$")));
+    table.default("methods", Vec::<String>::new());
+    let methods = methods.and_then(|value| value.list_of("[\"GET\", \"HEAD\"]", method));
+    let name = table.take("name", Shape::Pattern("^.{1,64}$")).and_then(|value| value.parse(name));
     let upstream = upstream_index(table, upstreams);
     let mut access = access(table, issuers);
     let preflight = table.boolean("preflight", false);
@@ -93,6 +103,7 @@ fn route(
     }
     let capture = capture(table, &mut access, login, enforce, issuers);
     let path = path?;
+    table.default("name", path.as_str());
     let route = Route {
         name: name.unwrap_or_else(|| path.clone()).into(),
         host,
@@ -117,7 +128,10 @@ fn route(
 }
 
 fn upstream_index(table: &mut Table<'_>, upstreams: &Upstreams) -> Option<usize> {
-    let named = table.take("upstream");
+    let named = table.take("upstream", Shape::Text);
+    if let [only] = upstreams {
+        table.default("upstream", only.value.name.as_str());
+    }
     let names = || upstreams.iter().map(|upstream| upstream.value.name.as_str());
     let Some(value) = named else {
         if upstreams.len() > 1 {
@@ -172,9 +186,12 @@ fn access(table: &mut Table<'_>, issuers: &[String]) -> Access {
 
 /// `route.login`: false, true or "cookie".
 fn login(table: &mut Table<'_>) -> Option<Capture> {
-    let value = table.take("login")?;
+    let words = [("cookie", Capture::CookieLogin)];
+    let value = table.take("login", Shape::Any(vec![Shape::Boolean, Shape::choice(&words)]));
+    table.default("login", false);
+    let value = value?;
     if value.is_string() {
-        return value.choice(&[("cookie", Capture::CookieLogin)]);
+        return value.choice(&words);
     }
     value.boolean().unwrap_or(false).then_some(Capture::Login)
 }

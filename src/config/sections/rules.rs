@@ -3,6 +3,7 @@
 use serde_json::Value as Json;
 
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::suggest;
 use crate::config::document::table::Table;
 use crate::config::document::value::Value;
@@ -10,12 +11,27 @@ use crate::gateway::rules::{ClaimRule, Condition, Rules};
 use crate::tokens::jwt::pointer::Pointer;
 use crate::tokens::scope::is_scope_token;
 
+/// A JSON pointer (RFC 6901).
+pub(super) const POINTER: Shape = Shape::Pattern("^(/|$)");
+/// RFC 6749 section 3.3.
+pub(super) const SCOPE: Shape = Shape::Pattern(r"^[!#-\[\]-~]+$");
+
+/// A value to compare claims with.
+fn scalar() -> Shape {
+    Shape::Any(vec![Shape::Text, Shape::Boolean, Shape::Whole])
+}
+
 /// `known_issuers`: all accepted issuers, also the gateway itself.
 pub(super) fn rules(table: &mut Table<'_>, known_issuers: &[String]) -> Rules {
     let issuers = table
-        .take("issuers")
+        .take("issuers", Shape::list(Shape::Text))
         .and_then(|value| value.list_of("[\"https://login.example\"]", |text| known_issuer(text, known_issuers)));
-    let mut scopes = |key, example| table.take(key).and_then(|value| value.list_of(example, scope)).unwrap_or_default();
+    table.default("issuers", Vec::<String>::new());
+    let mut scopes = |key, example| {
+        let value = table.take(key, Shape::list(SCOPE));
+        table.default(key, Vec::<String>::new());
+        value.and_then(|value| value.list_of(example, scope)).unwrap_or_default()
+    };
     Rules {
         issuers: issuers.unwrap_or_default(),
         scopes: scopes("scopes", "[\"orders:read\"]"),
@@ -58,13 +74,13 @@ pub(super) fn scope(text: &str) -> Result<String, ConfigError> {
 
 /// `None` without a pointer or a condition. All other keys are checked anyway.
 fn claim(table: &mut Table<'_>) -> Option<ClaimRule> {
-    let pointer = table.required("pointer", "\"/realm_access/roles\"").and_then(|value| value.parse(pointer));
+    let pointer = table.required("pointer", POINTER, "\"/realm_access/roles\"").and_then(|value| value.parse(pointer));
     // All are read, even if the first is set: an unread key would be reported as unknown.
     let conditions = [
-        ("equals", table.take("equals").and_then(|value| value.scalar().map(Condition::Equals))),
-        ("one_of", table.take("one_of").and_then(|value| one_of(&value).map(Condition::OneOf))),
-        ("contains", table.take("contains").and_then(|value| value.scalar().map(Condition::Contains))),
-        ("present", table.take("present").and_then(|value| present(&value))),
+        ("equals", table.take("equals", scalar()).and_then(|value| value.scalar().map(Condition::Equals))),
+        ("one_of", table.take("one_of", Shape::some(scalar())).and_then(|value| one_of(&value).map(Condition::OneOf))),
+        ("contains", table.take("contains", scalar()).and_then(|value| value.scalar().map(Condition::Contains))),
+        ("present", table.take("present", Shape::Boolean).and_then(|value| present(&value))),
     ];
     let mut set = conditions.into_iter().filter(|(key, _)| table.has(key));
     let Some((first, condition)) = set.next() else {

@@ -49,5 +49,10 @@ fn can_use(database: &Path) -> Result<(), ConfigError> {
 /// The SQLite database. With PostgreSQL, a path beside the configuration, for what is by default beside the database.
 pub(super) fn beside(table: &mut Table<'_>) -> PathBuf {
     let default = if table.has("postgres") { "bearward" } else { "bearward.db" };
-    table.path("sqlite").unwrap_or_else(|| table.report().base().join(default))
+    let written = table.path("sqlite");
+    let path = written.unwrap_or_else(|| table.report().base().join(default));
+    if !table.has("postgres") {
+        table.default("sqlite", path.display().to_string());
+    }
+    path
 }

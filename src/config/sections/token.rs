@@ -4,10 +4,14 @@ use http::Uri;
 
 use crate::auth::bearer::TokenLocations;
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::suggest;
 use crate::config::document::table::Table;
 use crate::config::sections::{host, issuer};
 use crate::gateway::route::TokenForwarding;
+
+/// The form of an origin in `route.origins`.
+const ORIGIN: Shape = Shape::Pattern("^https?://[^/@]+/?$");
 
 #[derive(PartialEq)]
 enum Place {
@@ -20,7 +24,10 @@ enum Place {
 
 pub(super) fn places(table: &mut Table<'_>, public: bool) -> TokenLocations {
     let example = "[\"header\", \"cookie:session\"]";
-    let Some(value) = table.take("token_from") else { return TokenLocations::default() };
+    let place_shape = Shape::Pattern("^(header|websocket|login_cookie|(cookie|query):.+)$");
+    let value = table.take("token_from", Shape::some(place_shape));
+    table.default("token_from", ["header"].as_slice());
+    let Some(value) = value else { return TokenLocations::default() };
     if public {
         let error = ConfigError::new(
             "`token_from` has no effect on a public route",
@@ -96,7 +103,7 @@ enum Mode {
 pub(super) fn forwarding(table: &mut Table<'_>, own_audience: &[String]) -> TokenForwarding {
     let mode =
         table.choice("token", Mode::Pass, &[("pass", Mode::Pass), ("drop", Mode::Drop), ("replace", Mode::Replace)]);
-    let Some(value) = table.take("token_audience") else {
+    let Some(value) = table.take("token_audience", issuer::texts()) else {
         if mode == Mode::Replace {
             let error = ConfigError::new("`token_audience` is missing", "expected `token_audience` on this route");
             table.reject(
@@ -128,7 +135,9 @@ pub(super) fn forwarding(table: &mut Table<'_>, own_audience: &[String]) -> Toke
 
 /// Origins without a cookie are an error: the operator would expect them to be checked.
 pub(super) fn origins(table: &mut Table<'_>, places: &TokenLocations, cookie_login: bool) -> Vec<String> {
-    let Some(value) = table.take("origins") else { return Vec::new() };
+    let value = table.take("origins", Shape::list(ORIGIN));
+    table.default("origins", Vec::<String>::new());
+    let Some(value) = value else { return Vec::new() };
     let origins = value.list_of("[\"https://app.example\"]", origin).unwrap_or_default();
     if !origins.is_empty() && !places.has_cookies() && !cookie_login {
         value.reject(

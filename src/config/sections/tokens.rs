@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::Uri;
 
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::units::format_duration;
 use crate::config::sections::placed::Placed;
@@ -35,10 +36,12 @@ pub(super) fn read(
     listeners: &[Placed<ListenerSettings>],
     sessions_per_subject: usize,
 ) -> TokenSettings {
-    let issuer = table.take("issuer").and_then(|value| value.parse(issuer_url));
+    let issuer = table.take("issuer", Shape::Pattern("^https?://")).and_then(|value| value.parse(issuer_url));
+    table.default("issuer", DEFAULT_ISSUER);
     let issuer = issuer.unwrap_or_else(|| DEFAULT_ISSUER.to_owned());
     warn_of_localhost(table, &issuer, listeners);
-    let audience = table.take("audience").and_then(|value| issuer::audience(&value));
+    let audience = table.take("audience", issuer::texts()).and_then(|value| issuer::audience(&value));
+    table.default("audience", [issuer.as_str()].as_slice());
     let algorithm = table.choice("algorithm", Algorithm::ES256, SIGNING);
     let signing_key_file = table.path("signing_key_file");
     if let Some(path) = &signing_key_file {

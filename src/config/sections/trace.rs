@@ -1,6 +1,7 @@
 //! `[trace]`: the collector of spans, and which requests are sampled.
 
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::{files, pem};
 use crate::protocols::url::{SecureUrl, UrlError};
@@ -16,7 +17,9 @@ const DEFAULT_SAMPLE: Ratio = Ratio::from_millionths(10_000);
 /// `None` without `endpoint`.
 pub(super) fn read(table: &mut Table<'_>) -> Option<Settings> {
     let receiver = receiver(table);
-    let sample = table.take("sample").and_then(|value| value.parse(ratio));
+    let sample = table.take("sample", Shape::Pattern(r"^[0-9]{1,3}(\.[0-9]{1,4})?%$"));
+    table.default("sample", "1%");
+    let sample = sample.and_then(|value| value.parse(ratio));
     let errors = table.boolean("errors", true);
     let per_second = table.integer("per_second", 100, 0..=100_000);
     let queue_size = table.size("queue_size", 4 << 20, 64 << 10..=1 << 30);
@@ -44,7 +47,9 @@ fn receiver(table: &mut Table<'_>) -> Option<Receiver> {
     if let Some(path) = &authorization_file {
         table.accept("authorization_file", files::secret_contents(path));
     }
-    let url = table.take("endpoint")?.parse(|text| SecureUrl::parse(text, allow_http).map_err(explain))?;
+    let url = table.take("endpoint", Shape::Pattern("^https?://"))?;
+    url.hide_query();
+    let url = url.parse(|text| SecureUrl::parse(text, allow_http).map_err(explain))?;
     let authorization_file = authorization_file.map(|file| ("trace.authorization_file", file));
     Some(Receiver { url, ca_file, authorization_file })
 }

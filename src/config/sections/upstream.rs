@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::{HeaderName, Uri, header};
 
 use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::limits::{MAX_TIMEOUT, MIN_TIMEOUT, Timeouts};
 use crate::config::sections::placed::Placed;
@@ -21,6 +22,9 @@ const HTTP1_REQUESTS: usize = 256;
 /// Default with `protocol = "h2"`, where all share one connection. Backends should allow at least 100 (RFC 9113 section
 /// 6.5.2). hyper does not report what a backend allows; requests above that would wait inside hyper.
 const HTTP2_REQUESTS: usize = 100;
+
+const HASH: Shape = Shape::Pattern("^(subject|header:.+)$");
+const SERVER: Shape = Shape::Pattern("^[Hh][Tt][Tt][Pp][Ss]?://[^/?#@]+/*$");
 
 /// `is_removed`: returns true for a header that no backend gets.
 pub(super) fn upstreams(
@@ -51,7 +55,9 @@ pub(super) fn upstreams(
 }
 
 fn upstream(table: &mut Table<'_>, timeouts: &Timeouts, is_removed: &impl Fn(&HeaderName) -> bool) -> Placed<Settings> {
-    let name = table.take("name").and_then(|value| value.parse(name)).unwrap_or_else(|| DEFAULT_NAME.to_owned());
+    let written = table.take("name", Shape::Pattern("^[A-Za-z0-9._-]{1,64}$"));
+    table.default("name", DEFAULT_NAME);
+    let name = written.and_then(|value| value.parse(name)).unwrap_or_else(|| DEFAULT_NAME.to_owned());
     let servers = servers(table).unwrap_or_default();
     warn_of_cleartext(table, &servers);
     let protocol = table.choice("protocol", Protocol::Http1, &[("http1", Protocol::Http1), ("h2", Protocol::Http2)]);
@@ -117,8 +123,8 @@ fn balance(table: &mut Table<'_>, is_removed: &impl Fn(&HeaderName) -> bool) -> 
         [("round_robin", Strategy::RoundRobin), ("least_requests", Strategy::LeastRequests), ("hash", Strategy::Hash)];
     let strategy = table.choice("balance", Strategy::RoundRobin, &strategies);
     let key = match strategy {
-        Strategy::Hash => table.required("hash", "\"subject\""),
-        Strategy::RoundRobin | Strategy::LeastRequests => table.take("hash"),
+        Strategy::Hash => table.required("hash", HASH, "\"subject\""),
+        Strategy::RoundRobin | Strategy::LeastRequests => table.take("hash", HASH),
     };
     if key.is_some() && strategy != Strategy::Hash {
         let error = ConfigError::new("`hash` has no effect here", "expected `balance = \"hash\"` in this table");
@@ -156,7 +162,7 @@ fn tls(table: &mut Table<'_>, has_tls: bool) -> TlsSettings {
         table.accept("ca_file", pem::certificates(path));
     }
     let client = client_certificate(table);
-    let server_name = table.take("tls_server_name").and_then(|value| value.parse(host::parse));
+    let server_name = table.take("tls_server_name", Shape::Text).and_then(|value| value.parse(host::parse));
     for key in ["ca_file", "client_certificate", "client_key", "tls_server_name"] {
         if table.has(key) && !has_tls {
             let error =
@@ -202,7 +208,7 @@ fn name(text: &str) -> Result<String, ConfigError> {
 
 fn servers(table: &mut Table<'_>) -> Option<Vec<ServerSettings>> {
     let example = "[\"http://127.0.0.1:3000\"]";
-    let value = table.required("servers", example)?;
+    let value = table.required("servers", Shape::some(SERVER), example)?;
     if value.list(example)?.is_empty() {
         value.reject(ConfigError::new(
             "the list is empty",

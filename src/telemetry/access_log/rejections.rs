@@ -5,7 +5,10 @@
 //! reach no backend (`Record::is_free`).
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
 
 use crate::limits::limiter::{Limiter, Rate};
 use crate::types::clock::Uptime;
@@ -20,12 +23,13 @@ const ALL: u128 = 0;
 /// Shared by all workers. Only requests that need no token use it.
 pub(super) struct RejectionLimit {
     /// `None`: no limit.
-    limiters: Option<Limiters>,
+    limiters: ArcSwapOption<Limiters>,
     /// The limits count from here. A clock that is set back does not matter.
     started: Instant,
 }
 
 struct Limiters {
+    per_second: u32,
     of_address: Limiter,
     of_all: Limiter,
 }
@@ -33,25 +37,40 @@ struct Limiters {
 impl RejectionLimit {
     /// `per_second` 0: no limit.
     pub(super) fn new(per_second: u32) -> Self {
-        let rate = |per_second: u32| Rate {
-            burst: per_second.saturating_mul(BURST_SECONDS),
-            interval: Duration::from_secs(1) / per_second.max(1),
-        };
-        let limiters = (per_second > 0).then(|| Limiters {
-            of_address: Limiter::new(rate((per_second / SHARE_OF_ADDRESS).max(1))),
-            of_all: Limiter::with_capacity(rate(per_second), 1),
-        });
-        RejectionLimit { limiters, started: Instant::now() }
+        RejectionLimit { limiters: ArcSwapOption::new(limiters(per_second)), started: Instant::now() }
+    }
+
+    /// A limit that has changed starts with its full burst.
+    pub(super) fn reload(&self, per_second: u32) {
+        let current = self.limiters.load().as_ref().map_or(0, |limiters| limiters.per_second);
+        if current != per_second {
+            self.limiters.store(limiters(per_second));
+        }
     }
 
     /// Takes one line. Returns true if it may be written.
     pub(super) fn take(&self, client: Option<IpAddr>, now: Instant) -> bool {
-        let Some(limiters) = &self.limiters else { return true };
+        let limiters = self.limiters.load();
+        let Some(limiters) = limiters.as_ref() else { return true };
         let elapsed = now.saturating_duration_since(self.started);
         let now = Uptime::default() + elapsed;
         let of_address = client.is_none_or(|client| limiters.of_address.try_take(client, now).is_ok());
         of_address && limiters.of_all.try_take(ALL, now).is_ok()
     }
+}
+
+fn limiters(per_second: u32) -> Option<Arc<Limiters>> {
+    let rate = |per_second: u32| Rate {
+        burst: per_second.saturating_mul(BURST_SECONDS),
+        interval: Duration::from_secs(1) / per_second.max(1),
+    };
+    (per_second > 0).then(|| {
+        Arc::new(Limiters {
+            per_second,
+            of_address: Limiter::new(rate((per_second / SHARE_OF_ADDRESS).max(1))),
+            of_all: Limiter::with_capacity(rate(per_second), 1),
+        })
+    })
 }
 
 #[cfg(test)]

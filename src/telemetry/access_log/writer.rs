@@ -87,6 +87,7 @@ impl Wake {
 /// The writer thread and the workers' buffers. Dropping it writes the remaining lines.
 pub struct AccessLog {
     buffers: Vec<Arc<Buffer>>,
+    rejections: Arc<RejectionLimit>,
     wake: Arc<Wake>,
     /// Disconnected when the thread has ended.
     closed: Mutex<Receiver<Infallible>>,
@@ -118,7 +119,16 @@ impl AccessLog {
             writer.run();
             drop::<SyncSender<Infallible>>(closing);
         })?;
-        Ok(Some(AccessLog { buffers, wake, closed: Mutex::new(closed) }))
+        Ok(Some(AccessLog { buffers, rejections, wake, closed: Mutex::new(closed) }))
+    }
+
+    /// Puts all settings in force except the target.
+    pub fn reload(&self, settings: &Settings) {
+        for buffer in &self.buffers {
+            let lines = LineWriter::new(settings.format, settings.max_field_size);
+            buffer.page.lock().unwrap_or_else(PoisonError::into_inner).lines = lines;
+        }
+        self.rejections.reload(settings.rejections_per_second);
     }
 
     pub fn buffer(&self, worker: usize) -> Arc<Buffer> {

@@ -48,7 +48,8 @@ async fn the_role_view_changes_nothing() {
     let session = begun(&client(&gateway, VIEWER)).await;
     for token in [VIEWER, &session] {
         let vera = client(&gateway, token);
-        for path in ["keys", "upstreams", "rejections", "subjects/alice/tokens", "tokens", "sessions/current"] {
+        for path in ["config", "keys", "upstreams", "rejections", "subjects/alice/tokens", "tokens", "sessions/current"]
+        {
             assert_eq!(vera.get(&format!("/admin/v1/{path}")).await.status, 200, "{path}");
         }
         assert_eq!(vera.post("/admin/v1/explain", &json!({ "path": "/" })).await.status, 200);

@@ -204,6 +204,14 @@ async fn every_response_has_the_members_of_the_page() {
     assert_eq!(names_of(&busy), documented("GET", "/admin/v1/stats"));
     let reloaded = admin.post("/admin/v1/reload", &json!({})).await.json();
     assert_eq!(names_of(&reloaded), documented("POST", "/admin/v1/reload"));
+    let file = folder.path().join("gateway.toml");
+    let changed = format!("{}[timeouts]\nstore = \"7s\"\n", fs::read_to_string(&file).expect("read"));
+    fs::write(&file, changed).expect("written");
+    assert_eq!(admin.post("/admin/v1/reload", &json!({})).await.status, 200);
+    let in_force = admin.get("/admin/v1/config").await.json();
+    let settings = in_force["settings"].as_array().expect("a list");
+    let waiting = settings.iter().find(|setting| setting["key"] == "timeouts.store").expect("a setting");
+    assert_eq!(names_of(waiting), documented("GET", "/admin/v1/config"));
     for path in ["/admin/v1/revocations", "/admin/v1/revocations"] {
         assert_eq!(admin.post(path, &json!({ "all": true })).await.json(), json!({ "success": true }));
     }
@@ -289,8 +297,11 @@ fn every_option_of_a_command_is_a_member_of_its_call() {
             String::from_utf8(help.stdout).expect("UTF-8").lines().filter_map(|line| line.trim().strip_prefix("--"))
         {
             let name = option.split([' ', '=', '<']).next().expect("a name");
-            // Of the command itself; `--root` works on a file.
-            if ["config", "json", "once", "root"].contains(&name) || is_shared || (is_other && name != "request-id") {
+            // Of the command itself; `--root` works on a file, and `--dry-run` is a parameter of the call.
+            if ["config", "dry-run", "json", "once", "root"].contains(&name)
+                || is_shared
+                || (is_other && name != "request-id")
+            {
                 continue;
             }
             let mut parts = name.split('-');

@@ -5,3 +5,4 @@ pub mod killed;
 pub mod lifecycle;
 mod postgres;
 pub mod reload;
+mod reload_limits;

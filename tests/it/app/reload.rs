@@ -50,7 +50,7 @@ async fn forwarding_trusted_changes_for_the_next_request() {
 }
 
 #[tokio::test]
-async fn login_routes_and_endpoints_reload_and_a_throttle_does_not() {
+async fn login_routes_and_endpoints_reload_and_a_store_does_not() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
@@ -67,7 +67,8 @@ async fn login_routes_and_endpoints_reload_and_a_throttle_does_not() {
     assert_eq!(client.get("/status/200").await.status, 200);
     client.get("/status/200").await.assert_rejected(401, "invalid_token");
 
-    assert_eq!(reload(&gateway, &text.replace("calls = 0", "calls = 1")), ["throttle"]);
+    let moved = format!("{text}[store]\nsqlite = \"other.db\"\n");
+    assert!(reload(&gateway, &moved).contains(&"store"));
     assert!(reload(&gateway, gateway.configuration()).is_empty());
     client.post("/revoke", &serde_json::json!({})).await.assert_rejected(401, "invalid_token");
 }
@@ -148,7 +149,7 @@ async fn settings_that_require_a_restart_are_listed_and_unchanged() {
     let gateway = Gateway::start(&upstream);
     let text = Gateway::config_text(
         &upstream.address.to_string(),
-        "[limits]\nsessions_per_subject = 7\nrequest_header_count = 50\n[audit]\nfile = \"off\"\n[trace]\nendpoint = \"https://c/\"\n",
+        "[limits]\nsessions_per_subject = 7\nconnections = 50\n[audit]\nfile = \"off\"\n[trace]\nendpoint = \"https://c/\"\n",
     );
     let text = text
         .replace("workers = 2", "workers = 3")

@@ -4,6 +4,7 @@ mod arguments;
 mod demo;
 mod explain;
 mod generated;
+mod init;
 mod pipes;
 mod serve;
 mod token;

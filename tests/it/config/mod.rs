@@ -3,18 +3,23 @@
 mod broken;
 mod cors;
 mod files;
+mod include;
 mod issuers;
 mod keys;
 mod login;
 mod oauth;
 mod operators;
+mod outside;
 mod reference;
+mod releases;
 mod report;
 mod routes;
+mod schema;
 mod secrets;
 mod sections;
 mod store;
 mod upstreams;
+mod values;
 mod warnings;
 
 use std::path::Path;

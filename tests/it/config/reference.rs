@@ -6,10 +6,10 @@ use std::fs;
 
 use bearward::config::{self, Probe};
 
-const REFERENCE: &str = include_str!("../../../gateway.toml");
+pub(super) const REFERENCE: &str = include_str!("../../../gateway.toml");
 
 /// A line of the reference, classified by its beginning.
-enum Line {
+pub(super) enum Line {
     /// `# key = value`, or the header of a table of which every key has a default.
     Default(&'static str),
     /// Five spaces: a key without default, or another choice.
@@ -18,7 +18,7 @@ enum Line {
     Prose,
 }
 
-fn lines() -> impl Iterator<Item = Line> {
+pub(super) fn lines() -> impl Iterator<Item = Line> {
     REFERENCE.lines().map(|line| {
         if let Some(example) = line.strip_prefix("#     ").filter(|text| is_toml(text)) {
             Line::Example(example)
@@ -39,11 +39,59 @@ fn is_toml(text: &str) -> bool {
     is_key || text.starts_with('[')
 }
 
+/// A key and the comment above it.
+pub(super) struct Comment {
+    /// For example `route[].path`.
+    pub(super) key: String,
+    /// In one line.
+    pub(super) text: String,
+}
+
+pub(super) fn comments() -> Vec<Comment> {
+    let mut lists = BTreeSet::new();
+    let (mut table, mut text) = (String::new(), String::new());
+    let mut comments = Vec::new();
+    for (line, source) in lines().zip(REFERENCE.lines()) {
+        match line {
+            Line::Prose => {
+                let more = source.trim_start_matches('#').trim();
+                if more.is_empty() { text.clear() } else { text.push_str(&format!("{more} ")) }
+            }
+            Line::Default(toml) | Line::Example(toml) | Line::Active(toml) if toml.starts_with('[') => {
+                table = header(toml, &mut lists);
+                text.clear();
+            }
+            Line::Default(toml) | Line::Example(toml) | Line::Active(toml) => {
+                let name = toml.split(" = ").next().unwrap_or_default();
+                let key = if table.is_empty() { name.to_owned() } else { format!("{table}.{name}") };
+                comments.push(Comment { key, text: text.clone() });
+            }
+        }
+    }
+    comments
+}
+
+/// `route[3].path` → `route[].path`.
+pub(super) fn without_indexes(key: &str) -> String {
+    let mut parts = key.split('[');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |path, part| format!("{path}[]{}", part.split_once(']').map_or("", |(_, rest)| rest)))
+}
+
 /// The reference without comments, with every default and example active.
 pub(super) fn everything() -> String {
     let text = |line| match line {
         Line::Default(text) | Line::Example(text) | Line::Active(text) => Some(format!("{text}\n")),
         Line::Prose => None,
+    };
+    lines().filter_map(text).collect()
+}
+
+/// The reference with every default written out.
+pub(super) fn uncommented() -> String {
+    let text = |line| match line {
+        Line::Default(text) | Line::Active(text) => Some(format!("{text}\n")),
+        Line::Example(_) | Line::Prose => None,
     };
     lines().filter_map(text).collect()
 }
@@ -62,13 +110,7 @@ fn it_is_valid_as_shipped_and_a_check_creates_no_file() {
 #[test]
 fn its_defaults_are_the_defaults() {
     let folder = tempfile::tempdir().expect("a folder");
-    let uncommented: String = lines()
-        .filter_map(|line| match line {
-            Line::Default(text) | Line::Active(text) => Some(format!("{text}\n")),
-            Line::Example(_) | Line::Prose => None,
-        })
-        .collect();
-    let [shipped, uncommented] = [REFERENCE, &uncommented].map(|text| {
+    let [shipped, uncommented] = [REFERENCE, &uncommented()].map(|text| {
         config::parse(text, folder.path(), Probe::None).unwrap_or_else(|errors| panic!("{text}\n{errors}"))
     });
     assert_eq!(shipped, uncommented);

@@ -14,7 +14,7 @@ use super::{assert_only_error, with_upstream};
 use crate::support::program::bearward;
 use crate::support::tokens::Mint;
 
-fn folder() -> TempDir {
+pub(super) fn folder() -> TempDir {
     let folder = TempDir::new().expect("a folder");
     let write = |name: &str, content: &str| {
         secret::write_private(&folder.path().join(name), content.as_bytes()).expect("written");

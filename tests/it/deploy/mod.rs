@@ -74,7 +74,7 @@ fn the_installed_configuration_writes_only_to_its_state_folder() {
 }
 
 /// The certificates that the pages and examples name: the gateway's own, a client certificate, and the CA of both.
-fn write_certificates(authority: &Authority, folder: &Path) {
+pub(crate) fn write_certificates(authority: &Authority, folder: &Path) {
     fs::create_dir_all(folder).expect("created");
     authority.sign("gateway.example").write(folder, "own");
     for (made, named) in [("own.pem", "fullchain.pem"), ("own.key", "key.pem")] {

@@ -8,7 +8,7 @@ use bearward::types::secret;
 
 use crate::house::source;
 use crate::support::certificates::Authority;
-use crate::support::program::bearward;
+use crate::support::program::bearward_with_variables;
 
 /// README.md and the pages in `deploy/`: the path of each, and its text.
 pub fn pages() -> Vec<(String, String)> {
@@ -93,6 +93,14 @@ fn every_configuration_in_the_pages_is_valid() {
     for name in ["orders.secret", "postgres.password"] {
         secret::write_private(&folder.path().join(name), secret).expect("written");
     }
+    let credentials = folder.path().join("credentials");
+    for folder in [&credentials, &folder.path().join("conf.d")] {
+        fs::create_dir(folder).expect("created");
+    }
+    for name in ["root", "admin"] {
+        secret::write_private(&credentials.join(name), secret).expect("written");
+    }
+    let variables = [("CREDENTIALS_DIRECTORY", credentials.to_str().expect("UTF-8"))];
     let mut checked = 0;
     for (path, text) in pages() {
         for block in blocks(&text, "toml") {
@@ -101,7 +109,7 @@ fn every_configuration_in_the_pages_is_valid() {
             let here = folder.path().to_str().expect("UTF-8");
             let config = block.replace("/etc/bearward", here).replace("/var/lib/bearward", here);
             fs::write(folder.path().join("gateway.toml"), format!("{config}\n{upstream}")).expect("written");
-            let output = bearward(folder.path(), &["check", "--offline"]);
+            let output = bearward_with_variables(folder.path(), &["check", "--offline"], &variables);
             assert!(output.status.success(), "{path}:\n{block}\n{}", super::text(&output));
             checked += 1;
         }

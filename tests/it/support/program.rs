@@ -20,6 +20,11 @@ pub fn bearward(folder: &Path, arguments: &[&str]) -> Output {
     command(folder).args(arguments).output().expect("the program was built")
 }
 
+/// As [`bearward`], with environment variables.
+pub fn bearward_with_variables(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    command(folder).args(arguments).envs(variables.iter().copied()).output().expect("the program was built")
+}
+
 /// As [`bearward`], with `input` on standard input.
 pub fn bearward_with_stdin(folder: &Path, arguments: &[&str], input: &str) -> Output {
     let mut command = command(folder);

@@ -32,9 +32,14 @@ async fn the_command_reports_active_sections_restarts_and_errors() {
     write(folder.path(), &text);
     let (status, out, _) = run(&["reload", "--json"]);
     let out: Value = serde_json::from_str(&out).expect("JSON");
+    let public = json!({ "key": "route[0].public", "item": "/", "change": "changed", "from": false, "to": true,
+        "requiresRestart": false });
+    let address = json!({ "key": "admin.address", "change": "changed", "from": "127.0.0.1:0",
+        "to": served.admin.to_string(), "requiresRestart": true });
+    let changes = [public, address];
     assert_eq!(
         (status, out),
-        (Some(0), json!({ "success": true, "changed": ["route"], "requiresRestart": ["admin"] }))
+        (Some(0), json!({ "success": true, "changed": ["route"], "requiresRestart": ["admin"], "changes": changes }))
     );
     assert_eq!(served.client().get("/").await.status, 200);
     assert!(metric(&served, "bearward_reload_success_time_seconds").await >= started);

@@ -1,0 +1,194 @@
+//! What a reload would change: the values in force compared with those of the files.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value as Json, json};
+
+use crate::config::restart;
+use crate::config::values::{Setting, Values};
+
+/// One key, or a table of a list that is new or gone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// For example `route[1].scopes`, or `route[1]` for a whole table.
+    pub key: String,
+    /// Which table of a list it is, such as `GET /orders/`.
+    pub item: Option<String>,
+    pub kind: Kind,
+    pub requires_restart: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// `None`: not set, and there is no default.
+    Changed {
+        from: Option<Json>,
+        to: Option<Json>,
+    },
+    Added,
+    Removed,
+}
+
+impl Change {
+    pub fn json(&self) -> Json {
+        let mut object = json!({ "key": self.key, "requiresRestart": self.requires_restart });
+        let mut set = |name: &str, value: Option<Json>| {
+            if let Some(value) = value {
+                object[name] = value;
+            }
+        };
+        set("item", self.item.as_deref().map(Json::from));
+        match &self.kind {
+            Kind::Changed { from, to } => {
+                set("change", Some("changed".into()));
+                set("from", from.clone());
+                set("to", to.clone());
+            }
+            Kind::Added => set("change", Some("added".into())),
+            Kind::Removed => set("change", Some("removed".into())),
+        }
+        object
+    }
+}
+
+impl Values {
+    /// The changes from these values, which are in force, to `next`. Tables of a list are compared with those of the
+    /// same name, so that a new one in the middle of the file is the only change.
+    pub fn changes(&self, next: &Values) -> Vec<Change> {
+        let (mut old, next) = (tables(self), tables(next));
+        let mut changes = Vec::new();
+        for table in &next {
+            match old.iter().position(|old| old.is_same(table)) {
+                Some(index) => changes.extend(old.remove(index).changes(table)),
+                None => changes.push(table.whole(Kind::Added)),
+            }
+        }
+        changes.extend(old.iter().map(|table| table.whole(Kind::Removed)));
+        changes
+    }
+}
+
+/// A table at the top of the file, or one of a list.
+struct Table<'v> {
+    /// For example `route[1]`; empty for the keys above all tables.
+    key: &'v str,
+    /// For example `route`.
+    name: &'v str,
+    item: Option<String>,
+    /// By what follows `key`.
+    settings: BTreeMap<&'v str, &'v Setting>,
+}
+
+fn tables(values: &Values) -> Vec<Table<'_>> {
+    let mut tables: Vec<Table<'_>> = Vec::new();
+    for setting in values.all() {
+        let (key, rest) = setting.key.split_once('.').map_or(("", setting.key.as_str()), |(key, rest)| (key, rest));
+        let index = tables.iter().position(|table| table.key == key).unwrap_or_else(|| {
+            let name = key.split('[').next().unwrap_or(key);
+            tables.push(Table { key, name, item: None, settings: BTreeMap::new() });
+            tables.len() - 1
+        });
+        if let Some(table) = tables.get_mut(index) {
+            table.settings.insert(rest, setting);
+        }
+    }
+    tables.iter_mut().for_each(Table::find_item);
+    tables
+}
+
+impl Table<'_> {
+    /// What tells a table of a list from the others.
+    fn find_item(&mut self) {
+        let text = |key: &str| {
+            let value = self.settings.get(key).and_then(|setting| setting.value.as_ref());
+            value.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+        };
+        self.item = match self.name {
+            _ if !self.key.ends_with(']') => None,
+            "route" => {
+                let methods = self.settings.get("methods").and_then(|setting| setting.value.as_ref()?.as_array());
+                let methods: Vec<&str> = methods.into_iter().flatten().filter_map(Json::as_str).collect();
+                let path = format!("{}{}", text("host").unwrap_or_default(), text("path").unwrap_or_default());
+                Some(format!("{} {path}", methods.join(",")).trim().to_owned())
+            }
+            "upstream" => text("name"),
+            "issuer" => text("issuer"),
+            "listener" => text("address"),
+            _ => text("name").zip(text("per")).map(|(name, per)| format!("{name} ({per})")),
+        };
+    }
+
+    fn is_same(&self, other: &Table<'_>) -> bool {
+        self.name == other.name && self.item == other.item
+    }
+
+    fn whole(&self, kind: Kind) -> Change {
+        let (key, item) = (self.key.to_owned(), self.item.clone());
+        let requires_restart = self.settings.values().any(|setting| !restart::is_reloadable(&setting.key));
+        Change { key, item, kind, requires_restart }
+    }
+
+    fn changes(&self, next: &Table<'_>) -> Vec<Change> {
+        let gone = self.settings.keys().filter(|key| !next.settings.contains_key(*key));
+        let mut changes = Vec::new();
+        for key in next.settings.keys().chain(gone) {
+            let [from, to] =
+                [self, next].map(|table| table.settings.get(key).and_then(|setting| setting.value.clone()));
+            if from != to {
+                let key = if next.key.is_empty() { (*key).to_owned() } else { format!("{}.{key}", next.key) };
+                let requires_restart = !restart::is_reloadable(&key);
+                changes.push(Change {
+                    key,
+                    item: next.item.clone(),
+                    kind: Kind::Changed { from, to },
+                    requires_restart,
+                });
+            }
+        }
+        changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::{self, Probe};
+
+    const BASE: &str =
+        "[[upstream]]\nservers = [\"http://127.0.0.1:1\"]\n[[route]]\npath = \"/a\"\n[[route]]\npath = \"/b\"\n";
+
+    fn values(text: &str) -> Values {
+        config::parse(text, Path::new(""), Probe::None).unwrap_or_else(|errors| panic!("{errors}")).values
+    }
+
+    #[test]
+    fn a_changed_key_has_both_values() {
+        let next = format!("workers = 3\n{BASE}scopes = [\"x\"]\n[limits]\nuri_size = \"4KiB\"\n");
+        let changes: Vec<Json> = values(BASE).changes(&values(&next)).iter().map(Change::json).collect();
+        let changed =
+            |key: &str, from: Json, to: Json| json!({ "key": key, "change": "changed", "from": from, "to": to });
+        let mut expected = vec![
+            changed("workers", json!(0), json!(3)),
+            changed("route[1].scopes", json!([]), json!(["x"])),
+            changed("limits.uri_size", json!("8KiB"), json!("4KiB")),
+        ];
+        for (change, expected) in changes.iter().zip(&mut expected) {
+            expected["requiresRestart"] = change["requiresRestart"].clone();
+        }
+        expected[1]["item"] = json!("/b");
+        assert_eq!(changes, expected);
+        assert_eq!((&changes[0]["requiresRestart"], &changes[1]["requiresRestart"]), (&json!(true), &json!(false)));
+        assert_eq!(values(BASE).changes(&values(BASE)), Vec::new());
+    }
+
+    #[test]
+    fn a_new_table_of_a_list_moves_the_others_without_a_change() {
+        let next = BASE.replace("[[route]]\npath = \"/a\"\n", "[[route]]\npath = \"/\"\nmethods = [\"GET\"]\n");
+        let changes = values(BASE).changes(&values(&next));
+        let rows: Vec<_> =
+            changes.iter().map(|change| (change.key.as_str(), change.item.as_deref(), &change.kind)).collect();
+        assert_eq!(rows, [("route[0]", Some("GET /"), &Kind::Added), ("route[0]", Some("/a"), &Kind::Removed),]);
+    }
+}

@@ -1,0 +1,96 @@
+//! All keys that were read, in this order, each with its form and its value.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use serde_json::Value as Json;
+use toml::de::DeValue;
+
+use crate::config::document::shape::Shape;
+
+/// A key that the reader looked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    /// For example `route[3].path`.
+    pub(crate) key: String,
+    pub(crate) shape: Shape,
+    pub(crate) is_required: bool,
+    /// The value in force. `None` if the key is not set and has no default.
+    pub(crate) value: Option<Json>,
+    /// Where the file sets it.
+    pub(crate) span: Option<Range<usize>>,
+    /// The key stands for a table, so its keys have the values.
+    pub(crate) is_table: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Records {
+    all: Vec<Record>,
+    by_key: HashMap<String, usize>,
+}
+
+impl Records {
+    pub(super) fn add(&mut self, key: String, shape: Shape, written: Option<(&DeValue<'_>, Range<usize>)>) {
+        let is_table = written.as_ref().map_or(shape.is_table(), |(value, _)| is_table(value, &shape));
+        let (value, span) = written.map_or((None, None), |(value, span)| (json(value), Some(span)));
+        self.by_key.insert(key.clone(), self.all.len());
+        let value = value.filter(|_| !is_table);
+        self.all.push(Record { key, shape, is_required: false, value, span, is_table });
+    }
+
+    /// Changes the record of a key that was read before.
+    pub(super) fn change(&mut self, key: &str, change: impl FnOnce(&mut Record)) {
+        if let Some(record) = self.by_key.get(key).and_then(|index| self.all.get_mut(*index)) {
+            change(record);
+        }
+    }
+
+    pub(crate) fn all(self) -> Vec<Record> {
+        self.all
+    }
+}
+
+fn is_table(value: &DeValue<'_>, shape: &Shape) -> bool {
+    match value {
+        DeValue::Table(_) => true,
+        DeValue::Array(items) => *shape == Shape::Tables || items.iter().any(|item| item.get_ref().is_table()),
+        _ => false,
+    }
+}
+
+/// `None` for a table.
+fn json(value: &DeValue<'_>) -> Option<Json> {
+    Some(match value {
+        DeValue::String(text) => text.as_ref().into(),
+        DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) => number.into(),
+            Err(_) => number.as_str().into(),
+        },
+        DeValue::Float(number) => number.as_str().parse::<f64>().ok()?.into(),
+        DeValue::Boolean(value) => (*value).into(),
+        DeValue::Datetime(time) => time.to_string().into(),
+        DeValue::Array(items) => items.iter().filter_map(|item| json(item.get_ref())).collect(),
+        DeValue::Table(_) => return None,
+    })
+}
+
+/// `route[3].path` → `route[].path`. Digits in names stay: `limits.http2_resets`.
+pub(crate) fn without_indexes(path: &str) -> String {
+    let mut in_index = false;
+    let keep = |character: &char| {
+        in_index = *character == '[' || (in_index && *character != ']');
+        !in_index || *character == '['
+    };
+    path.chars().filter(keep).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indexes_are_removed_and_digits_in_names_stay() {
+        assert_eq!(without_indexes("route[13].rate[0].per"), "route[].rate[].per");
+        assert_eq!(without_indexes("limits.http2_resets"), "limits.http2_resets");
+    }
+}

@@ -1,0 +1,117 @@
+//! Reads the main file and the files that it includes, and collects what is wrong with them.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::config::document::error::{ConfigError, ConfigErrors, Place};
+use crate::config::document::record::Record;
+use crate::config::document::report::Report;
+use crate::config::document::sources::Sources;
+use crate::config::document::table::Table;
+use crate::config::document::tree::{SourceFile, Tree};
+use crate::config::include;
+use crate::config::values::Values;
+use crate::types::regular_file;
+
+/// The text of all files.
+pub(super) struct Reading {
+    /// The main file first.
+    files: Vec<SourceFile>,
+    /// What is wrong with `include`.
+    problems: Vec<ConfigError>,
+    base: PathBuf,
+}
+
+/// What was read from files without errors.
+pub(super) struct Read<T> {
+    pub(super) result: T,
+    pub(super) warnings: Vec<ConfigError>,
+    pub(super) values: Values,
+}
+
+impl Reading {
+    pub(super) fn of_file(path: &Path) -> Result<Self, ConfigErrors> {
+        let base = path.parent().unwrap_or(Path::new(""));
+        let (files, problems) = include::with_included(main_file(path)?, path, base);
+        Ok(Reading { files, problems, base: base.to_owned() })
+    }
+
+    pub(super) fn of_text(text: &str, base: &Path) -> Self {
+        let main = SourceFile { name: "gateway.toml".to_owned(), text: text.to_owned() };
+        let (files, problems) = include::with_included(main, &base.join("gateway.toml"), base);
+        Reading { files, problems, base: base.to_owned() }
+    }
+
+    /// Leaves out the included files.
+    pub(super) fn main_only(mut self) -> Self {
+        self.files.truncate(1);
+        self.problems.clear();
+        self
+    }
+
+    /// The result of `part`, if it reported no errors and the text is TOML. `every_key`: see [`Report::into_errors`].
+    pub(super) fn read<T>(
+        &self,
+        every_key: impl FnOnce() -> BTreeSet<String>,
+        part: impl for<'a> FnOnce(Table<'a>) -> T,
+    ) -> Result<Read<T>, ConfigErrors> {
+        let tree = Tree::parse(&self.files, &environment);
+        let report = Report::new(&self.base, &tree.outside);
+        self.problems.iter().cloned().for_each(|problem| report.add(problem));
+        let result = part(Table::new(&tree.root, Place::default(), &report));
+        let (warnings, records) = (report.take_warnings(), report.take_records());
+        let errors = tree.with_syntax_errors(report.into_errors(every_key));
+        match errors.is_empty() {
+            true => Ok(Read { result, warnings, values: Values::new(records, &tree.sources, &tree.outside) }),
+            false => Err(ConfigErrors::new(tree.sources, errors)),
+        }
+    }
+
+    /// The place of a key in a table at the top.
+    pub(super) fn place(&self, (table, key): (&'static str, &'static str)) -> Place {
+        let tree = Tree::parse(&self.files, &environment);
+        let report = Report::new(&self.base, &tree.outside);
+        Table::new(&tree.root, Place::default(), &report).part(table).place(key)
+    }
+
+    pub(super) fn sources(&self) -> Sources {
+        let mut sources = Sources::default();
+        for file in &self.files {
+            sources.add(&file.name, &file.text);
+        }
+        sources
+    }
+}
+
+/// All keys that `part` reads from this text, whether they are right or not.
+pub(super) fn records(text: &str, part: impl for<'a> FnOnce(Table<'a>)) -> Vec<Record> {
+    let files = [SourceFile { name: String::new(), text: text.to_owned() }];
+    let tree = Tree::parse(&files, &|_| None);
+    let report = Report::new(Path::new(""), &tree.outside);
+    part(Table::new(&tree.root, Place::default(), &report));
+    report.take_records()
+}
+
+fn environment(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+/// The name of the file, for messages, and its text.
+fn main_file(path: &Path) -> Result<SourceFile, ConfigErrors> {
+    let name = path.display().to_string();
+    let bytes = regular_file::read(path).map_err(|error| {
+        let error = ConfigError::new(format!("cannot read the configuration: {error}"), "expected a readable file");
+        ConfigErrors::new(Sources::new(&name, ""), vec![error.help("name the file with --config")])
+    })?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(SourceFile { name, text }),
+        Err(error) => {
+            let end = error.utf8_error().valid_up_to();
+            let place = Place { key: String::new(), span: Some(end..end) };
+            let source = String::from_utf8_lossy(error.as_bytes());
+            let error = ConfigError::new("the file is not UTF-8", "expected UTF-8");
+            Err(ConfigErrors::new(Sources::new(&name, &source), vec![error.at(&place)]))
+        }
+    }
+}

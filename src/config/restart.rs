@@ -1,0 +1,71 @@
+//! Which keys a reload applies, and which require a restart.
+
+/// The keys that require a restart, and the tables of which all keys do. A reload reads the files of certificates
+/// again.
+const RESTART: [&str; 26] = [
+    "workers",
+    "listener[].address",
+    "listener[].tls",
+    "listener[].proxy_protocol",
+    "admin",
+    "store",
+    "tokens",
+    "audit",
+    "trace",
+    "access_log.file",
+    "timeouts.store",
+    "timeouts.lingering_close",
+    "limits.connections",
+    "limits.connections_per_address",
+    "limits.concurrent_requests",
+    "limits.reserve_percent",
+    "limits.discarded_body_size",
+    "limits.penalty_duration",
+    "limits.failed_handshakes",
+    "limits.malformed_requests",
+    "limits.rejected_bodies",
+    "limits.retry_delay",
+    "limits.token_size",
+    "limits.bad_signatures",
+    "limits.introspected_bad_signatures",
+    "limits.sessions_per_subject",
+];
+
+/// Keys in these tables that a reload applies.
+const RELOADABLE: [&str; 2] = ["listener[].tls.certificate", "listener[].tls.key"];
+
+/// Returns true if a reload applies a change of this key, such as `route[1].path`.
+pub(super) fn is_reloadable(key: &str) -> bool {
+    let name = super::document::record::without_indexes(key).replace("tls[]", "tls");
+    let is_inside = |table: &str| name.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    RELOADABLE.contains(&name.as_str()) || !RESTART.into_iter().any(is_inside)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_lists_name_only_keys_that_exist() {
+        let keys: BTreeSet<String> = crate::config::keys();
+        let unknown: Vec<_> = RESTART.into_iter().chain(RELOADABLE).filter(|key| !keys.contains(*key)).collect();
+        assert_eq!(unknown, Vec::<&str>::new());
+        for (key, expected) in [
+            ("route[3].rate[0].per", true),
+            ("watch", true),
+            ("workers", false),
+            ("listener[0].tls", false),
+            ("listener[0].tls[1].key", true),
+            ("admin.tls.key", false),
+            ("timeouts.upstream_connect", true),
+            ("timeouts.drain", true),
+            ("timeouts.store", false),
+            ("limits.uri_size", true),
+            ("limits.connections", false),
+        ] {
+            assert_eq!(is_reloadable(key), expected, "{key}");
+        }
+    }
+}

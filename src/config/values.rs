@@ -1,0 +1,265 @@
+//! The configuration in force: every key with its value, and where the value comes from.
+//!
+//! It contains no secret: the keys of secrets name files, variables and credentials.
+
+use std::fmt::Write;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+
+use crate::config::document::outside::{Outside, OutsideValues};
+use crate::config::document::record::Record;
+use crate::config::document::sources::Sources;
+use crate::config::restart;
+
+/// The tables and keys at the top of `gateway.toml`, in its order.
+const ORDER: [&str; 22] = [
+    "include",
+    "watch",
+    "workers",
+    "listener",
+    "upstream",
+    "tokens",
+    "store",
+    "issuer",
+    "route",
+    "rate",
+    "identity",
+    "login",
+    "oauth",
+    "cors",
+    "forwarding",
+    "admin",
+    "access_log",
+    "trace",
+    "audit",
+    "throttle",
+    "timeouts",
+    "limits",
+];
+
+/// Column at which the origins of values begin, unless the value is longer.
+const ORIGIN_COLUMN: usize = 60;
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Default,
+    File {
+        file: Arc<str>,
+        line: usize,
+    },
+    /// `{ env = "NAME" }` in this line.
+    Environment {
+        name: String,
+        file: Arc<str>,
+        line: usize,
+    },
+    /// `{ credential = "NAME" }` in this line.
+    Credential {
+        name: String,
+        file: Arc<str>,
+        line: usize,
+    },
+}
+
+/// A key with its value.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// For example `route[1].path`.
+    pub key: String,
+    /// `None` if the key is not set and has no default.
+    pub value: Option<Json>,
+    pub origin: Origin,
+    /// The value in the file, which requires a restart.
+    pub pending: Option<Box<Setting>>,
+}
+
+/// Two settings are equal if they have the same effect, wherever their values come from.
+impl PartialEq for Setting {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key && self.value == other.value
+    }
+}
+
+/// All keys with their values, in the order of `gateway.toml`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Values(Vec<Setting>);
+
+impl Values {
+    pub(super) fn new(records: Vec<Record>, sources: &Sources, outside: &OutsideValues) -> Self {
+        let mut settings: Vec<_> = records.into_iter().filter(|record| !record.is_table).collect();
+        // Stable: the keys of a table stay in the order in which they were read.
+        settings.sort_by_key(|record| rank(&record.key));
+        Values(settings.into_iter().map(|record| Setting::new(record, sources, outside)).collect())
+    }
+
+    pub fn all(&self) -> &[Setting] {
+        &self.0
+    }
+
+    /// What is in force after a reload that has read `next`. Values that require a restart stay, with the new ones
+    /// beside them. `keeps_listeners`: all listeners stay as they are.
+    pub(crate) fn reloaded(&self, next: &Values, keeps_listeners: bool) -> Values {
+        let stays = |key: &str| !restart::is_reloadable(key) || (keeps_listeners && table_of(key) == "listener");
+        let mut settings: Vec<Setting> = next.0.iter().map(|next| self.after_reload(next, stays(&next.key))).collect();
+        let is_gone = |old: &&Setting| stays(&old.key) && !next.0.iter().any(|next| next.key == old.key);
+        let gone = self.0.iter().filter(is_gone).filter(|old| old.value.is_some()).cloned();
+        let nothing = |key: &str| Setting::absent(key.to_owned());
+        settings.extend(gone.map(|old| Setting { pending: Some(Box::new(nothing(&old.key))), ..old }));
+        settings.sort_by_key(|setting| rank(&setting.key));
+        Values(settings)
+    }
+
+    fn after_reload(&self, next: &Setting, stays: bool) -> Setting {
+        let same = |old: &&Setting| old.key == next.key;
+        let old = self.0.iter().find(same).cloned().unwrap_or_else(|| Setting::absent(next.key.clone()));
+        match stays && old.value != next.value {
+            true => Setting { pending: Some(Box::new(Setting { pending: None, ..next.clone() })), ..old },
+            false => next.clone(),
+        }
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Json {
+        json!({ "settings": self.0.iter().map(Setting::json).collect::<Vec<_>>() })
+    }
+
+    /// For people: one line for each key, as in `gateway.toml`, with the origin as a comment.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let mut table = None;
+        for setting in &self.0 {
+            let own = table_of(&setting.key);
+            if table.is_some_and(|table| table != own && setting.key.contains('.')) {
+                text.push('\n');
+            }
+            table = Some(own);
+            let line = match &setting.value {
+                Some(value) => format!("{} = {value}", setting.key),
+                None => format!("# {} is not set", setting.key),
+            };
+            let _ = writeln!(text, "{line:ORIGIN_COLUMN$} # {}", setting.origin.text());
+        }
+        text
+    }
+}
+
+impl Setting {
+    fn new(record: Record, sources: &Sources, outside: &OutsideValues) -> Self {
+        let origin = Origin::of(record.span.as_ref(), sources, outside);
+        Setting { key: record.key, value: record.value, origin, pending: None }
+    }
+
+    fn absent(key: String) -> Self {
+        Setting { key, value: None, origin: Origin::Default, pending: None }
+    }
+
+    fn json(&self) -> Json {
+        let mut object = json!({
+            "key": self.key,
+            "origin": self.origin.json(),
+            "reloadable": restart::is_reloadable(&self.key),
+        });
+        if let Some(value) = &self.value {
+            object["value"] = value.clone();
+        }
+        if let Some(pending) = &self.pending {
+            object["pending"] = json!({ "origin": pending.origin.json() });
+            if let Some(value) = &pending.value {
+                object["pending"]["value"] = value.clone();
+            }
+        }
+        object
+    }
+}
+
+impl Origin {
+    fn of(span: Option<&Range<usize>>, sources: &Sources, outside: &OutsideValues) -> Self {
+        if span.is_none() {
+            return Origin::Default;
+        }
+        let located = sources.locate(span);
+        let (file, (line, _)) = (located.file.into(), located.line_and_column());
+        match outside.at(span) {
+            Some(Outside::Variable { name, .. }) => Origin::Environment { name: name.clone(), file, line },
+            Some(Outside::Credential { name }) => Origin::Credential { name: name.clone(), file, line },
+            _ => Origin::File { file, line },
+        }
+    }
+
+    fn json(&self) -> Json {
+        match self {
+            Origin::Default => json!({ "kind": "default" }),
+            Origin::File { file, line } => json!({ "kind": "file", "file": &**file, "line": line }),
+            Origin::Environment { name, file, line } => {
+                json!({ "kind": "environment", "name": name, "file": &**file, "line": line })
+            }
+            Origin::Credential { name, file, line } => {
+                json!({ "kind": "credential", "name": name, "file": &**file, "line": line })
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Origin::Default => "default".to_owned(),
+            Origin::File { file, line } => format!("{file}:{line}"),
+            Origin::Environment { name, file, line } => format!("${name}, {file}:{line}"),
+            Origin::Credential { name, file, line } => format!("credential {name}, {file}:{line}"),
+        }
+    }
+}
+
+fn rank(key: &str) -> usize {
+    ORDER.iter().position(|name| *name == table_of(key)).unwrap_or_default()
+}
+
+/// `route[1].path` → `route`.
+fn table_of(key: &str) -> &str {
+    key.split(['.', '[']).next().unwrap_or(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_names_every_table() {
+        let keys = crate::config::keys();
+        let tables: std::collections::BTreeSet<&str> = keys.iter().map(|key| table_of(key)).collect();
+        assert_eq!(tables, ORDER.into_iter().collect());
+    }
+
+    #[test]
+    fn a_value_that_requires_a_restart_stays_in_force() {
+        let setting =
+            |key: &str, value: Option<u64>| Setting { value: value.map(Json::from), ..Setting::absent(key.to_owned()) };
+        let old = Values(vec![setting("workers", Some(1)), setting("listener[1].address", Some(7))]);
+        let next = Values(vec![
+            setting("workers", Some(2)),
+            setting("listener[0].proxy_protocol", Some(3)),
+            setting("route[0].path", Some(4)),
+        ]);
+        let now = old.reloaded(&next, true);
+        let rows: Vec<_> = now
+            .0
+            .iter()
+            .map(|setting| {
+                let pending = setting.pending.as_ref().map(|pending| pending.value.clone());
+                (setting.key.as_str(), setting.value.clone(), pending)
+            })
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                ("workers", Some(1.into()), Some(Some(2.into()))),
+                ("listener[0].proxy_protocol", None, Some(Some(3.into()))),
+                ("listener[1].address", Some(7.into()), Some(None)),
+                ("route[0].path", Some(4.into()), None),
+            ]
+        );
+        assert_eq!(now.reloaded(&old, false).0.iter().find(|setting| setting.pending.is_some()), None);
+    }
+}
