@@ -15,10 +15,11 @@ const TOOLS: [&str; 21] = [
 ];
 
 /// What else leads to a peer: the parts of `tests/it/support` that start one, and paths of its own.
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 9] = [
     "PostgresServer::",
     "postgres_server(",
     "Browser::open",
+    "Page::open",
     "Haproxy::",
     "Pooler::",
     "Site::start",

@@ -40,8 +40,12 @@ fn the_archive_has_all_that_an_installation_needs() {
         assert!(packed.contains(path), "{path} is missing");
     }
     // The pages link to each other, and to the examples.
-    for folder in ["deploy", "deploy/man", "deploy/completions", "deploy/examples"] {
-        let belongs = |name: &&String| folder != "deploy" || name.ends_with(".md") || name.starts_with("bearward.");
+    for folder in
+        ["deploy", "deploy/man", "deploy/completions", "deploy/compose", "deploy/examples", "deploy/kubernetes"]
+    {
+        let is_read =
+            |name: &str| [".md", ".svg", ".json", ".yml", ".yaml"].iter().any(|ending| name.ends_with(ending));
+        let belongs = |name: &&String| folder != "deploy" || is_read(name) || name.starts_with("bearward.");
         for name in crate::deploy::names(&source::root().join(folder)).iter().filter(belongs) {
             assert!(packed.contains(format!("{folder}/{name}").as_str()), "{folder}/{name} is missing");
         }

@@ -108,7 +108,7 @@ async fn a_silent_or_unreachable_server_is_unhealthy() {
     for server in [silent.address, closed.address] {
         wait_for_share(&gateway, server, |share| share == 0.0).await;
     }
-    assert_eq!(metric(&gateway, "share", healthy.address).await, 1.0);
+    wait_for_share(&gateway, healthy.address, |share| share == 1.0).await;
     assert!(healthy.seen().iter().any(|seen| seen.target() == "/healthz?deep=1"));
     for _ in 0..6 {
         assert_eq!(gateway.client().send(http::Method::POST, "/", "single".into()).await.status, 200);
