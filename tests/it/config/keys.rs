@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bearward::auth::keyring::{KeySource, Location, OnStale, Remote, Startup};
 use bearward::gateway::route::Access;
+use bearward::protocols::url::SecureUrl;
 use bearward::tokens::jwt::Audience;
 
 use super::{check, parse, with_upstream};
@@ -133,9 +134,11 @@ fn valid_values_are_read() {
         KeySource::Remote(remote) => &**remote,
         KeySource::File(file) => panic!("{file:?}"),
     };
+    // What is shown of a URL has no query.
+    let whole = |url: &SecureUrl| format!("http{}://{}{}", if url.tls { "s" } else { "" }, url.authority, url.target);
     let urls = |location: &Location| match location {
-        Location::Jwks(url) => vec![url.to_string()],
-        Location::Discovery(places) => places.iter().map(ToString::to_string).collect(),
+        Location::Jwks(url) => vec![whole(url)],
+        Location::Discovery(places) => places.iter().map(whole).collect(),
     };
     let Remote { location, refresh, refetch_cooldown, max_age, on_stale, startup, allow_http, jwks_hosts, ca_file } =
         remote(0);

@@ -32,7 +32,7 @@ until (( $(listening) > before )); do kill -0 $! || exit 1; sleep 0.02; done
 "#;
 
 /// The name of each replacement, and its script.
-const REPLACEMENTS: [(&str, &str); 8] = [
+const REPLACEMENTS: [(&str, &str); 9] = [
     ("sudo", r#"[[ $1 == -u && $2 == bearward ]] || exit 1; shift 2; exec "$@""#),
     ("useradd", r#"[[ ${!#} == bearward ]]"#),
     ("curl", r#"exec /usr/bin/curl --fail-with-body "$@""#),
@@ -81,6 +81,8 @@ esac"#,
     ),
     // Nothing is listed: the pages name what they look at.
     ("ss", "exit 0"),
+    // It forwards a port until the operator ends it.
+    ("ssh", r#"[[ $# == 4 && $1 == -N && $2 == -L && $3 == *:127.0.0.1:* ]]"#),
 ];
 
 /// What stands for a machine, with a backend.
