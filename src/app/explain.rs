@@ -77,19 +77,27 @@ impl Explainer {
             Err(unknown) => (Revocations::new(), Some(unknown)),
         };
         let auth = AuthState::new(keyring, Arc::new(revocations), None);
-        let worker = worker(config, &auth, clock.clone());
-        let own_calls = OwnCalls::new(config, Sessions::Database(config.store.clone()), revocations_unknown.clone());
+        let limits = &config.limits;
+        let bad_signatures = BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, 1);
+        let worker = worker(bad_signatures, &auth, clock.clone());
+        let sessions = Sessions::Database(config.store.clone());
+        let own_calls = OwnCalls::new(config, sessions, None, revocations_unknown.clone());
         let decider = auth.decider(config, CACHE_SIZE, &RequestsByRoute::default());
         Ok(Explainer { decider, own_calls, clock, revocations_unknown, keys_unknown_of, worker, _keys: Some(keys) })
     }
 
-    /// With the keys, revocations and sessions of a running gateway.
+    /// With the keys, revocations, sessions and limits of a running gateway. It counts nothing.
     pub(super) fn of_running(config: &Config, state: &SharedState) -> Self {
         let (auth, clock) = (state.auth.without_effects(), state.clock.clone());
         Explainer {
             decider: auth.decider(config, CACHE_SIZE, &RequestsByRoute::default()),
-            own_calls: OwnCalls::new(config, Sessions::Store(state.store.clone()), None),
-            worker: worker(config, &auth, clock.clone()),
+            own_calls: OwnCalls::new(
+                config,
+                Sessions::Store(state.store.clone()),
+                Some(state.broker.throttle.clone()),
+                None,
+            ),
+            worker: worker(state.bad_signatures.without_counting(), &auth, clock.clone()),
             clock,
             revocations_unknown: None,
             keys_unknown_of: None,
@@ -175,7 +183,10 @@ impl Explainer {
         let (calls, with, headers) = (&self.own_calls, &self.decider.authenticator, request.headers());
         let done = match decision {
             Err(reject) => calls.refresh_cookie(request, reject, with, context).await,
-            Ok(Decision::Forward { permit, .. }) => return self.forwarded(&permit, context),
+            Ok(Decision::Forward { permit, .. }) => match calls.check_capture(&permit, context) {
+                Ok(()) => return self.forwarded(&permit, context),
+                Err(reject) => Err(reject.into()),
+            },
             Ok(Decision::Preflight(_)) => Ok("responds to the CORS preflight".into()),
             Ok(Decision::Refresh) => calls.refresh(headers, with, context).await,
             Ok(Decision::Revoke { parameter }) => calls.revoke(&parameter, headers, with, context).await,
@@ -221,10 +232,8 @@ fn revocations(store: &StoreSettings, now: UnixTime) -> Result<Revocations, Arc<
 }
 
 /// A worker without connections.
-fn worker(config: &Config, auth: &AuthState, clock: Arc<dyn Clock>) -> Worker {
+fn worker(bad_signatures: BadSignatures, auth: &AuthState, clock: Arc<dyn Clock>) -> Worker {
     let metrics = Arc::new(WorkerMetrics::default());
-    let limits = &config.limits;
-    let bad_signatures = BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, 1);
     Worker {
         number: 0,
         request_ids: RequestIds::new(),

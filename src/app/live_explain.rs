@@ -1,5 +1,5 @@
-//! `POST /admin/v1/explain`: how this gateway decides about a request now, with its live keys, revocations, rates and
-//! penalties.
+//! `POST /admin/v1/explain`: how this gateway decides about a request now, with its live keys, revocations, rates,
+//! throttles and penalties.
 
 use std::sync::Arc;
 

@@ -13,11 +13,14 @@ use crate::auth::bearer::{BearerToken, TokenLocation, login_cookies};
 use crate::auth::revocations::RevocationKeys;
 use crate::broker::revoke::right_of;
 use crate::config::{Config, StoreSettings};
+use crate::gateway::authorize::Permit;
 use crate::gateway::context::RequestContext;
 use crate::gateway::cookie_refresh::{can_help, session_ended};
 use crate::gateway::endpoints::{Endpoint, ResourceServer};
 use crate::gateway::oauth;
+use crate::gateway::route::Capture;
 use crate::gateway::token_calls::revoker;
+use crate::limits::throttle::Throttle;
 use crate::store::Store;
 use crate::tokens::family::Family;
 use crate::tokens::family::rotation::end_of;
@@ -47,6 +50,8 @@ pub(super) struct OwnCalls {
     resource_servers: Vec<ResourceServer>,
     /// `tokens.refresh_idle_lifetime`
     idle: Duration,
+    /// `[throttle]` of the running gateway. `None`: nothing is known of other calls.
+    throttle: Option<Arc<Throttle>>,
     /// Why it does not know which tokens are revoked.
     revocations_unknown: Option<Arc<str>>,
 }
@@ -58,11 +63,17 @@ impl From<Reject> for Failure {
 }
 
 impl OwnCalls {
-    pub(super) fn new(config: &Config, sessions: Sessions, revocations_unknown: Option<Arc<str>>) -> Self {
+    pub(super) fn new(
+        config: &Config,
+        sessions: Sessions,
+        throttle: Option<Arc<Throttle>>,
+        revocations_unknown: Option<Arc<str>>,
+    ) -> Self {
         OwnCalls {
             sessions,
             resource_servers: config.oauth.resource_servers.clone(),
             idle: config.tokens.lifetimes.idle,
+            throttle,
             revocations_unknown,
         }
     }
@@ -74,6 +85,7 @@ impl OwnCalls {
         authenticator: &Authenticator,
         context: &RequestContext<'_>,
     ) -> Outcome {
+        self.check_calls(context)?;
         let token = authenticator.authenticate_refresh(headers, self.idle, &context.auth()).await?;
         let session = self.refreshable(&token, authenticator, context).await?;
         Ok(format!("refreshes session {session}, if the body has its current refresh token"))
@@ -94,6 +106,7 @@ impl OwnCalls {
         if found.location != TokenLocation::Cookie {
             return Err(rejected.into());
         }
+        self.check_calls(context)?;
         match self.refresh_expired(found.token(), authenticator, context).await {
             Err(Failure::Rejected(reject)) => Err(session_ended(reject, rejected).into()),
             outcome => outcome,
@@ -120,6 +133,7 @@ impl OwnCalls {
     ) -> Result<TokenId, Failure> {
         // A token of another issuer has no session here.
         let id = token.family.ok_or(Reject::from(Reason::GrantMismatch))?;
+        self.throttle.as_ref().map_or(Ok(()), |throttle| throttle.check_refreshes(id))?;
         let family = self.family(id).await?.ok_or(Reject::from(Reason::GrantUnknown))?;
         if authenticator.revocations.is_revoked(&RevocationKeys::of(token)) {
             return Err(Failure::Rejected(Reason::GrantRevoked.into()));
@@ -138,6 +152,7 @@ impl OwnCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
+        self.check_calls(context)?;
         let (caller, family) = revoker(parameter, headers, authenticator, context).await?;
         let (id, by) = right_of(&caller, family)?;
         let found = self.family(id).await?.filter(|family| by.can_revoke(family));
@@ -157,9 +172,19 @@ impl OwnCalls {
         context: &mut RequestContext<'_>,
     ) -> Outcome {
         match endpoint {
-            Endpoint::Token | Endpoint::Revoke => oauth::check_no_credentials(headers)?,
+            Endpoint::Token | Endpoint::Revoke => {
+                self.check_failures(context)?;
+                self.check_calls(context)?;
+                oauth::check_no_credentials(headers)?;
+            }
             Endpoint::Introspect => {
-                oauth::authenticate_introspection(headers, &self.resource_servers, authenticator, context).await?;
+                let caller = oauth::authenticate_introspection(headers, &self.resource_servers, authenticator, context);
+                if let Err(reject) = caller.await {
+                    if oauth::has_basic_credentials(headers) {
+                        self.check_failures(context)?;
+                    }
+                    return Err(reject.into());
+                }
                 // The credentials of a resource server cannot be revoked.
                 if let (Some(_), Some(why)) = (&context.record.caller, &self.revocations_unknown) {
                     return Err(Failure::Unknown(why.clone()));
@@ -168,6 +193,25 @@ impl OwnCalls {
             Endpoint::ProtectedResource => {}
         }
         Ok(endpoint.purpose().to_owned())
+    }
+
+    /// A login at a backend: the gateway captures its response.
+    pub(super) fn check_capture(&self, permit: &Permit, context: &RequestContext<'_>) -> Result<(), Reject> {
+        if permit.route().capture.is_none_or(|capture| capture == Capture::Logout) {
+            return Ok(());
+        }
+        self.check_failures(context)?;
+        self.check_calls(context)
+    }
+
+    /// `throttle.calls`
+    fn check_calls(&self, context: &RequestContext<'_>) -> Result<(), Reject> {
+        self.throttle.as_ref().map_or(Ok(()), |throttle| throttle.check_calls(context.client()))
+    }
+
+    /// `throttle.failures`
+    fn check_failures(&self, context: &RequestContext<'_>) -> Result<(), Reject> {
+        self.throttle.as_ref().map_or(Ok(()), |throttle| throttle.check_failures(context.client()))
     }
 
     async fn family(&self, id: TokenId) -> Result<Option<Family>, Failure> {

@@ -14,6 +14,7 @@ use super::root_secrets::{agree, read_roots};
 use super::shared_store;
 use super::stored;
 use super::upstreams::UpstreamWatch;
+use crate::auth::bad_signatures::BadSignatures;
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::TokenCache;
 use crate::broker::{self, Broker};
@@ -39,6 +40,7 @@ pub(super) struct SharedState {
     pub(super) store: Arc<dyn Store>,
     pub(super) auth: AuthState,
     pub(super) broker: Arc<Broker>,
+    pub(super) bad_signatures: Arc<BadSignatures>,
     pub(super) upstreams: Arc<UpstreamWatch>,
     key_watch: KeyWatch,
     pub(super) clock: Arc<dyn Clock>,
@@ -83,10 +85,14 @@ impl SharedState {
             throttle: Arc::new(Throttle::new(&config.throttle, clock.clone())),
             clock: Arc::new(SteadyClock::new(clock.clone())),
         });
+        let limits = &config.limits;
+        let bad_signatures =
+            BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, config.workers);
         Ok(SharedState {
             store,
             auth,
             broker,
+            bad_signatures: Arc::new(bad_signatures),
             upstreams: Arc::new(UpstreamWatch::new()),
             key_watch,
             clock,

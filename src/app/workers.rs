@@ -8,7 +8,6 @@ use tokio::sync::{Semaphore, watch};
 
 use super::error::StartError;
 use super::shared_state::SharedState;
-use crate::auth::bad_signatures::BadSignatures;
 use crate::auth::signature_queue::SignatureQueue;
 use crate::config::Config;
 use crate::gateway::Gateway;
@@ -53,19 +52,15 @@ pub(super) struct Workers<'a> {
 impl Workers<'_> {
     /// Starts a worker for each element of `listeners`.
     pub(super) fn start(&self, listeners: Vec<Vec<Listener>>) -> Result<Vec<JoinHandle<()>>, StartError> {
-        let limits = &self.config.limits;
-        let bad_signatures =
-            BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, self.config.workers);
-        let bad_signatures = Arc::new(bad_signatures);
         let start = |(number, listeners)| {
-            let worker = Arc::new(self.worker(number, bad_signatures.clone()));
+            let worker = Arc::new(self.worker(number));
             let thread = server::spawn(worker, listeners, self.shared.clone());
             thread.map_err(|source| StartError::Thread { name: format!("worker {number}"), source })
         };
         listeners.into_iter().enumerate().map(start).collect()
     }
 
-    fn worker(&self, number: usize, bad_signatures: Arc<BadSignatures>) -> Worker {
+    fn worker(&self, number: usize) -> Worker {
         let connections = &self.config.connections;
         let checks = self.state.auth.token_checks(self.state.clock.clone());
         Worker {
@@ -73,7 +68,7 @@ impl Workers<'_> {
             request_ids: RequestIds::new(),
             metrics: self.metrics.worker(number),
             streams: Streams::new(checks, self.metrics.worker(number)),
-            bad_signatures,
+            bad_signatures: self.state.bad_signatures.clone(),
             signature_queue: SignatureQueue::new(),
             log: self.log.map(|log| log.buffer(number)),
             tracer: self.tracer.map(Tracer::worker),

@@ -6,6 +6,7 @@
 //! all its requests come from.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::limits::limiter::{Key, Limiter, Rate};
@@ -16,8 +17,10 @@ use crate::types::reject::{Reason, Reject};
 /// All workers share it: it is used only for tokens that are not cached, and a client must not get a limit for each
 /// worker.
 pub struct BadSignatures {
-    addresses: Limiter,
-    introspection: Limiter,
+    addresses: Arc<Limiter>,
+    introspection: Arc<Limiter>,
+    /// False: see [`BadSignatures::without_counting`].
+    counts: bool,
 }
 
 /// The client that a bad signature is counted for.
@@ -29,6 +32,7 @@ pub struct Payer<'r> {
     excess: &'static str,
     /// See [`Reject::limit`].
     limit: Option<Limit>,
+    counts: bool,
 }
 
 impl BadSignatures {
@@ -36,20 +40,26 @@ impl BadSignatures {
     /// `workers` can check one signature at the same time.
     pub fn new(addresses: Rate, introspection: Rate, workers: usize) -> Self {
         let [addresses, introspection] =
-            [addresses, introspection].map(|rate| Limiter::new(rate).with_overdraft(workers));
-        BadSignatures { addresses, introspection }
+            [addresses, introspection].map(|rate| Arc::new(Limiter::new(rate).with_overdraft(workers)));
+        BadSignatures { addresses, introspection, counts: true }
+    }
+
+    /// With the same limits and counts, to which it adds nothing. For `bearward explain`.
+    pub fn without_counting(&self) -> Self {
+        BadSignatures { addresses: self.addresses.clone(), introspection: self.introspection.clone(), counts: false }
     }
 
     /// For a token that authenticates the client itself.
     pub fn of_address(&self, client: IpAddr) -> Payer<'_> {
         let excess = "too many bad signatures from this address";
-        Payer { limiter: &self.addresses, key: client.into(), excess, limit: None }
+        Payer { limiter: &self.addresses, key: client.into(), excess, limit: None, counts: self.counts }
     }
 
     /// For a token that an authenticated caller introspects.
     pub fn of_introspection(&self, caller: Key) -> Payer<'_> {
         let excess = "this caller introspects too many bad signatures";
-        Payer { limiter: &self.introspection, key: caller, excess, limit: Some(Limit::IntrospectedBadSignatures) }
+        let limit = Some(Limit::IntrospectedBadSignatures);
+        Payer { limiter: &self.introspection, key: caller, excess, limit, counts: self.counts }
     }
 }
 
@@ -66,6 +76,8 @@ impl Payer<'_> {
 
     /// Counts a bad signature.
     pub fn count(&self, now: Uptime) {
-        self.limiter.take(self.key, now);
+        if self.counts {
+            self.limiter.take(self.key, now);
+        }
     }
 }

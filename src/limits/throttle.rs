@@ -72,6 +72,13 @@ impl Throttle {
         or_limited(retry_after, Reason::AddressLimited)
     }
 
+    /// Rejects a token call as [`Throttle::count_call`] does, and does not count it.
+    pub fn check_calls(&self, address: IpAddr) -> Result<(), Reject> {
+        let retry_after =
+            self.limits.load().calls.as_ref().and_then(|calls| calls.retry_after(address, self.clock.uptime()));
+        or_limited(retry_after, Reason::AddressLimited)
+    }
+
     /// Rejects a call that needs no access token if too many from its address have failed: such a call could guess a
     /// token or a password.
     pub fn check_failures(&self, address: IpAddr) -> Result<(), Reject> {

@@ -18,6 +18,7 @@ use crate::protocols::http::body::Body;
 use crate::types::reject::{Reason, Reject};
 use form::Form;
 
+pub use basic::is_used as has_basic_credentials;
 pub use call::{Call, check_no_credentials};
 pub use introspect::{INTROSPECT_SCOPE, authenticate as authenticate_introspection};
 

@@ -88,6 +88,46 @@ async fn wrong_tokens_in_questions_are_not_counted() {
     response.assert_rejected(401, "invalid_token");
 }
 
+/// From the address of the questions, so that what is explained is what that client gets.
+#[tokio::test]
+async fn too_many_bad_signatures_are_explained() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with_config(&upstream, "[limits]\nbad_signatures = 2\n");
+    let forge = gateway.forger().await;
+    for number in 0..2 {
+        gateway.client().bearer(&forge(number)).get("/").await.assert_rejected(401, "invalid_token");
+    }
+    let limited = explained(&gateway, &json!({ "token": forge(2) })).await;
+    assert_eq!((&limited["reason"], &limited["status"]), (&json!("rate_limited"), &json!(429)), "{limited}");
+    gateway.client().bearer(&forge(3)).get("/").await.assert_rejected(429, "rate_limited");
+    let elsewhere = explained(&gateway, &json!({ "token": forge(2), "client": "192.0.2.1" })).await;
+    assert_eq!(elsewhere["reason"], "bad_signature", "{elsewhere}");
+}
+
+/// `[throttle]`: the calls of an address, and the refreshes of a login.
+#[tokio::test]
+async fn throttled_calls_are_explained() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with_throttle(upstream.address, "calls = 3\nrefreshes = 1", "");
+    let alice = gateway.issue("alice", "").await;
+    let question = json!({ "token": alice.access, "method": "POST", "path": "/user/refresh" });
+    for _ in 0..5 {
+        assert_eq!(explained(&gateway, &question).await["decision"], "local", "a question counts as no call");
+    }
+    assert_eq!(gateway.refresh(&alice.access, &alice.refresh).await.status, 200);
+    let limited = explained(&gateway, &question).await;
+    assert_eq!((&limited["reason"], &limited["status"]), (&json!("family_limited"), &json!(429)), "{limited}");
+
+    for id in [&alice.token_id, "none"] {
+        gateway.revoke(&alice.access, id).await;
+    }
+    for call in [question, json!({ "method": "DELETE", "path": "/token/none" })] {
+        let limited = explained(&gateway, &call).await;
+        assert_eq!((&limited["reason"], &limited["status"]), (&json!("address_limited"), &json!(429)), "{limited}");
+    }
+    gateway.revoke(&alice.access, "none").await.assert_rejected(429, "rate_limited");
+}
+
 #[tokio::test]
 async fn a_question_names_each_part_of_a_request() {
     let upstream = Upstream::start();
