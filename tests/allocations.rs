@@ -8,7 +8,21 @@
 #[path = "../benches/setup/mod.rs"]
 mod setup;
 
+#[path = "../benches/setup/families.rs"]
+#[allow(dead_code, reason = "the benches use the rest")]
+mod families;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bearward::auth::api_keys::{ApiKeySettings, ApiKeys};
+use bearward::auth::bearer::BearerToken;
+use bearward::auth::context::AuthContext;
+use bearward::store::StoreFuture;
 use bearward::telemetry::access_log::Record;
+use bearward::tokens::family::Family;
+use bearward::tokens::family::api_key::generate;
 use bearward::tokens::jwt::Algorithm;
 
 use setup::steps::{SampleRequest, Steps};
@@ -31,6 +45,36 @@ fn authenticating_a_cached_token_allocates_nothing() {
     });
     assert_eq!(worker.0.metrics.token_cache_hits.get(), REQUESTS);
     assert_eq!((counted.count_total, counted.bytes_total), (0, 0));
+}
+
+#[test]
+fn authenticating_a_known_api_key_allocates_and_reads_nothing() {
+    let (mut authenticator, _) = setup::authenticator(&Mint::new(Algorithm::ES256));
+    let family = families::family(NOW);
+    let (text, hash) = generate(family.id);
+    let family = Family { key_hash: Some(hash), ..family };
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counter = reads.clone();
+    let find = Arc::new(move |_| -> StoreFuture<Option<Family>> {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::ready(Ok(Some(family.clone()))))
+    });
+    let minute = Duration::from_mins(1);
+    let settings = ApiKeySettings { audience: vec!["a".into()], lifetime: minute, timeout: minute };
+    authenticator.api_keys = Arc::new(ApiKeys::new(settings, find));
+    let worker = BenchWorker::new();
+    let context = AuthContext { api_keys: true, ..worker.context(NOW) };
+    let bearer = BearerToken::from_text(&text, 100).expect("short");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    assert!(runtime.block_on(authenticator.authenticate(bearer, &context)).is_ok(), "the first request reads it");
+
+    let counted = allocation_counter::measure(|| {
+        for _ in 0..REQUESTS {
+            assert!(setup::run_ready(authenticator.authenticate(bearer, &context)).is_ok());
+        }
+    });
+    assert_eq!((counted.count_total, counted.bytes_total), (0, 0));
+    assert_eq!(reads.load(Ordering::Relaxed), 1);
 }
 
 /// Each revocation changes the epoch, so that the next request with a cached token checks the revocation set again.

@@ -37,6 +37,7 @@ pub fn family(now: UnixTime) -> Family {
         last_used_at: now,
         idle_expiry: now + LIFETIMES.idle,
         absolute_expiry: now + LIFETIMES.absolute,
+        key_hash: None,
         revoked: None,
     }
 }

@@ -173,6 +173,7 @@ pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
         token_cache: Arc::new(TokenCache::new(64 << 20)),
         seen_generations: Arc::default(),
         renewals: Arc::default(),
+        api_keys: Arc::default(),
         freshness: None,
         identity,
         token_size: 8 << 10,
@@ -222,6 +223,7 @@ impl BenchWorker {
             signature_queue: &self.0.signature_queue,
             metrics: &self.0.metrics,
             serves_stale: None,
+            api_keys: false,
             trace: Trace::OFF,
         }
     }

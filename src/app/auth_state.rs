@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::auth::api_keys::{ApiKeySettings, ApiKeys};
 use crate::auth::authenticate::Authenticator;
 use crate::auth::keyring::Keyring;
 use crate::auth::renewals::Renewals;
@@ -23,19 +24,33 @@ pub(super) struct AuthState {
     pub(super) keyring: Arc<Keyring>,
     pub(super) revocations: Arc<Revocations>,
     pub(super) seen_generations: Arc<SeenGenerations>,
-    renewals: Arc<Renewals>,
+    pub(super) renewals: Arc<Renewals>,
+    pub(super) api_keys: Arc<ApiKeys>,
     /// `None`: the store belongs to this gateway alone.
     freshness: Option<Arc<Freshness>>,
 }
 
 impl AuthState {
-    pub(super) fn new(keyring: Arc<Keyring>, revocations: Arc<Revocations>, freshness: Option<Arc<Freshness>>) -> Self {
-        AuthState { keyring, revocations, seen_generations: Arc::default(), renewals: Arc::default(), freshness }
+    pub(super) fn new(
+        keyring: Arc<Keyring>,
+        revocations: Arc<Revocations>,
+        api_keys: ApiKeys,
+        freshness: Option<Arc<Freshness>>,
+    ) -> Self {
+        AuthState {
+            keyring,
+            revocations,
+            seen_generations: Arc::default(),
+            renewals: Arc::default(),
+            api_keys: Arc::new(api_keys),
+            freshness,
+        }
     }
 
     /// With the same keys and revocations. A token that is only explained confirms no refresh and renews no stream.
     pub(super) fn without_effects(&self) -> Self {
-        AuthState::new(self.keyring.clone(), self.revocations.clone(), self.freshness.clone())
+        let api_keys = self.api_keys.without_effects();
+        AuthState::new(self.keyring.clone(), self.revocations.clone(), api_keys, self.freshness.clone())
     }
 
     /// The checks that end a stream when its token is no longer valid.
@@ -58,6 +73,7 @@ impl AuthState {
             token_cache: Arc::new(TokenCache::with_replacements(cache_size, replacement_audiences(&config.routes))),
             seen_generations: self.seen_generations.clone(),
             renewals: self.renewals.clone(),
+            api_keys: self.api_keys.clone(),
             freshness: self.freshness.clone(),
             identity: config.identity.clone(),
             token_size: config.limits.token_size,
@@ -73,6 +89,15 @@ impl AuthState {
             header_list_size: config.connections.request_header_size,
             uri_size: config.connections.uri_size,
         }
+    }
+}
+
+/// How this configuration reads API keys. A change requires a restart.
+pub(super) fn api_key_settings(config: &Config) -> ApiKeySettings {
+    ApiKeySettings {
+        audience: config.tokens.audience.clone(),
+        lifetime: config.tokens.lifetimes.access,
+        timeout: config.store.timeout,
     }
 }
 

@@ -16,7 +16,7 @@ use super::thread;
 use crate::admin::{self, Admin, AdminConnections};
 use crate::protocols::socket;
 use crate::store::sweep::sweep;
-use crate::types::clock::every;
+use crate::types::clock::{UnixTime, every};
 use crate::types::reject::with_causes;
 
 /// How often to write to the store which refreshes were confirmed by use of their new tokens.
@@ -96,6 +96,7 @@ impl Control {
         let snapshots = tokio::spawn(async move { snapshots.take_regularly(clock).await });
         let followed_keys = tokio::spawn(state.follow_keys());
         let ticket_keys = tokio::spawn(state.follow_ticket_keys());
+        let api_keys = tokio::spawn(renew_api_keys(state.clone()));
         let mut hand_over = pin!(hand_over);
         let (mut confirm, mut expire) = (every(CONFIRM_INTERVAL), every(EXPIRE_INTERVAL));
         let mut wrong_tokens = every(WRONG_TOKENS_INTERVAL);
@@ -127,6 +128,7 @@ impl Control {
         keys.abort();
         followed_keys.abort();
         ticket_keys.abort();
+        api_keys.abort();
         if is_shared || !*replaced.borrow() {
             write_confirmations(&state).await;
         }
@@ -145,6 +147,21 @@ pub(super) async fn write_confirmations(state: &SharedState) {
     if let Err(error) = state.broker.with_timeout(state.store.confirm(seen)).await {
         // Without them, the parent of a rotation stays valid longer.
         tracing::warn!(%error, "cannot write confirmations to the store");
+    }
+}
+
+/// Lets the streams of API keys go on.
+async fn renew_api_keys(state: Arc<SharedState>) {
+    let (auth, mut due, mut last) = (&state.auth, every(KEY_INTERVAL), UnixTime::default());
+    loop {
+        due.tick().await;
+        // By the clock of the tokens, which may have been set, or may have gone on while the machine was suspended.
+        let now = state.clock.now();
+        if now >= last && now.since(last) < auth.api_keys.renewal_interval() {
+            continue;
+        }
+        last = now;
+        auth.api_keys.renew_streams(&auth.renewals, &auth.keyring, &*state.clock).await;
     }
 }
 

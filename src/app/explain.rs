@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use http::Request;
 
-use super::auth_state::AuthState;
+use super::auth_state::{AuthState, api_key_settings};
 use super::error::StartError;
 use super::issuer_keys::KeyWatch;
 use super::own_calls::{Failure, OwnCalls, Sessions};
 use super::own_keys::{self, own_policy};
 use super::shared_state::SharedState;
 use super::stored;
+use crate::auth::api_keys::ApiKeys;
 use crate::auth::bad_signatures::BadSignatures;
 use crate::auth::keyring::Keyring;
 use crate::auth::revocations::Revocations;
@@ -32,8 +33,10 @@ use crate::gateway::streams::Streams;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ConcurrencyLimit;
 use crate::protocols::http::forwarded::Origin;
+use crate::store::{StoreError, StoreFuture};
 use crate::telemetry::access_log::Record;
 use crate::telemetry::metrics::{RequestsByRoute, WorkerMetrics};
+use crate::tokens::family::Family;
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::sign::SIGNING;
 use crate::types::clock::{Clock, UnixTime};
@@ -76,7 +79,7 @@ impl Explainer {
             Ok(revocations) => (revocations, None),
             Err(unknown) => (Revocations::new(), Some(unknown)),
         };
-        let auth = AuthState::new(keyring, Arc::new(revocations), None);
+        let auth = AuthState::new(keyring, Arc::new(revocations), api_keys(config), None);
         let limits = &config.limits;
         let bad_signatures = BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, 1);
         let worker = worker(bad_signatures, &auth, clock.clone());
@@ -213,6 +216,16 @@ impl Explainer {
 /// `why`: why it is not known.
 fn unless_revoked(why: &str) -> Outcome {
     Outcome::Unknown(format!("allowed, unless the token is revoked ({why})"))
+}
+
+/// The API keys of the database, which another process may have open.
+fn api_keys(config: &Config) -> ApiKeys {
+    let store = config.store.clone();
+    let find = move |id| -> StoreFuture<Option<Family>> {
+        let found = stored::family(&store, id).map_err(|error| StoreError::new(with_causes(&error)));
+        Box::pin(std::future::ready(found))
+    };
+    ApiKeys::new(api_key_settings(config), Arc::new(find))
 }
 
 /// What the database says is revoked.

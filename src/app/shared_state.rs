@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use super::auth_state::AuthState;
+use super::auth_state::{AuthState, api_key_settings};
 use super::error::StartError;
 use super::issuer_keys::KeyWatch;
 use super::open_store::{self, max_token_life};
@@ -14,6 +14,7 @@ use super::root_secrets::{agree, read_roots};
 use super::shared_store;
 use super::stored;
 use super::upstreams::UpstreamWatch;
+use crate::auth::api_keys::ApiKeys;
 use crate::auth::bad_signatures::BadSignatures;
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::TokenCache;
@@ -74,7 +75,8 @@ impl SharedState {
         let (keyring, own_keys) = own_keys::start(config, &store, &roots, now).await?;
         let key_watch = KeyWatch::new(keyring.clone(), clock.clone());
         key_watch.start(&config.issuers).await?;
-        let auth = AuthState::new(keyring.clone(), revocations, store.freshness());
+        let api_keys = ApiKeys::of_store(api_key_settings(config), store.clone());
+        let auth = AuthState::new(keyring.clone(), revocations, api_keys, store.freshness());
         let broker = Arc::new(Broker {
             settings: broker_settings(config),
             store: store.clone(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
+use crate::auth::api_keys::{ApiKeys, BadKey, check};
 use crate::auth::bearer::{self, BearerToken};
 use crate::auth::context::AuthContext;
 use crate::auth::identity::Identity;
@@ -15,6 +16,7 @@ use crate::auth::seen_generations::SeenGenerations;
 use crate::auth::signature_queue::SignaturePermit;
 use crate::auth::token_cache::{CachedToken, TokenCache};
 use crate::store::Freshness;
+use crate::tokens::family::api_key::{PresentedKey, is_api_key};
 use crate::tokens::jwt::verify::{is_still_valid, unverified_issuer, verify};
 use crate::tokens::jwt::{Validity, VerifiedToken};
 use crate::types::reject::{Reason, Reject};
@@ -46,6 +48,7 @@ pub struct Authenticator {
     pub token_cache: Arc<TokenCache>,
     pub seen_generations: Arc<SeenGenerations>,
     pub renewals: Arc<Renewals>,
+    pub api_keys: Arc<ApiKeys>,
     /// `None`: this gateway is alone, and knows every revocation.
     pub freshness: Option<Arc<Freshness>>,
     pub identity: Identity,
@@ -65,7 +68,8 @@ impl Authenticator {
     /// Returns the caller of a request, or why its token is rejected. A cached token waits for nothing. Any other token
     /// waits for the signature queue. If its key is unknown, it also waits until the issuer's keys are fetched.
     pub async fn authenticate(&self, bearer: BearerToken<'_>, context: &AuthContext<'_>) -> Result<Caller, Reject> {
-        let cached = match self.find(bearer, self.keyring.generation()) {
+        let found = self.find(bearer, self.keyring.generation());
+        let cached = match found.filter(|found| !found.is_past_key(context.now, context.api_keys)) {
             Some(cached) => {
                 context.metrics.token_cache_hits.inc();
                 // The cache remembers that the signature is good. Time and revocation are checked on every request.
@@ -78,7 +82,9 @@ impl Authenticator {
                 Box::pin(self.verify_new(bearer, context)).await?
             }
         };
-        cached.check_revocation(&self.revocations)?;
+        // A revoked API key has the same response as an unknown one.
+        let revoked = |revoked| if cached.is_api_key { BadKey::Revoked.reject() } else { revoked };
+        cached.check_revocation(&self.revocations).map_err(revoked)?;
         check_freshness(self.freshness.as_deref(), context.serves_stale)?;
         context.trace.step(Step::Revocation, || "not revoked".into());
         Ok(Caller { cached })
@@ -92,6 +98,9 @@ impl Authenticator {
 
     /// Verifies a token that is not in the cache. Fetches the issuer's keys once if its key is unknown.
     async fn verify_new(&self, bearer: BearerToken<'_>, context: &AuthContext<'_>) -> Result<Arc<CachedToken>, Reject> {
+        if is_api_key(bearer.as_bytes()) {
+            return self.verify_api_key(bearer, context).await;
+        }
         match self.verify_and_cache(bearer, context).await {
             Err(unknown) if self.may_have_new_key(&unknown) => self.refetch_and_verify(bearer, context, unknown).await,
             result => result,
@@ -266,6 +275,85 @@ impl Authenticator {
         let result = self.check_signature(&queued, context, Validity::ExpiredUpTo(idle));
         release(queued.permit, &result).await;
         result
+    }
+}
+
+/// For API keys.
+impl Authenticator {
+    /// Looks an API key up in the store. What costs no look-up is checked first. Bad keys are counted as bad signatures,
+    /// and one that is sent again is not looked up again: no key becomes good later.
+    async fn verify_api_key(
+        &self,
+        bearer: BearerToken<'_>,
+        context: &AuthContext<'_>,
+    ) -> Result<Arc<CachedToken>, Reject> {
+        if !context.api_keys {
+            return Err(Reject::new(Reason::ApiKeyNotAllowed, "an API key where none is accepted"));
+        }
+        let text = bearer.text()?;
+        let malformed = || Reject::new(Reason::BadApiKey, "not well formed, or the checksum is wrong");
+        let presented = PresentedKey::parse(text).ok_or_else(malformed)?;
+        context.trace.step(Step::Claims, || format!("API key {}", presented.id));
+        let generation = self.keyring.generation();
+        self.check_before_look_up(bearer, generation, context)?;
+        let _turn = self.api_keys.turn(presented.id).await;
+        // The requests before this one may have looked it up, or may have used up what this address can guess.
+        if let Some(known) = self.find(bearer, generation).filter(|known| !known.is_past_key(context.now, true)) {
+            return Ok(known);
+        }
+        self.check_before_look_up(bearer, generation, context)?;
+        let found = match self.api_keys.find(presented.id).await {
+            Ok(found) => found,
+            Err(down) => {
+                let known = self.find(bearer, generation).filter(|known| context.now < known.token.expires);
+                return known.ok_or(down);
+            }
+        };
+        match check(found, &presented, context.now) {
+            Ok(family) => {
+                let keys = self.keyring.keys();
+                let token = self.api_keys.stand_for(&family, &keys.own().trusted.policy, context.now);
+                Ok(self.cache_api_key(text, token, generation, context))
+            }
+            Err(bad) => {
+                if bad.is_guess() {
+                    context.payer.count(context.clock.uptime());
+                }
+                self.token_cache.insert_bad_signature(text, generation);
+                Err(bad.reject())
+            }
+        }
+    }
+
+    fn check_before_look_up(
+        &self,
+        bearer: BearerToken<'_>,
+        generation: u64,
+        context: &AuthContext<'_>,
+    ) -> Result<(), Reject> {
+        if self.token_cache.has_bad_signature(bearer, generation) {
+            return Err(Reject::new(Reason::BadApiKey, "the same bad key again"));
+        }
+        context.payer.check(context.clock.uptime())
+    }
+
+    fn cache_api_key(
+        &self,
+        text: &str,
+        token: VerifiedToken,
+        generation: u64,
+        context: &AuthContext<'_>,
+    ) -> Arc<CachedToken> {
+        context.trace.step(Step::Claims, || format!("sub {:?}, scope {:?}", token.subject, token.scope.join(" ")));
+        let identity = self.identity.of(&token);
+        let cached = CachedToken::new(text, token, identity, generation);
+        let cached = Arc::new(cached.usable_until(self.api_keys.usable_until(context.now)));
+        if let Some(id) = cached.token.family {
+            // Its streams go on.
+            self.renewals.record(id, &cached, context.clock.uptime());
+        }
+        self.token_cache.insert(cached.clone());
+        cached
     }
 }
 

@@ -20,5 +20,7 @@ pub struct AuthContext<'r> {
     pub metrics: &'r WorkerMetrics,
     /// `route.on_stale` is "serve" (true) or "deny" (false). `None`: as `store.on_stale` says.
     pub serves_stale: Option<bool>,
+    /// `route.api_keys`, if the credential is where an API key can be.
+    pub api_keys: bool,
     pub trace: Trace<'r>,
 }

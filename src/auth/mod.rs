@@ -1,5 +1,6 @@
 //! Authentication: from the bearer token of a request to a verified [`authenticate::Caller`].
 
+pub mod api_keys;
 pub mod authenticate;
 pub mod bad_signatures;
 pub mod bearer;

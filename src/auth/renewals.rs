@@ -40,6 +40,7 @@ struct Families {
 #[derive(Default)]
 struct Watch {
     streams: usize,
+    is_api_key: bool,
     freshest: Option<Arc<CachedToken>>,
 }
 
@@ -71,6 +72,21 @@ impl Renewals {
             keep_freshest(&mut watch.freshest, &known);
         }
         FamilyWatch { family, renewals: self.clone() }
+    }
+
+    /// As [`Renewals::watch`], for a family that is an API key: it has no newer tokens unless the gateway reads it again.
+    pub fn watch_api_key(self: &Arc<Self>, id: TokenId) -> FamilyWatch {
+        let watch = self.watch(id);
+        if let Some(watched) = self.lock().watched.get_mut(&id) {
+            watched.is_api_key = true;
+        }
+        watch
+    }
+
+    /// The API keys that have open streams.
+    pub fn api_keys(&self) -> Vec<TokenId> {
+        let families = self.lock();
+        families.watched.iter().filter(|(_, watch)| watch.is_api_key).map(|(id, _)| *id).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Families> {
@@ -172,5 +188,10 @@ mod tests {
         assert!(last.freshest().is_some() && renewals.lock().recent.is_empty());
         drop(last);
         assert!(renewals.lock().watched.is_empty());
+        let key = renewals.watch_api_key(family(2));
+        let _login = renewals.watch(family(3));
+        assert_eq!(renewals.api_keys(), [family(2)]);
+        drop(key);
+        assert_eq!(renewals.api_keys(), []);
     }
 }

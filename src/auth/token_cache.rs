@@ -33,6 +33,8 @@ pub struct CachedToken {
     /// The epoch of the revocations at which the token was last found not revoked.
     checked_epoch: AtomicU64,
     pub token: Arc<VerifiedToken>,
+    /// See [`VerifiedToken::is_api_key`].
+    pub is_api_key: bool,
     /// The token as sent. A stream verifies it again after a change of keys.
     pub text: Arc<str>,
     /// Identity headers for the upstream.
@@ -52,6 +54,7 @@ impl CachedToken {
             expires: token.expires,
             generation: AtomicU64::new(generation),
             checked_epoch: AtomicU64::new(0),
+            is_api_key: token.is_api_key,
             token: Arc::new(token),
             text: text.into(),
             identity,
@@ -85,6 +88,16 @@ impl CachedToken {
             return Ok(());
         }
         self.token.check_time(now, Validity::Live)
+    }
+
+    /// The same, to be used by requests until `time` only.
+    pub fn usable_until(self, time: UnixTime) -> Self {
+        CachedToken { expires: self.expires.min(time), ..self }
+    }
+
+    /// Returns true if this is an API key that the route does not accept, or that must be read from the store again.
+    pub fn is_past_key(&self, now: UnixTime, accepts_api_keys: bool) -> bool {
+        self.is_api_key && !(accepts_api_keys && now < self.expires)
     }
 
     /// Rejects a revoked token. Looks it up only if something was revoked since the last look-up.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::service::Broker;
 use super::token_pair::TokenPair;
 use crate::tokens::audit_event::EventContext;
-use crate::tokens::family::{Family, refresh_token};
+use crate::tokens::family::{Family, claims, refresh_token};
 use crate::tokens::login::Login;
 use crate::types::clock::UnixTime;
 use crate::types::ids::{TokenId, to_base62};
@@ -39,7 +39,7 @@ impl Broker {
     }
 
     /// Rejects a login if the gateway itself would reject its access tokens: they could not even be refreshed.
-    fn check_usable(&self, family: &Family, now: UnixTime) -> Result<(), Reject> {
+    pub(super) fn check_usable(&self, family: &Family, now: UnixTime) -> Result<(), Reject> {
         let unusable = |detail| Err(Reject::new(Reason::BadParameter, detail));
         let accepted = &self.settings.audience;
         if !family.audience.is_empty() && !family.audience.iter().any(|aud| accepted.contains(aud)) {
@@ -52,7 +52,7 @@ impl Broker {
         Ok(())
     }
 
-    fn first_generation(&self, login: Login, now: UnixTime) -> Family {
+    pub(super) fn first_generation(&self, login: Login, now: UnixTime) -> Family {
         let lifetimes = &self.settings.lifetimes;
         let absolute = login.absolute.unwrap_or(lifetimes.absolute).min(lifetimes.absolute);
         let family = Family {
@@ -74,6 +74,7 @@ impl Broker {
             idle: login.idle,
             idle_expiry: now,
             absolute_expiry: now + absolute,
+            key_hash: None,
             revoked: None,
         };
         Family { idle_expiry: family.next_idle_expiry(lifetimes, now), ..family }
@@ -114,28 +115,11 @@ impl Broker {
         (issued, expires)
     }
 
-    /// The claims of RFC 9068 section 2.2, and three of our own: `sid`, the family, `rgn`, its generation, and
-    /// `auth_time_ms`, the `auth_time` in milliseconds. Watermarks are compared with it: it is the time of the login,
-    /// so that a refresh cannot make a session younger than "log out everywhere".
+    /// Those of the family, and two of this token: `jti`, and one of our own, `rgn`, the generation of the family.
     fn access_claims(&self, family: &Family, issued: u64, expires: u64) -> Map<String, Value> {
-        let audience = if family.audience.is_empty() { &self.settings.audience } else { &family.audience };
-        let mut claims = family.claims.clone();
-        claims.insert("iss".into(), json!(self.settings.issuer));
-        claims.insert("sub".into(), json!(family.subject));
-        claims.insert("aud".into(), if let [one] = &audience[..] { json!(one) } else { json!(audience) });
-        claims.insert("iat".into(), json!(issued));
-        claims.insert("exp".into(), json!(expires));
-        claims.insert("auth_time".into(), json!(family.created_at.as_secs()));
-        claims.insert("auth_time_ms".into(), json!(family.created_at.as_millis()));
+        let mut claims = claims(family, &self.settings.issuer, &self.settings.audience, issued, expires);
         claims.insert("jti".into(), json!(to_base62(&secret::random::<16>(), 22)));
-        claims.insert("sid".into(), json!(family.id));
         claims.insert("rgn".into(), json!(family.generation));
-        if !family.scope.is_empty() {
-            claims.insert("scope".into(), json!(family.scope));
-        }
-        if !family.client_id.is_empty() {
-            claims.insert("client_id".into(), json!(family.client_id));
-        }
         claims
     }
 }

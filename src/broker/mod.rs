@@ -4,6 +4,7 @@
 //! captured logins; [`keys`] rotates the signing keys. [`Broker`] is what they share: the store, the secrets and the
 //! settings.
 
+mod api_keys;
 mod client;
 mod issue;
 mod key_error;
@@ -16,6 +17,7 @@ mod settings;
 mod store_error;
 mod token_pair;
 
+pub use api_keys::IssuedKey;
 pub use client::check_holder;
 pub use key_error::KeysError;
 pub use key_tools::KeyTools;

@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, reason = "commands print their results")]
 
 mod admin_client;
+mod apikey;
 mod check;
 mod config_argument;
 mod demo;
@@ -14,6 +15,7 @@ mod error;
 mod explain;
 mod init;
 mod keys;
+mod percent;
 mod progress;
 mod rejection;
 mod reload;
@@ -69,6 +71,9 @@ enum Command {
     /// Issue, list and revoke tokens of the running gateway.
     #[command(subcommand)]
     Token(token::TokenCommand),
+    /// Issue, list and revoke API keys of the running gateway.
+    #[command(subcommand)]
+    Apikey(apikey::ApiKeyCommand),
     /// List, rotate and revoke the signing keys of the running gateway.
     #[command(subcommand)]
     Keys(keys::KeysCommand),
@@ -101,6 +106,7 @@ pub fn run() -> ExitCode {
         Command::Reload(arguments) => reload::run(arguments),
         Command::Top(arguments) => top::run(arguments),
         Command::Token(command) => token::run(command),
+        Command::Apikey(command) => apikey::run(command),
         Command::Keys(command) => keys::run(command),
         Command::Store(command) => store::run(command),
     };

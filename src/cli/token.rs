@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::admin_client::{CallError, call};
 use super::config_argument::ConfigArgument;
 use super::error::CommandError;
+use super::percent::percent_encode;
 use super::terminal::{array_member, text_member};
 
 #[derive(Subcommand)]
@@ -133,13 +134,4 @@ fn print_table(tokens: &Value) {
         let state = if reason.is_empty() { state } else { format!("{state}: {reason}") };
         println!("{id:22}  {state:16}  {created:24}  {used:24}  {address:15}  {scope:20}  {label}");
     }
-}
-
-/// Encodes one path segment (RFC 3986 section 3.3).
-fn percent_encode(segment: &str) -> String {
-    let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    segment
-        .bytes()
-        .map(|byte| if is_unreserved(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
 }

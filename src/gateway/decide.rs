@@ -11,6 +11,7 @@ use http::{HeaderValue, Method, Request, Response, Version};
 
 use crate::auth::authenticate::{Authenticator, Caller};
 use crate::auth::bearer::TokenLocation;
+use crate::auth::context::AuthContext;
 use crate::gateway::authorize::{Permit, authorize, without_token};
 use crate::gateway::context::RequestContext;
 use crate::gateway::cors::{self, Cors};
@@ -265,6 +266,8 @@ impl Decider {
             csrf::check(request.headers(), &target, &route.origins)?;
             context.trace.step(Step::Origin, || "not from another site".into());
         }
-        self.authenticator.authenticate(found.token(), &context.auth()).await
+        let auth = context.auth();
+        let auth = AuthContext { api_keys: auth.api_keys && found.location.can_have_api_key(), ..auth };
+        self.authenticator.authenticate(found.token(), &auth).await
     }
 }

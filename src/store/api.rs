@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::error::StoreError;
 use crate::store::freshness::Freshness;
-use crate::store::search::{FoundFamilies, Search};
+use crate::store::search::{FoundFamilies, KeySearch, Search};
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::{Revocation, Revoked};
@@ -107,7 +107,7 @@ pub struct Outbox {
 /// Each method records its decision as an [`Event`] in the same transaction.
 pub trait Store: Send + Sync {
     /// Writes a new family. If its subject then has more than `max_live` live families, the least recently used ones
-    /// are revoked before this returns. Several logins at the same time may revoke each other, so that no caller ever
+    /// are revoked before this returns. API keys do not count. Several logins at the same time may revoke each other, so that no caller ever
     /// learns of more live families than the limit.
     ///
     /// Returns `None` and writes nothing if a watermark voids the family: `created_at` is when the login began, and a
@@ -139,6 +139,12 @@ pub trait Store: Send + Sync {
 
     /// One page of the families that `search` describes, in the form of [`Store::families_of`].
     fn search(&self, search: Search) -> StoreFuture<FoundFamilies>;
+
+    /// One page of API keys, in the form of [`Store::families_of`].
+    fn api_keys(&self, search: KeySearch) -> StoreFuture<FoundFamilies>;
+
+    /// Records that an API key was used. Never lowers the recorded time. The change need not survive a loss of power.
+    fn used(&self, id: TokenId, at: UnixTime) -> StoreFuture<()>;
 
     /// One family, live or ended, in the form of [`Store::families_of`].
     fn family(&self, id: TokenId) -> StoreFuture<Option<Family>>;

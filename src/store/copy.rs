@@ -119,6 +119,7 @@ fn canonical(record: &Record) -> String {
             time(family.idle_expiry),
             time(family.absolute_expiry),
             family.revoked.map(|revoked| (time(revoked.at), revoked.reason.as_str())),
+            family.key_hash.map(|hash| to_base62(&hash, 43)),
         ]),
         Record::Revocation(Revocation { sequence, what, at, until }) => {
             json!([sequence, canonical_target(what), time(*at), time(*until)])

@@ -26,11 +26,15 @@ fn lost_to_report(before: u64, more: u64) -> Option<u64> {
 }
 
 pub(super) fn issued(family: &Family) -> Event {
-    Event { generation: Some(family.generation), ..Event::for_family("token.issued", family) }
+    match family.key_hash {
+        Some(_) => Event::for_family("api_key.issued", family),
+        None => Event { generation: Some(family.generation), ..Event::for_family("token.issued", family) },
+    }
 }
 
 pub(super) fn ended(family: &Family, reason: RevokeReason) -> Event {
-    Event { reason: Some(reason.as_str()), ..Event::for_family("token.revoked", family) }
+    let name = if family.key_hash.is_some() { "api_key.revoked" } else { "token.revoked" };
+    Event { reason: Some(reason.as_str()), ..Event::for_family(name, family) }
 }
 
 /// `family` is the family before the rotation.

@@ -25,6 +25,6 @@ pub use api::{
 pub use endings::{Ending, EndingSearch, FoundEndings, Revoker, revoked_by_others};
 pub use error::StoreError;
 pub use freshness::{FollowerCounts, Freshness};
-pub use search::{FoundFamilies, Position, Search, SearchState, Subjects};
+pub use search::{FoundFamilies, KeySearch, Position, Search, SearchState, Subjects};
 pub use settings::Settings;
 pub use shared_clock::SharedClock;

@@ -42,6 +42,17 @@ pub enum SearchState {
     All,
 }
 
+/// Which API keys to list, live and ended, in the order of a search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeySearch {
+    /// `None`: those of all subjects.
+    pub subject: Option<String>,
+    /// `None` for the first page.
+    pub after: Option<Position>,
+    /// Maximum number of keys in the page.
+    pub limit: usize,
+}
+
 /// One family in the order of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {

@@ -15,6 +15,8 @@
 //! | `refresh.binding_mismatch` | access token and refresh token belong to different sessions |
 //! | `refresh.denied` | any other refresh was rejected; `reason` as in the access log |
 //! | `token.revoked` | a session was ended; `reason`: by its owner, an operator, or the limit of sessions |
+//! | `api_key.issued` | an operator issued an API key |
+//! | `api_key.revoked` | an API key was revoked; `reason`: by its owner or an operator |
 //! | `access_token.revoked` | an operator revoked one access token |
 //! | `subject.revoked`, `issuer.revoked`, `everything.revoked` | an operator revoked all tokens up to `before` |
 //! | `key.created`, `key.activated`, `key.retired`, `key.revoked`, `key.deleted` | a signing key changed its state |

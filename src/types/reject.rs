@@ -87,6 +87,10 @@ reasons! {
     Expired = "expired", UNAUTHORIZED, "invalid_token", "the token expired";
     NotYetValid = "not_yet_valid", UNAUTHORIZED, "invalid_token", "the token is not valid yet";
     LifetimeTooLong = "lifetime_too_long", UNAUTHORIZED, "invalid_token", "the token's claims are not valid";
+    /// An API key that is unknown, expired or revoked, or has a wrong secret: one response for all.
+    BadApiKey = "bad_api_key", UNAUTHORIZED, "invalid_token", "the API key is not valid";
+    /// `route.api_keys`
+    ApiKeyNotAllowed = "api_key_not_allowed", UNAUTHORIZED, "invalid_token", "API keys are not accepted here";
     Revoked = "revoked", UNAUTHORIZED, "invalid_token", "the token was revoked";
     /// The claim `cnf`: the token is valid only with a proof, and the gateway checks none.
     BoundToKey = "bound_to_key", UNAUTHORIZED, "invalid_token", "the token is bound to a key, and is not accepted without a proof";
@@ -128,6 +132,7 @@ reasons! {
     AdminHost = "admin_host", MISDIRECTED_REQUEST, "invalid_request", "the Host header is not a name of the admin listener; call it by its IP address, or add the name to admin.hosts";
     /// `admin.recent_rejections`
     RejectionNotFound = "rejection_not_found", NOT_FOUND, "not_found", "no such request is among the newest rejected ones";
+    ApiKeyNotFound = "api_key_not_found", NOT_FOUND, "not_found", "no such API key";
     KeyNotFound = "key_not_found", NOT_FOUND, "not_found", "no such signing key";
     KeyFinallyRevoked = "key_finally_revoked", CONFLICT, "invalid_request", "the key is already revoked for good, which cannot be undone: its tokens may not refresh, and their users log in again";
     KeysFixed = "keys_fixed", BAD_REQUEST, "invalid_request", "tokens.signing_key_file sets the signing key; replace the file and restart the gateway";

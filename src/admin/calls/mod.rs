@@ -1,8 +1,10 @@
 //! The calls of the admin API, one file for each path.
 
+pub(super) mod api_keys;
 mod body;
 pub(super) mod certificates;
 pub(super) mod configuration;
+mod cursor;
 mod ended_tokens;
 pub(super) mod explain;
 pub(super) mod explainer;

@@ -39,8 +39,9 @@ pub(super) struct TokenEntry {
     absolute_expiry: String,
 }
 
-/// The entries of these families, each with who revoked it.
-pub(super) async fn of(admin: &Admin, families: Vec<Family>, now: UnixTime) -> Result<Vec<TokenEntry>, Reject> {
+/// The entries of these families without the API keys, which have a list of their own. Each with who revoked it.
+pub(super) async fn of(admin: &Admin, mut families: Vec<Family>, now: UnixTime) -> Result<Vec<TokenEntry>, Reject> {
+    families.retain(|family| family.key_hash.is_none());
     let by_others = revoked_by_others(&families);
     let mut revokers = HashMap::new();
     if !by_others.is_empty() {

@@ -25,7 +25,7 @@ pub fn is_bearer(value: &HeaderValue) -> bool {
     credentials(value).is_some()
 }
 
-fn credentials(value: &HeaderValue) -> Option<&[u8]> {
+pub(super) fn credentials(value: &HeaderValue) -> Option<&[u8]> {
     let (scheme, token) = value.as_bytes().split_at_checked(SCHEME.len())?;
     scheme.eq_ignore_ascii_case(SCHEME).then_some(token)
 }

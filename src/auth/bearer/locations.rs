@@ -6,13 +6,16 @@ use std::borrow::Cow;
 use std::fmt;
 
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Request, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 
-use super::header::{find, is_bearer};
+use super::header::{credentials, find, is_bearer};
 use super::token::{BearerToken, decode_base64url};
 use super::{cookie, login_cookies, query, subprotocol};
 use crate::protocols::websocket;
+use crate::tokens::family::api_key::is_api_key;
 use crate::types::reject::{Reason, Reject};
+
+static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// `route.token_from`
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,17 +30,27 @@ pub struct TokenLocations {
     pub websocket: bool,
     /// `login_cookie`: the cookie of `login = "cookie"`, which is in `cookies` too.
     pub login_cookie: bool,
+    /// `route.api_keys`: API keys are accepted in `Authorization` and in `X-API-Key`.
+    pub api_keys: bool,
 }
 
 impl Default for TokenLocations {
     fn default() -> Self {
-        TokenLocations { header: true, cookies: Vec::new(), queries: Vec::new(), websocket: false, login_cookie: false }
+        TokenLocations {
+            header: true,
+            cookies: Vec::new(),
+            queries: Vec::new(),
+            websocket: false,
+            login_cookie: false,
+            api_keys: false,
+        }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenLocation {
     Header,
+    ApiKeyHeader,
     Cookie,
     Query,
     Websocket,
@@ -47,10 +60,18 @@ impl fmt::Display for TokenLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             TokenLocation::Header => "the Authorization header",
+            TokenLocation::ApiKeyHeader => "the X-API-Key header",
             TokenLocation::Cookie => "a cookie",
             TokenLocation::Query => "the query",
             TokenLocation::Websocket => "the WebSocket subprotocols",
         })
+    }
+}
+
+impl TokenLocation {
+    /// Never in a URL, which is logged, and never where a browser adds it by itself.
+    pub fn can_have_api_key(self) -> bool {
+        matches!(self, TokenLocation::Header | TokenLocation::ApiKeyHeader)
     }
 }
 
@@ -69,6 +90,7 @@ impl FoundToken<'_> {
 /// A credential that was found, and not checked yet.
 enum FoundCredential<'r> {
     Authorization,
+    ApiKey,
     Plain(&'r [u8]),
     /// In base64url, as Kubernetes writes a token into a subprotocol.
     Encoded(&'r [u8]),
@@ -92,8 +114,12 @@ impl TokenLocations {
 
     /// Finds exactly one credential in all locations together.
     pub fn find<'r, B>(&self, request: &'r Request<B>, max_size: usize) -> Result<FoundToken<'r>, Reject> {
-        if self.is_header_only() {
+        let has_key = self.api_keys && request.headers().contains_key(&X_API_KEY);
+        if self.is_header_only() && !has_key {
             return find_in_header(request.headers(), max_size);
+        }
+        if self.is_header_only() && !request.headers().contains_key(header::AUTHORIZATION) {
+            return find_api_key(request.headers(), max_size);
         }
         if request.headers().get_all(header::AUTHORIZATION).iter().nth(1).is_some() {
             return Err(Reject::new(Reason::SeveralTokens, "several Authorization headers"));
@@ -108,6 +134,7 @@ impl TokenLocations {
                 return Err(Reject::new(Reason::NoToken, format!("this route accepts no token from {location}")));
             }
             FoundCredential::Authorization => return find_in_header(request.headers(), max_size),
+            FoundCredential::ApiKey => return find_api_key(request.headers(), max_size),
             FoundCredential::Plain(token) => Cow::Borrowed(BearerToken::new(token, max_size)?.as_bytes()),
             FoundCredential::Encoded(token) => Cow::Owned(decode_base64url(token, max_size)?),
         };
@@ -120,6 +147,10 @@ impl TokenLocations {
         let mut all = Vec::new();
         if headers.get(header::AUTHORIZATION).is_some_and(|value| self.header || is_bearer(value)) {
             all.push((TokenLocation::Header, FoundCredential::Authorization));
+        }
+        if self.api_keys {
+            let keys = headers.get_all(&X_API_KEY).iter();
+            all.extend(keys.map(|_| (TokenLocation::ApiKeyHeader, FoundCredential::ApiKey)));
         }
         for name in &self.cookies {
             // Many applications log out by an empty cookie.
@@ -148,6 +179,9 @@ impl TokenLocations {
     /// Returns true if the client requested the subprotocol `bearer` and waits for it in the response.
     pub fn rewrite_for_upstream<B>(&self, request: &mut Request<B>, drop: bool) -> Result<bool, Reject> {
         let authorization = if drop { None } else { self.authorization_for_upstream(request) };
+        if self.api_keys {
+            drop_api_key(request.headers_mut());
+        }
         if drop {
             self.drop_from_headers(request.headers_mut());
         }
@@ -191,6 +225,28 @@ fn find_in_header(headers: &HeaderMap, max_size: usize) -> Result<FoundToken<'_>
     Ok(FoundToken { token: Cow::Borrowed(token.as_bytes()), location: TokenLocation::Header })
 }
 
+/// The only `X-API-Key`. A token of another kind there is rejected: other checks belong to it.
+fn find_api_key(headers: &HeaderMap, max_size: usize) -> Result<FoundToken<'_>, Reject> {
+    let mut values = headers.get_all(&X_API_KEY).iter();
+    let value = values.next().ok_or(Reason::NoToken)?;
+    if values.next().is_some() {
+        return Err(Reject::new(Reason::SeveralTokens, "several X-API-Key headers"));
+    }
+    if !is_api_key(value.as_bytes()) {
+        return Err(Reject::new(Reason::BadApiKey, "X-API-Key has no key of this gateway"));
+    }
+    let token = BearerToken::new(value.as_bytes(), max_size)?;
+    Ok(FoundToken { token: Cow::Borrowed(token.as_bytes()), location: TokenLocation::ApiKeyHeader })
+}
+
+/// No backend gets an API key: it would be as good as the client for months.
+fn drop_api_key(headers: &mut HeaderMap) {
+    headers.remove(&X_API_KEY);
+    if headers.get_all(header::AUTHORIZATION).iter().any(|value| credentials(value).is_some_and(is_api_key)) {
+        headers.remove(header::AUTHORIZATION);
+    }
+}
+
 fn set_query<B>(request: &mut Request<B>, query: &str) -> Result<(), Reject> {
     let path = request.uri().path();
     let text = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
@@ -221,7 +277,7 @@ mod tests {
             |location, name: &str| also.iter().filter(|one| **one == location).map(|_| name.to_owned()).collect();
         let (cookies, queries) = (named(TokenLocation::Cookie, "t"), named(TokenLocation::Query, "q"));
         let websocket = also.contains(&TokenLocation::Websocket);
-        TokenLocations { header: true, cookies, queries, websocket, login_cookie: false }
+        TokenLocations { header: true, cookies, queries, websocket, login_cookie: false, api_keys: false }
     }
 
     fn request(target: &str, fields: &[&[(&str, &str)]]) -> Request<()> {

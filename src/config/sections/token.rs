@@ -27,7 +27,9 @@ pub(super) fn places(table: &mut Table<'_>, public: bool) -> TokenLocations {
     let place_shape = Shape::Pattern("^(header|websocket|login_cookie|(cookie|query):.+)$");
     let value = table.take("token_from", Shape::some(place_shape));
     table.default("token_from", ["header"].as_slice());
-    let Some(value) = value else { return TokenLocations::default() };
+    let api_keys = api_keys(table, public);
+    let locations = TokenLocations { api_keys, ..TokenLocations::default() };
+    let Some(value) = value else { return locations };
     if public {
         let error = ConfigError::new(
             "`token_from` has no effect on a public route",
@@ -35,14 +37,14 @@ pub(super) fn places(table: &mut Table<'_>, public: bool) -> TokenLocations {
         );
         value.reject(error.related(&table.place("public"), "the route is public"));
     }
-    let Some(listed) = value.list_of(example, place) else { return TokenLocations::default() };
+    let Some(listed) = value.list_of(example, place) else { return locations };
     if value.list(example).is_some_and(|list| list.is_empty()) {
         value.reject(ConfigError::new(
             "the list is empty",
             format!("expected at least one place, for example {example}"),
         ));
     }
-    let mut places = TokenLocations { header: false, ..TokenLocations::default() };
+    let mut places = TokenLocations { header: false, ..locations };
     for place in listed {
         match place {
             Place::Header => places.header = true,
@@ -53,6 +55,17 @@ pub(super) fn places(table: &mut Table<'_>, public: bool) -> TokenLocations {
         }
     }
     places
+}
+
+/// `route.api_keys`
+fn api_keys(table: &mut Table<'_>, public: bool) -> bool {
+    let api_keys = table.boolean("api_keys", false);
+    if api_keys && public {
+        let error =
+            ConfigError::new("`api_keys` has no effect on a public route", "expected `api_keys` or `public`, not both");
+        table.reject("api_keys", error.related(&table.place("public"), "the route is public"));
+    }
+    api_keys
 }
 
 fn place(text: &str) -> Result<Place, ConfigError> {

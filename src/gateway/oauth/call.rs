@@ -36,7 +36,9 @@ impl Call<'_, '_> {
         self.authenticate_for(AuthContext { payer, ..self.context.auth() }, token).await
     }
 
+    /// The token is a parameter, not a credential for a route, so that it may be an API key.
     async fn authenticate_for(&self, context: AuthContext<'_>, token: &str) -> Result<Caller, Reject> {
+        let context = AuthContext { api_keys: true, ..context };
         let bearer = BearerToken::from_text(token, self.authenticator.token_size)?;
         self.authenticator.authenticate(bearer, &context).await
     }

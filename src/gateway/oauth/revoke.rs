@@ -33,7 +33,7 @@ impl Call<'_, '_> {
 
     async fn revoke_access_token(&mut self, token: &str, client_id: Option<&str>) -> Result<(), Reject> {
         let verified = self.authenticate(token).await;
-        if matches!(&verified, Err(reject) if reject.reason == Reason::Revoked) {
+        if matches!(&verified, Err(reject) if matches!(reject.reason, Reason::Revoked | Reason::BadApiKey)) {
             // By an earlier call, which may have failed because the standby of the database is away.
             self.broker.settle().await?;
         }

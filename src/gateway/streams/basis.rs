@@ -59,7 +59,10 @@ pub(super) struct TokenBasis {
 impl TokenBasis {
     pub(super) fn on(held: &HeldToken, checks: &TokenChecks) -> Self {
         let token = &held.cached;
-        let renewal = token.token.family.map(|family| checks.renewals.watch(family));
+        let renewal = token.token.family.map(|family| match token.is_api_key {
+            true => checks.renewals.watch_api_key(family),
+            false => checks.renewals.watch(family),
+        });
         let serves_stale = held.serves_stale.unwrap_or(checks.serves_stale());
         TokenBasis { opened_by: token.clone(), carried_by: None, generation: token.generation(), renewal, serves_stale }
     }

@@ -47,15 +47,16 @@ const ISSUE: &str = concat!(
     mark_of!("$2"),
     " as mark, (
             select max(least(f.last_used_at, 9223372036854775806)) + 1 from families f
-            where f.subject = $2 and f.revoked_at is null and f.last_used_at >= $14
+            where f.subject = $2 and f.revoked_at is null and f.key_hash is null and f.last_used_at >= $14
                 and f.idle_expiry > $13 and f.absolute_expiry > $13
         ) as after_others
     ), inserted as (
         insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root,
             rotated_at, confirmed, created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at,
-            revoked_reason, address)
-        select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, coalesce(found.after_others, $14), $15, $16, $17,
-            $18, $19, $20
+            revoked_reason, address, key_hash)
+        select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
+            case when $23::bytea is null then coalesce(found.after_others, $14) else $14 end, $15, $16, $17, $18, $19,
+            $20, $23
         from found where coalesce(found.mark, -1) < $13
         on conflict (id) do nothing
         returning id
@@ -74,7 +75,8 @@ const ISSUE: &str = concat!(
 /// of the others, and not an old family, is the surplus.
 const SURPLUS: &str = concat!(
     "select f.id from families f
-    where f.subject = $1 and f.revoked_at is null and f.idle_expiry > $2 and f.absolute_expiry > $2
+    where f.subject = $1 and f.revoked_at is null and f.key_hash is null and f.idle_expiry > $2
+        and f.absolute_expiry > $2
         and f.created_at > coalesce(",
     mark_of!("$1"),
     ", -1)
@@ -145,6 +147,7 @@ impl Issue {
                     &family.address.map(|address| address.to_string()),
                     &admitted.ids,
                     &admitted.events,
+                    &family.key_hash.map(|hash| hash.to_vec()),
                 ],
             )
             .await?;
@@ -202,7 +205,9 @@ impl Operation for Issue {
         if !rows::get::<bool>(&inserted, "inserted")? && !is_repeated {
             return Err(StoreError::new(format!("there is already a family {}", self.family.id)).into());
         }
-        self.keep_limit(shared, session).await?;
+        if self.family.key_hash.is_none() {
+            self.keep_limit(shared, session).await?;
+        }
         Ok(Some(self.family.clone()))
     }
 }

@@ -14,15 +14,16 @@ use crate::types::secret;
 
 const FAMILIES: &str = "insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation,
         root, rotated_at, confirmed, created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at,
-        revoked_reason, address)
+        revoked_reason, address, key_hash)
     select g.id, g.subject, g.scope, g.audience, g.client_id, g.claims, g.label, g.salt, g.generation, g.root,
         g.rotated_at, g.confirmed, g.created_at, g.last_used_at, g.idle, g.idle_expiry, g.absolute_expiry,
-        g.revoked_at, g.revoked_reason, g.address
+        g.revoked_at, g.revoked_reason, g.address, g.key_hash
     from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[],
             $9::bigint[], $10::int4[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[],
-            $16::bigint[], $17::bigint[], $18::bigint[], $19::text[], $20::text[])
+            $16::bigint[], $17::bigint[], $18::bigint[], $19::text[], $20::text[], $21::bytea[])
         as g (id, subject, scope, audience, client_id, claims, label, salt, generation, root, rotated_at, confirmed,
-            created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at, revoked_reason, address)";
+            created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at, revoked_reason, address,
+            key_hash)";
 const REVOCATIONS: &str = "insert into revocations (sequence, kind, issuer, name, not_after, at, until, tag)
     select g.sequence, g.kind, g.issuer, g.name, g.not_after, g.at, g.until, g.tag
     from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[])
@@ -119,6 +120,7 @@ async fn write_families(session: &Session, families: &[&Family]) -> Result<(), Q
                 &column(families, |family| family.revoked.map(|revoked| time(revoked.at))),
                 &column(families, |family| family.revoked.map(|revoked| revoked.reason.as_str())),
                 &column(families, |family| family.address.map(|address| address.to_string())),
+                &column(families, |family| family.key_hash.map(|hash| hash.to_vec())),
             ],
         )
         .await?;

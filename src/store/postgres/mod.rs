@@ -4,7 +4,7 @@
 //! `session` runs statements on it. `connections` keeps several of them open and repeats operations, `driver` owns the
 //! thread that does all of this. `error` says what a failed statement means.
 //!
-//! `schema` creates and migrates the tables, `rows` converts values. `families`, `search`, `rotation`, `revocations`,
+//! `schema` creates and migrates the tables, `rows` converts values. `families`, `api_keys`, `search`, `rotation`, `revocations`,
 //! `endings`, `signing_keys`, `audit` and `maintenance` are the operations: each is a value that can run again.
 //! `append` writes the log of revocations for all of them, `gather` makes one statement of several calls, `attempts`
 //! repeats what a lock prevents, `outbox` writes their events, and `enforcement` passes revocations on. `follower`
@@ -13,6 +13,7 @@
 //! No transaction is open while the gateway waits for a response of the database: each change is one statement. A
 //! gateway that is stopped or cut off therefore holds no lock.
 
+mod api_keys;
 mod append;
 mod attempts;
 mod audit;
@@ -71,7 +72,7 @@ use crate::store::api::{
 use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::error::StoreError;
 use crate::store::freshness::Freshness;
-use crate::store::search::{FoundFamilies, Search};
+use crate::store::search::{FoundFamilies, KeySearch, Search};
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
 use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
@@ -259,6 +260,14 @@ impl Store for PostgresStore {
 
     fn search(&self, search: Search) -> StoreFuture<FoundFamilies> {
         self.run(Lane::Any, search::SearchFamilies { search })
+    }
+
+    fn api_keys(&self, search: KeySearch) -> StoreFuture<FoundFamilies> {
+        self.run(Lane::Any, api_keys::SearchKeys { search })
+    }
+
+    fn used(&self, id: TokenId, at: UnixTime) -> StoreFuture<()> {
+        self.run(Lane::Any, api_keys::Used { id, at })
     }
 
     fn family(&self, id: TokenId) -> StoreFuture<Option<Family>> {

@@ -111,7 +111,7 @@ macro_rules! family_columns {
     () => {
         "f.id, f.subject, f.scope, f.audience, f.client_id, f.claims, f.label, f.salt, f.generation, f.root,
             f.rotated_at, f.confirmed, f.created_at, f.last_used_at, f.idle, f.idle_expiry, f.absolute_expiry,
-            f.revoked_at, f.revoked_reason, f.address"
+            f.revoked_at, f.revoked_reason, f.address, f.key_hash"
     };
 }
 pub(super) use family_columns;
@@ -142,8 +142,15 @@ pub(super) fn family(row: &Row) -> Result<Family, StoreError> {
         idle: get::<Option<i64>>(row, "idle")?.map(|idle| Duration::from_millis(idle.unsigned_abs())),
         idle_expiry: read_time(row, "idle_expiry")?,
         absolute_expiry: read_time(row, "absolute_expiry")?,
+        key_hash: key_hash(row)?,
         revoked,
     })
+}
+
+fn key_hash(row: &Row) -> Result<Option<[u8; 32]>, StoreError> {
+    let hash: Option<&[u8]> = get(row, "key_hash")?;
+    let read = |hash: &[u8]| hash.try_into().map_err(|_| damaged("key_hash", format_args!("of {} bytes", hash.len())));
+    hash.map(read).transpose()
 }
 
 pub(super) fn token_id(text: &str) -> Result<TokenId, StoreError> {

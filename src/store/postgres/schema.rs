@@ -26,6 +26,8 @@ const STEPS: &[Step] = &[
     Step { sql: include_str!("by_subject.sql"), compatible_from: 1 },
     Step { sql: include_str!("unrevoked.sql"), compatible_from: 1 },
     Step { sql: include_str!("endings.sql"), compatible_from: 1 },
+    Step { sql: include_str!("api_keys.sql"), compatible_from: 1 },
+    Step { sql: include_str!("api_keys_index.sql"), compatible_from: 1 },
 ];
 
 /// How long other gateways may take for their steps.

@@ -21,7 +21,7 @@ use crate::types::ids::TokenId;
 const MAX_LISTED: i64 = 1_000;
 
 pub(super) const LEAST_RECENTLY_USED: &str = "select * from families
-    where subject = ?1 and revoked_at is null and id <> ?2
+    where subject = ?1 and revoked_at is null and key_hash is null and id <> ?2
         and idle_expiry > ?3 and absolute_expiry > ?3 and created_at > ?4
     order by last_used_at desc, created_at desc limit ?5 offset ?6";
 
@@ -38,6 +38,9 @@ pub(super) fn issue(
     }
     rows::insert_family(batch.connection, family)?;
     record(batch, &events::issued(family), context)?;
+    if family.key_hash.is_some() {
+        return Ok(Some(family.clone()));
+    }
     for surplus in least_recently_used(batch, family, mark, now, max_live)? {
         end(batch, surplus.id, RevokedAt { at: now, reason: RevokeReason::Limit }, context)?;
         record(batch, &events::ended(&surplus, RevokeReason::Limit), context)?;

@@ -6,9 +6,10 @@
 //! because a copy of the file alone lacks the commits in the `-wal`.
 //!
 //! `writer` owns the one thread that uses the database, and does group commit. `file` opens the database, `schema`
-//! identifies and migrates it, `rows` converts values. `families`, `search`, `revocations`, `endings`, `signing_keys`,
+//! identifies and migrates it, `rows` converts values. `families`, `api_keys`, `search`, `revocations`, `endings`, `signing_keys`,
 //! `audit` and `maintenance` are the operations, on a `batch`.
 
+mod api_keys;
 mod audit;
 mod batch;
 mod endings;
@@ -38,7 +39,7 @@ use crate::store::api::{
 };
 use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::error::StoreError;
-use crate::store::search::{FoundFamilies, Search};
+use crate::store::search::{FoundFamilies, KeySearch, Search};
 pub use crate::store::settings::Settings;
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
 use crate::tokens::family::Family;
@@ -160,6 +161,14 @@ impl Store for SqliteStore {
 
     fn search(&self, search: Search) -> StoreFuture<FoundFamilies> {
         self.writer.submit(move |batch| search::search(batch, &search))
+    }
+
+    fn api_keys(&self, search: KeySearch) -> StoreFuture<FoundFamilies> {
+        self.writer.submit(move |batch| api_keys::search(batch, &search))
+    }
+
+    fn used(&self, id: TokenId, at: UnixTime) -> StoreFuture<()> {
+        self.writer.submit(move |batch| api_keys::used(batch, id, at))
     }
 
     fn family(&self, id: TokenId) -> StoreFuture<Option<Family>> {

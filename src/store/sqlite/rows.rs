@@ -96,6 +96,7 @@ pub(super) fn family(row: &Row<'_>) -> Result<Family, StoreError> {
         idle: row.get::<_, Option<i64>>("idle")?.map(|idle| Duration::from_millis(idle.unsigned_abs())),
         idle_expiry: row.get("idle_expiry")?,
         absolute_expiry: row.get("absolute_expiry")?,
+        key_hash: row.get("key_hash")?,
         revoked,
     })
 }
@@ -124,8 +125,8 @@ pub(super) fn insert_family(connection: &Connection, family: &Family) -> Result<
     let mut insert = connection.prepare_cached(
         "insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root,
             rotated_at, confirmed, created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at,
-            revoked_reason, address)
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
+            revoked_reason, address, key_hash)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
     )?;
     insert.execute(params![
         family.id,
@@ -148,6 +149,7 @@ pub(super) fn insert_family(connection: &Connection, family: &Family) -> Result<
         family.revoked.map(|revoked| revoked.at),
         family.revoked.map(|revoked| revoked.reason),
         family.address.map(|address| address.to_string()),
+        family.key_hash,
     ])?;
     Ok(())
 }

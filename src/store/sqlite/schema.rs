@@ -14,6 +14,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("audit.sql"),
     include_str!("logins.sql"),
     include_str!("endings.sql"),
+    include_str!("api_keys.sql"),
 ];
 /// The schema of this version, stored as `user_version`.
 const SCHEMA: i32 = MIGRATIONS.len() as i32;

@@ -84,6 +84,7 @@ fn family(subject: &str) -> Family {
         idle: Some(Duration::from_millis(3_600_001)),
         idle_expiry: NOW + Duration::from_secs(7),
         absolute_expiry: UnixTime::MAX,
+        key_hash: None,
         revoked: None,
     }
 }

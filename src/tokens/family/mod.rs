@@ -3,13 +3,17 @@
 //! The store keeps one row for each family, and none for a rotation. The row contains a counter (the **generation**)
 //! and a random salt, and no token: [`refresh_token`] derives the token of any generation from the salt and a root
 //! secret outside the store. [`rotation`] decides the outcome of a presented refresh token. [`revocation`] lists what
-//! can be revoked.
+//! can be revoked. An [`api_key`] is a family that has a hash of one secret instead.
 
+pub mod api_key;
+mod checksum;
+mod claims;
 mod lifetimes;
 mod record;
 pub mod refresh_token;
 pub mod revocation;
 pub mod rotation;
 
+pub use claims::claims;
 pub use lifetimes::Lifetimes;
 pub use record::{Family, RevokeReason, RevokedAt};

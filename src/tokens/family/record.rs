@@ -45,6 +45,8 @@ pub struct Family {
     pub idle_expiry: UnixTime,
     /// The family ends here in any case. Counts from the login and never changes.
     pub absolute_expiry: UnixTime,
+    /// The hash of the secret of an API key. `None` for a login.
+    pub key_hash: Option<[u8; 32]>,
     pub revoked: Option<RevokedAt>,
 }
 
@@ -71,6 +73,7 @@ impl Family {
             idle: None,
             idle_expiry: UnixTime::MAX,
             absolute_expiry: UnixTime::MAX,
+            key_hash: None,
             revoked: None,
         }
     }

@@ -15,15 +15,15 @@
 
 use std::fmt;
 
+use super::checksum::{self, checksum};
 use super::record::Family;
 use crate::types::ids::{TokenId, from_base62, to_base62};
 use crate::types::secret::{self, Secret};
 
 const PREFIX: &str = "bwr1_";
 const BODY_LEN: usize = 56;
-const CHECKSUM_LEN: usize = 6;
 /// Length of a refresh token: 90 characters.
-pub const LEN: usize = PREFIX.len() + TokenId::LEN + 1 + BODY_LEN + CHECKSUM_LEN;
+pub const LEN: usize = PREFIX.len() + TokenId::LEN + 1 + BODY_LEN + checksum::LEN;
 
 /// The regular expression that finds a refresh token in text.
 pub const SCANNER_PATTERN: &str = "bwr1_[0-9A-Za-z]{22}_[0-9A-Za-z]{62}";
@@ -42,7 +42,7 @@ impl PresentedToken {
         if text.len() != LEN || !text.is_ascii() {
             return None;
         }
-        let (checked, found) = text.split_at(LEN - CHECKSUM_LEN);
+        let (checked, found) = text.split_at(LEN - checksum::LEN);
         if found != checksum(checked) {
             return None;
         }
@@ -63,6 +63,7 @@ impl PresentedToken {
     pub fn is_genuine(&self, family: &Family, roots: &Roots) -> bool {
         let Some(root) = roots.find(self.root) else { return false };
         family.id == self.token_id
+            && family.key_hash.is_none()
             && secret::equal(&mac(root, self.root, family.id, &family.salt, self.generation), &self.mac)
     }
 }
@@ -126,10 +127,6 @@ pub fn current(family: &Family, roots: &Roots) -> Option<String> {
 fn mac(root: &Secret, number: u8, id: TokenId, salt: &[u8; 32], generation: u64) -> [u8; 32] {
     let key = secret::derive(root, salt, "bearward refresh token v1");
     secret::mac(&key, &[b"bwr1", &[number], &id.to_bytes(), &generation.to_be_bytes()])
-}
-
-fn checksum(text: &str) -> String {
-    to_base62(&crc32fast::hash(text.as_bytes()).to_be_bytes(), CHECKSUM_LEN)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::issuer::Issuer;
 use super::key::Signer;
+use crate::tokens::family::Family;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
@@ -18,6 +19,8 @@ pub struct VerifiedToken {
     pub issuer: Arc<str>,
     /// True if this gateway issued the token: it then belongs to a family.
     pub own: bool,
+    /// True if this stands for an API key of this gateway. No key has signed it.
+    pub is_api_key: bool,
     /// Empty if the token has no subject and its issuer does not require one.
     pub subject: String,
     pub scope: Vec<String>,
@@ -49,6 +52,32 @@ pub enum Validity {
 }
 
 impl VerifiedToken {
+    /// What an API key stands for until `expires`. `policy`: of the gateway's own tokens.
+    pub fn of_api_key(
+        family: &Family,
+        policy: &Arc<Issuer>,
+        claims: Map<String, Value>,
+        expires: UnixTime,
+    ) -> VerifiedToken {
+        VerifiedToken {
+            issuer: policy.issuer.clone(),
+            own: true,
+            is_api_key: true,
+            subject: family.subject.clone(),
+            scope: family.scope.split(' ').filter(|scope| !scope.is_empty()).map(str::to_owned).collect(),
+            jti: None,
+            dated: family.created_at,
+            // The clock may have been set back since the key was issued.
+            not_before: UnixTime::default(),
+            expires,
+            family: Some(family.id),
+            generation: None,
+            claims,
+            policy: policy.clone(),
+            signer: None,
+        }
+    }
+
     /// Checks `not_before` and `expires`. Runs on every request, also for a cached token.
     pub fn check_time(&self, now: UnixTime, validity: Validity) -> Result<(), Reject> {
         let end = match validity {
@@ -79,6 +108,10 @@ impl VerifiedToken {
 
 #[cfg(test)]
 impl VerifiedToken {
+    pub(crate) fn policy(&self) -> &Arc<Issuer> {
+        &self.policy
+    }
+
     /// A token that only has a subject, for tests of other modules.
     pub(crate) fn with_subject(subject: String) -> Self {
         use super::issuer::{Audience, Confirmation};
@@ -96,6 +129,7 @@ impl VerifiedToken {
         VerifiedToken {
             issuer: policy.issuer.clone(),
             own: false,
+            is_api_key: false,
             subject,
             scope: Vec::new(),
             jti: None,

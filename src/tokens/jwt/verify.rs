@@ -61,10 +61,14 @@ pub fn verify(
 }
 
 /// Returns true if [`verify`] would accept this token again with the same key and issuer settings. The time is not
-/// checked. A change of other keys does not require a new check of the signature.
+/// checked. A change of other keys does not require a new check of the signature, and no change of keys concerns what
+/// stands for an API key.
 pub fn is_still_valid(token: &VerifiedToken, issuers: &[TrustedIssuer]) -> bool {
     let issuer = issuers.iter().find(|issuer| issuer.policy.issuer == token.issuer);
     issuer.is_some_and(|issuer| {
+        if token.is_api_key {
+            return issuer.policy.own;
+        }
         issuer.policy == token.policy && token.signer.as_ref().is_some_and(|signer| issuer.keys.has_signer(signer))
     })
 }
@@ -145,6 +149,7 @@ fn read_claims(claims: Map<String, Value>, policy: &Arc<Issuer>, now: UnixTime) 
     Ok(VerifiedToken {
         issuer: policy.issuer.clone(),
         own: policy.own,
+        is_api_key: false,
         subject,
         scope: scopes(&claims)?,
         jti: string(&claims, "jti")?.map(str::to_owned),

@@ -131,7 +131,7 @@ async fn every_request_has_the_members_of_the_page() {
         assert_eq!(documented, known, "{path}: {error}");
         checked += 1;
     }
-    assert_eq!(checked, 5);
+    assert_eq!(checked, 6);
 }
 
 #[tokio::test]
@@ -161,6 +161,17 @@ async fn every_response_has_the_members_of_the_page() {
     let entries = page["ended"].as_array().expect("a list");
     let of_entries = entries.iter().flat_map(with_caller).collect::<BTreeSet<_>>();
     assert_eq!((names_of(&page), of_entries), (members(text, "response"), members(text, "entry")));
+
+    let key = json!({ "subject": "ci" });
+    let issued = admin.post("/admin/v1/api-keys", &key).await.json();
+    assert_eq!(names_of(&issued), documented("POST", "/admin/v1/api-keys"));
+    let path = format!("/admin/v1/api-keys/{}", issued["keyId"].as_str().expect("text"));
+    assert_eq!(admin.delete(&path).await.json(), json!({ "success": true }));
+    let listed = admin.get("/admin/v1/api-keys").await.json();
+    let mut of_key = names_of(&listed["apiKeys"][0]);
+    // This key was never used.
+    of_key.insert("lastUsedAt".to_owned());
+    assert_eq!(of_key, documented("GET", "/admin/v1/api-keys"));
 
     assert_eq!(admin.post("/admin/v1/keys/rotate", &json!({ "now": true })).await.status, 200);
     let keys = admin.get("/admin/v1/keys").await.json();

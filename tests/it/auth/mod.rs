@@ -1,5 +1,6 @@
 //! Authentication: tokens, keys and caches.
 
+mod api_keys;
 pub mod authenticate;
 pub mod key_changes;
 pub mod keyring;

@@ -126,3 +126,35 @@ async fn a_command_waits_for_a_gateway_that_is_starting() {
     assert_eq!((status.code(), message.as_str()), (Some(0), ""));
     assert_eq!(served.client().bearer(&TokenPair::from_json(&json(&issued)).access).get("/").await.status, 200);
 }
+
+#[tokio::test]
+async fn api_keys_are_issued_listed_and_revoked() {
+    let upstream = Upstream::start();
+    let folder =
+        folder_with(&Gateway::config_text(&upstream.address.to_string(), "[[route]]\npath = \"/\"\napi_keys = true\n"));
+    let served = GatewayProcess::start(folder.path());
+    let run = |arguments: &[&str]| bearward(folder.path(), arguments);
+    let issued = printed(&run(&["apikey", "issue", "--subject", "ci", "--scope", "a b", "--label", "job\u{1b}[2J"]));
+    let values: Vec<&str> = issued.lines().map(|line| line.rsplit(' ').next().expect("a value")).collect();
+    let [id, key, expires] = values[..] else { panic!("{issued}") };
+    assert!(key.starts_with(&format!("bwk_{id}_")) && expires.ends_with('Z'), "{issued}");
+    assert_eq!(served.client().bearer(key).get("/").await.status, 200);
+    let other = json(&printed(&run(&["apikey", "issue", "--subject", "a/b c", "--expires-in", "60", "--json"])));
+
+    let listed = printed(&run(&["apikey", "list"]));
+    let rows: Vec<&str> = listed.lines().collect();
+    assert_eq!(rows.len(), 3, "{listed}");
+    for expected in [id, "live", "ci", "a b", "job"] {
+        assert!(rows[2].contains(expected), "{expected} is not in {listed}");
+    }
+    assert!(!listed.contains('\u{1b}') && !listed.contains(key), "{listed}");
+    let of_other = json(&printed(&run(&["apikey", "list", "--subject", "a/b c", "--json"])));
+    assert_eq!(of_other["apiKeys"].as_array().expect("a list").len(), 1);
+    assert_eq!(of_other["apiKeys"][0]["keyId"], other["keyId"]);
+
+    assert_eq!(printed(&run(&["apikey", "revoke", id])), "revoked\n");
+    assert_eq!(served.client().bearer(key).get("/").await.status, 401);
+    assert!(printed(&run(&["apikey", "list", "--subject", "ci"])).contains("revoked"));
+    assert!(complaint(&run(&["apikey", "revoke", "nothing"])).contains("no such API key"));
+    assert!(complaint(&run(&["apikey", "issue", "--subject", "x", "--expires-in", "0"])).contains("expiresIn"));
+}

@@ -114,6 +114,8 @@ fn the_places_of_a_token_are_checked() {
     let from = "route[0].token_from[0]";
     check(&[
         ("[[route]]\npath = \"/\"\ntoken_from = \"header\"", "route[0].token_from", (3, 14), "write it in brackets"),
+        ("[[route]]\npath = \"/\"\napi_keys = 1", "route[0].api_keys", (3, 12), "true"),
+        ("[[route]]\npath = \"/\"\npublic = true\napi_keys = true", "route[0].api_keys", (4, 12), "not both"),
         ("[[route]]\npath = \"/\"\ntoken_from = []", "route[0].token_from", (3, 14), "at least one place"),
         ("[[route]]\npath = \"/\"\ntoken_from = [\"heade\"]", from, (3, 15), "did you mean \"header\"?"),
         ("[[route]]\npath = \"/\"\ntoken_from = [\"cooke:a\"]", from, (3, 15), "did you mean \"cookie:a\"?"),

@@ -64,6 +64,7 @@ pub(crate) fn login(subject: &str, now: UnixTime) -> Family {
         idle: None,
         idle_expiry: now + LIFETIMES.idle,
         absolute_expiry: now + LIFETIMES.absolute,
+        key_hash: None,
         revoked: None,
     }
 }

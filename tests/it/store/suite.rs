@@ -1,6 +1,7 @@
 //! The contract of a store, as functions that take an empty store. Each implementation runs all of them: see
 //! `embedded`.
 
+pub(crate) mod api_keys;
 pub(crate) mod audit;
 pub(crate) mod endings;
 pub(crate) mod families;
@@ -36,6 +37,10 @@ macro_rules! run_the_suite {
             an_expired_family_is_revoked_while_its_last_token_may_live,
             confirming_only_raises_and_only_what_exists, a_subject_sees_its_families_newest_first,
             signing_keys_change_as_decided, a_working_store_passes_its_check;
+            api_keys: a_key_comes_back_as_it_was_written, keys_are_listed_without_logins_page_by_page,
+            keys_do_not_count_for_the_limit_of_sessions, the_last_use_of_a_key_is_only_raised,
+            a_key_is_never_refreshed, a_revoked_key_is_in_the_log_and_audited,
+            a_watermark_voids_keys_for_as_long_as_they_live;
             endings: what_was_ended_is_listed_newest_first, a_list_of_endings_has_pages, the_list_outlives_the_log;
             search: pages_have_each_session_once_in_order, a_search_finds_one_subject_or_a_prefix,
             a_search_finds_the_wanted_state, ended_sessions_do_not_slow_a_page_down;

@@ -183,6 +183,15 @@ impl Gateway {
         response
     }
 
+    /// Issues an API key through the admin API. Returns the key and its id.
+    pub async fn issue_key(&self, request: &Value) -> (String, String) {
+        let response = self.admin_client().post("/admin/v1/api-keys", request).await;
+        assert_eq!(response.status, 201, "{response:?}");
+        self.secrets.note(&response);
+        let text = |member: &str| response.json()[member].as_str().expect("text").to_owned();
+        (text("apiKey"), text("keyId"))
+    }
+
     /// `POST /user/refresh`
     pub async fn refresh(&self, bearer: &str, refresh: &str) -> TestResponse {
         let response = self.client().bearer(bearer).post("/user/refresh", &json!({ "refreshToken": refresh })).await;

@@ -13,6 +13,9 @@ use tracing_subscriber::EnvFilter;
 
 use super::TestResponse;
 
+/// The members of responses that are tokens.
+const MEMBERS: [&str; 3] = ["accessToken", "refreshToken", "apiKey"];
+
 #[derive(Default)]
 pub struct Secrets(Mutex<Vec<String>>);
 
@@ -25,7 +28,7 @@ impl Secrets {
     }
 
     pub fn note_json(&self, body: &Value) {
-        for member in ["accessToken", "refreshToken"] {
+        for member in MEMBERS {
             if let Some(token) = body[member].as_str() {
                 self.0.lock().expect("unpoisoned").push(secret_part(token).to_owned());
             }
@@ -44,11 +47,11 @@ impl Secrets {
 }
 
 /// The part of a token that an attacker needs: the signature of an access token, or what follows the token id in a
-/// refresh token.
+/// refresh token or in an API key.
 pub fn secret_part(token: &str) -> &str {
     let separator = if token.contains('.') { '.' } else { '_' };
     let (_, secret) = token.rsplit_once(separator).expect("a token has segments");
-    assert!(secret.len() >= 62, "{token}");
+    assert!(secret.len() >= 49, "{token}");
     secret
 }
 
@@ -71,11 +74,13 @@ pub fn remember(token: &str) {
 /// Remembers the tokens of a response body, if it has any.
 pub fn remember_all(body: &[u8]) {
     let Ok(text) = str::from_utf8(body) else { return };
-    let Some(body) = Some(text).filter(|text| text.contains("Token")).and_then(|text| text.parse::<Value>().ok())
+    let Some(body) = Some(text)
+        .filter(|text| text.contains("Token") || text.contains("apiKey"))
+        .and_then(|text| text.parse::<Value>().ok())
     else {
         return;
     };
-    for token in ["accessToken", "refreshToken"].into_iter().filter_map(|member| body[member].as_str()) {
+    for token in MEMBERS.into_iter().filter_map(|member| body[member].as_str()) {
         remember(token);
     }
 }

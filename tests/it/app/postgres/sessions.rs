@@ -187,3 +187,25 @@ async fn a_spent_token_is_rejected_as_soon_as_its_child_was_used() {
         late.assert_rejected(400, "invalid_grant");
     }
 }
+
+#[tokio::test]
+async fn an_api_key_revoked_through_one_gateway_ends_at_the_other() {
+    let upstream = Upstream::start();
+    let keys = format!("{}[[route]]\npath = \"/\"\napi_keys = true\n", store_keys());
+    let (clock, folders) = (Arc::new(ManualClock::new()), [folder(), folder()]);
+    let here = gateway(&upstream, &keys, &folders[0], &clock);
+    copy_roots(folders[0].path(), folders[1].path());
+    let there = gateway(&upstream, &keys, &folders[1], &clock);
+    let issued = here.admin_client().post("/admin/v1/api-keys", &json!({ "sub": "robot" })).await.json();
+    let key = issued["apiKey"].as_str().expect("text");
+    assert_eq!((here.status_of(key).await, there.status_of(key).await), (200, 200), "good at both at once");
+    let path = format!("/admin/v1/api-keys/{}", issued["keyId"].as_str().expect("text"));
+    assert_eq!(here.admin_client().delete(&path).await.status, 200);
+    assert_eq!(here.status_of(key).await, 401);
+    eventually_ok("the other gateway has heard of it", async || match there.status_of(key).await {
+        401 => Ok(()),
+        other => Err(other.to_string()),
+    })
+    .await;
+    assert_eq!(there.admin_client().get("/admin/v1/api-keys").await.json()["apiKeys"][0]["state"], "revoked");
+}

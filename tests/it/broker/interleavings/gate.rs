@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, mpsc};
 
 use bearward::store::{
-    DecideKeys, DecideRotation, EndingSearch, FoundEndings, FoundFamilies, KeysChanged, Outbox, RevocationHook,
-    RevokeOutcome, RevokedBy, Revoker, Search, Settings, Store, StoreError, StoreFuture,
+    DecideKeys, DecideRotation, EndingSearch, FoundEndings, FoundFamilies, KeySearch, KeysChanged, Outbox,
+    RevocationHook, RevokeOutcome, RevokedBy, Revoker, Search, Settings, Store, StoreError, StoreFuture,
 };
 use bearward::tokens::audit_event::{Event, EventContext, Recorded};
 use bearward::tokens::family::Family;
@@ -120,6 +120,14 @@ impl Store for Gate {
 
     fn search(&self, search: Search) -> StoreFuture<FoundFamilies> {
         self.store.search(search)
+    }
+
+    fn api_keys(&self, search: KeySearch) -> StoreFuture<FoundFamilies> {
+        self.store.api_keys(search)
+    }
+
+    fn used(&self, id: TokenId, at: UnixTime) -> StoreFuture<()> {
+        self.store.used(id, at)
     }
 
     fn family(&self, id: TokenId) -> StoreFuture<Option<Family>> {

@@ -109,6 +109,7 @@ impl Process {
             token_cache: Arc::new(TokenCache::new(1 << 20)),
             seen_generations: broker.seen_generations.clone(),
             renewals: Arc::default(),
+            api_keys: Arc::default(),
             freshness: None,
             identity,
             token_size: TOKEN_SIZE,
@@ -134,6 +135,7 @@ impl Process {
             signature_queue: &self.signature_queue,
             metrics: &self.metrics,
             serves_stale: None,
+            api_keys: false,
             trace: Trace::OFF,
         }
     }

@@ -205,3 +205,38 @@ async fn streams_of_public_and_unenforced_routes_stay_open() {
     assert_open(&mut public).await;
     assert_open(&mut observed).await;
 }
+
+#[tokio::test]
+async fn the_stream_of_an_api_key_lasts_until_the_key_ends() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with_config(&upstream, "[[route]]\npath = \"/\"\napi_keys = true\n");
+    let admin = gateway.admin_client();
+    let request = json!({ "sub": "robot", "expiresIn": 3600 });
+    let issued = async || admin.post("/admin/v1/api-keys", &request).await.json();
+    let (revoked_key, key) = (issued().await, issued().await);
+    let text = |key: &Value, member: &str| key[member].as_str().expect("text").to_owned();
+    let mut of_revoked = open(&gateway, &text(&revoked_key, "apiKey")).await;
+    let mut socket = open(&gateway, &text(&key, "apiKey")).await;
+    gateway.wait_for_metric("streams_opened_total", 2).await;
+    let path = format!("/admin/v1/api-keys/{}", text(&revoked_key, "keyId"));
+    assert_eq!(admin.delete(&path).await.status, 200);
+    assert_eq!(within_a_second(close_frame(&mut of_revoked)).await, revoked());
+
+    // The gateway reads the key again before it would have to end the stream.
+    for _ in 0..5 {
+        let before = gateway.now_secs();
+        gateway.advance(Duration::from_mins(10));
+        let used = "the gateway has read the key again";
+        crate::support::wait::eventually_ok(used, async || {
+            let listed = admin.get("/admin/v1/api-keys").await.json();
+            let all = listed["apiKeys"].as_array().expect("a list");
+            let of_key = all.iter().find(|entry| entry["keyId"] == key["keyId"]).expect("listed");
+            let at = of_key["lastUsedAt"].as_str().and_then(bearward::types::clock::UnixTime::parse);
+            if at.is_some_and(|at| at.as_secs() > before) { Ok(()) } else { Err(listed.to_string()) }
+        })
+        .await;
+        assert_open(&mut socket).await;
+    }
+    gateway.advance(Duration::from_mins(10));
+    assert_eq!(within_a_second(close_frame(&mut socket)).await, expired());
+}
