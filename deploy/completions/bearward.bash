@@ -16,6 +16,9 @@ _bearward() {
             ",$1")
                 cmd="bearward"
                 ;;
+            bearward,apikey)
+                cmd="bearward__subcmd__apikey"
+                ;;
             bearward,check)
                 cmd="bearward__subcmd__check"
                 ;;
@@ -52,6 +55,15 @@ _bearward() {
             bearward,verify)
                 cmd="bearward__subcmd__verify"
                 ;;
+            bearward__subcmd__apikey,issue)
+                cmd="bearward__subcmd__apikey__subcmd__issue"
+                ;;
+            bearward__subcmd__apikey,list)
+                cmd="bearward__subcmd__apikey__subcmd__list"
+                ;;
+            bearward__subcmd__apikey,revoke)
+                cmd="bearward__subcmd__apikey__subcmd__revoke"
+                ;;
             bearward__subcmd__keys,list)
                 cmd="bearward__subcmd__keys__subcmd__list"
                 ;;
@@ -83,12 +95,104 @@ _bearward() {
 
     case "${cmd}" in
         bearward)
-            opts="-h -V --help --version serve init check schema explain verify demo reload top token keys store"
+            opts="-h -V --help --version serve init check schema explain verify demo reload top token apikey keys store"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        bearward__subcmd__apikey)
+            opts="-h --help issue list revoke"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        bearward__subcmd__apikey__subcmd__issue)
+            opts="-h --config --subject --scope --label --client-id --expires-in --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --subject)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scope)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --label)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --expires-in)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        bearward__subcmd__apikey__subcmd__list)
+            opts="-h --config --subject --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --subject)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        bearward__subcmd__apikey__subcmd__revoke)
+            opts="-h --config --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -36,6 +36,7 @@ complete -c bearward -n "__fish_bearward_needs_command" -f -a "demo" -d 'Run a g
 complete -c bearward -n "__fish_bearward_needs_command" -f -a "reload" -d 'Make the running gateway reload its configuration, and show what has changed'
 complete -c bearward -n "__fish_bearward_needs_command" -f -a "top" -d 'Show what the running gateway does now: requests, rejections, durations, limits. One screen in a terminal, else one line for each second'
 complete -c bearward -n "__fish_bearward_needs_command" -f -a "token" -d 'Issue, list and revoke tokens of the running gateway'
+complete -c bearward -n "__fish_bearward_needs_command" -f -a "apikey" -d 'Issue, list and revoke API keys of the running gateway'
 complete -c bearward -n "__fish_bearward_needs_command" -f -a "keys" -d 'List, rotate and revoke the signing keys of the running gateway'
 complete -c bearward -n "__fish_bearward_needs_command" -f -a "store" -d 'Move the store'
 complete -c bearward -n "__fish_bearward_using_subcommand serve" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
@@ -105,6 +106,25 @@ complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from revoke" -l all -d 'All tokens'
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from revoke" -l json -d 'Print the result as JSON'
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from revoke" -s h -l help -d 'Print help'
+complete -c bearward -n "__fish_bearward_using_subcommand apikey; and not __fish_seen_subcommand_from issue list revoke" -s h -l help -d 'Print help'
+complete -c bearward -n "__fish_bearward_using_subcommand apikey; and not __fish_seen_subcommand_from issue list revoke" -f -a "issue" -d 'Issue an API key and print it. It is shown only once'
+complete -c bearward -n "__fish_bearward_using_subcommand apikey; and not __fish_seen_subcommand_from issue list revoke" -f -a "list" -d 'List API keys, live and ended, without their secrets'
+complete -c bearward -n "__fish_bearward_using_subcommand apikey; and not __fish_seen_subcommand_from issue list revoke" -f -a "revoke" -d 'Revoke one API key'
+complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from issue" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
+complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from issue" -l subject -d 'The user or service that the key is for: the `sub` that backends and rules see' -r
+complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from issue" -l scope -d 'Scopes, separated by spaces' -r
+complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from issue" -l label -d 'Name of the key in lists' -r
+complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from issue" -l client-id -d 'The client that gets the key: its `client_id`' -r
+complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from issue" -l expires-in -d 'Seconds until the key expires. Default: 90 days' -r
+complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from issue" -l json -d 'Print the key as JSON'
+complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from issue" -s h -l help -d 'Print help'
+complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from list" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
+complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from list" -l subject -d 'Only the keys of this `sub`' -r
+complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from list" -l json -d 'Print the list as JSON'
+complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from revoke" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
+complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from revoke" -l json -d 'Print the result as JSON'
+complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from revoke" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand keys; and not __fish_seen_subcommand_from list rotate revoke" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand keys; and not __fish_seen_subcommand_from list rotate revoke" -f -a "list" -d 'List the current, next and former signing keys'
 complete -c bearward -n "__fish_bearward_using_subcommand keys; and not __fish_seen_subcommand_from list rotate revoke" -f -a "rotate" -d 'Publish the next signing key. It signs after tokens.key_ahead'

@@ -14,7 +14,7 @@ use crate::auth::renewals::Renewals;
 use crate::auth::token_cache::CachedToken;
 use crate::store::{Store, StoreFuture};
 use crate::tokens::family::api_key::PresentedKey;
-use crate::tokens::family::{Family, claims};
+use crate::tokens::family::{Family, claims_of};
 use crate::tokens::jwt::{Issuer, VerifiedToken};
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::ids::TokenId;
@@ -96,8 +96,12 @@ impl ApiKeys {
 
     /// Waits until no other request looks this key up.
     pub(super) async fn turn(&self, id: TokenId) -> MutexGuard<'_, ()> {
-        let place = (id.as_u128() % TURNS as u128) as usize;
-        self.turns[place].lock().await
+        self.turns[place_of(id)].lock().await
+    }
+
+    /// As [`ApiKeys::turn`], if that needs no waiting.
+    pub(super) fn try_turn(&self, id: TokenId) -> Option<MutexGuard<'_, ()>> {
+        self.turns[place_of(id)].try_lock().ok()
     }
 
     /// Reads the key from the store. `Err` if that fails.
@@ -147,9 +151,13 @@ impl ApiKeys {
         }
         let expires = (now + self.settings.lifetime).min(family.absolute_expiry);
         let (issued, ends) = (family.created_at.as_secs(), expires.as_secs());
-        let claims = claims(family, &policy.issuer, &self.settings.audience, issued, ends);
+        let claims = claims_of(family, &policy.issuer, &self.settings.audience, issued, ends);
         VerifiedToken::of_api_key(family, policy, claims, expires)
     }
+}
+
+fn place_of(id: TokenId) -> usize {
+    (id.as_u128() % TURNS as u128) as usize
 }
 
 /// Without any key.

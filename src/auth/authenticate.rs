@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use crate::auth::api_keys::{ApiKeys, BadKey, check};
+use crate::auth::api_keys::{ApiKeys, BadKey};
 use crate::auth::bearer::{self, BearerToken};
 use crate::auth::context::AuthContext;
 use crate::auth::identity::Identity;
@@ -16,7 +16,7 @@ use crate::auth::seen_generations::SeenGenerations;
 use crate::auth::signature_queue::SignaturePermit;
 use crate::auth::token_cache::{CachedToken, TokenCache};
 use crate::store::Freshness;
-use crate::tokens::family::api_key::{PresentedKey, is_api_key};
+use crate::tokens::family::api_key::is_api_key;
 use crate::tokens::jwt::verify::{is_still_valid, unverified_issuer, verify};
 use crate::tokens::jwt::{Validity, VerifiedToken};
 use crate::types::reject::{Reason, Reject};
@@ -92,7 +92,7 @@ impl Authenticator {
 
     /// Looks the token up in the cache. The caller reads `generation` before the keys, so that a swap in between is
     /// noticed.
-    fn find(&self, bearer: BearerToken<'_>, generation: u64) -> Option<Arc<CachedToken>> {
+    pub(super) fn find(&self, bearer: BearerToken<'_>, generation: u64) -> Option<Arc<CachedToken>> {
         self.token_cache.find(bearer, generation, |token| is_still_valid(token, &self.keyring.keys().issuers))
     }
 
@@ -275,85 +275,6 @@ impl Authenticator {
         let result = self.check_signature(&queued, context, Validity::ExpiredUpTo(idle));
         release(queued.permit, &result).await;
         result
-    }
-}
-
-/// For API keys.
-impl Authenticator {
-    /// Looks an API key up in the store. What costs no look-up is checked first. Bad keys are counted as bad signatures,
-    /// and one that is sent again is not looked up again: no key becomes good later.
-    async fn verify_api_key(
-        &self,
-        bearer: BearerToken<'_>,
-        context: &AuthContext<'_>,
-    ) -> Result<Arc<CachedToken>, Reject> {
-        if !context.api_keys {
-            return Err(Reject::new(Reason::ApiKeyNotAllowed, "an API key where none is accepted"));
-        }
-        let text = bearer.text()?;
-        let malformed = || Reject::new(Reason::BadApiKey, "not well formed, or the checksum is wrong");
-        let presented = PresentedKey::parse(text).ok_or_else(malformed)?;
-        context.trace.step(Step::Claims, || format!("API key {}", presented.id));
-        let generation = self.keyring.generation();
-        self.check_before_look_up(bearer, generation, context)?;
-        let _turn = self.api_keys.turn(presented.id).await;
-        // The requests before this one may have looked it up, or may have used up what this address can guess.
-        if let Some(known) = self.find(bearer, generation).filter(|known| !known.is_past_key(context.now, true)) {
-            return Ok(known);
-        }
-        self.check_before_look_up(bearer, generation, context)?;
-        let found = match self.api_keys.find(presented.id).await {
-            Ok(found) => found,
-            Err(down) => {
-                let known = self.find(bearer, generation).filter(|known| context.now < known.token.expires);
-                return known.ok_or(down);
-            }
-        };
-        match check(found, &presented, context.now) {
-            Ok(family) => {
-                let keys = self.keyring.keys();
-                let token = self.api_keys.stand_for(&family, &keys.own().trusted.policy, context.now);
-                Ok(self.cache_api_key(text, token, generation, context))
-            }
-            Err(bad) => {
-                if bad.is_guess() {
-                    context.payer.count(context.clock.uptime());
-                }
-                self.token_cache.insert_bad_signature(text, generation);
-                Err(bad.reject())
-            }
-        }
-    }
-
-    fn check_before_look_up(
-        &self,
-        bearer: BearerToken<'_>,
-        generation: u64,
-        context: &AuthContext<'_>,
-    ) -> Result<(), Reject> {
-        if self.token_cache.has_bad_signature(bearer, generation) {
-            return Err(Reject::new(Reason::BadApiKey, "the same bad key again"));
-        }
-        context.payer.check(context.clock.uptime())
-    }
-
-    fn cache_api_key(
-        &self,
-        text: &str,
-        token: VerifiedToken,
-        generation: u64,
-        context: &AuthContext<'_>,
-    ) -> Arc<CachedToken> {
-        context.trace.step(Step::Claims, || format!("sub {:?}, scope {:?}", token.subject, token.scope.join(" ")));
-        let identity = self.identity.of(&token);
-        let cached = CachedToken::new(text, token, identity, generation);
-        let cached = Arc::new(cached.usable_until(self.api_keys.usable_until(context.now)));
-        if let Some(id) = cached.token.family {
-            // Its streams go on.
-            self.renewals.record(id, &cached, context.clock.uptime());
-        }
-        self.token_cache.insert(cached.clone());
-        cached
     }
 }
 

@@ -12,3 +12,4 @@ pub mod revocations;
 pub mod seen_generations;
 pub mod signature_queue;
 pub mod token_cache;
+mod verify_api_key;

@@ -74,7 +74,7 @@ impl Renewals {
         FamilyWatch { family, renewals: self.clone() }
     }
 
-    /// As [`Renewals::watch`], for a family that is an API key: it has no newer tokens unless the gateway reads it again.
+    /// As [`Renewals::watch`], for an API key: nothing newer comes unless the gateway reads the key again.
     pub fn watch_api_key(self: &Arc<Self>, id: TokenId) -> FamilyWatch {
         let watch = self.watch(id);
         if let Some(watched) = self.lock().watched.get_mut(&id) {

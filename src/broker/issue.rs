@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::service::Broker;
 use super::token_pair::TokenPair;
 use crate::tokens::audit_event::EventContext;
-use crate::tokens::family::{Family, claims, refresh_token};
+use crate::tokens::family::{Family, claims_of, refresh_token};
 use crate::tokens::login::Login;
 use crate::types::clock::UnixTime;
 use crate::types::ids::{TokenId, to_base62};
@@ -117,7 +117,7 @@ impl Broker {
 
     /// Those of the family, and two of this token: `jti`, and one of our own, `rgn`, the generation of the family.
     fn access_claims(&self, family: &Family, issued: u64, expires: u64) -> Map<String, Value> {
-        let mut claims = claims(family, &self.settings.issuer, &self.settings.audience, issued, expires);
+        let mut claims = claims_of(family, &self.settings.issuer, &self.settings.audience, issued, expires);
         claims.insert("jti".into(), json!(to_base62(&secret::random::<16>(), 22)));
         claims.insert("rgn".into(), json!(family.generation));
         claims

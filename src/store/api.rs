@@ -107,8 +107,8 @@ pub struct Outbox {
 /// Each method records its decision as an [`Event`] in the same transaction.
 pub trait Store: Send + Sync {
     /// Writes a new family. If its subject then has more than `max_live` live families, the least recently used ones
-    /// are revoked before this returns. API keys do not count. Several logins at the same time may revoke each other, so that no caller ever
-    /// learns of more live families than the limit.
+    /// are revoked before this returns. API keys do not count. Several logins at the same time may revoke each other,
+    /// so that no caller ever learns of more live families than the limit.
     ///
     /// Returns `None` and writes nothing if a watermark voids the family: `created_at` is when the login began, and a
     /// mass revocation may have come since. A watermark that is written at the same time and not seen here voids the

@@ -4,11 +4,11 @@
 //! `session` runs statements on it. `connections` keeps several of them open and repeats operations, `driver` owns the
 //! thread that does all of this. `error` says what a failed statement means.
 //!
-//! `schema` creates and migrates the tables, `rows` converts values. `families`, `api_keys`, `search`, `rotation`, `revocations`,
-//! `endings`, `signing_keys`, `audit` and `maintenance` are the operations: each is a value that can run again.
-//! `append` writes the log of revocations for all of them, `gather` makes one statement of several calls, `attempts`
-//! repeats what a lock prevents, `outbox` writes their events, and `enforcement` passes revocations on. `follower`
-//! reads what other gateways append, `replicas` and `leases` let them know of each other.
+//! `schema` creates and migrates the tables, `rows` converts values. `families`, `api_keys`, `search`, `rotation`,
+//! `revocations`, `endings`, `signing_keys`, `audit` and `maintenance` are the operations: each is a value that can run
+//! again. `append` writes the log of revocations for all of them, `gather` makes one statement of several calls,
+//! `attempts` repeats what a lock prevents, `outbox` writes their events, and `enforcement` passes revocations on.
+//! `follower` reads what other gateways append, `replicas` and `leases` let them know of each other.
 //!
 //! No transaction is open while the gateway waits for a response of the database: each change is one statement. A
 //! gateway that is stopped or cut off therefore holds no lock.

@@ -6,8 +6,8 @@
 //! because a copy of the file alone lacks the commits in the `-wal`.
 //!
 //! `writer` owns the one thread that uses the database, and does group commit. `file` opens the database, `schema`
-//! identifies and migrates it, `rows` converts values. `families`, `api_keys`, `search`, `revocations`, `endings`, `signing_keys`,
-//! `audit` and `maintenance` are the operations, on a `batch`.
+//! identifies and migrates it, `rows` converts values. `families`, `api_keys`, `search`, `revocations`, `endings`,
+//! `signing_keys`, `audit` and `maintenance` are the operations, on a `batch`.
 
 mod api_keys;
 mod audit;

@@ -9,7 +9,7 @@ use super::record::Family;
 /// make a session younger than "log out everywhere".
 ///
 /// `audience`: for a family without one. `issued` and `expires` are in seconds.
-pub fn claims(family: &Family, issuer: &str, audience: &[String], issued: u64, expires: u64) -> Map<String, Value> {
+pub fn claims_of(family: &Family, issuer: &str, audience: &[String], issued: u64, expires: u64) -> Map<String, Value> {
     let audience = if family.audience.is_empty() { audience } else { &family.audience };
     let mut claims = family.claims.clone();
     claims.insert("iss".into(), json!(issuer));

@@ -14,6 +14,6 @@ pub mod refresh_token;
 pub mod revocation;
 pub mod rotation;
 
-pub use claims::claims;
+pub use claims::claims_of;
 pub use lifetimes::Lifetimes;
 pub use record::{Family, RevokeReason, RevokedAt};

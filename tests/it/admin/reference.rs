@@ -306,6 +306,7 @@ fn every_option_of_a_command_is_a_member_of_its_call() {
         let (method, path) = spans[spans.len() - 1].split_once(' ').expect("a call");
         let text = calls.get(&(method.to_owned(), path.to_owned())).unwrap_or_else(|| panic!("{row}"));
         let mut known = members(text, "request");
+        known.extend(members(text, "parameter"));
         known.extend(path.split(['{', '}']).skip(1).step_by(2).map(str::to_owned));
         // One command for two calls: each names only its own options.
         let is_shared = spans[0].starts_with("bearward token revoke") && method == "DELETE";

@@ -49,6 +49,7 @@ async fn a_gateway_moves_to_postgresql_and_no_session_ends() {
     // A name that PostgreSQL cannot store as it is.
     let strange = sqlite.issue("d\u{0}e\u{10FFFF}", "").await;
     assert_eq!(admin.post("/admin/v1/keys/rotate", &json!({})).await.status, 200);
+    let (_, key_id) = sqlite.issue_key(&json!({ "sub": "robot" })).await;
     let signing = admin.get("/admin/v1/keys").await.json();
     let revocations = sqlite.running().metrics.render();
     drop(sqlite);
@@ -57,8 +58,8 @@ async fn a_gateway_moves_to_postgresql_and_no_session_ends() {
     let output = copy_when_free(files.path());
     assert_copied(&output);
     let (progress, printed) = (errors(&output), String::from_utf8_lossy(&output.stdout));
-    assert!(progress.contains("sessions: 4 of 4") && progress.contains("revocations: 2 of 2"), "{progress}");
-    for line in ["sessions, compared: 4 of 4", "list of what was ended: 2 of 2"] {
+    assert!(progress.contains("sessions: 5 of 5") && progress.contains("revocations: 2 of 2"), "{progress}");
+    for line in ["sessions, compared: 5 of 5", "list of what was ended: 2 of 2"] {
         assert!(progress.contains(line) && !progress.contains('\r'), "{progress}");
     }
     assert!(printed.contains("both have the same content"), "{printed}");
@@ -70,6 +71,8 @@ async fn a_gateway_moves_to_postgresql_and_no_session_ends() {
         line.expect("the metric").to_owned()
     };
     assert_eq!(sequence(&shared.running().metrics.render()), sequence(&revocations));
+    let listed = shared.admin_client().get("/admin/v1/api-keys").await.json();
+    assert_eq!((&listed["apiKeys"][0]["keyId"], &listed["apiKeys"][0]["state"]), (&json!(key_id), &json!("live")));
     assert_eq!(shared.status_of(&child.access).await, 200);
     assert_eq!(shared.refresh(&child.access, &child.refresh).await.status, 200, "alice goes on");
     assert_eq!(shared.refresh(&strange.access, &strange.refresh).await.status, 200);
