@@ -31,7 +31,7 @@ const KIND_CLIENT: u64 = 3;
 const CODE: u32 = 3;
 const ERROR: u64 = 2;
 
-/// `error.type` of a request whose client left before the response.
+/// `error.type` if the client left before the response.
 const CLIENT_CLOSED: &str = "client_closed";
 
 /// `started`: when `record.time` was read. `route`: the path of its route. `max_field`: Maximum bytes of one text.
@@ -51,8 +51,8 @@ pub(super) fn encode(
     message.0
 }
 
-/// `time` is in whole milliseconds, so a span would begin before that of a proxy on the same machine. The rest comes from
-/// the clock now, which may have been set since: then it is as near as the milliseconds allow.
+/// `time` is in whole milliseconds, so a span would begin before that of a proxy on the same machine. The rest comes
+/// from the clock now, which may have been set since: then it is as near as the milliseconds allow.
 fn precise(time: UnixTime, now: SystemTime, elapsed: Duration) -> Duration {
     let first = Duration::from_millis(time.as_millis());
     let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

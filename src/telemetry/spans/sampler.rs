@@ -29,8 +29,8 @@ impl Ratio {
     }
 }
 
-/// Requests that cost a client no token and reach no backend may use one export in four. A flood of them leaves room for
-/// the traces of all others.
+/// Requests that need no token and reach no backend may use one export in four. A flood of them leaves room for the
+/// traces of all others.
 const SHARE_OF_FREE: u32 = 4;
 
 /// `trace.per_second`, shared by all workers. Only requests to be exported use it.

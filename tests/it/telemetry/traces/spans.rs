@@ -172,7 +172,7 @@ async fn a_response_that_breaks_off_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_request_whose_client_leaves_is_an_error_on_both_sides() {
+async fn a_request_that_its_client_leaves_is_an_error_on_both_sides() {
     let (upstream, collector) = (Upstream::start(), Collector::start(&[]));
     let gateway = gateway(&upstream, &collector, "sample = \"100%\"", "");
     let mut leaving = Wire::connect(gateway.address()).await;
