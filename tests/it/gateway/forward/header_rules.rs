@@ -1,4 +1,4 @@
-//! `[route.request_headers]` and `[route.response_headers]`: what a route sets and removes, and what no client can forge.
+//! `[route.request_headers]` and `[route.response_headers]`: what a route sets and removes, and what no client forges.
 
 use http::{Method, Request, Response, Version};
 
