@@ -86,9 +86,10 @@ impl TraceContext {
         Attempted { trace_id: self.trace_id, span_id: self.attempt_span(retries), flags: self.flags() }
     }
 
-    /// The trace flags. Who continues a trace must not change the random one (level 2).
+    /// The trace flags. A participant that continues a trace must not change the random one (level 2).
     pub fn flags(&self) -> u8 {
-        u8::from(self.is_sampled) * SAMPLED | u8::from(self.is_random) * RANDOM
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        flag(self.is_sampled, SAMPLED) | flag(self.is_random, RANDOM)
     }
 
     /// Sets the fields for the first attempt. `tracestate` belongs to the trace of the trusted proxy.

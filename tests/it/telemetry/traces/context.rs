@@ -66,7 +66,7 @@ async fn the_trace_of_a_client_is_not_believed() {
     assert!(collector.requests().is_empty());
 }
 
-/// Who continues a trace must not change its random flag.
+/// A participant that continues a trace must not change its random flag.
 #[tokio::test]
 async fn the_random_flag_goes_on_and_is_in_the_spans() {
     let (upstream, collector) = (Upstream::start(), Collector::start(&[]));
