@@ -64,6 +64,9 @@ _bearward() {
             bearward__subcmd__store,copy)
                 cmd="bearward__subcmd__store__subcmd__copy"
                 ;;
+            bearward__subcmd__store,sweep)
+                cmd="bearward__subcmd__store__subcmd__sweep"
+                ;;
             bearward__subcmd__token,issue)
                 cmd="bearward__subcmd__token__subcmd__issue"
                 ;;
@@ -324,7 +327,7 @@ _bearward() {
             return 0
             ;;
         bearward__subcmd__store)
-            opts="-h --help copy"
+            opts="-h --help copy sweep"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -354,6 +357,24 @@ _bearward() {
                     ;;
                 --to)
                     COMPREPLY=($(compgen -W "postgres" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        bearward__subcmd__store__subcmd__sweep)
+            opts="-h --config --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)

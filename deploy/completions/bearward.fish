@@ -121,9 +121,12 @@ complete -c bearward -n "__fish_bearward_using_subcommand keys; and __fish_seen_
 complete -c bearward -n "__fish_bearward_using_subcommand keys; and __fish_seen_subcommand_from revoke" -l may-refresh -d 'Still accept the key\'s tokens at a refresh. Default: clients with no other token must log in again. The same command without it takes this back. A key that is revoked without it stays so'
 complete -c bearward -n "__fish_bearward_using_subcommand keys; and __fish_seen_subcommand_from revoke" -l json -d 'Print the result as JSON'
 complete -c bearward -n "__fish_bearward_using_subcommand keys; and __fish_seen_subcommand_from revoke" -s h -l help -d 'Print help'
-complete -c bearward -n "__fish_bearward_using_subcommand store; and not __fish_seen_subcommand_from copy" -s h -l help -d 'Print help'
-complete -c bearward -n "__fish_bearward_using_subcommand store; and not __fish_seen_subcommand_from copy" -f -a "copy" -d 'Copy sessions, revocations, signing keys and undelivered audit events from an SQLite database to the PostgreSQL database of the configuration. Stop the gateway first. No session ends'
+complete -c bearward -n "__fish_bearward_using_subcommand store; and not __fish_seen_subcommand_from copy sweep" -s h -l help -d 'Print help'
+complete -c bearward -n "__fish_bearward_using_subcommand store; and not __fish_seen_subcommand_from copy sweep" -f -a "copy" -d 'Copy sessions, revocations, signing keys and undelivered audit events from an SQLite database to the PostgreSQL database of the configuration. Stop the gateway first. No session ends'
+complete -c bearward -n "__fish_bearward_using_subcommand store; and not __fish_seen_subcommand_from copy sweep" -f -a "sweep" -d 'Delete expired sessions, revocations and list entries at once. A running gateway deletes them slowly, a few hundred per second; after a long stop, or before a copy or backup, this is faster. With SQLite, stop the gateway first'
 complete -c bearward -n "__fish_bearward_using_subcommand store; and __fish_seen_subcommand_from copy" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
 complete -c bearward -n "__fish_bearward_using_subcommand store; and __fish_seen_subcommand_from copy" -l from -d 'The SQLite database. "sqlite": the file bearward.db beside the configuration' -r -F
 complete -c bearward -n "__fish_bearward_using_subcommand store; and __fish_seen_subcommand_from copy" -l to -d 'The kind of the store in the configuration' -r -f -a "postgres\t''"
 complete -c bearward -n "__fish_bearward_using_subcommand store; and __fish_seen_subcommand_from copy" -s h -l help -d 'Print help'
+complete -c bearward -n "__fish_bearward_using_subcommand store; and __fish_seen_subcommand_from sweep" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
+complete -c bearward -n "__fish_bearward_using_subcommand store; and __fish_seen_subcommand_from sweep" -s h -l help -d 'Print help'

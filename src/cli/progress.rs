@@ -31,18 +31,18 @@ impl<W: Write> Progress<W> {
         Progress { out, is_in_place, part: None }
     }
 
-    /// `done` of `total` are done. The end of a part is always shown.
-    pub(super) fn show(&mut self, part: &str, done: u64, total: u64) {
+    /// `done` of `total` are done; `None` until the total is known. The end of a part is always shown.
+    pub(super) fn show(&mut self, part: &str, done: u64, total: Option<u64>) {
         self.show_at(part, done, total, Instant::now());
     }
 
-    fn show_at(&mut self, part: &str, done: u64, total: u64, now: Instant) {
+    fn show_at(&mut self, part: &str, done: u64, total: Option<u64>, now: Instant) {
         if self.part.as_ref().is_none_or(|(name, ..)| name != part) {
             self.part = Some((part.to_owned(), now, None));
         }
         let Some((_, began, shown)) = &mut self.part else { return };
         let interval = if self.is_in_place { IN_PLACE } else { LINES };
-        let is_done = done == total;
+        let is_done = Some(done) == total;
         if !is_done && shown.is_some_and(|shown| now.duration_since(shown) < interval) {
             return;
         }
@@ -58,15 +58,17 @@ impl<W: Write> Progress<W> {
     }
 }
 
-fn line(part: &str, done: u64, total: u64, elapsed: Duration) -> String {
+fn line(part: &str, done: u64, total: Option<u64>, elapsed: Duration) -> String {
+    let count = total.map_or_else(|| format!("{part}: {done}"), |total| format!("{part}: {done} of {total}"));
     let seconds = elapsed.as_secs_f64();
     if seconds < 0.1 || done == 0 {
-        return format!("{part}: {done} of {total}");
+        return count;
     }
     let rate = done as f64 / seconds;
-    let left = total.saturating_sub(done) as f64 / rate;
-    let left = if done == total { String::new() } else { format!(", {left:.0} s left") };
-    format!("{part}: {done} of {total}, {rate:.0} per second{left}")
+    match total.filter(|total| *total > done) {
+        Some(total) => format!("{count}, {rate:.0} per second, {:.0} s left", (total - done) as f64 / rate),
+        None => format!("{count}, {rate:.0} per second"),
+    }
 }
 
 #[cfg(test)]
@@ -78,9 +80,9 @@ mod tests {
         let mut progress = Progress::new(Vec::new(), is_in_place);
         let began = Instant::now();
         for second in 0..=10 {
-            progress.show_at("sessions", second * 1_000, 10_000, began + Duration::from_secs(second));
+            progress.show_at("sessions", second * 1_000, Some(10_000), began + Duration::from_secs(second));
         }
-        progress.show_at("keys", 2, 2, began + Duration::from_secs(10));
+        progress.show_at("keys", 2, Some(2), began + Duration::from_secs(10));
         String::from_utf8(progress.out).expect("text")
     }
 

@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::program::GatewayProcess;
+use crate::support::program::{GatewayProcess, bearward};
 use crate::support::repetitions::repetitions;
 use crate::support::wait::eventually_within;
 use crate::support::{Client, Gateway, TokenPair, Upstream};
@@ -119,4 +119,32 @@ async fn a_million_families_start_refresh_revoke_and_are_swept() {
     let gateway = GatewayProcess::start(folder.path());
     assert_eq!(gateway.client().bearer(&next.access).get("/").await.status, 401, "after a restart");
     refreshed(&gateway, &new).await;
+}
+
+#[tokio::test]
+async fn an_operator_sweeps_a_stopped_store_at_once() {
+    let upstream = Upstream::start();
+    let folder = TempDir::new().expect("a folder");
+    std::fs::write(folder.path().join("gateway.toml"), Gateway::config_text(&upstream.address.to_string(), ""))
+        .expect("written");
+    let database = folder.path().join("bearward.db");
+    let nothing = bearward(folder.path(), &["store", "sweep"]);
+    assert!(nothing.status.success() && !database.exists(), "a sweep makes no database: {nothing:?}");
+    let gateway = GatewayProcess::start(folder.path());
+    let alice = log_in(&gateway.admin_client(), "alice").await;
+    let in_use = bearward(folder.path(), &["store", "sweep"]);
+    let message = String::from_utf8_lossy(&in_use.stderr);
+    assert!(!in_use.status.success() && message.contains("in use by a running gateway"), "{message}");
+    gateway.program.signal("TERM");
+    gateway.program.wait();
+    fill(&database, 20_000);
+
+    for (left, deleted) in [(18_001, "deleted rows: 2000"), (18_001, "deleted rows: 0 of 0")] {
+        let swept = bearward(folder.path(), &["store", "sweep"]);
+        let progress = String::from_utf8_lossy(&swept.stderr);
+        assert!(swept.status.success() && progress.contains(deleted), "{progress}");
+        assert_eq!(count(&database), left, "{progress}");
+    }
+    let gateway = GatewayProcess::start(folder.path());
+    refreshed(&gateway, &alice).await;
 }

@@ -1,0 +1,40 @@
+//! `bearward store sweep`: deletes at once what no longer matters. A running gateway deletes the same, slowly.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::StartError;
+use super::open_store;
+use super::stored;
+use crate::auth::revocations::Revocations;
+use crate::config::Config;
+use crate::types::clock::Clock;
+
+/// Rows of each table that one step deletes. Large, because no request waits for it.
+const ROWS: usize = 10_000;
+
+/// Returns how many rows were deleted. `progress` gets their number after each step. Call it on a runtime.
+///
+/// # Errors
+/// If the store cannot be opened or written. A running gateway keeps its SQLite database to itself.
+pub async fn sweep_store(
+    config: &Config,
+    clock: Arc<dyn Clock>,
+    progress: &mut dyn FnMut(usize),
+) -> Result<usize, StartError> {
+    // Otherwise it would be created.
+    if !stored::has_data(&config.store, Duration::ZERO)? {
+        return Ok(0);
+    }
+    let store = open_store::open(config, Arc::new(Revocations::new()), clock.clone(), Duration::ZERO)?;
+    let mut total = 0;
+    loop {
+        let swept = store.sweep(clock.now(), ROWS).await;
+        let deleted = swept.map_err(|error| stored::read_error(&config.store, error))?;
+        total += deleted;
+        progress(total);
+        if deleted == 0 {
+            return Ok(total);
+        }
+    }
+}
