@@ -96,7 +96,7 @@ fn a_wrong_variable_is_reported_without_its_text() {
             "[[route]]\npath = \"/\"\ntoken_from = [{ env = \"COOKIE\" }]\n",
             "route[0].token_from[0]",
             "COOKIE",
-            "not a cookie name",
+            "is not a",
         ),
         ("watch = { env = \"HUSH\", defalt = 1 }\n", "watch", "", "wrong type"),
         ("watch = { env = \"A-B\" }\n", "watch", "", "not the name"),
