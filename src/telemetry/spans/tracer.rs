@@ -1,7 +1,7 @@
 //! Begins the trace of each request, and makes its spans at the end.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use http::HeaderMap;
@@ -20,7 +20,7 @@ pub struct Tracer {
     errors: bool,
     limit: ExportLimit,
     /// `access_log.max_field_size`
-    max_field: usize,
+    max_field: AtomicUsize,
     pub queue: Arc<Queue>,
 }
 
@@ -31,9 +31,14 @@ impl Tracer {
             sample: settings.sample,
             errors: settings.errors,
             limit: ExportLimit::new(settings.per_second),
-            max_field,
+            max_field: max_field.into(),
             queue: Arc::new(Queue::new(settings.queue_size)),
         }
+    }
+
+    /// After a reload.
+    pub fn set_max_field(&self, max_field: usize) {
+        self.max_field.store(max_field, Ordering::Relaxed);
     }
 
     /// For one worker.
@@ -88,7 +93,8 @@ impl WorkerTracer {
             None => (trace.is_sampled || has_failed()) && self.shared.may_export(record.is_free()),
         };
         if is_exported {
-            let spans = request_spans::encode(record, trace, started, route, self.shared.max_field);
+            let max_field = self.shared.max_field.load(Ordering::Relaxed);
+            let spans = request_spans::encode(record, trace, started, route, max_field);
             self.shared.queue.push(spans);
         }
     }

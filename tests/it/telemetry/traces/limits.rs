@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use bearward::config::{self, Probe};
+
 use super::collector::{Collector, gateway, process, sent};
 use crate::support::ports::ClosedPort;
 use crate::support::wait::eventually_ok;
@@ -144,4 +146,18 @@ async fn the_last_spans_are_sent_when_the_gateway_stops() {
     let mut gateway = Gateway::public(upstream.address, &trace);
     assert_eq!(gateway.client().get("/").await.status, 200);
     gateway.drain();
+}
+
+#[tokio::test]
+async fn a_reload_changes_the_size_of_the_texts() {
+    let (upstream, collector) = (Upstream::start(), Collector::start(&[]));
+    let gateway = gateway(&upstream, &collector, "sample = \"100%\"", "");
+    let format = gateway.configuration().lines().find(|line| line.starts_with("[access_log]")).expect("the table");
+    let text = gateway.configuration().replace(format, &format!("{format}\nmax_field_size = \"64B\""));
+    let config = config::parse(&text, gateway.path(), Probe::None).expect("a good configuration");
+    gateway.running().reload(config).expect("it reloads");
+    gateway.client().get(&format!("/{}", "a".repeat(100))).await;
+    let spans = collector.wait_for(2).await;
+    let longest = spans.iter().filter_map(|span| span["attributes"]["url.path"].as_str()).map(str::len).max();
+    assert!(longest.is_some_and(|longest| longest <= 64 + '…'.len_utf8()), "{spans:?}");
 }
