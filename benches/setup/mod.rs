@@ -224,6 +224,7 @@ impl BenchWorker {
             metrics: &self.0.metrics,
             serves_stale: None,
             api_keys: false,
+            rejected_token: None,
             trace: Trace::OFF,
         }
     }

@@ -19,7 +19,7 @@ use crate::auth::bad_signatures::BadSignatures;
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::TokenCache;
 use crate::broker::{self, Broker};
-use crate::config::Config;
+use crate::config::{Config, Finding, ForeignIssuer};
 use crate::gateway::Gateway;
 use crate::gateway::cookie_refresh::CookieRefresh;
 use crate::gateway::forward::Forwarder;
@@ -144,7 +144,9 @@ impl SharedState {
         let overrides = METHOD_OVERRIDES.iter().filter(|_| config.routes.iter().any(Route::decides_by_method));
         let removed = overrides.chain(login.iter().flat_map(LoginHeaders::names));
         let Forwarding { sets_real_ip, fields, .. } = &config.forwarding;
-        let own = config.identity.names().chain(removed).chain(sets_real_ip.then_some(&X_REAL_IP));
+        let of_routes = config.routes.iter().flat_map(|route| &route.request_headers);
+        let of_routes = of_routes.flat_map(|rules| rules.only_by_gateway());
+        let own = config.identity.names().chain(removed).chain(of_routes).chain(sets_real_ip.then_some(&X_REAL_IP));
         let hygiene = Hygiene::new(own, fields);
         Ok(Forwarder {
             upstreams: self.upstreams.prepare(config)?,
@@ -198,6 +200,23 @@ impl SharedState {
             true => Err(StartError::MaxLifetime),
             false => Ok(()),
         }
+    }
+
+    /// The issuers because of which [`SharedState::check_keys`] fails.
+    pub(super) fn too_long_lifetimes(&self, config: &Config) -> Vec<Finding> {
+        let life = |issuer: &ForeignIssuer| issuer.policy.max_lifetime + issuer.policy.clock_skew;
+        let too_long = |(number, issuer): (usize, &ForeignIssuer)| {
+            (life(issuer) > self.max_token_life).then(|| {
+                let longest = self.max_token_life.saturating_sub(issuer.policy.clock_skew).as_secs();
+                Finding::error(
+                    format!("issuer[{number}].max_lifetime"),
+                    "a reload cannot raise the maximum lifetime of tokens above that at the start",
+                    format!("expected at most \"{longest}s\" until the next start"),
+                    Some("restart the gateway to use this file: it may have forgotten revocations of older tokens"),
+                )
+            })
+        };
+        config.issuers.iter().enumerate().filter_map(too_long).collect()
     }
 
     /// The task that puts signing keys in force that other gateways have changed.

@@ -1,8 +1,11 @@
 //! What authentication needs to know about a request and about the worker that handles it.
 
+use std::sync::{Arc, OnceLock};
+
 use crate::auth::bad_signatures::Payer;
 use crate::auth::signature_queue::SignatureQueue;
 use crate::telemetry::metrics::WorkerMetrics;
+use crate::tokens::jwt::VerifiedToken;
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::trace::Trace;
 
@@ -22,5 +25,16 @@ pub struct AuthContext<'r> {
     pub serves_stale: Option<bool>,
     /// `route.api_keys`, if the credential is where an API key can be.
     pub api_keys: bool,
+    /// Gets a token that is rejected although its signature is good: operators ask which subject it was.
+    pub rejected_token: Option<&'r OnceLock<Arc<VerifiedToken>>>,
     pub trace: Trace<'r>,
+}
+
+impl AuthContext<'_> {
+    pub(super) fn note_rejected(&self, token: &Arc<VerifiedToken>) {
+        if let Some(rejected) = self.rejected_token {
+            // The first one is that of the request.
+            let _ = rejected.set(token.clone());
+        }
+    }
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::admin_client::call;
 use super::config_argument::ConfigArgument;
 use super::error::CommandError;
+use super::output::say;
 use super::percent::percent_encode;
 use super::terminal::{array_member, text_member};
 
@@ -66,7 +67,7 @@ pub(super) fn run(command: ApiKeyCommand) -> Result<(), CommandError> {
                 body["expiresIn"] = json!(seconds);
             }
             let issued = call(&config.admin_socket()?, Method::POST, "/admin/v1/api-keys", Some(&body))?;
-            if json { println!("{issued}") } else { print_issued(&issued) }
+            if json { say!("{issued}") } else { print_issued(&issued) }
         }
         ApiKeyCommand::List { config, subject, json } => {
             let subject = subject.map(|subject| format!("&subject={}", percent_encode(&subject))).unwrap_or_default();
@@ -80,12 +81,12 @@ pub(super) fn run(command: ApiKeyCommand) -> Result<(), CommandError> {
                 let Some(next) = page.get("next").and_then(Value::as_str) else { break };
                 after = format!("&after={next}");
             }
-            if json { println!("{}", json!({ "apiKeys": keys })) } else { print_table(&keys) }
+            if json { say!("{}", json!({ "apiKeys": keys })) } else { print_table(&keys) }
         }
         ApiKeyCommand::Revoke { config, key_id, json } => {
             let path = format!("/admin/v1/api-keys/{}", percent_encode(&key_id));
             let result = call(&config.admin_socket()?, Method::DELETE, &path, None)?;
-            if json { println!("{result}") } else { println!("revoked") }
+            if json { say!("{result}") } else { say!("revoked") }
         }
     }
     Ok(())
@@ -93,18 +94,23 @@ pub(super) fn run(command: ApiKeyCommand) -> Result<(), CommandError> {
 
 fn print_issued(issued: &Value) {
     for (title, member) in [("key id", "keyId"), ("API key", "apiKey"), ("expires", "expiresAt")] {
-        println!("{title:7}  {}", text_member(issued, member));
+        say!("{title:7}  {}", text_member(issued, member));
     }
 }
 
 fn print_table(keys: &[Value]) {
-    println!(
+    say!(
         "{:22}  {:7}  {:20}  {:24}  {:24}  {:20}  label",
-        "key id", "state", "subject", "expires", "last used", "scope"
+        "key id",
+        "state",
+        "subject",
+        "expires",
+        "last used",
+        "scope"
     );
     for key in keys {
         let [id, state, subject, expires] = ["keyId", "state", "sub", "expiresAt"].map(|name| text_member(key, name));
         let [used, scope, label] = ["lastUsedAt", "scope", "label"].map(|name| text_member(key, name));
-        println!("{id:22}  {state:7}  {subject:20}  {expires:24}  {used:24}  {scope:20}  {label}");
+        say!("{id:22}  {state:7}  {subject:20}  {expires:24}  {used:24}  {scope:20}  {label}");
     }
 }

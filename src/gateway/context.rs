@@ -56,6 +56,7 @@ impl RequestContext<'_> {
             metrics: &self.worker.metrics,
             serves_stale: self.route.as_ref().and_then(|route| route.serves_stale()),
             api_keys: self.route.as_ref().is_some_and(|route| route.places.api_keys),
+            rejected_token: Some(&self.record.rejected_token),
             trace: self.trace,
         }
     }

@@ -10,6 +10,7 @@ mod audit;
 mod cors;
 mod files;
 mod forwarding;
+mod header_rules;
 mod health;
 mod host;
 mod identity;
@@ -75,9 +76,18 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         upstream::upstreams(root, &timeouts, |name| forwarding::reaches_no_backend(name, &forwarding, &identity));
     let cors = root.table("cors", |table| cors::read(table, &cors::Cors::default()));
     let mut rates = rate::rates(root);
-    let mut routes = route::routes(root, &upstreams, &issuers.names, &tokens.audience, &cors, &store);
-    rate::number_all(&mut rates, &mut routes);
     let login = root.table("login", login::read);
+    let reserved = header_rules::Reserved::new(&identity, &login.headers, &forwarding);
+    let context = route::Context {
+        upstreams: &upstreams,
+        issuers: &issuers.names,
+        own_audience: &tokens.audience,
+        cors: &cors,
+        store: store.postgres(),
+        reserved: &reserved,
+    };
+    let mut routes = route::routes(root, &context);
+    rate::number_all(&mut rates, &mut routes);
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers.names));
     let access_log = root.table("access_log", access_log::read);
     let audit = root.table("audit", |table| audit::read(table, &store.beside));

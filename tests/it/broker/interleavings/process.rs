@@ -136,6 +136,7 @@ impl Process {
             metrics: &self.metrics,
             serves_stale: None,
             api_keys: false,
+            rejected_token: None,
             trace: Trace::OFF,
         }
     }
