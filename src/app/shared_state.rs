@@ -147,7 +147,9 @@ impl SharedState {
         let overrides = METHOD_OVERRIDES.iter().filter(|_| config.routes.iter().any(Route::decides_by_method));
         let removed = overrides.chain(login.iter().flat_map(LoginHeaders::names));
         let Forwarding { sets_real_ip, fields, .. } = &config.forwarding;
-        let own = config.identity.names().chain(removed).chain(sets_real_ip.then_some(&X_REAL_IP));
+        let of_routes = config.routes.iter().flat_map(|route| &route.request_headers);
+        let of_routes = of_routes.flat_map(|rules| rules.only_by_gateway());
+        let own = config.identity.names().chain(removed).chain(of_routes).chain(sets_real_ip.then_some(&X_REAL_IP));
         let hygiene = Hygiene::new(own, fields);
         Ok(Forwarder {
             upstreams: self.upstreams.prepare(config)?,

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 
 use super::config_argument::{ConfigArgument, report};
 use super::error::CommandError;
+use super::output::say;
 use super::terminal::printable;
 use crate::app;
 use crate::config::{self, Config, ConfigWarnings, Probe, Values};
@@ -39,19 +40,19 @@ pub(super) fn run(
                 eprint!("{}", if warnings.is_empty() { String::new() } else { render(&warnings) });
                 print_values(&config.values, json);
             } else if json {
-                println!("{}", warnings.json());
+                say!("{}", warnings.json());
             } else if warnings.is_empty() {
-                println!("{file}: no errors");
+                say!("{file}: no errors");
             } else {
                 eprint!("{}", render(&warnings));
-                println!("{file}: no errors, {} to look at", count(&warnings));
+                say!("{file}: no errors, {} to look at", count(&warnings));
             }
             if deny_warnings && !warnings.is_empty() {
                 return Err(CommandError::Report(String::new()));
             }
         }
         Err(errors) if json => {
-            println!("{}", errors.json());
+            say!("{}", errors.json());
             return Err(CommandError::Report(String::new()));
         }
         Err(errors) => return Err(report(errors)),
@@ -65,11 +66,11 @@ fn render(warnings: &ConfigWarnings) -> String {
 
 fn print_values(values: &Values, json: bool) {
     if json {
-        println!("{:#}", values.json());
+        say!("{:#}", values.json());
         return;
     }
     let text = values.text();
-    text.lines().for_each(|line| println!("{}", printable(line)));
+    text.lines().for_each(|line| say!("{}", printable(line)));
 }
 
 fn count(warnings: &ConfigWarnings) -> String {

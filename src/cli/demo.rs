@@ -10,6 +10,7 @@ use serde_json::json;
 use super::config_argument::report;
 use super::echo;
 use super::error::CommandError;
+use super::output::say;
 use super::signals::Signals;
 use crate::app::{self, Running};
 use crate::broker::TokenPair;
@@ -80,7 +81,7 @@ fn print_page(running: &Running, pair: &TokenPair, folder: &Path) {
     let bearer = format!("-H 'Authorization: Bearer {}'", pair.access_token);
     let refresh = json!({ "refreshToken": pair.refresh_token });
     let token_id = pair.token_id.map(|id| id.to_string()).unwrap_or_default();
-    println!(
+    say!(
         "bearward is running at {url}, in front of a small echo backend.
 Its files are in {folder}: gateway.toml, the store, the keys, access.log.
 

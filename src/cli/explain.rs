@@ -4,6 +4,7 @@ use http::{HeaderName, HeaderValue, Method, Uri};
 
 use super::config_argument::ConfigArgument;
 use super::error::CommandError;
+use super::output::say;
 use super::rejection;
 use super::report::{self, TimeArguments, read_token};
 use crate::app::explain::Explainer;
@@ -62,7 +63,7 @@ pub(super) fn run(arguments: Arguments) -> Result<(), CommandError> {
         Ok::<_, CommandError>(explainer.explain(&request, !arguments.cleartext).await)
     })?;
     match arguments.json {
-        true => println!("{}", explanation.to_json()),
+        true => say!("{}", explanation.to_json()),
         false => print(&explanation),
     }
     match explanation.outcome {

@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use super::error::CommandError;
+use super::output::{say, write};
 use super::terminal::printable;
 use crate::auth::keyring;
 use crate::config::{self, ConfigError, Probe};
@@ -42,15 +43,15 @@ pub(super) fn run(arguments: Arguments) -> Result<(), CommandError> {
     let text = text(&arguments, &algorithms);
     check(&text, if is_stdout { Path::new("") } else { output.parent().unwrap_or(Path::new("")) })?;
     if is_stdout {
-        print!("{text}");
+        write(format_args!("{text}"));
         return Ok(());
     }
     write_new(output, &text)?;
     let file = printable(&output.display().to_string());
-    println!("wrote {file}; next:");
-    println!("  bearward check --config {file}      # reports every error");
-    println!("  bearward serve --config {file}      # runs the gateway");
-    println!("  curl --insecure https://localhost:8443/      # gets 401: a request needs a token");
+    say!("wrote {file}; next:");
+    say!("  bearward check --config {file}      # reports every error");
+    say!("  bearward serve --config {file}      # runs the gateway");
+    say!("  curl --insecure https://localhost:8443/      # gets 401: a request needs a token");
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::admin_client::call;
 use super::config_argument::ConfigArgument;
 use super::error::CommandError;
+use super::output::say;
 use super::terminal::{array_member, printable, text_member};
 use crate::app;
 use crate::config::{Database, Probe, StoreSettings};
@@ -71,7 +72,7 @@ pub(super) fn run(command: KeysCommand) -> Result<(), CommandError> {
         }
     };
     if json {
-        println!("{keys}")
+        say!("{keys}")
     } else {
         print_table(&keys)
     }
@@ -87,8 +88,8 @@ fn add_root_secret(config: &ConfigArgument, json: bool) -> Result<(), CommandErr
         Database::Postgres(_) => "copy it to every gateway, and restart each of them twice to use it",
     };
     match json {
-        true => println!("{}", json!({ "root": number })),
-        false => println!("added root secret {number} to {source}; {next}"),
+        true => say!("{}", json!({ "root": number })),
+        false => say!("added root secret {number} to {source}; {next}"),
     }
     Ok(())
 }
@@ -103,7 +104,7 @@ fn path_segment(kid: &str) -> Result<&str, CommandError> {
 }
 
 fn print_table(keys: &Value) {
-    println!("{:43}  {:9}  {:12}  {:24}  {:24}  ended", "kid", "algorithm", "state", "created", "signs since");
+    say!("{:43}  {:9}  {:12}  {:24}  {:24}  ended", "kid", "algorithm", "state", "created", "signs since");
     for key in array_member(keys, "keys") {
         let [kid, algorithm, state, created] =
             ["kid", "algorithm", "state", "createdAt"].map(|name| text_member(key, name));
@@ -114,10 +115,10 @@ fn print_table(keys: &Value) {
             Some(false) => format!("{revoked}, for good"),
             None => retired,
         };
-        println!("{kid:43}  {algorithm:9}  {state:12}  {created:24}  {activated:24}  {ended}");
+        say!("{kid:43}  {algorithm:9}  {state:12}  {created:24}  {activated:24}  {ended}");
     }
     match keys.get("nextRotation").and_then(Value::as_str) {
-        Some(time) => println!("the next key signs from {}", printable(time)),
-        None => println!("the key in tokens.signing_key_file is not rotated"),
+        Some(time) => say!("the next key signs from {}", printable(time)),
+        None => say!("the key in tokens.signing_key_file is not rotated"),
     }
 }

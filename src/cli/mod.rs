@@ -3,8 +3,6 @@
 //! Exit status: 0 for success, 1 for a failure or a negative result, 2 for an invalid configuration or argument, 3 for
 //! a result that is not known.
 
-#![allow(clippy::print_stdout, reason = "commands print their results")]
-
 mod admin_client;
 mod check;
 mod config_argument;
@@ -14,6 +12,7 @@ mod error;
 mod explain;
 mod init;
 mod keys;
+mod output;
 mod progress;
 mod rejection;
 mod reload;

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::admin_client::{CallError, send};
 use super::config_argument::ConfigArgument;
 use super::error::CommandError;
+use super::output::say;
 use super::terminal::printable;
 
 /// The members of the response, in the order of the lines.
@@ -43,7 +44,7 @@ pub(super) fn explain(config: &ConfigArgument, request_id: &str, as_json: bool) 
         _ => {}
     }
     match as_json {
-        true => println!("{found}"),
+        true => say!("{found}"),
         false => print(&found),
     }
     Ok(())
@@ -56,12 +57,12 @@ fn is_request_id(text: &str) -> bool {
 fn print(rejection: &Value) {
     for (member, label) in MEMBERS {
         match rejection.get(member) {
-            Some(Value::String(text)) => println!("{label:10}  {}", printable(text)),
-            Some(value) => println!("{label:10}  {value}"),
+            Some(Value::String(text)) => say!("{label:10}  {}", printable(text)),
+            Some(value) => say!("{label:10}  {value}"),
             None => {}
         }
     }
     let was_forwarded = rejection.get("observed").is_some();
     let decision = if was_forwarded { "forwarded, as the route does not enforce" } else { "rejected" };
-    println!("{:10}  {decision}", "decision");
+    say!("{:10}  {decision}", "decision");
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::admin_client::{self, CallError};
 use super::config_argument::ConfigArgument;
 use super::error::CommandError;
+use super::output::say;
 use super::terminal::{array_member, printable, text_member};
 
 #[derive(clap::Args)]
@@ -26,14 +27,14 @@ pub(super) fn run(Arguments { config, dry_run, json }: Arguments) -> Result<(), 
     let (status, body) = admin_client::send(&admin, Method::POST, path, None)?;
     match status {
         StatusCode::UNPROCESSABLE_ENTITY if json => {
-            println!("{body}");
+            say!("{body}");
             Err(CommandError::Report(String::new()))
         }
         StatusCode::UNPROCESSABLE_ENTITY => Err(CommandError::Report(report(&body))),
         status if !status.is_success() => Err(CallError::rejected(status, &body).into()),
         _ => {
             if json {
-                println!("{body}")
+                say!("{body}")
             } else if dry_run {
                 print_changes(&body)
             } else {
@@ -55,13 +56,13 @@ fn print_changes(body: &Value) {
     let requires_restart = |change: &&Value| change.get("requiresRestart") == Some(&Value::Bool(true));
     let (restart, reload): (Vec<_>, Vec<_>) = array_member(body, "changes").partition(requires_restart);
     if reload.is_empty() && restart.is_empty() {
-        println!("no changes");
+        say!("no changes");
     }
     for (title, changes) in [("a reload would change:", reload), ("a restart would change:", restart)] {
         if !changes.is_empty() {
-            println!("{title}");
+            say!("{title}");
         }
-        changes.into_iter().for_each(|change| println!("  {}", line(change)));
+        changes.into_iter().for_each(|change| say!("  {}", line(change)));
     }
 }
 
@@ -79,11 +80,11 @@ fn line(change: &Value) -> String {
 fn print_result(body: &Value) {
     let tables = |member| array_member(body, member).filter_map(Value::as_str).map(printable).collect::<Vec<_>>();
     match tables("changed") {
-        changed if changed.is_empty() => println!("reloaded; no changes"),
-        changed => println!("reloaded; changed: {}", changed.join(", ")),
+        changed if changed.is_empty() => say!("reloaded; no changes"),
+        changed => say!("reloaded; changed: {}", changed.join(", ")),
     }
     let restart = tables("requiresRestart");
     if !restart.is_empty() {
-        println!("changes that require a restart: {}", restart.join(", "));
+        say!("changes that require a restart: {}", restart.join(", "));
     }
 }

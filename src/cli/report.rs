@@ -4,6 +4,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use super::error::CommandError;
+use super::output::say;
 use super::terminal::printable;
 use crate::types::clock::{Clock, SystemClock, UnixTime};
 use crate::types::reject::Reject;
@@ -47,12 +48,12 @@ pub(super) fn read_token() -> Result<String, CommandError> {
 
 pub(super) fn print_steps(steps: &[(Step, String)]) {
     for (step, result) in steps {
-        println!("{:10}  {}", step.name(), printable(result));
+        say!("{:10}  {}", step.name(), printable(result));
     }
 }
 
 pub(super) fn print_decision(decision: &str) {
-    println!("{:10}  {}", "decision", printable(decision));
+    say!("{:10}  {}", "decision", printable(decision));
 }
 
 pub(super) fn describe(reject: &Reject) -> String {

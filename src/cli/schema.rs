@@ -1,9 +1,10 @@
 //! `bearward schema`: the JSON Schema of `gateway.toml`.
 
 use super::error::CommandError;
+use super::output::say;
 use crate::config;
 
 pub(super) fn run() -> Result<(), CommandError> {
-    println!("{:#}", config::schema());
+    say!("{:#}", config::schema());
     Ok(())
 }

@@ -7,6 +7,7 @@ use clap::{Subcommand, ValueEnum};
 
 use super::config_argument::ConfigArgument;
 use super::error::CommandError;
+use super::output::say;
 use super::progress::Progress;
 use crate::app::{self, CopyStep};
 use crate::config::Probe;
@@ -60,11 +61,11 @@ fn copy(argument: &ConfigArgument, from: &Path) -> Result<(), CommandError> {
             shown.show(&format!("{}, compared", part.name()), done, Some(total))
         }
     })?;
-    println!("copied {} to the {}; both have the same content:", from.display(), config.store.database);
+    say!("copied {} to the {}; both have the same content:", from.display(), config.store.database);
     for (part, checksum) in copied.parts {
-        println!("  {:24}  {:>10}  {}", part.name(), checksum.count, checksum.hash());
+        say!("  {:24}  {:>10}  {}", part.name(), checksum.count, checksum.hash());
     }
-    println!("start the gateways now, and keep {} until they work", from.display());
+    say!("start the gateways now, and keep {} until they work", from.display());
     Ok(())
 }
 
@@ -75,6 +76,6 @@ fn sweep(argument: &ConfigArgument) -> Result<(), CommandError> {
     let mut progress = |deleted| shown.show("deleted rows", deleted as u64, None);
     let deleted = runtime.block_on(app::sweep_store(&config, Arc::new(SystemClock), &mut progress))?;
     shown.show("deleted rows", deleted as u64, Some(deleted as u64));
-    println!("deleted {deleted} rows of the {} that no longer matter", config.store.database);
+    say!("deleted {deleted} rows of the {} that no longer matter", config.store.database);
     Ok(())
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::admin_client::{CallError, call};
 use super::config_argument::ConfigArgument;
 use super::error::CommandError;
+use super::output::say;
 use super::terminal::{array_member, text_member};
 
 #[derive(Subcommand)]
@@ -83,16 +84,16 @@ pub(super) fn run(command: TokenCommand) -> Result<(), CommandError> {
         TokenCommand::Issue { config, subject, scope, label, client_id, json } => {
             let body = json!({ "sub": subject, "scope": scope, "label": label, "clientId": client_id });
             let pair = call(&config.admin_socket()?, Method::POST, "/admin/v1/tokens", Some(&body))?;
-            if json { println!("{pair}") } else { print_pair(&pair) }
+            if json { say!("{pair}") } else { print_pair(&pair) }
         }
         TokenCommand::List { config, subject, json } => {
             let path = format!("/admin/v1/subjects/{}/tokens", percent_encode(&subject));
             let tokens = call(&config.admin_socket()?, Method::GET, &path, None)?;
-            if json { println!("{tokens}") } else { print_table(&tokens) }
+            if json { say!("{tokens}") } else { print_table(&tokens) }
         }
         TokenCommand::Revoke { config, target, issuer, before, json } => {
             let result = revoke(&config.admin_socket()?, target, issuer, before)?;
-            if json { println!("{result}") } else { println!("revoked") }
+            if json { say!("{result}") } else { say!("revoked") }
         }
     }
     Ok(())
@@ -116,14 +117,19 @@ fn revoke(
 fn print_pair(pair: &Value) {
     for (title, member) in [("token id", "tokenId"), ("access token", "accessToken"), ("refresh token", "refreshToken")]
     {
-        println!("{title:13}  {}", text_member(pair, member));
+        say!("{title:13}  {}", text_member(pair, member));
     }
 }
 
 fn print_table(tokens: &Value) {
-    println!(
+    say!(
         "{:22}  {:16}  {:24}  {:24}  {:15}  {:20}  label",
-        "token id", "state", "created", "last used", "address", "scope"
+        "token id",
+        "state",
+        "created",
+        "last used",
+        "address",
+        "scope"
     );
     for token in array_member(tokens, "tokens") {
         let [id, state, reason, created] =
@@ -131,7 +137,7 @@ fn print_table(tokens: &Value) {
         let [used, address, scope, label] =
             ["lastUsedAt", "address", "scope", "label"].map(|name| text_member(token, name));
         let state = if reason.is_empty() { state } else { format!("{state}: {reason}") };
-        println!("{id:22}  {state:16}  {created:24}  {used:24}  {address:15}  {scope:20}  {label}");
+        say!("{id:22}  {state:16}  {created:24}  {used:24}  {address:15}  {scope:20}  {label}");
     }
 }
 

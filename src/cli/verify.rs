@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::config_argument::ConfigArgument;
 use super::error::{Cause, CommandError};
+use super::output::say;
 use super::report::{self, TimeArguments, read_token};
 use crate::app::explain::policies;
 use crate::config::Probe;
@@ -48,7 +49,7 @@ pub(super) fn run(arguments: Arguments) -> Result<(), CommandError> {
     let (steps, result) = checker.check(&token, &arguments.time);
     if arguments.json {
         let decision = if result.is_ok() { "valid" } else { "rejected" };
-        println!("{}", explanation::to_json(&steps, decision, result.as_ref().err()));
+        say!("{}", explanation::to_json(&steps, decision, result.as_ref().err()));
     } else {
         report::print_steps(&steps);
         match &result {

@@ -19,6 +19,7 @@ use crate::gateway::upload::{Progress, Upload, response_within};
 use crate::limits::pace::MinRate;
 use crate::protocols::grpc;
 use crate::protocols::http::body::Body;
+use crate::protocols::http::header_rules::HeaderRules;
 use crate::protocols::http::headers::{self, Hygiene};
 use crate::protocols::http::{target, trace_context};
 use crate::protocols::websocket::{self, Tunnel, UpgradeRequest};
@@ -104,7 +105,8 @@ impl Forwarder {
         let held = permit.holder().map(|cached| HeldToken { cached, serves_stale });
         let mut token_bound = TokenBound::by(held, &context.worker.streams);
         let min_rate = if is_grpc_call { self.grpc_rate() } else { self.min_upload_rate };
-        *context.upload = self.limit_body(request, context.record.version, &token_bound, min_rate)?;
+        let rules = context.route.as_ref().and_then(|route| route.request_headers.clone());
+        *context.upload = self.limit_body(request, context.record.version, &token_bound, min_rate, rules)?;
         let progress = context.upload.as_deref();
 
         let current_server = CurrentServer::default();
@@ -132,6 +134,10 @@ impl Forwarder {
         let mut forwarded = self.prepare_response(response, lease, token_bound, sent, context.record)?;
         if upstream.settings.rewrite_redirects && forwarded.tunnel.is_none() && !is_grpc_call {
             redirects::rewrite(forwarded.response.headers_mut(), upstream, context);
+        }
+        let rules = context.route.as_ref().and_then(|route| route.response_headers.as_deref());
+        if let Some(rules) = rules.filter(|_| forwarded.tunnel.is_none()) {
+            rules.apply(forwarded.response.headers_mut());
         }
         Ok(forwarded)
     }
@@ -173,6 +179,10 @@ impl Forwarder {
             Protocol::Http2 => None,
         };
         self.hygiene.clean_request(request.headers_mut());
+        // Before the fields of the gateway, which a beginning such as `X-*` must not remove.
+        if let Some(rules) = &permit.route().request_headers {
+            rules.apply(request.headers_mut());
+        }
         headers::set_origin(request.headers_mut(), context.origin, Some(&host));
         if self.sets_real_ip {
             headers::set_real_ip(request.headers_mut(), context.origin);
@@ -219,6 +229,7 @@ impl Forwarder {
         client_version: Version,
         token_bound: &TokenBound,
         min_rate: MinRate,
+        rules: Option<Arc<HeaderRules>>,
     ) -> Result<Option<Arc<Progress>>, Reject> {
         if request.body().is_known_to_exceed(self.body_size) {
             let detail = format!("over {} bytes by its Content-Length", self.body_size);
@@ -233,7 +244,7 @@ impl Forwarder {
         let is_http2 = client_version == Version::HTTP_2;
         // Over HTTP/1, the parser has checked them.
         let max_trailers = if is_http2 { self.header_list_size } else { usize::MAX };
-        let watch = Box::new(Upload { progress: progress.clone(), hygiene, max_trailers, token_bound });
+        let watch = Box::new(Upload { progress: progress.clone(), hygiene, rules, max_trailers, token_bound });
         let body = mem::take(request.body_mut()).fail_if_truncated(is_http2);
         let limited = body.with_max_size(self.body_size).with_idle_timeout(self.body_idle).with_min_rate(min_rate);
         *request.body_mut() = limited.with_observer(watch);

@@ -8,6 +8,7 @@ use crate::auth::bearer::TokenLocations;
 use crate::gateway::cors;
 use crate::gateway::rules::Rules;
 use crate::limits::rate_limit;
+use crate::protocols::http::header_rules::HeaderRules;
 use crate::protocols::http::readings::PathForms;
 use crate::store::postgres::OnStale;
 use crate::telemetry::metrics::RouteRequests;
@@ -47,6 +48,10 @@ pub struct Route {
     pub capture: Option<Capture>,
     /// `route.on_stale`. `None`: as `store.on_stale`.
     pub on_stale: Option<OnStale>,
+    /// `[route.request_headers]`. `None`: no changes.
+    pub request_headers: Option<Arc<HeaderRules>>,
+    /// `[route.response_headers]`. `None`: no changes.
+    pub response_headers: Option<Arc<HeaderRules>>,
     /// Counts its requests. A configuration that was only read counts nothing.
     pub requests: RouteRequests,
 }
@@ -99,6 +104,8 @@ impl Route {
             rates: Vec::new(),
             capture: None,
             on_stale: None,
+            request_headers: None,
+            response_headers: None,
             requests: RouteRequests::default(),
         }
     }

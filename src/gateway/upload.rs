@@ -12,6 +12,7 @@ use http::HeaderMap;
 use crate::gateway::streams::TokenBound;
 use crate::protocols::http::body::{BodyEnd, BodyError, BodyObserver, LONG_RUNNING_AFTER};
 use crate::protocols::http::header_list;
+use crate::protocols::http::header_rules::HeaderRules;
 use crate::protocols::http::headers::Hygiene;
 use crate::telemetry::metrics::Count;
 use crate::types::reject::{Reason, Reject};
@@ -90,6 +91,8 @@ impl Progress {
 pub(super) struct Upload {
     pub(super) progress: Arc<Progress>,
     pub(super) hygiene: Arc<Hygiene>,
+    /// `[route.request_headers]`
+    pub(super) rules: Option<Arc<HeaderRules>>,
     /// The size of the trailers is less than this.
     pub(super) max_trailers: usize,
     pub(super) token_bound: TokenBound,
@@ -110,6 +113,9 @@ impl BodyObserver for Upload {
             return Err(BodyError::TrailersTooLarge);
         }
         self.hygiene.clean_trailers(trailers);
+        if let Some(rules) = &self.rules {
+            rules.remove_from(trailers);
+        }
         Ok(())
     }
 

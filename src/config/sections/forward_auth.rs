@@ -56,7 +56,7 @@ pub(super) fn read(
     if !table.has("secret_file") && from.iter().any(|network| trusted.iter().any(|other| overlap(network, other))) {
         let warning = ConfigError::new(
             "a proxy in `forwarding.trusted` may ask without a secret",
-            "every client whose requests it forwards to the gateway may ask, too",
+            "if it forwards requests of clients to the gateway, they may ask too",
         );
         table.warn("from", warning.help("set `secret_file`, or let the proxy reject requests for this path"));
     }

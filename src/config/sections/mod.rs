@@ -11,6 +11,7 @@ mod cors;
 mod files;
 mod forward_auth;
 mod forwarding;
+mod header_rules;
 mod health;
 mod host;
 mod identity;
@@ -76,9 +77,18 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         upstream::upstreams(root, &timeouts, |name| forwarding::reaches_no_backend(name, &forwarding, &identity));
     let cors = root.table("cors", |table| cors::read(table, &cors::Cors::default()));
     let mut rates = rate::rates(root);
-    let mut routes = route::routes(root, &upstreams, &issuers.names, &tokens.audience, &cors, &store);
-    rate::number_all(&mut rates, &mut routes);
     let login = root.table("login", login::read);
+    let reserved = header_rules::Reserved::new(&identity, &login.headers, &forwarding);
+    let context = route::Context {
+        upstreams: &upstreams,
+        issuers: &issuers.names,
+        own_audience: &tokens.audience,
+        cors: &cors,
+        store: store.postgres(),
+        reserved: &reserved,
+    };
+    let mut routes = route::routes(root, &context);
+    rate::number_all(&mut rates, &mut routes);
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers.names));
     let forward_auth =
         root.table("forward_auth", |table| forward_auth::read(table, &routes, &oauth, &forwarding.trusted));

@@ -1,5 +1,7 @@
 //! `[[route]]`: which requests go to which upstream, and what they need.
 
+use std::sync::Arc;
+
 use http::Method;
 
 use crate::config::document::error::ConfigError;
@@ -7,9 +9,9 @@ use crate::config::document::shape::Shape;
 use crate::config::document::suggest;
 use crate::config::document::table::Table;
 use crate::config::sections::cors::{self, Cors};
+use crate::config::sections::header_rules::Reserved;
 use crate::config::sections::placed::Placed;
-use crate::config::sections::{host, path_forms, postgres, rate, route_warnings, rules, token};
-use crate::config::settings::StoreSettings;
+use crate::config::sections::{header_rules, host, path_forms, postgres, rate, route_warnings, rules, token};
 use crate::gateway::route::{Access, Capture, Route};
 use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX, metadata_path};
 use crate::store::postgres::Settings;
@@ -23,17 +25,23 @@ const EXPECTED_PATH: &str = "expected a path, for example \"/orders/\"";
 /// Paths of the gateway itself, on all hosts.
 const RESERVED_PATHS: [&str; 3] = [REFRESH_PATH, REVOKE_PREFIX, KEYS_PATH];
 
-/// `issuers`: all accepted issuers, the gateway itself first. `own_audience`: the audience of the gateway's tokens.
-pub(super) fn routes(
-    root: &mut Table<'_>,
-    upstreams: &Upstreams,
-    issuers: &[String],
-    own_audience: &[String],
-    cors: &Cors,
-    store: &StoreSettings,
-) -> Vec<Route> {
-    let shared = store.postgres();
-    let routes = root.tables("route", |table| route(table, upstreams, issuers, own_audience, cors, shared));
+/// What a route needs to know of other sections.
+pub(super) struct Context<'c> {
+    pub(super) upstreams: &'c Upstreams,
+    /// All accepted issuers, the gateway itself first.
+    pub(super) issuers: &'c [String],
+    /// The audience of the gateway's tokens.
+    pub(super) own_audience: &'c [String],
+    /// `[cors]`
+    pub(super) cors: &'c Cors,
+    pub(super) store: Option<&'c Settings>,
+    /// Names for `[route.request_headers]` and `[route.response_headers]`.
+    pub(super) reserved: &'c Reserved,
+}
+
+pub(super) fn routes(root: &mut Table<'_>, context: &Context<'_>) -> Vec<Route> {
+    let Context { upstreams, issuers, .. } = context;
+    let routes = root.tables("route", |table| route(table, context));
     if !routes.is_empty() {
         let routes: Vec<_> = routes.into_iter().flatten().collect();
         report_duplicates(root, &routes);
@@ -49,23 +57,17 @@ pub(super) fn routes(
     }
     root.defaults_of("route", |table| {
         if upstreams.len() <= 1 {
-            route(table, upstreams, issuers, own_audience, cors, shared);
+            route(table, context);
             table.default("path", "/");
             table.default("name", "/");
         }
     });
-    vec![Route { cors: cors.policy(), ..Route::everything() }]
+    vec![Route { cors: context.cors.policy(), ..Route::everything() }]
 }
 
 /// `None` if the path is missing or wrong. All other keys are checked anyway.
-fn route(
-    table: &mut Table<'_>,
-    upstreams: &Upstreams,
-    issuers: &[String],
-    own_audience: &[String],
-    inherited: &Cors,
-    store: Option<&Settings>,
-) -> Option<Placed<Route>> {
+fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> {
+    let Context { upstreams, issuers, own_audience, cors: inherited, store, reserved } = *context;
     let path = table.required("path", Shape::Pattern("^/"), "\"/orders/\"").and_then(|value| value.parse(path));
     let ignore_case = table.boolean("ignore_case", false);
     let forms = path_forms::forms(table);
@@ -102,6 +104,8 @@ fn route(
         table.reject("enforce", error.related(&table.place("token_from"), "the cookie is accepted here"));
     }
     let capture = capture(table, &mut access, login, enforce, issuers);
+    let request_headers = header_rules::of_requests(table, reserved);
+    let response_headers = header_rules::of_responses(table, reserved);
     let path = path?;
     table.default("name", path.as_str());
     let route = Route {
@@ -122,6 +126,8 @@ fn route(
         rates,
         capture,
         on_stale,
+        request_headers: request_headers.map(Arc::new),
+        response_headers: response_headers.map(Arc::new),
         requests: RouteRequests::default(),
     };
     Some(Placed { value: route, place: table.place("path") })

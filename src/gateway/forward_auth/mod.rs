@@ -106,7 +106,7 @@ impl ForwardAuth {
             Decision::Forward { permit, .. } if permit.route().capture.is_none() => Ok(permit),
             Decision::Forward { .. } => through_gateway("the gateway captures the response of this route"),
             Decision::Preflight(_) => through_gateway("the gateway answers CORS preflights of this route"),
-            _ => through_gateway("a path of the gateway itself"),
+            _ => through_gateway("the gateway responds to this request itself"),
         }
     }
 

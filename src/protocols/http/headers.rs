@@ -112,6 +112,11 @@ pub fn own_fields<'n>() -> impl Iterator<Item = &'n str> {
     HOP_BY_HOP.iter().chain(&ORIGIN).map(HeaderName::as_str).chain([OBSERVED, PROXY])
 }
 
+/// The fields for one connection only.
+pub fn hop_by_hop() -> impl Iterator<Item = &'static HeaderName> {
+    HOP_BY_HOP.iter()
+}
+
 /// The fields without which a request has another meaning, so that `forwarding.remove` must not remove them.
 pub fn essential_fields() -> impl Iterator<Item = &'static str> {
     let of_content = ["content-type", "content-encoding", "expect"];

@@ -7,6 +7,7 @@ pub mod field_list;
 pub mod forwarded;
 pub mod framing;
 pub mod header_list;
+pub mod header_rules;
 pub mod headers;
 pub mod media_type;
 pub mod name_pattern;

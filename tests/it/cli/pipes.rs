@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
@@ -93,4 +93,28 @@ async fn a_certificate_that_becomes_a_pipe_hangs_nothing() {
     gateway.program.signal("TERM");
     let (status, _, errors) = gateway.program.wait();
     assert!(status.success(), "{errors}");
+}
+
+/// As `bearward schema | head -1` does.
+#[test]
+fn a_reader_that_stops_early_is_no_error() {
+    for arguments in [&["schema"][..], &["check", "--effective"], &["check"]] {
+        let folder = folder("");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bearward"));
+        command.args(arguments).current_dir(folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program was built");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("it is our child");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*errors), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bearward"));
+    let output = command.arg("schema").stdout(full).stderr(Stdio::piped()).output().expect("the program was built");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && errors.contains("cannot write to standard output"), "{errors}");
 }

@@ -43,9 +43,16 @@ step "restarts the running service after an upgrade, and keeps the configuration
 # What stands for systemd notes its calls.
 mkdir -p "$root/run/systemd/system" "$root/usr/local/bin"
 for name in systemctl deb-systemd-invoke; do
-    printf '#!/bin/sh\necho "%s $*" >>/tmp/calls\n' "$name" >"$root/usr/local/bin/$name"
+    printf '#!/bin/sh\necho "%s $*" >>/tmp/calls\n[ "$1" != show ] || cat /tmp/pid\n' "$name" >"$root/usr/local/bin/$name"
     chmod 755 "$root/usr/local/bin/$name"
 done
+# A value of the configuration is only in the environment of the service.
+sed -i 's#^issuer = .*#issuer = { env = "GATEWAY_ISSUER" }#' "$root$config"
+env --ignore-environment GATEWAY_ISSUER=http://127.0.0.1:8080 "PATH=$PATH" sleep infinity &
+service=$!
+trap 'kill $service' EXIT
+echo $service >"$root/tmp/pid"
+cp "$root$config" "$root/tmp/before.toml"
 # What `systemctl enable` does.
 mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
 wanted=$root/etc/systemd/system/multi-user.target.wants/bearward.service
@@ -53,7 +60,7 @@ ln -s /usr/lib/systemd/system/bearward.service "$wanted"
 inside dpkg --install /tmp/newer.deb
 grep --quiet 'deb-systemd-invoke restart bearward.service' "$root/tmp/calls"
 grep --quiet 'daemon-reload' "$root/tmp/calls"
-cmp "$CONFIGURATION" "$root$config"
+cmp "$root/tmp/before.toml" "$root$config"
 [[ -e $root/var/lib/bearward/bearward.db ]]
 inside DPKG_MAINTSCRIPT_PACKAGE=bearward DPKG_MAINTSCRIPT_NAME=postinst /var/lib/dpkg/info/bearward.postinst configure 0.1.0-2
 
@@ -70,6 +77,14 @@ touch "$root/etc/bearward/tls/key.pem"
 inside dpkg --remove bearward
 grep --quiet 'deb-systemd-invoke stop bearward.socket bearward.service' "$root/tmp/calls"
 [[ -e $root$config && -e $root/var/lib/bearward/bearward.db && ! -e $root/usr/bin/bearward ]]
+
+step "gives a folder that is made again to the group"
+inside dpkg --install /tmp/newer.deb
+inside rm /etc/bearward/tls/key.pem
+inside dpkg --remove bearward
+inside dpkg --install /tmp/newer.deb
+[[ $(inside stat -c '%U:%G %a' /etc/bearward /etc/bearward/tls) == $'root:bearward 750\nroot:bearward 750' ]]
+touch "$root/etc/bearward/tls/key.pem"
 
 step "removes configuration, state and logs when it is purged, and no key of the operator"
 inside dpkg --purge bearward

@@ -79,6 +79,8 @@ fn a_release_without_changes_is_rejected() {
 #[test]
 fn binstall_looks_for_the_archive_of_the_release() {
     let manifest: toml::Table = source::read("Cargo.toml").parse().expect("TOML");
+    // binstall reads `{ repo }` from it.
+    assert!(manifest["package"]["repository"].as_str().is_some_and(|url| url.starts_with("https://")));
     let binstall = &manifest["package"]["metadata"]["binstall"];
     let archive = source::read("deploy/package/tar");
     assert!(archive.contains("name=bearward-$version-$machine-unknown-linux-gnu\n"));

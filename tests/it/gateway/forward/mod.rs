@@ -3,6 +3,7 @@
 mod bodies;
 mod changes;
 mod connections;
+mod header_rules;
 mod protocols;
 mod redirects;
 mod semantics;

@@ -25,7 +25,7 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
 
 const IDENTITY: [&str; 5] = ["X-Auth-Subject", "X-Auth-Scope", "X-Auth-Token-Id", "X-Auth-Issuer", "X-Auth-Observed"];
 
-/// What a client writes to be somebody else.
+/// What a client writes to seem another one.
 const FORGED: &str = "X-Auth-Subject: root\r\nX-Auth-Scope: all\r\nX-Auth-Issuer: root\r\nX-Auth-Token-Id: root\r\n\
     X-Auth-Observed: root\r\nX-Forwarded-Uri: /public/\r\nX-Forwarded-Method: OPTIONS\r\nX-Original-URI: /public/\r\n\
     X-Original-Method: OPTIONS\r\nX-Original-Host: other\r\nX-Forwarded-For: 198.51.100.1\r\n\
