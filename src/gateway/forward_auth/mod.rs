@@ -18,7 +18,7 @@ use crate::gateway::decide::{Decider, Decision};
 use crate::gateway::delivery::Delivery;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::forwarded::{Forwarding, Origin};
-use crate::protocols::http::headers::{METHOD_OVERRIDES, OBSERVED, X_REQUEST_ID};
+use crate::protocols::http::headers::{METHOD_OVERRIDES, OBSERVED, X_REQUEST_ID, names_trace};
 use crate::protocols::http::name_pattern::NamePattern;
 use crate::telemetry::access_log::Record;
 use crate::types::reject::{Reason, Reject};
@@ -32,8 +32,10 @@ pub struct ForwardAuth {
     names: Vec<HeaderName>,
     /// The same, in every spelling.
     identity: Vec<NamePattern>,
-    /// Headers that name another method. Empty if no route decides by the method.
+    /// Headers that name another method.
     overrides: Vec<NamePattern>,
+    /// A route decides by the method.
+    decides_by_method: bool,
 }
 
 impl ForwardAuth {
@@ -46,8 +48,8 @@ impl ForwardAuth {
             }
         }
         let exact = |name: &HeaderName| NamePattern::exact(name.as_str());
-        let overrides = METHOD_OVERRIDES.iter().filter(|_| decides_by_method).map(exact).collect();
-        ForwardAuth { settings, identity: names.iter().map(exact).collect(), names, overrides }
+        let overrides = METHOD_OVERRIDES.iter().map(exact).collect();
+        ForwardAuth { settings, identity: names.iter().map(exact).collect(), names, overrides, decides_by_method }
     }
 
     /// Turns a call, and its record, into the request that it is about. Returns where that request comes from.
@@ -63,6 +65,8 @@ impl ForwardAuth {
         let origin = self.read(call, peer, forwarding)?;
         delivery.record.method = call.method().clone();
         delivery.record.uri = call.uri().clone();
+        delivery.record.client = Some(origin.address);
+        self.check_names(call.headers())?;
         Ok(origin)
     }
 
@@ -78,7 +82,6 @@ impl ForwardAuth {
         let bad = |detail: String| Reject::new(Reason::BadAuthCall, detail);
         let question = Question::read(self.settings.dialect, &self.settings.path, call).map_err(bad)?;
         let origin = forwarding.origin_in(call.headers()).map_err(|detail| bad(detail.to_owned()))?;
-        self.check_names(call.headers())?;
         call.headers_mut().remove(&SECRET);
         question.replace(call);
         Ok(origin)
@@ -91,7 +94,10 @@ impl ForwardAuth {
             let has_other = name.as_str().bytes().any(|byte| !byte.is_ascii_alphanumeric() && byte != b'-');
             has_other && self.identity.iter().any(|own| own.matches(name.as_str().as_bytes()))
         };
-        let is_override = |name: &&HeaderName| self.overrides.iter().any(|own| own.matches(name.as_str().as_bytes()));
+        let is_override = |name: &&HeaderName| {
+            self.overrides.iter().any(|own| own.matches(name.as_str().as_bytes()))
+                && (self.decides_by_method || headers.get_all(*name).iter().any(names_trace))
+        };
         match headers.keys().find(|name| is_other_spelling(name) || is_override(name)) {
             Some(name) => Err(Reject::new(Reason::ForgedHeader, name.to_string())),
             None => Ok(()),

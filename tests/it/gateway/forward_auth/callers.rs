@@ -113,8 +113,17 @@ async fn an_identity_header_in_another_spelling_is_rejected() {
         let response = asking(&gateway, "GET", "/public").header(name, "root").get("/auth").await;
         assert_eq!(response.status, status, "{name}: {response:?}");
     }
-    let line = gateway.log_line(|line| line["reason"] == "forged_header").await;
-    assert_eq!(line["detail"], "x_auth_subject", "{line}");
+    let without_methods = ROUTES.replace("methods = [\"GET\", \"HEAD\"]\n", "");
+    let (any_method, _upstream) = with_config(&format!(
+        "{without_methods}[forward_auth]\npath = \"/auth\"\ndialect = \"x-original\"\nfrom = [\"127.0.0.1\"]\n"
+    ));
+    for (method, status) in [("DELETE", 200), ("trace", 400)] {
+        let call = asking(&any_method, "GET", "/public").header("x-http-method-override", method);
+        assert_eq!(call.get("/auth").await.status, status, "{method}");
+    }
+    let line = gateway.log_line(|line| line["detail"] == "x.auth.tenant").await;
+    assert_eq!((&line["reason"], &line["path"]), (&"forged_header".into(), &"/public".into()), "{line}");
+    assert_eq!(line["client"], "198.51.100.7", "{line}");
 }
 
 #[tokio::test]

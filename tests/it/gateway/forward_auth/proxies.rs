@@ -88,14 +88,20 @@ fn bearer(token: &str) -> String {
 }
 
 /// What every proxy has to do.
-async fn check(site: &Site) {
+async fn check(site: &mut Site) {
     let pair = site.gateway.issue("alice", "orders").await;
     allowed_requests(site, &pair.access).await;
     rejected_requests(site, &pair.access).await;
     encoded_paths(site).await;
     other_spellings(site, &pair.access).await;
     websockets(site, &pair.access).await;
+    other_protocols(site, &pair.access).await;
     limits(site).await;
+    // Without the gateway, nothing passes.
+    site.gateway.drain();
+    let response = site.send("GET /public/a", "").await;
+    assert!(response.status >= 500, "{response:?}");
+    site.assert_silent("without the gateway");
 }
 
 async fn allowed_requests(site: &Site, token: &str) {
@@ -222,6 +228,20 @@ async fn websockets(site: &Site, token: &str) {
     site.backend.forget();
 }
 
+/// Behind an upgrade to h2c, further requests would pass the proxy unseen.
+async fn other_protocols(site: &Site, token: &str) {
+    for protocol in ["h2c", "h2c, websocket", "websocket/13", "TLS/1.0"] {
+        let fields = format!("{}Upgrade: {protocol}\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n", bearer(token));
+        let mut wire = Wire::connect_from(CLIENT, site.address).await;
+        let connection = "Connection: Upgrade, HTTP2-Settings";
+        wire.send(format!("GET /orders HTTP/1.1\r\nHost: app.example\r\n{connection}\r\n{fields}\r\n")).await;
+        let response = wire.read_response().await;
+        assert_ne!(response.status, 101, "{protocol}");
+        assert!(site.backend.seen().iter().all(|seen| seen.header("upgrade").is_none()), "{protocol}: {response:?}");
+        site.backend.forget();
+    }
+}
+
 async fn limits(site: &Site) {
     assert_eq!(site.send("GET /limited", FORGED).await.status, 200);
     let response = site.send("GET /limited", FORGED).await;
@@ -243,8 +263,8 @@ async fn nginx_forwards_what_the_gateway_allows() {
     site.write("nginx.conf", |text| text.replacen("http {", paths, 1));
     let folder = site.folder.path().to_str().expect("UTF-8").to_owned();
     let global = "daemon off; pid nginx.pid; error_log stderr;";
-    let site = site.start(&nginx(), &["-p", &folder, "-c", "nginx.conf", "-g", global]);
-    check(&site).await;
+    let mut site = site.start(&nginx(), &["-p", &folder, "-c", "nginx.conf", "-g", global]);
+    check(&mut site).await;
 }
 
 #[tokio::test]
@@ -253,21 +273,21 @@ async fn traefik_forwards_what_the_gateway_allows() {
     site.write("traefik-routes.yaml", |text| text);
     let quiet = "global: { checkNewVersion: false, sendAnonymousUsage: false }\n";
     site.write("traefik.yaml", |text| format!("{text}{quiet}"));
-    let site = site.start(&installed("bin/traefik"), &["--configfile=traefik.yaml"]);
+    let mut site = site.start(&installed("bin/traefik"), &["--configfile=traefik.yaml"]);
     eventually_ok("Traefik has read its routes", async || {
         let status = site.send("GET /orders", "").await.status;
         if status == 404 { Err("404".to_owned()) } else { Ok(()) }
     })
     .await;
-    check(&site).await;
+    check(&mut site).await;
 }
 
 #[tokio::test]
 async fn caddy_forwards_what_the_gateway_allows() {
     let site = Site::new("x-forwarded", true);
     site.write("Caddyfile", |text| text);
-    let site = site.start(&installed("bin/caddy"), &["run", "--adapter", "caddyfile", "--config", "Caddyfile"]);
-    check(&site).await;
+    let mut site = site.start(&installed("bin/caddy"), &["run", "--adapter", "caddyfile", "--config", "Caddyfile"]);
+    check(&mut site).await;
 }
 
 #[tokio::test]
@@ -275,6 +295,6 @@ async fn envoy_forwards_what_the_gateway_allows() {
     let site = Site::new("prefix", true);
     site.write("envoy.yaml", |text| text);
     let arguments = ["-c", "envoy.yaml", "--concurrency", "1", "--disable-hot-restart", "-l", "error"];
-    let site = site.start(&installed("envoy/_bin/envoy"), &arguments);
-    check(&site).await;
+    let mut site = site.start(&installed("envoy/_bin/envoy"), &arguments);
+    check(&mut site).await;
 }
