@@ -4,6 +4,7 @@ mod callers;
 mod limits;
 mod proxies;
 
+use bearward::config::{Probe, parse_with_warnings};
 use http::Method;
 use serde_json::json;
 
@@ -233,5 +234,16 @@ async fn a_head_request_is_asked_about_with_get() {
         let client = asking(&gateway, "GET", "/orders").bearer(&pair.access);
         let response = client.send(method.clone(), "/auth", bytes::Bytes::new()).await;
         assert_eq!((response.status.as_u16(), response.header("allow")), (405, Some("GET")), "{method}");
+    }
+}
+
+#[test]
+fn the_configuration_beside_a_proxy_is_valid() {
+    let text = crate::house::source::read("deploy/beside/gateway.toml");
+    let folder = tempfile::tempdir().expect("a folder");
+    for dialect in ["x-original", "x-forwarded", "prefix"] {
+        let text = text.replace("dialect = \"x-original\"", &format!("dialect = \"{dialect}\""));
+        let (config, warnings) = parse_with_warnings(&text, folder.path(), Probe::None).expect("valid");
+        assert!(config.forward_auth.is_some() && warnings.all().is_empty(), "{}", warnings.render(false));
     }
 }

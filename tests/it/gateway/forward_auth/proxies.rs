@@ -252,6 +252,7 @@ async fn limits(site: &Site) {
     let mut wire = Wire::connect_from(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 10)), site.address).await;
     wire.send("GET /limited HTTP/1.1\r\nHost: app.example\r\nConnection: close\r\n\r\n").await;
     assert_eq!(wire.read_response().await.status, 200);
+    site.backend.forget();
 }
 
 #[tokio::test]
