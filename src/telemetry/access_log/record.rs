@@ -1,7 +1,7 @@
 //! What the gateway records of one request.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::{HeaderValue, Method, Uri, Version};
@@ -44,6 +44,8 @@ pub struct Record {
     /// The name of the route.
     pub route: Option<Arc<str>>,
     pub caller: Option<Arc<VerifiedToken>>,
+    /// The token of a request without a caller, if its signature is good: it has expired or is revoked.
+    pub rejected_token: OnceLock<Arc<VerifiedToken>>,
     /// The family that a refresh or a revocation was about.
     pub token_id: Option<TokenId>,
     pub upstream: Option<Arc<UpstreamNames>>,
@@ -63,6 +65,12 @@ impl Record {
     pub(in crate::telemetry) fn is_free(&self) -> bool {
         let is_undecided = || self.status == 0 && self.caller.is_none() && self.upstream.is_none();
         self.rejected.is_some() || self.is_public || is_undecided()
+    }
+
+    /// The token of the request, also if the request was rejected for it. Its signature is good.
+    pub(in crate::telemetry) fn token(&self) -> Option<&VerifiedToken> {
+        let rejected = || self.rejected_token.get().filter(|_| self.rejected.is_some() || self.observed.is_some());
+        self.caller.as_ref().or_else(rejected).map(|token| &**token)
     }
 
     /// Why the response broke off after its head, if that is a failure of the server or of the gateway.
