@@ -173,7 +173,9 @@ impl Gateway {
             Some(forward_auth) => Some(forward_auth.ask(request, peer, (&self.decider, &self.forwarding), delivery)?),
         };
         let origin = forwarded.as_deref().unwrap_or(&peer.origin);
-        delivery.begin_trace(forwarded.is_some(), request.headers());
+        // A proxy that asks passes the fields of its client on, unless the operator trusts it in this, too.
+        let is_of_proxy = asked.is_none() || self.forwarding.trusts(peer.origin.address);
+        delivery.begin_trace(forwarded.is_some() && is_of_proxy, request.headers());
         delivery.record.client = Some(origin.address);
         // Before `translate`, which adds fields.
         if let Err(large) = self.decider.check_head_size(request) {

@@ -130,6 +130,8 @@ async fn allowed_requests(site: &Site, token: &str) {
     let seen = site.backend.only_request();
     let replaced = seen.header("authorization").and_then(|value| value.strip_prefix("Bearer ")).expect("a token");
     assert_eq!(crate::support::tokens::claims_of(replaced)["aud"], "https://orders.internal");
+    let line = site.gateway.log_line(|line| line["path"] == "/replaced").await;
+    assert_eq!(seen.header("x-request-id"), line["request_id"].as_str(), "{seen:?}");
     site.backend.forget();
     let path = site.gateway.log_line(|line| line["path"] == "/orders/7").await;
     assert_eq!((&path["client"], &path["method"]), (&"127.0.0.9".into(), &"GET".into()), "{path}");
