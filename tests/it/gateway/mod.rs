@@ -3,6 +3,7 @@
 pub mod cors;
 pub mod enforce;
 pub mod forward;
+pub mod forward_auth;
 pub mod login;
 pub mod logout;
 pub mod methods;
