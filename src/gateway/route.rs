@@ -9,6 +9,7 @@ use crate::gateway::cors;
 use crate::gateway::rules::Rules;
 use crate::limits::rate_limit;
 use crate::protocols::http::header_rules::HeaderRules;
+use crate::protocols::http::path_prefix::PathPrefix;
 use crate::protocols::http::readings::PathForms;
 use crate::store::postgres::OnStale;
 use crate::telemetry::metrics::RouteRequests;
@@ -30,6 +31,8 @@ pub struct Route {
     pub forms: PathForms,
     /// Index of the upstream in the configuration.
     pub upstream: usize,
+    /// `route.strip_prefix`: removed from the path that the backend gets.
+    pub strip_prefix: Option<Box<PathPrefix>>,
     pub access: Access,
     /// If true, the backend does CORS: preflights (OPTIONS with Origin and Access-Control-Request-Method) need no
     /// token, and the gateway leaves the fields of the backend unchanged.
@@ -94,6 +97,7 @@ impl Route {
             ignore_case: false,
             forms: PathForms::STRICT,
             upstream: 0,
+            strip_prefix: None,
             access: Access::Token(Rules::default()),
             preflight: false,
             cors: None,

@@ -29,6 +29,7 @@ mod route;
 mod route_warnings;
 mod rules;
 mod store;
+mod strip_prefix;
 mod throttle;
 mod token;
 mod tokens;

@@ -11,7 +11,9 @@ use crate::config::document::table::Table;
 use crate::config::sections::cors::{self, Cors};
 use crate::config::sections::header_rules::Reserved;
 use crate::config::sections::placed::Placed;
-use crate::config::sections::{header_rules, host, path_forms, postgres, rate, route_warnings, rules, token};
+use crate::config::sections::{
+    header_rules, host, path_forms, postgres, rate, route_warnings, rules, strip_prefix, token,
+};
 use crate::gateway::route::{Access, Capture, Route};
 use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX, metadata_path};
 use crate::store::postgres::Settings;
@@ -106,6 +108,7 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
     let capture = capture(table, &mut access, login, enforce, issuers);
     let request_headers = header_rules::of_requests(table, reserved);
     let response_headers = header_rules::of_responses(table, reserved);
+    let strip_prefix = strip_prefix::read(table, path.as_deref(), forms, request_headers.as_ref());
     let path = path?;
     table.default("name", path.as_str());
     let route = Route {
@@ -116,6 +119,7 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
         ignore_case,
         forms,
         upstream: upstream.unwrap_or(0),
+        strip_prefix: strip_prefix.map(Box::new),
         access,
         preflight,
         cors: cors.policy(),

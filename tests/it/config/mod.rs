@@ -19,6 +19,7 @@ mod schema;
 mod secrets;
 mod sections;
 mod store;
+mod strip_prefix;
 mod upstreams;
 mod values;
 mod warnings;
