@@ -113,6 +113,10 @@ impl Decider {
                 context.record.route = Some(route.name.clone());
                 *context.route = Some(route.clone());
                 context.trace.step(Step::Route, || route.name.to_string());
+                // Before the token: without the backend, no token helps.
+                if let Some(maintenance) = &route.maintenance {
+                    return Err(maintenance.reject());
+                }
                 let permit = self.permit(route, request, &host, context).await?;
                 Ok(Decision::Forward { permit, host })
             }

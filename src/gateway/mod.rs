@@ -14,6 +14,7 @@ pub mod decide;
 pub mod delivery;
 pub mod endpoints;
 pub mod explanation;
+pub mod fixed_response;
 pub mod forward;
 pub mod login_capture;
 pub mod oauth;
@@ -101,7 +102,8 @@ impl Gateway {
             Err(reject) => {
                 let has_unread_body = delivery.has_unread_body(request);
                 let challenge = self.token_calls.challenge();
-                let rejected = rules.reject(reject, challenge, peer, &mut delivery, has_unread_body);
+                let mut rejected = rules.reject(reject, challenge, peer, &mut delivery, has_unread_body);
+                rules.show_maintenance(&mut rejected.0.response, &delivery);
                 // Lets other requests run first: hyper would otherwise handle many rejected requests in a row. The
                 // rejection is recorded before: the client may reset its stream meanwhile.
                 tokio::task::yield_now().await;
@@ -303,7 +305,7 @@ impl Gateway {
         response.map(Forwarded::local_reply)
     }
 
-    /// Sends the request to its upstream, and turns the response of a captured login into a token pair.
+    /// Sends the request to its upstream, or responds as the route says, and turns the response of a captured login into a token pair.
     async fn forward(
         &self,
         permit: Permit,
@@ -311,6 +313,14 @@ impl Gateway {
         request: &mut Request<Body>,
         context: &mut RequestContext<'_>,
     ) -> Result<Forwarded, Reject> {
+        if let Some(fixed) = permit.route().respond.as_deref() {
+            context.record.is_public = permit.caller().is_none();
+            let mut response = fixed.response();
+            if let Some(rules) = &permit.route().response_headers {
+                rules.apply(response.headers_mut());
+            }
+            return Ok(Forwarded::local_reply(response));
+        }
         let broker = &self.token_calls.broker;
         let captured = login_capture::begin(&permit, request, &broker.throttle, context)?;
         let forwarded = self.forwarder.forward(permit, request, host, context).await;

@@ -6,6 +6,7 @@ use http::Method;
 
 use crate::auth::bearer::TokenLocations;
 use crate::gateway::cors;
+use crate::gateway::fixed_response::{FixedResponse, Maintenance};
 use crate::gateway::rules::Rules;
 use crate::limits::rate_limit;
 use crate::protocols::http::header_rules::HeaderRules;
@@ -51,6 +52,10 @@ pub struct Route {
     pub capture: Option<Capture>,
     /// `route.on_stale`. `None`: as `store.on_stale`.
     pub on_stale: Option<OnStale>,
+    /// `[route.respond]`. `None`: the upstream responds.
+    pub respond: Option<Arc<FixedResponse>>,
+    /// `[maintenance]`, if it applies here.
+    pub maintenance: Option<Arc<Maintenance>>,
     /// `[route.request_headers]`. `None`: no changes.
     pub request_headers: Option<Arc<HeaderRules>>,
     /// `[route.response_headers]`. `None`: no changes.
@@ -108,6 +113,8 @@ impl Route {
             rates: Vec::new(),
             capture: None,
             on_stale: None,
+            respond: None,
+            maintenance: None,
             request_headers: None,
             response_headers: None,
             requests: RouteRequests::default(),

@@ -160,6 +160,8 @@ reasons! {
     LoginCapture = "login_capture", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the login could not be completed";
     /// `limits.concurrent_requests`
     Overloaded = "overloaded", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the gateway is overloaded";
+    /// `[maintenance]`
+    Maintenance = "maintenance", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the service is under maintenance";
     UpstreamBusy = "upstream_busy", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the backend is overloaded";
     Internal = "internal", INTERNAL_SERVER_ERROR, "internal", "internal error of the gateway";
 }

@@ -25,6 +25,7 @@ mod pem;
 mod placed;
 mod postgres;
 mod rate;
+mod respond;
 mod route;
 mod route_warnings;
 mod rules;
@@ -79,6 +80,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let mut rates = rate::rates(root);
     let login = root.table("login", login::read);
     let reserved = header_rules::Reserved::new(&identity, &login.headers, &forwarding);
+    let maintenance = root.table("maintenance", respond::maintenance);
     let context = route::Context {
         upstreams: &upstreams,
         issuers: &issuers.names,
@@ -86,6 +88,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         cors: &cors,
         store: store.postgres(),
         reserved: &reserved,
+        maintenance: &maintenance,
     };
     let mut routes = route::routes(root, &context);
     rate::number_all(&mut rates, &mut routes);

@@ -13,6 +13,9 @@ type Routes = [Placed<Route>];
 
 pub(super) fn report(root: &Table<'_>, routes: &Routes, upstreams: &[Placed<upstream::Settings>]) {
     let share_backend = |one: &Route, other: &Route| {
+        if one.respond.is_some() || other.respond.is_some() {
+            return false;
+        }
         let servers = |route: &Route| upstreams.get(route.upstream).map_or(&[][..], |upstream| &upstream.value.servers);
         let is_same = |one: &upstream::ServerSettings, other: &upstream::ServerSettings| {
             one.host == other.host && one.port == other.port

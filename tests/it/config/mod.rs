@@ -14,6 +14,7 @@ mod outside;
 mod reference;
 mod releases;
 mod report;
+mod respond;
 mod routes;
 mod schema;
 mod secrets;

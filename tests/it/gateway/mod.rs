@@ -2,6 +2,7 @@
 
 pub mod cors;
 pub mod enforce;
+pub mod fixed_responses;
 pub mod forward;
 pub mod login;
 pub mod logout;
