@@ -190,6 +190,7 @@ impl Explainer {
                 },
                 Err(reject) => Err(reject.into()),
             },
+            Ok(Decision::RedirectToHttps(_)) => Ok("redirects the request to https".into()),
             Ok(Decision::Preflight(_)) => Ok("responds to the CORS preflight".into()),
             Ok(Decision::Refresh) => calls.refresh(headers, with, context).await,
             Ok(Decision::Revoke { parameter }) => calls.revoke(&parameter, headers, with, context).await,

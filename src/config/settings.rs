@@ -10,6 +10,7 @@ use crate::auth::keyring::KeySource;
 use crate::config::values::Values;
 use crate::gateway::cors;
 use crate::gateway::endpoints::Endpoints;
+use crate::gateway::https::Https;
 use crate::gateway::route;
 use crate::limits::limiter::Rate;
 use crate::limits::{rate_limit, throttle};
@@ -44,6 +45,7 @@ pub struct Config {
     pub login: login::Settings,
     pub oauth: Endpoints,
     pub cors: Option<Arc<cors::Policy>>,
+    pub https: Https,
     pub forwarding: forwarded::Forwarding,
     pub access_log: access_log::Settings,
     pub audit: audit_log::Settings,

@@ -16,6 +16,7 @@ pub mod endpoints;
 pub mod explanation;
 pub mod fixed_response;
 pub mod forward;
+pub mod https;
 pub mod login_capture;
 pub mod oauth;
 mod path_table;
@@ -111,6 +112,7 @@ impl Gateway {
             }
         };
         let mut forwarded = response::finalize_head(forwarded, peer, &mut delivery);
+        self.decider.https.set_hsts(delivery.is_https, forwarded.response.headers_mut());
         response::set_cors(&mut forwarded, &self.decider.cors, page.as_ref(), delivery.route.as_deref());
         let response = response::attach_delivery(forwarded, delivery, worker, self.request_timeout);
         Handled { response, rejected, body_rejected }
@@ -163,6 +165,7 @@ impl Gateway {
         let origin = forwarded.as_deref().unwrap_or(&peer.origin);
         delivery.begin_trace(forwarded.is_some(), request.headers());
         delivery.record.client = Some(origin.address);
+        delivery.is_https = origin.scheme == "https";
         // Before `translate`, which adds fields.
         if let Err(large) = self.decider.check_head_size(request) {
             return Err(self.decider.malformed(request).unwrap_or(large));
@@ -298,7 +301,7 @@ impl Gateway {
             Decision::Endpoint(endpoint) => {
                 Box::pin(self.token_calls.endpoint(endpoint, request, authenticator, context)).await
             }
-            Decision::Preflight(response) => Ok(*response),
+            Decision::Preflight(response) | Decision::RedirectToHttps(response) => Ok(*response),
             Decision::Keys => Ok(self.token_calls.published_keys()),
             Decision::Metadata => Ok(self.token_calls.published_metadata()),
         };

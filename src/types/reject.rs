@@ -55,6 +55,8 @@ reasons! {
     ProtocolNotSupported = "protocol_not_supported", NOT_IMPLEMENTED, "invalid_request", "only WebSocket is supported, and only on routes with a WebSocket backend";
     /// RFC 9110 section 15.5.20: clients retry on another connection.
     Misdirected = "misdirected", MISDIRECTED_REQUEST, "invalid_request", "this connection was opened for another host";
+    /// `https.redirect`: a redirect to a host that the client named could lead to another site.
+    CleartextHost = "cleartext_host", MISDIRECTED_REQUEST, "invalid_request", "the gateway does not redirect this host to https";
     NoRoute = "no_route", NOT_FOUND, "not_found", "no matching route";
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "invalid_request", "the method is not allowed here";
     HeadTooLarge = "head_too_large", REQUEST_HEADER_FIELDS_TOO_LARGE, "invalid_request", "the request head is too large";

@@ -13,6 +13,7 @@ mod forwarding;
 mod header_rules;
 mod health;
 mod host;
+mod https;
 mod identity;
 mod issuer;
 mod keys;
@@ -92,6 +93,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     };
     let mut routes = route::routes(root, &context);
     rate::number_all(&mut rates, &mut routes);
+    let https = root.table("https", |table| https::read(table, &listeners, &forwarding, &routes, &tokens.issuer));
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers.names));
     let access_log = root.table("access_log", access_log::read);
     let audit = root.table("audit", |table| audit::read(table, &store.beside));
@@ -116,6 +118,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         login,
         oauth,
         cors: cors.policy(),
+        https,
         forwarding,
         access_log,
         audit,

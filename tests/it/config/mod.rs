@@ -4,6 +4,7 @@ mod broken;
 mod cors;
 mod files;
 mod header_rules;
+mod https;
 mod include;
 mod issuers;
 mod keys;
