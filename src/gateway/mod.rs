@@ -308,7 +308,8 @@ impl Gateway {
         response.map(Forwarded::local_reply)
     }
 
-    /// Sends the request to its upstream, or responds as the route says, and turns the response of a captured login into a token pair.
+    /// Responds as the route says, or sends the request to its upstream and turns the response of a captured login into
+    /// a token pair.
     async fn forward(
         &self,
         permit: Permit,

@@ -25,6 +25,7 @@ mod strip_prefix;
 mod upstreams;
 mod values;
 mod warnings;
+mod weights;
 
 use std::path::Path;
 use std::sync::LazyLock;
