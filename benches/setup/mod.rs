@@ -222,6 +222,7 @@ impl BenchWorker {
             signature_queue: &self.0.signature_queue,
             metrics: &self.0.metrics,
             serves_stale: None,
+            rejected_token: None,
             trace: Trace::OFF,
         }
     }

@@ -75,7 +75,7 @@ complete -c bearward -n "__fish_bearward_using_subcommand verify" -l json -d 'Pr
 complete -c bearward -n "__fish_bearward_using_subcommand verify" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand demo" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand reload" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
-complete -c bearward -n "__fish_bearward_using_subcommand reload" -l dry-run -d 'Only show what a reload would change, and which changes require a restart. Exit with 2 if the file is invalid'
+complete -c bearward -n "__fish_bearward_using_subcommand reload" -l dry-run -d 'Only show what a reload would change, and which changes require a restart. Exit with 2 if a reload would reject the file'
 complete -c bearward -n "__fish_bearward_using_subcommand reload" -l json -d 'Print the result as JSON'
 complete -c bearward -n "__fish_bearward_using_subcommand reload" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand top" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F

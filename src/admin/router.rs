@@ -101,15 +101,19 @@ async fn route(
 }
 
 /// The request must have exactly one token. The response does not say what is wrong with another one.
+///
+/// A session goes on while the guesses of others at its address are limited: its token has 256 random bits, so that
+/// guesses find none. An operator may have chosen a token that can be guessed.
 fn identify(admin: &Admin, headers: &HeaderMap, client: IpAddr) -> Result<Caller, Reject> {
-    let now = admin.clock.uptime();
+    let (now, token) = (admin.clock.uptime(), bearer::find(headers, MAX_TOKEN_SIZE));
+    if let Some(caller) = token.as_ref().ok().and_then(|token| admin.sessions.find(token.as_bytes(), now)) {
+        return Ok(caller);
+    }
     admin.wrong_tokens.check(client, now)?;
-    match bearer::find(headers, MAX_TOKEN_SIZE) {
+    match token {
         Ok(token) => {
-            let operator = admin.operators.find(token.as_bytes()).cloned();
-            let known = operator.map(|operator| Caller { operator, session: None });
-            if let Some(caller) = known.or_else(|| admin.sessions.find(token.as_bytes(), now)) {
-                return Ok(caller);
+            if let Some(operator) = admin.operators.find(token.as_bytes()).cloned() {
+                return Ok(Caller { operator, session: None });
             }
             admin.wrong_tokens.count(client, now);
         }

@@ -35,7 +35,7 @@ mod workers;
 
 pub use copy_store::{Copied, CopyStep, copy_store};
 pub use error::StartError;
-pub use root_secrets::add_root;
+pub use root_secrets::{add_root, check_secrets};
 pub use running::Running;
 pub use secrets::SecretError;
 pub use sockets::Inherited;

@@ -19,10 +19,13 @@ use super::reload_metrics::ReloadMetrics;
 use super::shared_state::SharedState;
 use crate::admin::Reloaded;
 use crate::config::{Change, Config, Limits};
+use crate::gateway::Gateway;
+use crate::gateway::endpoints::ResourceServer;
 use crate::protocols::tls::{self, ServerTls, TicketSource};
 use crate::server::{ListenerSettings, Shared};
 use crate::telemetry::access_log::{self, AccessLog};
 use crate::telemetry::recent_rejections::RecentRejections;
+use crate::telemetry::spans::Tracer;
 use crate::types::clock::Clock;
 
 /// The active configuration, and what a reload replaces.
@@ -32,6 +35,8 @@ pub(super) struct LiveConfig {
     /// `None`: the access log is off. The gateway that ends drops it, and writes its last lines.
     pub(super) log: Option<Weak<AccessLog>>,
     pub(super) rejections: Arc<RecentRejections>,
+    /// `None`: no spans are sent.
+    pub(super) tracer: Option<Arc<Tracer>>,
     /// The certificates of each listener. `None` for cleartext.
     pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerTls>>>>,
     pub(super) admin_certificate: Option<Arc<ArcSwap<ServerTls>>>,
@@ -46,10 +51,12 @@ impl LiveConfig {
     /// Activates `config`, and returns what has changed.
     pub(super) fn reload(&self, config: Config) -> Result<Reloaded, StartError> {
         let mut current = self.config();
-        let (next, reloaded) = plan(&current, config);
+        let (next, mut reloaded) = plan(&current, config);
         let certificates = read_certificates(&next, &self.state.tickets)?;
+        self.add_renewed(&current, &next, &certificates, &mut reloaded);
         let previous = self.shared.gateway.load();
         let gateway = self.state.gateway(&next, &previous.rates)?;
+        add_upstreams(&previous, &gateway, &mut reloaded);
         self.state.reload_keys(&next)?;
         self.state.activate(&gateway);
         self.shared.settings.store(Arc::new(next.connections.clone()));
@@ -58,6 +65,7 @@ impl LiveConfig {
             log.reload(&next.access_log);
         }
         self.rejections.set_max_field(next.access_log.max_field_size);
+        self.tracer.iter().for_each(|tracer| tracer.set_max_field(next.access_log.max_field_size));
         self.in_force.store(Arc::new(next.values.json()));
         self.replace_certificates(certificates);
         self.shared.gateway.store(Arc::new(gateway));
@@ -68,9 +76,11 @@ impl LiveConfig {
     /// What [`LiveConfig::reload`] would change, and whether it would fail. Changes nothing.
     pub(super) fn dry_run(&self, config: Config) -> Result<Reloaded, StartError> {
         let current = self.config();
-        let (next, reloaded) = plan(&current, config);
-        read_certificates(&next, &self.state.tickets)?;
-        self.state.gateway(&next, &self.shared.gateway.load().rates)?;
+        let (next, mut reloaded) = plan(&current, config);
+        let certificates = read_certificates(&next, &self.state.tickets)?;
+        self.add_renewed(&current, &next, &certificates, &mut reloaded);
+        let active = self.shared.gateway.load();
+        add_upstreams(&active, &self.state.gateway(&next, &active.rates)?, &mut reloaded);
         self.state.check_keys(&next)?;
         Ok(reloaded)
     }
@@ -84,6 +94,21 @@ impl LiveConfig {
 
     pub(super) fn config(&self) -> MutexGuard<'_, Config> {
         self.config.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds the certificates of which the files have another content.
+    fn add_renewed(&self, current: &Config, next: &Config, read: &[Option<Arc<ServerTls>>], reloaded: &mut Reloaded) {
+        let tables = (0..current.listeners.len()).map(|number| (format!("listener[{number}].tls"), "listener"));
+        let tables = tables.chain([("admin.tls".to_owned(), "admin")]);
+        let settings = current.listeners.iter().zip(&next.listeners).map(|(current, next)| current.tls == next.tls);
+        let active = self.certificates.iter().chain([&self.admin_certificate]);
+        for (((key, table), is_same_file), (active, read)) in tables.zip(settings.chain([true])).zip(active.zip(read)) {
+            let (Some(active), Some(read)) = (active, read) else { continue };
+            if is_same_file && !active.load().has_certificates_of(read) {
+                reloaded.changes.push(Change::content(key).json());
+                add_table(table, reloaded);
+            }
+        }
     }
 
     fn replace_certificates(&self, certificates: Vec<Option<Arc<ServerTls>>>) {
@@ -100,7 +125,9 @@ impl LiveConfig {
 fn plan(current: &Config, config: Config) -> (Config, Reloaded) {
     let requires_restart = needs_restart(current, &config);
     let listeners_change = requires_restart.contains(&"listener");
-    let changes = current.values.changes(&config.values).iter().map(Change::json).collect();
+    let mut changes = current.values.changes(&config.values, listeners_change);
+    changes.extend(new_secrets(current, &config, &changes));
+    let changes = changes.iter().map(Change::json).collect();
     let next = Config {
         values: current.values.reloaded(&config.values, listeners_change),
         include: config.include,
@@ -124,6 +151,35 @@ fn plan(current: &Config, config: Config) -> (Config, Reloaded) {
     };
     let active = changed(current, &next);
     (next, Reloaded { active, requires_restart, changes })
+}
+
+/// Adds the upstreams of which the files have another content.
+fn add_upstreams(active: &Gateway, next: &Gateway, reloaded: &mut Reloaded) {
+    let active = &active.forwarder.upstreams;
+    for (number, next) in next.forwarder.upstreams.iter().enumerate() {
+        let is_active = active.iter().any(|active| Arc::ptr_eq(active, next));
+        if !is_active && active.iter().any(|active| active.settings == next.settings) {
+            reloaded.changes.push(Change::content(format!("upstream[{number}]")).json());
+            add_table("upstream", reloaded);
+        }
+    }
+}
+
+fn add_table(table: &'static str, reloaded: &mut Reloaded) {
+    if !reloaded.active.contains(&table) {
+        reloaded.active.push(table);
+    }
+}
+
+/// The resource servers with a new secret in the same file.
+fn new_secrets(current: &Config, config: &Config, changes: &[Change]) -> Vec<Change> {
+    let others = &current.oauth.resource_servers;
+    let is_new = |server: &ResourceServer| {
+        others.iter().any(|other| other.client_id == server.client_id) && !others.contains(server)
+    };
+    let servers = config.oauth.resource_servers.iter().enumerate().filter(|(_, server)| is_new(server));
+    let keys = servers.map(|(number, _)| format!("oauth.resource_server[{number}].secret_file"));
+    keys.filter(|key| !changes.iter().any(|change| change.key == *key)).map(Change::content).collect()
 }
 
 /// The certificates of the listeners, and of the admin listener last.

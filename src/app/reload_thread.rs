@@ -131,7 +131,9 @@ impl Reloader {
     }
 
     fn read(&self) -> Result<Config, ReloadError> {
-        config::load(&self.file, Probe::None).map_err(|errors| ReloadError {
+        let too_long = |config: &Config| self.live.state.too_long_lifetimes(config);
+        let loaded = config::load_and_try(&self.file, Probe::None, too_long);
+        loaded.map(|(config, _)| config).map_err(|errors| ReloadError {
             report: errors.render(false),
             errors: serde_json::from_str(&errors.json()).unwrap_or_default(),
         })

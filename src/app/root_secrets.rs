@@ -8,11 +8,12 @@ use super::error::StartError;
 use super::secrets::{SecretError, is_missing, new_secret_text, read, read_admin_token, read_or_create};
 use super::stored;
 use crate::admin::SecretSource;
-use crate::config::{Config, StoreSettings};
+use crate::config::{Config, Finding, StoreSettings};
 use crate::store::postgres::{self, RootsFound};
 use crate::tokens::family::refresh_token::Roots;
 use crate::types::clock::UnixTime;
 use crate::types::ids::from_base62;
+use crate::types::reject::with_causes;
 use crate::types::secret::{self, Secret};
 
 /// Reads the root secrets, or creates the file with the first one.
@@ -72,6 +73,25 @@ pub(super) fn check(config: &Config) -> Result<(), StartError> {
         read_admin_token(&config.admin.token)?;
     }
     Ok(())
+}
+
+/// What `bearward check` finds in the secrets of the gateway. Missing files are valid.
+pub fn check_secrets(config: &Config) -> Vec<Finding> {
+    let exists = |source: &SecretSource| !matches!(source, SecretSource::File(file) if !file.exists());
+    let finding = |source: &SecretSource, [file, variable]: [&str; 2], expected: &str, error: SecretError| {
+        let key = if matches!(source, SecretSource::File(_)) { file } else { variable };
+        Finding::error(key, with_causes(&error), expected, None)
+    };
+    let (root, token) = (&config.store.secret, &config.admin.token);
+    let root_error = exists(root).then(|| read_existing_roots(root).err()).flatten();
+    let token_error = exists(token).then(|| read_admin_token(token).err()).flatten();
+    let root_error = root_error.map(|error| {
+        finding(root, ["store.secret_file", "store.secret_env"], "expected lines of a number and a root secret", error)
+    });
+    let token_error = token_error.map(|error| {
+        finding(token, ["admin.token_file", "admin.token_env"], "expected the token of the admin API", error)
+    });
+    root_error.into_iter().chain(token_error).collect()
 }
 
 fn parse_roots(source: &SecretSource, text: &str) -> Result<Roots, SecretError> {

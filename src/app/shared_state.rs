@@ -18,7 +18,7 @@ use crate::auth::bad_signatures::BadSignatures;
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::TokenCache;
 use crate::broker::{self, Broker};
-use crate::config::Config;
+use crate::config::{Config, Finding, ForeignIssuer};
 use crate::gateway::Gateway;
 use crate::gateway::cookie_refresh::CookieRefresh;
 use crate::gateway::forward::Forwarder;
@@ -200,6 +200,23 @@ impl SharedState {
             true => Err(StartError::MaxLifetime),
             false => Ok(()),
         }
+    }
+
+    /// The issuers because of which [`SharedState::check_keys`] fails.
+    pub(super) fn too_long_lifetimes(&self, config: &Config) -> Vec<Finding> {
+        let life = |issuer: &ForeignIssuer| issuer.policy.max_lifetime + issuer.policy.clock_skew;
+        let too_long = |(number, issuer): (usize, &ForeignIssuer)| {
+            (life(issuer) > self.max_token_life).then(|| {
+                let longest = self.max_token_life.saturating_sub(issuer.policy.clock_skew).as_secs();
+                Finding::error(
+                    format!("issuer[{number}].max_lifetime"),
+                    "a reload cannot raise the maximum lifetime of tokens above that at the start",
+                    format!("expected at most \"{longest}s\" until the next start"),
+                    Some("restart the gateway to use this file: it may have forgotten revocations of older tokens"),
+                )
+            })
+        };
+        config.issuers.iter().enumerate().filter_map(too_long).collect()
     }
 
     /// The task that puts signing keys in force that other gateways have changed.

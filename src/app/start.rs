@@ -122,6 +122,7 @@ fn run(
         metrics: reload_metrics,
         log: log.as_ref().map(Arc::downgrade),
         rejections: rejections.clone(),
+        tracer: tracer.clone(),
     });
     let admin = Arc::new(admin(&live, token, &metrics, readiness, rejections, listeners, reloads));
     let (serving, admin_socket) = (admin.serving.clone(), sockets.admin.local.path().to_owned());

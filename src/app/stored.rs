@@ -75,12 +75,12 @@ pub(super) fn read_error(store: &StoreSettings, error: StoreError) -> StartError
 
 /// What `bearward check` finds in the database. Empty with SQLite, which a check of the files covers.
 pub fn check_store(config: &Config) -> Vec<Finding> {
-    const KEY: (&str, &str) = ("store", "postgres");
+    const KEY: &str = "store.postgres";
     const EXPECTED: &str = "expected a database that the gateway can use";
     let Some(settings) = config.store.postgres() else { return Vec::new() };
     let checked = match encryption(settings) {
         Ok(tls) => postgres::check(settings, tls, || SystemClock.now()),
-        Err(error) => return vec![Finding::error(("store", "postgres_ca_file"), with_causes(&error), EXPECTED, None)],
+        Err(error) => return vec![Finding::error("store.postgres_ca_file", with_causes(&error), EXPECTED, None)],
     };
     match checked {
         Ok(findings) => {

@@ -69,7 +69,7 @@ impl Authenticator {
             Some(cached) => {
                 context.metrics.token_cache_hits.inc();
                 // The cache remembers that the signature is good. Time and revocation are checked on every request.
-                cached.check_time(context.now)?;
+                cached.check_time(context.now).inspect_err(|_| context.note_rejected(&cached.token))?;
                 cached
             }
             None => {
@@ -78,10 +78,16 @@ impl Authenticator {
                 Box::pin(self.verify_new(bearer, context)).await?
             }
         };
-        cached.check_revocation(&self.revocations)?;
-        check_freshness(self.freshness.as_deref(), context.serves_stale)?;
+        self.check_revoked(&cached, context)?;
         context.trace.step(Step::Revocation, || "not revoked".into());
         Ok(Caller { cached })
+    }
+
+    /// Rejects a revoked token, and every token while this gateway cannot know what is revoked.
+    fn check_revoked(&self, cached: &CachedToken, context: &AuthContext<'_>) -> Result<(), Reject> {
+        let revoked = cached.check_revocation(&self.revocations);
+        let checked = revoked.and_then(|()| check_freshness(self.freshness.as_deref(), context.serves_stale));
+        checked.inspect_err(|_| context.note_rejected(&cached.token))
     }
 
     /// Looks the token up in the cache. The caller reads `generation` before the keys, so that a swap in between is
@@ -116,7 +122,7 @@ impl Authenticator {
         if queued.permit.has_waited
             && let Some(cached) = self.find(bearer, queued.generation)
         {
-            cached.check_time(context.now)?;
+            cached.check_time(context.now).inspect_err(|_| context.note_rejected(&cached.token))?;
             return Ok(cached);
         }
         let cached = self.verify_queued(&queued, context);
@@ -145,7 +151,7 @@ impl Authenticator {
         let token = self.check_signature(queued, context, Validity::Live)?;
         let identity = self.identity.of(&token);
         let cached = Arc::new(CachedToken::new(queued.text, token, identity, queued.generation));
-        cached.check_revocation(&self.revocations)?;
+        cached.check_revocation(&self.revocations).inspect_err(|_| context.note_rejected(&cached.token))?;
         if let (Some(family), Some(generation)) = (cached.token.family, cached.token.generation) {
             self.seen_generations.record(family, generation);
             self.renewals.record(family, &cached, context.clock.uptime());
@@ -251,6 +257,7 @@ impl Authenticator {
             verified => verified?,
         };
         if self.revocations.is_token_revoked(&RevocationKeys::of(&token)) {
+            context.note_rejected(&Arc::new(token));
             return Err(Reason::Revoked.into());
         }
         Ok(token)
@@ -288,9 +295,8 @@ impl Authenticator {
 
     /// The caller of a token that was verified before.
     pub fn authenticate_known(&self, cached: Arc<CachedToken>, context: &AuthContext<'_>) -> Result<Caller, Reject> {
-        cached.check_time(context.now)?;
-        cached.check_revocation(&self.revocations)?;
-        check_freshness(self.freshness.as_deref(), context.serves_stale)?;
+        cached.check_time(context.now).inspect_err(|_| context.note_rejected(&cached.token))?;
+        self.check_revoked(&cached, context)?;
         Ok(Caller { cached })
     }
 }

@@ -1,8 +1,11 @@
 //! What authentication needs to know about a request and about the worker that handles it.
 
+use std::sync::{Arc, OnceLock};
+
 use crate::auth::bad_signatures::Payer;
 use crate::auth::signature_queue::SignatureQueue;
 use crate::telemetry::metrics::WorkerMetrics;
+use crate::tokens::jwt::VerifiedToken;
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::trace::Trace;
 
@@ -20,5 +23,16 @@ pub struct AuthContext<'r> {
     pub metrics: &'r WorkerMetrics,
     /// `route.on_stale` is "serve" (true) or "deny" (false). `None`: as `store.on_stale` says.
     pub serves_stale: Option<bool>,
+    /// Gets a token that is rejected although its signature is good: operators ask which subject it was.
+    pub rejected_token: Option<&'r OnceLock<Arc<VerifiedToken>>>,
     pub trace: Trace<'r>,
+}
+
+impl AuthContext<'_> {
+    pub(super) fn note_rejected(&self, token: &Arc<VerifiedToken>) {
+        if let Some(rejected) = self.rejected_token {
+            // The first one is that of the request.
+            let _ = rejected.set(token.clone());
+        }
+    }
 }

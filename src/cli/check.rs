@@ -32,7 +32,11 @@ pub(super) struct Arguments {
 pub(super) fn run(
     Arguments { config, json, effective, deny_warnings, offline }: Arguments,
 ) -> Result<(), CommandError> {
-    let attempt = |config: &Config| if offline { Vec::new() } else { app::check_store(config) };
+    let attempt = |config: &Config| {
+        let mut found = app::check_secrets(config);
+        found.extend((!offline).then(|| app::check_store(config)).into_iter().flatten());
+        found
+    };
     let file = config.file.display();
     match config::load_and_try(&config.file, Probe::None, attempt) {
         Ok((config, warnings)) => {

@@ -10,7 +10,7 @@ use super::output::{say, write};
 use super::terminal::printable;
 use crate::auth::keyring;
 use crate::config::{self, ConfigError, Probe};
-use crate::protocols::url::SecureUrl;
+use crate::protocols::url::{SecureUrl, UrlError};
 use crate::tokens::jwt::algorithm_name;
 use crate::types::reject::with_causes;
 
@@ -34,6 +34,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: Arguments) -> Result<(), CommandError> {
+    arguments.domain.as_deref().map(domain).transpose()?;
     let output = &arguments.output;
     let is_stdout = output == Path::new("-");
     if !is_stdout && output.symlink_metadata().is_ok() {
@@ -55,11 +56,27 @@ pub(super) fn run(arguments: Arguments) -> Result<(), CommandError> {
     Ok(())
 }
 
+/// The name becomes a part of a URL, which would allow more.
+fn domain(name: &str) -> Result<(), CommandError> {
+    let is_label = |label: &str| {
+        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        (1..64).contains(&label.len()) && label.bytes().all(is_word) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    match name.len() < 254 && name.split('.').all(is_label) {
+        true => Ok(()),
+        false => Err(CommandError::invalid(
+            "--domain: this is not a domain name; write only the name, such as api.example.com".to_owned(),
+        )),
+    }
+}
+
 /// The algorithms of the issuer's keys, as in `issuer.algorithms`.
 fn algorithms(issuer: &str) -> Result<Vec<&'static str>, CommandError> {
     let help = "check the URL, or leave out --issuer and add [[issuer]] later";
     let failed = |why: String| CommandError::failed(format!("--issuer {}: {why}; {help}", printable(issuer)));
-    let urls = SecureUrl::well_known(issuer, false).map_err(|error| failed(error.to_string()))?;
+    // Without the URL, which may have a password or another secret.
+    let rejected = |why: UrlError| CommandError::failed(format!("--issuer: {why}; {help}"));
+    let urls = SecureUrl::well_known(issuer, false).map_err(rejected)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(error.to_string()))?;
     let found = runtime.block_on(keyring::algorithms(issuer, &urls));

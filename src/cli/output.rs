@@ -4,8 +4,8 @@ use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::process;
 
-/// As `println!`, but a reader that has seen enough, such as `head`, is no reason to panic: the command goes on, and its
-/// exit status stays that of its result.
+/// As `println!`, but a reader that has seen enough, such as `head`, is no reason to panic: the command goes on, and
+/// its exit status stays that of its result.
 macro_rules! say {
     ($($text:tt)*) => { $crate::cli::output::write(format_args!("{}\n", format_args!($($text)*))) };
 }

@@ -13,7 +13,8 @@ use super::terminal::{array_member, printable, text_member};
 pub(super) struct Arguments {
     #[command(flatten)]
     config: ConfigArgument,
-    /// Only show what a reload would change, and which changes require a restart. Exit with 2 if the file is invalid.
+    /// Only show what a reload would change, and which changes require a restart. Exit with 2 if a reload would reject
+    /// the file.
     #[arg(long)]
     dry_run: bool,
     /// Print the result as JSON.
@@ -73,6 +74,7 @@ fn line(change: &Value) -> String {
     let value = |name| change.get(name).map_or_else(|| "not set".to_owned(), |value| printable(&value.to_string()));
     match text_member(change, "change").as_str() {
         "changed" => format!("{place}: {} -> {}", value("from"), value("to")),
+        "content" => format!("{place}: new content of a file"),
         kind => format!("{place}: {kind}"),
     }
 }

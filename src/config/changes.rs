@@ -1,11 +1,10 @@
 //! What a reload would change: the values in force compared with those of the files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value as Json, json};
 
-use crate::config::restart;
-use crate::config::values::{Setting, Values};
+use crate::config::values::{Setting, Values, requires_restart};
 
 /// One key, or a table of a list that is new or gone.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,9 +26,18 @@ pub enum Kind {
     },
     Added,
     Removed,
+    /// The tables of a list have another order.
+    Reordered,
+    /// A file that the key names has another content.
+    Content,
 }
 
 impl Change {
+    /// `key`: names a file, or has keys that do.
+    pub fn content(key: impl Into<String>) -> Self {
+        Change { key: key.into(), item: None, kind: Kind::Content, requires_restart: false }
+    }
+
     pub fn json(&self) -> Json {
         let mut object = json!({ "key": self.key, "requiresRestart": self.requires_restart });
         let mut set = |name: &str, value: Option<Json>| {
@@ -46,6 +54,8 @@ impl Change {
             }
             Kind::Added => set("change", Some("added".into())),
             Kind::Removed => set("change", Some("removed".into())),
+            Kind::Reordered => set("change", Some("reordered".into())),
+            Kind::Content => set("change", Some("content".into())),
         }
         object
     }
@@ -53,17 +63,31 @@ impl Change {
 
 impl Values {
     /// The changes from these values, which are in force, to `next`. Tables of a list are compared with those of the
-    /// same name, so that a new one in the middle of the file is the only change.
-    pub fn changes(&self, next: &Values) -> Vec<Change> {
+    /// same name, so that a new one in the middle of the file is the only change. `keeps_listeners`: as for
+    /// [`Values::reloaded`].
+    pub fn changes(&self, next: &Values, keeps_listeners: bool) -> Vec<Change> {
         let (mut old, next) = (tables(self), tables(next));
-        let mut changes = Vec::new();
+        let (mut changes, mut reordered) = (Vec::new(), Vec::new());
         for table in &next {
             match old.iter().position(|old| old.is_same(table)) {
-                Some(index) => changes.extend(old.remove(index).changes(table)),
-                None => changes.push(table.whole(Kind::Added)),
+                Some(index) => {
+                    let before = &old[..index];
+                    if before.iter().any(|old| old.name == table.name && next.iter().any(|next| next.is_same(old))) {
+                        reordered.push(table.name);
+                    }
+                    changes.extend(old.remove(index).changes(table, keeps_listeners));
+                }
+                None => changes.push(table.whole(Kind::Added, keeps_listeners)),
             }
         }
-        changes.extend(old.iter().map(|table| table.whole(Kind::Removed)));
+        changes.extend(old.iter().map(|table| table.whole(Kind::Removed, keeps_listeners)));
+        reordered.dedup();
+        changes.extend(reordered.into_iter().map(|name| Change {
+            key: name.to_owned(),
+            item: None,
+            kind: Kind::Reordered,
+            requires_restart: requires_restart(name, keeps_listeners),
+        }));
         changes
     }
 }
@@ -80,10 +104,11 @@ struct Table<'v> {
 }
 
 fn tables(values: &Values) -> Vec<Table<'_>> {
-    let mut tables: Vec<Table<'_>> = Vec::new();
-    for setting in values.all() {
+    let (mut tables, mut by_key): (Vec<Table<'_>>, HashMap<&str, usize>) = Default::default();
+    // What only waits for a restart is not in force.
+    for setting in values.all().iter().filter(|setting| setting.value.is_some() || setting.pending.is_none()) {
         let (key, rest) = setting.key.split_once('.').map_or(("", setting.key.as_str()), |(key, rest)| (key, rest));
-        let index = tables.iter().position(|table| table.key == key).unwrap_or_else(|| {
+        let index = *by_key.entry(key).or_insert_with(|| {
             let name = key.split('[').next().unwrap_or(key);
             tables.push(Table { key, name, item: None, settings: BTreeMap::new() });
             tables.len() - 1
@@ -122,28 +147,28 @@ impl Table<'_> {
         self.name == other.name && self.item == other.item
     }
 
-    fn whole(&self, kind: Kind) -> Change {
+    fn whole(&self, kind: Kind, keeps_listeners: bool) -> Change {
         let (key, item) = (self.key.to_owned(), self.item.clone());
-        let requires_restart = self.settings.values().any(|setting| !restart::is_reloadable(&setting.key));
+        let requires_restart = self.settings.values().any(|setting| requires_restart(&setting.key, keeps_listeners));
         Change { key, item, kind, requires_restart }
     }
 
-    fn changes(&self, next: &Table<'_>) -> Vec<Change> {
+    fn changes(&self, next: &Table<'_>, keeps_listeners: bool) -> Vec<Change> {
         let gone = self.settings.keys().filter(|key| !next.settings.contains_key(*key));
         let mut changes = Vec::new();
         for key in next.settings.keys().chain(gone) {
-            let [from, to] =
-                [self, next].map(|table| table.settings.get(key).and_then(|setting| setting.value.clone()));
-            if from != to {
-                let key = if next.key.is_empty() { (*key).to_owned() } else { format!("{}.{key}", next.key) };
-                let requires_restart = !restart::is_reloadable(&key);
-                changes.push(Change {
-                    key,
-                    item: next.item.clone(),
-                    kind: Kind::Changed { from, to },
-                    requires_restart,
-                });
+            let [from, to] = [self, next].map(|table| table.settings.get(key));
+            let is_same = match (from, to) {
+                (Some(from), Some(to)) => from.has_value_of(to),
+                (from, to) => from.or(to).is_none_or(|setting| setting.value.is_none()),
+            };
+            if is_same {
+                continue;
             }
+            let [from, to] = [from, to].map(|setting| setting.and_then(|setting| setting.value.clone()));
+            let key = if next.key.is_empty() { (*key).to_owned() } else { format!("{}.{key}", next.key) };
+            let requires_restart = requires_restart(&key, keeps_listeners);
+            changes.push(Change { key, item: next.item.clone(), kind: Kind::Changed { from, to }, requires_restart });
         }
         changes
     }
@@ -166,7 +191,7 @@ mod tests {
     #[test]
     fn a_changed_key_has_both_values() {
         let next = format!("workers = 3\n{BASE}scopes = [\"x\"]\n[limits]\nuri_size = \"4KiB\"\n");
-        let changes: Vec<Json> = values(BASE).changes(&values(&next)).iter().map(Change::json).collect();
+        let changes: Vec<Json> = values(BASE).changes(&values(&next), false).iter().map(Change::json).collect();
         let changed =
             |key: &str, from: Json, to: Json| json!({ "key": key, "change": "changed", "from": from, "to": to });
         let mut expected = vec![
@@ -180,13 +205,13 @@ mod tests {
         expected[1]["item"] = json!("/b");
         assert_eq!(changes, expected);
         assert_eq!((&changes[0]["requiresRestart"], &changes[1]["requiresRestart"]), (&json!(true), &json!(false)));
-        assert_eq!(values(BASE).changes(&values(BASE)), Vec::new());
+        assert_eq!(values(BASE).changes(&values(BASE), false), Vec::new());
     }
 
     #[test]
     fn a_new_table_of_a_list_moves_the_others_without_a_change() {
         let next = BASE.replace("[[route]]\npath = \"/a\"\n", "[[route]]\npath = \"/\"\nmethods = [\"GET\"]\n");
-        let changes = values(BASE).changes(&values(&next));
+        let changes = values(BASE).changes(&values(&next), false);
         let rows: Vec<_> =
             changes.iter().map(|change| (change.key.as_str(), change.item.as_deref(), &change.kind)).collect();
         assert_eq!(rows, [("route[0]", Some("GET /"), &Kind::Added), ("route[0]", Some("/a"), &Kind::Removed),]);

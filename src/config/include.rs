@@ -1,5 +1,6 @@
 //! `include`: further files of the configuration.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -17,9 +18,11 @@ const MAX_FILES: usize = 1_000;
 /// The main file and the files that it includes, each in the order in which it is read. A file that cannot be read is
 /// left out, with an error.
 pub(super) fn with_included(main: SourceFile, path: &Path, base: &Path) -> (Vec<SourceFile>, Vec<ConfigError>) {
-    let (tree, _) = DeTable::parse_recoverable(&main.text);
-    let list = tree.get_ref().get("include").and_then(|value| value.get_ref().as_array().cloned());
-    let (mut files, mut errors): (Vec<(PathBuf, SourceFile)>, _) = (Vec::new(), Vec::new());
+    let text = main.text.clone();
+    let (tree, _) = DeTable::parse_recoverable(&text);
+    let list = tree.get_ref().get("include").and_then(|value| value.get_ref().as_array());
+    let (mut files, mut errors) = (vec![main], Vec::new());
+    let mut known = HashSet::from([real(path)]);
     for (index, item) in list.into_iter().flatten().enumerate() {
         let place = Place { key: format!("include[{index}]"), span: Some(item.span()) };
         let pattern = match item.get_ref() {
@@ -37,19 +40,17 @@ pub(super) fn with_included(main: SourceFile, path: &Path, base: &Path) -> (Vec<
             Vec::new()
         });
         for file in found {
-            let is_known = same(&file, path) || files.iter().any(|(known, _)| same(&file, known));
-            match if is_known { Err(twice(&file)) } else { read(&file) } {
-                _ if files.len() == MAX_FILES => {
+            match if known.insert(real(&file)) { read(&file) } else { Err(twice(&file)) } {
+                _ if files.len() > MAX_FILES => {
                     errors.push(ConfigError::new("too many files", format!("expected at most {MAX_FILES}")).at(&place));
                     break;
                 }
-                Ok(source) => files.push((file, source)),
+                Ok(source) => files.push(source),
                 Err(error) => errors.push(error.at(&place)),
             }
         }
     }
-    drop(tree);
-    (std::iter::once(main).chain(files.into_iter().map(|(_, source)| source)).collect(), errors)
+    (files, errors)
 }
 
 /// The files that these patterns match now.
@@ -74,6 +75,10 @@ fn expand(pattern: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     let failed = |error: &io::Error| {
         ConfigError::new(format!("cannot list {}: {error}", folder.display()), "expected a folder that can be read")
     };
+    private_file::check_listed(folder).map_err(|lax| {
+        ConfigError::new(lax.problem, "expected a folder that only its owner and group can write")
+            .help(format!("run: {}", lax.mend))
+    })?;
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(|error| failed(&error))? {
         let entry = entry.map_err(|error| failed(&error))?;
@@ -94,9 +99,9 @@ fn matches(pattern: &str, name: &str) -> bool {
     ends.into_iter().any(|index| matches(rest, &name[index..]))
 }
 
-fn same(a: &Path, b: &Path) -> bool {
-    let real = |path: &Path| fs::canonicalize(path).ok();
-    a == b || real(a).is_some_and(|a| real(b) == Some(a))
+/// One path for each file, whatever links lead to it.
+fn real(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn twice(file: &Path) -> ConfigError {

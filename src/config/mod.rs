@@ -57,7 +57,7 @@ pub fn load_and_try(
     let mut errors = Vec::new();
     for Finding { severity, key, error } in attempt(&config) {
         let list = if severity == Severity::Error { &mut errors } else { &mut warnings };
-        list.push(error.at(&reading.place(key)));
+        list.push(error.at(&reading.place(&key)));
     }
     match errors.is_empty() {
         true => Ok((config, ConfigWarnings::new(reading.sources(), warnings))),
@@ -68,32 +68,32 @@ pub fn load_and_try(
 /// What is wrong with something that a key names, outside of the file.
 pub struct Finding {
     severity: Severity,
-    /// The table and its key.
-    key: (&'static str, &'static str),
+    /// For example `store.postgres`.
+    key: String,
     error: ConfigError,
 }
 
 impl Finding {
     /// The gateway does not start with it. `message`: what was found; `help`: what to do.
     pub fn error(
-        key: (&'static str, &'static str),
+        key: impl Into<String>,
         message: impl Into<String>,
         expected: impl Into<String>,
         help: Option<&str>,
     ) -> Self {
         let error = ConfigError::new(message, expected);
-        Finding { severity: Severity::Error, key, error: help.into_iter().fold(error, ConfigError::help) }
+        Finding { severity: Severity::Error, key: key.into(), error: help.into_iter().fold(error, ConfigError::help) }
     }
 
     /// The gateway starts in spite of it.
     pub fn warning(
-        key: (&'static str, &'static str),
+        key: impl Into<String>,
         message: impl Into<String>,
         expected: impl Into<String>,
         help: &str,
     ) -> Self {
         let error = ConfigError::new(message, expected).help(help);
-        Finding { severity: Severity::Warning, key, error }
+        Finding { severity: Severity::Warning, key: key.into(), error }
     }
 }
 
@@ -116,12 +116,16 @@ fn gateway(reading: &Reading, probe: Probe) -> Result<(Config, Vec<ConfigError>)
     Ok((result, warnings))
 }
 
-/// Reads only the path of the admin socket, for commands that call a running gateway. Errors elsewhere in the file do
-/// not stop an operator who has to revoke a key.
+/// Reads only the path of the admin socket, for commands that call a running gateway. Errors elsewhere do not stop an
+/// operator who has to revoke a key, but an included file that cannot be read may name another socket.
 pub fn load_admin_socket(path: &Path) -> Result<PathBuf, ConfigErrors> {
     let socket = |reading: &Reading| reading.read(keys, |mut root| sections::admin_socket(&mut root));
     let reading = Reading::of_file(path)?;
-    let read = socket(&reading).or_else(|_| socket(&reading.main_only()))?;
+    let read = match socket(&reading) {
+        // Only one file can have the table.
+        Err(_) if reading.main_has("admin") => socket(&reading.main_only())?,
+        read => read?,
+    };
     Ok(read.result)
 }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use toml::de::DeTable;
+
 use crate::config::document::error::{ConfigError, ConfigErrors, Place};
 use crate::config::document::record::Record;
 use crate::config::document::report::Report;
@@ -50,6 +52,12 @@ impl Reading {
         self
     }
 
+    /// Returns true if the main file has this table.
+    pub(super) fn main_has(&self, table: &str) -> bool {
+        let main = self.files.first();
+        main.is_some_and(|main| DeTable::parse_recoverable(&main.text).0.get_ref().contains_key(table))
+    }
+
     /// The result of `part`, if it reported no errors and the text is TOML. `every_key`: see [`Report::into_errors`].
     pub(super) fn read<T>(
         &self,
@@ -68,11 +76,22 @@ impl Reading {
         }
     }
 
-    /// The place of a key in a table at the top.
-    pub(super) fn place(&self, (table, key): (&'static str, &'static str)) -> Place {
+    /// The place of a key, such as `issuer[0].max_lifetime`, or of the nearest table above it that is in the files.
+    pub(super) fn place(&self, key: &str) -> Place {
         let tree = Tree::parse(&self.files, &environment);
-        let report = Report::new(&self.base, &tree.outside);
-        Table::new(&tree.root, Place::default(), &report).part(table).place(key)
+        let (mut table, mut span) = (Some(&tree.root), None);
+        for part in key.split('.') {
+            let (name, index) = part.split_once('[').map_or((part, None), |(name, rest)| (name, Some(rest)));
+            let found = table.and_then(|table| table.get(name));
+            let index = index.and_then(|index| index.trim_end_matches(']').parse::<usize>().ok());
+            let found = match index {
+                Some(index) => found.and_then(|list| list.get_ref().as_array()?.get(index)),
+                None => found,
+            };
+            let Some(found) = found else { break };
+            (table, span) = (found.get_ref().as_table(), Some(found.span()));
+        }
+        Place { key: key.to_owned(), span }
     }
 
     pub(super) fn sources(&self) -> Sources {

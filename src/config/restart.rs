@@ -1,11 +1,11 @@
 //! Which keys a reload applies, and which require a restart.
 
-/// The keys that require a restart, and the tables of which all keys do. A reload reads the files of certificates
-/// again.
-const RESTART: [&str; 26] = [
+use serde_json::Value as Json;
+
+/// The keys that require a restart, and the tables of which all keys do.
+const RESTART: [&str; 25] = [
     "workers",
     "listener[].address",
-    "listener[].tls",
     "listener[].proxy_protocol",
     "admin",
     "store",
@@ -31,14 +31,13 @@ const RESTART: [&str; 26] = [
     "limits.sessions_per_subject",
 ];
 
-/// Keys in these tables that a reload applies.
-const RELOADABLE: [&str; 2] = ["listener[].tls.certificate", "listener[].tls.key"];
-
-/// Returns true if a reload applies a change of this key, such as `route[1].path`.
-pub(super) fn is_reloadable(key: &str) -> bool {
-    let name = super::document::record::without_indexes(key).replace("tls[]", "tls");
+/// Returns true if a reload applies a change of this key, such as `route[1].path`. It applies any certificate of a
+/// listener, but cannot switch between cleartext and TLS.
+pub(super) fn is_reloadable(key: &str, value: Option<&Json>) -> bool {
+    let name = super::document::record::without_indexes(key);
     let is_inside = |table: &str| name.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-    RELOADABLE.contains(&name.as_str()) || !RESTART.into_iter().any(is_inside)
+    let is_cleartext = name == "listener[].tls" && value.is_some_and(|value| value == "off");
+    !is_cleartext && !RESTART.into_iter().any(is_inside)
 }
 
 #[cfg(test)]
@@ -50,13 +49,13 @@ mod tests {
     #[test]
     fn the_lists_name_only_keys_that_exist() {
         let keys: BTreeSet<String> = crate::config::keys();
-        let unknown: Vec<_> = RESTART.into_iter().chain(RELOADABLE).filter(|key| !keys.contains(*key)).collect();
+        let unknown: Vec<_> = RESTART.into_iter().filter(|key| !keys.contains(*key)).collect();
         assert_eq!(unknown, Vec::<&str>::new());
         for (key, expected) in [
             ("route[3].rate[0].per", true),
             ("watch", true),
             ("workers", false),
-            ("listener[0].tls", false),
+            ("listener[0].tls", true),
             ("listener[0].tls[1].key", true),
             ("admin.tls.key", false),
             ("timeouts.upstream_connect", true),
@@ -65,7 +64,8 @@ mod tests {
             ("limits.uri_size", true),
             ("limits.connections", false),
         ] {
-            assert_eq!(is_reloadable(key), expected, "{key}");
+            assert_eq!(is_reloadable(key, None), expected, "{key}");
         }
+        assert!(!is_reloadable("listener[0].tls", Some(&"off".into())));
     }
 }

@@ -10,6 +10,9 @@ use crate::config::document::shape::Shape;
 
 const REFERENCE: &str = include_str!("../../gateway.toml");
 
+/// The keys of this table have the values of [cors] if it omits them.
+const INHERITS: &str = "route[].cors.";
+
 /// A number, at least one unit, and nothing else at the start. The reader knows more.
 const DURATION: &str = "^[0-9].*[A-Za-z:]";
 const SIZE: &str = "^[0-9.]+ *[A-Za-z]+$";
@@ -88,7 +91,8 @@ impl Schema<'_> {
         if let Some(comment) = self.comments.get(key) {
             property["description"] = comment.as_str().into();
         }
-        if let Some(default) = record.value.as_ref().filter(|_| record.span.is_none()) {
+        let has_default = record.span.is_none() && !key.starts_with(INHERITS);
+        if let Some(default) = record.value.as_ref().filter(|_| has_default) {
             property["default"] = default.clone();
         }
         property

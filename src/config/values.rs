@@ -2,7 +2,9 @@
 //!
 //! It contains no secret: the keys of secrets name files, variables and credentials.
 
+use std::collections::HashMap;
 use std::fmt::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -71,6 +73,8 @@ pub struct Setting {
     pub key: String,
     /// `None` if the key is not set and has no default.
     pub value: Option<Json>,
+    /// Differs if the queries of URLs differ, which `value` does not show.
+    query: u64,
     pub origin: Origin,
     /// The value in the file, which requires a restart.
     pub pending: Option<Box<Setting>>,
@@ -79,7 +83,7 @@ pub struct Setting {
 /// Two settings are equal if they have the same effect, wherever their values come from.
 impl PartialEq for Setting {
     fn eq(&self, other: &Self) -> bool {
-        self.key == other.key && self.value == other.value
+        self.key == other.key && self.has_value_of(other)
     }
 }
 
@@ -102,9 +106,14 @@ impl Values {
     /// What is in force after a reload that has read `next`. Values that require a restart stay, with the new ones
     /// beside them. `keeps_listeners`: all listeners stay as they are.
     pub(crate) fn reloaded(&self, next: &Values, keeps_listeners: bool) -> Values {
-        let stays = |key: &str| !restart::is_reloadable(key) || (keeps_listeners && table_of(key) == "listener");
-        let mut settings: Vec<Setting> = next.0.iter().map(|next| self.after_reload(next, stays(&next.key))).collect();
-        let is_gone = |old: &&Setting| stays(&old.key) && !next.0.iter().any(|next| next.key == old.key);
+        let [old_by_key, next_by_key] = [self, next].map(Values::by_key);
+        let stays = |key: &str| requires_restart(key, keeps_listeners);
+        let after = |next: &Setting| match old_by_key.get(next.key.as_str()) {
+            Some(old) => Setting::clone(old).after_reload(next, stays(&next.key)),
+            None => Setting::absent(next.key.clone()).after_reload(next, stays(&next.key)),
+        };
+        let mut settings: Vec<Setting> = next.0.iter().map(after).collect();
+        let is_gone = |old: &&Setting| stays(&old.key) && !next_by_key.contains_key(old.key.as_str());
         let gone = self.0.iter().filter(is_gone).filter(|old| old.value.is_some()).cloned();
         let nothing = |key: &str| Setting::absent(key.to_owned());
         settings.extend(gone.map(|old| Setting { pending: Some(Box::new(nothing(&old.key))), ..old }));
@@ -112,13 +121,8 @@ impl Values {
         Values(settings)
     }
 
-    fn after_reload(&self, next: &Setting, stays: bool) -> Setting {
-        let same = |old: &&Setting| old.key == next.key;
-        let old = self.0.iter().find(same).cloned().unwrap_or_else(|| Setting::absent(next.key.clone()));
-        match stays && old.value != next.value {
-            true => Setting { pending: Some(Box::new(Setting { pending: None, ..next.clone() })), ..old },
-            false => next.clone(),
-        }
+    fn by_key(&self) -> HashMap<&str, &Setting> {
+        self.0.iter().map(|setting| (setting.key.as_str(), setting)).collect()
     }
 
     /// For programs.
@@ -149,18 +153,31 @@ impl Values {
 impl Setting {
     fn new(record: Record, sources: &Sources, outside: &OutsideValues) -> Self {
         let origin = Origin::of(record.span.as_ref(), sources, outside);
-        Setting { key: record.key, value: record.value, origin, pending: None }
+        let (value, query) = record.value.map(without_query).unzip();
+        Setting { key: record.key, value, query: query.unwrap_or_default(), origin, pending: None }
     }
 
     fn absent(key: String) -> Self {
-        Setting { key, value: None, origin: Origin::Default, pending: None }
+        Setting { key, value: None, query: 0, origin: Origin::Default, pending: None }
+    }
+
+    fn after_reload(self, next: &Setting, stays: bool) -> Setting {
+        match stays && !self.has_value_of(next) {
+            true => Setting { pending: Some(Box::new(Setting { pending: None, ..next.clone() })), ..self },
+            false => next.clone(),
+        }
+    }
+
+    /// Returns true if both have the same effect.
+    pub(super) fn has_value_of(&self, other: &Setting) -> bool {
+        (&self.value, self.query) == (&other.value, other.query)
     }
 
     fn json(&self) -> Json {
         let mut object = json!({
             "key": self.key,
             "origin": self.origin.json(),
-            "reloadable": restart::is_reloadable(&self.key),
+            "reloadable": restart::is_reloadable(&self.key, self.value.as_ref()),
         });
         if let Some(value) = &self.value {
             object["value"] = value.clone();
@@ -212,12 +229,42 @@ impl Origin {
     }
 }
 
+/// A value as it is shown: the query of a URL may have a secret. Also returns a number for what is hidden.
+fn without_query(value: Json) -> (Json, u64) {
+    match value {
+        Json::String(text) => match text.split_once("://").and_then(|_| text.split_once('?')) {
+            Some((url, query)) => (format!("{url}?…").into(), hash(&query)),
+            None => (text.into(), 0),
+        },
+        Json::Array(items) => {
+            let (items, queries): (Vec<_>, Vec<_>) = items.into_iter().map(without_query).unzip();
+            let is_hidden = queries.iter().any(|query| *query != 0);
+            (items.into(), if is_hidden { hash(&queries) } else { 0 })
+        }
+        value => (value, 0),
+    }
+}
+
+fn hash(hidden: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hidden.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Returns true if a change of this key waits for a restart. `keeps_listeners`: those of all listeners do.
+pub(super) fn requires_restart(key: &str, keeps_listeners: bool) -> bool {
+    match table_of(key) {
+        "listener" => keeps_listeners,
+        _ => !restart::is_reloadable(key, None),
+    }
+}
+
 fn rank(key: &str) -> usize {
     ORDER.iter().position(|name| *name == table_of(key)).unwrap_or_default()
 }
 
 /// `route[1].path` → `route`.
-fn table_of(key: &str) -> &str {
+pub(super) fn table_of(key: &str) -> &str {
     key.split(['.', '[']).next().unwrap_or(key)
 }
 

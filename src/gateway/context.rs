@@ -55,6 +55,7 @@ impl RequestContext<'_> {
             signature_queue: &self.worker.signature_queue,
             metrics: &self.worker.metrics,
             serves_stale: self.route.as_ref().and_then(|route| route.serves_stale()),
+            rejected_token: Some(&self.record.rejected_token),
             trace: self.trace,
         }
     }

@@ -158,7 +158,12 @@ impl BodyObserver for Delivery {
         }
         let may_be_idle = self.token_bound.as_ref().is_some_and(TokenBound::may_be_idle);
         let is_server_fault = is_server_fault(error, self.upload.as_deref(), may_be_idle);
-        if let Some(lease) = self.lease.as_ref().filter(|_| is_server_fault) {
+        if !is_server_fault {
+            return;
+        }
+        let is_silent = matches!(error, BodyError::IdleTimeout(_));
+        self.record.broken = Some(if is_silent { Reason::UpstreamTimeout } else { Reason::UpstreamBroken });
+        if let Some(lease) = &self.lease {
             lease.record_broken_body(&error.to_string());
         }
     }
@@ -176,9 +181,9 @@ impl Drop for Delivery {
         if !self.rejected_early {
             self.worker.metrics.requests_finished.inc();
         }
-        self.record.duration = self.started.elapsed();
-        // If the client left, the gateway has waited until now.
+        // If the client left, the gateway has waited until now. Before the duration, which includes the attempt.
         self.record.attempts.end();
+        self.record.duration = self.started.elapsed();
         if let Some(upload) = &self.upload {
             self.record.received = upload.received();
         }
@@ -190,7 +195,7 @@ impl Drop for Delivery {
         }
         self.worker.finish(&self.record);
         if let Some(tracer) = &self.worker.tracer {
-            tracer.finish(&self.record, self.started);
+            tracer.finish(&self.record, self.started, self.route.as_deref().map(|route| route.path.as_str()));
         }
     }
 }

@@ -97,6 +97,9 @@ impl Forwarder {
     ) -> Result<Forwarded, Reject> {
         let upstream = &self.upstreams[permit.route().upstream];
         context.record.upstream = Some(upstream.names.clone());
+        if let Some(tracer) = &context.worker.tracer {
+            tracer.forward(context.record);
+        }
         // Before the head is prepared: then the version is that of the upstream.
         let is_grpc_call = self.is_grpc_call(&permit, request);
         let (websocket, token_was_subprotocol) = self.prepare_head(request, &permit, upstream, host, context)?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
 
 use crate::protocols::http::client::{self, ClientError, Limits, USER_AGENT};
@@ -19,6 +19,8 @@ use crate::types::private_file::{self, Origin};
 /// The time is from the first packet to the response header. The response body is not read.
 const LIMITS: Limits =
     Limits { time: Duration::from_secs(10), body_size: 0, reach: Reach::Loopback, reads_body: |_| false };
+/// The time is for the whole exchange. The body says what was not accepted, in a few words.
+const WITH_BODY: Limits = Limits { body_size: 4 * 1024, reads_body: |head| head.status.is_success(), ..LIMITS };
 
 /// A server that accepts reports.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,10 +35,25 @@ pub struct Receiver {
 /// Why a report was not delivered.
 #[derive(Debug)]
 pub(super) enum PostError {
-    AuthorizationFile { key: &'static str, file: PathBuf, source: io::Error },
-    AuthorizationValue { key: &'static str, file: PathBuf },
-    NoResponse { url: SecureUrl, source: ClientError },
-    Status { url: SecureUrl, status: StatusCode },
+    AuthorizationFile {
+        key: &'static str,
+        file: PathBuf,
+        source: io::Error,
+    },
+    AuthorizationValue {
+        key: &'static str,
+        file: PathBuf,
+    },
+    NoResponse {
+        url: SecureUrl,
+        source: ClientError,
+    },
+    /// `retry_after`: how long the server asks to wait. A date in its place is ignored.
+    Status {
+        url: SecureUrl,
+        status: StatusCode,
+        retry_after: Option<Duration>,
+    },
 }
 
 impl fmt::Display for PostError {
@@ -47,7 +64,7 @@ impl fmt::Display for PostError {
                 write!(f, "{key} {} is not a valid Authorization header value", file.display())
             }
             PostError::NoResponse { url, .. } => write!(f, "cannot send to {url}"),
-            PostError::Status { url, status } => write!(f, "{url}: the response is {status}"),
+            PostError::Status { url, status, .. } => write!(f, "{url}: the response is {status}"),
         }
     }
 }
@@ -64,11 +81,28 @@ impl Error for PostError {
 
 impl Receiver {
     pub(super) async fn post(&self, content_type: &'static str, body: Bytes) -> Result<(), PostError> {
+        self.exchange(content_type, body, &LIMITS).await.map(drop)
+    }
+
+    /// Also returns the body of the response; empty if it is larger than a few KiB.
+    pub(super) async fn post_and_read(&self, content_type: &'static str, body: Bytes) -> Result<Bytes, PostError> {
+        match self.exchange(content_type, body, &WITH_BODY).await {
+            Err(PostError::NoResponse { source: ClientError::BodyTooLarge(_), .. }) => Ok(Bytes::new()),
+            other => other,
+        }
+    }
+
+    async fn exchange(&self, content_type: &'static str, body: Bytes, limits: &Limits) -> Result<Bytes, PostError> {
         let authorization = self.authorization_file.as_ref().map(|(key, file)| read_authorization(key, file));
-        let response = self.send(authorization.transpose()?, content_type, body).await;
+        let response = self.send(authorization.transpose()?, content_type, body, limits).await;
         let url = || self.url.clone();
-        let status = response.map_err(|source| PostError::NoResponse { url: url(), source })?.status();
-        if status.is_success() { Ok(()) } else { Err(PostError::Status { url: url(), status }) }
+        let response = response.map_err(|source| PostError::NoResponse { url: url(), source })?;
+        let (status, retry_after) = (response.status(), retry_after(response.headers()));
+        if status.is_success() {
+            Ok(response.into_body())
+        } else {
+            Err(PostError::Status { url: url(), status, retry_after })
+        }
     }
 
     async fn send(
@@ -76,6 +110,7 @@ impl Receiver {
         authorization: Option<HeaderValue>,
         content_type: &'static str,
         body: Bytes,
+        limits: &Limits,
     ) -> Result<Response<Bytes>, ClientError> {
         let mut request = Request::post(&self.url.target)
             .header(header::HOST, &self.url.authority)
@@ -85,8 +120,13 @@ impl Receiver {
             request = request.header(header::AUTHORIZATION, authorization);
         }
         let request = request.body(Full::from(body)).map_err(ClientError::Request)?;
-        client::send_to(&self.url, self.ca_file.as_deref(), request, &LIMITS).await
+        client::send_to(&self.url, self.ca_file.as_deref(), request, limits).await
     }
+}
+
+/// The seconds of `Retry-After` (RFC 9110 section 10.2.3).
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 
 /// Reads the file on each call: a renewed token is used without a restart.

@@ -60,8 +60,8 @@ impl Rejection {
             host: record.host().map(short),
             path: short(&without_tokens(record.path())),
             route: record.route.clone(),
-            subject: record.caller.as_ref().map(|caller| short(&caller.subject)),
-            token_id: record.token_id.or_else(|| record.caller.as_ref().and_then(|caller| caller.family)),
+            subject: record.token().map(|token| short(&token.subject)),
+            token_id: record.token_id.or_else(|| record.token().and_then(|token| token.family)),
         })
     }
 }

@@ -19,7 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::types::folders::{self, Facts, OpenFolder, Trusted};
-use crate::types::process::ROOT;
+use crate::types::process::{self, ROOT};
 use crate::types::regular_file;
 
 /// Who creates the file.
@@ -78,6 +78,16 @@ fn check_trusted_found(path: &Path, file: &Metadata) -> Result<(), LaxFile> {
         return Err(LaxFile { problem, mend: format!("chmod o-w {}", quoted(path)) });
     }
     folders::check(path, Trusted::Chosen).map_err(open_folder)
+}
+
+/// Fails if every user can add a file to this folder, of which all files are read. The sticky bit does not stop that.
+pub fn check_listed(folder: &Path) -> Result<(), LaxFile> {
+    let mode = fs::metadata(folder).map_or(0, |found| found.mode() & 0o7777);
+    if mode & 0o002 == 0 || process::is_read_only(folder) {
+        return Ok(());
+    }
+    let problem = format!("every user of this machine can add files to {} (mode {mode:04o})", folder.display());
+    Err(LaxFile { problem, mend: format!("chmod o-w {}", quoted(folder)) })
 }
 
 /// Reads a file with a secret that passes [`check`].

@@ -82,8 +82,12 @@ impl Upstream {
         });
         Ok(Upstream {
             host,
+            names: Arc::new(UpstreamNames {
+                name: name.clone(),
+                scheme: scheme.clone(),
+                servers: servers_of(&settings),
+            }),
             scheme,
-            names: Arc::new(UpstreamNames { name: name.clone(), servers: servers_of(&settings) }),
             name,
             response_times: response_times(before, workers),
             servers: servers.collect::<Result<_, UpstreamError>>()?,

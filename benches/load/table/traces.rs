@@ -24,7 +24,10 @@ pub fn lines(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Vec<Line>> {
         );
         let traced = Gateway::start(&Setup { more: &more, ..setup })?;
         let costs = costs(bench, &[Side { gateway: &off, scenario }, Side { gateway: &traced, scenario }])?;
-        let (ratio, [_, with]) = (ratio(&costs), costs);
+        let (ratio, [without, with]) = (ratio(&costs), costs);
+        if lines.is_empty() {
+            lines.push(Line::alone("es256, without traces", "CPU us/req", without, kinds.len()));
+        }
         let line = Line::alone(&format!("es256, {percent} % of the traces sampled"), "CPU us/req", with, kinds.len());
         lines.push(match percent {
             0 => line.goal(ratio, format!("{GOAL:.2} x without traces"), is_at_most(ratio, GOAL)),

@@ -39,8 +39,8 @@ impl WrongTokens {
         WrongTokens { limiter: rate.map(Limiter::new), log: Mutex::default() }
     }
 
-    /// Rejects a call if its address has sent too many wrong tokens. This comes before the token is compared: a right
-    /// token would otherwise look different from a wrong one.
+    /// Rejects a call if its address has sent too many wrong tokens. This comes before the token is compared with
+    /// those of the operators: a right one would otherwise look different from a wrong one.
     pub(crate) fn check(&self, address: IpAddr, now: Uptime) -> Result<(), Reject> {
         match self.limiter.as_ref().and_then(|limiter| limiter.retry_after(address, now)) {
             None => Ok(()),

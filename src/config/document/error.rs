@@ -3,6 +3,7 @@
 //! A check that does not know the position creates a [`ConfigError`]; the caller that holds the value sets its place
 //! with [`ConfigError::at`]. [`ConfigErrors`] are all errors of one file, in the order of the file.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -165,7 +166,13 @@ impl ConfigErrors {
             text.push_str(&renderer.render(&[self.group(error)]));
             text.push_str("\n\n");
         }
-        let (name, level, file) = (self.severity.name(), self.severity.level(), self.sources.main());
+        let (name, level) = (self.severity.name(), self.severity.level());
+        let file = |error: &ConfigError| self.sources.locate(error.place.span.as_ref()).file;
+        let files: BTreeSet<&str> = self.errors.iter().map(file).collect();
+        let file = match files.first() {
+            Some(file) if files.len() == 1 => (*file).to_owned(),
+            _ => format!("{} files", files.len()),
+        };
         let count = match self.errors.len() {
             1 => format!("1 {name} in {file}"),
             several => format!("{several} {name}s in {file}"),

@@ -63,7 +63,8 @@ impl OutsideValues {
     }
 }
 
-/// `message` without the text of the variable, also as it is escaped for a terminal.
+/// `message` without the text of the variable, also as it is escaped for a terminal, and without words of it: a path
+/// may be shown as its folder, and a part as one name.
 fn without(message: &str, name: &str, text: &str) -> String {
     let hidden = format!("${name}");
     let mut message = message.to_owned();
@@ -72,8 +73,31 @@ fn without(message: &str, name: &str, text: &str) -> String {
         if text.len() >= MIN_HIDDEN {
             message = message.replace(&text, &hidden);
         }
+        // The longest first: a word may be part of a longer one.
+        let mut words: Vec<&str> = text.split(is_between).chain(text.split(['/', ':'])).collect();
+        words.retain(|word| word.len() >= MIN_HIDDEN);
+        words.sort_by_key(|word| std::cmp::Reverse(word.len()));
+        message = words.into_iter().fold(message, |message, word| without_word(&message, word, &hidden));
     }
     message
+}
+
+fn is_between(c: char) -> bool {
+    !c.is_alphanumeric() && !matches!(c, '-' | '_')
+}
+
+/// Replaces `word` where it is not part of a longer word.
+fn without_word(message: &str, word: &str, hidden: &str) -> String {
+    let (mut result, mut rest) = (String::new(), message);
+    while let Some(at) = rest.find(word) {
+        let (before, after) = (&rest[..at], &rest[at + word.len()..]);
+        let is_whole = before.chars().next_back().or(result.chars().next_back()).is_none_or(is_between)
+            && after.chars().next().is_none_or(is_between);
+        result.push_str(before);
+        result.push_str(if is_whole { hidden } else { word });
+        rest = after;
+    }
+    result + rest
 }
 
 #[cfg(test)]
@@ -88,6 +112,10 @@ mod tests {
             ("\"a\" is not a duration", "a", "$T is not a duration"),
             ("\"a\\nbcd\" is not a host", "a\nbcd", "$T is not a host"),
             ("expected 1 to 64 letters", "1", "expected 1 to 64 letters"),
+            ("the folder secret/a does not exist", "secret/a/x", "the folder $T/a does not exist"),
+            ("mkdir -p /etc/secret-a", "secret-a/x", "mkdir -p /etc/$T"),
+            ("\"se cret\" is not a cookie name", "cookie:se cret", "\"$T\" is not a cookie name"),
+            ("expected folders", "folder/x", "expected folders"),
         ] {
             assert_eq!(without(message, "T", text), expected);
         }

@@ -28,6 +28,9 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
+    /// The scheme may be in capital letters.
+    pub(crate) const URL: Shape = Shape::Pattern("^[Hh][Tt][Tt][Pp][Ss]?://");
+
     /// The names of a few words.
     pub(crate) fn choice<T>(choices: &[(&str, T)]) -> Shape {
         Shape::Choice(choices.iter().map(|(name, _)| (*name).to_owned()).collect())

@@ -54,7 +54,7 @@ impl Sources {
     /// The start of the first file, if there is no span.
     pub(crate) fn locate(&self, span: Option<&Range<usize>>) -> Located<'_> {
         let span = span.cloned().unwrap_or(0..0);
-        let index = self.files.iter().rposition(|file| file.start <= span.start).unwrap_or(0);
+        let index = self.files.partition_point(|file| file.start <= span.start).saturating_sub(1);
         let start = self.files.get(index).map_or(0, |file| file.start);
         let end = self.files.get(index + 1).map_or(self.text.len(), |next| next.start);
         Located {

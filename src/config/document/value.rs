@@ -45,6 +45,11 @@ impl<'a> Value<'a> {
         self.value.is_str()
     }
 
+    /// Returns true if this is true or false, also in a variable.
+    pub(crate) fn is_switch(&self) -> bool {
+        self.value.is_bool() || self.is_variable() && matches!(self.value.as_str(), Some("true" | "false"))
+    }
+
     pub(crate) fn is_list(&self) -> bool {
         self.value.is_array()
     }
@@ -95,13 +100,6 @@ impl<'a> Value<'a> {
     /// States the value that is in force, as all values of this kind are written.
     fn record(&self, value: impl Into<Json>) {
         self.report.change(&self.place.key, |record| record.value = Some(value.into()));
-    }
-
-    /// Hides the query of a URL where values are shown: it may have a secret.
-    pub(crate) fn hide_query(&self) {
-        if let Some((url, _)) = self.value.as_str().and_then(|url| url.split_once('?')) {
-            self.record(format!("{url}?…"));
-        }
     }
 
     /// The result of `parse` for this string.

@@ -83,8 +83,7 @@ fn webhook(table: &mut Table<'_>) -> Option<Receiver> {
     if let Some(path) = &authorization_file {
         table.accept("webhook_authorization_file", files::secret_contents(path));
     }
-    let url = table.take("webhook", Shape::Pattern("^https?://"))?;
-    url.hide_query();
+    let url = table.take("webhook", Shape::URL)?;
     let url = url.parse(|text| SecureUrl::parse(text, allow_http).map_err(explain))?;
     let authorization_file = authorization_file.map(|file| ("audit.webhook_authorization_file", file));
     Some(Receiver { url, ca_file, authorization_file })

@@ -51,7 +51,7 @@ impl Cors {
 /// `inherited`: the values of keys that the table omits.
 pub(super) fn read(table: &mut Table<'_>, inherited: &Cors) -> Cors {
     let origins = table
-        .take("origins", Shape::list(Shape::Pattern(r"^(\*|https?://[^/@]+/?)$")))
+        .take("origins", Shape::list(Shape::Pattern(r"^(\*|[Hh][Tt][Tt][Pp][Ss]?://[^/@]+/?)$")))
         .and_then(|value| value.list_of("[\"https://app.example\"]", origin));
     let headers = table
         .take("headers", Shape::list(identity::HEADER))

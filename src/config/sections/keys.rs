@@ -41,9 +41,7 @@ pub(super) fn source(table: &mut Table<'_>, issuer: Option<&str>) -> Option<Plac
         ("secret_file", table.path("secret_file").map(KeyFile::Secret)),
     ];
     let allow_http = table.boolean("allow_http", false);
-    let jwks_url = table
-        .take("jwks_url", Shape::Pattern("^https?://"))
-        .and_then(|value| value.parse(|text| key_url(text, allow_http)));
+    let jwks_url = table.take("jwks_url", Shape::URL).and_then(|value| value.parse(|text| key_url(text, allow_http)));
     let discover = table.take("discover", Shape::Boolean);
     table.default("discover", false);
     let discover = discover.map_or(Some(false), |value| value.boolean());

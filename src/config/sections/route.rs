@@ -211,7 +211,7 @@ fn login(table: &mut Table<'_>) -> Option<Capture> {
     let value = table.take("login", Shape::Any(vec![Shape::Boolean, Shape::choice(&words)]));
     table.default("login", false);
     let value = value?;
-    if value.is_string() {
+    if value.is_string() && !value.is_switch() {
         return value.choice(&words);
     }
     value.boolean().unwrap_or(false).then_some(Capture::Login)

@@ -11,7 +11,7 @@ use crate::config::sections::{host, issuer};
 use crate::gateway::route::TokenForwarding;
 
 /// The form of an origin in `route.origins`.
-const ORIGIN: Shape = Shape::Pattern("^https?://[^/@]+/?$");
+const ORIGIN: Shape = Shape::Pattern("^[Hh][Tt][Tt][Pp][Ss]?://[^/@]+/?$");
 
 #[derive(PartialEq)]
 enum Place {

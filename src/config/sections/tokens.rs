@@ -36,7 +36,7 @@ pub(super) fn read(
     listeners: &[Placed<ListenerSettings>],
     sessions_per_subject: usize,
 ) -> TokenSettings {
-    let issuer = table.take("issuer", Shape::Pattern("^https?://")).and_then(|value| value.parse(issuer_url));
+    let issuer = table.take("issuer", Shape::URL).and_then(|value| value.parse(issuer_url));
     table.default("issuer", DEFAULT_ISSUER);
     let issuer = issuer.unwrap_or_else(|| DEFAULT_ISSUER.to_owned());
     warn_of_localhost(table, &issuer, listeners);

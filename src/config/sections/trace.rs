@@ -47,8 +47,7 @@ fn receiver(table: &mut Table<'_>) -> Option<Receiver> {
     if let Some(path) = &authorization_file {
         table.accept("authorization_file", files::secret_contents(path));
     }
-    let url = table.take("endpoint", Shape::Pattern("^https?://"))?;
-    url.hide_query();
+    let url = table.take("endpoint", Shape::URL)?;
     let url = url.parse(|text| SecureUrl::parse(text, allow_http).map_err(explain))?;
     let authorization_file = authorization_file.map(|file| ("trace.authorization_file", file));
     Some(Receiver { url, ca_file, authorization_file })

@@ -33,7 +33,7 @@ impl Call<'_, '_> {
     /// caller's address.
     pub(super) async fn authenticate_for_caller(&self, caller: Key, token: &str) -> Result<Caller, Reject> {
         let payer = self.context.worker.bad_signatures.of_introspection(caller);
-        self.authenticate_for(AuthContext { payer, ..self.context.auth() }, token).await
+        self.authenticate_for(AuthContext { payer, rejected_token: None, ..self.context.auth() }, token).await
     }
 
     async fn authenticate_for(&self, context: AuthContext<'_>, token: &str) -> Result<Caller, Reject> {

@@ -10,6 +10,8 @@ const LEN: usize = 55;
 /// A longer `tracestate` is removed: a participant must pass on 512 bytes (section 3.3.1.5).
 const MAX_STATE: usize = 512;
 const SAMPLED: u8 = 1;
+/// The last 7 bytes of the trace id are random (level 2). All other flags are reserved.
+const RANDOM: u8 = 2;
 
 /// What a trusted proxy says about the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +19,7 @@ pub struct Parent {
     pub trace_id: [u8; 16],
     pub span_id: u64,
     pub is_sampled: bool,
+    pub is_random: bool,
 }
 
 impl Parent {
@@ -38,8 +41,8 @@ impl Parent {
         }
         let (trace_id, span_id, [flags]) = (hex::<16>(&known[3..35])?, hex(&known[36..52])?, hex(&known[53..])?);
         let span_id = u64::from_be_bytes(span_id);
-        let is_sampled = flags & SAMPLED != 0;
-        (trace_id != [0; 16] && span_id != 0).then_some(Parent { trace_id, span_id, is_sampled })
+        let (is_sampled, is_random) = (flags & SAMPLED != 0, flags & RANDOM != 0);
+        (trace_id != [0; 16] && span_id != 0).then_some(Parent { trace_id, span_id, is_sampled, is_random })
     }
 }
 
@@ -68,6 +71,8 @@ pub struct TraceContext {
     /// The span of the first attempt. Those of further ones follow it.
     pub first_attempt: u64,
     pub is_sampled: bool,
+    /// As the trusted proxy says. True for a trace that the gateway began.
+    pub is_random: bool,
 }
 
 impl TraceContext {
@@ -78,7 +83,13 @@ impl TraceContext {
 
     /// What the server gets of the attempt after this many retries.
     pub fn attempted(&self, retries: usize) -> Attempted {
-        Attempted { trace_id: self.trace_id, span_id: self.attempt_span(retries), is_sampled: self.is_sampled }
+        Attempted { trace_id: self.trace_id, span_id: self.attempt_span(retries), flags: self.flags() }
+    }
+
+    /// The trace flags. A participant that continues a trace must not change the random one (level 2).
+    pub fn flags(&self) -> u8 {
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        flag(self.is_sampled, SAMPLED) | flag(self.is_random, RANDOM)
     }
 
     /// Sets the fields for the first attempt. `tracestate` belongs to the trace of the trusted proxy.
@@ -102,7 +113,7 @@ pub fn remove_fields(headers: &mut HeaderMap) {
 pub struct Attempted {
     trace_id: [u8; 16],
     span_id: u64,
-    is_sampled: bool,
+    flags: u8,
 }
 
 impl Attempted {
@@ -110,7 +121,7 @@ impl Attempted {
         let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
         write_hex(&self.trace_id, &mut text[3..35]);
         write_hex(&self.span_id.to_be_bytes(), &mut text[36..52]);
-        text[54] += u8::from(self.is_sampled);
+        text[54] += self.flags;
         // Hexadecimal digits are always a valid value.
         if let Ok(value) = HeaderValue::from_bytes(&text) {
             headers.insert(TRACEPARENT, value);
@@ -142,6 +153,8 @@ mod tests {
         assert_eq!((parent.span_id, parent.is_sampled), (0x00f0_67aa_0ba9_02b7, true));
         assert!(!parsed(&[&VALID.replace("-01", "-00")]).expect("valid").is_sampled);
         assert!(parsed(&[&VALID.replace("-01", "-ff")]).expect("other flags are ignored").is_sampled);
+        let is_random = |flags| parsed(&[&VALID.replace("-01", flags)]).expect("valid").is_random;
+        assert_eq!(["-01", "-02", "-03", "-fd"].map(is_random), [false, true, true, false]);
         let later = VALID.replacen("00-", "cc-", 1);
         assert!(parsed(&[&later]).is_some() && parsed(&[&format!("{later}-what-the-future-is")]).is_some());
         for invalid in [
@@ -171,6 +184,7 @@ mod tests {
             span_id: 1,
             first_attempt: u64::MAX,
             is_sampled: true,
+            is_random: false,
         };
         let mut headers = HeaderMap::from_iter([(TRACESTATE, HeaderValue::from_static("a=1"))]);
         context.set_fields(&mut headers);
@@ -182,14 +196,20 @@ mod tests {
 
     #[test]
     fn the_state_of_a_trusted_trace_has_a_maximum_size() {
-        let context =
-            TraceContext { trace_id: [1; 16], parent: Some(2), span_id: 1, first_attempt: 3, is_sampled: false };
+        let context = TraceContext {
+            trace_id: [1; 16],
+            parent: Some(2),
+            span_id: 1,
+            first_attempt: 3,
+            is_sampled: false,
+            is_random: true,
+        };
         for (len, is_kept) in [(1, true), (512, true), (513, false)] {
             let state = HeaderValue::from_str(&"a".repeat(len)).expect("a value");
             let mut headers = HeaderMap::from_iter([(TRACESTATE, state)]);
             context.set_fields(&mut headers);
             assert_eq!(headers.contains_key(TRACESTATE), is_kept, "{len}");
-            assert!(headers[TRACEPARENT].as_bytes().ends_with(b"-00"));
+            assert!(headers[TRACEPARENT].as_bytes().ends_with(b"-02"));
         }
     }
 }

@@ -38,6 +38,17 @@ impl ServerTls {
     pub fn names(&self, host: &str) -> bool {
         self.resolver.find(host).is_some()
     }
+
+    /// Returns true if every client gets the same certificate from both.
+    pub fn has_certificates_of(&self, other: &ServerTls) -> bool {
+        let (mine, others) = (&self.resolver, &other.resolver);
+        let is_same = |(name, mine): (&String, &Arc<CertifiedKey>)| {
+            others.by_name.get(name).is_some_and(|others| others.cert == mine.cert)
+        };
+        mine.first.cert == others.first.cert
+            && mine.by_name.len() == others.by_name.len()
+            && mine.by_name.iter().all(is_same)
+    }
 }
 
 /// The name that a client sent in its handshake, and the configuration that was used.

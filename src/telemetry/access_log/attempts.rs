@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::HeaderMap;
+use http::uri::Scheme;
 
 use crate::protocols::http::trace_context::TraceContext;
 use crate::types::reject::Reason;
@@ -12,6 +13,7 @@ use crate::types::reject::Reason;
 /// The names of an upstream and of its servers, shared by all records.
 pub struct UpstreamNames {
     pub name: Arc<str>,
+    pub scheme: Scheme,
     /// The address of each server, as in the configuration.
     pub servers: Vec<String>,
 }

@@ -18,7 +18,7 @@ const CLIENT_CLOSED: u16 = 499;
 /// `time` as in [`Timestamps::format`](super::timestamp::Timestamps::format).
 pub(super) fn write_combined(record: &Record, time: &str, path: &str, max_field: usize, page: &mut Vec<u8>) {
     let client = record.client.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.to_canonical());
-    let subject = record.caller.as_ref().map_or("", |caller| &*caller.subject);
+    let subject = record.token().map_or("", |token| &*token.subject);
     let agent = record.user_agent.as_ref().map_or(&b""[..], |agent| agent.as_bytes());
     let mut line = Line { page, max_field };
     // Writing to memory does not fail.

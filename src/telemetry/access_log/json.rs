@@ -15,7 +15,7 @@ use crate::types::close_reason::CloseReason;
 
 /// The names of the members are an interface to operators. A member without a value is left out.
 pub(super) fn write_json(record: &Record, time: &str, path: &str, max_field: usize, page: &mut Vec<u8>) {
-    let caller = record.caller.as_deref();
+    let token = record.token();
     let mut line = Object { page, max_field };
     line.page.extend_from_slice(b"{\"time\":\"");
     line.page.extend_from_slice(time.as_bytes());
@@ -48,9 +48,9 @@ pub(super) fn write_json(record: &Record, time: &str, path: &str, max_field: usi
     line.optional("route", record.route.as_deref());
     line.optional("upstream", record.upstream.as_ref().map(|upstream| &*upstream.name));
     line.optional("server", record.server());
-    line.optional("issuer", caller.map(|caller| &*caller.issuer));
-    line.optional("subject", caller.map(|caller| &*caller.subject).filter(|subject| !subject.is_empty()));
-    if let Some(token_id) = record.token_id.or(caller.and_then(|caller| caller.family)) {
+    line.optional("issuer", token.map(|token| &*token.issuer));
+    line.optional("subject", token.map(|token| &*token.subject).filter(|subject| !subject.is_empty()));
+    if let Some(token_id) = record.token_id.or(token.and_then(|token| token.family)) {
         line.name("token_id");
         // Writing to memory does not fail.
         let _ = write!(line.page, "\"{token_id}\"");

@@ -35,6 +35,8 @@ impl LineWriter {
 
 #[cfg(test)]
 mod tests {
+    use http::uri::Scheme;
+
     use super::super::attempts::UpstreamNames;
     use super::*;
     use crate::tokens::jwt::VerifiedToken;
@@ -121,7 +123,7 @@ mod tests {
             user_agent: http::HeaderValue::from_bytes(&b"\"\\\t\xff".repeat(10_000)).ok(),
             route: Some(long("r").into()),
             caller: Some(std::sync::Arc::new(token)),
-            upstream: Some(UpstreamNames { name: long("u").into(), servers: Vec::new() }.into()),
+            upstream: Some(UpstreamNames { name: long("u").into(), scheme: Scheme::HTTP, servers: Vec::new() }.into()),
             rejected: Some(Reject::new(Reason::UnknownIssuer, long("\u{7}"))),
             duration: std::time::Duration::MAX,
             sent: u64::MAX,

@@ -1,7 +1,7 @@
 //! What the gateway records of one request.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::{HeaderValue, Method, Uri, Version};
@@ -13,7 +13,7 @@ use crate::tokens::jwt::VerifiedToken;
 use crate::types::clock::UnixTime;
 use crate::types::close_reason::CloseReason;
 use crate::types::ids::{RequestId, TokenId};
-use crate::types::reject::Reject;
+use crate::types::reject::{Reason, Reject};
 
 /// Filled in while the request is handled.
 #[derive(Default)]
@@ -39,9 +39,13 @@ pub struct Record {
     pub complete: bool,
     /// Why the gateway ended the response early.
     pub ended: Option<CloseReason>,
+    /// Why the server is to blame for a response that broke off.
+    pub broken: Option<Reason>,
     /// The name of the route.
     pub route: Option<Arc<str>>,
     pub caller: Option<Arc<VerifiedToken>>,
+    /// The token of a request without a caller, if its signature is good: it has expired or is revoked.
+    pub rejected_token: OnceLock<Arc<VerifiedToken>>,
     /// The family that a refresh or a revocation was about.
     pub token_id: Option<TokenId>,
     pub upstream: Option<Arc<UpstreamNames>>,
@@ -58,9 +62,21 @@ pub struct Record {
 impl Record {
     /// Returns true if the request needed no token and reached no backend: it was rejected, it was for something
     /// public, or the client left before the gateway had decided.
-    pub(super) fn is_free(&self) -> bool {
+    pub(in crate::telemetry) fn is_free(&self) -> bool {
         let is_undecided = || self.status == 0 && self.caller.is_none() && self.upstream.is_none();
         self.rejected.is_some() || self.is_public || is_undecided()
+    }
+
+    /// The token of the request, also if the request was rejected for it. Its signature is good.
+    pub(in crate::telemetry) fn token(&self) -> Option<&VerifiedToken> {
+        let rejected = || self.rejected_token.get().filter(|_| self.rejected.is_some() || self.observed.is_some());
+        self.caller.as_ref().or_else(rejected).map(|token| &**token)
+    }
+
+    /// Why the response broke off after its head, if that is a failure of the server or of the gateway.
+    pub(in crate::telemetry) fn broke_off(&self) -> Option<&'static str> {
+        let is_too_slow = self.ended == Some(CloseReason::RequestTimeout);
+        self.broken.or(is_too_slow.then_some(Reason::RequestTimeout)).map(Reason::code)
     }
 
     /// The address of the server that the request was sent to last, as in the configuration.

@@ -8,13 +8,13 @@ use crate::protocols::http::path::decode;
 const PREFIXES: [&str; 2] = ["bwr1_", "eyJ"];
 
 /// The path, with every segment cut where a token begins. Clients put tokens there on purpose (`DELETE /token/…`
-/// accepts a refresh token) or by mistake. Segments are percent-decoded first, because an escaped token is a valid
-/// token as well.
+/// accepts a refresh token) or by mistake. Tokens are searched in the percent-decoded segment, because an escaped token
+/// is a valid token as well. What is kept stays encoded: a decoded `%3F` or `%0A` would make another path of it.
 pub(in crate::telemetry) fn without_tokens(path: &str) -> Cow<'_, str> {
-    if !may_have_token(path) || text_before_token(&decode(path.as_bytes())).is_none() {
+    if !may_have_token(path) || text_before_token(path).is_none() {
         return Cow::Borrowed(path);
     }
-    let cut = |segment: &str| match text_before_token(&decode(segment.as_bytes())) {
+    let cut = |segment: &str| match text_before_token(segment) {
         Some(before) => format!("{before}[token]"),
         None => segment.to_owned(),
     };
@@ -31,9 +31,18 @@ fn may_have_token(path: &str) -> bool {
     })
 }
 
-fn text_before_token(decoded: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(decoded);
-    token_start(&text).map(|start| text[..start].to_owned())
+/// The encoded text before the first token.
+fn text_before_token(encoded: &str) -> Option<&str> {
+    // Tokens are ASCII. With one character for each decoded byte, the place of a token is a number of decoded bytes.
+    let ascii = |byte: &u8| if byte.is_ascii() { char::from(*byte) } else { '?' };
+    let start = token_start(&decode(encoded.as_bytes()).iter().map(ascii).collect::<String>())?;
+    let mut rest = encoded.as_bytes();
+    for _ in 0..start {
+        let hex = rest.strip_prefix(b"%").and_then(|after| after.get(..2));
+        let is_escape = hex.is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit));
+        rest = rest.get(if is_escape { 3 } else { 1 }..)?;
+    }
+    encoded.get(..encoded.len() - rest.len())
 }
 
 /// Where the first token begins.
@@ -73,8 +82,12 @@ mod tests {
             ("/a/eyJsecret.bwr1_secret", "/a/[token]"),
             ("/a/bwr1_secret.eyJsecret", "/a/[token]"),
             ("/a/%62wr1_secret/b%20c", "/a/[token]/b%20c"),
-            ("/%C3%A9%65%79Jsecret", "/é[token]"),
-            ("/a%2FeyJsecret", "/a/[token]"),
+            ("/%C3%A9%65%79Jsecret", "/%C3%A9[token]"),
+            ("/%ff%zz%%65yJsecret", "/%ff%zz%[token]"),
+            ("/a%2FeyJsecret", "/a%2F[token]"),
+            ("/x%3Fy-eyJsecret", "/x%3Fy-[token]"),
+            ("/%0A-eyJsecret", "/%0A-[token]"),
+            ("/é-eyJsecret", "/é-[token]"),
             (
                 "/static/vendors-node-modules.0123456789abcdef0123.js",
                 "/static/vendors-node-modules.0123456789abcdef0123.js",

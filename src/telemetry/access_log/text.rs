@@ -28,7 +28,7 @@ pub(super) fn write_text(record: &Record, time: &str, path: &str, max_field: usi
             None if record.complete => "complete",
             None => "cut",
         },
-        cut(record.caller.as_ref().map_or("-", |caller| &*caller.subject), max_field),
+        cut(record.token().map_or("-", |token| &*token.subject), max_field),
         record.request_id,
         cut(record.detail().unwrap_or("-"), max_field),
     );

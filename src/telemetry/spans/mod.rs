@@ -7,6 +7,7 @@
 mod batch;
 mod export;
 mod ids;
+mod partial_success;
 mod protobuf;
 mod queue;
 mod request_spans;

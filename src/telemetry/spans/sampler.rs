@@ -29,25 +29,39 @@ impl Ratio {
     }
 }
 
+/// Requests that need no token and reach no backend may use one export in four. A flood of them leaves room for the
+/// traces of all others.
+const SHARE_OF_FREE: u32 = 4;
+
 /// `trace.per_second`, shared by all workers. Only requests to be exported use it.
 pub(super) struct ExportLimit {
     /// `None`: no limit.
-    limiter: Option<Limiter>,
+    limiters: Option<Limiters>,
     /// The limit counts from here. A clock that is set back does not matter.
     started: Instant,
 }
 
+struct Limiters {
+    of_free: Limiter,
+    of_all: Limiter,
+}
+
 impl ExportLimit {
     pub(super) fn new(per_second: u32) -> Self {
-        let rate = Rate { burst: per_second, interval: Duration::from_secs(1) / per_second.max(1) };
-        let limiter = (per_second > 0).then(|| Limiter::with_capacity(rate, 1));
-        ExportLimit { limiter, started: Instant::now() }
+        let limiter = |share: u32| {
+            let interval = Duration::from_secs(1) * share / per_second.max(1);
+            Limiter::with_capacity(Rate { burst: (per_second / share).max(1), interval }, 1)
+        };
+        let limiters = (per_second > 0).then(|| Limiters { of_free: limiter(SHARE_OF_FREE), of_all: limiter(1) });
+        ExportLimit { limiters, started: Instant::now() }
     }
 
     /// Returns true if the spans of one more request may be exported.
-    pub(super) fn take(&self, now: Instant) -> bool {
+    pub(super) fn take(&self, is_free: bool, now: Instant) -> bool {
         let uptime = Uptime::default() + now.saturating_duration_since(self.started);
-        self.limiter.as_ref().is_none_or(|limiter| limiter.try_take(0, uptime).is_ok())
+        let may = |limiter: &Limiter| limiter.try_take(0, uptime).is_ok();
+        let Some(limiters) = &self.limiters else { return true };
+        (!is_free || may(&limiters.of_free)) && may(&limiters.of_all)
     }
 }
 
@@ -72,9 +86,20 @@ mod tests {
     #[test]
     fn a_burst_is_what_one_second_allows() {
         let limit = ExportLimit::new(10);
-        let taken = |at| (0..100).filter(|_| limit.take(limit.started + at)).count();
+        let taken = |at| (0..100).filter(|_| limit.take(false, limit.started + at)).count();
         assert_eq!((taken(Duration::ZERO), taken(Duration::from_millis(500))), (10, 5));
         let unlimited = ExportLimit::new(0);
-        assert_eq!((0..100).filter(|_| unlimited.take(unlimited.started)).count(), 100);
+        assert_eq!((0..100).filter(|_| unlimited.take(true, unlimited.started)).count(), 100);
+    }
+
+    #[test]
+    fn free_requests_leave_room_for_others() {
+        for (per_second, of_free, of_all) in [(100, 25, 100), (8, 2, 8), (1, 1, 1)] {
+            let limit = ExportLimit::new(per_second);
+            let taken = |is_free, at| (0..200).filter(|_| limit.take(is_free, limit.started + at)).count();
+            assert_eq!((taken(true, Duration::ZERO), taken(false, Duration::ZERO)), (of_free, of_all - of_free));
+            let later = Duration::from_secs(4);
+            assert_eq!((taken(true, later), taken(false, later)), (of_free, of_all - of_free), "{per_second}");
+        }
     }
 }

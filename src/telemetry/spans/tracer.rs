@@ -1,7 +1,7 @@
 //! Begins the trace of each request, and makes its spans at the end.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use http::HeaderMap;
@@ -20,7 +20,7 @@ pub struct Tracer {
     errors: bool,
     limit: ExportLimit,
     /// `access_log.max_field_size`
-    max_field: usize,
+    max_field: AtomicUsize,
     pub queue: Arc<Queue>,
 }
 
@@ -31,9 +31,14 @@ impl Tracer {
             sample: settings.sample,
             errors: settings.errors,
             limit: ExportLimit::new(settings.per_second),
-            max_field,
+            max_field: max_field.into(),
             queue: Arc::new(Queue::new(settings.queue_size)),
         }
+    }
+
+    /// After a reload.
+    pub fn set_max_field(&self, max_field: usize) {
+        self.max_field.store(max_field, Ordering::Relaxed);
     }
 
     /// For one worker.
@@ -41,9 +46,9 @@ impl Tracer {
         WorkerTracer { shared: self.clone(), ids: RandomIds::new() }
     }
 
-    /// Takes from `trace.per_second`.
-    fn may_export(&self) -> bool {
-        let may = self.limit.take(Instant::now());
+    /// Takes from `trace.per_second`. `is_free`: the request needed no token and reached no backend.
+    fn may_export(&self, is_free: bool) -> bool {
+        let may = self.limit.take(is_free, Instant::now());
         if !may {
             self.queue.drops.rate.fetch_add(1, Ordering::Relaxed);
         }
@@ -57,27 +62,40 @@ pub struct WorkerTracer {
 }
 
 impl WorkerTracer {
-    /// Continues the trace of a trusted proxy as sampled as the proxy says, or begins one.
+    /// Continues the trace of a trusted proxy as sampled as the proxy says, or begins one. Takes nothing from
+    /// `trace.per_second`: the request may be rejected.
     pub fn begin(&self, is_from_proxy: bool, headers: &HeaderMap) -> TraceContext {
         let parent = is_from_proxy.then(|| Parent::of(headers)).flatten();
         let trace_id = parent.map_or_else(|| self.ids.trace_id(), |parent| parent.trace_id);
-        let samples = parent.map_or_else(|| self.shared.sample.samples(trace_id), |parent| parent.is_sampled);
         TraceContext {
             trace_id,
             parent: parent.map(|parent| parent.span_id),
             span_id: self.ids.span_id(),
             first_attempt: self.ids.span_id(),
-            // Decided now, because the backend learns of it.
-            is_sampled: samples && self.shared.may_export(),
+            is_sampled: parent.map_or_else(|| self.shared.sample.samples(trace_id), |parent| parent.is_sampled),
+            is_random: parent.is_none_or(|parent| parent.is_random),
         }
     }
 
-    /// `started`: when `record.time` was read.
-    pub fn finish(&self, record: &Record, started: Instant) {
+    /// The request is forwarded. Now it is decided whether it is sampled, because the backend learns of it.
+    pub fn forward(&self, record: &mut Record) {
+        if let Some(trace) = record.trace.as_mut().filter(|trace| trace.is_sampled) {
+            trace.is_sampled = self.shared.may_export(false);
+        }
+    }
+
+    /// `started`: when `record.time` was read. `route`: the path of its route.
+    pub fn finish(&self, record: &Record, started: Instant, route: Option<&str>) {
         let Some(trace) = &record.trace else { return };
-        let has_failed = self.shared.errors && record.status >= 500;
-        if trace.is_sampled || has_failed && self.shared.may_export() {
-            self.shared.queue.push(request_spans::encode(record, trace, started, self.shared.max_field));
+        let has_failed = || self.shared.errors && (record.status >= 500 || record.broke_off().is_some());
+        let is_exported = match record.upstream {
+            Some(_) => trace.is_sampled || has_failed() && self.shared.may_export(false),
+            None => (trace.is_sampled || has_failed()) && self.shared.may_export(record.is_free()),
+        };
+        if is_exported {
+            let max_field = self.shared.max_field.load(Ordering::Relaxed);
+            let spans = request_spans::encode(record, trace, started, route, max_field);
+            self.shared.queue.push(spans);
         }
     }
 }

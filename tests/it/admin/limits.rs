@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -87,6 +88,21 @@ async fn an_address_may_try_again_after_a_minute() {
         admin(gateway.admin_address()).get("/admin/v1/keys").await.assert_rejected(401, "unauthorized");
     }
     assert_eq!(gateway.admin_client().get("/admin/v1/keys").await.status, 200);
+}
+
+/// Operators behind a forwarded port have the same address, and so has every process there.
+#[tokio::test]
+async fn a_session_goes_on_while_guesses_are_limited() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::from_text(text(&upstream, "wrong_tokens = 2"));
+    let session = gateway.admin_client().post("/admin/v1/sessions", &json!({})).await.json();
+    let session = admin(gateway.admin_address()).bearer(session["token"].as_str().expect("a token"));
+    let wrong = admin(gateway.admin_address()).bearer("wrong");
+    for expected in [401, 401, 429] {
+        assert_eq!(wrong.get("/admin/v1/keys").await.status, expected);
+    }
+    assert_eq!(gateway.admin_client().get("/admin/v1/keys").await.status, 429);
+    assert_eq!(session.get("/admin/v1/keys").await.status, 200);
 }
 
 #[tokio::test]

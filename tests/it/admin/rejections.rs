@@ -1,5 +1,7 @@
 //! Why a request was rejected, by the id that its client has.
 
+use std::time::Duration;
+
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -106,6 +108,35 @@ async fn the_list_has_the_newest_first_and_filters() {
 }
 
 /// The gateway keeps only the first part of such a subject.
+#[tokio::test]
+async fn a_revoked_or_expired_token_names_its_subject() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with_config(&upstream, ROUTES);
+    let [alice, bob, carol] = ["alice", "bob", "carol"];
+    let (used, unused, old) =
+        (gateway.issue(alice, "").await, gateway.issue(bob, "").await, gateway.issue(carol, "").await);
+    for token in [&used, &old] {
+        assert_eq!(gateway.status_of(&token.access).await, 200);
+    }
+    for token in [&used, &unused] {
+        let path = format!("/admin/v1/tokens/{}", token.token_id);
+        assert_eq!(gateway.admin_client().delete(&path).await.status, 200);
+        let why = found(&gateway, &gateway.client().bearer(&token.access).get("/").await).await;
+        assert_eq!((&why["reason"], &why["tokenId"]), (&json!("revoked"), &json!(token.token_id)), "{why}");
+    }
+    assert_eq!(listed(&gateway, "?subject=alice").await.len(), 1);
+    assert_eq!(listed(&gateway, "?subject=bob").await.len(), 1);
+    let line = gateway.log_line(|line| line["reason"] == "revoked" && line["subject"] == "alice").await;
+    assert_eq!(line["token_id"], json!(used.token_id), "{line}");
+
+    gateway.advance(Duration::from_secs(3600));
+    let why = found(&gateway, &gateway.client().bearer(&old.access).get("/").await).await;
+    assert_eq!((&why["reason"], &why["subject"]), (&json!("expired"), &json!("carol")), "known before it expired");
+    let forged = format!("{}x", &used.access[..used.access.len() - 1]);
+    let why = found(&gateway, &gateway.client().bearer(&forged).get("/").await).await;
+    assert!(why["subject"].is_null() && why["tokenId"].is_null(), "{why}");
+}
+
 #[tokio::test]
 async fn rejections_of_a_long_subject_are_found() {
     let upstream = Upstream::start();

@@ -1,6 +1,7 @@
 //! Tests of a running gateway: start, reload, take-over, graceful shutdown and crashes.
 
 pub mod drain;
+mod dry_run;
 pub mod killed;
 pub mod lifecycle;
 mod postgres;

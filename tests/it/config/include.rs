@@ -8,7 +8,7 @@ use bearward::config::{self, Config, ConfigErrors, Origin, Probe};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::program::GatewayProcess;
+use crate::support::program::{GatewayProcess, bearward};
 use crate::support::wait::eventually_within;
 use crate::support::{Gateway, Upstream};
 
@@ -110,6 +110,62 @@ fn a_file_that_every_user_can_write_is_not_included() {
     fs::set_permissions(folder.path().join("conf.d/a.toml"), fs::Permissions::from_mode(0o666)).expect("set");
     let errors = load(folder.path()).expect_err("it is writable");
     assert!(errors.render(false).contains("every user of this machine can change"), "{errors}");
+}
+
+/// The default socket may be that of another gateway.
+#[test]
+fn a_broken_file_that_may_name_the_socket_stops_commands() {
+    use std::os::unix::fs::PermissionsExt;
+    let main = format!("include = [\"conf.d/*.toml\"]\n{UPSTREAM}");
+    let socket = "[admin]\nsocket = \"x.sock\"\n";
+    for (main, included, mode, called, says) in [
+        (main.clone(), socket.to_owned(), 0o600, true, "x.sock"),
+        (main.clone(), format!("{socket}nonsense\n"), 0o600, false, "not TOML"),
+        (main.clone(), socket.to_owned(), 0o666, false, "every user of this machine can change"),
+        (format!("{main}{socket}"), "nonsense\n".to_owned(), 0o600, true, "x.sock"),
+    ] {
+        let folder = folder(&[("gateway.toml", &main), ("conf.d/a.toml", &included)]);
+        fs::set_permissions(folder.path().join("conf.d/a.toml"), fs::Permissions::from_mode(mode)).expect("set");
+        for arguments in [&["keys", "list"][..], &["reload", "--dry-run"]] {
+            let output = bearward(folder.path(), arguments);
+            let shown = String::from_utf8(output.stderr).expect("UTF-8");
+            assert!(shown.contains(says), "{included}{shown}");
+            assert_eq!(shown.contains("no gateway listens"), called, "{included}{shown}");
+            assert_eq!(output.status.code(), Some(if called { 1 } else { 2 }), "{included}{shown}");
+        }
+    }
+}
+
+/// The sticky bit does not stop another user from adding a file.
+#[test]
+fn a_wildcard_needs_a_folder_that_others_cannot_write() {
+    use std::os::unix::fs::PermissionsExt;
+    let main = format!("include = [\"conf.d/*.toml\"]\n{UPSTREAM}");
+    let folder = folder(&[("gateway.toml", &main), ("conf.d/a.toml", "")]);
+    let open = |mode| {
+        fs::set_permissions(folder.path().join("conf.d"), fs::Permissions::from_mode(mode)).expect("set");
+        load(folder.path()).err().map(|errors| errors.render(false))
+    };
+    assert_eq!(open(0o755), None);
+    for mode in [0o1777, 0o777] {
+        let shown = open(mode).expect("it is open");
+        assert!(shown.contains("every user of this machine can") && shown.contains("chmod o-w"), "{shown}");
+    }
+    fs::write(folder.path().join("gateway.toml"), main.replace('*', "a")).expect("written");
+    assert_eq!(open(0o1777), None, "one file is named, which others cannot replace");
+}
+
+#[test]
+fn the_last_line_names_the_file_with_the_errors() {
+    let main = format!("include = [\"conf.d/*.toml\"]\n{UPSTREAM}");
+    let folder = folder(&[("gateway.toml", &main), ("conf.d/a.toml", "[limits]\nuri_siz = 1\n")]);
+    let last = || {
+        let shown = load(folder.path()).expect_err("an error").render(false);
+        shown.lines().last().expect("a line").replace(&format!("{}/", folder.path().display()), "")
+    };
+    assert_eq!(last(), "error: 1 error in conf.d/a.toml");
+    fs::write(folder.path().join("gateway.toml"), format!("wrkers = 1\n{main}")).expect("written");
+    assert_eq!(last(), "error: 2 errors in 2 files");
 }
 
 #[tokio::test]

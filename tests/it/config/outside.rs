@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::support::program::bearward_with_variables;
 
-const VARIABLES: [(&str, &str); 8] = [
+const VARIABLES: [(&str, &str); 10] = [
     ("WORKERS", "3"),
     ("BACKEND", "http://127.0.0.1:3000"),
     ("IDLE", "90s"),
@@ -18,6 +18,8 @@ const VARIABLES: [(&str, &str); 8] = [
     ("STRATEGY", "least_requests"),
     ("HUSH", "hush-hush"),
     ("EMPTY", ""),
+    ("BELOW", "hush-hush/x"),
+    ("COOKIE", "cookie:hush-hush SECRET"),
 ];
 
 fn folder(text: &str) -> TempDir {
@@ -49,7 +51,8 @@ fn find<'v>(settings: &'v [Value], key: &str) -> &'v Value {
 fn values_of_every_type_come_from_variables() {
     let text = "workers = { env = \"WORKERS\" }\n[[upstream]]\nservers = [{ env = \"BACKEND\" }]\n\
         idle_timeout = { env = \"IDLE\" }\npreserve_host = { env = \"ON\" }\nbalance.env = \"STRATEGY\"\n\
-        max_concurrent_requests = { env = \"NOT_SET\", default = 77 }\n[limits]\nbody_size = { env = \"SIZE\" }\n";
+        max_concurrent_requests = { env = \"NOT_SET\", default = 77 }\n[[route]]\npath = \"/in\"\npublic = true\n\
+        login = { env = \"ON\" }\n[limits]\nbody_size = { env = \"SIZE\" }\n";
     let folder = folder(text);
     let settings = effective(folder.path(), &VARIABLES);
     for (key, value, name, line) in [
@@ -57,7 +60,8 @@ fn values_of_every_type_come_from_variables() {
         ("upstream[0].idle_timeout", json!("90s"), "IDLE", 4),
         ("upstream[0].preserve_host", json!(true), "ON", 5),
         ("upstream[0].balance", json!("least_requests"), "STRATEGY", 6),
-        ("limits.body_size", json!("1MiB"), "SIZE", 9),
+        ("route[0].login", json!(true), "ON", 11),
+        ("limits.body_size", json!("1MiB"), "SIZE", 13),
     ] {
         let found = find(&settings, key);
         let origin = json!({ "kind": "environment", "name": name, "file": "gateway.toml", "line": line });
@@ -85,13 +89,22 @@ fn a_wrong_variable_is_reported_without_its_text() {
         ("[forwarding]\ntrusted = [{ env = \"HUSH\" }]\n", "forwarding.trusted[0]", "HUSH", "not a network"),
         ("[forwarding]\ntrusted = [{ env = \"NOT_SET\" }]\n", "forwarding.trusted[0]", "NOT_SET", "is not set"),
         ("[forwarding]\nx_real_ip = { env = \"HUSH\" }\n", "forwarding.x_real_ip", "HUSH", "wrong type"),
+        ("[store]\nsqlite = { env = \"BELOW\" }\n", "store.sqlite", "BELOW", "does not exist"),
+        ("[access_log]\nfile = { env = \"BELOW\" }\n", "access_log.file", "BELOW", "does not exist"),
+        ("[audit]\nfile = { env = \"BELOW\" }\n", "audit.file", "BELOW", "does not exist"),
+        (
+            "[[route]]\npath = \"/\"\ntoken_from = [{ env = \"COOKIE\" }]\n",
+            "route[0].token_from[0]",
+            "COOKIE",
+            "is not a",
+        ),
         ("watch = { env = \"HUSH\", defalt = 1 }\n", "watch", "", "wrong type"),
         ("watch = { env = \"A-B\" }\n", "watch", "", "not the name"),
     ] {
         let folder = folder(&format!("{text}{upstream}"));
         let (status, printed) = check(folder.path(), &["--json"], &VARIABLES);
         assert_eq!(status, Some(2), "{text}{printed}");
-        assert!(!printed.contains("hush-hush"), "{printed}");
+        assert!(!printed.contains("hush-hush") && !printed.contains("SECRET"), "{printed}");
         let errors: Vec<Value> = serde_json::from_str(&printed).expect("JSON");
         let error = errors.iter().find(|error| error["key"] == place).unwrap_or_else(|| panic!("{text}{printed}"));
         let message = error["message"].as_str().expect("text");

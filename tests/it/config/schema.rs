@@ -152,8 +152,11 @@ fn the_schema_is_that_of_the_reader() {
     ] {
         assert!(expected.contains(part), "{part}");
     }
-    // Every key has a description: the comment of the reference.
     let schema = config::schema();
+    let of_route = &schema["properties"]["route"]["items"]["properties"]["cors"]["properties"];
+    let defaults = of_route.as_object().expect("keys").values().filter(|key| key.get("default").is_some());
+    assert_eq!(defaults.count(), 0, "they are those of [cors]: {of_route:#?}");
+    // Every key has a description: the comment of the reference.
     let limits = schema["properties"]["limits"]["properties"].as_object().expect("keys");
     assert!(limits.len() > 20 && limits.values().all(|key| key["description"].is_string()), "{limits:#?}");
 }
@@ -164,7 +167,7 @@ fn linters_accept_every_complete_configuration() {
     let examples = crate::deploy::names(&source::root().join("deploy/examples"));
     let examples = examples.iter().map(|name| source::read(format!("deploy/examples/{name}")));
     let outside = "workers = { env = \"WORKERS\", default = 2 }\n[store]\nsecret_file = { credential = \"root\" }\n\
-        [[upstream]]\nservers = [{ env = \"BACKEND\" }]\n";
+        [[upstream]]\nservers = [{ env = \"BACKEND\" }]\n[tokens]\nissuer = \"HTTPS://a.example\"\n";
     let texts = [REFERENCE, BASE, outside].map(str::to_owned).into_iter().chain([super::reference::uncommented()]);
     for text in texts.chain(examples) {
         fs::write(folder.path().join("gateway.toml"), &text).expect("written");

@@ -203,3 +203,27 @@ fn check_and_serve_reject_a_configuration_that_all_can_write() {
         set_mode(path, 0o700);
     }
 }
+
+/// A secret of another form, as `openssl rand -hex 32` writes it, would stop the start.
+#[test]
+fn check_reads_the_root_secret_and_the_admin_token() {
+    let folder = folder();
+    let text = with_upstream("[store]\nsecret_file = \"root.secret\"\n[admin]\ntoken_file = \"admin.token\"\n");
+    fs::write(folder.path().join("gateway.toml"), text).expect("written");
+    let check = || {
+        let output = bearward(folder.path(), &["check", "--offline"]);
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).expect("UTF-8"))
+    };
+    assert_eq!(check().0, Some(0));
+    for (file, content, says) in [
+        ("root.secret", "0".repeat(64), ["store.secret_file: ", "line 1: expected a number and a root secret"]),
+        ("admin.token", "short".to_owned(), ["admin.token_file: ", "the admin token must have"]),
+    ] {
+        let before = fs::read(folder.path().join(file)).expect("read");
+        fs::write(folder.path().join(file), &content).expect("written");
+        let (status, shown) = check();
+        assert!(status == Some(2) && says.iter().all(|part| shown.contains(part)), "{shown}");
+        assert!(!shown.contains(&content), "{shown}");
+        fs::write(folder.path().join(file), before).expect("written");
+    }
+}

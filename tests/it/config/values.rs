@@ -128,11 +128,14 @@ fn find<'v>(settings: &'v [Value], key: &str) -> &'v Value {
 fn check_shows_each_value_with_its_origin() {
     let folder = TempDir::new().expect("a folder");
     let text = "workers = 3\n[[upstream]]\nservers = [\"http://127.0.0.1:1\"]\nidle_timeout = \"90s\"\n[limits]\n\
-        uri_size = \"1024B\"\n[audit]\nwebhook = \"https://collector.example/x?token=hush\"\n";
+        uri_size = \"1024B\"\n[audit]\nwebhook = \"https://collector.example/x?token=hush\"\n\
+        [[issuer]]\njwks_url = \"https://login.example/keys?api_key=hush\"\nissuer = \"https://login.example\"\n\
+        audience = [\"a\"]\nalgorithms = [\"ES256\"]\n";
     fs::write(folder.path().join("gateway.toml"), text).expect("written");
     let settings = effective(folder.path());
     let of_file = |line: u32| json!({ "kind": "file", "file": "gateway.toml", "line": line });
     for (key, value, origin, reloadable) in [
+        ("issuer[0].jwks_url", json!("https://login.example/keys?…"), of_file(10), true),
         ("workers", json!(3), of_file(1), false),
         ("upstream[0].servers", json!(["http://127.0.0.1:1"]), of_file(3), true),
         ("upstream[0].idle_timeout", json!("90s"), of_file(4), true),

@@ -52,7 +52,11 @@ async fn common_lines() -> String {
     leaving.send(format!("GET /hang HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n\r\n", pair.access)).await;
     eventually("the backend has the request", || upstream.in_flight() == 1).await;
     drop(leaving);
-    gateway.log_text(9).await
+    for path in ["/status/600", "/status/999"] {
+        gateway.client().bearer(&pair.access).get(path).await;
+    }
+    gateway.client().get("/x%3Fy%23%0A-eyJsecret").await.assert_rejected(400, "invalid_request");
+    gateway.log_text(12).await
 }
 
 /// A WebSocket that ends with its token, and a gRPC call.
@@ -122,6 +126,7 @@ fn the_schema_rejects_lines_that_the_gateway_never_writes() {
         ("\"status\":200", "\"status\":200,\"tls\":\"TLSv1.3\""),
         ("\"status\":200", "\"status\":200,\"client\":\"a.example\""),
         ("\"status\":200", "\"status\":99"),
+        ("\"status\":200", "\"status\":1000"),
         ("\"path\":\"/a\"", "\"path\":\"/a?token=1\""),
         ("\"sent\":0,", ""),
     ] {

@@ -26,6 +26,8 @@ export function whenEnded(ended) {
 }
 
 async function send(method, path, token, body, signal) {
+  // A browser sends no other letters in a header.
+  if (/[^!-~]/.test(token ?? "")) throw new CallError(`${method} ${path}`, 401, null);
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const options = { method, headers, signal, cache: "no-store", body: body && JSON.stringify(body) };
@@ -52,14 +54,22 @@ export async function signIn(token) {
 
 /** Returns true if this tab has a session that still lives. */
 export async function resume() {
+  session = kept();
+  if (!session?.token) return false;
   try {
-    session = JSON.parse(sessionStorage.getItem(KEPT));
-    if (!session?.token) return false;
     Object.assign(session, await call("GET", "/admin/v1/sessions/current"));
     return true;
   } catch (error) {
-    if (error.status === 0) throw error;
-    return false;
+    if (error.status === 401) return false;
+    throw error;
+  }
+}
+
+function kept() {
+  try {
+    return JSON.parse(sessionStorage.getItem(KEPT));
+  } catch {
+    return null;
   }
 }
 

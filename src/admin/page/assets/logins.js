@@ -48,7 +48,7 @@ function list({ asked: { subject, subjectPrefix, state: which }, entries, next }
   }
   const columns = [
     ["Subject", ({ sub }) => subjectLink(sub), "long"],
-    ["Device", device],
+    ["Device", device, "long"],
     ["State", state],
     ["Last used", ({ lastUsedAt }) => when(lastUsedAt)],
     ["Began", ({ createdAt }) => when(createdAt)],
@@ -96,16 +96,16 @@ function loadEnded() {
     return table("Logins that ended lately", [
       ["When", ({ endedAt }) => when(endedAt)],
       ["What", entry => WHAT[entry.what]?.(entry) ?? entry.what, "long"],
-      ["Device", ({ label, clientId }) => [label, clientId].filter(Boolean).join(" · ") || "–"],
+      ["Device", ({ label, clientId }) => [label, clientId].filter(Boolean).join(" · ") || "–", "long"],
       ["Why", ended],
       ["Token id", ({ tokenId }) => (tokenId ? mono(tokenId) : "–"), "long"],
     ], list);
   });
 }
 
-async function change(path, done) {
+async function change(method, path, body, done) {
   try {
-    await call("DELETE", path);
+    await call(method, path, body);
     show(byId("logins-done"), badge(done, "green"));
     return true;
   } catch (error) {
@@ -119,7 +119,7 @@ async function end(entry) {
   const text = "Its tokens are rejected at once, and its open streams are closed within a second. "
     + `Token id: ${entry.tokenId}`;
   if (!await confirmed({ title: `End the ${login}?`, text, action: "End the login" })) return;
-  if (await change(`/admin/v1/tokens/${encodeURIComponent(entry.tokenId)}`, `The ${login} has ended.`)) {
+  if (await change("DELETE", `/admin/v1/tokens/${encodeURIComponent(entry.tokenId)}`, undefined, `The ${login} has ended.`)) {
     const { operator } = current();
     Object.assign(entry, { state: "revoked", revokedAt: new Date().toISOString(), reason: "admin", operator });
     show(byId("logins"), ...[list(search)].flat());
@@ -131,9 +131,9 @@ async function end(entry) {
 async function endAll(subject) {
   const text = "Every token that the gateway issued to this subject so far is rejected at once, and its open streams "
     + "are closed within a second.";
-  const path = `/admin/v1/subjects/${encodeURIComponent(subject)}/tokens`;
   if (!await confirmed({ title: "End all logins of this subject?", text, typed: subject, action: "End all" })) return;
-  if (await change(path, `All logins of ${subject} have ended.`)) {
+  // In the body: a browser would read the subject `..` as a step up in the path.
+  if (await change("POST", "/admin/v1/revocations", { subject }, `All logins of ${subject} have ended.`)) {
     byId("logins-title").focus();
     load();
   }
@@ -154,6 +154,7 @@ export function enter(_, query) {
 
 export function clear() {
   search = null;
+  byId("subject").value = "";
   for (const id of ["logins", "ended", "logins-done"]) show(byId(id));
 }
 

@@ -54,10 +54,12 @@ function showSignIn(message) {
   state.stop();
   for (const part of Object.values(parts)) part.clear?.();
   byId("confirm").close();
+  for (const id of ["confirm-title", "confirm-text", "confirm-expected"]) byId(id).textContent = "";
   byId("app").hidden = true;
   byId("sign-in").hidden = false;
   document.title = "Sign in · bearward";
   tellSignIn(message);
+  byId("try-again").hidden = true;
   byId(message ? "token" : "sign-in-title").focus();
 }
 
@@ -83,6 +85,9 @@ const PROBLEMS = {
   429: "Too many wrong tokens came from your address. Wait a minute.",
 };
 
+const problem = error =>
+  `${PROBLEMS[error.status] ?? error.message}${error.status ? ` (${error.call}: ${error.status})` : ""}`;
+
 byId("sign-in-form").addEventListener("submit", async event => {
   event.preventDefault();
   const field = byId("token");
@@ -91,7 +96,7 @@ byId("sign-in-form").addEventListener("submit", async event => {
     tellSignIn();
     showApp();
   } catch (error) {
-    tellSignIn(`${PROBLEMS[error.status] ?? error.message}${error.status ? ` (${error.call}: ${error.status})` : ""}`);
+    tellSignIn(problem(error));
     field.focus();
   }
   field.value = "";
@@ -113,7 +118,16 @@ addEventListener("hashchange", () => {
 
 api.whenEnded(() => showSignIn("Your session has ended. Sign in again."));
 
-api.resume().then(
-  lives => (lives ? showApp() : api.current() ? null : showSignIn()),
-  error => showSignIn(error.message),
-);
+/** Goes on with the session of this tab, if it has one. */
+async function resume() {
+  try {
+    if (await api.resume()) showApp();
+    else if (byId("sign-in").hidden) showSignIn();
+  } catch (error) {
+    showSignIn(problem(error));
+    byId("try-again").hidden = false;
+  }
+}
+
+byId("try-again").addEventListener("click", resume);
+resume();

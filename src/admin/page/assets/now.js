@@ -22,9 +22,9 @@ const PLOTS = [
   { title: "Rejections per second", unit: number, mean: 5, lines: [["all reasons", rejected, "red"]] },
 ];
 
-/** The newest first. */
-let seconds = [];
-let limitsHit = {};
+/** What came from the gateway, the newest second first, and what is shown of it: less while the page pauses. */
+let received = { seconds: [], limitsHit: {} };
+let { seconds, limitsHit } = received;
 let opened = null;
 let paused = false;
 const plots = PLOTS.map(plot);
@@ -43,6 +43,7 @@ function plot(settings) {
   });
   let pointed = null;
   const draw = () => {
+    if (!seconds.length) return;
     const values = lines.map(({ value }) => smooth(seconds.map(value), settings.mean));
     const highest = Math.max(...values.flat().filter(Number.isFinite), 0);
     const limit = nice(highest);
@@ -126,6 +127,12 @@ function tiles() {
   ];
 }
 
+/** Why 401 has the rejections of clients, not those of operators. */
+function reasonLink([reason]) {
+  if (reason.startsWith("admin_")) return [el("span", { class: "mono" }, reason), " ", "of operators"];
+  return el("a", { class: "mono", href: `#why?reason=${encodeURIComponent(reason)}` }, reason);
+}
+
 function reasons() {
   const counts = {};
   for (const second of seconds) {
@@ -135,7 +142,7 @@ function reasons() {
   if (!rows.length) return empty("Nothing was rejected.");
   const most = rows[0][1];
   return table("Rejections by reason", [
-    ["Reason", ([reason]) => el("a", { class: "mono", href: `#why?reason=${encodeURIComponent(reason)}` }, reason)],
+    ["Reason", reasonLink],
     ["Count", ([, count]) => number(count), "number"],
     ["Part", ([, count]) => el("meter", { max: most, value: count, "aria-label": `${count} of ${most}` })],
   ], rows);
@@ -173,9 +180,13 @@ function draw() {
 }
 
 function take(stats) {
-  limitsHit = stats.limitsHit;
-  seconds = [...stats.seconds, ...seconds].slice(0, KEPT);
-  if (!paused) draw();
+  received = { seconds: [...stats.seconds, ...received.seconds].slice(0, KEPT), limitsHit: stats.limitsHit };
+  if (!paused) drawReceived();
+}
+
+function drawReceived() {
+  ({ seconds, limitsHit } = received);
+  draw();
 }
 
 const pause = milliseconds => new Promise(resolve => setTimeout(resolve, milliseconds));
@@ -188,18 +199,18 @@ function tell(text, tone) {
 async function follow(signal) {
   for (let wait = 1; !signal.aborted; wait = Math.min(wait * 2, 10)) {
     try {
-      seconds = [];
+      received = { seconds: [], limitsHit: {} };
       take(await call("GET", `/admin/v1/stats?seconds=${KEPT}`, undefined, signal));
       tell("live", "green");
       let isFirst = true;
       await stream("/admin/v1/stats/stream", stats => {
         // The first event comes at once, and mostly has the second that is known already.
-        if (!isFirst || stats.seconds[0]?.time !== seconds[0]?.time) take(stats);
+        if (!isFirst || stats.seconds[0]?.time !== received.seconds[0]?.time) take(stats);
         [isFirst, wait] = [false, 1];
       }, signal);
     } catch (error) {
       if (signal.aborted) return;
-      if (!seconds.length) show(byId("tiles"), failure(error, () => enter()));
+      if (!received.seconds.length) show(byId("tiles"), failure(error, () => enter()));
       tell(error.status === 429 ? "every 10 s: too many streams are open" : "connecting", "amber");
     }
     if (!signal.aborted) await pause(wait * 1000);
@@ -219,7 +230,10 @@ export function leave() {
 }
 
 export function clear() {
-  [seconds, limitsHit, drawn] = [[], {}, {}];
+  received = { seconds: [], limitsHit: {} };
+  ({ seconds, limitsHit } = received);
+  drawn = {};
+  if (paused) byId("pause").click();
   for (const id of ["tiles", "plots", "reasons", "hit"]) show(byId(id));
 }
 
@@ -227,7 +241,7 @@ byId("pause").addEventListener("click", ({ target }) => {
   paused = !paused;
   target.setAttribute("aria-pressed", paused);
   target.textContent = paused ? "Continue" : "Pause";
-  if (!paused) draw();
+  if (!paused) drawReceived();
 });
 
 // A tab that is not seen needs no stream.

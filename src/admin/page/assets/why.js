@@ -35,6 +35,8 @@ function details(rejection) {
 
 async function find(id) {
   if (!id) return [];
+  // Anything else is no id, and a browser would read `..` as a step up in the path.
+  if (!/^[\w-]+$/.test(id)) return empty("A request id has only letters, digits and hyphens.");
   try {
     return details(await call("GET", `/admin/v1/rejections/${encodeURIComponent(id)}`));
   } catch (error) {

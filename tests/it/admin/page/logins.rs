@@ -75,6 +75,22 @@ async fn all_logins_of_a_subject_end_if_it_is_typed() {
     }
 }
 
+/// A browser reads `..` in a path as a step up.
+#[tokio::test]
+async fn logins_of_a_subject_of_dots_end() {
+    let upstream = Upstream::start();
+    let gateway = gateway(&upstream, "");
+    let dots = gateway.issue("..", "").await;
+    let page = Page::signed_in(&gateway, &admin_token(&gateway)).await;
+    page.go("logins?subject=..").await;
+    page.shows("#logins", &dots.token_id).await;
+    page.click("#logins .row .danger").await;
+    page.enter("#confirm-typed", "..").await;
+    page.click("#confirm-yes").await;
+    page.shows("#logins-done", "All logins of .. have ended.").await;
+    assert_eq!(gateway.status_of(&dots.access).await, 401);
+}
+
 #[tokio::test]
 async fn markup_from_a_client_stays_text() {
     let upstream = Upstream::start();

@@ -124,6 +124,11 @@ async fn nothing_is_wider_than_a_phone() {
     for subject in ["alice", &long] {
         gateway.issue(subject, "").await;
     }
+    let named = json!({ "sub": "alice", "label": "y".repeat(100), "clientId": "z".repeat(100) });
+    let named = gateway.admin_client().post("/admin/v1/tokens", &named).await.json();
+    let path = format!("/admin/v1/tokens/{}", named["tokenId"].as_str().expect("an id"));
+    assert_eq!(gateway.admin_client().delete(&path).await.status, 200);
+    gateway.admin_client().post("/admin/v1/tokens", &json!({ "sub": "alice", "label": "y".repeat(100) })).await;
     assert_eq!(gateway.client().get(&format!("/{long}")).await.status, 401);
     let page = Page::open(&gateway).await;
     for width in [320, 500, 800, 1000] {

@@ -39,6 +39,20 @@ async fn traffic_is_shown_as_it_comes() {
 }
 
 #[tokio::test]
+async fn the_next_operator_does_not_find_a_pause() {
+    let upstream = Upstream::start();
+    let gateway = gateway(&upstream, "");
+    let page = Page::signed_in(&gateway, VIEWER).await;
+    page.shows("#tiles", "Requests/s").await;
+    page.click("#pause").await;
+    page.shows("#pause", "Continue").await;
+    page.click("#sign-out").await;
+    page.sign_in(VIEWER).await;
+    page.shows("#pause", "Pause").await;
+    page.shows("#tiles", "Requests/s").await;
+}
+
+#[tokio::test]
 async fn a_request_id_tells_why() {
     let upstream = Upstream::start();
     let gateway = gateway(&upstream, REPORTS);
@@ -54,9 +68,13 @@ async fn a_request_id_tells_why() {
     }
     assert!(!page.text("#found").await.contains("secret"));
     page.shows("h3:focus", "insufficient_scope").await;
-    page.enter("#request-id", "no/such id").await;
-    page.click("#find button").await;
-    page.shows("#found", "404").await;
+    // A browser reads `..` as a step up in the path.
+    for (id, shown) in [("no/such id", "A request id"), ("..", "A request id has only letters"), ("no-such-id", "404")]
+    {
+        page.enter("#request-id", id).await;
+        page.click("#find button").await;
+        page.shows("#found", shown).await;
+    }
     page.shows("#found", "access log").await;
 }
 

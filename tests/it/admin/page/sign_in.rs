@@ -53,10 +53,47 @@ async fn a_wrong_token_stays_outside() {
         assert!(page.browser.run("return document.querySelector('#app').hidden", &Value::Null).await == true);
         assert!(page.browser.run(KEPT, &Value::Null).await.is_null());
     }
+    // No browser sends it.
+    page.shows("#sign-in-error", "This token is wrong.").await;
     page.sign_in("no-such-token").await;
     page.shows("#sign-in-error", "This token is wrong. (POST /admin/v1/sessions: 401)").await;
     page.sign_in(&admin_token(&gateway)).await;
     page.shows("#operator", "admin").await;
+}
+
+/// Behind a forwarded port, all of them have the same address.
+#[tokio::test]
+async fn wrong_tokens_of_others_end_no_session() {
+    let upstream = Upstream::start();
+    let gateway = gateway(&upstream, "");
+    let page = Page::signed_in(&gateway, &admin_token(&gateway)).await;
+    let wrong = Client::http1(gateway.admin_address()).host("localhost").bearer("wrong");
+    crate::support::wait::eventually_ok("wrong tokens are limited", async || {
+        let status = wrong.get("/admin/v1/keys").await.status;
+        if status == 429 { Ok(()) } else { Err(status.to_string()) }
+    })
+    .await;
+    page.browser.go(&page.address).await;
+    page.shows("#operator", "admin").await;
+    page.click("#sign-out").await;
+    page.sign_in(&admin_token(&gateway)).await;
+    page.shows("#sign-in-error", "Too many wrong tokens came from your address.").await;
+}
+
+/// The gateway cannot say whether the session lives, so the page must not show nothing.
+#[tokio::test]
+async fn a_gateway_that_fails_is_asked_again() {
+    let upstream = Upstream::start();
+    let gateway = gateway(&upstream, "");
+    let page = Page::signed_in(&gateway, &admin_token(&gateway)).await;
+    let failing = json!({ "source": "const real = fetch; let failed = 0; \
+                          fetch = (...call) => failed++ ? real(...call) : Response.json({}, { status: 503 })" });
+    let script = page.browser.devtools("Page.addScriptToEvaluateOnNewDocument", &failing).await;
+    page.browser.go(&page.address).await;
+    page.shows("#sign-in-error", "(GET /admin/v1/sessions/current: 503)").await;
+    page.click("#try-again").await;
+    page.shows("#operator", "admin").await;
+    page.browser.devtools("Page.removeScriptToEvaluateOnNewDocument", &script).await;
 }
 
 #[tokio::test]

@@ -134,6 +134,7 @@ impl Process {
             signature_queue: &self.signature_queue,
             metrics: &self.metrics,
             serves_stale: None,
+            rejected_token: None,
             trace: Trace::OFF,
         }
     }

@@ -1,7 +1,8 @@
 """A collector of traces: decodes OTLP over HTTP with the messages that OpenTelemetry publishes.
 
 Arguments: the folder of the Python modules, then the statuses of the responses, of which the last one repeats; `hang`
-stands for no response. Prints its port, then one line of JSON for each request.
+stands for no response, `503+2` for a `Retry-After` of 2, and `200+partial` for a response that rejects one span. Prints
+its port, then one line of JSON for each request.
 """
 import http.server
 import json
@@ -10,7 +11,10 @@ import threading
 
 sys.path.insert(0, sys.argv[1])
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest  # noqa: E402
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (  # noqa: E402
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status  # noqa: E402
 
 statuses = sys.argv[2:] or ["200"]
@@ -61,9 +65,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
             print(json.dumps(line), flush=True)
         if status == "hang":
             threading.Event().wait()
-        self.send_response(int(status))
-        self.send_header("content-length", "0")
+        code, _, more = status.partition("+")
+        response = ExportTraceServiceResponse()
+        self.send_response(int(code))
+        if more == "partial":
+            response.partial_success.rejected_spans = 1
+            response.partial_success.error_message = "over quota\n\x1b[31m" + 1000 * "x"
+        elif more:
+            self.send_header("retry-after", more)
+        self.send_header("content-type", "application/x-protobuf")
+        self.send_header("content-length", str(response.ByteSize()))
         self.end_headers()
+        self.wfile.write(response.SerializeToString())
 
     def log_message(self, *_):
         pass

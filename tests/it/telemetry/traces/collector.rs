@@ -5,8 +5,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::house::source;
+use crate::support::program::GatewayProcess;
 use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, Upstream};
 
@@ -44,7 +46,10 @@ impl Collector {
 
     /// The spans of all requests that it accepted.
     pub(super) fn spans(&self) -> Vec<Value> {
-        let accepted = self.requests().into_iter().filter(|request| request["status"] == "200");
+        let accepted = self
+            .requests()
+            .into_iter()
+            .filter(|request| request["status"].as_str().is_some_and(|status| status.starts_with("200")));
         accepted.flat_map(|request| request["spans"].as_array().cloned().unwrap_or_default()).collect()
     }
 
@@ -74,6 +79,15 @@ pub(super) fn section(collector: &Collector, keys: &str) -> String {
 pub(super) fn gateway(upstream: &Upstream, collector: &Collector, keys: &str, more: &str) -> Gateway {
     let trace = section(collector, keys);
     Gateway::public_single_worker(upstream.address, &format!("{trace}{more}"))
+}
+
+/// A gateway as a process of its own, which has the clock of the machine. All is sampled.
+pub(super) fn process(upstream: &Upstream, collector: &Collector) -> (TempDir, GatewayProcess) {
+    let folder = TempDir::new().expect("a folder");
+    let config = Gateway::public_config(upstream.address, &section(collector, "sample = \"100%\""));
+    std::fs::write(folder.path().join("gateway.toml"), config).expect("written");
+    let gateway = GatewayProcess::start(folder.path());
+    (folder, gateway)
 }
 
 /// Waits until the gateway knows that the spans of this many requests were accepted.

@@ -21,7 +21,9 @@ async fn the_trace_of_a_trusted_proxy_goes_on() {
     let (upstream, collector) = (Upstream::start(), Collector::start(&[]));
     let gateway = gateway(&upstream, &collector, "sample = \"0%\"\nerrors = false", TRUSTED);
     let unsampled = SAMPLED.replace("-01", "-00");
-    for (parent, flags) in [(SAMPLED, "-01"), (&unsampled, "-00")] {
+    let with_flags = |flags| SAMPLED.replace("-01", flags);
+    let (random, reserved) = (with_flags("-02"), with_flags("-fc"));
+    for (parent, flags) in [(SAMPLED, "-01"), (&unsampled, "-00"), (&random, "-02"), (&reserved, "-00")] {
         let seen = forwarded(&gateway, &upstream, &[("traceparent", parent), ("tracestate", "a=1,b=2")]).await;
         let sent = seen.header("traceparent").expect("it is set");
         assert!(sent.starts_with(&format!("00-{TRACE}-")) && sent.ends_with(flags) && sent != parent, "{sent}");
@@ -34,7 +36,7 @@ async fn the_trace_of_a_trusted_proxy_goes_on() {
     for invalid in [&SAMPLED.to_uppercase(), &SAMPLED.replace("00-", "ff-"), "x"] {
         let seen = forwarded(&gateway, &upstream, &[("traceparent", invalid), ("tracestate", "a=1")]).await;
         let sent = seen.header("traceparent").expect("it is set");
-        assert!(!sent.contains(TRACE) && sent.len() == 55 && sent.ends_with("-00"), "{sent}");
+        assert!(!sent.contains(TRACE) && sent.len() == 55 && sent.ends_with("-02"), "{sent}");
         assert_eq!(seen.header("tracestate"), None, "it belongs to a trace that is not known");
     }
     let long = "a".repeat(513);
@@ -52,7 +54,7 @@ async fn the_trace_of_a_client_is_not_believed() {
         let values: Vec<_> = seen.headers.get_all("traceparent").iter().collect();
         let [sent] = values[..] else { panic!("{values:?}") };
         let sent = sent.to_str().expect("text").to_owned();
-        assert!(!sent.contains(TRACE) && sent.ends_with("-00"), "{sent}");
+        assert!(!sent.contains(TRACE) && sent.ends_with("-02"), "{sent}");
         assert_eq!(seen.header("tracestate"), None);
         traces.push(sent[3..35].to_owned());
     }
@@ -62,6 +64,20 @@ async fn the_trace_of_a_client_is_not_believed() {
     let logged: Vec<Value> = gateway.log_lines(3).await.iter().map(|line| line["trace_id"].clone()).collect();
     assert!(logged.iter().all(|id| id.as_str().is_some_and(|id| traces.contains(&id.to_owned()))), "{logged:?}");
     assert!(collector.requests().is_empty());
+}
+
+/// A participant that continues a trace must not change its random flag.
+#[tokio::test]
+async fn the_random_flag_goes_on_and_is_in_the_spans() {
+    let (upstream, collector) = (Upstream::start(), Collector::start(&[]));
+    let gateway = gateway(&upstream, &collector, "sample = \"100%\"", TRUSTED);
+    let both = SAMPLED.replace("-01", "-03");
+    for fields in [&[("traceparent", both.as_str())][..], &[]] {
+        let seen = forwarded(&gateway, &upstream, fields).await;
+        assert!(seen.header("traceparent").is_some_and(|sent| sent.ends_with("-03")), "{:?}", seen.headers);
+    }
+    let spans = collector.wait_for(4).await;
+    assert!(spans.iter().all(|span| span["flags"] == 3), "{spans:#?}");
 }
 
 /// The backend begins its own trace then.

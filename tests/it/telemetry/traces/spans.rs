@@ -1,11 +1,14 @@
 //! The spans of a request, as a decoder reads them that is not ours.
 
+use std::time::{Duration, SystemTime};
+
 use http::Method;
 use serde_json::{Value, json};
 
-use super::collector::{Collector, gateway, section, sent};
+use super::collector::{Collector, gateway, process, section, sent};
 use crate::support::ports::ClosedPort;
-use crate::support::{Gateway, Upstream};
+use crate::support::wait::eventually;
+use crate::support::{Gateway, ScriptedBackend, Upstream, Wire};
 
 /// The spans of one kind, in the order of their begin.
 fn of_kind(spans: &[Value], kind: &str) -> Vec<Value> {
@@ -29,7 +32,7 @@ async fn a_request_has_a_span_of_the_server_and_one_of_the_client() {
     let gateway = Gateway::with_config(&upstream, &format!("{}{route}", section(&collector, "sample = \"100%\"")));
     let pair = gateway.issue("alice", "").await;
     for client in gateway.clients() {
-        let client = client.bearer(&pair.access).header("traceparent", "00-1-2-3");
+        let client = client.bearer(&pair.access).header("traceparent", "00-1-2-3").host("gateway.test:8443");
         let response = client.get(&format!("/orders/1/{}?secret=1", pair.access)).await;
         assert_eq!(response.status, 200);
     }
@@ -44,7 +47,7 @@ async fn a_request_has_a_span_of_the_server_and_one_of_the_client() {
         assert_eq!((client["kind"].as_str(), &client["traceId"]), (Some("SPAN_KIND_CLIENT"), &server["traceId"]));
         let sent = [&client["traceId"], &client["spanId"]].map(|id| id.as_str().expect("text").to_owned());
         assert!(
-            seen.iter().any(|[trace, span, flags]| [trace, span] == [&sent[0], &sent[1]] && flags == "01"),
+            seen.iter().any(|[trace, span, flags]| [trace, span] == [&sent[0], &sent[1]] && flags == "03"),
             "{seen:?}"
         );
         let id = &server["attributes"]["bearward.request_id"];
@@ -53,17 +56,19 @@ async fn a_request_has_a_span_of_the_server_and_one_of_the_client() {
         let version = if line["protocol"] == "HTTP/2" { "2" } else { "1.1" };
         let scheme = if line.get("tls").is_some() { "https" } else { "http" };
         let expected = json!({
-            "http.request.method": "GET", "http.route": "orders", "url.path": "/orders/1/[token]",
-            "url.scheme": scheme, "server.address": "gateway.test", "client.address": "127.0.0.1",
+            "http.request.method": "GET", "http.route": "/orders/", "bearward.route": "orders",
+            "url.path": "/orders/1/[token]", "url.scheme": scheme, "server.address": "gateway.test",
+            "server.port": 8443, "client.address": "127.0.0.1",
             "network.protocol.name": "http", "network.protocol.version": version,
             "bearward.request_id": id, "http.response.status_code": 200,
         });
         assert_eq!(server["attributes"], expected);
-        assert_eq!((&server["name"], &server["parentSpanId"]), (&json!("GET orders"), &json!("")));
+        assert_eq!((&server["name"], &server["parentSpanId"]), (&json!("GET /orders/"), &json!("")));
         assert_eq!(server["resource"]["service.name"], "bearward");
         let address = upstream.address;
         let expected = json!({
             "http.request.method": "GET", "url.path": "/orders/1/[token]", "bearward.upstream": "backend",
+            "url.full": format!("http://{address}/orders/1/[token]"),
             "server.address": address.ip().to_string(), "server.port": address.port(),
             "http.response.status_code": 200,
         });
@@ -118,15 +123,16 @@ async fn failures_are_errors_and_rejections_of_clients_are_none() {
         let is_it = |span: &&Value| span["attributes"]["url.path"] == path && span["kind"] == "SPAN_KIND_SERVER";
         spans.iter().find(is_it).unwrap_or_else(|| panic!("{path} in {spans:#?}"))
     };
-    for (path, status, code, kind) in [
-        ("/status/503", "STATUS_CODE_ERROR", 503, Some("503")),
-        ("/a/%00", "STATUS_CODE_UNSET", 400, Some("bad_path")),
-        ("/status/404", "STATUS_CODE_UNSET", 404, None),
-        ("/close", "STATUS_CODE_ERROR", 502, Some("upstream_broken")),
+    for (path, status, code, kind, reason) in [
+        ("/status/503", "STATUS_CODE_ERROR", 503, Some("503"), None),
+        ("/a/%00", "STATUS_CODE_UNSET", 400, None, Some("bad_path")),
+        ("/status/404", "STATUS_CODE_UNSET", 404, None, None),
+        ("/close", "STATUS_CODE_ERROR", 502, Some("upstream_broken"), Some("upstream_broken")),
     ] {
         let span = server(path);
         assert_eq!((&span["status"], &span["attributes"]["http.response.status_code"]), (&json!(status), &json!(code)));
         assert_eq!(span["attributes"]["error.type"].as_str(), kind, "{span}");
+        assert_eq!(span["attributes"]["bearward.reason"].as_str(), reason, "{span}");
     }
     let invented = server("/status/503");
     assert_eq!(
@@ -140,6 +146,65 @@ async fn failures_are_errors_and_rejections_of_clients_are_none() {
     for (path, kind) in [("/status/404", "404"), ("/close", "upstream_broken")] {
         let span = of_backend(path);
         assert_eq!((&span["status"], &span["attributes"]["error.type"]), (&json!("STATUS_CODE_ERROR"), &json!(kind)));
+    }
+}
+
+/// Kept by `errors`, although its status is 200.
+#[tokio::test]
+async fn a_response_that_breaks_off_is_an_error() {
+    let backend = ScriptedBackend::start(|mut wire, _| async move {
+        wire.read_until("\r\n\r\n").await;
+        wire.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhe").await;
+    });
+    let collector = Collector::start(&[]);
+    let gateway = Gateway::public_single_worker(backend.address, &section(&collector, "sample = \"0%\""));
+    let mut wire = Wire::connect(gateway.address()).await;
+    wire.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert!(wire.read_to_end().await.ends_with("he"));
+    for span in collector.wait_for(2).await {
+        let attributes = &span["attributes"];
+        assert_eq!(
+            (&span["status"], &attributes["error.type"]),
+            (&json!("STATUS_CODE_ERROR"), &json!("upstream_broken"))
+        );
+        assert_eq!(attributes["http.response.status_code"], 200, "{span}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_its_client_leaves_is_an_error_on_both_sides() {
+    let (upstream, collector) = (Upstream::start(), Collector::start(&[]));
+    let gateway = gateway(&upstream, &collector, "sample = \"100%\"", "");
+    let mut leaving = Wire::connect(gateway.address()).await;
+    leaving.send("GET /hang HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    eventually("the backend has the request", || upstream.in_flight() == 1).await;
+    drop(leaving);
+    let spans = collector.wait_for(2).await;
+    for span in &spans {
+        let attributes = &span["attributes"];
+        assert_eq!(
+            (&span["status"], &attributes["error.type"]),
+            (&json!("STATUS_CODE_ERROR"), &json!("client_closed"))
+        );
+        assert!(attributes.get("http.response.status_code").is_none(), "{span}");
+    }
+    let [server, client] = ["SERVER", "CLIENT"].map(|kind| of_kind(&spans, kind).remove(0));
+    assert!(client["end"].as_u64() <= server["end"].as_u64(), "{spans:#?}");
+}
+
+/// A span of a trusted proxy on this machine must not begin after it.
+#[tokio::test]
+async fn a_span_begins_at_its_microsecond() {
+    let (upstream, collector) = (Upstream::start(), Collector::start(&[]));
+    let (_folder, gateway) = process(&upstream, &collector);
+    let mut before = Vec::new();
+    for _ in 0..20 {
+        before.push(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970"));
+        gateway.client().get("/").await;
+    }
+    let servers = of_kind(&collector.wait_for(40).await, "SERVER");
+    for (server, before) in servers.iter().zip(before) {
+        assert!(server["start"].as_u64().map(Duration::from_nanos) >= Some(before), "{server} before {before:?}");
     }
 }
 

@@ -1,0 +1,60 @@
+//! What a collector says about a batch that it has accepted only in part (OTLP 1, "Partial Success").
+
+use super::protobuf::{Field, Fields};
+
+// ExportTraceServiceResponse
+const PARTIAL_SUCCESS: u64 = 1;
+// ExportTracePartialSuccess
+const REJECTED_SPANS: u64 = 1;
+const ERROR_MESSAGE: u64 = 2;
+
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct PartialSuccess {
+    pub(super) rejected_spans: u64,
+    /// Can also be a warning, without rejected spans.
+    pub(super) message: String,
+}
+
+impl PartialSuccess {
+    /// A body that cannot be read rejects nothing: the status has accepted everything.
+    pub(super) fn read(response: &[u8]) -> Self {
+        let mut partial = PartialSuccess::default();
+        for (number, field) in Fields(response) {
+            if let (PARTIAL_SUCCESS, Field::Bytes(message)) = (number, field) {
+                Fields(message).for_each(|(number, field)| partial.set(number, field));
+            }
+        }
+        partial
+    }
+
+    fn set(&mut self, number: u64, field: Field<'_>) {
+        match (number, field) {
+            // Signed in the message.
+            (REJECTED_SPANS, Field::Number(count)) => self.rejected_spans = count.cast_signed().max(0).cast_unsigned(),
+            (ERROR_MESSAGE, Field::Bytes(text)) => self.message = String::from_utf8_lossy(text).into_owned(),
+            _ => {}
+        }
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.rejected_spans == 0 && self.message.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rejected_spans_and_their_reason_are_read() {
+        let read = |response: &[u8]| PartialSuccess::read(response);
+        let (rejected_spans, message) = (3, "quota".to_owned());
+        assert_eq!(read(b"\x0a\x09\x08\x03\x12\x05quota"), PartialSuccess { rejected_spans, message });
+        assert!(
+            read(b"\x0a\x00").is_complete()
+                && read(b"").is_complete()
+                && read(b"{\"partialSuccess\":{}}").is_complete()
+        );
+        assert!(read(b"\x0a\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01").is_complete(), "-1");
+    }
+}

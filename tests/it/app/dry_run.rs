@@ -1,0 +1,152 @@
+//! `bearward reload --dry-run` and `GET /admin/v1/config` say what a reload does.
+
+use std::fs;
+use std::path::Path;
+
+use bearward::tokens::jwt::Algorithm;
+use bearward::types::secret;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use tempfile::TempDir;
+
+use crate::support::program::{GatewayProcess, bearward};
+use crate::support::tokens::Mint;
+use crate::support::{Gateway, Upstream};
+
+/// A gateway on a folder, and its file.
+struct Served {
+    folder: TempDir,
+    gateway: GatewayProcess,
+    upstream: Upstream,
+}
+
+impl Served {
+    /// `more`: the end of the file.
+    fn start(more: &str) -> Served {
+        let (folder, upstream) = (TempDir::new().expect("a folder"), Upstream::start());
+        certificate(folder.path());
+        secret::write_private(&folder.path().join("orders.secret"), "a".repeat(40).as_bytes()).expect("written");
+        fs::write(folder.path().join("gateway.toml"), text(&upstream, more)).expect("written");
+        let gateway = GatewayProcess::start(folder.path());
+        Served { folder, gateway, upstream }
+    }
+
+    fn write(&self, more: &str) {
+        fs::write(self.folder.path().join("gateway.toml"), text(&self.upstream, more)).expect("written");
+    }
+
+    /// What the command prints, and its exit status.
+    fn run(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let output = bearward(self.folder.path(), arguments);
+        let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("UTF-8")).concat();
+        (output.status.code(), text)
+    }
+
+    fn dry_run(&self) -> String {
+        self.run(&["reload", "--dry-run"]).1
+    }
+
+    fn reload(&self) -> String {
+        self.run(&["reload"]).1
+    }
+}
+
+fn text(upstream: &Upstream, more: &str) -> String {
+    // The settings of the whole file come before the first table.
+    let text = Gateway::config_text(&upstream.address.to_string(), more);
+    format!("watch = \"off\"\n{text}")
+}
+
+fn certificate(folder: &Path) {
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["a.example".to_owned()]).expect("made");
+    for (name, content) in [("a.pem", cert.pem()), ("a.key", signing_key.serialize_pem())] {
+        let _ = fs::remove_file(folder.join(name));
+        secret::write_private(&folder.join(name), content.as_bytes()).expect("written");
+    }
+}
+
+const FILES: &str = "[[listener]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"a.pem\", key = \"a.key\" }\n";
+
+#[tokio::test]
+async fn another_kind_of_certificate_needs_no_restart() {
+    let served = Served::start(FILES);
+    served.write(&FILES.replace("{ certificate = \"a.pem\", key = \"a.key\" }", "\"self-signed\""));
+    let shown = served.dry_run();
+    assert!(
+        shown.contains("listener[2].tls (127.0.0.1:0): not set -> \"self-signed\"") && !shown.contains("restart"),
+        "{shown}"
+    );
+    assert_eq!(served.reload(), "reloaded; changed: listener\n");
+    let settings = served.gateway.admin_client().get("/admin/v1/config").await.json();
+    let settings = settings["settings"].as_array().expect("a list");
+    let tls = settings.iter().find(|setting| setting["key"] == "listener[2].tls").expect("a setting");
+    assert_eq!((&tls["value"], &tls["reloadable"]), (&"self-signed".into(), &true.into()));
+    assert!(settings.iter().all(|setting| setting.get("pending").is_none()), "{settings:?}");
+
+    served.write(&FILES.replace("{ certificate = \"a.pem\", key = \"a.key\" }", "\"off\""));
+    let shown = served.dry_run();
+    assert!(shown.starts_with("a restart would change:") && !shown.contains("a reload"), "{shown}");
+    assert!(served.reload().contains("require a restart: listener"));
+}
+
+#[test]
+fn a_table_that_waits_for_a_restart_is_not_in_force() {
+    let served = Served::start("");
+    served.write(FILES);
+    assert!(served.reload().contains("require a restart: listener"));
+    let shown = served.dry_run();
+    assert_eq!(shown, "a restart would change:\n  listener[2] (127.0.0.1:0): added\n");
+    served.write("");
+    assert_eq!(served.dry_run(), "no changes\n");
+}
+
+#[test]
+fn a_new_order_and_new_content_of_files_are_changes() {
+    let servers = "[oauth]\nintrospection_endpoint = \"/i\"\n[[oauth.resource_server]]\nclient_id = \"orders\"\n\
+        secret_file = \"orders.secret\"\n";
+    let route = |path: &str| format!("[[route]]\npath = \"/{path}/\"\n");
+    let more = |first, second| format!("{FILES}{}{}{servers}", route(first), route(second));
+    let served = Served::start(&more("a", "b"));
+    assert_eq!(served.dry_run(), "no changes\n");
+    assert_eq!(served.reload(), "reloaded; no changes\n");
+
+    served.write(&more("b", "a"));
+    assert_eq!(served.dry_run(), "a reload would change:\n  route: reordered\n");
+    assert_eq!(served.reload(), "reloaded; changed: route\n");
+
+    let secret = served.folder.path().join("orders.secret");
+    fs::remove_file(&secret).expect("removed");
+    secret::write_private(&secret, "b".repeat(40).as_bytes()).expect("written");
+    let line = "oauth.resource_server[0].secret_file: new content of a file";
+    assert_eq!(served.dry_run(), format!("a reload would change:\n  {line}\n"));
+    assert_eq!(served.reload(), "reloaded; changed: oauth\n");
+
+    certificate(served.folder.path());
+    assert_eq!(served.dry_run(), "a reload would change:\n  listener[2].tls: new content of a file\n");
+    assert_eq!(served.reload(), "reloaded; changed: listener\n");
+    assert_eq!(served.dry_run(), "no changes\n");
+}
+
+#[test]
+fn a_longer_lifetime_than_at_the_start_is_found_in_the_file() {
+    let served = Served::start("");
+    let keys = Mint::new(Algorithm::ES256).jwks();
+    fs::write(served.folder.path().join("login.json"), keys).expect("written");
+    let issuer = "[[issuer]]\nissuer = \"https://login.example\"\naudience = [\"a\"]\njwks_file = \"login.json\"\n\
+        algorithms = [\"ES256\"]\n";
+    served.write(&format!("{issuer}max_lifetime = \"1h\"\n"));
+    let file = fs::read_to_string(served.folder.path().join("gateway.toml")).expect("read");
+    let line = file.lines().count();
+    for arguments in [&["reload"][..], &["reload", "--dry-run"]] {
+        let (status, shown) = served.run(arguments);
+        let place = format!("gateway.toml:{line}:16");
+        assert_eq!(status, Some(2), "{shown}");
+        assert!(shown.contains("issuer[0].max_lifetime") && shown.contains(&place), "{shown}");
+        assert!(shown.contains("at most \"875s\"") && shown.contains("restart the gateway"), "{shown}");
+    }
+    // The default is too long as well. The place is the header.
+    served.write(issuer);
+    let (status, shown) = served.run(&["reload", "--dry-run"]);
+    assert!(status == Some(2) && shown.contains(&format!("gateway.toml:{}:1", line - 5)), "{shown}");
+    served.write(&format!("{issuer}max_lifetime = \"10m\"\n"));
+    assert_eq!(served.run(&["reload"]).0, Some(0));
+}
