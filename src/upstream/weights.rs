@@ -1,5 +1,5 @@
-//! Load balancing by weight: `upstream.weights`. Pure functions, as in [`super::balance`], which serves upstreams whose
-//! servers have the same weight.
+//! Load balancing by weight: `upstream.weights`. Pure functions, as in [`super::balance`], which serves upstreams with
+//! equal weights.
 
 use super::balance::{Set, mix};
 

@@ -72,6 +72,7 @@ async fn a_forged_host_is_never_in_a_redirect() {
         let forged = client.clone().host("shop.example").header("X-Forwarded-Proto", "https");
         assert_eq!(redirect(&forged, Method::GET, "/a").await.0, 308);
     }
+    assert_eq!(gateway.log_line(|line| line["status"] == 421).await["reason"], "cleartext_host");
     assert!(upstream.seen().is_empty());
 }
 
