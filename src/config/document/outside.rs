@@ -114,7 +114,7 @@ mod tests {
             ("expected 1 to 64 letters", "1", "expected 1 to 64 letters"),
             ("the folder secret/a does not exist", "secret/a/x", "the folder $T/a does not exist"),
             ("mkdir -p /etc/secret-a", "secret-a/x", "mkdir -p /etc/$T"),
-            ("\"se cret\" is not a cookie name", "cookie:se cret", "\"$T\" is not a cookie name"),
+            ("\"se cret\" is not a cookie name", "cookie:se cret", "\"$T\" is not a $T name"),
             ("expected folders", "folder/x", "expected folders"),
         ] {
             assert_eq!(without(message, "T", text), expected);
