@@ -14,6 +14,9 @@
 //! 5. `gateway/response.rs` completes the response. `gateway/delivery.rs` writes the access log when the last byte is
 //!    sent.
 //!
+//! A proxy that asks about a request (`[forward_auth]`) gets the decision of step 3 as its response:
+//! `gateway/forward_auth/` turns its call into the request that it is about, and nothing is forwarded.
+//!
 //! Steps 3 and 4 take the same `gateway::context::RequestContext`. Nothing flows back up: lower floors return values,
 //! and background tasks swap snapshots of what requests share (keys, certificates, revocations).
 //!

@@ -1,9 +1,9 @@
 //! What a reload changes in a running gateway. [`reload_thread`](super::reload_thread) decides when.
 //!
-//! A reload replaces routes, rates, upstreams, identity and login headers, OAuth endpoints, CORS, trusted proxies, the
-//! other issuers with their keys, certificates, and the limits, timeouts and throttles that are only read. Requests in
-//! flight end under the settings that they started with, and connections keep their timeouts.
-//! The state of servers and the counts of unchanged rates stay. The token cache starts empty, because its entries
+//! A reload replaces routes, rates, upstreams, identity and login headers, OAuth endpoints, CORS, trusted proxies,
+//! forward auth, the other issuers with their keys, certificates, and the limits, timeouts and throttles that are only
+//! read. Requests in flight end under the settings that they started with, and connections keep their timeouts. The
+//! state of servers and the counts of unchanged rates stay. The token cache starts empty, because its entries
 //! depend on the old configuration.
 //!
 //! A reload reads everything before it replaces anything, so an invalid file changes nothing. All other settings
@@ -141,6 +141,7 @@ fn plan(current: &Config, config: Config) -> (Config, Reloaded) {
         cors: config.cors,
         https: config.https,
         forwarding: config.forwarding,
+        forward_auth: config.forward_auth,
         throttle: config.throttle,
         connections: current.connections.reloaded(&config.connections),
         access_log: access_log::Settings { target: current.access_log.target.clone(), ..config.access_log },
@@ -207,6 +208,7 @@ fn changed(current: &Config, next: &Config) -> Vec<&'static str> {
         ("cors", current.cors != next.cors),
         ("https", current.https != next.https),
         ("forwarding", current.forwarding != next.forwarding),
+        ("forward_auth", current.forward_auth != next.forward_auth),
         ("access_log", current.access_log != next.access_log),
         ("throttle", current.throttle != next.throttle),
         ("timeouts and limits", current.connections != next.connections || current.limits != next.limits),

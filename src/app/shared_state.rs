@@ -22,6 +22,7 @@ use crate::config::{Config, Finding, ForeignIssuer};
 use crate::gateway::Gateway;
 use crate::gateway::cookie_refresh::CookieRefresh;
 use crate::gateway::forward::Forwarder;
+use crate::gateway::forward_auth::ForwardAuth;
 use crate::gateway::route::{Capture, Route};
 use crate::gateway::token_calls::TokenCalls;
 use crate::limits::rate_limit::RateLimits;
@@ -129,6 +130,10 @@ impl SharedState {
                 body_timeout: config.connections.token_call_body,
             },
             forwarder: self.forwarder(config)?,
+            forward_auth: config.forward_auth.clone().map(|settings| {
+                let decides_by_method = config.routes.iter().any(Route::decides_by_method);
+                Box::new(ForwardAuth::new(settings, &config.identity, decides_by_method))
+            }),
             rates: RateLimits::reloaded(previous_rates, config.all_rates().cloned(), config.rates.len()),
             max_login_response: config.login.max_response_size,
             request_timeout: config.connections.request,

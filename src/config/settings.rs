@@ -10,6 +10,7 @@ use crate::auth::keyring::KeySource;
 use crate::config::values::Values;
 use crate::gateway::cors;
 use crate::gateway::endpoints::Endpoints;
+use crate::gateway::forward_auth;
 use crate::gateway::https::Https;
 use crate::gateway::route;
 use crate::limits::limiter::Rate;
@@ -47,6 +48,8 @@ pub struct Config {
     pub cors: Option<Arc<cors::Policy>>,
     pub https: Https,
     pub forwarding: forwarded::Forwarding,
+    /// `None`: no other proxy may ask.
+    pub forward_auth: Option<forward_auth::Settings>,
     pub access_log: access_log::Settings,
     pub audit: audit_log::Settings,
     /// `None`: no spans are sent.

@@ -209,7 +209,12 @@ impl Forwarder {
     }
 
     /// Sets what the upstream sees of the token. Returns as [`bearer::TokenLocations::rewrite_for_upstream`].
-    fn set_token(&self, request: &mut Request<Body>, permit: &Permit, now: UnixTime) -> Result<bool, Reject> {
+    pub(super) fn set_token(
+        &self,
+        request: &mut Request<Body>,
+        permit: &Permit,
+        now: UnixTime,
+    ) -> Result<bool, Reject> {
         let route = permit.route();
         let token_was_subprotocol =
             route.places.rewrite_for_upstream(request, route.token_forwarding != TokenForwarding::Pass)?;

@@ -16,6 +16,7 @@ pub mod endpoints;
 pub mod explanation;
 pub mod fixed_response;
 pub mod forward;
+pub mod forward_auth;
 pub mod https;
 pub mod login_capture;
 pub mod oauth;
@@ -32,12 +33,13 @@ pub mod unreadable;
 pub mod upload;
 pub mod worker;
 
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Request, Response, header};
 
 use crate::gateway::authorize::Permit;
 use crate::gateway::client::Peer;
@@ -46,6 +48,7 @@ use crate::gateway::cookie_refresh::NewCookies;
 use crate::gateway::decide::{Decider, Decision};
 use crate::gateway::delivery::{Delivery, Parts};
 use crate::gateway::forward::{Forwarded, Forwarder};
+use crate::gateway::forward_auth::ForwardAuth;
 use crate::gateway::response::ResponseRules;
 use crate::gateway::token_calls::TokenCalls;
 use crate::gateway::worker::Worker;
@@ -67,6 +70,8 @@ pub struct Gateway {
     pub decider: Decider,
     pub forwarding: Forwarding,
     pub forwarder: Forwarder,
+    /// `None`: no other proxy may ask.
+    pub forward_auth: Option<Box<ForwardAuth>>,
     /// The calls that the gateway answers itself.
     pub token_calls: TokenCalls,
     /// `[[rate]]` and `[[route.rate]]`
@@ -93,7 +98,12 @@ impl Gateway {
     /// Handles one request. The request stays where it is until it is sent on: passed by value, it would lie in the
     /// future of every step, twice in each.
     pub async fn handle(&self, request: &mut Request<Body>, peer: &Arc<Peer>, worker: &Arc<Worker>) -> Handled {
-        let rules = ResponseRules { format: RejectFormat::for_request(request) };
+        let format = match self.asked_by(request) {
+            None => RejectFormat::for_request(request),
+            // The proxy reads the status: it would take the 200 of a rejected gRPC call for a permit.
+            Some(_) => RejectFormat::with_status(request.headers()),
+        };
+        let rules = ResponseRules { format };
         let page = self.decider.cors.origin(request.headers());
         let mut delivery = Box::new(Delivery::open(request, peer, worker, self.clock.now()));
         let result = self.respond_in_time(request, peer, &mut delivery).await;
@@ -161,9 +171,15 @@ impl Gateway {
         delivery: &mut Delivery,
         is_grpc_call: &AtomicBool,
     ) -> Result<Forwarded, Reject> {
-        let forwarded = self.forwarded_origin(peer, request);
+        let asked = self.asked_by(request);
+        let forwarded = match asked {
+            None => self.forwarded_origin(peer, request),
+            Some(forward_auth) => Some(forward_auth.ask(request, peer, (&self.decider, &self.forwarding), delivery)?),
+        };
         let origin = forwarded.as_deref().unwrap_or(&peer.origin);
-        delivery.begin_trace(forwarded.is_some(), request.headers());
+        // A proxy that asks passes the fields of its client on, unless the operator trusts it in this, too.
+        let is_of_proxy = asked.is_none() || self.forwarding.trusts(peer.origin.address);
+        delivery.begin_trace(forwarded.is_some() && is_of_proxy, request.headers());
         delivery.record.client = Some(origin.address);
         delivery.is_https = origin.scheme == "https";
         // Before `translate`, which adds fields.
@@ -193,12 +209,16 @@ impl Gateway {
         };
         let decision = self.decider.decide(request, &mut context).await;
         let (decision, cookies) = match decision {
-            Err(expired) if cookie_refresh::can_help(&expired, &context) => {
+            // The proxy would have to set the new cookies.
+            Err(expired) if asked.is_none() && cookie_refresh::can_help(&expired, &context) => {
                 Box::pin(self.refresh_cookies(request, expired, &mut context)).await
             }
             decision => (decision, None),
         };
         self.check_rates(&decision, request.uri().path(), &mut context)?;
+        if let Some(forward_auth) = asked {
+            return self.answer(forward_auth, decision?, request, &context);
+        }
         if let Ok(Decision::Forward { permit, .. }) = &decision {
             is_grpc_call.store(self.forwarder.is_grpc_call(permit, request), Ordering::Relaxed);
         }
@@ -207,6 +227,31 @@ impl Gateway {
             forwarded = cookies.add_to(forwarded);
         }
         response::check_connect(forwarded, context.record)
+    }
+
+    /// The endpoint for other proxies, if this is one of their calls.
+    fn asked_by<B>(&self, request: &Request<B>) -> Option<&ForwardAuth> {
+        self.forward_auth.as_deref().filter(|forward_auth| forward_auth.settings.is_call(request.uri().path()))
+    }
+
+    /// Allows a request that another proxy forwards.
+    fn answer(
+        &self,
+        forward_auth: &ForwardAuth,
+        decision: Decision,
+        request: &mut Request<Body>,
+        context: &RequestContext<'_>,
+    ) -> Result<Forwarded, Reject> {
+        let permit = ForwardAuth::permit(decision)?;
+        self.forwarder.set_token(request, &permit, context.now)?;
+        let authorization = request.headers().get(header::AUTHORIZATION);
+        Ok(Forwarded::local_reply(forward_auth.allow(&permit, authorization, context.record)))
+    }
+
+    /// Returns true if requests of many clients come from this address.
+    pub fn is_proxy(&self, address: IpAddr) -> bool {
+        let asks = |forward_auth: &ForwardAuth| forward_auth.settings.callers.from.contains(address);
+        self.forwarding.trusts(address) || self.forward_auth.as_deref().is_some_and(asks)
     }
 
     /// Refreshes the session of a browser, and decides again.

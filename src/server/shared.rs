@@ -89,10 +89,10 @@ impl Shared {
     }
 }
 
-/// Returns true if a connection carries requests of many clients: of a trusted proxy, or of a balancer that does not
-/// name its clients (`trusts_forwarded` is false: see [`crate::gateway::client::Peer`]).
+/// Returns true if a connection carries requests of many clients: of a proxy that is trusted or may ask about requests,
+/// or of a balancer that does not name its clients (`trusts_forwarded` is false: see [`crate::gateway::client::Peer`]).
 pub(super) fn is_shared_proxy(trusts_forwarded: bool, address: IpAddr, gateway: &Gateway) -> bool {
-    !trusts_forwarded || gateway.forwarding.trusts(address)
+    !trusts_forwarded || gateway.is_proxy(address)
 }
 
 /// What the connections of one worker share.

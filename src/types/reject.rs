@@ -70,6 +70,13 @@ reasons! {
     BadForm = "bad_form", BAD_REQUEST, "invalid_request", "the body must be a form with each parameter of this endpoint at most once";
     BadParameter = "bad_parameter", BAD_REQUEST, "invalid_request", "a parameter is missing or not valid";
 
+    // Beside another proxy (`[forward_auth]`).
+    /// `forward_auth.from`, `forward_auth.secret_file`
+    AuthCaller = "auth_caller", FORBIDDEN, "forbidden", "only the configured proxies may call this path";
+    BadAuthCall = "bad_auth_call", BAD_REQUEST, "invalid_request", "the proxy did not describe the request";
+    ForgedHeader = "forged_header", BAD_REQUEST, "invalid_request", "a header has a name that clients may not use";
+    ThroughGatewayOnly = "through_gateway_only", NOT_IMPLEMENTED, "invalid_request", "this works only through the gateway";
+
     // The bearer token.
     NoToken = "no_token", UNAUTHORIZED, "unauthorized", "a Bearer token is required";
     SeveralTokens = "several_tokens", BAD_REQUEST, "invalid_request", "send exactly one token";

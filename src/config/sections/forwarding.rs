@@ -15,13 +15,15 @@ use crate::protocols::http::headers;
 use crate::protocols::http::name_pattern::NamePattern;
 use crate::protocols::http::removed_fields::{FieldRules, removed_by_default};
 
+/// An address or a network.
+pub(super) const NETWORK: Shape = Shape::Pattern("^[0-9a-fA-F.:]+(/[0-9]+)?$");
+
 const EXPECTED_NAME: &str = "expected the name of a header, or a beginning with `-*`, for example \"X-SSL-*\"";
 
 /// `identity`: what `[identity]` sets. `keep` must not name it.
 pub(super) fn read(table: &mut Table<'_>, identity: &Identity) -> Forwarding {
-    let trusted = table
-        .take("trusted", Shape::list(Shape::Pattern("^[0-9a-fA-F.:]+(/[0-9]+)?$")))
-        .and_then(|value| value.list_of("[\"10.0.0.0/8\"]", network));
+    let trusted =
+        table.take("trusted", Shape::list(NETWORK)).and_then(|value| value.list_of("[\"10.0.0.0/8\"]", network));
     let sets_real_ip = table.boolean("x_real_ip", false);
     let remove = table.take("remove", Shape::list(HEADER)).and_then(|value| value.list_of("[\"X-Tenant\"]", removed));
     let real_ip = sets_real_ip.then_some(headers::X_REAL_IP.as_str());
@@ -100,7 +102,7 @@ fn kept(text: &str, own: &[NamePattern]) -> Result<NamePattern, ConfigError> {
         .help("remove it from the list; `keep` is for headers in the list at `remove`"))
 }
 
-fn network(text: &str) -> Result<IpNet, ConfigError> {
+pub(super) fn network(text: &str) -> Result<IpNet, ConfigError> {
     let expected = "expected a network, for example \"10.0.0.0/8\" or \"fd00::/8\"";
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(address.to_canonical().into());

@@ -9,6 +9,7 @@ mod admin;
 mod audit;
 mod cors;
 mod files;
+mod forward_auth;
 mod forwarding;
 mod header_rules;
 mod health;
@@ -95,6 +96,8 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     rate::number_all(&mut rates, &mut routes);
     let https = root.table("https", |table| https::read(table, &listeners, &forwarding, &routes, &tokens.issuer));
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers.names));
+    let forward_auth =
+        root.table("forward_auth", |table| forward_auth::read(table, &routes, &oauth, &forwarding.trusted));
     let access_log = root.table("access_log", access_log::read);
     let audit = root.table("audit", |table| audit::read(table, &store.beside));
     let trace = root.table("trace", trace::read);
@@ -120,6 +123,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         cors: cors.policy(),
         https,
         forwarding,
+        forward_auth,
         access_log,
         audit,
         trace,

@@ -98,7 +98,7 @@ fn client_id(text: &str) -> Result<String, ConfigError> {
 }
 
 /// The empty string turns an endpoint off.
-fn path_or_off(text: &str) -> Result<Option<String>, ConfigError> {
+pub(super) fn path_or_off(text: &str) -> Result<Option<String>, ConfigError> {
     if text.is_empty() {
         return Ok(None);
     }

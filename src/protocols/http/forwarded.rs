@@ -38,6 +38,32 @@ impl Origin {
     }
 }
 
+/// A list of networks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Networks(Vec<IpNet>);
+
+impl Networks {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn contains(&self, address: IpAddr) -> bool {
+        contains(&self.0, address)
+    }
+}
+
+impl FromIterator<IpNet> for Networks {
+    fn from_iter<N: IntoIterator<Item = IpNet>>(networks: N) -> Self {
+        Networks(networks.into_iter().collect())
+    }
+}
+
+fn contains(networks: &[IpNet], address: IpAddr) -> bool {
+    // An IPv4 peer of a dual-stack socket has a mapped IPv6 address.
+    let address = address.to_canonical();
+    networks.iter().any(|network| network.contains(&address))
+}
+
 /// `[forwarding]`
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Forwarding {
@@ -50,9 +76,7 @@ pub struct Forwarding {
 
 impl Forwarding {
     pub fn trusts(&self, address: IpAddr) -> bool {
-        // An IPv4 peer of a dual-stack socket has a mapped IPv6 address.
-        let address = address.to_canonical();
-        self.trusted.iter().any(|network| network.contains(&address))
+        contains(&self.trusted, address)
     }
 
     /// The origin of a request from a trusted peer. `None` if the peer is not trusted: then it is the client.
@@ -62,24 +86,33 @@ impl Forwarding {
         if !self.trusts(peer.address) {
             return None;
         }
-        let client = self.client(peer.address, headers);
+        let client = self.client(headers).unwrap_or(peer.address);
         let tls = forwarded_proto(headers).unwrap_or(peer.scheme == "https");
         Some(Box::new(Origin::new(client, tls)))
     }
 
+    /// The origin of a request that the peer, a proxy that may ask about requests, has received from a client. Unlike
+    /// in [`Forwarding::origin`], nothing has a default: without the address, all clients would share the limits of the
+    /// proxy. Fails with what is wrong.
+    pub fn origin_in(&self, headers: &HeaderMap) -> Result<Box<Origin>, &'static str> {
+        let client = self.client(headers).ok_or("the last element of x-forwarded-for is missing or not an address")?;
+        let tls = forwarded_proto(headers).ok_or("x-forwarded-proto is missing or neither http nor https")?;
+        Ok(Box::new(Origin::new(client, tls)))
+    }
+
     /// The first address from the right that is not trusted. An element that is no address ends the search at the last
-    /// proxy. If all are trusted, it is the leftmost one.
-    fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    /// proxy. If all are trusted, it is the leftmost one. `None` if there is no address before the search ends.
+    fn client(&self, headers: &HeaderMap) -> Option<IpAddr> {
         let fields = headers.get_all("x-forwarded-for").iter().map(HeaderValue::as_bytes);
         let fields: Vec<&[u8]> = fields.collect();
-        let mut client = peer;
+        let mut client = None;
         for element in fields.iter().rev().flat_map(|field| field.rsplit(|byte| *byte == b',')) {
             let element = element.trim_ascii();
             if element.is_empty() {
                 continue;
             }
             let Some(address) = parse(element) else { return client };
-            client = address;
+            client = Some(address);
             if !self.trusts(address) {
                 return client;
             }

@@ -40,7 +40,7 @@ pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub static X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
 /// Returns true if a field contains the name of a method that returns the request.
-fn names_trace(value: &HeaderValue) -> bool {
+pub fn names_trace(value: &HeaderValue) -> bool {
     let is = |bytes: &[u8]| bytes.eq_ignore_ascii_case(b"trace") || bytes.eq_ignore_ascii_case(b"track");
     value.as_bytes().windows(5).any(is)
 }

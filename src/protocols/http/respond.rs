@@ -58,9 +58,13 @@ impl RejectFormat {
     pub fn for_request<B>(request: &Request<B>) -> RejectFormat {
         match () {
             () if grpc::is_call(request) => RejectFormat::Grpc,
-            () if wants_problem(request.headers()) => RejectFormat::Problem,
-            () => RejectFormat::Json,
+            () => RejectFormat::with_status(request.headers()),
         }
+    }
+
+    /// The format for a client that reads the status. A gRPC call is rejected with 200.
+    pub fn with_status(headers: &HeaderMap) -> RejectFormat {
+        if wants_problem(headers) { RejectFormat::Problem } else { RejectFormat::Json }
     }
 }
 

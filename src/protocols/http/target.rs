@@ -57,7 +57,7 @@ fn host_field(headers: &HeaderMap) -> Result<Option<&HeaderValue>, Reject> {
 
 /// Returns true for a name or an address with an optional port. Other characters, as `@`, `/`, `,`, space or a second
 /// colon, are read in different ways by different programs.
-fn is_host(host: &[u8]) -> bool {
+pub fn is_host(host: &[u8]) -> bool {
     let in_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
     let is_address = |text: &[u8]| std::str::from_utf8(text).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok());
     let (is_valid_name, rest) = match host.strip_prefix(b"[") {

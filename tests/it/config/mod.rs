@@ -3,6 +3,7 @@
 mod broken;
 mod cors;
 mod files;
+mod forward_auth;
 mod header_rules;
 mod https;
 mod include;

@@ -4,6 +4,7 @@ pub mod cors;
 pub mod enforce;
 pub mod fixed_responses;
 pub mod forward;
+pub mod forward_auth;
 pub mod https;
 pub mod login;
 pub mod logout;

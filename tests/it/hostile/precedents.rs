@@ -104,7 +104,7 @@ const PRECEDENTS: &[(&str, &str, &[&str])] = &[
     (
         "Caddy GHSA-7r4p-vjf4-gxv4",
         "a client's identity header was forwarded without authentication",
-        &["a_public_route_removes_identity_headers"],
+        &["a_public_route_removes_identity_headers", "a_200_has_every_identity_header"],
     ),
     (
         "Caddy GHSA-f59h-q822-g45g",

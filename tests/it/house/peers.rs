@@ -15,12 +15,13 @@ const TOOLS: [&str; 21] = [
 ];
 
 /// What else leads to a peer: the parts of `tests/it/support` that start one, and paths of its own.
-const PARTS: [&str; 9] = [
+const PARTS: [&str; 10] = [
     "PostgresServer::",
     "postgres_server(",
     "Browser::open",
     "Page::open",
     "Haproxy::",
+    "FrontProxy::",
     "Pooler::",
     "Site::start",
     "Package::build",

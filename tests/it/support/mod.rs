@@ -10,6 +10,7 @@ pub mod connection;
 pub mod disk;
 pub mod dns;
 pub mod frames;
+pub mod front_proxy;
 pub mod gateway;
 pub mod haproxy;
 pub mod honest_client;

@@ -1,0 +1,94 @@
+//! `[forward_auth]`: other proxies that ask the gateway about each request. Off until it has a path.
+
+use std::cell::Cell;
+
+use ipnet::IpNet;
+
+use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
+use crate::config::document::table::Table;
+use crate::config::sections::{files, forwarding, oauth};
+use crate::gateway::endpoints::Endpoints;
+use crate::gateway::forward_auth::{Callers, Dialect, Settings};
+use crate::gateway::route::Route;
+
+const DIALECTS: [(&str, Dialect); 3] =
+    [("x-forwarded", Dialect::XForwarded), ("x-original", Dialect::XOriginal), ("prefix", Dialect::Prefix)];
+
+/// `None` without a path. `trusted`: `forwarding.trusted`.
+pub(super) fn read(
+    table: &mut Table<'_>,
+    routes: &[Route],
+    endpoints: &Endpoints,
+    trusted: &[IpNet],
+) -> Option<Settings> {
+    let path = table.take("path", Shape::Pattern("^(/|$)"));
+    table.default("path", "");
+    let path = path.and_then(|value| value.parse(oauth::path_or_off)).flatten();
+    let dialect = table.take("dialect", Shape::choice(&DIALECTS)).and_then(|value| value.choice(&DIALECTS));
+    let from = table.take("from", Shape::list(forwarding::NETWORK));
+    table.default("from", Vec::<String>::new());
+    // Also those that are no networks: they have errors of their own.
+    let written = Cell::new(0);
+    let network = |text| {
+        written.set(written.get() + 1);
+        forwarding::network(text)
+    };
+    let from = from.and_then(|value| value.list_of("[\"10.0.0.5\"]", network));
+    let is_for_everyone = if from.is_some() { written.get() == 0 } else { !table.has("from") };
+    let from = from.unwrap_or_default();
+    let secret = table.path("secret_file").and_then(|path| table.accept("secret_file", files::random_secret(&path)));
+    let Some(path) = path else {
+        report_without_path(table);
+        return None;
+    };
+    if dialect.is_none() && !table.has("dialect") {
+        let error = ConfigError::new("`dialect` is missing", "expected `dialect = \"x-forwarded\"`");
+        table.reject(
+            "dialect",
+            error.help("Traefik and Caddy: \"x-forwarded\"; nginx: \"x-original\"; Envoy: \"prefix\"").missing(),
+        );
+    }
+    if is_for_everyone && !table.has("secret_file") {
+        let error = ConfigError::new("every client could ask", "expected `from` or `secret_file` in this table");
+        table.reject("path", error.help("list the addresses of the proxies in `from`, for example [\"10.0.0.5\"]"));
+    }
+    if !table.has("secret_file") && from.iter().any(|network| trusted.iter().any(|other| overlap(network, other))) {
+        let warning = ConfigError::new(
+            "a proxy in `forwarding.trusted` may ask without a secret",
+            "if it forwards requests of clients to the gateway, they may ask too",
+        );
+        table.warn("from", warning.help("set `secret_file`, or let the proxy reject requests for this path"));
+    }
+    let settings = Settings {
+        path,
+        dialect: dialect?,
+        callers: Callers::new(from.into_iter().collect(), secret.as_deref().map(<[u8]>::trim_ascii))?,
+    };
+    report_same_path(table, &settings, routes, endpoints);
+    Some(settings)
+}
+
+fn report_without_path(table: &Table<'_>) {
+    for key in ["dialect", "from", "secret_file"] {
+        if table.has(key) && !table.has("path") {
+            let error =
+                ConfigError::new(format!("`{key}` has no effect without `path`"), "expected `path` in this table");
+            table.reject(key, error.missing());
+        }
+    }
+}
+
+fn report_same_path(table: &Table<'_>, settings: &Settings, routes: &[Route], endpoints: &Endpoints) {
+    let other = |error: String| ConfigError::new(error, "expected a different path");
+    if let Some(route) = routes.iter().find(|route| settings.is_call(&route.path)) {
+        let error = other(format!("a route has the path {}", route.path));
+        table.reject("path", error.help("change one of the two; calls of proxies would hide the route"));
+    } else if let Some((_, path)) = endpoints.enabled().find(|(_, path)| settings.is_call(path)) {
+        table.reject("path", other(format!("an endpoint of [oauth] has the path {path}")));
+    }
+}
+
+fn overlap(one: &IpNet, other: &IpNet) -> bool {
+    one.contains(other) || other.contains(one)
+}

@@ -1,0 +1,144 @@
+//! `[forward_auth]`: another proxy asks whether it may forward a request that it has received. The gateway decides as
+//! about a request of its own, and forwards nothing.
+//!
+//! A call becomes the request that it is about ([`ForwardAuth::ask`]) before anything is decided, so that no step
+//! after it can take the one for the other. Only [`ForwardAuth::allow`] makes a response with status 200.
+
+mod question;
+mod settings;
+
+pub use settings::{Callers, Dialect, SECRET, Settings};
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
+
+use crate::auth::identity::Identity;
+use crate::gateway::authorize::Permit;
+use crate::gateway::client::Peer;
+use crate::gateway::decide::{Decider, Decision};
+use crate::gateway::delivery::Delivery;
+use crate::gateway::route::Route;
+use crate::protocols::http::body::Body;
+use crate::protocols::http::forwarded::{Forwarding, Origin};
+use crate::protocols::http::headers::{METHOD_OVERRIDES, OBSERVED, X_REQUEST_ID, names_trace};
+use crate::protocols::http::name_pattern::NamePattern;
+use crate::telemetry::access_log::Record;
+use crate::types::reject::{Reason, Reject};
+use question::Question;
+
+/// The endpoint of a configuration.
+pub struct ForwardAuth {
+    pub settings: Settings,
+    /// The headers that a response 200 always has, empty if need be: a proxy that copies what it gets (Envoy) would
+    /// let a forged one pass to the backend otherwise.
+    names: Vec<HeaderName>,
+    /// The same, in every spelling.
+    identity: Vec<NamePattern>,
+    /// Headers that name another method.
+    overrides: Vec<NamePattern>,
+    /// A route decides by the method.
+    decides_by_method: bool,
+}
+
+impl ForwardAuth {
+    /// `decides_by_method`: a route does.
+    pub fn new(settings: Settings, identity: &Identity, decides_by_method: bool) -> Self {
+        let mut names: Vec<HeaderName> = Vec::new();
+        for name in identity.names().chain([&HeaderName::from_static(OBSERVED)]) {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        let exact = |name: &HeaderName| NamePattern::exact(name.as_str());
+        let overrides = METHOD_OVERRIDES.iter().map(exact).collect();
+        ForwardAuth { settings, identity: names.iter().map(exact).collect(), names, overrides, decides_by_method }
+    }
+
+    /// Turns a call, and its record, into the request that it is about. Returns where that request comes from.
+    pub(super) fn ask<B>(
+        &self,
+        call: &mut Request<B>,
+        peer: &Peer,
+        (decider, forwarding): (&Decider, &Forwarding),
+        delivery: &mut Delivery,
+    ) -> Result<Box<Origin>, Reject> {
+        delivery.record.client = Some(peer.origin.address);
+        decider.check_head_size(call)?;
+        let origin = self.read(call, peer, forwarding)?;
+        delivery.record.method = call.method().clone();
+        delivery.record.uri = call.uri().clone();
+        delivery.record.client = Some(origin.address);
+        self.check_names(call.headers())?;
+        Ok(origin)
+    }
+
+    fn read<B>(&self, call: &mut Request<B>, peer: &Peer, forwarding: &Forwarding) -> Result<Box<Origin>, Reject> {
+        // A balancer that does not name its clients could bring any of them.
+        if !peer.trusts_forwarded || !self.settings.callers.allow(peer.origin.address, call.headers()) {
+            return Err(Reason::AuthCaller.into());
+        }
+        let is_prefix = self.settings.dialect == Dialect::Prefix;
+        if !is_prefix && *call.method() != Method::GET {
+            return Err(Reject::from(Reason::MethodNotAllowed).allow("GET"));
+        }
+        let bad = |detail: String| Reject::new(Reason::BadAuthCall, detail);
+        let question = Question::read(self.settings.dialect, &self.settings.path, call).map_err(bad)?;
+        let origin = forwarding.origin_in(call.headers()).map_err(|detail| bad(detail.to_owned()))?;
+        call.headers_mut().remove(&SECRET);
+        question.replace(call);
+        Ok(origin)
+    }
+
+    /// Rejects what the gateway removes from its own requests and the proxy may not: an identity header in another
+    /// spelling, which CGI reads as the same, and another method than the one that is decided about.
+    fn check_names(&self, headers: &HeaderMap) -> Result<(), Reject> {
+        let is_other_spelling = |name: &&HeaderName| {
+            let has_other = name.as_str().bytes().any(|byte| !byte.is_ascii_alphanumeric() && byte != b'-');
+            has_other && self.identity.iter().any(|own| own.matches(name.as_str().as_bytes()))
+        };
+        let is_override = |name: &&HeaderName| {
+            self.overrides.iter().any(|own| own.matches(name.as_str().as_bytes()))
+                && (self.decides_by_method || headers.get_all(*name).iter().any(names_trace))
+        };
+        match headers.keys().find(|name| is_other_spelling(name) || is_override(name)) {
+            Some(name) => Err(Reject::new(Reason::ForgedHeader, name.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    /// The permit, if the proxy can carry the request. What the gateway answers itself, and what it does with
+    /// responses, works only if the request goes through it.
+    pub fn permit(decision: Decision) -> Result<Permit, Reject> {
+        let through_gateway = |detail| Err(Reject::new(Reason::ThroughGatewayOnly, detail));
+        match decision {
+            Decision::Forward { permit, .. } => match &**permit.route() {
+                Route { capture: Some(_), .. } => through_gateway("the gateway captures the response of this route"),
+                Route { respond: Some(_), .. } => through_gateway("the route has a fixed response"),
+                _ => Ok(permit),
+            },
+            Decision::Preflight(_) => through_gateway("the gateway answers CORS preflights of this route"),
+            _ => through_gateway("the gateway responds to this request itself"),
+        }
+    }
+
+    /// The response that allows a request. `authorization`: what the backend gets in this header.
+    pub fn allow(&self, permit: &Permit, authorization: Option<&HeaderValue>, record: &Record) -> Response<Body> {
+        let mut response = Response::new(Body::empty());
+        let headers = response.headers_mut();
+        headers.reserve(self.names.len() + 3);
+        for name in &self.names {
+            headers.insert(name.clone(), HeaderValue::from_static(""));
+        }
+        for (name, value) in permit.caller().into_iter().flat_map(|caller| &caller.cached().identity) {
+            headers.insert(name.clone(), value.clone());
+        }
+        if let Some(observed) = permit.observed() {
+            headers.insert(OBSERVED, HeaderValue::from_static(observed.reason.code()));
+        }
+        if let Ok(id) = HeaderValue::from_bytes(&record.request_id.as_hex()) {
+            headers.insert(X_REQUEST_ID, id);
+        }
+        headers.insert(header::AUTHORIZATION, authorization.cloned().unwrap_or(HeaderValue::from_static("")));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+}
