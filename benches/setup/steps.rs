@@ -10,6 +10,7 @@ use bearward::gateway::authorize::Permit;
 use bearward::gateway::context::RequestContext;
 use bearward::gateway::cors::Cors;
 use bearward::gateway::decide::{Decider, Decision};
+use bearward::gateway::https::Https;
 use bearward::gateway::route::{Access, Route, TokenForwarding};
 use bearward::gateway::route_table::RouteTable;
 use bearward::gateway::rules::Rules;
@@ -44,6 +45,7 @@ impl Steps {
                 routes: RouteTable::new(&routes(10)),
                 authenticator,
                 cors: Cors::default(),
+                https: Https::default(),
                 headers: 100,
                 header_list_size: 16 << 10,
                 uri_size: 8 << 10,

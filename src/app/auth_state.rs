@@ -85,6 +85,7 @@ impl AuthState {
             routes: routes.with_issuer(&config.tokens.issuer),
             authenticator,
             cors: Cors::new(config.cors.clone(), config.routes.iter().map(|route| &route.cors)),
+            https: config.https.clone(),
             headers: config.connections.request_header_count,
             header_list_size: config.connections.request_header_size,
             uri_size: config.connections.uri_size,

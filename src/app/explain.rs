@@ -187,9 +187,13 @@ impl Explainer {
         let done = match decision {
             Err(reject) => calls.refresh_cookie(request, reject, with, context).await,
             Ok(Decision::Forward { permit, .. }) => match calls.check_capture(&permit, context) {
-                Ok(()) => return self.forwarded(&permit, context),
+                Ok(()) => match (self.forwarded(&permit, context), &permit.route().respond) {
+                    (Outcome::Allowed, Some(fixed)) => Ok(format!("responds with status {}", fixed.status)),
+                    (outcome, _) => return outcome,
+                },
                 Err(reject) => Err(reject.into()),
             },
+            Ok(Decision::RedirectToHttps(_)) => Ok("redirects the request to https".into()),
             Ok(Decision::Preflight(_)) => Ok("responds to the CORS preflight".into()),
             Ok(Decision::Refresh) => calls.refresh(headers, with, context).await,
             Ok(Decision::Revoke { parameter }) => calls.revoke(&parameter, headers, with, context).await,

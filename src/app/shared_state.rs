@@ -29,7 +29,7 @@ use crate::gateway::token_calls::TokenCalls;
 use crate::limits::rate_limit::RateLimits;
 use crate::limits::throttle::Throttle;
 use crate::protocols::http::forwarded::Forwarding;
-use crate::protocols::http::headers::{Hygiene, METHOD_OVERRIDES, X_REAL_IP};
+use crate::protocols::http::headers::{Hygiene, METHOD_OVERRIDES, X_FORWARDED_PREFIX, X_REAL_IP};
 use crate::protocols::tls::TicketSource;
 use crate::store::Store;
 use crate::telemetry::metrics::{Metrics, RequestsByRoute};
@@ -151,6 +151,8 @@ impl SharedState {
         let Forwarding { sets_real_ip, fields, .. } = &config.forwarding;
         let of_routes = config.routes.iter().flat_map(|route| &route.request_headers);
         let of_routes = of_routes.flat_map(|rules| rules.only_by_gateway());
+        let strips = config.routes.iter().any(|route| route.strip_prefix.is_some());
+        let of_routes = of_routes.chain(strips.then_some(&X_FORWARDED_PREFIX));
         let own = config.identity.names().chain(removed).chain(of_routes).chain(sets_real_ip.then_some(&X_REAL_IP));
         let hygiene = Hygiene::new(own, fields);
         Ok(Forwarder {

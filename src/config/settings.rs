@@ -11,6 +11,7 @@ use crate::config::values::Values;
 use crate::gateway::cors;
 use crate::gateway::endpoints::Endpoints;
 use crate::gateway::forward_auth;
+use crate::gateway::https::Https;
 use crate::gateway::route;
 use crate::limits::limiter::Rate;
 use crate::limits::{rate_limit, throttle};
@@ -45,6 +46,7 @@ pub struct Config {
     pub login: login::Settings,
     pub oauth: Endpoints,
     pub cors: Option<Arc<cors::Policy>>,
+    pub https: Https,
     pub forwarding: forwarded::Forwarding,
     /// `None`: no other proxy may ask.
     pub forward_auth: Option<forward_auth::Settings>,

@@ -16,7 +16,7 @@ use crate::config::document::sources::Sources;
 use crate::config::restart;
 
 /// The tables and keys at the top of `gateway.toml`, in its order.
-const ORDER: [&str; 22] = [
+const ORDER: [&str; 25] = [
     "include",
     "watch",
     "workers",
@@ -26,12 +26,15 @@ const ORDER: [&str; 22] = [
     "store",
     "issuer",
     "route",
+    "maintenance",
     "rate",
     "identity",
     "login",
     "oauth",
     "cors",
+    "https",
     "forwarding",
+    "forward_auth",
     "admin",
     "access_log",
     "trace",

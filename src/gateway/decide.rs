@@ -17,6 +17,7 @@ use crate::gateway::context::RequestContext;
 use crate::gateway::cors::{self, Cors};
 use crate::gateway::csrf;
 use crate::gateway::endpoints::Endpoint;
+use crate::gateway::https::Https;
 use crate::gateway::route::{Capture, Route};
 use crate::gateway::route_table::{Action, RouteTable};
 use crate::protocols::http::body::Body;
@@ -35,6 +36,7 @@ pub struct Decider {
     pub routes: RouteTable,
     pub authenticator: Authenticator,
     pub cors: Cors,
+    pub https: Https,
     /// `limits.request_header_count`
     pub headers: usize,
     /// `limits.request_header_size`, in bytes.
@@ -51,6 +53,8 @@ pub enum Decision {
     },
     /// A CORS preflight, which never reaches a backend.
     Preflight(Box<Response<Body>>),
+    /// A cleartext request, which the client repeats over TLS.
+    RedirectToHttps(Box<Response<Body>>),
     /// `POST /user/refresh`
     Refresh,
     /// `DELETE /token/{tokenId}`
@@ -71,6 +75,7 @@ impl Decision {
         matches!(
             self,
             Decision::Preflight(_)
+                | Decision::RedirectToHttps(_)
                 | Decision::Keys
                 | Decision::Metadata
                 | Decision::Endpoint(Endpoint::ProtectedResource)
@@ -106,6 +111,10 @@ impl Decider {
         context.trace.step(Step::Host, || host_name.to_owned());
         let path = self.path(request.uri().path())?;
         context.trace.step(Step::Path, || request.uri().path().to_owned());
+        if let Some(redirect) = self.https.redirect.as_ref().filter(|_| context.origin.scheme != "https") {
+            let response = redirect.response(host_name, request.uri())?;
+            return Ok(Decision::RedirectToHttps(Box::new(response)));
+        }
         if let Some(preflight) = self.preflight(request, host_name, &path, context) {
             return preflight;
         }
@@ -114,6 +123,10 @@ impl Decider {
                 context.record.route = Some(route.name.clone());
                 *context.route = Some(route.clone());
                 context.trace.step(Step::Route, || route.name.to_string());
+                // Before the token: without the backend, no token helps.
+                if let Some(maintenance) = &route.maintenance {
+                    return Err(maintenance.reject());
+                }
                 let permit = self.permit(route, request, &host, context).await?;
                 Ok(Decision::Forward { permit, host })
             }

@@ -29,6 +29,8 @@ use crate::upstream::Lease;
 pub struct Delivery {
     pub record: Record,
     pub started: Instant,
+    /// The client has used TLS, also if a trusted proxy says so.
+    pub is_https: bool,
     /// The route that was found.
     pub route: Option<Arc<Route>>,
     /// For the head of the response.
@@ -67,6 +69,7 @@ impl Delivery {
         Delivery {
             record,
             started: Instant::now(),
+            is_https: false,
             route: None,
             rate_limit_headers: None,
             lease: None,

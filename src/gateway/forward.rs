@@ -20,7 +20,7 @@ use crate::limits::pace::MinRate;
 use crate::protocols::grpc;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::header_rules::HeaderRules;
-use crate::protocols::http::headers::{self, Hygiene};
+use crate::protocols::http::headers::{self, Hygiene, X_FORWARDED_PREFIX};
 use crate::protocols::http::{target, trace_context};
 use crate::protocols::websocket::{self, Tunnel, UpgradeRequest};
 use crate::telemetry::access_log::{Attempts, Record};
@@ -189,6 +189,10 @@ impl Forwarder {
         headers::set_origin(request.headers_mut(), context.origin, Some(&host));
         if self.sets_real_ip {
             headers::set_real_ip(request.headers_mut(), context.origin);
+        }
+        if let Some(prefix) = &permit.route().strip_prefix {
+            request.headers_mut().insert(X_FORWARDED_PREFIX.clone(), prefix.field().clone());
+            *request.uri_mut() = prefix.strip(request.uri())?;
         }
         set_identity(request, permit, context.record);
         match &context.record.trace {

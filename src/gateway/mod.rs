@@ -14,8 +14,10 @@ pub mod decide;
 pub mod delivery;
 pub mod endpoints;
 pub mod explanation;
+pub mod fixed_response;
 pub mod forward;
 pub mod forward_auth;
+pub mod https;
 pub mod login_capture;
 pub mod oauth;
 mod path_table;
@@ -111,7 +113,8 @@ impl Gateway {
             Err(reject) => {
                 let has_unread_body = delivery.has_unread_body(request);
                 let challenge = self.token_calls.challenge();
-                let rejected = rules.reject(reject, challenge, peer, &mut delivery, has_unread_body);
+                let mut rejected = rules.reject(reject, challenge, peer, &mut delivery, has_unread_body);
+                rules.show_maintenance(&mut rejected.0.response, &delivery);
                 // Lets other requests run first: hyper would otherwise handle many rejected requests in a row. The
                 // rejection is recorded before: the client may reset its stream meanwhile.
                 tokio::task::yield_now().await;
@@ -119,6 +122,7 @@ impl Gateway {
             }
         };
         let mut forwarded = response::finalize_head(forwarded, peer, &mut delivery);
+        self.decider.https.set_hsts(delivery.is_https, forwarded.response.headers_mut());
         response::set_cors(&mut forwarded, &self.decider.cors, page.as_ref(), delivery.route.as_deref());
         let response = response::attach_delivery(forwarded, delivery, worker, self.request_timeout);
         Handled { response, rejected, body_rejected }
@@ -177,6 +181,7 @@ impl Gateway {
         let is_of_proxy = asked.is_none() || self.forwarding.trusts(peer.origin.address);
         delivery.begin_trace(forwarded.is_some() && is_of_proxy, request.headers());
         delivery.record.client = Some(origin.address);
+        delivery.is_https = origin.scheme == "https";
         // Before `translate`, which adds fields.
         if let Err(large) = self.decider.check_head_size(request) {
             return Err(self.decider.malformed(request).unwrap_or(large));
@@ -341,14 +346,15 @@ impl Gateway {
             Decision::Endpoint(endpoint) => {
                 Box::pin(self.token_calls.endpoint(endpoint, request, authenticator, context)).await
             }
-            Decision::Preflight(response) => Ok(*response),
+            Decision::Preflight(response) | Decision::RedirectToHttps(response) => Ok(*response),
             Decision::Keys => Ok(self.token_calls.published_keys()),
             Decision::Metadata => Ok(self.token_calls.published_metadata()),
         };
         response.map(Forwarded::local_reply)
     }
 
-    /// Sends the request to its upstream, and turns the response of a captured login into a token pair.
+    /// Responds as the route says, or sends the request to its upstream and turns the response of a captured login into
+    /// a token pair.
     async fn forward(
         &self,
         permit: Permit,
@@ -356,6 +362,14 @@ impl Gateway {
         request: &mut Request<Body>,
         context: &mut RequestContext<'_>,
     ) -> Result<Forwarded, Reject> {
+        if let Some(fixed) = permit.route().respond.as_deref() {
+            context.record.is_public = permit.caller().is_none();
+            let mut response = fixed.response();
+            if let Some(rules) = &permit.route().response_headers {
+                rules.apply(response.headers_mut());
+            }
+            return Ok(Forwarded::local_reply(response));
+        }
         let broker = &self.token_calls.broker;
         let captured = login_capture::begin(&permit, request, &broker.throttle, context)?;
         let forwarded = self.forwarder.forward(permit, request, host, context).await;

@@ -3,7 +3,7 @@
 use http::HeaderMap;
 
 use crate::gateway::context::RequestContext;
-use crate::protocols::http::redirects::{self, NamedOrigin};
+use crate::protocols::http::redirects::{self, ClientUrl, NamedOrigin};
 use crate::protocols::http::target::without_port;
 use crate::upstream::Upstream;
 
@@ -12,7 +12,12 @@ pub(super) fn rewrite(headers: &mut HeaderMap, upstream: &Upstream, context: &Re
     let Some(host) = context.record.host.as_ref().and_then(|host| host.to_str().ok()) else { return };
     let over_tls = context.origin.scheme == "https";
     let scheme = if over_tls { "https" } else { "http" };
-    redirects::rewrite(headers, scheme, host, |origin| is_backend(origin, upstream, host, over_tls));
+    let prefix = context.route.as_ref().and_then(|route| route.strip_prefix.as_deref());
+    let client = ClientUrl { scheme, authority: host, prefix };
+    redirects::rewrite(headers, client, |origin| is_backend(origin, upstream, host, over_tls));
+    if let Some(prefix) = prefix {
+        prefix.add_to_cookies(headers);
+    }
 }
 
 /// `host` and `over_tls`: how the client reached the gateway.

@@ -54,6 +54,18 @@ impl ResponseRules {
         record.rejected = Some(reject);
         (Forwarded::local_reply(response), body_rejected)
     }
+
+    /// Puts the page of `[maintenance]` in the place of JSON. Clients that ask for a format of errors get that one.
+    pub(super) fn show_maintenance(&self, response: &mut Response<Body>, delivery: &Delivery) {
+        let is_maintenance = |reject: &Reject| reject.reason == Reason::Maintenance;
+        if self.format != RejectFormat::Json || !delivery.record.rejected.as_ref().is_some_and(is_maintenance) {
+            return;
+        }
+        let maintenance = delivery.route.as_ref().and_then(|route| route.maintenance.as_ref());
+        if let Some(page) = maintenance.and_then(|maintenance| maintenance.page.as_ref()) {
+            page.replace(response);
+        }
+    }
 }
 
 /// Rejects a response that a client of CONNECT would read as an open tunnel (RFC 9110 section 9.3.6: any 2xx).

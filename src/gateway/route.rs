@@ -6,9 +6,11 @@ use http::Method;
 
 use crate::auth::bearer::TokenLocations;
 use crate::gateway::cors;
+use crate::gateway::fixed_response::{FixedResponse, Maintenance};
 use crate::gateway::rules::Rules;
 use crate::limits::rate_limit;
 use crate::protocols::http::header_rules::HeaderRules;
+use crate::protocols::http::path_prefix::PathPrefix;
 use crate::protocols::http::readings::PathForms;
 use crate::store::postgres::OnStale;
 use crate::telemetry::metrics::RouteRequests;
@@ -30,6 +32,8 @@ pub struct Route {
     pub forms: PathForms,
     /// Index of the upstream in the configuration.
     pub upstream: usize,
+    /// `route.strip_prefix`: removed from the path that the backend gets.
+    pub strip_prefix: Option<Box<PathPrefix>>,
     pub access: Access,
     /// If true, the backend does CORS: preflights (OPTIONS with Origin and Access-Control-Request-Method) need no
     /// token, and the gateway leaves the fields of the backend unchanged.
@@ -48,6 +52,10 @@ pub struct Route {
     pub capture: Option<Capture>,
     /// `route.on_stale`. `None`: as `store.on_stale`.
     pub on_stale: Option<OnStale>,
+    /// `[route.respond]`. `None`: the upstream responds.
+    pub respond: Option<Arc<FixedResponse>>,
+    /// `[maintenance]`, if it applies here.
+    pub maintenance: Option<Arc<Maintenance>>,
     /// `[route.request_headers]`. `None`: no changes.
     pub request_headers: Option<Arc<HeaderRules>>,
     /// `[route.response_headers]`. `None`: no changes.
@@ -94,6 +102,7 @@ impl Route {
             ignore_case: false,
             forms: PathForms::STRICT,
             upstream: 0,
+            strip_prefix: None,
             access: Access::Token(Rules::default()),
             preflight: false,
             cors: None,
@@ -104,6 +113,8 @@ impl Route {
             rates: Vec::new(),
             capture: None,
             on_stale: None,
+            respond: None,
+            maintenance: None,
             request_headers: None,
             response_headers: None,
             requests: RouteRequests::default(),

@@ -55,6 +55,8 @@ reasons! {
     ProtocolNotSupported = "protocol_not_supported", NOT_IMPLEMENTED, "invalid_request", "only WebSocket is supported, and only on routes with a WebSocket backend";
     /// RFC 9110 section 15.5.20: clients retry on another connection.
     Misdirected = "misdirected", MISDIRECTED_REQUEST, "invalid_request", "this connection was opened for another host";
+    /// `https.redirect`: a redirect to a host that the client named could lead to another site.
+    CleartextHost = "cleartext_host", MISDIRECTED_REQUEST, "invalid_request", "the gateway does not redirect this host to https";
     NoRoute = "no_route", NOT_FOUND, "not_found", "no matching route";
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "invalid_request", "the method is not allowed here";
     HeadTooLarge = "head_too_large", REQUEST_HEADER_FIELDS_TOO_LARGE, "invalid_request", "the request head is too large";
@@ -172,6 +174,8 @@ reasons! {
     LoginCapture = "login_capture", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the login could not be completed";
     /// `limits.concurrent_requests`
     Overloaded = "overloaded", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the gateway is overloaded";
+    /// `[maintenance]`
+    Maintenance = "maintenance", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the service is under maintenance";
     UpstreamBusy = "upstream_busy", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the backend is overloaded";
     Internal = "internal", INTERNAL_SERVER_ERROR, "internal", "internal error of the gateway";
 }

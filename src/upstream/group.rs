@@ -19,6 +19,7 @@ use super::retry_budget::RetryBudget;
 use super::send::UpstreamResponse;
 use super::server_state::ServerState;
 use super::settings::{Balance, Key, ServerSettings, Settings};
+use super::weights::Weights;
 use crate::protocols::http::body::Body;
 use crate::telemetry::access_log::UpstreamNames;
 use crate::telemetry::metrics::{Count, Histogram};
@@ -38,6 +39,8 @@ pub struct Upstream {
     pub(super) servers: Vec<Arc<Server>>,
     /// A hash of each server's URL.
     server_hashes: Vec<u64>,
+    /// `None`: all servers have the same weight.
+    weights: Option<Weights>,
     requests: Box<[WorkerRequests]>,
     pub(super) retry_budget: RetryBudget,
 }
@@ -89,6 +92,7 @@ impl Upstream {
             response_times: response_times(before, workers),
             servers: servers.collect::<Result<_, UpstreamError>>()?,
             server_hashes: settings.servers.iter().map(|server| balance::hash(server.url().as_bytes())).collect(),
+            weights: Weights::new(&settings.weights),
             requests: (0..workers).map(|_| WorkerRequests::default()).collect(),
             retry_budget: RetryBudget::new(settings.retry_budget_percent),
             settings,
@@ -119,8 +123,9 @@ impl Upstream {
         request: &mut Request<Body>,
     ) -> Result<UpstreamResponse, Failure> {
         let ticket = self.next_ticket(worker);
-        let mut attempt = if self.servers.len() == 1 { Attempt::OnlyServer } else { Attempt::FirstOfSeveral };
-        let (mut tried, mut at) = (0, 0);
+        let mut attempt = if self.in_use() == 1 { Attempt::OnlyServer } else { Attempt::FirstOfSeveral };
+        // A drained server gets no request, also if all others fail.
+        let (mut tried, mut at) = (self.drained(), 0);
         loop {
             at = self.pick(worker, ticket, key, tried).unwrap_or(at);
             tried |= 1 << at;
@@ -151,7 +156,7 @@ impl Upstream {
 
     /// Records the head of a response. `ejections`: how often the server had been ejected when it was chosen.
     fn with_head(&self, server: &Server, ejections: u64, (response, mut lease): UpstreamResponse) -> UpstreamResponse {
-        if self.servers.len() > 1 {
+        if self.in_use() > 1 {
             server.state.record_head();
             lease.ejections = Some(ejections);
         }
@@ -169,7 +174,17 @@ impl Upstream {
     /// Returns true if a request may be sent a second time. The only server of an upstream gets it over a new
     /// connection.
     fn may_repeat(&self, has_others: bool) -> bool {
-        (has_others || self.servers.len() == 1) && self.retry_budget.try_spend(self.requests())
+        (has_others || self.in_use() == 1) && self.retry_budget.try_spend(self.requests())
+    }
+
+    /// The servers that get no requests.
+    fn drained(&self) -> Set {
+        self.weights.as_ref().map_or(0, |weights| weights.drained)
+    }
+
+    /// The number of servers that get requests.
+    fn in_use(&self) -> usize {
+        self.servers.len() - self.drained().count_ones() as usize
     }
 
     /// The server for the next attempt; `None` if all were tried. A server without a free slot may be stuck, so another
@@ -185,11 +200,18 @@ impl Upstream {
             return None;
         }
         if let (Balance::Hash(_), Some(key)) = (&self.settings.balance, key) {
-            return Some(balance::by_key(candidates, key, &self.server_hashes));
+            return Some(match &self.weights {
+                None => balance::by_key(candidates, key, &self.server_hashes),
+                Some(weights) => weights.by_key(candidates, key, &self.server_hashes),
+            });
         }
-        let choose = |set| match self.settings.balance {
-            Balance::LeastRequests => balance::least_requests(set, ticket, |at| self.servers[at].free_slots(worker)),
-            Balance::RoundRobin | Balance::Hash(_) => balance::round_robin(set, ticket),
+        let free = |at: usize| self.servers[at].free_slots(worker);
+        let in_flight = |at: usize| self.settings.max_concurrent_requests.saturating_sub(free(at));
+        let choose = |set| match (&self.settings.balance, &self.weights) {
+            (Balance::LeastRequests, None) => balance::least_requests(set, ticket, free),
+            (Balance::LeastRequests, Some(weights)) => weights.least_requests(set, ticket, in_flight),
+            (Balance::RoundRobin | Balance::Hash(_), None) => balance::round_robin(set, ticket),
+            (Balance::RoundRobin | Balance::Hash(_), Some(weights)) => weights.round_robin(set, ticket),
         };
         let picked = choose(candidates);
         if self.servers[picked].has_free_slot(worker) {
@@ -221,7 +243,7 @@ impl Upstream {
     /// The only server of an upstream is never ejected, because no other can take its requests.
     pub(super) fn count_failure(&self, current: &CurrentServer, cause: &str) {
         let (at, ejections) = current.get();
-        if self.servers.len() > 1 {
+        if self.in_use() > 1 {
             self.servers[at].state.record_failure(&self.settings.ejection, ejections, cause, Instant::now());
         }
     }
@@ -233,7 +255,11 @@ impl Upstream {
 
     /// The state of each server.
     pub fn report(&self) -> Vec<Report> {
-        self.servers.iter().map(|server| Report::of(server)).collect()
+        let of = |(at, server): (usize, &Arc<Server>)| {
+            let report = Report::of(server);
+            if self.drained() & (1 << at) == 0 { report } else { Report { state: "drained", ..report } }
+        };
+        self.servers.iter().enumerate().map(of).collect()
     }
 }
 

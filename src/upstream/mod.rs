@@ -24,6 +24,7 @@ mod send;
 mod server_state;
 mod settings;
 mod slots;
+mod weights;
 
 pub use failure::{Failure, UpstreamError};
 pub use group::{CurrentServer, Upstream};

@@ -8,7 +8,7 @@ use super::pool::Server;
 
 pub struct Report {
     pub server: String,
-    /// `in`, `returning`, `ejected` or `unhealthy`.
+    /// `in`, `returning`, `ejected`, `unhealthy` or `drained`.
     pub state: &'static str,
     /// The share of the requests that the server gets: 0 to 1.
     pub share: f64,

@@ -17,6 +17,8 @@ pub struct Settings {
     pub name: String,
     /// 1 to [`MAX_SERVERS`].
     pub servers: Vec<ServerSettings>,
+    /// The share of each server in the requests. Empty: all have the same. 0: no new requests.
+    pub weights: Vec<usize>,
     pub protocol: Protocol,
     pub balance: Balance,
     pub tls: TlsSettings,

@@ -62,6 +62,7 @@ fn settings(hosts: &[&str]) -> Settings {
     Settings {
         name: "backend".into(),
         servers: hosts.iter().map(server).collect(),
+        weights: Vec::new(),
         protocol: Protocol::Http1,
         balance: Balance::RoundRobin,
         tls: TlsSettings::default(),

@@ -90,6 +90,7 @@ pub(super) fn of_responses(table: &mut Table<'_>, reserved: &Reserved) -> Option
             return Err("the gateway uses this header itself, and no client gets it");
         }
         match text {
+            "strict-transport-security" => return Err("see `https.hsts_max_age`: a host has one policy"),
             "set-cookie" => return Err("all clients would get the same cookie"),
             "ratelimit" | "ratelimit-policy" => return Err("the gateway sets this header itself"),
             _ if text.starts_with("access-control-") => return Err("see [cors], which also checks the origin"),

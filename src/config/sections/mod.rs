@@ -14,6 +14,7 @@ mod forwarding;
 mod header_rules;
 mod health;
 mod host;
+mod https;
 mod identity;
 mod issuer;
 mod keys;
@@ -26,10 +27,12 @@ mod pem;
 mod placed;
 mod postgres;
 mod rate;
+mod respond;
 mod route;
 mod route_warnings;
 mod rules;
 mod store;
+mod strip_prefix;
 mod throttle;
 mod token;
 mod tokens;
@@ -79,6 +82,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let mut rates = rate::rates(root);
     let login = root.table("login", login::read);
     let reserved = header_rules::Reserved::new(&identity, &login.headers, &forwarding);
+    let maintenance = root.table("maintenance", respond::maintenance);
     let context = route::Context {
         upstreams: &upstreams,
         issuers: &issuers.names,
@@ -86,9 +90,11 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         cors: &cors,
         store: store.postgres(),
         reserved: &reserved,
+        maintenance: &maintenance,
     };
     let mut routes = route::routes(root, &context);
     rate::number_all(&mut rates, &mut routes);
+    let https = root.table("https", |table| https::read(table, &listeners, &forwarding, &routes, &tokens.issuer));
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers.names));
     let forward_auth =
         root.table("forward_auth", |table| forward_auth::read(table, &routes, &oauth, &forwarding.trusted));
@@ -115,6 +121,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         login,
         oauth,
         cors: cors.policy(),
+        https,
         forwarding,
         forward_auth,
         access_log,

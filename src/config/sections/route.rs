@@ -11,7 +11,10 @@ use crate::config::document::table::Table;
 use crate::config::sections::cors::{self, Cors};
 use crate::config::sections::header_rules::Reserved;
 use crate::config::sections::placed::Placed;
-use crate::config::sections::{header_rules, host, path_forms, postgres, rate, route_warnings, rules, token};
+use crate::config::sections::respond::Switch;
+use crate::config::sections::{
+    header_rules, host, path_forms, postgres, rate, respond, route_warnings, rules, strip_prefix, token,
+};
 use crate::gateway::route::{Access, Capture, Route};
 use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX, metadata_path};
 use crate::store::postgres::Settings;
@@ -37,6 +40,8 @@ pub(super) struct Context<'c> {
     pub(super) store: Option<&'c Settings>,
     /// Names for `[route.request_headers]` and `[route.response_headers]`.
     pub(super) reserved: &'c Reserved,
+    /// `[maintenance]`
+    pub(super) maintenance: &'c Switch,
 }
 
 pub(super) fn routes(root: &mut Table<'_>, context: &Context<'_>) -> Vec<Route> {
@@ -62,12 +67,12 @@ pub(super) fn routes(root: &mut Table<'_>, context: &Context<'_>) -> Vec<Route> 
             table.default("name", "/");
         }
     });
-    vec![Route { cors: context.cors.policy(), ..Route::everything() }]
+    vec![Route { maintenance: context.maintenance.of_all(), cors: context.cors.policy(), ..Route::everything() }]
 }
 
 /// `None` if the path is missing or wrong. All other keys are checked anyway.
 fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> {
-    let Context { upstreams, issuers, own_audience, cors: inherited, store, reserved } = *context;
+    let Context { upstreams, issuers, own_audience, cors: inherited, store, reserved, maintenance } = *context;
     let path = table.required("path", Shape::Pattern("^/"), "\"/orders/\"").and_then(|value| value.parse(path));
     let ignore_case = table.boolean("ignore_case", false);
     let forms = path_forms::forms(table);
@@ -76,7 +81,13 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
     table.default("methods", Vec::<String>::new());
     let methods = methods.and_then(|value| value.list_of("[\"GET\", \"HEAD\"]", method));
     let name = table.take("name", Shape::Pattern("^.{1,64}$")).and_then(|value| value.parse(name));
-    let upstream = upstream_index(table, upstreams);
+    let respond = respond::of_route(table);
+    let upstream = match respond {
+        None => upstream_index(table, upstreams),
+        // `respond::of_route` has rejected it.
+        Some(_) => table.take("upstream", Shape::Text).and(None),
+    };
+    let maintenance = maintenance.of_route(table);
     let mut access = access(table, issuers);
     let preflight = table.boolean("preflight", false);
     let places = token::places(table, access == Access::Public);
@@ -106,6 +117,7 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
     let capture = capture(table, &mut access, login, enforce, issuers);
     let request_headers = header_rules::of_requests(table, reserved);
     let response_headers = header_rules::of_responses(table, reserved);
+    let strip_prefix = strip_prefix::read(table, path.as_deref(), forms, request_headers.as_ref());
     let path = path?;
     table.default("name", path.as_str());
     let route = Route {
@@ -116,6 +128,7 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
         ignore_case,
         forms,
         upstream: upstream.unwrap_or(0),
+        strip_prefix: strip_prefix.map(Box::new),
         access,
         preflight,
         cors: cors.policy(),
@@ -126,6 +139,8 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
         rates,
         capture,
         on_stale,
+        respond,
+        maintenance,
         request_headers: request_headers.map(Arc::new),
         response_headers: response_headers.map(Arc::new),
         requests: RouteRequests::default(),

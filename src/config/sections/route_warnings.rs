@@ -5,6 +5,7 @@ use http::Method;
 use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::config::sections::placed::Placed;
+use crate::config::sections::strip_prefix::at_backend;
 use crate::gateway::route::{Access, Route};
 use crate::upstream;
 
@@ -12,6 +13,9 @@ type Routes = [Placed<Route>];
 
 pub(super) fn report(root: &Table<'_>, routes: &Routes, upstreams: &[Placed<upstream::Settings>]) {
     let share_backend = |one: &Route, other: &Route| {
+        if one.respond.is_some() || other.respond.is_some() {
+            return false;
+        }
         let servers = |route: &Route| upstreams.get(route.upstream).map_or(&[][..], |upstream| &upstream.value.servers);
         let is_same = |one: &upstream::ServerSettings, other: &upstream::ServerSettings| {
             one.host == other.host && one.port == other.port
@@ -21,7 +25,12 @@ pub(super) fn report(root: &Table<'_>, routes: &Routes, upstreams: &[Placed<upst
     };
     for route in routes {
         let others = routes.iter().filter(|other| share_backend(&route.value, &other.value)).collect::<Vec<_>>();
-        let warnings = [bare_path(route, routes, &others), public_above(route, &others), other_case(route, &others)];
+        let warnings = [
+            bare_path(route, routes, &others),
+            public_above(route, &others),
+            other_case(route, &others),
+            other_prefix(route, &others),
+        ];
         for warning in warnings.into_iter().flatten() {
             root.report().warn(warning.at(&route.place));
         }
@@ -97,6 +106,25 @@ fn other_case(route: &Placed<Route>, others: &[&Placed<Route>]) -> Option<Config
     );
     let warning = warning.help("set `ignore_case = true` if the backend ignores case, or rename one of the paths");
     Some(warning.related(&other.place, "the other route"))
+}
+
+/// With `strip_prefix`, two paths of the gateway are one path of the backend, and the longest match does not choose
+/// between them.
+fn other_prefix(route: &Placed<Route>, others: &[&Placed<Route>]) -> Option<ConfigError> {
+    let (own, own_path) = (&route.value, at_backend(&route.value));
+    let protected = others.iter().find(|other| {
+        let (other, path) = (&other.value, at_backend(&other.value));
+        own.strip_prefix != other.strip_prefix
+            && own.asks_for_less_than(other)
+            && (is_prefix(own_path, path) || is_prefix(path, own_path))
+            && share_methods(own, other)
+    })?;
+    let warning = ConfigError::new(
+        format!("{} leads to paths of the backend that another route protects", own.path),
+        format!("with `strip_prefix`, the backend gets every path below {own_path} from here"),
+    );
+    let warning = warning.help("give both routes the same rules, or serve one from an upstream of its own");
+    Some(warning.related(&protected.place, "this route of the same backend asks for more"))
 }
 
 /// Returns true if `path` is `prefix` or below it, in whole segments.

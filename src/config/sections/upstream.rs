@@ -15,6 +15,9 @@ use crate::protocols::proxy_protocol::Version;
 use crate::protocols::tls::CertificateFiles;
 use crate::upstream::{Balance, Key, MAX_SERVERS, Protocol, ServerSettings, Settings, TlsSettings};
 
+/// Of a server. It bounds what it costs to find the server of a key.
+const MAX_WEIGHT: usize = 100;
+
 const DEFAULT_NAME: &str = "backend";
 
 /// Default of `max_concurrent_requests`. Each request has its own connection.
@@ -71,6 +74,7 @@ fn upstream(table: &mut Table<'_>, timeouts: &Timeouts, is_removed: &impl Fn(&He
     let has_tls = servers.is_empty() || servers.iter().any(|server| server.tls);
     let value = Settings {
         name,
+        weights: weights(table, servers.len()),
         servers,
         protocol,
         balance: balance(table, &|name| is_removed(name) || is_pseudo(name)),
@@ -222,6 +226,26 @@ fn servers(table: &mut Table<'_>) -> Option<Vec<ServerSettings>> {
         value.reject(error.help("use a host name with several addresses; it counts as one server"));
     }
     Some(servers)
+}
+
+/// `count`: the number of servers.
+fn weights(table: &mut Table<'_>, count: usize) -> Vec<usize> {
+    let value = table.take("weights", Shape::list(Shape::Integer(0..=MAX_WEIGHT)));
+    table.default("weights", Vec::<usize>::new());
+    let Some(value) = value else { return Vec::new() };
+    let Some(items) = value.list("[3, 1]") else { return Vec::new() };
+    let weights: Vec<usize> = items.iter().filter_map(|item| item.integer(0..=MAX_WEIGHT)).collect();
+    if !items.is_empty() && items.len() != count && count > 0 {
+        let error = ConfigError::new(
+            format!("{} weights for {count} servers", items.len()),
+            "expected one for each of `servers`, in their order",
+        );
+        value.reject(error.related(&table.place("servers"), "the servers"));
+    } else if !weights.is_empty() && weights.iter().all(|weight| *weight == 0) {
+        let error = ConfigError::new("no server would get requests", "expected a weight that is not 0");
+        value.reject(error.help("to answer without a backend, see [maintenance]"));
+    }
+    if weights.len() == items.len() { weights } else { Vec::new() }
 }
 
 /// Names are not looked up: a check sends nothing over the network.

@@ -16,6 +16,7 @@ use crate::gateway::authorize::Permit;
 use crate::gateway::client::Peer;
 use crate::gateway::decide::{Decider, Decision};
 use crate::gateway::delivery::Delivery;
+use crate::gateway::route::Route;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::forwarded::{Forwarding, Origin};
 use crate::protocols::http::headers::{METHOD_OVERRIDES, OBSERVED, X_REQUEST_ID, names_trace};
@@ -109,8 +110,11 @@ impl ForwardAuth {
     pub fn permit(decision: Decision) -> Result<Permit, Reject> {
         let through_gateway = |detail| Err(Reject::new(Reason::ThroughGatewayOnly, detail));
         match decision {
-            Decision::Forward { permit, .. } if permit.route().capture.is_none() => Ok(permit),
-            Decision::Forward { .. } => through_gateway("the gateway captures the response of this route"),
+            Decision::Forward { permit, .. } => match &**permit.route() {
+                Route { capture: Some(_), .. } => through_gateway("the gateway captures the response of this route"),
+                Route { respond: Some(_), .. } => through_gateway("the route has a fixed response"),
+                _ => Ok(permit),
+            },
             Decision::Preflight(_) => through_gateway("the gateway answers CORS preflights of this route"),
             _ => through_gateway("the gateway responds to this request itself"),
         }

@@ -33,6 +33,8 @@ pub static METHOD_OVERRIDES: [HeaderName; 3] = [
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+/// Set on routes with `strip_prefix`.
+pub static X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Set with `forwarding.x_real_ip = true`.
 pub static X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");

@@ -13,6 +13,7 @@ pub mod media_type;
 pub mod name_pattern;
 pub mod parameters;
 pub mod path;
+pub mod path_prefix;
 pub mod poll_activity;
 pub mod readings;
 pub mod redirects;

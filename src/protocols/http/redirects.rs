@@ -7,6 +7,8 @@
 use http::header::{self, Entry, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
+use crate::protocols::http::path_prefix::PathPrefix;
+
 const REFRESH: HeaderName = HeaderName::from_static("refresh");
 
 /// The beginning of an absolute URL.
@@ -21,9 +23,18 @@ pub struct NamedOrigin<'u> {
     pub port: Option<u16>,
 }
 
+/// What the client used.
+#[derive(Clone, Copy)]
+pub struct ClientUrl<'u> {
+    pub scheme: &'u str,
+    pub authority: &'u str,
+    /// Removed from the path that the backend got.
+    pub prefix: Option<&'u PathPrefix>,
+}
+
 /// Replaces scheme and authority in `Location`, `Content-Location` and `Refresh` by these, if `is_backend` says so of
-/// what is there. Path, query and fragment stay as they are, and so do relative URLs.
-pub fn rewrite(headers: &mut HeaderMap, scheme: &str, authority: &str, is_backend: impl Fn(&NamedOrigin<'_>) -> bool) {
+/// what is there. Path, query and fragment stay as they are, and so do relative URLs, but a path gets the prefix.
+pub fn rewrite(headers: &mut HeaderMap, client: ClientUrl<'_>, is_backend: impl Fn(&NamedOrigin<'_>) -> bool) {
     for name in [header::LOCATION, header::CONTENT_LOCATION, REFRESH] {
         if !headers.contains_key(&name) {
             continue;
@@ -32,7 +43,7 @@ pub fn rewrite(headers: &mut HeaderMap, scheme: &str, authority: &str, is_backen
         let Entry::Occupied(mut values) = headers.entry(name) else { continue };
         for value in values.iter_mut() {
             let Some(at) = finds_url(value.as_bytes()) else { continue };
-            if let Some(replaced) = replaced(value.as_bytes(), at, scheme, authority, &is_backend) {
+            if let Some(replaced) = replaced(value.as_bytes(), at, client, &is_backend) {
                 *value = replaced;
             }
         }
@@ -42,17 +53,27 @@ pub fn rewrite(headers: &mut HeaderMap, scheme: &str, authority: &str, is_backen
 fn replaced(
     value: &[u8],
     at: usize,
-    scheme: &str,
-    authority: &str,
+    client: ClientUrl<'_>,
     is_backend: impl Fn(&NamedOrigin<'_>) -> bool,
 ) -> Option<HeaderValue> {
     let (before, url) = value.split_at(at);
-    let (origin, rest) = origin(url)?;
+    let with_prefix = |path: &[u8]| client.prefix.map_or_else(|| path.to_vec(), |prefix| prefix.prepend(path));
+    let Some((origin, rest)) = origin(url) else {
+        // Browsers take `\` for a slash, so `/\host` names a host as `//host` does.
+        let is_path = url.starts_with(b"/") && !matches!(url.get(1), Some(b'/' | b'\\'));
+        client.prefix.filter(|_| is_path)?;
+        return HeaderValue::from_bytes(&[before, &*with_prefix(url)].concat()).ok();
+    };
     if !is_backend(&origin) {
-        return None;
+        // The backend knows the host that the client used, but not the prefix.
+        let is_client_host = origin.authority.eq_ignore_ascii_case(client.authority);
+        client.prefix.filter(|_| is_client_host)?;
+        let named = &url[..url.len() - rest.len()];
+        return HeaderValue::from_bytes(&[before, named, &*with_prefix(rest)].concat()).ok();
     }
-    let scheme = origin.tls.map(|_| [scheme, ":"].concat()).unwrap_or_default();
-    HeaderValue::from_bytes(&[before, scheme.as_bytes(), b"//", authority.as_bytes(), rest].concat()).ok()
+    let scheme = origin.tls.map(|_| [client.scheme, ":"].concat()).unwrap_or_default();
+    let authority = client.authority.as_bytes();
+    HeaderValue::from_bytes(&[before, scheme.as_bytes(), b"//", authority, &*with_prefix(rest)].concat()).ok()
 }
 
 /// The origin of a URL, and what follows it. `None` for a relative URL, another scheme, and an authority that is more
@@ -112,13 +133,50 @@ fn url_of_refresh(value: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn rewritten(name: &'static str, value: &str) -> String {
+    fn rewritten_below(prefix: Option<&PathPrefix>, name: &'static str, value: &str) -> String {
         let mut headers = HeaderMap::new();
         headers.insert(name, HeaderValue::from_str(value).expect("a value"));
-        rewrite(&mut headers, "https", "gateway.example:8443", |origin| {
+        let client = ClientUrl { scheme: "https", authority: "gateway.example:8443", prefix };
+        rewrite(&mut headers, client, |origin| {
             matches!((origin.host, origin.port), ("127.0.0.1" | "::1", Some(3000)) | ("backend", None))
         });
         headers[name].to_str().expect("text").to_owned()
+    }
+
+    fn rewritten(name: &'static str, value: &str) -> String {
+        rewritten_below(None, name, value)
+    }
+
+    #[test]
+    fn a_path_gets_the_prefix_that_the_client_used() {
+        let prefix = PathPrefix::new("/api").expect("a prefix");
+        let rewritten = |name, value| rewritten_below(Some(&prefix), name, value);
+        for (value, expected) in [
+            ("/login", "/api/login"),
+            ("/", "/api/"),
+            ("/api/login", "/api/login"),
+            ("/apis?next=/a", "/api/apis?next=/a"),
+            ("http://127.0.0.1:3000/a", "https://gateway.example:8443/api/a"),
+            ("http://127.0.0.1:3000", "https://gateway.example:8443/api/"),
+            ("http://127.0.0.1:3000?a", "https://gateway.example:8443/api/?a"),
+            ("http://127.0.0.1:3000/api/a", "https://gateway.example:8443/api/a"),
+            ("https://GATEWAY.example:8443/a", "https://GATEWAY.example:8443/api/a"),
+            ("//gateway.example:8443/a", "//gateway.example:8443/api/a"),
+        ] {
+            assert_eq!(rewritten("location", value), expected);
+        }
+        for value in [
+            "login",
+            "?a",
+            "",
+            "//other.example/a",
+            "/\\other.example",
+            "https://other.example/a",
+            "https://gateway.example/a",
+        ] {
+            assert_eq!(rewritten("location", value), value);
+        }
+        assert_eq!(rewritten("refresh", "5; url='/login'"), "5; url='/api/login'");
     }
 
     #[test]

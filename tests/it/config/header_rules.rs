@@ -92,6 +92,7 @@ fn a_route_cannot_set_what_frames_a_response() {
         ("Trailer", "another meaning"),
         ("Sec-WebSocket-Accept", "another meaning"),
         ("Set-Cookie", "the same cookie"),
+        ("Strict-Transport-Security", "https.hsts_max_age"),
         ("Access-Control-Allow-Origin", "see [cors]"),
         ("RateLimit", "the gateway sets"),
         ("X-User", "no client gets it"),

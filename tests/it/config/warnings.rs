@@ -8,7 +8,7 @@ use crate::house::source;
 use crate::support::program::bearward;
 
 /// Text of the configuration, and for each warning its key, line and a part of the message.
-type Row = (&'static str, &'static [(&'static str, usize, &'static str)]);
+pub(super) type Row = (&'static str, &'static [(&'static str, usize, &'static str)]);
 
 const UPSTREAM: &str = "[[upstream]]\nservers = [\"http://127.0.0.1:1\"]\n";
 
@@ -23,7 +23,7 @@ fn warnings(text: &str, base: &Path) -> Vec<(String, usize, String)> {
 }
 
 /// `rows`: each text follows the two lines of [`UPSTREAM`].
-fn check(rows: &[Row]) {
+pub(super) fn check(rows: &[Row]) {
     let folder = tempfile::tempdir().expect("a folder");
     for (text, expected) in rows {
         let found = warnings(&format!("{UPSTREAM}{text}"), folder.path());

@@ -2,8 +2,10 @@
 
 pub mod cors;
 pub mod enforce;
+pub mod fixed_responses;
 pub mod forward;
 pub mod forward_auth;
+pub mod https;
 pub mod login;
 pub mod logout;
 pub mod methods;

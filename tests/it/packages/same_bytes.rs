@@ -40,9 +40,15 @@ fn the_archive_has_all_that_an_installation_needs() {
         assert!(packed.contains(path), "{path} is missing");
     }
     // The pages link to each other, and to the examples.
-    for folder in
-        ["deploy", "deploy/man", "deploy/completions", "deploy/compose", "deploy/examples", "deploy/kubernetes"]
-    {
+    for folder in [
+        "deploy",
+        "deploy/man",
+        "deploy/completions",
+        "deploy/beside",
+        "deploy/compose",
+        "deploy/examples",
+        "deploy/kubernetes",
+    ] {
         let is_read =
             |name: &str| [".md", ".svg", ".json", ".yml", ".yaml"].iter().any(|ending| name.ends_with(ending));
         let belongs = |name: &&String| folder != "deploy" || is_read(name) || name.starts_with("bearward.");

@@ -7,4 +7,5 @@ mod header_rules;
 mod protocols;
 mod redirects;
 mod semantics;
+mod strip_prefix;
 mod unchanged;

@@ -33,6 +33,11 @@ path = "/login"
 login = true
 public = true
 [[route]]
+path = "/fixed"
+public = true
+[route.respond]
+status = 410
+[[route]]
 path = "/site"
 token_from = ["cookie:session", "websocket", "query:access"]
 [[route]]
@@ -131,6 +136,7 @@ async fn a_rejection_is_the_one_of_the_request_itself() {
         (&read.access, "DELETE", "/token/x", 501, "through_gateway_only"),
         (&read.access, "GET", "/.well-known/jwks.json", 501, "through_gateway_only"),
         (&read.access, "POST", "/login", 501, "through_gateway_only"),
+        (&read.access, "GET", "/fixed", 501, "through_gateway_only"),
     ] {
         let client = asking(&gateway, method, target);
         let client = if token.is_empty() { client } else { client.bearer(token) };

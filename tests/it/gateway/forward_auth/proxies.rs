@@ -2,13 +2,16 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 
 use bearward::protocols::http::name_pattern::NamePattern;
+use bearward::types::secret;
 use futures_util::{SinkExt, StreamExt};
 use tempfile::TempDir;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::house::source;
+use crate::support::clock::ManualClock;
 use crate::support::front_proxy::{FrontProxy, installed, nginx};
 use crate::support::ports::free_address;
 use crate::support::wait::eventually_ok;
@@ -22,6 +25,9 @@ const MORE: &str = "[[route]]\npath = \"/limited\"\npublic = true\n[[route.rate]
 
 /// Where the clients of the tests connect from. All of 127.0.0.0/8 is this machine.
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
+
+const SECRET: &str = "a-secret-of-thirty-two-characters";
+const WITH_SECRET: &str = "secret_file = \"proxy.secret\"";
 
 const IDENTITY: [&str; 5] = ["X-Auth-Subject", "X-Auth-Scope", "X-Auth-Token-Id", "X-Auth-Issuer", "X-Auth-Observed"];
 
@@ -42,12 +48,17 @@ struct Site {
 }
 
 impl Site {
-    fn new(dialect: &str, passes_bodies: bool) -> Site {
+    /// `callers`: further keys about the proxies that may ask.
+    fn new(dialect: &str, passes_bodies: bool, callers: &str) -> Site {
         let text = source::read("deploy/beside/gateway.toml");
-        let text = text.replace("dialect = \"x-original\"", &format!("dialect = \"{dialect}\""));
+        let own = format!("dialect = \"{dialect}\"\n{callers}");
+        let text = text.replace("dialect = \"x-original\"", &own);
         let routes = &text[text.find("[[route]]").expect("routes")..];
         let backend = Upstream::start();
-        let gateway = Gateway::with_config(&backend, &format!("{MORE}{routes}"));
+        let text = Gateway::config_text(&backend.address.to_string(), &format!("{MORE}{routes}"));
+        let own = Arc::new(TempDir::new().expect("a folder"));
+        secret::write_private(&own.path().join("proxy.secret"), SECRET.as_bytes()).expect("written");
+        let gateway = Gateway::in_folder(text, own, Arc::new(ManualClock::new()));
         let folder = TempDir::new().expect("a folder");
         Site { gateway, backend, address: free_address(), folder, proxy: None, passes_bodies }
     }
@@ -55,10 +66,14 @@ impl Site {
     /// Writes a file of `deploy/beside` with the addresses of this site.
     fn write(&self, name: &str, edit: impl FnOnce(String) -> String) {
         let text = source::read(format!("deploy/beside/{name}"));
-        let ports = [(8080, self.gateway.address()), (3000, self.backend.address), (8000, self.address)];
-        let text = ports
-            .iter()
-            .fold(text, |text, (port, address)| text.replace(&port.to_string(), &address.port().to_string()));
+        // In two steps: a port of this site can contain one of the file.
+        let ports = [
+            ("8080", "@1", self.gateway.address()),
+            ("3000", "@2", self.backend.address),
+            ("8000", "@3", self.address),
+        ];
+        let text = ports.iter().fold(text, |text, (port, mark, _)| text.replace(port, mark));
+        let text = ports.iter().fold(text, |text, (_, mark, address)| text.replace(mark, &address.port().to_string()));
         std::fs::write(self.folder.path().join(name), edit(text)).expect("written");
     }
 
@@ -123,6 +138,7 @@ async fn allowed_requests(site: &Site, token: &str) {
         assert_eq!(value("x-auth-observed"), line.contains("observed").then_some("no_token"), "{line}: {seen:?}");
         assert!(IDENTITY.iter().all(|name| seen.headers.get_all(*name).iter().count() <= 1), "{line}: {seen:?}");
         assert!(IDENTITY.iter().all(|name| seen.header(name) != Some("root")), "{line}: {seen:?}");
+        assert_ne!(seen.header("x-forward-auth-secret"), Some(SECRET), "{line}");
         site.backend.forget();
     }
     let response = site.send("GET /replaced", &bearer(token)).await;
@@ -259,11 +275,13 @@ async fn limits(site: &Site) {
 
 #[tokio::test]
 async fn nginx_forwards_what_the_gateway_allows() {
-    let site = Site::new("x-original", false);
+    let site = Site::new("x-original", false, WITH_SECRET);
     // Folders of Debian that only root can write to.
     let paths =
         "http {\naccess_log off; client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;\n";
-    site.write("nginx.conf", |text| text.replacen("http {", paths, 1));
+    let asks = "proxy_pass http://bearward/auth;";
+    let shows = format!("{asks} proxy_set_header X-Forward-Auth-Secret \"{SECRET}\";");
+    site.write("nginx.conf", |text| text.replacen("http {", paths, 1).replace(asks, &shows));
     let folder = site.folder.path().to_str().expect("UTF-8").to_owned();
     let global = "daemon off; pid nginx.pid; error_log stderr;";
     let mut site = site.start(&nginx(), &["-p", &folder, "-c", "nginx.conf", "-g", global]);
@@ -272,7 +290,7 @@ async fn nginx_forwards_what_the_gateway_allows() {
 
 #[tokio::test]
 async fn traefik_forwards_what_the_gateway_allows() {
-    let site = Site::new("x-forwarded", true);
+    let site = Site::new("x-forwarded", true, "");
     site.write("traefik-routes.yaml", |text| text);
     let quiet = "global: { checkNewVersion: false, sendAnonymousUsage: false }\n";
     site.write("traefik.yaml", |text| format!("{text}{quiet}"));
@@ -287,16 +305,20 @@ async fn traefik_forwards_what_the_gateway_allows() {
 
 #[tokio::test]
 async fn caddy_forwards_what_the_gateway_allows() {
-    let site = Site::new("x-forwarded", true);
-    site.write("Caddyfile", |text| text);
+    let site = Site::new("x-forwarded", true, WITH_SECRET);
+    let shows = format!("uri /auth\nheader_up X-Forward-Auth-Secret {SECRET}");
+    site.write("Caddyfile", |text| text.replace("uri /auth", &shows));
     let mut site = site.start(&installed("bin/caddy"), &["run", "--adapter", "caddyfile", "--config", "Caddyfile"]);
     check(&mut site).await;
 }
 
 #[tokio::test]
 async fn envoy_forwards_what_the_gateway_allows() {
-    let site = Site::new("prefix", true);
-    site.write("envoy.yaml", |text| text);
+    let site = Site::new("prefix", true, WITH_SECRET);
+    let prefix = "path_prefix: /auth\n";
+    let shows =
+        format!("authorization_request: {{ headers_to_add: [{{ key: X-Forward-Auth-Secret, value: {SECRET} }}] }}");
+    site.write("envoy.yaml", |text| text.replace(prefix, &format!("{prefix}{:24}{shows}\n", "")));
     let arguments = ["-c", "envoy.yaml", "--concurrency", "1", "--disable-hot-restart", "-l", "error"];
     let mut site = site.start(&installed("envoy/_bin/envoy"), &arguments);
     check(&mut site).await;

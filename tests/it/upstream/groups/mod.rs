@@ -12,6 +12,7 @@ mod stalled;
 mod tls;
 mod unsent;
 mod uploads;
+mod weights;
 
 use std::net::SocketAddr;
 
