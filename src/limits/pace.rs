@@ -129,7 +129,8 @@ mod tests {
         let mut timer = IdleTimer::new(Duration::from_mins(1));
         let mut meter = RateMeter::new(MinRate { bytes_per_second: 1000, window });
         for (bytes, is_fast) in [(1, true), (1, false), (500_000, true), (500_000, true), (0, true), (50, false)] {
-            assert!(waits(&mut timer, pause).await);
+            // As if it had waited: on a busy machine, a real pause can be longer than the window.
+            timer.since = Instant::now().checked_sub(pause);
             assert_eq!(meter.record(bytes, &mut timer), is_fast, "{bytes}");
         }
         // Time that is not a wait does not count.

@@ -164,8 +164,11 @@ impl Lists {
 impl WorkerRejections {
     /// Keeps the request if it was rejected.
     pub fn push(&self, record: &Record) {
+        self.push_at(record, Uptime::default() + self.started.elapsed());
+    }
+
+    fn push_at(&self, record: &Record, now: Uptime) {
         let Some(rejection) = Rejection::of(record, self.max_field.load(Ordering::Relaxed)) else { return };
-        let now = Uptime::default() + self.started.elapsed();
         let is_excess = rejection.client.is_some_and(|client| self.shares.try_take(client, now).is_err());
         let mut lists = self.lock();
         let (list, capacity) = match is_excess {
@@ -216,7 +219,7 @@ mod tests {
         for at in 1..=10_000 {
             let record = rejected(&ids, FLOOD, at);
             last = record.request_id;
-            worker.push(&record);
+            worker.push_at(&record, Uptime::default());
         }
         for id in [honest.request_id, last] {
             assert_eq!(all.find(&id.to_string()).map(|found| found.request_id), Some(id));
