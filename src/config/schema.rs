@@ -10,7 +10,7 @@ use crate::config::document::shape::Shape;
 
 const REFERENCE: &str = include_str!("../../gateway.toml");
 
-/// The keys of this table have the values of [cors] if it omits them.
+/// The keys of this table have the values of `[cors]` if it omits them.
 const INHERITS: &str = "route[].cors.";
 
 /// A number, at least one unit, and nothing else at the start. The reader knows more.
