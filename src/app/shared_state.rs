@@ -23,7 +23,7 @@ use crate::config::{Config, Finding, ForeignIssuer};
 use crate::gateway::Gateway;
 use crate::gateway::cookie_refresh::CookieRefresh;
 use crate::gateway::forward::Forwarder;
-use crate::gateway::forward_auth::ForwardAuth;
+use crate::gateway::forward_auth::{self, ForwardAuth};
 use crate::gateway::route::{Capture, Route};
 use crate::gateway::token_calls::TokenCalls;
 use crate::limits::rate_limit::RateLimits;
@@ -154,6 +154,8 @@ impl SharedState {
         let strips = config.routes.iter().any(|route| route.strip_prefix.is_some());
         let of_routes = of_routes.chain(strips.then_some(&X_FORWARDED_PREFIX));
         let own = config.identity.names().chain(removed).chain(of_routes).chain(sets_real_ip.then_some(&X_REAL_IP));
+        // A proxy that calls another path than forward_auth.path must not show the secret to a backend.
+        let own = own.chain(config.forward_auth.is_some().then_some(&forward_auth::SECRET));
         let hygiene = Hygiene::new(own, fields);
         Ok(Forwarder {
             upstreams: self.upstreams.prepare(config)?,

@@ -178,6 +178,11 @@ impl TokenCache {
         self.known.insert(known.text.clone().into(), known);
     }
 
+    /// Forgets a token that is not good any more.
+    pub fn remove(&self, token: &str) {
+        self.known.remove(token.as_bytes());
+    }
+
     pub fn has_bad_signature(&self, token: BearerToken<'_>, generation: u64) -> bool {
         self.forged.get(token.as_bytes()) == Some(generation)
     }

@@ -59,6 +59,7 @@ impl Authenticator {
                 if bad.is_guess() {
                     context.payer.count(context.clock.uptime());
                 }
+                self.token_cache.remove(text);
                 self.token_cache.insert_bad_signature(text, generation);
                 Err(bad.reject())
             }

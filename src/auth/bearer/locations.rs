@@ -179,9 +179,7 @@ impl TokenLocations {
     /// Returns true if the client requested the subprotocol `bearer` and waits for it in the response.
     pub fn rewrite_for_upstream<B>(&self, request: &mut Request<B>, drop: bool) -> Result<bool, Reject> {
         let authorization = if drop { None } else { self.authorization_for_upstream(request) };
-        if self.api_keys {
-            drop_api_key(request.headers_mut());
-        }
+        self.drop_api_keys(request.headers_mut());
         if drop {
             self.drop_from_headers(request.headers_mut());
         }
@@ -207,7 +205,20 @@ impl TokenLocations {
         if !matches!(found.location, TokenLocation::Query | TokenLocation::Websocket) {
             return None;
         }
-        HeaderValue::from_str(&format!("Bearer {}", found.token().text().ok()?)).ok()
+        let text = found.token().text().ok().filter(|text| !is_api_key(text.as_bytes()))?;
+        HeaderValue::from_str(&format!("Bearer {text}")).ok()
+    }
+
+    /// No backend gets an API key of the gateway: it would be as good as the client for months. On a route without
+    /// API keys, `X-API-Key` can be for the backend.
+    fn drop_api_keys(&self, headers: &mut HeaderMap) {
+        let is_ours = |value: &HeaderValue| self.api_keys || is_api_key(value.as_bytes());
+        if headers.get_all(&X_API_KEY).iter().any(is_ours) {
+            headers.remove(&X_API_KEY);
+        }
+        if headers.get_all(header::AUTHORIZATION).iter().any(|value| credentials(value).is_some_and(is_api_key)) {
+            headers.remove(header::AUTHORIZATION);
+        }
     }
 
     fn drop_from_headers(&self, headers: &mut HeaderMap) {
@@ -237,14 +248,6 @@ fn find_api_key(headers: &HeaderMap, max_size: usize) -> Result<FoundToken<'_>, 
     }
     let token = BearerToken::new(value.as_bytes(), max_size)?;
     Ok(FoundToken { token: Cow::Borrowed(token.as_bytes()), location: TokenLocation::ApiKeyHeader })
-}
-
-/// No backend gets an API key: it would be as good as the client for months.
-fn drop_api_key(headers: &mut HeaderMap) {
-    headers.remove(&X_API_KEY);
-    if headers.get_all(header::AUTHORIZATION).iter().any(|value| credentials(value).is_some_and(is_api_key)) {
-        headers.remove(header::AUTHORIZATION);
-    }
 }
 
 fn set_query<B>(request: &mut Request<B>, query: &str) -> Result<(), Reject> {

@@ -11,6 +11,7 @@ use crate::config::sections::{files, forwarding, oauth};
 use crate::gateway::endpoints::Endpoints;
 use crate::gateway::forward_auth::{Callers, Dialect, Settings};
 use crate::gateway::route::Route;
+use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX};
 
 const DIALECTS: [(&str, Dialect); 3] =
     [("x-forwarded", Dialect::XForwarded), ("x-original", Dialect::XOriginal), ("prefix", Dialect::Prefix)];
@@ -79,11 +80,16 @@ fn report_without_path(table: &Table<'_>) {
     }
 }
 
+/// On all hosts.
+const OWN_PATHS: [&str; 3] = [REFRESH_PATH, REVOKE_PREFIX, KEYS_PATH];
+
 fn report_same_path(table: &Table<'_>, settings: &Settings, routes: &[Route], endpoints: &Endpoints) {
     let other = |error: String| ConfigError::new(error, "expected a different path");
     if let Some(route) = routes.iter().find(|route| settings.is_call(&route.path)) {
         let error = other(format!("a route has the path {}", route.path));
         table.reject("path", error.help("change one of the two; calls of proxies would hide the route"));
+    } else if let Some(path) = OWN_PATHS.into_iter().find(|path| settings.is_call(path)) {
+        table.reject("path", other(format!("{path} is a path of the gateway itself")));
     } else if let Some((_, path)) = endpoints.enabled().find(|(_, path)| settings.is_call(path)) {
         table.reject("path", other(format!("an endpoint of [oauth] has the path {path}")));
     }

@@ -25,6 +25,9 @@ use crate::telemetry::access_log::Record;
 use crate::types::reject::{Reason, Reject};
 use question::Question;
 
+/// Headers by which some backends read another path: IIS with URL Rewrite, Laminas, old releases of Symfony.
+const PATH_OVERRIDES: [&str; 2] = ["x-original-url", "x-rewrite-url"];
+
 /// The endpoint of a configuration.
 pub struct ForwardAuth {
     pub settings: Settings,
@@ -35,6 +38,8 @@ pub struct ForwardAuth {
     identity: Vec<NamePattern>,
     /// Headers that name another method.
     overrides: Vec<NamePattern>,
+    /// [`PATH_OVERRIDES`]
+    other_paths: Vec<NamePattern>,
     /// A route decides by the method.
     decides_by_method: bool,
 }
@@ -50,7 +55,9 @@ impl ForwardAuth {
         }
         let exact = |name: &HeaderName| NamePattern::exact(name.as_str());
         let overrides = METHOD_OVERRIDES.iter().map(exact).collect();
-        ForwardAuth { settings, identity: names.iter().map(exact).collect(), names, overrides, decides_by_method }
+        let other_paths = PATH_OVERRIDES.into_iter().map(NamePattern::exact).collect();
+        let identity = names.iter().map(exact).collect();
+        ForwardAuth { settings, identity, names, overrides, other_paths, decides_by_method }
     }
 
     /// Turns a call, and its record, into the request that it is about. Returns where that request comes from.
@@ -89,7 +96,7 @@ impl ForwardAuth {
     }
 
     /// Rejects what the gateway removes from its own requests and the proxy may not: an identity header in another
-    /// spelling, which CGI reads as the same, and another method than the one that is decided about.
+    /// spelling, which CGI reads as the same, and another method or path than the one that is decided about.
     fn check_names(&self, headers: &HeaderMap) -> Result<(), Reject> {
         let is_other_spelling = |name: &&HeaderName| {
             let has_other = name.as_str().bytes().any(|byte| !byte.is_ascii_alphanumeric() && byte != b'-');
@@ -99,7 +106,9 @@ impl ForwardAuth {
             self.overrides.iter().any(|own| own.matches(name.as_str().as_bytes()))
                 && (self.decides_by_method || headers.get_all(*name).iter().any(names_trace))
         };
-        match headers.keys().find(|name| is_other_spelling(name) || is_override(name)) {
+        let is_other_path =
+            |name: &&HeaderName| self.other_paths.iter().any(|own| own.matches(name.as_str().as_bytes()));
+        match headers.keys().find(|name| is_other_spelling(name) || is_override(name) || is_other_path(name)) {
             Some(name) => Err(Reject::new(Reason::ForgedHeader, name.to_string())),
             None => Ok(()),
         }

@@ -12,6 +12,7 @@ use super::form::Form;
 use crate::broker::check_holder;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
+use crate::tokens::family::api_key::PresentedKey;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::types::reject::{Reason, Reject};
 
@@ -33,7 +34,13 @@ impl Call<'_, '_> {
 
     async fn revoke_access_token(&mut self, token: &str, client_id: Option<&str>) -> Result<(), Reject> {
         let verified = self.authenticate(token).await;
-        if matches!(&verified, Err(reject) if matches!(reject.reason, Reason::Revoked | Reason::BadApiKey)) {
+        let was_good = |reject: &Reject| match reject.reason {
+            Reason::Revoked => true,
+            // A text without the form of a key was never one.
+            Reason::BadApiKey => PresentedKey::parse(token).is_some(),
+            _ => false,
+        };
+        if verified.as_ref().is_err_and(was_good) {
             // By an earlier call, which may have failed because the standby of the database is away.
             self.broker.settle().await?;
         }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use crate::protocols::http::path::decode;
 
-/// How the gateway's refresh tokens and most JWTs begin.
-const PREFIXES: [&str; 2] = ["bwr1_", "eyJ"];
+/// How the gateway's refresh tokens, its API keys and most JWTs begin.
+const PREFIXES: [&str; 3] = ["bwr1_", "bwk_", "eyJ"];
 
 /// The path, with every segment cut where a token begins. Clients put tokens there on purpose (`DELETE /token/…`
 /// accepts a refresh token) or by mistake. Tokens are searched in the percent-decoded segment, because an escaped token
@@ -85,6 +85,7 @@ mod tests {
             ("/%C3%A9%65%79Jsecret", "/%C3%A9[token]"),
             ("/%ff%zz%%65yJsecret", "/%ff%zz%[token]"),
             ("/a%2FeyJsecret", "/a%2F[token]"),
+            ("/token/bwk_secret", "/token/[token]"),
             ("/x%3Fy-eyJsecret", "/x%3Fy-[token]"),
             ("/%0A-eyJsecret", "/%0A-[token]"),
             ("/é-eyJsecret", "/é-[token]"),

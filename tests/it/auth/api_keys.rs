@@ -33,6 +33,9 @@ path = "/observed"
 api_keys = true
 enforce = false
 [[route]]
+path = "/open"
+public = true
+[[route]]
 path = "/"
 "#;
 
@@ -115,6 +118,16 @@ async fn a_key_is_accepted_only_where_the_route_says_so() {
         let seen = upstream.seen().pop().expect("a request");
         assert_eq!((seen.header(name), seen.header("x-auth-subject")), (None, None), "a bad key neither");
         assert_eq!(seen.header("x-auth-observed"), Some("bad_api_key"));
+    }
+    // A key by mistake, and a key of the backend.
+    for (name, value, kept) in [
+        ("authorization", format!("Bearer {key}"), false),
+        ("x-api-key", key.clone(), false),
+        ("x-api-key", "of-the-backend".into(), true),
+    ] {
+        assert_eq!(status(&gateway.client().header(name, &value), "/open").await, 200);
+        let seen = upstream.seen().pop().expect("a request");
+        assert_eq!(seen.header(name).is_some(), kept, "{name}");
     }
     gateway.drain_and_check_log();
 }

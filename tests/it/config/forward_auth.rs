@@ -9,6 +9,12 @@ fn forward_auth_needs_a_path_a_dialect_and_callers() {
     check(&[
         ("[forward_auth]\npath = \"auth\"", "forward_auth.path", (2, 8), "does not start with `/`"),
         ("[forward_auth]\npath = \"/auth/\"", "forward_auth.path", (2, 8), "not possible for an endpoint"),
+        (
+            "[forward_auth]\npath = \"/tok\"\ndialect = \"prefix\"\nfrom = [\"10.0.0.5\"]",
+            "forward_auth.path",
+            (2, 8),
+            "/token/ is a path of the gateway itself",
+        ),
         ("[forward_auth]\npath = \"/user/refresh\"", "forward_auth.path", (2, 8), "is a path of the gateway"),
         (
             "[forward_auth]\npath = \"/auth\"\nfrom = [\"10.0.0.5\"]",

@@ -31,7 +31,7 @@ const HOP_BY_HOP: [(&str, &str); 5] = [
 /// Headers that the gateway removes if a route checks the method.
 const METHODS: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
 /// Headers that the gateway changes. Other tests check how.
-const CHANGED: [&str; 12] = [
+const CHANGED: [&str; 14] = [
     "access-control-allow-credentials",
     "access-control-allow-origin",
     "access-control-expose-headers",
@@ -44,6 +44,8 @@ const CHANGED: [&str; 12] = [
     "location",
     "refresh",
     "vary",
+    "x-api-key",
+    "x-forward-auth-secret",
 ];
 
 /// Replaces the `*` of a pattern, to get a header name.

@@ -111,6 +111,8 @@ async fn check(site: &mut Site) {
     other_spellings(site, &pair.access).await;
     websockets(site, &pair.access).await;
     other_protocols(site, &pair.access).await;
+    nominated_headers(site, &pair.access).await;
+    other_paths(site).await;
     limits(site).await;
     // Without the gateway, nothing passes.
     site.gateway.drain();
@@ -248,7 +250,8 @@ async fn websockets(site: &Site, token: &str) {
 
 /// Behind an upgrade to h2c, further requests would pass the proxy unseen.
 async fn other_protocols(site: &Site, token: &str) {
-    for protocol in ["h2c", "h2c, websocket", "websocket/13", "TLS/1.0"] {
+    // The field twice is what some proxies read by its first value, and match by any.
+    for protocol in ["h2c", "h2c, websocket", "websocket/13", "TLS/1.0", "h2c\r\nUpgrade: websocket"] {
         let fields = format!("{}Upgrade: {protocol}\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n", bearer(token));
         let mut wire = Wire::connect_from(CLIENT, site.address).await;
         let connection = "Connection: Upgrade, HTTP2-Settings";
@@ -256,6 +259,28 @@ async fn other_protocols(site: &Site, token: &str) {
         let response = wire.read_response().await;
         assert_ne!(response.status, 101, "{protocol}");
         assert!(site.backend.seen().iter().all(|seen| seen.header("upgrade").is_none()), "{protocol}: {response:?}");
+        site.backend.forget();
+    }
+}
+
+/// A proxy that removes what `Connection` names must not remove the headers of the gateway.
+async fn nominated_headers(site: &Site, token: &str) {
+    let mut wire = Wire::connect_from(CLIENT, site.address).await;
+    let connection = "Connection: close, X-Auth-Subject, X-Auth-Issuer";
+    wire.send(format!("GET /orders HTTP/1.1\r\nHost: app.example\r\n{connection}\r\n{}\r\n", bearer(token))).await;
+    wire.read_response().await;
+    for seen in site.backend.seen() {
+        assert_eq!(seen.header("x-auth-subject"), Some("alice"), "{seen:?}");
+        assert!(seen.header("x-auth-issuer").is_some(), "{seen:?}");
+    }
+    site.backend.forget();
+}
+
+/// Some backends read another path in these headers.
+async fn other_paths(site: &Site) {
+    for name in ["X-Rewrite-URL", "X-Original-URL"] {
+        site.send("GET /public/a", &format!("{name}: /orders\r\n")).await;
+        assert!(site.backend.seen().iter().all(|seen| seen.header(name).is_none()), "{name}");
         site.backend.forget();
     }
 }
