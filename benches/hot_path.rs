@@ -139,7 +139,8 @@ fn limits(c: &mut Criterion) {
             share: Share::Replica,
         };
         let rates = RateLimits::new(iter::once(settings), 1);
-        let client = Client { address, subject: Some(("https://gateway.example", "user-000001@example.com")) };
+        let client =
+            Client { address, subject: Some(("https://gateway.example", "user-000001@example.com")), key: None };
         group.bench_function(format!("a rate for each {name}"), |b| {
             b.iter(|| {
                 let mut told = RateLimitHeaders::default();

@@ -14,6 +14,9 @@
 //! 5. `gateway/response.rs` completes the response. `gateway/delivery.rs` writes the access log when the last byte is
 //!    sent.
 //!
+//! A page load without a login, on a route with `sign_in`, is sent to an identity provider: `gateway/sign_in/` sends it
+//! out and takes it back, `broker/sign_in/` gets the tokens, and `auth/handles.rs` finds the login of later requests.
+//!
 //! A proxy that asks about a request (`[forward_auth]`) gets the decision of step 3 as its response:
 //! `gateway/forward_auth/` turns its call into the request that it is about, and nothing is forwarded.
 //!
@@ -51,7 +54,7 @@
 //! | `annotate_snippets` | `config/` | shows errors in `gateway.toml` as rustc shows them |
 //! | `aws_lc_rs` | `protocols/tls/`, `tokens/jwt/`, `types/secret` | no cryptography of our own, and none elsewhere |
 //! | `clap` | `cli/`, `main` | reads the command line |
-//! | `crc32fast` | `tokens/family/` | the checksum at the end of a refresh token |
+//! | `crc32fast` | `tokens/family/` | the checksum at the end of a refresh token or an API key |
 //! | `h2` | `server/`, `upstream/` | the errors of the protocol under hyper: was it a flood? was the request processed? |
 //! | `ipnet` | `config/`, `protocols/http/forwarded` | networks of trusted proxies |
 //! | `jsonwebtoken` | `tokens/jwt/` | keys and signatures only: its checks of claims are lax by default |
@@ -96,7 +99,7 @@
 //! | `limits.retry_delay` | `server/retry_delay.rs` | the next 429 is delayed |
 //! | `limits.token_size` | `auth/bearer/mod.rs`; for own tokens `broker/issue.rs` | 401 `token_too_large` |
 //! | `limits.token_cache_size` | `auth/token_cache.rs` | the least used tokens are verified again |
-//! | `limits.bad_signatures` | `auth/bad_signatures.rs`, called by `auth/authenticate.rs` | 429 `rate_limited` |
+//! | `limits.bad_signatures` | `auth/bad_signatures.rs`, called by `auth/authenticate.rs`, `auth/verify_api_key.rs` and `auth/verify_opaque.rs` | 429 `rate_limited` |
 //! | `limits.introspected_bad_signatures` | `auth/bad_signatures.rs`, called as above for introspection | 429 `rate_limited` |
 //! | `limits.sessions_per_subject` | `store/sqlite/families.rs`, `store/postgres/families.rs` | the least recently used family is revoked |
 //! | `rate` | `limits/rate_limit.rs`, called by `gateway/mod.rs` | 429 `quota_exceeded` |
@@ -135,7 +138,11 @@
 //! | a response from an HTTP/2 backend | request | 64 KiB, the window of the stream (`upstream/connect.rs`) |
 //! | a request body on its way | request | one frame; to an HTTP/2 backend 1 MiB (h2) |
 //! | a copy for a retry | request | the head: only a request without a body is sent twice (`upstream/send.rs`) |
-//! | the body of an own call | request | 8 KiB (`broker/settings.rs`) |
+//! | the body of an own call | request | 8 KiB; of a token exchange 24 KiB (`broker/settings.rs`) |
+//! | a response of an identity provider | sign-in, refresh | 1 MiB (`auth/oauth_client/`) |
+//! | failed refreshes at providers | process | 4,096 (`broker/sign_in/refresh.rs`) |
+//! | a report of an identity provider | request | 32 KiB, a security event 64 KiB (`gateway/provider_events/`) |
+//! | the response to a poll | event stream | 8 MiB (`broker/event_poll.rs`) |
 //! | a captured login | request | `login.max_response_size` (`gateway/login_capture/`) |
 //! | a WebSocket | connection | 8 KiB in each direction (`protocols/websocket/tunnel.rs`); over HTTP/2, 24 KiB more to the client |
 //! | rejections | worker | `admin.recent_rejections` and a quarter more, each of 6 texts of `access_log.max_field_size` and 400 bytes (`telemetry/recent_rejections.rs`) |
@@ -154,6 +161,8 @@
 //! | **parent**, **child** | generation c - 1 and c: a refresh spends the parent and makes the child |
 //! | **confirmed** | an access token of the child was used, so the client has the response of its refresh |
 //! | **permit** | proof that this caller may use this route; nothing goes to an upstream without one |
+//! | **handle** | what the browser of a login at a provider holds in a cookie: it names a family, and is no token |
+//! | **attempt** | a sign-in that has begun and not ended; only a sealed cookie of the browser knows it |
 //! | **capture** | a backend's own login becomes a token pair on its way to the client; its own logout revokes the family |
 //! | **watermark** | a time: every session that began at or before it is revoked, of a subject or of all, and every token of another issuer with such an `iat` |
 //! | **epoch** | a counter that only revocations move: while it stands still, a cached token needs no lookup |

@@ -17,13 +17,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bearward::auth::api_keys::{ApiKeySettings, ApiKeys};
-use bearward::auth::bearer::BearerToken;
+use bearward::auth::bearer::{BearerToken, TokenLocations};
 use bearward::auth::context::AuthContext;
-use bearward::store::StoreFuture;
+use bearward::auth::handles::{FoundLogin, HandleSettings, Handles};
+use bearward::store::{ProviderLogin, StoreFuture};
 use bearward::telemetry::access_log::Record;
 use bearward::tokens::family::Family;
 use bearward::tokens::family::api_key::generate;
+use bearward::tokens::family::handle;
+use bearward::tokens::family::refresh_token::Roots;
 use bearward::tokens::jwt::Algorithm;
+use bearward::types::clock::UnixTime;
+use bearward::types::secret::Secret;
+use http::Request;
 
 use setup::steps::{SampleRequest, Steps};
 use setup::{BenchWorker, Mint, NOW};
@@ -71,6 +77,50 @@ fn authenticating_a_known_api_key_allocates_and_reads_nothing() {
     let counted = allocation_counter::measure(|| {
         for _ in 0..REQUESTS {
             assert!(setup::run_ready(authenticator.authenticate(bearer, &context)).is_ok());
+        }
+    });
+    assert_eq!((counted.count_total, counted.bytes_total), (0, 0));
+    assert_eq!(reads.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_request_with_a_known_cookie_allocates_and_reads_nothing() {
+    let (mut authenticator, _) = setup::authenticator(&Mint::new(Algorithm::ES256));
+    let family = families::family(NOW);
+    let roots = Roots::new((family.root, Secret::new(vec![7; 32])), Vec::new());
+    let text = handle::of(&family, &roots).expect("the root is known");
+    let login = ProviderLogin {
+        provider: "main".into(),
+        root: family.root,
+        sealed: Vec::new(),
+        version: 0,
+        due: UnixTime::MAX,
+        claimed: true,
+    };
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counter = reads.clone();
+    let find = Arc::new(move |_| -> StoreFuture<FoundLogin> {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::ready(Ok(Some((family.clone(), login.clone())))))
+    });
+    let minute = Duration::from_mins(1);
+    let settings = HandleSettings { audience: vec!["a".into()], lifetime: minute, timeout: minute };
+    authenticator.handles = Arc::new(Handles::new(settings, Arc::new(roots), find));
+    let worker = BenchWorker::new();
+    let context = AuthContext { provider: Some("main"), ..worker.context(NOW) };
+    let request = Request::get("/").header("cookie", format!("a=1; __Host-bearward={text}; b=2")).body(());
+    let request = request.expect("a request");
+    let places = TokenLocations { sign_in: true, ..TokenLocations::default() };
+    let authenticate = async || {
+        let Ok(found) = places.find(&request, 8192) else { panic!("a cookie") };
+        authenticator.authenticate(found.token(), &context).await.is_ok()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    assert!(runtime.block_on(authenticate()), "the first request reads it");
+
+    let counted = allocation_counter::measure(|| {
+        for _ in 0..REQUESTS {
+            assert!(setup::run_ready(authenticate()));
         }
     });
     assert_eq!((counted.count_total, counted.bytes_total), (0, 0));

@@ -38,6 +38,8 @@ pub fn family(now: UnixTime) -> Family {
         idle_expiry: now + LIFETIMES.idle,
         absolute_expiry: now + LIFETIMES.absolute,
         key_hash: None,
+        key_rate: None,
+        origin: None,
         revoked: None,
     }
 }

@@ -174,6 +174,8 @@ pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
         seen_generations: Arc::default(),
         renewals: Arc::default(),
         api_keys: Arc::default(),
+        introspection: Arc::default(),
+        handles: Arc::default(),
         freshness: None,
         identity,
         token_size: 8 << 10,
@@ -198,6 +200,7 @@ impl BenchWorker {
                 Mint::new(Algorithm::ES256).trusted(),
                 signing,
             )))),
+            leases: Arc::default(),
             renewals: Arc::default(),
             freshness: None,
         };
@@ -224,6 +227,7 @@ impl BenchWorker {
             metrics: &self.0.metrics,
             serves_stale: None,
             api_keys: false,
+            provider: None,
             rejected_token: None,
             trace: Trace::OFF,
         }

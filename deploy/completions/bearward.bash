@@ -123,7 +123,7 @@ _bearward() {
             return 0
             ;;
         bearward__subcmd__apikey__subcmd__issue)
-            opts="-h --config --subject --scope --label --client-id --expires-in --json --help"
+            opts="-h --config --subject --scope --label --client-id --expires-in --rate --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -150,6 +150,10 @@ _bearward() {
                     return 0
                     ;;
                 --expires-in)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rate)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -559,7 +563,7 @@ _bearward() {
             return 0
             ;;
         bearward__subcmd__token__subcmd__revoke)
-            opts="-h --config --subject --jti --all --issuer --before --json --help"
+            opts="-h --config --subject --jti --session --all --issuer --before --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -574,6 +578,10 @@ _bearward() {
                     return 0
                     ;;
                 --jti)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --session)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

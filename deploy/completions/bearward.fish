@@ -86,7 +86,7 @@ complete -c bearward -n "__fish_bearward_using_subcommand top" -s h -l help -d '
 complete -c bearward -n "__fish_bearward_using_subcommand token; and not __fish_seen_subcommand_from issue list revoke" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand token; and not __fish_seen_subcommand_from issue list revoke" -f -a "issue" -d 'Start a session and print its first token pair'
 complete -c bearward -n "__fish_bearward_using_subcommand token; and not __fish_seen_subcommand_from issue list revoke" -f -a "list" -d 'List the sessions of a subject'
-complete -c bearward -n "__fish_bearward_using_subcommand token; and not __fish_seen_subcommand_from issue list revoke" -f -a "revoke" -d 'Revoke one session, one access token, or all tokens of a subject or an issuer'
+complete -c bearward -n "__fish_bearward_using_subcommand token; and not __fish_seen_subcommand_from issue list revoke" -f -a "revoke" -d 'Revoke one session, one access token, or all tokens of a subject, an issuer or a session there'
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from issue" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from issue" -l subject -d 'The user or service that the token is for: its `sub`' -r
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from issue" -l scope -d 'Scopes, separated by spaces' -r
@@ -101,6 +101,7 @@ complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from revoke" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from revoke" -l subject -d 'All tokens of this subject' -r
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from revoke" -l jti -d 'One access token, by its `jti`' -r
+complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from revoke" -l session -d 'All tokens of this session at another issuer, by its `sid`, and the sessions that began there' -r
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from revoke" -l issuer -d 'The issuer of the tokens. Default: this gateway; with --all, every issuer' -r
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from revoke" -l before -d 'Only sessions that began at or before this time, as 2026-11-20T23:05:21Z. Default: now' -r
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from revoke" -l all -d 'All tokens'
@@ -116,6 +117,7 @@ complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_see
 complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from issue" -l label -d 'Name of the key in lists' -r
 complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from issue" -l client-id -d 'The client that gets the key: its `client_id`' -r
 complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from issue" -l expires-in -d 'Seconds until the key expires. Default: 90 days' -r
+complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from issue" -l rate -d 'Maximum number of requests, such as 100/min. The units are s, min, h and day. Default: no limit of its own' -r
 complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from issue" -l json -d 'Print the key as JSON'
 complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from issue" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from list" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F

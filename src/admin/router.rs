@@ -41,8 +41,7 @@ pub(super) async fn handle(admin: &Admin, request: Request<Incoming>, peer: &Pee
         Peer::Local => None,
         Peer::Remote { address, .. } => Some(*address),
     };
-    let context =
-        EventContext { at: admin.clock.now(), client, request: Some(request_id), caller: None, operator: None };
+    let context = EventContext { client, request: Some(request_id), ..EventContext::from(admin.clock.now()) };
     route(admin, request, peer, context).await.unwrap_or_else(|reject| {
         admin.counters.rejected(reject.reason);
         tracing::debug!(reason = reject.reason.code(), detail = %reject.detail, "admin request rejected");

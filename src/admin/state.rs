@@ -15,6 +15,7 @@ use super::calls::explainer::Explain;
 use super::calls::reload_reply::ReloadRequest;
 use super::calls::stats_streams::StatsStreams;
 use super::readiness::Readiness;
+use crate::auth::provider::Providers;
 use crate::broker::Broker;
 use crate::protocols::tls::ServerTls;
 use crate::telemetry::metrics::{Metrics, WorkerMetrics};
@@ -26,6 +27,7 @@ use crate::upstream::Upstream;
 
 pub struct Admin {
     pub broker: Arc<Broker>,
+    pub providers: Arc<Providers>,
     /// The upstreams of the active configuration.
     pub upstreams: Arc<ArcSwap<Vec<Arc<Upstream>>>>,
     pub metrics: Arc<Metrics>,

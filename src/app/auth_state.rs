@@ -5,19 +5,22 @@ use std::sync::Arc;
 
 use crate::auth::api_keys::{ApiKeySettings, ApiKeys};
 use crate::auth::authenticate::Authenticator;
+use crate::auth::handles::{HandleSettings, Handles};
+use crate::auth::introspection::{Introspection, IntrospectionCounts};
 use crate::auth::keyring::Keyring;
+use crate::auth::leases::Leases;
 use crate::auth::renewals::Renewals;
 use crate::auth::revocations::Revocations;
 use crate::auth::seen_generations::SeenGenerations;
 use crate::auth::token_cache::TokenCache;
-use crate::config::Config;
+use crate::config::{Config, ForeignIssuer};
 use crate::gateway::cors::Cors;
 use crate::gateway::decide::Decider;
 use crate::gateway::route::{Route, TokenForwarding};
 use crate::gateway::route_table::RouteTable;
 use crate::gateway::streams::TokenChecks;
 use crate::store::Freshness;
-use crate::telemetry::metrics::RequestsByRoute;
+use crate::telemetry::metrics::{Metrics, RequestsByRoute};
 use crate::types::clock::Clock;
 
 pub(super) struct AuthState {
@@ -26,6 +29,10 @@ pub(super) struct AuthState {
     pub(super) seen_generations: Arc<SeenGenerations>,
     pub(super) renewals: Arc<Renewals>,
     pub(super) api_keys: Arc<ApiKeys>,
+    /// For the streams of opaque tokens.
+    pub(super) leases: Arc<Leases>,
+    pub(super) introspection_counts: Arc<IntrospectionCounts>,
+    pub(super) handles: Arc<Handles>,
     /// `None`: the store belongs to this gateway alone.
     freshness: Option<Arc<Freshness>>,
 }
@@ -35,6 +42,7 @@ impl AuthState {
         keyring: Arc<Keyring>,
         revocations: Arc<Revocations>,
         api_keys: ApiKeys,
+        handles: Handles,
         freshness: Option<Arc<Freshness>>,
     ) -> Self {
         AuthState {
@@ -43,14 +51,35 @@ impl AuthState {
             seen_generations: Arc::default(),
             renewals: Arc::default(),
             api_keys: Arc::new(api_keys),
+            leases: Arc::default(),
+            introspection_counts: Arc::default(),
+            handles: Arc::new(handles),
             freshness,
         }
     }
 
     /// With the same keys and revocations. A token that is only explained confirms no refresh and renews no stream.
     pub(super) fn without_effects(&self) -> Self {
-        let api_keys = self.api_keys.without_effects();
-        AuthState::new(self.keyring.clone(), self.revocations.clone(), api_keys, self.freshness.clone())
+        let (api_keys, handles) = (self.api_keys.without_effects(), self.handles.without_effects());
+        AuthState::new(self.keyring.clone(), self.revocations.clone(), api_keys, handles, self.freshness.clone())
+    }
+
+    pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
+        let counts = self.introspection_counts.clone();
+        let help = "Questions to introspection endpoints, by outcome";
+        metrics.counters("introspections", help, move || counts.labelled());
+        let counts = self.introspection_counts.clone();
+        let help = "Seconds from a question to an introspection endpoint until its answer";
+        metrics.histograms("introspection_seconds", help, move || counts.durations());
+        let revocations = self.revocations.clone();
+        metrics.gauge("revocations", "Revocations in memory", move || revocations.count() as f64);
+        let revocations = self.revocations.clone();
+        let help = "Number of the newest revocation in the store's log that is enforced";
+        metrics.gauge("revocation_sequence", help, move || revocations.sequence() as f64);
+        let api_keys = self.api_keys.clone();
+        metrics.counters("api_key_reads", "API keys read from the store", move || {
+            api_keys.reads().map(|(result, count)| (vec![("result", result.to_owned())], count as f64)).to_vec()
+        });
     }
 
     /// The checks that end a stream when its token is no longer valid.
@@ -60,6 +89,7 @@ impl AuthState {
             revocations: self.revocations.clone(),
             keyring: self.keyring.clone(),
             renewals: self.renewals.clone(),
+            leases: self.leases.clone(),
             freshness: self.freshness.clone(),
         }
     }
@@ -70,17 +100,21 @@ impl AuthState {
         let authenticator = Authenticator {
             keyring: self.keyring.clone(),
             revocations: self.revocations.clone(),
-            token_cache: Arc::new(TokenCache::with_replacements(cache_size, replacement_audiences(&config.routes))),
+            token_cache: Arc::new(TokenCache::with_replacements(cache_size, replacements(config))),
             seen_generations: self.seen_generations.clone(),
             renewals: self.renewals.clone(),
             api_keys: self.api_keys.clone(),
+            introspection: Arc::new(self.introspection(config)),
+            handles: self.handles.clone(),
             freshness: self.freshness.clone(),
             identity: config.identity.clone(),
             token_size: config.limits.token_size,
         };
         let counted = |route: &Route| Route { requests: requests.of(&route.name), ..route.clone() };
         let routes: Vec<_> = config.routes.iter().map(counted).collect();
-        let routes = RouteTable::new(&routes).with_endpoints(&config.oauth);
+        let sign_in = config.sign_in.as_ref().map(|settings| settings.paths.clone());
+        let routes = RouteTable::new(&routes).with_endpoints(&config.oauth).with_receivers(config.report_paths());
+        let routes = routes.with_sign_in(sign_in);
         Decider {
             routes: routes.with_issuer(&config.tokens.issuer),
             authenticator,
@@ -93,6 +127,15 @@ impl AuthState {
     }
 }
 
+impl AuthState {
+    /// How this configuration asks about opaque tokens.
+    fn introspection(&self, config: &Config) -> Introspection {
+        let asked = |issuer: &ForeignIssuer| Some((issuer.policy.clone(), issuer.introspection.clone()?));
+        let asked = config.issuers.iter().filter_map(asked);
+        Introspection::new(asked, self.leases.clone(), self.introspection_counts.clone())
+    }
+}
+
 /// How this configuration reads API keys. A change requires a restart.
 pub(super) fn api_key_settings(config: &Config) -> ApiKeySettings {
     ApiKeySettings {
@@ -102,11 +145,22 @@ pub(super) fn api_key_settings(config: &Config) -> ApiKeySettings {
     }
 }
 
-/// The number of audiences for which a token can be replaced.
-fn replacement_audiences(routes: &[Route]) -> usize {
-    let audiences = routes.iter().filter_map(|route| match &route.token_forwarding {
+/// How this configuration reads the handles of logins. A change requires a restart.
+pub(super) fn handle_settings(config: &Config) -> HandleSettings {
+    HandleSettings {
+        audience: config.tokens.audience.clone(),
+        lifetime: config.tokens.lifetimes.access,
+        timeout: config.store.timeout,
+    }
+}
+
+/// The number of other tokens that can replace one: of the gateway for each audience, and of other servers.
+fn replacements(config: &Config) -> usize {
+    let audiences = config.routes.iter().filter_map(|route| match &route.token_forwarding {
         TokenForwarding::Replace(audience) => Some(audience),
-        TokenForwarding::Pass | TokenForwarding::Drop => None,
+        TokenForwarding::Pass | TokenForwarding::Drop | TokenForwarding::Exchange(_) => None,
     });
-    audiences.collect::<HashSet<_>>().len()
+    let subjects = config.token_exchanges.iter().map(|exchange| &exchange.subject_audience);
+    let audiences: HashSet<_> = audiences.chain(subjects.filter(|audience| !audience.is_empty())).collect();
+    audiences.len() + config.token_exchanges.len()
 }

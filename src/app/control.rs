@@ -21,8 +21,12 @@ use crate::types::reject::with_causes;
 
 /// How often to write to the store which refreshes were confirmed by use of their new tokens.
 const CONFIRM_INTERVAL: Duration = Duration::from_millis(500);
+/// How often to look for logins that have ended: the gateway then revokes their tokens there.
+const TELL_INTERVAL: Duration = Duration::from_secs(5);
 /// How often to check whether a signing key starts to sign, or is no longer accepted.
 const KEY_INTERVAL: Duration = Duration::from_secs(1);
+/// How often to look for opaque tokens about which it is time to ask.
+const INTROSPECTION_INTERVAL: Duration = Duration::from_millis(250);
 /// How often to remove expired revocations from memory.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(5);
 /// How often to log the wrong admin tokens that had no message of their own.
@@ -97,6 +101,9 @@ impl Control {
         let followed_keys = tokio::spawn(state.follow_keys());
         let ticket_keys = tokio::spawn(state.follow_ticket_keys());
         let api_keys = tokio::spawn(renew_api_keys(state.clone()));
+        let opaque_tokens = tokio::spawn(renew_opaque_tokens(state.clone()));
+        let providers = tokio::spawn(tell_providers(state.clone()));
+        let mut event_streams = Some(state.event_streams.start(&state.broker, &state.clock));
         let mut hand_over = pin!(hand_over);
         let (mut confirm, mut expire) = (every(CONFIRM_INTERVAL), every(EXPIRE_INTERVAL));
         let mut wrong_tokens = every(WRONG_TOKENS_INTERVAL);
@@ -111,6 +118,7 @@ impl Control {
                     // and those that wait at the Unix socket. The next gateway can now use its path.
                     listener.iter().for_each(|listener| listener.abort());
                     local = None;
+                    event_streams = None;
                     if !is_shared {
                         sweeping.abort();
                         keys.abort();
@@ -119,7 +127,7 @@ impl Control {
                 }
             }
         }
-        drop(local);
+        drop((local, event_streams));
         admin.wrong_tokens.log_others();
         local_listener.iter().for_each(|listener| listener.abort());
         admin.stats_streams.end().await;
@@ -129,6 +137,8 @@ impl Control {
         followed_keys.abort();
         ticket_keys.abort();
         api_keys.abort();
+        opaque_tokens.abort();
+        providers.abort();
         if is_shared || !*replaced.borrow() {
             write_confirmations(&state).await;
         }
@@ -150,7 +160,7 @@ pub(super) async fn write_confirmations(state: &SharedState) {
     }
 }
 
-/// Lets the streams of API keys go on.
+/// Lets the streams of API keys and of logins at providers go on.
 async fn renew_api_keys(state: Arc<SharedState>) {
     let (auth, mut due, mut last) = (&state.auth, every(KEY_INTERVAL), UnixTime::default());
     loop {
@@ -162,6 +172,29 @@ async fn renew_api_keys(state: Arc<SharedState>) {
         }
         last = now;
         auth.api_keys.renew_streams(&auth.renewals, &auth.keyring, &*state.clock).await;
+        auth.handles.renew_streams(&auth.renewals, &auth.keyring, &*state.clock).await;
+    }
+}
+
+/// Revokes the tokens of logins that have ended at their providers.
+async fn tell_providers(state: Arc<SharedState>) {
+    let mut due = every(TELL_INTERVAL);
+    loop {
+        due.tick().await;
+        let providers = state.sign_ins.load_full();
+        if !providers.is_empty() {
+            state.broker.tell_providers(&providers, &*state.clock).await;
+        }
+    }
+}
+
+/// Asks about the opaque tokens of open streams.
+async fn renew_opaque_tokens(state: Arc<SharedState>) {
+    let mut due = every(INTROSPECTION_INTERVAL);
+    loop {
+        due.tick().await;
+        let introspection = state.introspection.load_full();
+        introspection.renew_streams(&state.auth.keyring, &state.clock).await;
     }
 }
 

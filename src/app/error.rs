@@ -24,6 +24,11 @@ pub enum StartError {
         database: Database,
         source: Cause,
     },
+    /// Of `store sweep`.
+    SweepStore {
+        database: Database,
+        source: Cause,
+    },
     /// `store copy` with a configuration that has no PostgreSQL.
     NotShared,
     /// The database has other rows than those that were written to it.
@@ -87,6 +92,13 @@ impl fmt::Display for StartError {
             StartError::Secret(error) => error.fmt(f),
             StartError::OpenStore { database, .. } => write!(f, "{}: cannot open {database}", database.key()),
             StartError::ReadStore { database, .. } => write!(f, "{}: cannot read {database}", database.key()),
+            StartError::SweepStore { database, .. } => {
+                write!(
+                    f,
+                    "{}: cannot delete rows of {database}; those that are gone need no other sweep",
+                    database.key()
+                )
+            }
             StartError::NotShared => {
                 f.write_str("the configuration has no store.postgres; set it, and name the SQLite database with --from")
             }
@@ -142,6 +154,7 @@ impl Error for StartError {
             StartError::Secret(error) => error.source(),
             StartError::OpenStore { source, .. }
             | StartError::ReadStore { source, .. }
+            | StartError::SweepStore { source, .. }
             | StartError::DatabaseCertificates(source)
             | StartError::SigningKeys(source)
             | StartError::SigningKeyFile { source, .. }

@@ -20,6 +20,7 @@ use super::shared_state::SharedState;
 use super::stored;
 use crate::auth::api_keys::ApiKeys;
 use crate::auth::bad_signatures::BadSignatures;
+use crate::auth::handles::Handles;
 use crate::auth::keyring::Keyring;
 use crate::auth::revocations::Revocations;
 use crate::auth::signature_queue::SignatureQueue;
@@ -79,7 +80,7 @@ impl Explainer {
             Ok(revocations) => (revocations, None),
             Err(unknown) => (Revocations::new(), Some(unknown)),
         };
-        let auth = AuthState::new(keyring, Arc::new(revocations), api_keys(config), None);
+        let auth = AuthState::new(keyring, Arc::new(revocations), api_keys(config), Handles::default(), None);
         let limits = &config.limits;
         let bad_signatures = BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, 1);
         let worker = worker(bad_signatures, &auth, clock.clone());
@@ -198,6 +199,7 @@ impl Explainer {
             Ok(Decision::Refresh) => calls.refresh(headers, with, context).await,
             Ok(Decision::Revoke { parameter }) => calls.revoke(&parameter, headers, with, context).await,
             Ok(Decision::Endpoint(endpoint)) => calls.endpoint(endpoint, headers, with, context).await,
+            Ok(Decision::SignIn(call)) => Ok(call.purpose().into()),
             Ok(Decision::Metadata) => Ok("publishes the metadata of this issuer".into()),
             Ok(Decision::Keys) => Ok("publishes the gateway's public keys".into()),
         };

@@ -1,4 +1,4 @@
-//! The keys of other issuers: one task for each source, on the control thread.
+//! The keys of other issuers and of providers: one task for each source, on the control thread.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
 use super::error::StartError;
-use crate::auth::keyring::{KeySource, Keyring, Source, watch};
+use crate::auth::keyring::{KeySource, KeyUser, Source, watch};
 use crate::config::ForeignIssuer;
 use crate::telemetry::metrics::{LabelledValue, Metrics};
 use crate::tokens::jwt::key_set::KeySet;
@@ -24,7 +24,7 @@ const FETCH_POLL: Duration = Duration::from_millis(10);
 pub(super) struct KeyWatch {
     /// The runtime of the control thread.
     runtime: Handle,
-    keyring: Arc<Keyring>,
+    user: Arc<dyn KeyUser>,
     clock: Arc<dyn Clock>,
     watched: Mutex<Vec<Arc<Watched>>>,
 }
@@ -43,8 +43,8 @@ impl Drop for Watched {
 
 impl KeyWatch {
     /// Call it on the runtime of the control thread. It watches nothing yet.
-    pub(super) fn new(keyring: Arc<Keyring>, clock: Arc<dyn Clock>) -> Self {
-        KeyWatch { runtime: Handle::current(), keyring, clock, watched: Mutex::default() }
+    pub(super) fn new(user: Arc<dyn KeyUser>, clock: Arc<dyn Clock>) -> Self {
+        KeyWatch { runtime: Handle::current(), user, clock, watched: Mutex::default() }
     }
 
     /// Activates these issuers, and waits for the keys of those with `startup = "wait"`.
@@ -75,6 +75,11 @@ impl KeyWatch {
         Ok(())
     }
 
+    /// Fails if [`KeyWatch::restart`] would.
+    pub(super) fn check(&self, issuers: &[ForeignIssuer]) -> Result<(), StartError> {
+        issuers.iter().try_for_each(|issuer| read_file(issuer).map(drop))
+    }
+
     fn prepare(&self, issuers: &[ForeignIssuer], current: &[Arc<Watched>]) -> Result<Vec<Arc<Watched>>, StartError> {
         // Reads every file before a file changes anything.
         let keys: Vec<Option<KeySet>> = issuers.iter().map(read_file).collect::<Result<_, _>>()?;
@@ -100,12 +105,12 @@ impl KeyWatch {
             source.inherit_keys(&same.source);
         }
         let source = Arc::new(source);
-        let task = self.runtime.spawn(watch(source.clone(), self.keyring.clone(), self.clock.clone()));
+        let task = self.runtime.spawn(watch(source.clone(), self.user.clone(), self.clock.clone()));
         Arc::new(Watched { source, task: task.abort_handle() })
     }
 
     fn activate(&self, next: Vec<Arc<Watched>>) {
-        self.keyring.replace_sources(sources(&next));
+        self.user.replace_sources(sources(&next));
         *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = next;
     }
 
@@ -113,8 +118,8 @@ impl KeyWatch {
     /// the configuration.
     pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
         let each = |read: fn(&Source, &dyn Clock) -> Vec<LabelledValue>| {
-            let (keyring, clock) = (self.keyring.clone(), self.clock.clone());
-            move || keyring.keys().sources().iter().flat_map(|source| read(source, &*clock)).collect()
+            let (user, clock) = (self.user.clone(), self.clock.clone());
+            move || user.sources().iter().flat_map(|source| read(source, &*clock)).collect()
         };
         let help = "Seconds since the source of each issuer last confirmed its keys";
         metrics.gauges("issuer_keys_age_seconds", help, each(age));

@@ -8,6 +8,7 @@ mod auth_state;
 mod control;
 mod copy_store;
 mod error;
+mod event_streams;
 pub mod explain;
 mod issuer_keys;
 mod live_explain;

@@ -190,6 +190,7 @@ impl OwnCalls {
                     return Err(Failure::Unknown(why.clone()));
                 }
             }
+            Endpoint::BackchannelLogout(_) | Endpoint::SecurityEvents(_) => self.check_failures(context)?,
             Endpoint::ProtectedResource => {}
         }
         Ok(endpoint.purpose().to_owned())

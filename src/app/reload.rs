@@ -3,8 +3,8 @@
 //! A reload replaces routes, rates, upstreams, identity and login headers, OAuth endpoints, CORS, trusted proxies,
 //! forward auth, the other issuers with their keys, certificates, and the limits, timeouts and throttles that are only
 //! read. Requests in flight end under the settings that they started with, and connections keep their timeouts. The
-//! state of servers and the counts of unchanged rates stay. The token cache starts empty, because its entries
-//! depend on the old configuration.
+//! state of servers and the counts of unchanged rates stay. The token cache starts with the
+//! known API keys only, because its entries depend on the old configuration.
 //!
 //! A reload reads everything before it replaces anything, so an invalid file changes nothing. All other settings
 //! (addresses, store, the gateway's own tokens, limits that all connections share) require a restart, which it reports.
@@ -138,6 +138,8 @@ fn plan(current: &Config, config: Config) -> (Config, Reloaded) {
         identity: config.identity,
         login: config.login,
         oauth: config.oauth,
+        sign_in_path: config.sign_in_path,
+        sign_in: config.sign_in,
         cors: config.cors,
         https: config.https,
         forwarding: config.forwarding,
@@ -147,6 +149,7 @@ fn plan(current: &Config, config: Config) -> (Config, Reloaded) {
         access_log: access_log::Settings { target: current.access_log.target.clone(), ..config.access_log },
         limits: Limits { token_cache_size: config.limits.token_cache_size, ..current.limits },
         issuers: config.issuers,
+        providers: config.providers,
         listeners: if listeners_change { current.listeners.clone() } else { config.listeners },
         ..current.clone()
     };
@@ -199,12 +202,15 @@ fn changed(current: &Config, next: &Config) -> Vec<&'static str> {
         ("watch", current.watch != next.watch),
         ("listener", current.listeners != next.listeners),
         ("issuer", current.issuers != next.issuers),
+        ("provider", current.providers != next.providers),
         ("upstream", current.upstreams != next.upstreams),
         ("route", current.routes != next.routes),
+        ("token_exchange", current.token_exchanges != next.token_exchanges),
         ("rate", current.rates != next.rates),
         ("identity", current.identity != next.identity),
         ("login", current.login != next.login),
         ("oauth", current.oauth != next.oauth),
+        ("sign_in", (&current.sign_in_path, &current.sign_in) != (&next.sign_in_path, &next.sign_in)),
         ("cors", current.cors != next.cors),
         ("https", current.https != next.https),
         ("forwarding", current.forwarding != next.forwarding),
@@ -231,6 +237,7 @@ fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
         ("tokens", current.tokens != next.tokens),
         ("audit", current.audit != next.audit),
         ("trace", current.trace != next.trace),
+        ("event_stream", current.event_streams != next.event_streams),
         ("access_log", current.access_log.target != next.access_log.target),
         ("timeouts and limits", limits_require_restart(current, next)),
     ])

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use super::auth_state::{AuthState, api_key_settings};
+use super::auth_state::{AuthState, api_key_settings, handle_settings};
 use super::error::StartError;
+use super::event_streams::EventStreams;
 use super::issuer_keys::KeyWatch;
 use super::open_store::{self, max_token_life};
 use super::own_keys;
@@ -16,15 +17,23 @@ use super::stored;
 use super::upstreams::UpstreamWatch;
 use crate::auth::api_keys::ApiKeys;
 use crate::auth::bad_signatures::BadSignatures;
+use crate::auth::handles::Handles;
+use crate::auth::introspection::Introspection;
+use crate::auth::provider::{Provider, Providers};
+use crate::auth::registered_clients::{ClientKeys, RegisteredClient};
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::TokenCache;
-use crate::broker::{self, Broker};
+use crate::auth::token_exchange::TokenExchange;
+use crate::broker::sign_in::{LoginRefresh, Refresher, SignInProvider, SignInProviders};
+use crate::broker::{self, Broker, ReportCounts};
 use crate::config::{Config, Finding, ForeignIssuer};
 use crate::gateway::Gateway;
 use crate::gateway::cookie_refresh::CookieRefresh;
 use crate::gateway::forward::Forwarder;
 use crate::gateway::forward_auth::{self, ForwardAuth};
+use crate::gateway::provider_events::{LogoutReceiver, Receivers};
 use crate::gateway::route::{Capture, Route};
+use crate::gateway::sign_in::SignIn;
 use crate::gateway::token_calls::TokenCalls;
 use crate::limits::rate_limit::RateLimits;
 use crate::limits::throttle::Throttle;
@@ -35,6 +44,7 @@ use crate::store::Store;
 use crate::telemetry::metrics::{Metrics, RequestsByRoute};
 use crate::telemetry::snapshots::{Others, Servers, Snapshots};
 use crate::tokens::jwt::replacement::ReplacementSettings;
+use crate::tokens::jwt::{Audience, Issuer};
 use crate::tokens::login::LoginHeaders;
 use crate::types::clock::{Clock, SteadyClock};
 
@@ -45,12 +55,22 @@ pub(super) struct SharedState {
     pub(super) bad_signatures: Arc<BadSignatures>,
     pub(super) upstreams: Arc<UpstreamWatch>,
     key_watch: KeyWatch,
+    pub(super) event_streams: EventStreams,
+    /// Of `[[oauth.client]]`.
+    client_keys: Arc<ClientKeys>,
+    client_key_watch: KeyWatch,
+    pub(super) providers: Arc<Providers>,
+    /// The providers of the active gateway.
+    pub(super) sign_ins: Arc<ArcSwap<SignInProviders>>,
+    provider_watch: KeyWatch,
     pub(super) clock: Arc<dyn Clock>,
     /// Who can open the session tickets of the listeners.
     pub(super) tickets: TicketSource,
     /// The cache of the active gateway. Each gateway has its own, because its entries hold headers by its
     /// configuration.
     token_cache: Arc<ArcSwap<TokenCache>>,
+    /// How the active gateway asks about opaque tokens.
+    pub(super) introspection: Arc<ArcSwap<Introspection>>,
     /// The counters of the routes of the active gateway.
     requests_by_route: Arc<ArcSwap<RequestsByRoute>>,
     /// The store keeps revocations for this long, so no token may live longer.
@@ -76,18 +96,31 @@ impl SharedState {
         let (keyring, own_keys) = own_keys::start(config, &store, &roots, now).await?;
         let key_watch = KeyWatch::new(keyring.clone(), clock.clone());
         key_watch.start(&config.issuers).await?;
+        let client_keys = Arc::new(ClientKeys::default());
+        let client_key_watch = KeyWatch::new(client_keys.clone(), clock.clone());
+        client_key_watch.start(&client_issuers(config)).await?;
+        let providers = Arc::new(Providers::default());
+        let provider_watch = KeyWatch::new(providers.clone(), clock.clone());
+        provider_watch.start(&provider_keys(config)).await?;
         let api_keys = ApiKeys::of_store(api_key_settings(config), store.clone());
-        let auth = AuthState::new(keyring.clone(), revocations, api_keys, store.freshness());
+        let seen_generations = Arc::default();
         let broker = Arc::new(Broker {
             settings: broker_settings(config),
             store: store.clone(),
-            roots,
-            keyring,
+            roots: roots.clone(),
+            keyring: keyring.clone(),
             own_keys,
-            seen_generations: auth.seen_generations.clone(),
+            seen_generations: Arc::clone(&seen_generations),
             throttle: Arc::new(Throttle::new(&config.throttle, clock.clone())),
+            reports: ReportCounts::default(),
             clock: Arc::new(SteadyClock::new(clock.clone())),
         });
+        let sign_ins = Arc::new(ArcSwap::from(sign_in_providers(config, &providers)));
+        let refresh = LoginRefresh::new(broker.clone(), sign_ins.clone(), clock.clone());
+        let refresher = Arc::new(Refresher(refresh));
+        let handles = Handles::of_store(handle_settings(config), roots, store.clone(), refresher);
+        let mut auth = AuthState::new(keyring, revocations, api_keys, handles, store.freshness());
+        auth.seen_generations = seen_generations;
         let limits = &config.limits;
         let bad_signatures =
             BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, config.workers);
@@ -98,9 +131,16 @@ impl SharedState {
             bad_signatures: Arc::new(bad_signatures),
             upstreams: Arc::new(UpstreamWatch::new()),
             key_watch,
+            event_streams: EventStreams::new(&config.event_streams),
+            client_keys,
+            client_key_watch,
+            providers,
+            sign_ins,
+            provider_watch,
             clock,
             tickets,
             token_cache: Arc::new(ArcSwap::from_pointee(TokenCache::new(config.limits.token_cache_size))),
+            introspection: Arc::default(),
             requests_by_route: Arc::default(),
             max_token_life: max_token_life(config),
         })
@@ -126,12 +166,18 @@ impl SharedState {
                 broker: self.broker.clone(),
                 keyring: self.auth.keyring.clone(),
                 endpoints: config.oauth.clone(),
+                receivers: self.receivers(config),
+                client_keys: self.client_keys.clone(),
                 cookie_refresh: CookieRefresh::default(),
                 body_idle: config.connections.body_idle,
                 min_upload_rate: config.connections.min_upload_rate,
                 body_timeout: config.connections.token_call_body,
             },
             forwarder: self.forwarder(config)?,
+            sign_in: config.sign_in.clone().map(|settings| {
+                let providers = sign_in_providers(config, &self.providers);
+                Box::new(SignIn::new(settings, providers, self.broker.clone()))
+            }),
             forward_auth: config.forward_auth.clone().map(|settings| {
                 let decides_by_method = config.routes.iter().any(Route::decides_by_method);
                 Box::new(ForwardAuth::new(settings, &config.identity, decides_by_method))
@@ -140,6 +186,14 @@ impl SharedState {
             max_login_response: config.login.max_response_size,
             request_timeout: config.connections.request,
         })
+    }
+
+    /// Where identity providers report, in the order of [`Config::report_paths`].
+    fn receivers(&self, config: &Config) -> Receivers {
+        let logout =
+            |provider: &Arc<Provider>| LogoutReceiver { provider: provider.clone(), providers: self.providers.clone() };
+        let logouts = config.providers.iter().map(|provider| Arc::new(logout(provider))).collect();
+        Receivers { logouts, streams: self.event_streams.receivers.clone() }
     }
 
     fn forwarder(&self, config: &Config) -> Result<Forwarder, StartError> {
@@ -163,6 +217,7 @@ impl SharedState {
             sets_real_ip: *sets_real_ip,
             login,
             has_login_cookies: has(Capture::CookieLogin),
+            has_sign_in: config.sign_in.is_some(),
             body_idle: config.connections.body_idle,
             write: config.connections.write,
             min_upload_rate: config.connections.min_upload_rate,
@@ -173,6 +228,7 @@ impl SharedState {
                 issuer: config.tokens.issuer.as_str().into(),
                 lifetime: config.tokens.lifetimes.access,
             },
+            exchanges: exchanges(config),
         })
     }
 
@@ -190,17 +246,31 @@ impl SharedState {
         Ok(())
     }
 
-    /// Starts the tasks of this gateway's upstreams, and shows its state in the metrics.
+    /// Starts the tasks of this gateway's upstreams, and shows its state in the metrics. The API keys that the gateway
+    /// before it knows stay known: the store may not respond now.
     pub(super) fn activate(&self, gateway: &Gateway) {
         self.upstreams.activate(&gateway.forwarder.upstreams);
         self.requests_by_route.store(gateway.requests_by_route.clone());
-        self.token_cache.store(gateway.decider.authenticator.token_cache.clone());
+        let providers = gateway.sign_in.as_ref().map(|sign_in| sign_in.providers.clone());
+        self.sign_ins.store(providers.unwrap_or_default());
+        let authenticator = &gateway.decider.authenticator;
+        for key in self.token_cache.load().api_keys() {
+            let identity = authenticator.identity.of(&key.token);
+            authenticator.token_cache.insert(Arc::new(key.with_identity(identity)));
+        }
+        self.token_cache.store(authenticator.token_cache.clone());
+        self.introspection.store(authenticator.introspection.clone());
     }
 
-    /// Reads the keys of the other issuers again, and activates them. An invalid key file changes nothing.
+    /// Reads the keys of the other issuers and of clients again, and activates them. An invalid key file changes
+    /// nothing.
     pub(super) fn reload_keys(&self, config: &Config) -> Result<(), StartError> {
         self.check_keys(config)?;
-        self.key_watch.restart(&config.issuers)
+        let clients = client_issuers(config);
+        self.client_key_watch.check(&clients)?;
+        self.key_watch.restart(&config.issuers)?;
+        self.provider_watch.restart(&provider_keys(config))?;
+        self.client_key_watch.restart(&clients)
     }
 
     /// Fails if the gateway has forgotten revocations of tokens that these issuers would let live longer.
@@ -262,14 +332,53 @@ impl SharedState {
         own_keys::register_metrics(&self.broker.own_keys, metrics, move || clock.now());
         let by_route = self.requests_by_route.clone();
         metrics.counters("route_requests", "Requests by route and status class", move || by_route.load().labelled());
-        let revocations = self.auth.revocations.clone();
-        metrics.gauge("revocations", "Revocations in memory", move || revocations.count() as f64);
-        let revocations = self.auth.revocations.clone();
-        let help = "Number of the newest revocation in the store's log that is enforced";
-        metrics.gauge("revocation_sequence", help, move || revocations.sequence() as f64);
+        self.auth.register_metrics(metrics);
+        self.event_streams.register(&self.broker.reports, self.clock.uptime());
+        let broker = self.broker.clone();
+        let help = "Reports of identity providers by provider or event stream, kind and outcome";
+        metrics.counters("provider_reports", help, move || broker.reports.by_outcome());
+        let (broker, clock) = (self.broker.clone(), self.clock.clone());
+        let help = "Seconds since each event stream was last heard of";
+        metrics.gauges("event_stream_silence_seconds", help, move || broker.reports.silences(clock.uptime()));
         let token_cache = self.token_cache.clone();
         metrics.gauge("token_cache_entries", "Tokens in the token cache", move || token_cache.load().count() as f64);
     }
+}
+
+/// The providers at which browsers sign in.
+fn sign_in_providers(config: &Config, known: &Arc<Providers>) -> Arc<SignInProviders> {
+    let providers = config.sign_in.iter().flat_map(|settings| &settings.providers);
+    let with_rules = providers.map(|(provider, settings)| SignInProvider {
+        provider: provider.clone(),
+        settings: settings.clone(),
+        known: known.clone(),
+    });
+    Arc::new(SignInProviders::new(with_rules.collect()))
+}
+
+fn exchanges(config: &Config) -> Vec<TokenExchange> {
+    let settings = config.token_exchanges.iter().cloned().enumerate();
+    settings.map(|(number, settings)| TokenExchange::new(number, settings, config.limits.token_size)).collect()
+}
+
+/// Each client as the issuer of its assertions.
+fn client_issuers(config: &Config) -> Vec<ForeignIssuer> {
+    // `tokens.issuer` needs a restart, and other settings of the same file do not.
+    let audience = || Audience::OneOf(vec![config.tokens.issuer.clone()]);
+    let policy = |client: &RegisteredClient| Issuer { audience: audience(), ..client.policy.clone() };
+    let clients = config.oauth.clients.iter();
+    clients
+        .map(|client| ForeignIssuer { policy: policy(client), keys: client.keys.clone(), introspection: None })
+        .collect()
+}
+
+/// Where the keys of the providers come from.
+fn provider_keys(config: &Config) -> Vec<ForeignIssuer> {
+    let keys = |provider: &Arc<Provider>| {
+        let (policy, keys) = provider.keys();
+        ForeignIssuer { policy, keys, introspection: None }
+    };
+    config.providers.iter().map(keys).collect()
 }
 
 fn broker_settings(config: &Config) -> broker::Settings {

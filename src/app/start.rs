@@ -164,6 +164,7 @@ fn admin(
     let (config, state) = (live.config(), &live.state);
     Admin {
         broker: state.broker.clone(),
+        providers: state.providers.clone(),
         upstreams: state.upstreams.current.clone(),
         metrics: metrics.clone(),
         rejections,

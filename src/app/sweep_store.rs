@@ -29,8 +29,8 @@ pub async fn sweep_store(
     let store = open_store::open(config, Arc::new(Revocations::new()), clock.clone(), Duration::ZERO)?;
     let mut total = 0;
     loop {
-        let swept = store.sweep(clock.now(), ROWS).await;
-        let deleted = swept.map_err(|error| stored::read_error(&config.store, error))?;
+        let failed = |source| StartError::SweepStore { database: config.store.database.clone(), source };
+        let deleted = store.sweep(clock.now(), ROWS).await.map_err(|error| failed(error.into()))?;
         total += deleted;
         progress(total);
         if deleted == 0 {

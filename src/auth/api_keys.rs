@@ -5,10 +5,10 @@
 //! of open streams. While the store does not respond, the second half is left.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, MutexGuard};
-
+use crate::auth::key_lookups::{KeyLookups, Lookup, Reads};
 use crate::auth::keyring::Keyring;
 use crate::auth::renewals::Renewals;
 use crate::auth::token_cache::CachedToken;
@@ -19,9 +19,6 @@ use crate::tokens::jwt::{Issuer, VerifiedToken};
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
-
-/// Look-ups that can run at the same time, each for another key.
-const TURNS: usize = 64;
 
 /// The time of the last use is for people, who need no more than this.
 const USE_RESOLUTION: Duration = Duration::from_mins(1);
@@ -46,8 +43,8 @@ pub struct ApiKeys {
     find: Arc<FindFamily>,
     /// `None` if a look-up must not change anything.
     record_use: Option<Box<RecordUse>>,
-    /// Requests with the same unknown key wait for one look-up.
-    turns: [Mutex<()>; TURNS],
+    lookups: KeyLookups,
+    reads: Reads,
 }
 
 /// Why a presented key is not good.
@@ -79,7 +76,7 @@ impl BadKey {
 
 impl ApiKeys {
     pub fn new(settings: ApiKeySettings, find: Arc<FindFamily>) -> Self {
-        ApiKeys { settings, find, record_use: None, turns: [const { Mutex::const_new(()) }; TURNS] }
+        ApiKeys { settings, find, record_use: None, lookups: KeyLookups::default(), reads: Reads::default() }
     }
 
     /// Records in the store when keys are used.
@@ -94,26 +91,41 @@ impl ApiKeys {
         ApiKeys::new(self.settings.clone(), self.find.clone())
     }
 
-    /// Waits until no other request looks this key up.
-    pub(super) async fn turn(&self, id: TokenId) -> MutexGuard<'_, ()> {
-        self.turns[place_of(id)].lock().await
+    /// A request begins to look this key up.
+    pub(super) fn lookup(&self, key: &str) -> Lookup<'_> {
+        self.lookups.begin(key)
     }
 
-    /// As [`ApiKeys::turn`], if that needs no waiting.
-    pub(super) fn try_turn(&self, id: TokenId) -> Option<MutexGuard<'_, ()>> {
-        self.turns[place_of(id)].try_lock().ok()
+    /// Waits for `work` for at most `timeouts.store`, however much of this time it waits for other look-ups.
+    pub(super) async fn in_time<T>(&self, work: impl Future<Output = Result<T, Reject>>) -> Result<T, Reject> {
+        let limit = self.settings.timeout;
+        tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+            let error = format!("the store did not respond within {limit:?}");
+            self.reads.fail(&error);
+            Err(Reject::new(Reason::StoreUnavailable, error))
+        })
     }
 
     /// Reads the key from the store. `Err` if that fails.
     pub(super) async fn find(&self, id: TokenId) -> Result<Option<Family>, Reject> {
-        let limit = self.settings.timeout;
-        match tokio::time::timeout(limit, (self.find)(id)).await {
-            Ok(found) => found.map_err(|error| {
-                tracing::error!(%error, "cannot read an API key");
-                Reject::new(Reason::StoreUnavailable, error.message)
-            }),
-            Err(_) => Err(Reject::new(Reason::StoreUnavailable, format!("no response within {limit:?}"))),
+        // Never closed, so that there always is a permit in the end.
+        let _permit = self.lookups.reads.acquire().await;
+        match (self.find)(id).await {
+            Ok(found) => {
+                self.reads.ok.fetch_add(1, Ordering::Relaxed);
+                Ok(found)
+            }
+            Err(error) => {
+                self.reads.fail(&error.message);
+                Err(Reject::new(Reason::StoreUnavailable, error.message))
+            }
         }
+    }
+
+    /// How many reads of keys have succeeded, and how many have failed.
+    pub fn reads(&self) -> [(&'static str, u64); 2] {
+        [("ok", &self.reads.ok), ("failed", &self.reads.failed)]
+            .map(|(result, count)| (result, count.load(Ordering::Relaxed)))
     }
 
     /// Until when requests use a key that is read at `now`.
@@ -131,7 +143,7 @@ impl ApiKeys {
     pub async fn renew_streams(&self, renewals: &Renewals, keyring: &Keyring, clock: &dyn Clock) {
         for id in renewals.api_keys() {
             let now = clock.now();
-            let found = self.find(id).await.ok().flatten();
+            let found = self.in_time(self.find(id)).await.ok().flatten();
             let Some(family) = found.filter(|family| family.key_hash.is_some() && family.is_live(now)) else {
                 continue;
             };
@@ -142,22 +154,22 @@ impl ApiKeys {
         }
     }
 
+    /// Records that a request with this key was allowed, unless that was done within [`USE_RESOLUTION`].
+    pub fn note_use(&self, key: &CachedToken, now: UnixTime) {
+        if let (Some(record_use), Some(id)) = (&self.record_use, key.token.family)
+            && key.is_use_due(now, USE_RESOLUTION)
+        {
+            record_use(id, now);
+        }
+    }
+
     /// What the key stands for at `now`.
     pub(super) fn stand_for(&self, family: &Family, policy: &Arc<Issuer>, now: UnixTime) -> VerifiedToken {
-        if let Some(record_use) = &self.record_use
-            && family.last_used_at + USE_RESOLUTION <= now
-        {
-            record_use(family.id, now);
-        }
         let expires = (now + self.settings.lifetime).min(family.absolute_expiry);
         let (issued, ends) = (family.created_at.as_secs(), expires.as_secs());
         let claims = claims_of(family, &policy.issuer, &self.settings.audience, issued, ends);
         VerifiedToken::of_api_key(family, policy, claims, expires)
     }
-}
-
-fn place_of(id: TokenId) -> usize {
-    (id.as_u128() % TURNS as u128) as usize
 }
 
 /// Without any key.
@@ -247,10 +259,29 @@ mod tests {
         let seen = recorded.clone();
         let record_use: Box<RecordUse> = Box::new(move |_, at| seen.lock().expect("not poisoned").push(at));
         let keys = ApiKeys { record_use: Some(record_use), ..keys(HOUR) };
-        for last_used_at in [NOW, NOW - USE_RESOLUTION / 2, NOW - USE_RESOLUTION] {
-            keys.stand_for(&Family { last_used_at, ..family.clone() }, &policy, NOW);
+        // To stand for a key is no use of it: streams and introspection do so too.
+        let token = keys.stand_for(&family, &policy, NOW);
+        assert_eq!(*recorded.lock().expect("not poisoned"), []);
+        let known = CachedToken::new("", token, Vec::new(), 1).last_used_at(NOW);
+        let next = NOW + USE_RESOLUTION;
+        keys.without_effects().note_use(&known, next);
+        for now in [NOW, next - Duration::from_millis(1), next, next, NOW, next + USE_RESOLUTION] {
+            keys.note_use(&known, now);
         }
-        keys.without_effects().stand_for(&family, &policy, NOW);
-        assert_eq!(*recorded.lock().expect("not poisoned"), [NOW]);
+        assert_eq!(*recorded.lock().expect("not poisoned"), [next, next + USE_RESOLUTION]);
+    }
+
+    #[tokio::test]
+    async fn one_deadline_is_for_waiting_and_reading_together() {
+        let find: Arc<FindFamily> = Arc::new(|_| Box::pin(std::future::pending()));
+        let settings = ApiKeySettings { timeout: Duration::from_millis(10), ..keys(HOUR).settings };
+        let keys = ApiKeys { find, settings, ..keys(HOUR) };
+        let (one, other) = (keys.lookup("a key"), keys.lookup("a key"));
+        // It has the turn for longer than the other one may wait.
+        let _turn = one.turn().await;
+        let waiting = keys.in_time(async { (other.turn().await, keys.find(TokenId::from_bytes([1; 16])).await).1 });
+        assert_eq!(waiting.await.map_err(|reject| reject.reason), Err(Reason::StoreUnavailable));
+        let reading = keys.in_time(keys.find(TokenId::from_bytes([1; 16])));
+        assert_eq!(reading.await.map_err(|reject| reject.reason), Err(Reason::StoreUnavailable));
     }
 }

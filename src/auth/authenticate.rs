@@ -8,15 +8,19 @@ use http::HeaderMap;
 use crate::auth::api_keys::{ApiKeys, BadKey};
 use crate::auth::bearer::{self, BearerToken};
 use crate::auth::context::AuthContext;
+use crate::auth::handles::Handles;
 use crate::auth::identity::Identity;
+use crate::auth::introspection::Introspection;
 use crate::auth::keyring::{Keyring, RefetchOutcome};
 use crate::auth::renewals::Renewals;
 use crate::auth::revocations::{RevocationKeys, Revocations};
 use crate::auth::seen_generations::SeenGenerations;
 use crate::auth::signature_queue::SignaturePermit;
+use crate::auth::stale::check_freshness;
 use crate::auth::token_cache::{CachedToken, TokenCache};
 use crate::store::Freshness;
 use crate::tokens::family::api_key::is_api_key;
+use crate::tokens::family::handle::is_handle;
 use crate::tokens::jwt::verify::{is_still_valid, unverified_issuer, verify};
 use crate::tokens::jwt::{Validity, VerifiedToken};
 use crate::types::reject::{Reason, Reject};
@@ -49,6 +53,8 @@ pub struct Authenticator {
     pub seen_generations: Arc<SeenGenerations>,
     pub renewals: Arc<Renewals>,
     pub api_keys: Arc<ApiKeys>,
+    pub introspection: Arc<Introspection>,
+    pub handles: Arc<Handles>,
     /// `None`: this gateway is alone, and knows every revocation.
     pub freshness: Option<Arc<Freshness>>,
     pub identity: Identity,
@@ -69,7 +75,7 @@ impl Authenticator {
     /// waits for the signature queue. If its key is unknown, it also waits until the issuer's keys are fetched.
     pub async fn authenticate(&self, bearer: BearerToken<'_>, context: &AuthContext<'_>) -> Result<Caller, Reject> {
         let found = self.find(bearer, self.keyring.generation());
-        let cached = match found.filter(|found| !found.is_past_key(context.now, context.api_keys)) {
+        let cached = match found.filter(|found| !context.must_read(found)) {
             Some(cached) => {
                 context.metrics.token_cache_hits.inc();
                 // The cache remembers that the signature is good. Time and revocation are checked on every request.
@@ -110,6 +116,13 @@ impl Authenticator {
         if is_api_key(bearer.as_bytes()) {
             return self.verify_api_key(bearer, context).await;
         }
+        // Before any question: a session of the gateway itself is shown to no other server.
+        if is_handle(bearer.as_bytes()) {
+            return self.verify_handle(bearer, context).await;
+        }
+        if let Some(asked) = self.introspection.target(bearer) {
+            return self.verify_opaque(bearer, asked, context).await;
+        }
         match self.verify_and_cache(bearer, context).await {
             Err(unknown) if self.may_have_new_key(&unknown) => self.refetch_and_verify(bearer, context, unknown).await,
             result => result,
@@ -149,12 +162,12 @@ impl Authenticator {
         context: &AuthContext<'q>,
     ) -> Result<Queued<'q, 't>, Reject> {
         let text = bearer.text()?;
-        self.check_before_signature(bearer, self.keyring.generation(), context)?;
+        self.check_before_work(bearer, self.keyring.generation(), Reason::BadSignature, context)?;
         let permit = context.signature_queue.next().await;
         // Read before the keys: if they are swapped meanwhile, what is cached here belongs to the past generation.
         let generation = self.keyring.generation();
         if permit.has_waited {
-            self.check_before_signature(bearer, generation, context)?;
+            self.check_before_work(bearer, generation, Reason::BadSignature, context)?;
         }
         Ok(Queued { permit, generation, text })
     }
@@ -172,16 +185,18 @@ impl Authenticator {
         Ok(cached)
     }
 
-    /// The checks that cost no signature. A bad token that is sent again costs one signature in all. Different bad
-    /// tokens of one payer cost as many as its limit allows.
-    fn check_before_signature(
+    /// The checks that cost neither a signature nor a look-up. A bad token that is sent again costs one
+    /// in all. Different bad tokens of one payer cost as many as its limit allows. `bad`: the reason of a known bad
+    /// one.
+    pub(super) fn check_before_work(
         &self,
         bearer: BearerToken<'_>,
         generation: u64,
+        bad: Reason,
         context: &AuthContext<'_>,
     ) -> Result<(), Reject> {
         if self.token_cache.has_bad_signature(bearer, generation) {
-            return Err(Reject::new(Reason::BadSignature, "the same token again"));
+            return Err(Reject::new(bad, "the same token again"));
         }
         context.payer.check(context.clock.uptime())
     }
@@ -221,7 +236,7 @@ impl Authenticator {
     }
 
     /// Asks the issuer of this token for its keys, or the store for the gateway's own. Returns true if that fails.
-    async fn refetch(
+    pub(super) async fn refetch(
         &self,
         bearer: BearerToken<'_>,
         context: &AuthContext<'_>,
@@ -314,24 +329,12 @@ impl Authenticator {
 }
 
 /// If the keys cannot be fetched, a token with an unknown one may still be good.
-fn unless_failing(still: Reject, is_failing: bool) -> Reject {
+pub(super) fn unless_failing(still: Reject, is_failing: bool) -> Reject {
     match still.reason {
         Reason::UnknownKey if is_failing => {
             Reject::new(Reason::KeysUnavailable, "unknown key, and fetching the keys of its issuer fails")
         }
         _ => still,
-    }
-}
-
-/// Rejects every token while revocations may be missing here. After the look-up: a process that was stopped in between
-/// learns from the clock how old its answer is.
-fn check_freshness(freshness: Option<&Freshness>, serves_stale: Option<bool>) -> Result<(), Reject> {
-    match freshness {
-        Some(freshness) if freshness.is_stale() && !serves_stale.unwrap_or(freshness.serves_stale) => {
-            let age = freshness.age().as_secs();
-            Err(Reject::new(Reason::RevocationsStale, format!("the revocations are those of {age}s ago")))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -369,27 +372,5 @@ mod tests {
             let polled = pin!(release(permit, &result)).poll(&mut Context::from_waker(Waker::noop()));
             assert_eq!(polled.is_pending(), waits, "{:?}", result.err().map(|reject: Reject| reject.reason));
         }
-    }
-
-    #[test]
-    fn stale_revocations_reject_tokens_unless_they_are_served() {
-        let of = |freshness: Option<&Freshness>, serves_stale| {
-            check_freshness(freshness, serves_stale).err().map(|reject| reject.reason)
-        };
-        let stale = Some(Reason::RevocationsStale);
-        for (of_store, of_route, expected) in [
-            (false, None, stale),
-            (false, Some(false), stale),
-            (false, Some(true), None),
-            (true, None, None),
-            (true, Some(false), stale),
-            (true, Some(true), None),
-        ] {
-            let freshness = Freshness::new(Duration::from_secs(10), of_store, false);
-            assert_eq!(of(Some(&freshness), of_route), expected, "{of_store} {of_route:?}");
-            freshness.completed(crate::types::boot_time::BootTime::now(), false);
-            assert_eq!(of(Some(&freshness), of_route), None, "{of_store} {of_route:?}");
-        }
-        assert_eq!(of(None, Some(false)), None, "this gateway is alone");
     }
 }

@@ -74,10 +74,25 @@ impl Payer<'_> {
         self.limiter.retry_after(self.key, now).map_or(Ok(()), |wait| Err(limited(wait)))
     }
 
+    /// As [`Payer::check`], and counts a bad signature before it is known to be one, so that no client can have more
+    /// checks in flight than its limit. Call [`Payer::give_back`] if it was none.
+    pub fn reserve(&self, now: Uptime) -> Result<(), Reject> {
+        self.check(now)?;
+        self.count(now);
+        Ok(())
+    }
+
     /// Counts a bad signature.
     pub fn count(&self, now: Uptime) {
         if self.counts {
             self.limiter.take(self.key, now);
+        }
+    }
+
+    /// Takes back what was counted, because it was none.
+    pub fn give_back(&self) {
+        if self.counts {
+            self.limiter.give_back(self.key);
         }
     }
 }

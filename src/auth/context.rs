@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::auth::bad_signatures::Payer;
 use crate::auth::signature_queue::SignatureQueue;
+use crate::auth::token_cache::CachedToken;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::tokens::jwt::VerifiedToken;
 use crate::types::clock::{Clock, UnixTime};
@@ -25,12 +26,20 @@ pub struct AuthContext<'r> {
     pub serves_stale: Option<bool>,
     /// `route.api_keys`, if the credential is where an API key can be.
     pub api_keys: bool,
+    /// `route.sign_in`, if the credential is in its cookie.
+    pub provider: Option<&'r str>,
     /// Gets a token that is rejected although its signature is good: operators ask which subject it was.
     pub rejected_token: Option<&'r OnceLock<Arc<VerifiedToken>>>,
     pub trace: Trace<'r>,
 }
 
 impl AuthContext<'_> {
+    /// Returns true for an API key or a handle that the route does not accept, or that must be read from the store
+    /// again.
+    pub(super) fn must_read(&self, known: &CachedToken) -> bool {
+        known.is_past_key(self.now, self.api_keys) || known.is_past_handle(self.now, self.provider)
+    }
+
     pub(super) fn note_rejected(&self, token: &Arc<VerifiedToken>) {
         if let Some(rejected) = self.rejected_token {
             // The first one is that of the request.

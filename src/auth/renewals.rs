@@ -41,6 +41,7 @@ struct Families {
 struct Watch {
     streams: usize,
     is_api_key: bool,
+    is_handle: bool,
     freshest: Option<Arc<CachedToken>>,
 }
 
@@ -81,6 +82,21 @@ impl Renewals {
             watched.is_api_key = true;
         }
         watch
+    }
+
+    /// As [`Renewals::watch_api_key`], for the handle of a login.
+    pub fn watch_handle(self: &Arc<Self>, id: TokenId) -> FamilyWatch {
+        let watch = self.watch(id);
+        if let Some(watched) = self.lock().watched.get_mut(&id) {
+            watched.is_handle = true;
+        }
+        watch
+    }
+
+    /// The logins with a handle that have open streams.
+    pub fn handles(&self) -> Vec<TokenId> {
+        let families = self.lock();
+        families.watched.iter().filter(|(_, watch)| watch.is_handle).map(|(id, _)| *id).collect()
     }
 
     /// The API keys that have open streams.

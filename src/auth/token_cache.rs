@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use http::{HeaderName, HeaderValue};
@@ -16,6 +17,8 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::auth::bearer::BearerToken;
+use crate::auth::exchanged_tokens::ExchangedTokens;
+use crate::auth::leases::Lease;
 use crate::auth::revocations::{RevocationKeys, Revocations};
 use crate::tokens::jwt::replacement::Replacements;
 use crate::tokens::jwt::{Validity, VerifiedToken};
@@ -35,33 +38,64 @@ pub struct CachedToken {
     pub token: Arc<VerifiedToken>,
     /// See [`VerifiedToken::is_api_key`].
     pub is_api_key: bool,
+    /// See [`VerifiedToken::is_opaque`].
+    is_opaque: bool,
+    /// See [`VerifiedToken::provider`].
+    pub provider: Option<Arc<str>>,
     /// The token as sent. A stream verifies it again after a change of keys.
     pub text: Arc<str>,
     /// Identity headers for the upstream.
     pub identity: Vec<(HeaderName, HeaderValue)>,
     pub keys: RevocationKeys,
+    /// Of an API key: when its last use was recorded, in milliseconds.
+    use_recorded: AtomicU64,
     /// The tokens that upstreams get instead, on routes with `token = "replace"`.
     pub replacements: Replacements,
+    /// The tokens that upstreams get instead, on routes with `token = "exchange"`.
+    pub exchanged: ExchangedTokens,
+    /// Of the identity headers, and of the claims of an opaque token.
     header_bytes: usize,
+    /// Only for an opaque token: how long the newest answer about it holds for streams.
+    pub lease: Option<Arc<Lease>>,
 }
 
 impl CachedToken {
     pub fn new(text: &str, token: VerifiedToken, identity: Vec<(HeaderName, HeaderValue)>, generation: u64) -> Self {
         let keys = RevocationKeys::of(&token);
-        let header_bytes: usize = identity.iter().map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
+        let header_bytes = header_bytes(&identity);
         CachedToken {
             not_before: token.not_before,
             expires: token.expires,
             generation: AtomicU64::new(generation),
             checked_epoch: AtomicU64::new(0),
             is_api_key: token.is_api_key,
+            is_opaque: token.is_opaque,
+            provider: token.provider.clone(),
             token: Arc::new(token),
             text: text.into(),
             identity,
             keys,
+            use_recorded: AtomicU64::new(0),
             replacements: Replacements::default(),
+            exchanged: ExchangedTokens::default(),
             header_bytes,
+            lease: None,
         }
+    }
+
+    /// An opaque token of which its issuer says that it is active.
+    pub fn of_answer(
+        text: Arc<str>,
+        token: VerifiedToken,
+        identity: Vec<(HeaderName, HeaderValue)>,
+        generation: u64,
+        lease: Arc<Lease>,
+    ) -> Self {
+        // A JWT brings its claims along. Those of an opaque token come from its issuer.
+        let claims = serde_json::to_vec(&token.claims).map_or(0, |claims| 4 * claims.len());
+        let cached = CachedToken::new("", token, identity, generation);
+        let header_bytes = cached.header_bytes + claims;
+        CachedToken { text, header_bytes, lease: Some(lease), ..cached }
     }
 
     /// The generation of the keyring that the token was last accepted by.
@@ -95,9 +129,57 @@ impl CachedToken {
         CachedToken { expires: self.expires.min(time), ..self }
     }
 
-    /// Returns true if this is an API key that the route does not accept, or that must be read from the store again.
+    /// Of an API key: when its last use was recorded.
+    pub fn last_used_at(self, time: UnixTime) -> Self {
+        CachedToken { use_recorded: AtomicU64::new(time.as_millis()), ..self }
+    }
+
+    /// Returns true if no use of this API key was recorded for `resolution`. To one caller only: the others that ask at
+    /// the same time are the same use.
+    pub fn is_use_due(&self, now: UnixTime, resolution: Duration) -> bool {
+        let recorded = self.use_recorded.load(Ordering::Relaxed);
+        UnixTime::from_millis(recorded) + resolution <= now
+            && self
+                .use_recorded
+                .compare_exchange(recorded, now.as_millis(), Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// The same API key for a gateway with another configuration.
+    pub fn with_identity(&self, identity: Vec<(HeaderName, HeaderValue)>) -> Self {
+        let header_bytes = header_bytes(&identity);
+        CachedToken {
+            not_before: self.not_before,
+            expires: self.expires,
+            generation: AtomicU64::new(self.generation()),
+            checked_epoch: AtomicU64::new(0),
+            is_api_key: self.is_api_key,
+            is_opaque: self.is_opaque,
+            provider: self.provider.clone(),
+            token: self.token.clone(),
+            text: self.text.clone(),
+            identity,
+            keys: self.keys.clone(),
+            use_recorded: AtomicU64::new(self.use_recorded.load(Ordering::Relaxed)),
+            replacements: Replacements::default(),
+            exchanged: ExchangedTokens::default(),
+            header_bytes,
+            lease: self.lease.clone(),
+        }
+    }
+
+    /// Returns true if this is an API key that the route does not accept, or that must be read from the store again, or
+    /// an opaque token about which its issuer must be asked again.
     pub fn is_past_key(&self, now: UnixTime, accepts_api_keys: bool) -> bool {
+        let is_unknown = |lease: &Arc<Lease>| now >= self.expires || !lease.is_live();
         self.is_api_key && !(accepts_api_keys && now < self.expires)
+            || self.is_opaque && self.lease.as_ref().is_none_or(is_unknown)
+    }
+
+    /// Returns true if this is the handle of a login at another provider than the route accepts, or must be read from
+    /// the store again.
+    pub fn is_past_handle(&self, now: UnixTime, accepted: Option<&str>) -> bool {
+        self.provider.as_deref().is_some_and(|provider| !(accepted == Some(provider) && now < self.expires))
     }
 
     /// Rejects a revoked token. Looks it up only if something was revoked since the last look-up.
@@ -114,12 +196,16 @@ impl CachedToken {
     }
 }
 
+fn header_bytes(identity: &[(HeaderName, HeaderValue)]) -> usize {
+    identity.iter().map(|(name, value)| name.as_str().len() + value.len() + 64).sum()
+}
+
 /// The approximate size of an entry: the token as key, its claims as values (a JSON tree takes about four times its
 /// text), the cache's own bookkeeping, and the tokens that may replace this one.
 #[derive(Clone)]
 struct Bytes {
-    /// Maximum number of replacements of a token: one for each audience. Counted from the start, because the weight of
-    /// an entry must not change while it is in the cache.
+    /// Maximum number of other tokens that replace a token: one for each audience, and for each exchange. Counted from
+    /// the start, because the weight of an entry must not change while it is in the cache.
     replacements: usize,
 }
 
@@ -178,6 +264,11 @@ impl TokenCache {
         self.known.insert(known.text.clone().into(), known);
     }
 
+    /// The API keys in the cache.
+    pub fn api_keys(&self) -> impl Iterator<Item = Arc<CachedToken>> + '_ {
+        self.known.iter().map(|(_, known)| known).filter(|known| known.is_api_key)
+    }
+
     /// Forgets a token that is not good any more.
     pub fn remove(&self, token: &str) {
         self.known.remove(token.as_bytes());
@@ -203,8 +294,6 @@ fn estimated_entries(bytes: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::tokens::family::revocation::{Revocation, Revoked};
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::service::Broker;
 use crate::tokens::audit_event::EventContext;
-use crate::tokens::family::{Family, api_key};
+use crate::tokens::family::{Family, KeyRate, api_key};
 use crate::tokens::login::Login;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
@@ -28,6 +28,7 @@ impl Broker {
         &self,
         login: Login,
         lifetime: Duration,
+        rate: Option<KeyRate>,
         context: EventContext,
     ) -> Result<IssuedKey, Reject> {
         let now = context.at;
@@ -36,6 +37,7 @@ impl Broker {
         let expires = now + lifetime;
         let family = Family {
             key_hash: Some(hash),
+            key_rate: rate,
             // It was not used yet.
             last_used_at: family.created_at,
             idle_expiry: expires,

@@ -46,7 +46,7 @@ impl Broker {
             return unusable(format!("aud must include {}", accepted.join(" or ")));
         }
         let max = self.settings.token_size;
-        if let Some(len) = beyond(max, self.pair(family, now)?.access_token.len()) {
+        if let Some(len) = beyond(max, self.access_token(family, now)?.0.len()) {
             return unusable(format!("the access token can have {len} bytes, but limits.token_size is {max}"));
         }
         Ok(())
@@ -75,6 +75,8 @@ impl Broker {
             idle_expiry: now,
             absolute_expiry: now + absolute,
             key_hash: None,
+            key_rate: None,
+            origin: None,
             revoked: None,
         };
         Family { idle_expiry: family.next_idle_expiry(lifetimes, now), ..family }
@@ -86,12 +88,9 @@ impl Broker {
         let refresh_token = refresh_token::current(family, &self.roots).ok_or_else(|| {
             Reject::new(Reason::Internal, format!("root secret {} is missing from store.secret_file", family.root))
         })?;
-        let (issued, expires) = self.access_window(family, now);
-        let claims = self.access_claims(family, issued, expires);
-        let signed = self.keyring.keys().own().signing.sign(&claims);
-        let access_token = signed.map_err(|error| Reject::new(Reason::Internal, error.to_string()))?;
+        let (access_token, lifetime) = self.access_token(family, now)?;
+        let expires = now.as_secs() + lifetime;
         let extra = self.settings.extra_fields;
-        let lifetime = expires.saturating_sub(now.as_secs());
         Ok(TokenPair {
             success: true,
             access_token,
@@ -107,7 +106,7 @@ impl Broker {
 
     /// `iat` and `exp` in seconds. `exp` is up to `tokens.lifetime_jitter` early, so that clients that logged in
     /// together do not refresh together, and not after the absolute expiry of the family.
-    fn access_window(&self, family: &Family, now: UnixTime) -> (u64, u64) {
+    pub(super) fn access_window(&self, family: &Family, now: UnixTime) -> (u64, u64) {
         let issued = now.as_secs();
         let lifetime = self.settings.lifetimes.access.as_secs();
         let early = part_of(lifetime, self.settings.lifetime_jitter.into(), u16::from_be_bytes(secret::random()));
@@ -116,7 +115,7 @@ impl Broker {
     }
 
     /// Those of the family, and two of this token: `jti`, and one of our own, `rgn`, the generation of the family.
-    fn access_claims(&self, family: &Family, issued: u64, expires: u64) -> Map<String, Value> {
+    pub(super) fn access_claims(&self, family: &Family, issued: u64, expires: u64) -> Map<String, Value> {
         let mut claims = claims_of(family, &self.settings.issuer, &self.settings.audience, issued, expires);
         claims.insert("jti".into(), json!(to_base62(&secret::random::<16>(), 22)));
         claims.insert("rgn".into(), json!(family.generation));

@@ -1,26 +1,36 @@
 //! The token broker: it issues token families, refreshes and revokes them, and manages the keys that sign.
 //!
 //! [`refresh`] and [`revoke`] are the two calls that clients make; `issue` creates families for the admin API and for
-//! captured logins; [`keys`] rotates the signing keys. [`Broker`] is what they share: the store, the secrets and the
-//! settings.
+//! captured logins; [`keys`] rotates the signing keys; `event_stream` and `event_poll` receive what other issuers
+//! report. [`Broker`] is what they share: the store, the secrets and the settings.
 
+mod access_grants;
 mod api_keys;
 mod client;
+mod event_poll;
+mod event_stream;
 mod issue;
 mod key_error;
 mod key_tools;
 pub mod keys;
+mod provider_events;
 pub mod refresh;
+mod report_counts;
 pub mod revoke;
 mod service;
 mod settings;
+pub mod sign_in;
 mod store_error;
 mod token_pair;
 
+pub use access_grants::AccessGrant;
 pub use api_keys::IssuedKey;
 pub use client::check_holder;
+pub use event_poll::{EventPoll, poll_events};
+pub use event_stream::{EventRejected, EventStream};
 pub use key_error::KeysError;
 pub use key_tools::KeyTools;
+pub use report_counts::{ReportCounts, ReportOutcome};
 pub use service::Broker;
-pub use settings::{BODY_LIMIT, Settings};
+pub use settings::{BODY_LIMIT, EXCHANGE_BODY_LIMIT, Settings};
 pub use token_pair::TokenPair;

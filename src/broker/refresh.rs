@@ -37,6 +37,11 @@ impl RefreshRequest {
         RefreshRequest { refresh_token: refresh_token.to_owned(), client_id: None }
     }
 
+    /// The client that the request names.
+    pub fn client_id(&self) -> Option<&str> {
+        self.client_id.as_deref()
+    }
+
     /// Rejects duplicate members, because two parsers could read two different tokens.
     pub fn read(headers: &HeaderMap, body: &[u8]) -> Result<Self, Reject> {
         check_content_type(headers)?;

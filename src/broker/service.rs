@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::keys::OwnKeys;
+use super::report_counts::ReportCounts;
 use super::settings::Settings;
 use super::store_error::timeout_error;
 use crate::auth::keyring::Keyring;
@@ -22,6 +23,8 @@ pub struct Broker {
     pub own_keys: Arc<OwnKeys>,
     pub seen_generations: Arc<SeenGenerations>,
     pub throttle: Arc<Throttle>,
+    /// What identity providers reported.
+    pub reports: ReportCounts,
     /// Read inside the transaction of a refresh.
     pub clock: Arc<SteadyClock>,
 }

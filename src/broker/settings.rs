@@ -7,6 +7,9 @@ use crate::tokens::family::Lifetimes;
 /// Maximum size in bytes of the body of a call that the gateway handles itself.
 pub const BODY_LIMIT: u64 = 8 * 1024;
 
+/// The same at a token endpoint that exchanges tokens: each call has two of them.
+pub const EXCHANGE_BODY_LIMIT: u64 = 24 * 1024;
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub issuer: String,

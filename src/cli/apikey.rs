@@ -32,6 +32,9 @@ pub(super) enum ApiKeyCommand {
         /// Seconds until the key expires. Default: 90 days.
         #[arg(long, value_name = "SECONDS")]
         expires_in: Option<u64>,
+        /// Maximum number of requests, such as 100/min. The units are s, min, h and day. Default: no limit of its own.
+        #[arg(long, value_name = "REQUESTS/UNIT")]
+        rate: Option<String>,
         /// Print the key as JSON.
         #[arg(long)]
         json: bool,
@@ -61,10 +64,13 @@ pub(super) enum ApiKeyCommand {
 
 pub(super) fn run(command: ApiKeyCommand) -> Result<(), CommandError> {
     match command {
-        ApiKeyCommand::Issue { config, subject, scope, label, client_id, expires_in, json } => {
+        ApiKeyCommand::Issue { config, subject, scope, label, client_id, expires_in, rate, json } => {
             let mut body = json!({ "sub": subject, "scope": scope, "label": label, "clientId": client_id });
             if let Some(seconds) = expires_in {
                 body["expiresIn"] = json!(seconds);
+            }
+            if let Some(rate) = rate {
+                body["rate"] = json!(rate);
             }
             let issued = call(&config.admin_socket()?, Method::POST, "/admin/v1/api-keys", Some(&body))?;
             if json { say!("{issued}") } else { print_issued(&issued) }
@@ -100,17 +106,18 @@ fn print_issued(issued: &Value) {
 
 fn print_table(keys: &[Value]) {
     say!(
-        "{:22}  {:7}  {:20}  {:24}  {:24}  {:20}  label",
+        "{:22}  {:7}  {:20}  {:24}  {:24}  {:12}  {:20}  label",
         "key id",
         "state",
         "subject",
         "expires",
         "last used",
+        "rate",
         "scope"
     );
     for key in keys {
         let [id, state, subject, expires] = ["keyId", "state", "sub", "expiresAt"].map(|name| text_member(key, name));
-        let [used, scope, label] = ["lastUsedAt", "scope", "label"].map(|name| text_member(key, name));
-        say!("{id:22}  {state:7}  {subject:20}  {expires:24}  {used:24}  {scope:20}  {label}");
+        let [used, rate, scope, label] = ["lastUsedAt", "rate", "scope", "label"].map(|name| text_member(key, name));
+        say!("{id:22}  {state:7}  {subject:20}  {expires:24}  {used:24}  {rate:12}  {scope:20}  {label}");
     }
 }

@@ -46,7 +46,7 @@ pub(super) enum TokenCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Revoke one session, one access token, or all tokens of a subject or an issuer.
+    /// Revoke one session, one access token, or all tokens of a subject, an issuer or a session there.
     Revoke {
         #[command(flatten)]
         config: ConfigArgument,
@@ -56,7 +56,7 @@ pub(super) enum TokenCommand {
         #[arg(long, conflicts_with = "token_id")]
         issuer: Option<String>,
         /// Only sessions that began at or before this time, as 2026-11-20T23:05:21Z. Default: now.
-        #[arg(long, value_name = "TIME", conflicts_with_all = ["token_id", "jti"])]
+        #[arg(long, value_name = "TIME", conflicts_with_all = ["token_id", "jti", "session"])]
         before: Option<String>,
         /// Print the result as JSON.
         #[arg(long)]
@@ -75,6 +75,9 @@ pub(super) struct RevokeTarget {
     /// One access token, by its `jti`.
     #[arg(long)]
     jti: Option<String>,
+    /// All tokens of this session at another issuer, by its `sid`, and the sessions that began there.
+    #[arg(long, value_name = "SID", requires = "issuer")]
+    session: Option<String>,
     /// All tokens.
     #[arg(long)]
     all: bool,
@@ -106,12 +109,13 @@ fn revoke(
     issuer: Option<String>,
     before: Option<String>,
 ) -> Result<Value, CallError> {
-    let RevokeTarget { token_id, subject, jti, all } = target;
+    let RevokeTarget { token_id, subject, jti, session, all } = target;
     if let Some(token_id) = token_id {
         let path = format!("/admin/v1/tokens/{}", percent_encode(&token_id));
         return call(admin, Method::DELETE, &path, None);
     }
-    let body = json!({ "sub": subject, "jti": jti, "all": all, "issuer": issuer, "before": before });
+    let body =
+        json!({ "sub": subject, "jti": jti, "session": session, "all": all, "issuer": issuer, "before": before });
     call(admin, Method::POST, "/admin/v1/revocations", Some(&body))
 }
 

@@ -136,7 +136,7 @@ impl Table<'_> {
                 let path = format!("{}{}", text("host").unwrap_or_default(), text("path").unwrap_or_default());
                 Some(format!("{} {path}", methods.join(",")).trim().to_owned())
             }
-            "upstream" => text("name"),
+            "upstream" | "provider" | "event_stream" => text("name"),
             "issuer" => text("issuer"),
             "listener" => text("address"),
             _ => text("name").zip(text("per")).map(|(name, per)| format!("{name} ({per})")),

@@ -22,7 +22,9 @@ pub use changes::{Change, Kind};
 pub use document::error::{ConfigError, ConfigErrors, Place};
 pub use document::warnings::ConfigWarnings;
 pub use include::included;
-pub use settings::{Config, Database, ForeignIssuer, Limits, Probe, StoreSettings, TokenSettings, Watch};
+pub use settings::{
+    Config, Database, EventDelivery, EventStream, ForeignIssuer, Limits, Probe, StoreSettings, TokenSettings, Watch,
+};
 pub use values::{Origin, Setting, Values};
 
 use document::error::Severity;
@@ -142,8 +144,10 @@ pub fn schema() -> serde_json::Value {
 /// Each key that exists.
 fn every_record() -> Vec<Record> {
     // One of each table that is read only if the file has it. Keys that are missing in them do not matter here.
-    let one_of_each = "identity = { claim = [{}] }\nissuer = [{}]\nlistener = [{ tls = {} }]\nrate = [{}]\n\
+    let one_of_each = "identity = { claim = [{}] }\nissuer = [{}]\nprovider = [{}]\nevent_stream = [{}]\n\
+        listener = [{ tls = {} }]\nrate = [{}]\ntoken_exchange = [{}]\n\
         route = [{ claim = [{}], rate = [{}] }]\nupstream = [{ health_check = {} }]\n\
-        admin = { tls = {}, operator = [{}] }\noauth = { resource_server = [{}] }\n";
+        admin = { tls = {}, operator = [{}] }\n\
+        oauth = { resource_server = [{}], client = [{}], exchange = [{ claim = [{}] }] }\n";
     reading::records(one_of_each, |root| drop(root.read(|root| sections::gateway(root, Probe::None))))
 }

@@ -3,8 +3,9 @@
 use serde_json::Value as Json;
 
 /// The keys that require a restart, and the tables of which all keys do.
-const RESTART: [&str; 25] = [
+const RESTART: [&str; 26] = [
     "workers",
+    "event_stream",
     "listener[].address",
     "listener[].proxy_protocol",
     "admin",
@@ -35,7 +36,8 @@ const RESTART: [&str; 25] = [
 /// listener, but cannot switch between cleartext and TLS.
 pub(super) fn is_reloadable(key: &str, value: Option<&Json>) -> bool {
     let name = super::document::record::without_indexes(key);
-    let is_inside = |table: &str| name.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let is_inside =
+        |table: &str| name.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
     let is_cleartext = name == "listener[].tls" && value.is_some_and(|value| value == "off");
     !is_cleartext && !RESTART.into_iter().any(is_inside)
 }
@@ -55,6 +57,8 @@ mod tests {
             ("route[3].rate[0].per", true),
             ("watch", true),
             ("workers", false),
+            ("event_stream[0].path", false),
+            ("event_stream[1]", false),
             ("listener[0].tls", true),
             ("listener[0].tls[1].key", true),
             ("admin.tls.key", false),

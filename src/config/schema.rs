@@ -176,7 +176,7 @@ fn comments() -> BTreeMap<String, String> {
 /// `[[route.claim]]` → `route[].claim[]`, as in the keys of the reader.
 fn path_of(header: &str) -> String {
     let name = header.trim_matches(['[', ']']);
-    let lists = ["listener", "upstream", "issuer", "route", "rate"];
+    let lists = ["listener", "upstream", "issuer", "provider", "event_stream", "route", "rate"];
     let mut path = match name.split_once('.') {
         Some((first, rest)) if lists.contains(&first) => format!("{first}[].{rest}"),
         _ => name.to_owned(),

@@ -5,22 +5,31 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderValue;
+
 use crate::auth::identity;
+use crate::auth::introspection::IntrospectionSettings;
 use crate::auth::keyring::KeySource;
+use crate::auth::provider::Provider;
+use crate::auth::token_exchange;
 use crate::config::values::Values;
 use crate::gateway::cors;
-use crate::gateway::endpoints::Endpoints;
+use crate::gateway::endpoints::{Endpoint, Endpoints};
 use crate::gateway::forward_auth;
 use crate::gateway::https::Https;
 use crate::gateway::route;
+use crate::gateway::sign_in;
 use crate::limits::limiter::Rate;
 use crate::limits::{rate_limit, throttle};
 use crate::protocols::http::forwarded;
+use crate::protocols::url::SecureUrl;
 use crate::store::postgres;
 use crate::telemetry::{access_log, audit_log, spans};
 use crate::tokens::family::Lifetimes;
 use crate::tokens::jwt::{Algorithm, Issuer};
 use crate::tokens::login;
+use crate::tokens::provider_events::EffectSettings;
+use crate::tokens::provider_events::security_event::EventPolicy;
 use crate::{admin, server, upstream};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -38,16 +47,23 @@ pub struct Config {
     pub store: StoreSettings,
     pub tokens: TokenSettings,
     pub issuers: Vec<ForeignIssuer>,
+    pub providers: Vec<Arc<Provider>>,
     pub upstreams: Vec<upstream::Settings>,
     /// `[[rate]]`: limits for all routes together.
     pub rates: Vec<rate_limit::Settings>,
     pub routes: Vec<route::Route>,
+    pub token_exchanges: Vec<token_exchange::Settings>,
     pub identity: identity::Identity,
     pub login: login::Settings,
     pub oauth: Endpoints,
+    /// `sign_in.path`
+    pub sign_in_path: String,
+    /// `None`: no route signs browsers in.
+    pub sign_in: Option<sign_in::Settings>,
     pub cors: Option<Arc<cors::Policy>>,
     pub https: Https,
     pub forwarding: forwarded::Forwarding,
+    pub event_streams: Vec<EventStream>,
     /// `None`: no other proxy may ask.
     pub forward_auth: Option<forward_auth::Settings>,
     pub access_log: access_log::Settings,
@@ -63,7 +79,19 @@ impl Config {
     pub fn all_rates(&self) -> impl Iterator<Item = &rate_limit::Settings> {
         self.rates.iter().chain(self.routes.iter().flat_map(|route| &route.rates))
     }
+
+    /// The paths at which identity providers report.
+    pub fn report_paths(&self) -> impl Iterator<Item = (Endpoint, String)> {
+        let logouts =
+            self.providers.iter().map(|provider| format!("{}/backchannel_logout/{}", self.sign_in_path, provider.name));
+        let logouts = logouts.enumerate().map(|(number, path)| (Endpoint::BackchannelLogout(number), path));
+        let pushed = self.event_streams.iter().filter_map(EventStream::path).enumerate();
+        logouts.chain(pushed.map(|(number, path)| (Endpoint::SecurityEvents(number), path.to_owned())))
+    }
 }
+
+/// Where logout tokens arrive by default. The name of the provider follows.
+pub(super) const LOGOUT_PREFIX: &str = "/oauth2/backchannel_logout/";
 
 /// `watch`: which files the gateway reloads by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,6 +185,43 @@ pub struct TokenSettings {
 pub struct ForeignIssuer {
     pub policy: Issuer,
     pub keys: KeySource,
+    /// `issuer.introspection`
+    pub introspection: Option<IntrospectionSettings>,
+}
+
+/// `[[event_stream]]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventStream {
+    pub name: Arc<str>,
+    pub policy: EventPolicy,
+    pub effects: EffectSettings,
+    /// The transmitter and its keys.
+    pub transmitter: ForeignIssuer,
+    /// The whole value of `Authorization`: of the transmitter, or of the gateway when it polls.
+    pub authorization: HeaderValue,
+    pub delivery: EventDelivery,
+}
+
+/// How the events of a stream come.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EventDelivery {
+    /// `event_stream.path`
+    Push(String),
+    Poll {
+        url: SecureUrl,
+        ca_file: Option<PathBuf>,
+        interval: Duration,
+    },
+}
+
+impl EventStream {
+    /// The path at which the transmitter pushes events.
+    pub fn path(&self) -> Option<&str> {
+        match &self.delivery {
+            EventDelivery::Push(path) => Some(path),
+            EventDelivery::Poll { .. } => None,
+        }
+    }
 }
 
 /// The part of `[limits]` that is not about one connection.

@@ -16,7 +16,7 @@ use crate::config::document::sources::Sources;
 use crate::config::restart;
 
 /// The tables and keys at the top of `gateway.toml`, in its order.
-const ORDER: [&str; 25] = [
+const ORDER: [&str; 29] = [
     "include",
     "watch",
     "workers",
@@ -25,12 +25,16 @@ const ORDER: [&str; 25] = [
     "tokens",
     "store",
     "issuer",
+    "provider",
+    "event_stream",
     "route",
+    "token_exchange",
     "maintenance",
     "rate",
     "identity",
     "login",
     "oauth",
+    "sign_in",
     "cors",
     "https",
     "forwarding",

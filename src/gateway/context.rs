@@ -55,6 +55,8 @@ impl RequestContext<'_> {
             signature_queue: &self.worker.signature_queue,
             metrics: &self.worker.metrics,
             serves_stale: self.route.as_ref().and_then(|route| route.serves_stale()),
+            // The step that finds the token knows.
+            provider: None,
             api_keys: self.route.as_ref().is_some_and(|route| route.places.api_keys),
             rejected_token: Some(&self.record.rejected_token),
             trace: self.trace,

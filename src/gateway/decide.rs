@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 
-use http::{HeaderValue, Method, Request, Response, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 
 use crate::auth::authenticate::{Authenticator, Caller};
-use crate::auth::bearer::TokenLocation;
+use crate::auth::bearer::{TokenLocation, session_cookie};
 use crate::auth::context::AuthContext;
 use crate::gateway::authorize::{Permit, authorize, without_token};
 use crate::gateway::context::RequestContext;
@@ -20,6 +20,7 @@ use crate::gateway::endpoints::Endpoint;
 use crate::gateway::https::Https;
 use crate::gateway::route::{Capture, Route};
 use crate::gateway::route_table::{Action, RouteTable};
+use crate::gateway::sign_in::paths::SignInCall;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::header_list;
 use crate::protocols::http::headers;
@@ -67,6 +68,8 @@ pub enum Decision {
     Endpoint(Endpoint),
     /// `GET /.well-known/oauth-authorization-server`
     Metadata,
+    /// One of `[sign_in]`
+    SignIn(SignInCall),
 }
 
 impl Decision {
@@ -135,6 +138,7 @@ impl Decider {
             Action::Keys => Ok(Decision::Keys),
             Action::Endpoint(endpoint) => Ok(Decision::Endpoint(endpoint)),
             Action::Metadata => Ok(Decision::Metadata),
+            Action::SignIn(call) => Ok(Decision::SignIn(call)),
         }
     }
 
@@ -253,7 +257,8 @@ impl Decider {
         context.record.caller = caller.as_ref().ok().map(|caller| caller.token().clone());
         let permit = authorize(route, caller)?;
         context.record.observed = permit.observed().cloned();
-        if permit.caller().is_some() {
+        if let Some(caller) = permit.caller() {
+            self.authenticator.note_use(caller, context.now);
             context.trace.step(Step::Rules, || permit.route().rules());
         }
         Ok(permit)
@@ -268,7 +273,7 @@ impl Decider {
     ) -> Result<Caller, Reject> {
         let found = route.places.find(request, self.authenticator.token_size)?;
         context.trace.step(Step::Token, || format!("in {}", found.location));
-        if found.location == TokenLocation::Cookie {
+        if found.location.is_cookie() {
             let target = csrf::Target {
                 method: request.method(),
                 websocket: websocket::is_upgrade_request(request),
@@ -280,7 +285,23 @@ impl Decider {
             context.trace.step(Step::Origin, || "not from another site".into());
         }
         let auth = context.auth();
+        if found.location == TokenLocation::SignIn {
+            let provider = route.sign_in.as_deref();
+            return self.signed_in(request.headers(), &AuthContext { api_keys: false, provider, ..auth }).await;
+        }
         let auth = AuthContext { api_keys: auth.api_keys && found.location.can_have_api_key(), ..auth };
         self.authenticator.authenticate(found.token(), &auth).await
+    }
+
+    /// The caller of the first cookie that is good: one that another host has set must not lock the user out.
+    async fn signed_in(&self, headers: &HeaderMap, auth: &AuthContext<'_>) -> Result<Caller, Reject> {
+        let mut first = None;
+        for token in session_cookie::tokens(headers, self.authenticator.token_size) {
+            match self.authenticator.authenticate(token?, auth).await {
+                Err(bad) if bad.reason.status() == StatusCode::UNAUTHORIZED => first = first.or(Some(bad)),
+                result => return result,
+            }
+        }
+        Err(first.unwrap_or_else(|| Reason::NoToken.into()))
     }
 }

@@ -140,6 +140,14 @@ impl BodyObserver for Delivery {
         self.record.sent += data.len() as u64;
     }
 
+    /// `[route.response_headers]` removes fields from trailers too: some clients merge them into the headers.
+    fn on_trailers(&mut self, trailers: &mut HeaderMap) -> Result<(), BodyError> {
+        if let Some(rules) = self.route.as_ref().and_then(|route| route.response_headers.as_ref()) {
+            rules.remove_from(trailers);
+        }
+        Ok(())
+    }
+
     fn on_long_running(&mut self) -> bool {
         self.token_bound.as_mut().map(TokenBound::lasts).is_some()
     }

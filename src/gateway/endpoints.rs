@@ -1,13 +1,21 @@
 //! `[oauth]`: the endpoints for OAuth clients and their paths. Each is off unless it is configured. `oauth/` carries
 //! them out.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use bytes::Bytes;
-use http::HeaderValue;
+use http::{HeaderValue, Method};
 
+use crate::auth::registered_clients::RegisteredClient;
+use crate::gateway::exchange_rule::ExchangeRule;
 use crate::limits::limiter::Key;
+use crate::tokens::jwt::algorithm_name;
+use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
+
+/// RFC 8693 section 2.1.
+pub const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 
 /// `[oauth]`
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,6 +27,10 @@ pub struct Endpoints {
     pub resource: Option<ProtectedResource>,
     /// `[[oauth.resource_server]]`
     pub resource_servers: Vec<ResourceServer>,
+    /// `[[oauth.client]]`
+    pub clients: Vec<RegisteredClient>,
+    /// `[[oauth.exchange]]`, in order: the first one that accepts a token applies.
+    pub exchange: Vec<ExchangeRule>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +43,10 @@ pub enum Endpoint {
     Introspect,
     /// RFC 9728
     ProtectedResource,
+    /// Logout tokens of the provider with this position (OpenID Connect Back-Channel Logout 1.0).
+    BackchannelLogout(usize),
+    /// Pushed events of the `[[event_stream]]` with this position among those with a path (RFC 8935).
+    SecurityEvents(usize),
 }
 
 impl Endpoints {
@@ -44,16 +60,54 @@ impl Endpoints {
         ];
         paths.into_iter().filter_map(|(endpoint, path)| Some((endpoint, path?)))
     }
+
+    /// The values of `grant_type` that the token endpoint accepts.
+    pub fn grant_types(&self) -> Vec<&'static str> {
+        let client_credentials = self.clients.iter().any(|client| client.client_credentials);
+        let exchange = !self.exchange.is_empty();
+        let grants = [("refresh_token", true), ("client_credentials", client_credentials), (TOKEN_EXCHANGE, exchange)];
+        grants.into_iter().filter(|(_, is_supported)| *is_supported).map(|(grant, _)| grant).collect()
+    }
+
+    /// The names of the algorithms with which clients sign their assertions, each once.
+    pub fn assertion_algorithms(&self) -> Vec<&'static str> {
+        let all = self.clients.iter().flat_map(|client| &client.policy.algorithms);
+        let names: BTreeSet<_> = all.map(|algorithm| algorithm_name(*algorithm)).collect();
+        names.into_iter().collect()
+    }
+
+    /// The registered client with this name.
+    pub fn client(&self, client_id: &str) -> Option<&RegisteredClient> {
+        self.clients.iter().find(|client| client.client_id == client_id)
+    }
 }
 
 impl Endpoint {
+    /// Rejects every method but the one of this endpoint.
+    pub(super) fn check_method(self, method: &Method) -> Result<(), Reject> {
+        let (allowed, allow): (&[Method], _) = match self {
+            Endpoint::ProtectedResource => (&[Method::GET, Method::HEAD], "GET, HEAD"),
+            Endpoint::Token
+            | Endpoint::Revoke
+            | Endpoint::Introspect
+            | Endpoint::BackchannelLogout(_)
+            | Endpoint::SecurityEvents(_) => (&[Method::POST], "POST"),
+        };
+        match allowed.contains(method) {
+            true => Ok(()),
+            false => Err(Reject::from(Reason::MethodNotAllowed).allow(allow)),
+        }
+    }
+
     /// What the endpoint does, for `bearward explain`.
     pub const fn purpose(self) -> &'static str {
         match self {
-            Endpoint::Token => "exchanges a refresh token (RFC 6749)",
+            Endpoint::Token => "exchanges a refresh token or another grant (RFC 6749)",
             Endpoint::Revoke => "revokes a token (RFC 7009)",
             Endpoint::Introspect => "introspects a token (RFC 7662)",
             Endpoint::ProtectedResource => "publishes the metadata of the protected resource (RFC 9728)",
+            Endpoint::BackchannelLogout(_) => "ends the session that a logout token names (OpenID Connect)",
+            Endpoint::SecurityEvents(_) => "carries out a security event (RFC 8935)",
         }
     }
 }

@@ -10,10 +10,10 @@ use http_body::Body as _;
 
 use crate::auth::bearer;
 use crate::auth::keyring::Keyring;
+use crate::auth::token_exchange::TokenExchange;
 use crate::gateway::authorize::Permit;
 use crate::gateway::context::RequestContext;
 use crate::gateway::redirects;
-use crate::gateway::route::TokenForwarding;
 use crate::gateway::streams::{HeldToken, Termination, TokenBound};
 use crate::gateway::upload::{Progress, Upload, response_within};
 use crate::limits::pace::MinRate;
@@ -26,7 +26,6 @@ use crate::protocols::websocket::{self, Tunnel, UpgradeRequest};
 use crate::telemetry::access_log::{Attempts, Record};
 use crate::tokens::jwt::replacement::ReplacementSettings;
 use crate::tokens::login::{LoginHeaderValues, LoginHeaders};
-use crate::types::clock::UnixTime;
 use crate::types::close_reason::CloseReason;
 use crate::types::limit::Limit;
 use crate::types::reject::{Reason, Reject};
@@ -42,6 +41,8 @@ pub struct Forwarder {
     pub login: Option<LoginHeaders>,
     /// If true, a route has `login = "cookie"`: no backend gets the cookies of the gateway.
     pub has_login_cookies: bool,
+    /// If true, browsers sign in at a provider: no backend gets the cookies of that.
+    pub has_sign_in: bool,
     /// `timeouts.body_idle`
     pub body_idle: Duration,
     /// `timeouts.write`
@@ -54,6 +55,8 @@ pub struct Forwarder {
     pub header_list_size: usize,
     pub keyring: Arc<Keyring>,
     pub replacement: ReplacementSettings,
+    /// `[[token_exchange]]`
+    pub exchanges: Vec<TokenExchange>,
 }
 
 /// A response on its way to the client, and what has to live as long as its body.
@@ -102,7 +105,9 @@ impl Forwarder {
         }
         // Before the head is prepared: then the version is that of the upstream.
         let is_grpc_call = self.is_grpc_call(&permit, request);
-        let (websocket, token_was_subprotocol) = self.prepare_head(request, &permit, upstream, host, context)?;
+        let token = self.token_for(&permit, context).await?;
+        let head = self.prepare_head(request, &permit, upstream, (host, token), context);
+        let (websocket, token_was_subprotocol) = head?;
         let key = upstream.key(request.headers(), permit.caller().map(|caller| caller.token().subject.as_str()));
         let serves_stale = permit.route().serves_stale();
         let held = permit.holder().map(|cached| HeldToken { cached, serves_stale });
@@ -163,12 +168,15 @@ impl Forwarder {
         request: &mut Request<Body>,
         permit: &Permit,
         upstream: &Upstream,
-        host: HeaderValue,
+        (host, token): (HeaderValue, Option<HeaderValue>),
         context: &RequestContext<'_>,
     ) -> Result<(Option<UpgradeRequest>, bool), Reject> {
-        let token_was_subprotocol = self.set_token(request, permit, context.now)?;
+        let token_was_subprotocol = self.set_token(request, permit, token)?;
         if self.has_login_cookies {
             bearer::login_cookies::remove(request.headers_mut());
+        }
+        if self.has_sign_in {
+            bearer::session_cookie::remove(request.headers_mut());
         }
         // HTTP/2 upstreams cannot carry an HTTP/1 upgrade.
         let websocket = match upstream.settings.protocol {
@@ -206,26 +214,6 @@ impl Forwarder {
         }
         set_target(request, upstream, host)?;
         Ok((websocket, token_was_subprotocol))
-    }
-
-    /// Sets what the upstream sees of the token. Returns as [`bearer::TokenLocations::rewrite_for_upstream`].
-    pub(super) fn set_token(
-        &self,
-        request: &mut Request<Body>,
-        permit: &Permit,
-        now: UnixTime,
-    ) -> Result<bool, Reject> {
-        let route = permit.route();
-        let token_was_subprotocol =
-            route.places.rewrite_for_upstream(request, route.token_forwarding != TokenForwarding::Pass)?;
-        if let (TokenForwarding::Replace(audience), Some(caller)) = (&route.token_forwarding, permit.caller()) {
-            let (cached, keys) = (caller.cached(), self.keyring.keys());
-            let signing = &keys.own().signing;
-            let replaced =
-                cached.replacements.authorization(&cached.token, audience, &self.replacement, signing, now)?;
-            request.headers_mut().insert(header::AUTHORIZATION, replaced);
-        }
-        Ok(token_was_subprotocol)
     }
 
     /// Puts the limits of size and pace on the body. `client_version`: `set_target` has already overwritten the version

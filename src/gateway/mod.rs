@@ -1,8 +1,7 @@
 //! HOT PATH: every request, from its head to its response.
 //!
 //! [`Gateway::handle`] cannot fail. It opens the record, calls [`Gateway::respond`] within `timeouts.request`, turns a
-//! rejection into a response, and hands record and response to the connection. `respond` runs the steps in order, and
-//! each may reject.
+//! rejection into a response, and hands both to the connection. `respond` runs the steps, and each may reject.
 
 pub mod authorize;
 pub mod client;
@@ -13,20 +12,25 @@ pub mod csrf;
 pub mod decide;
 pub mod delivery;
 pub mod endpoints;
+pub mod exchange_rule;
 pub mod explanation;
 pub mod fixed_response;
 pub mod forward;
 pub mod forward_auth;
+mod forwarded_token;
 pub mod https;
 pub mod login_capture;
 pub mod oauth;
 mod path_table;
+pub mod provider_events;
+mod rates;
 mod redirects;
 mod response;
 pub mod route;
 mod route_methods;
 pub mod route_table;
 pub mod rules;
+pub mod sign_in;
 pub mod streams;
 pub mod token_calls;
 pub mod unreadable;
@@ -39,7 +43,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderValue, Request, Response};
 
 use crate::gateway::authorize::Permit;
 use crate::gateway::client::Peer;
@@ -50,10 +54,11 @@ use crate::gateway::delivery::{Delivery, Parts};
 use crate::gateway::forward::{Forwarded, Forwarder};
 use crate::gateway::forward_auth::ForwardAuth;
 use crate::gateway::response::ResponseRules;
+use crate::gateway::sign_in::SignIn;
 use crate::gateway::token_calls::TokenCalls;
 use crate::gateway::worker::Worker;
 use crate::limits::limiter::Quota;
-use crate::limits::rate_limit::{self, RateLimitHeaders, RateLimits};
+use crate::limits::rate_limit::{RateLimitHeaders, RateLimits};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::forwarded::{Forwarding, Origin};
 use crate::protocols::http::framing::FramingError;
@@ -72,6 +77,8 @@ pub struct Gateway {
     pub forwarder: Forwarder,
     /// `None`: no other proxy may ask.
     pub forward_auth: Option<Box<ForwardAuth>>,
+    /// `None`: browsers cannot sign in at a provider.
+    pub sign_in: Option<Box<SignIn>>,
     /// The calls that the gateway answers itself.
     pub token_calls: TokenCalls,
     /// `[[rate]]` and `[[route.rate]]`
@@ -216,8 +223,16 @@ impl Gateway {
             decision => (decision, None),
         };
         self.check_rates(&decision, request.uri().path(), &mut context)?;
+        let decision = match (decision, &self.sign_in) {
+            // The proxy would have to send the browser on.
+            (Err(reject), Some(sign_in)) if asked.is_none() => match sign_in.answer(reject, request, &mut context) {
+                Ok(response) => return Ok(Forwarded::local_reply(response)),
+                Err(reject) => Err(reject),
+            },
+            (decision, _) => decision,
+        };
         if let Some(forward_auth) = asked {
-            return self.answer(forward_auth, decision?, request, &context);
+            return Box::pin(self.answer(forward_auth, decision?, request, &context)).await;
         }
         if let Ok(Decision::Forward { permit, .. }) = &decision {
             is_grpc_call.store(self.forwarder.is_grpc_call(permit, request), Ordering::Relaxed);
@@ -235,7 +250,7 @@ impl Gateway {
     }
 
     /// Allows a request that another proxy forwards.
-    fn answer(
+    async fn answer(
         &self,
         forward_auth: &ForwardAuth,
         decision: Decision,
@@ -243,8 +258,7 @@ impl Gateway {
         context: &RequestContext<'_>,
     ) -> Result<Forwarded, Reject> {
         let permit = ForwardAuth::permit(decision)?;
-        self.forwarder.set_token(request, &permit, context.now)?;
-        let authorization = request.headers().get(header::AUTHORIZATION);
+        let authorization = self.forwarder.authorization(request, &permit, context).await?;
         Ok(Forwarded::local_reply(forward_auth.allow(&permit, authorization, context.record)))
     }
 
@@ -252,6 +266,11 @@ impl Gateway {
     pub fn is_proxy(&self, address: IpAddr) -> bool {
         let asks = |forward_auth: &ForwardAuth| forward_auth.settings.callers.from.contains(address);
         self.forwarding.trusts(address) || self.forward_auth.as_deref().is_some_and(asks)
+    }
+
+    /// As [`Gateway::is_proxy`], also for a proxy that is known by its secret alone.
+    pub fn is_proven_proxy(&self, address: IpAddr) -> bool {
+        self.is_proxy(address) || self.forward_auth.as_deref().is_some_and(|asked| asked.has_proven(address))
     }
 
     /// Refreshes the session of a browser, and decides again.
@@ -284,12 +303,13 @@ impl Gateway {
         path: &str,
         context: &mut RequestContext<'_>,
     ) -> Result<(), Reject> {
-        if self.rates.is_empty() || !self.counts_for_rates(decision, path) {
+        if self.rates.is_empty() && !rates::has_own(context) || !rates::count(decision, path, &self.decider) {
             return Ok(());
         }
         let mut headers = Box::<RateLimitHeaders>::default();
-        let (of_route, client) = limited(context);
-        let taken = self.rates.take(of_route, &client, &mut headers, self.replicas(), self.clock.uptime());
+        let (of_route, client) = rates::limited(context);
+        let taken =
+            self.rates.take(of_route, &client, &mut headers, rates::replicas(&self.decider), self.clock.uptime());
         *context.rate_limit_headers = (!headers.is_empty()).then_some(headers);
         taken
     }
@@ -301,30 +321,11 @@ impl Gateway {
         path: &str,
         context: &RequestContext<'_>,
     ) -> Vec<(String, Quota)> {
-        if !self.counts_for_rates(decision, path) {
+        if !rates::count(decision, path, &self.decider) {
             return Vec::new();
         }
-        let (of_route, client) = limited(context);
-        self.rates.quotas(of_route, &client, self.replicas(), self.clock.uptime())
-    }
-
-    /// How many gateways use the store.
-    fn replicas(&self) -> u32 {
-        self.decider.authenticator.freshness.as_ref().map_or(1, |freshness| freshness.replicas())
-    }
-
-    /// Returns true for a request to a backend. One that is rejected for its token or its path counts as well: a client
-    /// without access must not try forever. `[throttle]` limits the gateway's own paths. If the gateway lacks the keys,
-    /// the client is not at fault. A malformed request must keep its own rejection, which ends the connection.
-    fn counts_for_rates(&self, decision: &Result<Decision, Reject>, path: &str) -> bool {
-        match decision {
-            Ok(decision) => matches!(decision, Decision::Forward { .. }),
-            Err(reject) => {
-                !reject.reason.must_close_connection()
-                    && !reject.reason.status().is_server_error()
-                    && !self.decider.routes.is_own_path(path)
-            }
-        }
+        let (of_route, client) = rates::limited(context);
+        self.rates.quotas(of_route, &client, rates::replicas(&self.decider), self.clock.uptime())
     }
 
     /// Does what was decided. Rare cases are boxed, because the future of every request is as large as the largest of
@@ -346,6 +347,10 @@ impl Gateway {
             Decision::Endpoint(endpoint) => {
                 Box::pin(self.token_calls.endpoint(endpoint, request, authenticator, context)).await
             }
+            Decision::SignIn(call) => match &self.sign_in {
+                Some(sign_in) => Box::pin(sign_in.respond(call, request, context)).await,
+                None => Err(Reason::NoRoute.into()),
+            },
             Decision::Preflight(response) | Decision::RedirectToHttps(response) => Ok(*response),
             Decision::Keys => Ok(self.token_calls.published_keys()),
             Decision::Metadata => Ok(self.token_calls.published_metadata()),
@@ -384,11 +389,4 @@ impl Gateway {
         let limits = login_capture::Limits { max_response: self.max_login_response, begun: context.clock.now() };
         Box::pin(captured.finish(forwarded, broker, limits, context)).await
     }
-}
-
-/// The rate limits of the route, and for which client they count.
-fn limited<'c>(context: &'c RequestContext<'_>) -> (&'c [rate_limit::Settings], rate_limit::Client<'c>) {
-    let subject = context.record.caller.as_ref().map(|token| (&*token.issuer, token.subject.as_str()));
-    let of_route = context.route.as_ref().map_or(&[][..], |route| &route.rates);
-    (of_route, rate_limit::Client { address: context.client(), subject })
 }

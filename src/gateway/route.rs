@@ -43,6 +43,8 @@ pub struct Route {
     pub places: TokenLocations,
     /// `route.origins`: other origins that may use the token in a cookie.
     pub origins: Vec<String>,
+    /// `route.sign_in`: the provider where browsers sign in. `None`: they do not.
+    pub sign_in: Option<Arc<str>>,
     pub token_forwarding: TokenForwarding,
     /// If false, a request that would be rejected for its token is forwarded and only reported.
     pub enforce: bool,
@@ -81,6 +83,8 @@ pub enum TokenForwarding {
     Drop,
     /// A token of this gateway instead, for this audience (`route.token_audience`).
     Replace(Vec<String>),
+    /// A token of another server instead: the place of its `[[token_exchange]]` in the configuration.
+    Exchange(usize),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -108,6 +112,7 @@ impl Route {
             cors: None,
             places: TokenLocations::default(),
             origins: Vec::new(),
+            sign_in: None,
             token_forwarding: TokenForwarding::Pass,
             enforce: true,
             rates: Vec::new(),

@@ -10,6 +10,7 @@ use crate::gateway::endpoints::{Endpoint, Endpoints};
 use crate::gateway::path_table::PathTable;
 use crate::gateway::route::Route;
 use crate::gateway::route_methods::{matches_method, method_not_allowed};
+use crate::gateway::sign_in::paths::{SignInCall, SignInPaths};
 use crate::protocols::http::path::CanonicalPath;
 use crate::protocols::http::readings::{PathForms, Readings};
 use crate::protocols::http::target::without_port;
@@ -29,6 +30,8 @@ pub enum Action<'p> {
     Endpoint(Endpoint),
     /// `GET /.well-known/oauth-authorization-server`
     Metadata,
+    /// One of `[sign_in]`
+    SignIn(SignInCall),
     Forward(Arc<Route>),
 }
 
@@ -58,11 +61,13 @@ pub struct RouteTable {
     any_host: PathTable,
     /// If false, every route has `paths = "strict"`.
     has_loosened: bool,
-    /// `[oauth]`: at most four.
+    /// `[oauth]`: at most four, and the paths at which identity providers report.
     endpoints: Vec<(Box<[u8]>, Endpoint)>,
     metadata_path: Box<str>,
     /// The same document. `None` if a route has this path: a backend may be an OpenID provider.
     openid_path: Option<Box<str>>,
+    /// `[sign_in]`. `None`: no provider is configured.
+    sign_in: Option<SignInPaths>,
 }
 
 impl RouteTable {
@@ -74,6 +79,7 @@ impl RouteTable {
             endpoints: Vec::new(),
             metadata_path: METADATA_PATH.into(),
             openid_path: None,
+            sign_in: None,
         };
         for route in routes {
             let paths = match &route.host {
@@ -87,8 +93,24 @@ impl RouteTable {
 
     /// Adds the endpoints of `[oauth]` to the gateway's own paths.
     pub fn with_endpoints(mut self, endpoints: &Endpoints) -> Self {
-        self.endpoints = endpoints.enabled().map(|(endpoint, path)| (path.as_bytes().into(), endpoint)).collect();
+        self.add(endpoints.enabled());
         self
+    }
+
+    /// Adds the paths of `[sign_in]` to the gateway's own paths.
+    pub fn with_sign_in(mut self, paths: Option<SignInPaths>) -> Self {
+        self.sign_in = paths;
+        self
+    }
+
+    /// Adds the paths at which identity providers report.
+    pub fn with_receivers(mut self, paths: impl Iterator<Item = (Endpoint, String)>) -> Self {
+        self.add(paths);
+        self
+    }
+
+    fn add<P: AsRef<[u8]>>(&mut self, paths: impl Iterator<Item = (Endpoint, P)>) {
+        self.endpoints.extend(paths.map(|(endpoint, path)| (path.as_ref().into(), endpoint)));
     }
 
     /// Puts the metadata where clients of this issuer look for it.
@@ -107,12 +129,13 @@ impl RouteTable {
         one.eq_ignore_ascii_case(other) || !has_own_routes(one) && !has_own_routes(other)
     }
 
-    /// Returns true for `/user/refresh`, `/token/{tokenId}` and the endpoints of `[oauth]`. These never go to a
-    /// backend.
+    /// Returns true for `/user/refresh`, `/token/{tokenId}`, the endpoints of `[oauth]` and the paths of `[sign_in]`.
+    /// These never go to a backend.
     pub fn is_token_call(&self, path: &str) -> bool {
         path == REFRESH_PATH
             || named_token(path.as_bytes()).is_some()
             || self.endpoints.iter().any(|(own, _)| **own == *path.as_bytes())
+            || self.sign_in.as_ref().is_some_and(|paths| paths.contain(path.as_bytes()))
     }
 
     /// Returns true for every path that the gateway answers itself.
@@ -151,7 +174,10 @@ impl RouteTable {
             return own;
         }
         if let Some((_, endpoint)) = self.endpoints.iter().find(|(own, _)| **own == *path) {
-            return endpoint_action(method, *endpoint);
+            return endpoint.check_method(method).map(|()| Action::Endpoint(*endpoint));
+        }
+        if let Some(paths) = self.sign_in.as_ref().filter(|paths| paths.contain(path)) {
+            return paths.find(method, path).map(Action::SignIn);
         }
         let tables = self.paths_of(host).into_iter().chain([&self.any_host]);
         // The first host and the longest path decide. Others may have looser rules and must not catch what it rejects.
@@ -205,190 +231,5 @@ fn named_token(path: &[u8]) -> Option<&[u8]> {
     path.strip_prefix(REVOKE_PREFIX.as_bytes()).filter(|named| !named.is_empty() && !named.contains(&b'/'))
 }
 
-fn endpoint_action<'p>(method: &Method, endpoint: Endpoint) -> Result<Action<'p>, Reject> {
-    let (allowed, allow): (&[Method], _) = match endpoint {
-        Endpoint::ProtectedResource => (&[Method::GET, Method::HEAD], "GET, HEAD"),
-        Endpoint::Token | Endpoint::Revoke | Endpoint::Introspect => (&[Method::POST], "POST"),
-    };
-    match allowed.contains(method) {
-        true => Ok(Action::Endpoint(endpoint)),
-        false => Err(Reject::from(Reason::MethodNotAllowed).allow(allow)),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::gateway::route::Access;
-
-    fn route(path: &str, host: Option<&str>, methods: &[Method]) -> Route {
-        Route {
-            name: format!("{} {path}", host.unwrap_or("*")).into(),
-            host: host.map(str::to_owned),
-            methods: methods.to_vec(),
-            path: path.into(),
-            access: Access::Public,
-            ..Route::everything()
-        }
-    }
-
-    fn found(table: &RouteTable, host: &str, method: Method, path: &str) -> String {
-        let path = CanonicalPath::parse(path).expect("a canonical path");
-        match table.find(host, &method, &path) {
-            Ok(Action::Forward(route)) => route.name.to_string(),
-            Ok(Action::Refresh) => "refresh".into(),
-            Ok(Action::Revoke { token_id }) => format!("revoke {token_id}"),
-            Ok(Action::Keys) => "keys".into(),
-            Ok(Action::Endpoint(endpoint)) => format!("{endpoint:?}"),
-            Ok(Action::Metadata) => "metadata".into(),
-            Err(reject) => reject.reason.code().into(),
-        }
-    }
-
-    #[test]
-    fn hosts_without_routes_of_their_own_have_the_same_routes() {
-        let table = RouteTable::new(&[route("/", None, &[]), route("/", Some("x.example"), &[])]);
-        for (one, other, expected) in [
-            ("a.example", "b.example", true),
-            ("x.example", "X.example", true),
-            ("a.example", "x.example", false),
-            ("x.example", "a.example", false),
-            ("a.example", "X.EXAMPLE", false),
-        ] {
-            assert_eq!(table.have_same_routes(one, other), expected, "{one} {other}");
-        }
-        assert!(RouteTable::new(&[route("/", None, &[])]).have_same_routes("a.example", "b.example"));
-    }
-
-    #[test]
-    fn the_longest_path_in_whole_segments_wins() {
-        let table = RouteTable::new(&[
-            route("/a", None, &[]),
-            route("/a/b/", None, &[]),
-            route("/a/b/c", None, &[Method::GET]),
-            route("/a", Some("x.example"), &[]),
-        ]);
-        for (host, path, name) in [
-            ("", "/a", "* /a"),
-            ("", "/a/", "* /a"),
-            ("", "/%61/x", "* /a"),
-            ("", "/ab", "no_route"),
-            ("", "/", "no_route"),
-            ("", "/a/b", "* /a"),
-            ("", "/a/b/", "* /a/b/"),
-            ("", "/a/b/c/d", "* /a/b/c"),
-            ("", "/a/b/cd", "* /a/b/"),
-            ("X.example:8443", "/a/b/c", "x.example /a"),
-            ("x.example", "/z", "no_route"),
-            ("y.example", "/a", "* /a"),
-        ] {
-            assert_eq!(found(&table, host, Method::GET, path), name, "{host} {path}");
-        }
-        assert_eq!(found(&table, "", Method::POST, "/a/b/c"), "method_not_allowed", "no shorter route may match");
-    }
-
-    #[test]
-    fn own_paths_come_before_routes() {
-        let table = RouteTable::new(&[route("/", None, &[])]);
-        for (method, path, name) in [
-            (Method::POST, "/user/refresh", "refresh"),
-            (Method::GET, "/user/refresh", "method_not_allowed"),
-            (Method::POST, "/user/refresh/", "* /"),
-            (Method::DELETE, "/token/abc", "revoke abc"),
-            (Method::GET, "/token/abc", "method_not_allowed"),
-            (Method::DELETE, "/token/", "revoke "),
-            (Method::POST, "/token/", "* /"),
-            (Method::DELETE, "/token/a/b", "* /"),
-            (Method::GET, "/.well-known/jwks.json", "keys"),
-            (Method::POST, "/.well-known/jwks.json", "method_not_allowed"),
-            (Method::HEAD, "/.well-known/oauth-authorization-server", "metadata"),
-            (Method::POST, "/.well-known/oauth-authorization-server", "method_not_allowed"),
-            (Method::GET, "/.well-known/oauth-authorization-server/other", "* /"),
-            (Method::GET, "/.well-known/openid-configuration", "metadata"),
-            (Method::PUT, "/.well-known/openid-configuration", "method_not_allowed"),
-            (Method::GET, "/.well-known/openid-configuration/other", "* /"),
-        ] {
-            assert_eq!(found(&table, "", method, path), name, "{path}");
-        }
-    }
-
-    #[test]
-    fn a_backend_may_be_an_openid_provider() {
-        for host in [None, Some("login.example")] {
-            let table =
-                RouteTable::new(&[route("/", None, &[]), route("/.well-known/openid-configuration", host, &[])]);
-            let name = format!("{} /.well-known/openid-configuration", host.unwrap_or("*"));
-            assert_eq!(found(&table, "login.example", Method::GET, "/.well-known/openid-configuration"), name);
-            assert!(!table.is_own_path("/.well-known/openid-configuration"));
-        }
-        let table = RouteTable::new(&[route("/", None, &[])]).with_issuer("https://gateway.example/a/");
-        assert!(table.is_own_path("/a/.well-known/openid-configuration"));
-        assert_eq!(found(&table, "", Method::GET, "/a/.well-known/openid-configuration"), "metadata");
-        assert_eq!(found(&table, "", Method::GET, "/.well-known/openid-configuration"), "* /");
-    }
-
-    /// The reserve for token calls must not be used up by slow backends.
-    #[test]
-    fn token_calls_never_go_to_a_backend() {
-        let table = RouteTable::new(&[route("/", None, &[])]);
-        let calls = ["/user/refresh", "/token/abc", "/token/%61bc"].map(|path| (path, true));
-        let others = ["/user/refresh/", "/token", "/token/a/", "/token/a/b"].map(|path| (path, false));
-        for (path, is_token_call) in calls.into_iter().chain(others) {
-            assert_eq!(table.is_token_call(path), is_token_call, "{path}");
-            for method in [Method::GET, Method::POST, Method::DELETE] {
-                assert_eq!(found(&table, "", method, path) != "* /", is_token_call, "{path}");
-            }
-        }
-    }
-
-    #[test]
-    fn trace_needs_a_route_that_names_it() {
-        let track = || Method::from_bytes(b"TRACK").expect("a method");
-        let table = RouteTable::new(&[route("/", None, &[]), route("/named", None, &[Method::TRACE, track()])]);
-        let lower = Method::from_bytes(b"trace").expect("a method");
-        for (method, path, name) in [
-            (Method::TRACE, "/", "method_not_allowed"),
-            (track(), "/a", "method_not_allowed"),
-            (lower.clone(), "/", "method_not_allowed"),
-            (Method::TRACE, "/named", "* /named"),
-            (track(), "/named/a", "* /named"),
-            (lower, "/named", "method_not_allowed"),
-            (Method::OPTIONS, "/", "* /"),
-            (Method::from_bytes(b"PROPFIND").expect("a method"), "/", "* /"),
-        ] {
-            assert_eq!(found(&table, "", method.clone(), path), name, "{method} {path}");
-        }
-    }
-
-    #[test]
-    fn allow_lists_each_method_once() {
-        let preflight = Route { preflight: true, ..route("/p", None, &[Method::GET]) };
-        let both = [Method::OPTIONS, Method::POST];
-        let with_options = Route { preflight: true, ..route("/o", None, &both) };
-        let routes = [preflight, with_options, route("/q", None, &[Method::GET]), route("/q", None, &[Method::PUT])];
-        let table = RouteTable::new(&[&routes[..], &[route("/", None, &[])]].concat());
-        for (path, allow) in [
-            ("/p", "GET, OPTIONS"),
-            ("/o", "OPTIONS, POST"),
-            ("/q", "GET, PUT"),
-            ("/", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
-        ] {
-            let path = CanonicalPath::parse(path).expect("a canonical path");
-            let Err(reject) = table.find("", &Method::TRACE, &path) else { panic!("a route allows TRACE") };
-            assert_eq!(reject.allow.expect("Allow"), allow);
-        }
-    }
-
-    #[test]
-    fn metadata_follows_the_path_of_the_issuer() {
-        for (issuer, path) in [
-            ("https://gateway.example", "/.well-known/oauth-authorization-server"),
-            ("https://gateway.example/", "/.well-known/oauth-authorization-server"),
-            ("https://gateway.example:8443/a/b", "/.well-known/oauth-authorization-server/a/b"),
-        ] {
-            let table = RouteTable::new(&[route("/", None, &[])]).with_issuer(issuer);
-            assert_eq!(found(&table, "", Method::GET, path), "metadata", "{issuer}");
-            assert_eq!(found(&table, "", Method::GET, &format!("{path}/c")), "* /", "{issuer}");
-        }
-    }
-}
+mod tests;

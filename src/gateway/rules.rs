@@ -97,7 +97,7 @@ impl fmt::Display for Rules {
 
 impl ClaimRule {
     /// Returns which claim breaks the rule. Never its value, because this goes to the log.
-    fn violation(&self, claims: &Map<String, Value>) -> Option<String> {
+    pub fn violation(&self, claims: &Map<String, Value>) -> Option<String> {
         let pointer = &self.pointer;
         let Some(value) = pointer.find(claims).filter(|value| !value.is_null()) else {
             return Some(format!("missing claim {pointer}"));
@@ -110,7 +110,7 @@ impl ClaimRule {
             }
             Condition::Present => true,
         };
-        (!holds).then(|| format!("claim {pointer} does not match the rule of this route"))
+        (!holds).then(|| format!("claim {pointer} does not match its rule"))
     }
 }
 

@@ -11,12 +11,14 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use crate::auth::authenticate::{Authenticator, Caller};
 use crate::auth::bearer;
 use crate::auth::keyring::Keyring;
+use crate::auth::registered_clients::ClientKeys;
 use crate::broker::refresh::RefreshRequest;
-use crate::broker::{BODY_LIMIT, Broker, revoke};
+use crate::broker::{BODY_LIMIT, Broker, EXCHANGE_BODY_LIMIT, revoke};
 use crate::gateway::context::RequestContext;
 use crate::gateway::cookie_refresh::CookieRefresh;
 use crate::gateway::endpoints::{Endpoint, Endpoints};
 use crate::gateway::oauth::{self, metadata};
+use crate::gateway::provider_events::{EVENT_LIMIT, LOGOUT_LIMIT, Receivers};
 use crate::limits::pace::MinRate;
 use crate::limits::throttle::is_failure;
 use crate::protocols::http::body::{self, Body};
@@ -31,6 +33,10 @@ pub struct TokenCalls {
     pub keyring: Arc<Keyring>,
     /// `[oauth]`
     pub endpoints: Endpoints,
+    /// Where identity providers report.
+    pub receivers: Receivers,
+    /// Of `[[oauth.client]]`.
+    pub client_keys: Arc<ClientKeys>,
     /// `token_from = ["login_cookie"]`
     pub cookie_refresh: CookieRefresh,
     /// `timeouts.body_idle`
@@ -74,8 +80,12 @@ impl TokenCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        let content = self.read_body(request, context).await?;
+        let content = self.read_body(request, BODY_LIMIT, context).await?;
         let refresh = RefreshRequest::read(request.headers(), &content)?;
+        if refresh.client_id().is_some_and(|id| self.endpoints.client(id).is_some()) {
+            let detail = "a registered client refreshes at the token endpoint, where it can authenticate";
+            return Err(Reject::new(Reason::ClientNotAuthenticated, detail));
+        }
         let idle = self.broker.settings.lifetimes.idle;
         let bearer = authenticator.authenticate_refresh(request.headers(), idle, &context.auth()).await?;
         let bearer = Arc::new(bearer);
@@ -119,6 +129,9 @@ impl TokenCalls {
         if let (Endpoint::ProtectedResource, Some(resource)) = (endpoint, &self.endpoints.resource) {
             return Ok(respond::public_document(resource.document.clone()));
         }
+        if let Endpoint::BackchannelLogout(_) | Endpoint::SecurityEvents(_) = endpoint {
+            return self.report(endpoint, request, context).await;
+        }
         let throttle = &self.broker.throttle;
         let client = context.client();
         // Resource servers introspect for all of their clients, and authenticate with a token of their own.
@@ -126,7 +139,9 @@ impl TokenCalls {
             throttle.check_failures(client)?;
             throttle.count_call(client)?;
         }
-        let content = self.read_body(request, context).await?;
+        let exchanges = endpoint == Endpoint::Token && !self.endpoints.exchange.is_empty();
+        let limit = if exchanges { EXCHANGE_BODY_LIMIT } else { BODY_LIMIT };
+        let content = self.read_body(request, limit, context).await?;
         let attempt = match endpoint {
             // It counts wrong credentials itself.
             Endpoint::Introspect => None,
@@ -135,7 +150,8 @@ impl TokenCalls {
         let call = oauth::Call {
             broker: &self.broker,
             authenticator,
-            resource_servers: &self.endpoints.resource_servers,
+            endpoints: &self.endpoints,
+            client_keys: &self.client_keys,
             headers: request.headers(),
             context,
         };
@@ -144,6 +160,52 @@ impl TokenCalls {
             attempt.end(is_failure(&outcome));
         }
         outcome
+    }
+
+    /// What an identity provider reports. Only failures count against its address: when an administrator ends all
+    /// sessions, a provider reports each of them.
+    async fn report(
+        &self,
+        endpoint: Endpoint,
+        request: &mut Request<Body>,
+        context: &mut RequestContext<'_>,
+    ) -> Outcome {
+        let (throttle, client) = (&self.broker.throttle, context.client());
+        throttle.check_failures(client)?;
+        let outcome = match endpoint {
+            Endpoint::BackchannelLogout(number) => self.receive_logout(number, request, context).await,
+            Endpoint::SecurityEvents(number) => self.receive_event(number, request, context).await,
+            _ => Err(Reason::NoRoute.into()),
+        };
+        match &context.record.rejected {
+            // A rejection in the form of RFC 8935.
+            Some(_) => throttle.count_failure(client),
+            None => throttle.count_outcome(&outcome, client),
+        }
+        outcome
+    }
+
+    async fn receive_logout(
+        &self,
+        number: usize,
+        request: &mut Request<Body>,
+        context: &mut RequestContext<'_>,
+    ) -> Outcome {
+        let receiver = self.receivers.logouts.get(number).ok_or(Reason::NoRoute)?;
+        let content = self.read_body(request, LOGOUT_LIMIT, context).await?;
+        receiver.receive(&self.broker, request.headers(), &content, context).await
+    }
+
+    async fn receive_event(
+        &self,
+        number: usize,
+        request: &mut Request<Body>,
+        context: &mut RequestContext<'_>,
+    ) -> Outcome {
+        let receiver = self.receivers.streams.get(number).ok_or(Reason::NoRoute)?;
+        receiver.check_sender(request.headers())?;
+        let content = self.read_body(request, EVENT_LIMIT, context).await?;
+        receiver.receive(&self.broker, request.headers(), &content, context).await
     }
 
     /// `GET /.well-known/jwks.json`: public, and cacheable for less time than a key is published ahead.
@@ -172,10 +234,15 @@ impl TokenCalls {
     }
 
     /// Reads the body, and the clock once more: what the call does is done at the end of the body, not at its head.
-    async fn read_body(&self, request: &mut Request<Body>, context: &mut RequestContext<'_>) -> Result<Bytes, Reject> {
+    async fn read_body(
+        &self,
+        request: &mut Request<Body>,
+        limit: u64,
+        context: &mut RequestContext<'_>,
+    ) -> Result<Bytes, Reject> {
         let body = request.body_mut();
         *body = mem::take(body).with_idle_timeout(self.body_idle).with_min_rate(self.min_upload_rate);
-        let read = tokio::time::timeout(self.body_timeout, body::read(body, BODY_LIMIT)).await;
+        let read = tokio::time::timeout(self.body_timeout, body::read(body, limit)).await;
         context.now = context.clock.now();
         let late = |_| Reject::new(Reason::BodyTimeout, "not complete within timeouts.token_call_body");
         let content = read.map_err(late)??;

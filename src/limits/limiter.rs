@@ -133,8 +133,12 @@ impl Limiter {
     /// As [`Limiter::try_take`], and returns the state of the bucket. `sharers` limiters share the rate: each has that
     /// part of it. Their number can change from call to call.
     pub fn try_take_with_quota(&self, key: impl Into<Key>, sharers: u32, now: Uptime) -> Quota {
+        self.try_take_at(self.rate.shared_by(sharers), key, now)
+    }
+
+    /// As [`Limiter::try_take_with_quota`] at a rate of the key itself.
+    pub fn try_take_at(&self, rate: Rate, key: impl Into<Key>, now: Uptime) -> Quota {
         let (mut generations, key) = (self.lock(), key.into());
-        let rate = self.rate.shared_by(sharers);
         let retry_after = generations.retry_after(key, rate, now);
         if retry_after.is_none() {
             generations.take_at(rate, key, self, now);
@@ -142,11 +146,15 @@ impl Limiter {
         generations.quota(key, rate, retry_after, now)
     }
 
+    /// The state of the bucket at a rate of the key itself. Takes nothing.
+    pub fn quota_at(&self, rate: Rate, key: impl Into<Key>, now: Uptime) -> Quota {
+        let (generations, key) = (self.lock(), key.into());
+        generations.quota(key, rate, generations.retry_after(key, rate, now), now)
+    }
+
     /// The state of the bucket. Takes nothing.
     pub fn quota(&self, key: impl Into<Key>, sharers: u32, now: Uptime) -> Quota {
-        let (generations, key) = (self.lock(), key.into());
-        let rate = self.rate.shared_by(sharers);
-        generations.quota(key, rate, generations.retry_after(key, rate, now), now)
+        self.quota_at(self.rate.shared_by(sharers), key, now)
     }
 
     fn lock(&self) -> MutexGuard<'_, Generations> {

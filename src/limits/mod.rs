@@ -1,6 +1,7 @@
 //! Limits: request rates, concurrency, penalties for floods, timeouts and minimum transfer rates.
 
 pub mod concurrency;
+pub mod key_rate;
 pub mod limiter;
 pub mod network;
 pub mod pace;

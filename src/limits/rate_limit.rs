@@ -14,6 +14,7 @@ use std::time::Duration;
 use foldhash::quality::RandomState;
 use http::{HeaderName, HeaderValue, Response};
 
+use crate::limits::key_rate::{API_KEY, KeyBuckets, KeyLimit};
 use crate::limits::limiter::{Key, Limiter, Quota, Rate};
 use crate::types::clock::Uptime;
 use crate::types::reject::{Reason, Reject};
@@ -82,6 +83,8 @@ pub struct Client<'r> {
     pub address: IpAddr,
     /// `iss` and `sub`
     pub subject: Option<(&'r str, &'r str)>,
+    /// An API key with a rate of its own.
+    pub key: Option<KeyLimit>,
 }
 
 /// All rate limits of a configuration.
@@ -90,6 +93,8 @@ pub struct RateLimits {
     /// By [`Settings::number`]. The first `global` apply to every route.
     limits: Vec<RateLimit>,
     global: usize,
+    /// Of the API keys with a rate. The same after each reload.
+    keys: KeyBuckets,
     hashes: [RandomState; 2],
 }
 
@@ -106,9 +111,8 @@ pub struct RateLimitHeaders {
 }
 
 impl RateLimitHeaders {
-    fn add(&mut self, settings: &Settings, quota: &Quota) {
+    fn add(&mut self, (name, requests, window): (&str, u32, Duration), quota: &Quota) {
         let comma = if self.policies.is_empty() { "" } else { ", " };
-        let Settings { name, requests, window, .. } = settings;
         let (remaining, full_after) = (quota.remaining, quota.full_after.as_millis().div_ceil(1000));
         // Writing to a string does not fail.
         let _ = write!(self.policies, "{comma}\"{name}\";q={requests};w={}", window.as_secs());
@@ -150,7 +154,8 @@ impl RateLimits {
             };
             RateLimit { settings, shards }
         };
-        RateLimits { limits: all.map(limit).collect(), global, hashes: before.hashes.clone() }
+        let (keys, hashes) = (before.keys.clone(), before.hashes.clone());
+        RateLimits { limits: all.map(limit).collect(), global, keys, hashes }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -169,12 +174,15 @@ impl RateLimits {
     ) -> Result<(), Reject> {
         for limit in self.applying(of_route) {
             let quota = limit.take(self.key(limit.settings.per, client), replicas, now);
-            headers.add(&limit.settings, &quota);
-            if let Some(retry_after) = quota.retry_after {
-                let mut reject = Reject::new(Reason::QuotaExceeded, format!("rate {}", limit.settings.name));
-                reject.retry_after = Some(Duration::from_secs(retry_after.as_secs_f64().ceil() as u64));
-                return Err(reject);
-            }
+            let Settings { name, requests, window, .. } = &limit.settings;
+            headers.add((name, *requests, *window), &quota);
+            check(name, &quota)?;
+        }
+        // Last, so that a request that the operator's limits reject costs its key nothing.
+        if let Some(key) = &client.key {
+            let quota = self.keys.take(key, now);
+            headers.add((API_KEY, key.requests, key.window), &quota);
+            check(API_KEY, &quota)?;
         }
         Ok(())
     }
@@ -191,7 +199,8 @@ impl RateLimits {
             let (key, sharers) = (self.key(limit.settings.per, client), limit.sharers(replicas));
             (limit.settings.name.clone(), limit.shards[key as usize % SHARDS].quota(key, sharers, now))
         };
-        self.applying(of_route).map(quota).collect()
+        let of_key = |key: &KeyLimit| (API_KEY.to_owned(), self.keys.quota(key, now));
+        self.applying(of_route).map(quota).chain(client.key.as_ref().map(of_key)).collect()
     }
 
     fn applying<'l>(&'l self, of_route: &'l [Settings]) -> impl Iterator<Item = &'l RateLimit> {
@@ -213,6 +222,13 @@ impl RateLimits {
             }
         }
     }
+}
+
+/// Rejects a request for which a limit had no token.
+fn check(name: &str, quota: &Quota) -> Result<(), Reject> {
+    let Some(wait) = quota.retry_after else { return Ok(()) };
+    let retry_after = Some(Duration::from_secs(wait.as_secs_f64().ceil() as u64));
+    Err(Reject { retry_after, ..Reject::new(Reason::QuotaExceeded, format!("rate {name}")) })
 }
 
 impl RateLimit {
@@ -246,7 +262,7 @@ mod tests {
     #[test]
     fn each_client_has_a_bucket_and_sees_its_quota() {
         let limits = RateLimits::new([settings(0, Per::Subject, 3, 60)].into_iter(), 1);
-        let client = |sub| Client { address: [192, 0, 2, 1].into(), subject: Some(("i", sub)) };
+        let client = |sub| Client { address: [192, 0, 2, 1].into(), subject: Some(("i", sub)), key: None };
         for (remaining, full_after) in [(2, 20), (1, 40), (0, 60)] {
             let expected = format!("\"subject-0\";r={remaining};t={full_after}");
             assert_eq!(take(&limits, &client("alice"), NOW), (Ok(()), expected));
@@ -265,7 +281,7 @@ mod tests {
     fn a_key_has_128_bits_and_depends_on_the_client() {
         let limits = RateLimits::default();
         let key = |per, last, sub| {
-            let client = Client { address: [192, 0, 2, last].into(), subject: Some(("i", sub)) };
+            let client = Client { address: [192, 0, 2, last].into(), subject: Some(("i", sub)), key: None };
             let key = limits.key(per, &client);
             ((key >> 64) as u64, key as u64)
         };
@@ -284,7 +300,7 @@ mod tests {
     fn every_limit_counts_and_the_first_empty_one_rejects() {
         let all = [settings(0, Per::Route, 100, 1), settings(1, Per::Address, 1, 3600)];
         let limits = RateLimits::new(all.into_iter(), 2);
-        let client = |last| Client { address: [192, 0, 2, last].into(), subject: None };
+        let client = |last| Client { address: [192, 0, 2, last].into(), subject: None, key: None };
         assert_eq!(take(&limits, &client(1), NOW), (Ok(()), "\"route-0\";r=99;t=1, \"address-1\";r=0;t=3600".into()));
         assert_eq!(take(&limits, &client(1), NOW).0, Err(3600));
         for last in 2..100 {
@@ -296,7 +312,7 @@ mod tests {
     #[test]
     fn an_unchanged_limit_keeps_its_buckets_over_a_reload() {
         let (one, other) = (settings(0, Per::Address, 1, 60), settings(1, Per::Route, 2, 60));
-        let client = Client { address: [192, 0, 2, 1].into(), subject: None };
+        let client = Client { address: [192, 0, 2, 1].into(), subject: None, key: None };
         let before = RateLimits::new([one.clone(), other.clone()].into_iter(), 2);
         assert_eq!(take(&before, &client, NOW).0, Ok(()));
         let reload = |limits: &[Settings]| RateLimits::reloaded(&before, limits.iter().cloned(), limits.len());
@@ -321,7 +337,7 @@ mod tests {
     fn gateways_that_share_a_limit_allow_their_parts_of_it() {
         let shared = Settings { share: Share::Cluster, ..settings(0, Per::Route, 12, 60) };
         let limits = RateLimits::new([shared].into_iter(), 1);
-        let client = Client { address: [192, 0, 2, 1].into(), subject: None };
+        let client = Client { address: [192, 0, 2, 1].into(), subject: None, key: None };
         let accepted = |replicas, now| {
             let take = || limits.take(&[], &client, &mut RateLimitHeaders::default(), replicas, now);
             (0..20).filter(|_| take().is_ok()).count()
@@ -332,11 +348,26 @@ mod tests {
         assert_eq!(accepted(100, NOW + Duration::from_secs(10_000)), 1, "at least one");
     }
 
+    #[test]
+    fn a_key_has_a_rate_of_its_own_which_a_reload_keeps() {
+        let limits = RateLimits::default();
+        let id = crate::types::ids::TokenId::from_bytes([1; 16]);
+        let key = Some(KeyLimit { id, requests: 2, window: Duration::from_secs(60) });
+        let client = Client { address: [192, 0, 2, 1].into(), subject: None, key };
+        assert_eq!(take(&limits, &client, NOW), (Ok(()), "\"api-key\";r=1;t=30".into()));
+        assert_eq!(take(&limits, &client, NOW).0, Ok(()));
+        let reloaded = RateLimits::reloaded(&limits, [settings(0, Per::Address, 9, 60)].into_iter(), 1);
+        let rejected = take(&reloaded, &client, NOW);
+        assert_eq!(rejected, (Err(30), "\"address-0\";r=8;t=7, \"api-key\";r=0;t=60".into()));
+        let quotas = reloaded.quotas(&[], &client, 1, NOW);
+        assert_eq!((quotas[1].0.as_str(), quotas[1].1.remaining), ("api-key", 0));
+    }
+
     /// At thousands of requests a second, one token takes less than a millisecond.
     #[test]
     fn a_high_rate_is_as_exact_as_a_low_one() {
         let limits = RateLimits::new([settings(0, Per::Route, 10_000, 1)].into_iter(), 1);
-        let client = Client { address: [192, 0, 2, 1].into(), subject: None };
+        let client = Client { address: [192, 0, 2, 1].into(), subject: None, key: None };
         let accepted = |now| (0..20_000).filter(|_| take(&limits, &client, now).0.is_ok()).count();
         assert_eq!(accepted(NOW), 10_000);
         assert_eq!(accepted(NOW + Duration::from_millis(1)), 10);

@@ -107,6 +107,13 @@ impl Throttle {
         }
     }
 
+    /// Counts a failed call. Its response has a form of its own.
+    pub fn count_failure(&self, address: IpAddr) {
+        if let Some(failures) = &self.limits.load().failures {
+            failures.take(address, self.clock.uptime());
+        }
+    }
+
     /// Rejects a refresh if this login had too many.
     pub fn check_refreshes(&self, family: TokenId) -> Result<(), Reject> {
         let retry_after = self

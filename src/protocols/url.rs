@@ -73,23 +73,41 @@ impl SecureUrl {
         Ok(SecureUrl { tls, host, port, authority: authority.as_str().to_owned(), target })
     }
 
+    /// The whole URL. Its query can have a secret of the operator.
+    pub fn text(&self) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.authority, self.target)
+    }
+
     /// The two URLs of an issuer's metadata: that of OpenID Connect Discovery, then that of RFC 8414, which puts the
     /// well-known part before the issuer's path.
     pub fn well_known(issuer: &str, allow_http: bool) -> Result<[Self; 2], UrlError> {
-        // Neither standard allows a query, and it would end up in the middle of the path.
-        if issuer.contains('?') {
-            return Err(UrlError::Invalid);
-        }
-        SecureUrl::parse(issuer, allow_http)?;
-        let issuer = issuer.strip_suffix('/').unwrap_or(issuer);
-        let authority = issuer.find("://").map_or(0, |scheme| scheme + 3);
-        let path = issuer[authority..].find('/').map_or(issuer.len(), |slash| authority + slash);
-        let (origin, path) = issuer.split_at(path);
+        let (origin, path) = split_issuer(issuer, allow_http)?;
         Ok([
-            SecureUrl::parse(&format!("{issuer}/.well-known/openid-configuration"), allow_http)?,
+            SecureUrl::parse(&format!("{origin}{path}/.well-known/openid-configuration"), allow_http)?,
             SecureUrl::parse(&format!("{origin}/.well-known/oauth-authorization-server{path}"), allow_http)?,
         ])
     }
+
+    /// The URL of the configuration of a transmitter of security events. The well-known part stands before the issuer's
+    /// path (SSF section 7.2.1).
+    pub fn event_transmitter(issuer: &str, allow_http: bool) -> Result<Self, UrlError> {
+        let (origin, path) = split_issuer(issuer, allow_http)?;
+        SecureUrl::parse(&format!("{origin}/.well-known/ssf-configuration{path}"), allow_http)
+    }
+}
+
+/// The origin and the path of an issuer's URL, without a slash at its end.
+fn split_issuer(issuer: &str, allow_http: bool) -> Result<(&str, &str), UrlError> {
+    // No standard allows a query, and it would end up in the middle of the path.
+    if issuer.contains('?') {
+        return Err(UrlError::Invalid);
+    }
+    SecureUrl::parse(issuer, allow_http)?;
+    let issuer = issuer.strip_suffix('/').unwrap_or(issuer);
+    let authority = issuer.find("://").map_or(0, |scheme| scheme + 3);
+    let path = issuer[authority..].find('/').map_or(issuer.len(), |slash| authority + slash);
+    Ok(issuer.split_at(path))
 }
 
 /// Without the query, which can have a secret of the operator.
@@ -165,6 +183,15 @@ mod tests {
             assert_eq!(urls.map(|url| url.to_string()), [oidc, oauth]);
         }
         assert_eq!(SecureUrl::well_known("https://a.example/?x=1", false), Err(UrlError::Invalid));
+        for (issuer, url) in [
+            ("https://a.example", "https://a.example/.well-known/ssf-configuration"),
+            ("https://a.example/", "https://a.example/.well-known/ssf-configuration"),
+            ("https://a.example:8443/x/y", "https://a.example:8443/.well-known/ssf-configuration/x/y"),
+        ] {
+            let found = SecureUrl::event_transmitter(issuer, false).map(|url| url.to_string());
+            assert_eq!(found.as_deref(), Ok(url));
+        }
+        assert_eq!(SecureUrl::event_transmitter("https://a.example/?x=1", false), Err(UrlError::Invalid));
         assert_eq!(SecureUrl::well_known("accounts.example", false), Err(UrlError::Invalid));
     }
 }

@@ -16,7 +16,7 @@ use super::client_io::ClientStream;
 use super::disconnect::DisconnectReason;
 use super::exchange::Exchange;
 use super::flood::Flood;
-use super::shared::{RecordOffence, WorkerState, is_shared_proxy};
+use super::shared::{RecordOffence, WorkerState, is_of_shared_proxy};
 use super::transport::Transport;
 use super::{http1, http2, linger};
 use crate::gateway::client::Peer;
@@ -136,7 +136,7 @@ impl Connection {
     }
 
     fn is_of_shared_proxy(&self, gateway: &Gateway) -> bool {
-        is_shared_proxy(self.peer.trusts_forwarded, self.peer.address.ip(), gateway)
+        is_of_shared_proxy(&self.peer, gateway)
     }
 
     fn penalize(&self, record: RecordOffence) {

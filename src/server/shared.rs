@@ -81,7 +81,7 @@ impl Shared {
     pub(super) fn penalize(&self, peer: &Peer, metrics: &WorkerMetrics, record: RecordOffence) {
         let gateway = self.gateway.load();
         let address = peer.address.ip();
-        if !is_shared_proxy(peer.trusts_forwarded, address, &gateway)
+        if !is_of_shared_proxy(peer, &gateway)
             && let Some(limit) = record(&self.penalties, address, gateway.clock.uptime())
         {
             metrics.limit_hit(limit);
@@ -93,6 +93,12 @@ impl Shared {
 /// or of a balancer that does not name its clients (`trusts_forwarded` is false: see [`crate::gateway::client::Peer`]).
 pub(super) fn is_shared_proxy(trusts_forwarded: bool, address: IpAddr, gateway: &Gateway) -> bool {
     !trusts_forwarded || gateway.is_proxy(address)
+}
+
+/// As [`is_shared_proxy`], also for a proxy that is known by its secret alone: other programs can have its address, so
+/// that the limits on connections count for it.
+pub(super) fn is_of_shared_proxy(peer: &Peer, gateway: &Gateway) -> bool {
+    !peer.trusts_forwarded || gateway.is_proven_proxy(peer.address.ip())
 }
 
 /// What the connections of one worker share.

@@ -14,6 +14,8 @@ use tokio::sync::Notify;
 use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::error::StoreError;
 use crate::store::freshness::Freshness;
+use crate::store::mark::{Mark, Marked};
+use crate::store::provider_login::{LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
 use crate::store::search::{FoundFamilies, KeySearch, Search};
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
 use crate::tokens::family::refresh_token::PresentedToken;
@@ -107,12 +109,13 @@ pub struct Outbox {
 /// Each method records its decision as an [`Event`] in the same transaction.
 pub trait Store: Send + Sync {
     /// Writes a new family. If its subject then has more than `max_live` live families, the least recently used ones
-    /// are revoked before this returns. API keys do not count. Several logins at the same time may revoke each other,
-    /// so that no caller ever learns of more live families than the limit.
+    /// are revoked before this returns. API keys and families without refresh tokens do not count. Several logins at
+    /// the same time may revoke each other, so that no caller ever learns of more live families than the limit.
     ///
-    /// Returns `None` and writes nothing if a watermark voids the family: `created_at` is when the login began, and a
-    /// mass revocation may have come since. A watermark that is written at the same time and not seen here voids the
-    /// family later, because only the two times count.
+    /// Returns `None` if a watermark voids the family: `created_at` is when the login began, and a mass revocation may
+    /// have come since. A watermark that is written at the same time and not seen here voids the family later, because
+    /// only the two times count. Also returns `None` if the session that the family came from was revoked, or a
+    /// watermark over its subject or issuer there covers it. The family is then not live.
     fn issue(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<Option<Family>>;
 
     /// Reads the family of `presented`, calls `decide` and writes the decision.
@@ -128,22 +131,30 @@ pub trait Store: Send + Sync {
     /// Watermarks can only be raised. A watermark over everything, over the gateway's own issuer or over one of its
     /// subjects also ends the families that are as old or older. A watermark of now or later also ends the existing
     /// families that are dated later.
+    ///
+    /// A session, a subject or an issuer also ends each family that came from there, with an entry of its own. A
+    /// watermark ends those with an origin that is dated at or before it.
     fn revoke(&self, what: Revoked, context: EventContext) -> StoreFuture<u64>;
+
+    /// Uses something that can be used once. Only the first use carries out `revoke`, like [`Store::revoke`], and in
+    /// the same transaction.
+    fn mark(&self, mark: Mark, revoke: Vec<Revoked>, context: EventContext) -> StoreFuture<Marked>;
 
     /// Records that access tokens of these generations were used. Never lowers the recorded generation.
     fn confirm(&self, seen: Vec<(TokenId, u64)>) -> StoreFuture<()>;
 
-    /// The families of a subject, newest first, at most 1,000, with ended families that were not deleted yet. A family
-    /// that is voided by a watermark is returned as revoked.
+    /// The families of a subject without its API keys, newest first, at most 1,000, with ended families that were not
+    /// deleted yet. A family that is voided by a watermark is returned as revoked.
     fn families_of(&self, subject: String) -> StoreFuture<Vec<Family>>;
 
-    /// One page of the families that `search` describes, in the form of [`Store::families_of`].
+    /// One page of the families that `search` describes, without API keys, in the form of [`Store::families_of`].
     fn search(&self, search: Search) -> StoreFuture<FoundFamilies>;
 
     /// One page of API keys, in the form of [`Store::families_of`].
     fn api_keys(&self, search: KeySearch) -> StoreFuture<FoundFamilies>;
 
-    /// Records that an API key was used. Never lowers the recorded time. The change need not survive a loss of power.
+    /// Records that an API key, or a login at a provider, was used. Never lowers the recorded time. The idle time of a
+    /// login at a provider counts from here. The change need not survive a loss of power.
     fn used(&self, id: TokenId, at: UnixTime) -> StoreFuture<()>;
 
     /// One family, live or ended, in the form of [`Store::families_of`].
@@ -161,6 +172,52 @@ pub trait Store: Send + Sync {
     /// Deletes families, revocations and watermarks that no longer matter, at most `limit` of each. Returns how many
     /// rows were deleted.
     fn sweep(&self, now: UnixTime, limit: usize) -> StoreFuture<usize>;
+
+    /// Writes a new family and its login at a provider, as [`Store::issue`] does. Then ends the session that it
+    /// replaces, if there is one, for its owner.
+    fn begin_login(
+        &self,
+        family: Family,
+        login: ProviderLogin,
+        replaces: Option<TokenId>,
+        max_live: usize,
+        context: EventContext,
+    ) -> StoreFuture<Option<Family>>;
+
+    /// A login at a provider with its family, live or ended, in the form of [`Store::families_of`].
+    fn provider_login(&self, id: TokenId) -> StoreFuture<Option<(Family, ProviderLogin)>>;
+
+    /// Records that the browser has used the session. Does nothing if it has before, or the session has ended.
+    fn claim_login(&self, id: TokenId, at: UnixTime) -> StoreFuture<()>;
+
+    /// Lets `holder` alone refresh the tokens of this version until `until`, or until it has saved them. It can call
+    /// again for more time.
+    fn lease_login(
+        &self,
+        id: TokenId,
+        version: u64,
+        holder: [u8; 16],
+        now: UnixTime,
+        until: UnixTime,
+    ) -> StoreFuture<LoginLease>;
+
+    /// Writes refreshed tokens, and what they change in the family. The version must be newer than that in the store;
+    /// its lease may have ended. Also ends the lease of `holder`.
+    fn save_login(
+        &self,
+        id: TokenId,
+        holder: [u8; 16],
+        refreshed: RefreshedLogin,
+        context: EventContext,
+    ) -> StoreFuture<SavedLogin>;
+
+    /// Logins with a session that has ended, so that the caller revokes their tokens at the provider. Ends the sessions
+    /// that were not claimed in time. A login is returned again after a minute, unless it was forgotten; not while its
+    /// tokens are being refreshed. There may be more than are returned.
+    fn logins_to_revoke(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(TokenId, ProviderLogin)>>;
+
+    /// Deletes a login. Its family stays as it is.
+    fn forget_login(&self, id: TokenId) -> StoreFuture<()>;
 
     /// Calls `decide` with the signing keys, newest first, and writes the decision.
     fn change_signing_keys(&self, decide: DecideKeys, context: EventContext) -> StoreFuture<KeysChanged>;
@@ -186,6 +243,12 @@ pub trait Store: Send + Sync {
     /// How new the knowledge of what other gateways write is. `None` if there are no others.
     fn freshness(&self) -> Option<Arc<Freshness>> {
         None
+    }
+
+    /// Takes a lease for some seconds if it is free, or renews it. Returns true if this gateway holds it: one gateway
+    /// at a time does the work with this name. Always true if the store belongs to one gateway.
+    fn hold_lease(&self, _name: String) -> StoreFuture<bool> {
+        Box::pin(async { Ok(true) })
     }
 
     /// Fails if the store cannot commit right now. After `Ok`, what was visible before is as durable as a change of

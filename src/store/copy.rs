@@ -3,9 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::store::endings::{Ending, Revoker};
+use crate::store::mark::StoredMark;
+use crate::store::provider_login::{ProviderLogin, StoredLogin};
 use crate::tokens::audit_event::Recorded;
-use crate::tokens::family::Family;
 use crate::tokens::family::revocation::{Revocation, Revoked};
+use crate::tokens::family::{Family, Origin};
 use crate::tokens::signing::StoredKey;
 use crate::types::clock::UnixTime;
 use crate::types::ids::to_base62;
@@ -20,11 +22,21 @@ pub enum Part {
     SigningKeys,
     Events,
     Endings,
+    Marks,
+    ProviderLogins,
 }
 
 impl Part {
-    pub const ALL: [Part; 6] =
-        [Part::Families, Part::Revocations, Part::Subjects, Part::SigningKeys, Part::Events, Part::Endings];
+    pub const ALL: [Part; 8] = [
+        Part::Families,
+        Part::Revocations,
+        Part::Subjects,
+        Part::SigningKeys,
+        Part::Events,
+        Part::Endings,
+        Part::Marks,
+        Part::ProviderLogins,
+    ];
 
     /// For operators.
     pub const fn name(self) -> &'static str {
@@ -35,6 +47,8 @@ impl Part {
             Part::SigningKeys => "signing keys",
             Part::Events => "undelivered audit events",
             Part::Endings => "list of what was ended",
+            Part::Marks => "marks of what was used once",
+            Part::ProviderLogins => "logins at providers",
         }
     }
 }
@@ -47,6 +61,9 @@ pub enum Record {
     SigningKey(StoredKey),
     Event(Recorded),
     Ending(Ending),
+    Mark(StoredMark),
+    /// Without its lease.
+    ProviderLogin(Box<StoredLogin>),
 }
 
 /// The watermark of a subject of the gateway.
@@ -120,6 +137,13 @@ fn canonical(record: &Record) -> String {
             time(family.absolute_expiry),
             family.revoked.map(|revoked| (time(revoked.at), revoked.reason.as_str())),
             family.key_hash.map(|hash| to_base62(&hash, 43)),
+            family.key_rate.map(|rate| rate.to_string()),
+            family.origin.as_ref().map(|Origin { issuer, subject, session, dated }| json!([
+                issuer,
+                subject,
+                session,
+                time(*dated)
+            ])),
         ]),
         Record::Revocation(Revocation { sequence, what, at, until }) => {
             json!([sequence, canonical_target(what), time(*at), time(*until)])
@@ -143,6 +167,26 @@ fn canonical(record: &Record) -> String {
             let by = by.as_ref().map(Revoker::to_text);
             json!([sequence, canonical_target(what), time(*at), reason.as_str(), by, time(*until)])
         }
+        Record::Mark(StoredMark { id, kind, value, until }) => {
+            json!([to_base62(id, 43), kind, to_base62(value, 43), time(*until)])
+        }
+        Record::ProviderLogin(stored) => {
+            let StoredLogin { id, subject, began_at, login, lease: _, check_at, ended_at } = &**stored;
+            let ProviderLogin { provider, root, sealed, version, due, claimed } = login;
+            json!([
+                id,
+                subject,
+                time(*began_at),
+                provider,
+                root,
+                sealed,
+                version,
+                time(*due),
+                claimed,
+                time(*check_at),
+                ended_at.map(time),
+            ])
+        }
     }
     .to_string()
 }
@@ -152,6 +196,7 @@ fn canonical_target(what: &Revoked) -> Value {
     match what {
         Revoked::Family(id) => json!(["family", id]),
         Revoked::Token { issuer, jti } => json!(["token", issuer, jti]),
+        Revoked::Session { issuer, session } => json!(["session", issuer, session]),
         Revoked::Subject { issuer, subject, not_after } => json!(["subject", issuer, subject, time(not_after)]),
         Revoked::Issuer { issuer, not_after } => json!(["issuer", issuer, time(not_after)]),
         Revoked::Everything { not_after } => json!(["everything", time(not_after)]),

@@ -19,6 +19,8 @@ pub enum Revoker {
     Operator(String),
     /// A caller with the scope `token:revoke`, by the subject of its token.
     Caller(String),
+    /// The identity provider or event stream with this name, which reported that it ended.
+    Provider(String),
 }
 
 /// One entry of the list.
@@ -62,7 +64,9 @@ impl Revoker {
             return None;
         }
         let operator = context.operator.as_ref().map(|name| Revoker::Operator(name.to_string()));
-        operator.or_else(|| context.caller.clone().map(Revoker::Caller))
+        let caller = || context.caller.clone().map(Revoker::Caller);
+        let provider = || context.provider.as_ref().map(|name| Revoker::Provider(name.to_string()));
+        operator.or_else(caller).or_else(provider)
     }
 
     /// As a column contains it.
@@ -70,13 +74,16 @@ impl Revoker {
         match self {
             Revoker::Operator(name) => format!("operator:{name}"),
             Revoker::Caller(subject) => format!("caller:{subject}"),
+            Revoker::Provider(name) => format!("provider:{name}"),
         }
     }
 
     /// `None` for the text of a newer version.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let operator = text.strip_prefix("operator:").map(|name| Revoker::Operator(name.to_owned()));
-        operator.or_else(|| text.strip_prefix("caller:").map(|subject| Revoker::Caller(subject.to_owned())))
+        let caller = || text.strip_prefix("caller:").map(|subject| Revoker::Caller(subject.to_owned()));
+        let provider = || text.strip_prefix("provider:").map(|name| Revoker::Provider(name.to_owned()));
+        operator.or_else(caller).or_else(provider)
     }
 }
 
@@ -120,6 +127,10 @@ mod tests {
         for (context, expected) in [
             (context(Some("dana"), None), Some(Revoker::Operator("dana".into()))),
             (context(None, Some("operator:dana")), Some(Revoker::Caller("operator:dana".into()))),
+            (
+                EventContext { provider: Some("corp".into()), ..context(None, None) },
+                Some(Revoker::Provider("corp".into())),
+            ),
             (context(None, None), None),
         ] {
             let revoker = Revoker::of(RevokeReason::Admin, &context);

@@ -32,6 +32,11 @@ pub(super) fn issued(family: &Family) -> Event {
     }
 }
 
+/// The tokens of a login at a provider were refreshed there.
+pub(super) fn login_refreshed(family: &Family) -> Event {
+    Event::for_family("provider_login.refreshed", family)
+}
+
 pub(super) fn ended(family: &Family, reason: RevokeReason) -> Event {
     let name = if family.key_hash.is_some() { "api_key.revoked" } else { "token.revoked" };
     Event { reason: Some(reason.as_str()), ..Event::for_family(name, family) }
@@ -93,6 +98,11 @@ pub(super) fn revocation(what: &Revoked) -> Event {
         Revoked::Token { issuer, jti } => {
             Event { issuer: Some(issuer.clone()), jti: Some(jti.clone()), ..Event::new("access_token.revoked") }
         }
+        Revoked::Session { issuer, session } => Event {
+            issuer: Some(issuer.clone()),
+            session: Some(session.clone()),
+            ..Event::new("issuer_session.revoked")
+        },
         Revoked::Subject { issuer, subject, not_after } => Event {
             issuer: Some(issuer.clone()),
             subject: Some(subject.clone()),

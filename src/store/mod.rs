@@ -10,7 +10,9 @@ mod endings;
 mod error;
 mod events;
 mod freshness;
+mod mark;
 pub mod postgres;
+mod provider_login;
 mod search;
 mod settings;
 mod shared_clock;
@@ -25,6 +27,8 @@ pub use api::{
 pub use endings::{Ending, EndingSearch, FoundEndings, Revoker, revoked_by_others};
 pub use error::StoreError;
 pub use freshness::{FollowerCounts, Freshness};
+pub use mark::{Mark, MarkKind, Marked, StoredMark};
+pub use provider_login::{CLAIM_TIME, Lease, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin, StoredLogin};
 pub use search::{FoundFamilies, KeySearch, Position, Search, SearchState, Subjects};
 pub use settings::Settings;
 pub use shared_clock::SharedClock;

@@ -15,9 +15,11 @@
 //! | `refresh.binding_mismatch` | access token and refresh token belong to different sessions |
 //! | `refresh.denied` | any other refresh was rejected; `reason` as in the access log |
 //! | `token.revoked` | a session was ended; `reason`: by its owner, an operator, or the limit of sessions |
+//! | `provider_login.refreshed` | the tokens of a login at a provider were refreshed there |
 //! | `api_key.issued` | an operator issued an API key |
 //! | `api_key.revoked` | an API key was revoked; `reason`: by its owner or an operator |
 //! | `access_token.revoked` | an operator revoked one access token |
+//! | `issuer_session.revoked` | a session at another issuer was revoked: by its `sid`, by an operator or that issuer |
 //! | `subject.revoked`, `issuer.revoked`, `everything.revoked` | an operator revoked all tokens up to `before` |
 //! | `key.created`, `key.activated`, `key.retired`, `key.revoked`, `key.deleted` | a signing key changed its state |
 //! | `store.rollback_suspected` | a valid refresh token is newer than the store: old backup, or lost writes |
@@ -43,19 +45,27 @@ pub struct EventContext {
     pub operator: Option<Arc<str>>,
     /// The subject of the token of the request. `None` on the admin listener, where tokens have no subject.
     pub caller: Option<String>,
+    /// The provider or event stream that reported the event, by its name in the configuration.
+    pub provider: Option<Arc<str>>,
 }
 
 impl EventContext {
     /// An IPv4 address from an IPv6 socket is recorded as IPv4.
     pub fn new(at: UnixTime, client: IpAddr, request: RequestId) -> Self {
-        EventContext { at, client: Some(client.to_canonical()), request: Some(request), caller: None, operator: None }
+        EventContext { client: Some(client.to_canonical()), request: Some(request), ..EventContext::from(at) }
+    }
+
+    /// The same, as a report of this provider.
+    #[must_use]
+    pub fn by_provider(self, name: &Arc<str>) -> Self {
+        EventContext { provider: Some(name.clone()), ..self }
     }
 }
 
 /// For callers that know only the time.
 impl From<UnixTime> for EventContext {
     fn from(at: UnixTime) -> Self {
-        EventContext { at, client: None, request: None, caller: None, operator: None }
+        EventContext { at, client: None, request: None, caller: None, operator: None, provider: None }
     }
 }
 
@@ -78,6 +88,9 @@ pub struct Event {
     pub jti: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kid: Option<String>,
+    /// The `sid` of a session at another issuer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// Tokens issued at this time or earlier are revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
@@ -106,6 +119,8 @@ impl Event {
             #[serde(skip_serializing_if = "Option::is_none")]
             operator: Option<&'a str>,
             #[serde(skip_serializing_if = "Option::is_none")]
+            provider: Option<&'a str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
             client: Option<IpAddr>,
             #[serde(skip_serializing_if = "Option::is_none")]
             request_id: Option<RequestId>,
@@ -116,6 +131,7 @@ impl Event {
             // A caller that acts on its own tokens is named only once.
             caller: context.caller.as_deref().filter(|caller| self.subject.as_deref() != Some(caller)),
             operator: context.operator.as_deref(),
+            provider: context.provider.as_deref(),
             client: context.client,
             request_id: context.request,
         };

@@ -35,6 +35,10 @@ pub const RESERVED_CLAIMS: &[&str] = &[
     "idp",
 ];
 
+/// What the subject of a registered client's own tokens begins with (`[[oauth.client]]`). No login may have such a
+/// subject, so that no user can become a client.
+pub const CLIENT_SUBJECT_PREFIX: &str = "client|";
+
 /// What a family is created from. A lifetime longer than the configured one is shortened to it.
 #[derive(Debug, Default, PartialEq)]
 pub struct Login {
@@ -56,6 +60,9 @@ impl Login {
         if self.subject.is_empty() || self.subject.len() > 255 {
             return Err(LoginError::SubjectLength);
         }
+        if self.subject.starts_with(CLIENT_SUBJECT_PREFIX) {
+            return Err(LoginError::ClientSubject);
+        }
         if let Some(name) = self.claims.keys().find(|name| RESERVED_CLAIMS.contains(&name.as_str())) {
             return Err(LoginError::ReservedClaim(name.clone()));
         }
@@ -73,6 +80,7 @@ impl Login {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginError {
     SubjectLength,
+    ClientSubject,
     ReservedClaim(String),
     ScopeCharacter,
     ZeroLifetime,
@@ -89,6 +97,9 @@ impl fmt::Display for LoginError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoginError::SubjectLength => f.write_str("sub must have 1 to 255 bytes"),
+            LoginError::ClientSubject => {
+                write!(f, "sub must not begin with {CLIENT_SUBJECT_PREFIX}, which is reserved for OAuth clients")
+            }
             LoginError::ReservedClaim(name) => write!(f, "only the gateway sets the claim {name}; remove it"),
             LoginError::ScopeCharacter => f.write_str("scope contains a character that RFC 6749 does not allow"),
             LoginError::ZeroLifetime => f.write_str("idle and absolute must be at least 1 second"),
@@ -195,6 +206,8 @@ mod tests {
             (login(&"a".repeat(255)), Ok(())),
             (login(""), Err(LoginError::SubjectLength)),
             (login(&"a".repeat(256)), Err(LoginError::SubjectLength)),
+            (login("client|ci"), Err(LoginError::ClientSubject)),
+            (login("client"), Ok(())),
             (with_claim("role"), Ok(())),
             (with_claim("idp"), Err(LoginError::ReservedClaim("idp".into()))),
             (Login { scope: "read write".into(), ..login("a") }, Ok(())),

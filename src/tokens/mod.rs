@@ -1,9 +1,11 @@
-//! The rules of tokens, without I/O: JWTs, families, signing keys, logins and audit events.
+//! The rules of tokens, without I/O: JWTs, families, signing keys, logins, audit events and the events of providers.
 
 pub mod audit_event;
 pub mod family;
 pub mod jwt;
 pub mod login;
+pub mod provider_events;
 pub mod scope;
+pub mod sign_in;
 pub mod signing;
 pub mod ticket_key;

@@ -100,6 +100,10 @@ reasons! {
     BadApiKey = "bad_api_key", UNAUTHORIZED, "invalid_token", "the API key is not valid";
     /// `route.api_keys`
     ApiKeyNotAllowed = "api_key_not_allowed", UNAUTHORIZED, "invalid_token", "API keys are not accepted here";
+    /// `issuer.introspection`: the introspection endpoint does not know the token, or not any more.
+    TokenInactive = "token_inactive", UNAUTHORIZED, "invalid_token", "the token is not valid";
+    /// The cookie of a login at a provider, unknown, forged, expired or revoked: one response for all.
+    BadSession = "bad_session", UNAUTHORIZED, "invalid_token", "sign in again";
     Revoked = "revoked", UNAUTHORIZED, "invalid_token", "the token was revoked";
     /// The claim `cnf`: the token is valid only with a proof, and the gateway checks none.
     BoundToKey = "bound_to_key", UNAUTHORIZED, "invalid_token", "the token is bound to a key, and is not accepted without a proof";
@@ -109,6 +113,18 @@ reasons! {
     /// A CORS preflight.
     CorsOrigin = "cors_origin", FORBIDDEN, "forbidden", "pages of this origin may not send requests here";
     ClaimRejected = "claim_rejected", FORBIDDEN, "forbidden", "the claims of the token do not allow this request";
+
+    // Sign-in at a provider.
+    /// What the provider or the browser sent back does not fit the attempt.
+    SignInFailed = "sign_in_failed", BAD_REQUEST, "invalid_request", "the sign-in could not be completed; begin again";
+    /// The user, or the provider, declined.
+    SignInDeclined = "sign_in_declined", FORBIDDEN, "forbidden", "the sign-in was declined";
+    /// `provider.email_domains`, `provider.groups`
+    SignInDenied = "sign_in_denied", FORBIDDEN, "forbidden", "this user may not sign in here";
+    /// `provider.groups`, and the provider leaves the groups of this user out.
+    GroupsUnknown = "groups_unknown", FORBIDDEN, "forbidden", "the provider does not name the groups of this user";
+    /// Each of several attempts within a minute ended where it began.
+    SignInLoop = "sign_in_loop", TOO_MANY_REQUESTS, "rate_limited", "too many sign-ins began within a minute; allow cookies, or wait";
 
     // Refresh and logout. All invalid refresh tokens have one public code, which reveals nothing to a thief.
     GrantMalformed = "grant_malformed", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
@@ -121,13 +137,29 @@ reasons! {
     /// The token is valid but newer than the store: an old backup was restored, or the disk lost a write.
     GrantAhead = "grant_ahead", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     // RFC 6749 section 5.2 and RFC 7009 section 2.2.1.
-    UnsupportedGrantType = "unsupported_grant_type", BAD_REQUEST, "unsupported_grant_type", "only the grant_type refresh_token is supported";
+    UnsupportedGrantType = "unsupported_grant_type", BAD_REQUEST, "unsupported_grant_type", "this grant_type is not supported";
     UnsupportedTokenType = "unsupported_token_type", BAD_REQUEST, "unsupported_token_type", "only the issuer of this token can revoke it";
     ClientAuthentication = "client_authentication", UNAUTHORIZED, "invalid_client", "all clients are public clients; do not send client credentials";
     /// The id or the secret of an `[[oauth.resource_server]]`.
     WrongClientSecret = "wrong_client_secret", UNAUTHORIZED, "invalid_client", "the client id or the client secret is not valid";
+    /// The assertion of an `[[oauth.client]]`.
+    ClientAssertion = "client_assertion", UNAUTHORIZED, "invalid_client", "the client assertion is not valid";
+    ClientNotAuthenticated = "client_not_authenticated", UNAUTHORIZED, "invalid_client", "this client must authenticate with a client assertion (private_key_jwt)";
+    UnauthorizedClient = "unauthorized_client", BAD_REQUEST, "unauthorized_client", "this client may not use this grant_type";
+    InvalidScope = "invalid_scope", BAD_REQUEST, "invalid_scope", "the requested scope cannot be granted";
+    /// `[[oauth.exchange]]`; RFC 8693 section 2.2.2.
+    SubjectToken = "subject_token", BAD_REQUEST, "invalid_request", "the subject token is not acceptable";
+    InvalidTarget = "invalid_target", BAD_REQUEST, "invalid_target", "there is no token for the requested audience or resource";
+    /// An identity provider, or what it published.
+    ProviderUnavailable = "provider_unavailable", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the identity provider is not available";
     RefreshConflict = "refresh_conflict", CONFLICT, "refresh_conflict", "another refresh is in progress; use its tokens";
     TokenNotFound = "token_not_found", NOT_FOUND, "token_not_found", "no such token";
+
+    // What identity providers report.
+    BadLogoutToken = "bad_logout_token", BAD_REQUEST, "invalid_request", "the logout token is not valid";
+    /// `event_stream.authorization_file`
+    EventSender = "event_sender", UNAUTHORIZED, "authentication_failed", "the Authorization header is not that of this stream";
+    BadSecurityEvent = "bad_security_event", BAD_REQUEST, "invalid_request", "the security event token is not valid";
 
     // The admin listener.
     AdminTokenWrong = "admin_token_wrong", UNAUTHORIZED, "unauthorized", "the admin token is missing or wrong";
@@ -163,10 +195,15 @@ reasons! {
     /// `store.max_staleness`: the gateway may have missed a revocation.
     RevocationsStale = "revocations_stale", SERVICE_UNAVAILABLE, "temporarily_unavailable", "revocations cannot be checked right now";
     KeysUnavailable = "keys_unavailable", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the keys to verify the token are not available";
+    /// `issuer.introspection`
+    IntrospectionUnavailable = "introspection_unavailable", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the token cannot be checked right now";
     UpstreamConnect = "upstream_connect", BAD_GATEWAY, "bad_gateway", "the backend cannot be reached";
     UpstreamBroken = "upstream_broken", BAD_GATEWAY, "bad_gateway", "the backend sent an invalid response";
     UpstreamTimeout = "upstream_timeout", GATEWAY_TIMEOUT, "gateway_timeout", "the backend did not respond in time";
     UpstreamConnectTimeout = "upstream_connect_timeout", GATEWAY_TIMEOUT, "gateway_timeout", "the backend did not respond in time";
+    /// `[[token_exchange]]`: the other server rejects the exchange, or its response is not one.
+    TokenExchangeFailed = "token_exchange_failed", BAD_GATEWAY, "bad_gateway", "there is no token for the backend";
+    TokenExchangeUnavailable = "token_exchange_unavailable", SERVICE_UNAVAILABLE, "temporarily_unavailable", "there is no token for the backend right now";
     /// `timeouts.request`
     RequestTimeout = "request_timeout", GATEWAY_TIMEOUT, "gateway_timeout", "the request took too long";
     /// A backend reported a login in a response that cannot carry the tokens. The response is not forwarded without
@@ -239,6 +276,8 @@ pub struct Reject {
     /// The scopes that a 403 requires, separated by spaces.
     pub scope: Option<HeaderValue>,
     pub retry_after: Option<Duration>,
+    /// Where a browser can sign in, in the body of a 401.
+    pub login_url: Option<Box<str>>,
     /// If true, the client used the scheme Basic, so a 401 names that scheme (RFC 6749 section 5.2).
     pub used_basic: bool,
     /// The limit that was hit, if the reason does not tell.
@@ -253,6 +292,7 @@ impl Reject {
             allow: None,
             scope: None,
             retry_after: reason.default_retry_after(),
+            login_url: None,
             used_basic: false,
             limit: None,
         }

@@ -70,6 +70,20 @@ pub fn digest(parts: &[&[u8]]) -> [u8; 32] {
     hash
 }
 
+/// The left half of SHA-256, SHA-384 or SHA-512 over the text, by the bits of the hash (`at_hash` of OpenID Connect).
+/// `None` for other bits.
+pub fn left_half(bits: u16, text: &[u8]) -> Option<Vec<u8>> {
+    let algorithm = match bits {
+        256 => &digest::SHA256,
+        384 => &digest::SHA384,
+        512 => &digest::SHA512,
+        _ => return None,
+    };
+    let hash = digest::digest(algorithm, text);
+    let half = hash.as_ref().len() / 2;
+    Some(hash.as_ref()[..half].to_vec())
+}
+
 /// SHA-1 over the parts: for the WebSocket handshake, where it is not a security feature (RFC 6455 section 10.8).
 pub fn sha1(parts: &[&[u8]]) -> [u8; 20] {
     let mut context = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);

@@ -21,7 +21,7 @@ use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::store::{FoundFamilies, KeySearch, RevokedBy};
 use crate::tokens::audit_event::EventContext;
-use crate::tokens::family::Family;
+use crate::tokens::family::{Family, KeyRate};
 use crate::tokens::login::Login;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
@@ -51,6 +51,8 @@ struct IssueRequest {
     label: String,
     /// Seconds.
     expires_in: Option<u64>,
+    /// Such as `100/min`.
+    rate: Option<String>,
 }
 
 /// One key, without its secret. Times are RFC 3339.
@@ -63,6 +65,8 @@ struct KeyEntry {
     client_id: String,
     claims: Map<String, Value>,
     label: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate: Option<String>,
     state: &'static str,
     created_at: String,
     expires_at: String,
@@ -81,6 +85,7 @@ impl KeyEntry {
                 None if key.is_live(now) => "live",
                 None => "expired",
             },
+            rate: key.key_rate.map(|rate| rate.to_string()),
             created_at: key.created_at.to_string(),
             expires_at: key.absolute_expiry.to_string(),
             last_used_at: (key.last_used_at > key.created_at).then(|| key.last_used_at.to_string()),
@@ -118,8 +123,9 @@ async fn issue(admin: &Admin, request: Request<Incoming>, context: EventContext)
     let body: IssueRequest = read_object(request).await?;
     let invalid = |error: String| Reject::new(Reason::BadParameter, error);
     let lifetime = lifetime(body.expires_in).map_err(invalid)?;
+    let rate = rate(body.rate.as_deref()).map_err(invalid)?;
     let login = login(body).map_err(invalid)?;
-    let issued = admin.broker.issue_api_key(login, lifetime, context).await?;
+    let issued = admin.broker.issue_api_key(login, lifetime, rate, context).await?;
     Ok(respond::json(StatusCode::CREATED, &issued))
 }
 
@@ -145,6 +151,11 @@ fn lifetime(expires_in: Option<u64>) -> Result<Duration, String> {
         true => Ok(lifetime),
         false => Err(format!("expiresIn must be from 1 to {} seconds", MAX_LIFETIME.as_secs())),
     }
+}
+
+fn rate(text: Option<&str>) -> Result<Option<KeyRate>, String> {
+    let invalid = || format!("rate: {}", KeyRate::EXPECTED);
+    text.map(|text| KeyRate::parse(text).ok_or_else(invalid)).transpose()
 }
 
 async fn list(admin: &Admin, uri: &Uri, now: UnixTime) -> Result<Response<Body>, Reject> {

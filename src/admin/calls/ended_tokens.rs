@@ -43,6 +43,9 @@ struct Entry {
     issuer: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     jti: Option<String>,
+    /// The `sid` at that issuer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<String>,
     /// Only what began at or before this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<String>,
@@ -51,6 +54,9 @@ struct Entry {
     operator: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     caller: Option<String>,
+    /// The provider or event stream that reported the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider: Option<String>,
 }
 
 pub(super) async fn handle(admin: &Admin, uri: &Uri) -> Result<Response<Body>, Reject> {
@@ -84,18 +90,22 @@ impl Entry {
             Revoked::Token { issuer, jti } => {
                 Entry { what: "token", issuer: Some(issuer), jti: Some(jti), ..Entry::default() }
             }
+            Revoked::Session { issuer, session } => {
+                Entry { what: "issuer_session", issuer: Some(issuer), session: Some(session), ..Entry::default() }
+            }
             Revoked::Subject { issuer, subject, .. } => {
                 Entry { what: "subject", issuer: Some(issuer), sub: Some(subject), ..Entry::default() }
             }
             Revoked::Issuer { issuer, .. } => Entry { what: "issuer", issuer: Some(issuer), ..Entry::default() },
             Revoked::Everything { .. } => Entry { what: "all", ..Entry::default() },
         };
-        let (operator, caller) = match by {
-            Some(Revoker::Operator(name)) => (Some(name), None),
-            Some(Revoker::Caller(subject)) => (None, Some(subject)),
-            None => (None, None),
+        let (operator, caller, provider) = match by {
+            Some(Revoker::Operator(name)) => (Some(name), None, None),
+            Some(Revoker::Caller(subject)) => (None, Some(subject), None),
+            Some(Revoker::Provider(name)) => (None, None, Some(name)),
+            None => (None, None, None),
         };
-        Entry { ended_at: at.to_string(), before, reason: reason.as_str(), operator, caller, ..target }
+        Entry { ended_at: at.to_string(), before, reason: reason.as_str(), operator, caller, provider, ..target }
     }
 
     /// `None`: the session is not in the store any more.
@@ -103,7 +113,7 @@ impl Entry {
         let what = "session";
         let Some(family) = family else { return Entry { what, ..Entry::default() } };
         Entry {
-            what,
+            what: if family.key_hash.is_some() { "apiKey" } else { what },
             sub: Some(family.subject),
             client_id: Some(family.client_id),
             label: Some(family.label),

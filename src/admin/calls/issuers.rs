@@ -1,10 +1,10 @@
-//! `GET /admin/v1/issuers`: the keys of every `[[issuer]]`, and how their source is.
+//! `GET /admin/v1/issuers`: the keys of every `[[issuer]]` and `[[provider]]`, and how their source is.
 
 use http::{Method, Response, StatusCode};
 use serde::Serialize;
 
 use crate::admin::state::Admin;
-use crate::auth::keyring::{KeyFile, KeySource, Location, Source};
+use crate::auth::keyring::{KeyFile, KeySource, KeyUser, Location, Source};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::types::clock::{UnixTime, Uptime};
@@ -21,7 +21,7 @@ struct List {
 #[serde(rename_all = "camelCase")]
 struct Entry {
     issuer: String,
-    /// The key in `gateway.toml` that names the source.
+    /// The key in `gateway.toml` that names the source, or `provider`.
     kind: &'static str,
     source: String,
     /// `current`, `failing`, `stale` or `missing`.
@@ -46,8 +46,12 @@ pub(crate) fn handle(admin: &Admin, method: &Method, now: UnixTime) -> Result<Re
         return Err(Reject::from(Reason::MethodNotAllowed).allow("GET"));
     }
     let (keys, uptime) = (admin.broker.keyring.keys(), admin.clock.uptime());
-    let issuers = keys.sources().iter().map(|source| Entry::of(source, now, uptime)).collect();
-    Ok(respond::json(StatusCode::OK, &List { issuers }))
+    // An issuer that is only asked about its tokens has no keys.
+    let sources = keys.sources().iter().filter(|source| source.settings != KeySource::None);
+    let issuers = sources.map(|source| Entry::of(source, now, uptime));
+    let providers = admin.providers.sources();
+    let providers = providers.iter().map(|source| Entry { kind: "provider", ..Entry::of(source, now, uptime) });
+    Ok(respond::json(StatusCode::OK, &List { issuers: issuers.chain(providers).collect() }))
 }
 
 impl Entry {
@@ -77,7 +81,8 @@ fn place(settings: &KeySource) -> (&'static str, String) {
         KeySource::File(KeyFile::Secret(path)) => ("secret_file", path.display().to_string()),
         KeySource::Remote(remote) => match &remote.location {
             Location::Jwks(url) => ("jwks_url", url.to_string()),
-            Location::Discovery([url, _]) => ("discover", url.to_string()),
+            Location::Discovery([url, _]) | Location::EventTransmitter(url) => ("discover", url.to_string()),
         },
+        KeySource::None => ("introspect", String::new()),
     }
 }

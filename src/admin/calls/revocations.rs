@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `{"subject", "issuer"?, "before"?}` | all tokens of a subject; `sub` is the same member |
 //! | `{"jti", "issuer"?}` | one access token |
+//! | `{"session", "issuer"}` | all tokens of a session at another issuer, by its `sid`, and the sessions that began there |
 //! | `{"all": true, "issuer", "before"?}` | all tokens of an issuer |
 //! | `{"all": true, "before"?}` | all tokens |
 //!
@@ -18,6 +19,7 @@ use serde_json::json;
 
 use super::body::read_object;
 use crate::admin::state::Admin;
+use crate::auth::keyring::KeyUser;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::tokens::audit_event::EventContext;
@@ -27,7 +29,7 @@ use crate::types::reject::{Reason, Reject};
 
 pub(crate) const PATH: &str = "/admin/v1/revocations";
 
-/// Maximum bytes of a `sub` or `jti`. A token does not hold a longer one.
+/// Maximum bytes of a `sub`, `jti` or `sid`. A token does not hold a longer one.
 const MAX_NAME_SIZE: usize = 4096;
 
 #[derive(Deserialize)]
@@ -36,6 +38,7 @@ struct RevocationRequest {
     #[serde(alias = "subject")]
     sub: Option<String>,
     jti: Option<String>,
+    session: Option<String>,
     #[serde(default)]
     all: bool,
     issuer: Option<String>,
@@ -71,7 +74,7 @@ async fn revoke(admin: &Admin, target: Revoked, context: EventContext) -> Result
 }
 
 fn target(admin: &Admin, body: RevocationRequest, now: UnixTime) -> Result<Revoked, String> {
-    let RevocationRequest { sub, jti, all, issuer, before } = body;
+    let RevocationRequest { sub, jti, session, all, issuer, before } = body;
     if let Some(unknown) = issuer.as_ref().filter(|issuer| !is_accepted(admin, issuer)) {
         // A response of success for a mistyped issuer would hide that nothing was revoked.
         return Err(format!("the issuer {unknown:?} is not configured"));
@@ -85,23 +88,35 @@ fn target(admin: &Admin, body: RevocationRequest, now: UnixTime) -> Result<Revok
         return Err("before is in the future; use the current time or an earlier one".into());
     }
     let own = || admin.broker.settings.issuer.clone();
-    match (sub, jti, all) {
-        (Some(subject), None, false) => {
+    match (sub, jti, session, all) {
+        (Some(subject), None, None, false) => {
             let issuer = issuer.unwrap_or_else(own);
             Ok(Revoked::Subject { issuer, subject: sized("sub", subject)?, not_after })
         }
-        (None, Some(_), false) if has_before => Err("before cannot be used with jti".into()),
-        (None, Some(jti), false) => Ok(Revoked::Token { issuer: issuer.unwrap_or_else(own), jti: sized("jti", jti)? }),
-        (None, None, true) => Ok(match issuer {
+        (None, Some(_), None, false) | (None, None, Some(_), false) if has_before => {
+            Err("before cannot be used with jti or session".into())
+        }
+        (None, Some(jti), None, false) => {
+            Ok(Revoked::Token { issuer: issuer.unwrap_or_else(own), jti: sized("jti", jti)? })
+        }
+        (None, None, Some(session), false) => {
+            let issuer = issuer.filter(|issuer| *issuer != own()).ok_or(OWN_SESSION)?;
+            Ok(Revoked::Session { issuer, session: sized("session", session)? })
+        }
+        (None, None, None, true) => Ok(match issuer {
             Some(issuer) => Revoked::Issuer { issuer, not_after },
             None => Revoked::Everything { not_after },
         }),
-        _ => Err("expected exactly one of sub, jti and \"all\": true".into()),
+        _ => Err("expected exactly one of sub, jti, session and \"all\": true".into()),
     }
 }
 
+const OWN_SESSION: &str = "session needs the issuer that the session is at; end a session of this gateway by its token \
+     id: DELETE /admin/v1/tokens/{tokenId}";
+
 fn is_accepted(admin: &Admin, issuer: &str) -> bool {
-    admin.broker.keyring.keys().issuers.iter().any(|accepted| *accepted.policy.issuer == *issuer)
+    let is_provider = || admin.providers.sources().iter().any(|source| *source.policy.issuer == *issuer);
+    admin.broker.keyring.keys().issuers.iter().any(|accepted| *accepted.policy.issuer == *issuer) || is_provider()
 }
 
 fn sized(member: &str, name: String) -> Result<String, String> {

@@ -33,6 +33,9 @@ pub(super) struct TokenEntry {
     operator: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     caller: Option<String>,
+    /// The provider or event stream that reported the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider: Option<String>,
     created_at: String,
     last_used_at: String,
     idle_expiry: String,
@@ -52,14 +55,16 @@ pub(super) async fn of(admin: &Admin, mut families: Vec<Family>, now: UnixTime) 
 
 impl TokenEntry {
     fn new(by: Option<Revoker>, family: Family, now: UnixTime) -> Self {
-        let (operator, caller) = match by {
-            Some(Revoker::Operator(name)) => (Some(name), None),
-            Some(Revoker::Caller(subject)) => (None, Some(subject)),
-            None => (None, None),
+        let (operator, caller, provider) = match by {
+            Some(Revoker::Operator(name)) => (Some(name), None, None),
+            Some(Revoker::Caller(subject)) => (None, Some(subject), None),
+            Some(Revoker::Provider(name)) => (None, None, Some(name)),
+            None => (None, None, None),
         };
         TokenEntry {
             operator,
             caller,
+            provider,
             token_id: family.id,
             state: match family.revoked {
                 Some(_) => "revoked",

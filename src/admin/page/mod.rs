@@ -47,11 +47,12 @@ macro_rules! file {
     };
 }
 
-static FILES: [File; 13] = [
+static FILES: [File; 14] = [
     file!("/", HTML, "index.html"),
     file!("/page/icon.svg", SVG, "icon.svg"),
     file!("/page/page.css", CSS, "page.css"),
     file!("/page/api.js", SCRIPT, "api.js"),
+    file!("/page/apikeys.js", SCRIPT, "apikeys.js"),
     file!("/page/certificates.js", SCRIPT, "certificates.js"),
     file!("/page/configuration.js", SCRIPT, "configuration.js"),
     file!("/page/dom.js", SCRIPT, "dom.js"),

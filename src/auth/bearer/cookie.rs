@@ -8,9 +8,20 @@ pub(super) fn values<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<It
     pairs.filter(move |pair| name_of(pair) == name.as_bytes()).map(value_of)
 }
 
+/// The names and values of all cookies.
+pub(super) fn all(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let pairs = headers.get_all(header::COOKIE).iter().flat_map(|field| split(field.as_bytes()));
+    pairs.map(|pair| (name_of(pair), value_of(pair)))
+}
+
 /// Removes the cookies of these names and leaves the others unchanged.
 pub(super) fn remove(headers: &mut HeaderMap, names: &[impl AsRef<str>]) {
-    let is_named = |pair: &[u8]| names.iter().any(|name| name.as_ref().as_bytes() == name_of(pair));
+    remove_if(headers, |name| names.iter().any(|removed| removed.as_ref().as_bytes() == name));
+}
+
+/// As [`remove`], by the name.
+pub(super) fn remove_if(headers: &mut HeaderMap, is_removed: impl Fn(&[u8]) -> bool) {
+    let is_named = |pair: &[u8]| is_removed(name_of(pair));
     let fields = || headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes);
     if !fields().flat_map(split).any(is_named) {
         return;

@@ -10,7 +10,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 
 use super::header::{credentials, find, is_bearer};
 use super::token::{BearerToken, decode_base64url};
-use super::{cookie, login_cookies, query, subprotocol};
+use super::{cookie, login_cookies, query, session_cookie, subprotocol};
+use crate::protocols::http::name_pattern::NamePattern;
 use crate::protocols::websocket;
 use crate::tokens::family::api_key::is_api_key;
 use crate::types::reject::{Reason, Reject};
@@ -32,6 +33,8 @@ pub struct TokenLocations {
     pub login_cookie: bool,
     /// `route.api_keys`: API keys are accepted in `Authorization` and in `X-API-Key`.
     pub api_keys: bool,
+    /// `route.sign_in`: the cookie of a login at a provider.
+    pub sign_in: bool,
 }
 
 impl Default for TokenLocations {
@@ -43,6 +46,7 @@ impl Default for TokenLocations {
             websocket: false,
             login_cookie: false,
             api_keys: false,
+            sign_in: false,
         }
     }
 }
@@ -54,6 +58,8 @@ pub enum TokenLocation {
     Cookie,
     Query,
     Websocket,
+    /// The cookie of a login at a provider.
+    SignIn,
 }
 
 impl fmt::Display for TokenLocation {
@@ -64,6 +70,7 @@ impl fmt::Display for TokenLocation {
             TokenLocation::Cookie => "a cookie",
             TokenLocation::Query => "the query",
             TokenLocation::Websocket => "the WebSocket subprotocols",
+            TokenLocation::SignIn => "the cookie of a sign-in",
         })
     }
 }
@@ -72,6 +79,11 @@ impl TokenLocation {
     /// Never in a URL, which is logged, and never where a browser adds it by itself.
     pub fn can_have_api_key(self) -> bool {
         matches!(self, TokenLocation::Header | TokenLocation::ApiKeyHeader)
+    }
+
+    /// Returns true if the browser adds the token by itself.
+    pub fn is_cookie(self) -> bool {
+        matches!(self, TokenLocation::Cookie | TokenLocation::SignIn)
     }
 }
 
@@ -105,7 +117,7 @@ impl TokenLocations {
 
     /// Returns true if the browser adds the token by itself, also to requests that another site causes.
     pub fn has_cookies(&self) -> bool {
-        !self.cookies.is_empty()
+        !self.cookies.is_empty() || self.sign_in
     }
 
     fn is_header_only(&self) -> bool {
@@ -114,17 +126,28 @@ impl TokenLocations {
 
     /// Finds exactly one credential in all locations together.
     pub fn find<'r, B>(&self, request: &'r Request<B>, max_size: usize) -> Result<FoundToken<'r>, Reject> {
+        let mut handles = session_cookie::handles(request.headers());
+        let handle = if self.sign_in { handles.next() } else { None };
         let has_key = self.api_keys && request.headers().contains_key(&X_API_KEY);
-        if self.is_header_only() && !has_key {
+        if let Some(handle) = handle
+            && self.is_header_only()
+            && !has_key
+            && !request.headers().contains_key(header::AUTHORIZATION)
+        {
+            let token = Cow::Borrowed(BearerToken::new(handle, max_size)?.as_bytes());
+            return Ok(FoundToken { token, location: TokenLocation::SignIn });
+        }
+        if self.is_header_only() && !has_key && handle.is_none() {
             return find_in_header(request.headers(), max_size);
         }
-        if self.is_header_only() && !request.headers().contains_key(header::AUTHORIZATION) {
+        if self.is_header_only() && handle.is_none() && !request.headers().contains_key(header::AUTHORIZATION) {
             return find_api_key(request.headers(), max_size);
         }
         if request.headers().get_all(header::AUTHORIZATION).iter().nth(1).is_some() {
             return Err(Reject::new(Reason::SeveralTokens, "several Authorization headers"));
         }
-        let mut all = self.all(request).into_iter();
+        let handle = handle.map(|handle| (TokenLocation::SignIn, FoundCredential::Plain(handle)));
+        let mut all = self.all(request).into_iter().chain(handle);
         let (location, credential) = all.next().ok_or(Reason::NoToken)?;
         if let Some((other, _)) = all.next() {
             return Err(Reject::new(Reason::SeveralTokens, format!("a token in {location} and one in {other}")));
@@ -213,8 +236,10 @@ impl TokenLocations {
     /// API keys, `X-API-Key` can be for the backend.
     fn drop_api_keys(&self, headers: &mut HeaderMap) {
         let is_ours = |value: &HeaderValue| self.api_keys || is_api_key(value.as_bytes());
-        if headers.get_all(&X_API_KEY).iter().any(is_ours) {
-            headers.remove(&X_API_KEY);
+        // CGI reads `X_API_KEY` as the same.
+        while let Some(name) = headers.iter().find(|(name, value)| is_named_api_key(name) && is_ours(value)) {
+            let name = name.0.clone();
+            headers.remove(name);
         }
         if headers.get_all(header::AUTHORIZATION).iter().any(|value| credentials(value).is_some_and(is_api_key)) {
             headers.remove(header::AUTHORIZATION);
@@ -229,6 +254,12 @@ impl TokenLocations {
             cookie::remove(headers, &self.cookies);
         }
     }
+}
+
+/// Returns true for every spelling of `X-API-Key`.
+fn is_named_api_key(name: &HeaderName) -> bool {
+    // Checked for every field of every request. Hardly any field has this length.
+    name.as_str().len() == 9 && NamePattern::exact(X_API_KEY.as_str()).matches(name.as_str().as_bytes())
 }
 
 fn find_in_header(headers: &HeaderMap, max_size: usize) -> Result<FoundToken<'_>, Reject> {
@@ -280,7 +311,7 @@ mod tests {
             |location, name: &str| also.iter().filter(|one| **one == location).map(|_| name.to_owned()).collect();
         let (cookies, queries) = (named(TokenLocation::Cookie, "t"), named(TokenLocation::Query, "q"));
         let websocket = also.contains(&TokenLocation::Websocket);
-        TokenLocations { header: true, cookies, queries, websocket, login_cookie: false, api_keys: false }
+        TokenLocations { cookies, queries, websocket, ..TokenLocations::default() }
     }
 
     fn request(target: &str, fields: &[&[(&str, &str)]]) -> Request<()> {

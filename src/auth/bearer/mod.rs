@@ -8,6 +8,7 @@ mod header;
 mod locations;
 pub mod login_cookies;
 mod query;
+pub mod session_cookie;
 mod subprotocol;
 mod token;
 

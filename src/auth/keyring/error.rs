@@ -89,10 +89,17 @@ pub enum DiscoveryError {
         found: String,
         expected: String,
     },
-    NoJwksUri,
-    JwksUri(UrlError),
+    /// The member that it lacks.
+    Missing(&'static str),
+    Url {
+        member: &'static str,
+        fault: UrlError,
+    },
     /// The host is nearer than the server of the document.
-    JwksHost(String),
+    Host {
+        member: &'static str,
+        host: String,
+    },
 }
 
 impl fmt::Display for DiscoveryError {
@@ -103,11 +110,11 @@ impl fmt::Display for DiscoveryError {
             DiscoveryError::OtherIssuer { found, expected } => {
                 write!(f, "its issuer is {found:?}, not {expected:?}")
             }
-            DiscoveryError::NoJwksUri => f.write_str("it has no jwks_uri"),
-            DiscoveryError::JwksUri(fault) => write!(f, "jwks_uri: {fault}"),
-            DiscoveryError::JwksHost(host) => write!(
+            DiscoveryError::Missing(member) => write!(f, "it has no {member}"),
+            DiscoveryError::Url { member, fault } => write!(f, "{member}: {fault}"),
+            DiscoveryError::Host { member, host } => write!(
                 f,
-                "jwks_uri: the host {host:?} is on this machine or in a private network, and the document is not; \
+                "{member}: the host {host:?} is on this machine or in a private network, and the document is not; \
                  if that is right, list the host in `jwks_hosts`"
             ),
         }
@@ -156,7 +163,7 @@ mod tests {
     fn an_error_says_what_failed_and_why() {
         let of = |host: &str| KeySourceError::Discovery {
             url: format!("https://{host}/"),
-            source: DiscoveryError::JwksHost("10.0.0.1".into()),
+            source: DiscoveryError::Host { member: "jwks_uri", host: "10.0.0.1".into() },
         };
         let both = KeySourceError::NotDiscovered(vec![of("a"), of("b")]).to_string();
         let (one, other) = both.split_once("; cannot use").expect("two errors");

@@ -7,6 +7,7 @@
 //! (`refetch`). The gateway's own keys ([`OwnIssuer`]) come from the store, where the broker rotates them, or from a
 //! file. If other gateways share the store, a token with an unknown `kid` makes this one look there ([`OwnRefetch`]).
 
+mod document;
 mod error;
 mod fetch;
 mod own_issuer;
@@ -20,12 +21,13 @@ mod source;
 mod survey;
 mod watcher;
 
+pub use document::{Document, Place};
 pub use error::{DiscoveryError, KeySourceError, OwnKeysError};
 pub use own_issuer::OwnIssuer;
 pub use own_refetch::OwnRefetch;
 pub use refetch::RefetchOutcome;
 pub use settings::{KeyFile, KeySource, Location, OnStale, Remote, Startup};
-pub use snapshot::{Keyring, Keys};
+pub use snapshot::{KeyUser, Keyring, Keys};
 pub use source::{Counts, Source, Status};
 pub use survey::algorithms;
 pub use watcher::watch;

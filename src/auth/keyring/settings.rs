@@ -15,6 +15,8 @@ use crate::types::private_file::{self, Origin};
 pub enum KeySource {
     File(KeyFile),
     Remote(Box<Remote>),
+    /// The issuer is only asked about its tokens (`issuer.introspection`).
+    None,
 }
 
 /// A file that the operator provides.
@@ -51,6 +53,19 @@ pub enum Location {
     Jwks(SecureUrl),
     /// The URLs of the discovery document, in the order in which they are tried.
     Discovery([SecureUrl; 2]),
+    /// The URL of the configuration of a transmitter of security events (SSF section 7.2).
+    EventTransmitter(SecureUrl),
+}
+
+impl Location {
+    /// The documents that name the URL of the keys, in the order in which they are tried. `None` without discovery.
+    pub fn documents(&self) -> Option<&[SecureUrl]> {
+        match self {
+            Location::Jwks(_) => None,
+            Location::Discovery(urls) => Some(urls),
+            Location::EventTransmitter(url) => Some(std::slice::from_ref(url)),
+        }
+    }
 }
 
 /// What happens to the tokens of an issuer with stale keys.

@@ -80,6 +80,30 @@ pub struct Refetched {
     pub is_failing: bool,
 }
 
+/// What uses the keys of sources.
+pub trait KeyUser: Send + Sync {
+    fn sources(&self) -> Vec<Arc<Source>>;
+
+    fn replace_sources(&self, sources: Vec<Arc<Source>>);
+
+    /// Puts in force the keys that the sources have now.
+    fn publish(&self);
+}
+
+impl KeyUser for Keyring {
+    fn sources(&self) -> Vec<Arc<Source>> {
+        self.keys.load().sources.clone()
+    }
+
+    fn replace_sources(&self, sources: Vec<Arc<Source>>) {
+        self.swap(|keys| keys.with_sources(sources));
+    }
+
+    fn publish(&self) {
+        self.swap(|keys| keys.with_sources(keys.sources.clone()));
+    }
+}
+
 pub struct Keyring {
     keys: ArcSwap<Keys>,
     generation: AtomicU64,
@@ -129,19 +153,9 @@ impl Keyring {
         }
     }
 
-    /// Replaces the sources of the other issuers.
-    pub fn replace_sources(&self, sources: Vec<Arc<Source>>) {
-        self.swap(|keys| keys.with_sources(sources));
-    }
-
     /// Replaces the keys of the gateway itself.
     pub fn replace_own(&self, own: OwnIssuer) {
         self.swap(|keys| keys.with_own(own));
-    }
-
-    /// Puts in force the keys that the sources have now.
-    pub fn publish(&self) {
-        self.swap(|keys| keys.with_sources(keys.sources.clone()));
     }
 
     /// The source of this issuer's keys. `None` for the gateway itself and for unknown issuers.

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::document::Document;
 use super::error::KeySourceError;
 use super::refetch::{Refetch, RefetchOutcome};
 use super::settings::{KeySource, OnStale, Remote, Startup};
@@ -35,6 +36,8 @@ struct State {
     last_attempt: Option<Uptime>,
     /// Why the last fetch failed. `None` if it succeeded.
     last_error: Option<String>,
+    /// The last discovery document. `None` without discovery, and before the first one.
+    document: Option<Arc<Document>>,
 }
 
 /// How a source is, for operators.
@@ -78,11 +81,17 @@ pub struct Counts {
 impl Source {
     pub fn new(policy: Issuer, settings: KeySource) -> Self {
         let refetch = match &settings {
-            KeySource::File(_) => None,
+            KeySource::File(_) | KeySource::None => None,
             KeySource::Remote(remote) => Some(Arc::new(Refetch::new(remote.refetch_cooldown))),
         };
-        let state =
-            State { keys: Arc::default(), confirmed: None, is_withdrawn: false, last_attempt: None, last_error: None };
+        let state = State {
+            keys: Arc::default(),
+            confirmed: None,
+            is_withdrawn: false,
+            last_attempt: None,
+            last_error: None,
+            document: None,
+        };
         Source { policy: Arc::new(policy), settings, counts: Counts::default(), refetch, state: Mutex::new(state) }
     }
 
@@ -90,7 +99,16 @@ impl Source {
     pub fn inherit_keys(&self, other: &Source) {
         let other = other.state();
         let mut state = self.state();
-        (state.keys, state.confirmed) = (other.keys.clone(), other.confirmed);
+        (state.keys, state.confirmed, state.document) = (other.keys.clone(), other.confirmed, other.document.clone());
+    }
+
+    /// Keeps what discovery found. The last good document stays if a later one cannot be fetched.
+    pub(super) fn keep_document(&self, document: Document) {
+        self.state().document = Some(Arc::new(document));
+    }
+
+    pub fn document(&self) -> Option<Arc<Document>> {
+        self.state().document.clone()
     }
 
     /// Returns true if both have the same keys: the same issuer, algorithms and location. The rest of the policy may
@@ -101,7 +119,7 @@ impl Source {
     }
 
     /// The issuer with the keys that are in force.
-    pub(super) fn trusted(&self) -> TrustedIssuer {
+    pub fn trusted(&self) -> TrustedIssuer {
         let state = self.state();
         let keys = if state.is_withdrawn { Arc::default() } else { state.keys.clone() };
         TrustedIssuer { policy: self.policy.clone(), keys }
@@ -208,6 +226,9 @@ impl Source {
     /// Why the gateway is not ready because of this issuer. `None` if it is.
     pub fn not_ready(&self, now: Uptime) -> Option<String> {
         let issuer = &self.policy.issuer;
+        if self.settings == KeySource::None {
+            return None;
+        }
         if !self.has_keys() {
             let waits = self.remote().is_none_or(|remote| remote.startup == Startup::Wait);
             return waits.then(|| format!("issuer {issuer}: no keys yet"));
@@ -224,7 +245,7 @@ impl Source {
     pub fn remote(&self) -> Option<&Remote> {
         match &self.settings {
             KeySource::Remote(remote) => Some(&**remote),
-            KeySource::File(_) => None,
+            KeySource::File(_) | KeySource::None => None,
         }
     }
 

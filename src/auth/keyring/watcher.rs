@@ -10,7 +10,7 @@ use super::refetch::Refetch;
 use super::remote::KeySourceClient;
 use super::schedule::{next_refresh, next_try};
 use super::settings::{KeyFile, KeySource, Remote};
-use super::snapshot::Keyring;
+use super::snapshot::KeyUser;
 use super::source::Source;
 use crate::types::clock::{Clock, every};
 use crate::types::reject::with_causes;
@@ -22,12 +22,12 @@ const FILE_POLL: Duration = Duration::from_secs(2);
 const AGE_CHECK: Duration = Duration::from_secs(1);
 
 /// Runs until it is dropped.
-pub async fn watch(source: Arc<Source>, keyring: Arc<Keyring>, clock: Arc<dyn Clock>) {
-    let watch = Watch { source: source.clone(), keyring, clock };
+pub async fn watch(source: Arc<Source>, user: Arc<dyn KeyUser>, clock: Arc<dyn Clock>) {
+    let watch = Watch { source: source.clone(), user, clock };
     match (&source.settings, &source.refetch) {
-        (KeySource::Remote(remote), Some(refetch)) => watch.follow_issuer(remote, refetch).await,
+        (KeySource::Remote(remote), Some(refetch)) => Box::pin(watch.follow_issuer(remote, refetch)).await,
         (KeySource::File(file), _) => watch.poll_file(file).await,
-        (KeySource::Remote(_), None) => {}
+        (KeySource::Remote(_), None) | (KeySource::None, _) => {}
     }
 }
 
@@ -36,7 +36,7 @@ type Found = Result<[u8; 32], String>;
 
 struct Watch {
     source: Arc<Source>,
-    keyring: Arc<Keyring>,
+    user: Arc<dyn KeyUser>,
     clock: Arc<dyn Clock>,
 }
 
@@ -51,6 +51,7 @@ impl Watch {
                 Ok(fetched) => {
                     failures = 0;
                     let now = self.clock.uptime();
+                    fetched.document.into_iter().for_each(|document| self.source.keep_document(document));
                     self.publish_if(match fetched.keys {
                         Some(keys) => self.source.confirm(keys, now),
                         None => self.source.confirm_unchanged(now),
@@ -111,7 +112,7 @@ impl Watch {
 
     fn publish_if(&self, changed: bool) {
         if changed {
-            self.keyring.publish();
+            self.user.publish();
         }
     }
 }
@@ -133,6 +134,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::*;
+    use crate::auth::keyring::Keyring;
     use crate::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer};
     use crate::types::clock::SystemClock;
 
@@ -152,8 +154,8 @@ mod tests {
             own: false,
         };
         let source = Arc::new(Source::new(policy, KeySource::File(settings.clone())));
-        let keyring = Arc::new(Keyring::with_a_new_key());
-        let watch = Watch { source: source.clone(), keyring, clock: Arc::new(SystemClock) };
+        let user = Arc::new(Keyring::with_a_new_key());
+        let watch = Watch { source: source.clone(), user, clock: Arc::new(SystemClock) };
         let mut last = None;
         let counts = || [&source.counts.changed, &source.counts.unchanged, &source.counts.failed];
         for (secret, expected, is_failing) in [

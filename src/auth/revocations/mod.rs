@@ -28,6 +28,8 @@ use crate::types::secret;
 pub struct RevocationKeys {
     family: Option<u128>,
     token: Option<u128>,
+    /// Of a token of another issuer with a `sid`.
+    session: Option<u128>,
     subject: u128,
     issuer: u128,
     dated: UnixTime,
@@ -38,11 +40,17 @@ impl RevocationKeys {
         RevocationKeys {
             family: token.family.map(TokenId::as_u128),
             token: token.jti.as_ref().map(|jti| key(b"jti", &token.issuer, jti)),
+            session: session_of(token).map(|session| key(b"sid", &token.issuer, session)),
             subject: key(b"sub", &token.issuer, &token.subject),
             issuer: key(b"iss", &token.issuer, ""),
             dated: token.dated,
         }
     }
+}
+
+/// The session at another issuer. The `sid` of the gateway's own tokens is their family.
+fn session_of(token: &VerifiedToken) -> Option<&str> {
+    if token.own { None } else { token.claims.get("sid")?.as_str() }
 }
 
 /// 128 bits of SHA-256: no two keys collide, also if a hostile issuer chooses one of them.
@@ -91,7 +99,7 @@ impl From<Watermark> for Life {
 }
 
 pub struct Revocations {
-    /// Families and single tokens.
+    /// Families, single tokens, and sessions at other issuers.
     entries: Cache<u128, Life, RandomState>,
     /// Subjects and whole issuers.
     watermarks: Cache<u128, Watermark, RandomState>,
@@ -127,6 +135,7 @@ impl Revocations {
         match &revocation.what {
             Revoked::Family(id) => self.entries.insert(id.as_u128(), life),
             Revoked::Token { issuer, jti } => self.entries.insert(key(b"jti", issuer, jti), life),
+            Revoked::Session { issuer, session } => self.entries.insert(key(b"sid", issuer, session), life),
             Revoked::Subject { issuer, subject, not_after } => {
                 self.raise_watermark(key(b"sub", issuer, subject), *not_after, life)
             }
@@ -157,6 +166,7 @@ impl Revocations {
         let has = |key: &u128| self.entries.contains_key(key);
         keys.family.as_ref().is_some_and(has)
             || keys.token.as_ref().is_some_and(has)
+            || keys.session.as_ref().is_some_and(has)
             || self.is_before_everything(keys.dated)
             || self.is_before_watermark(keys.subject, keys.dated)
             || self.is_before_watermark(keys.issuer, keys.dated)

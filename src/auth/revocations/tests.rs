@@ -9,13 +9,14 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A token of the family of this number.
 fn of_family(number: u128) -> RevocationKeys {
-    RevocationKeys { family: Some(number), token: None, subject: 0, issuer: 0, dated: NOW }
+    RevocationKeys { family: Some(number), token: None, session: None, subject: 0, issuer: 0, dated: NOW }
 }
 
 fn of(issuer: &str, subject: &str, jti: &str, dated: UnixTime) -> RevocationKeys {
     RevocationKeys {
         family: None,
         token: Some(key(b"jti", issuer, jti)),
+        session: Some(key(b"sid", issuer, "s")),
         subject: key(b"sub", issuer, subject),
         issuer: key(b"iss", issuer, ""),
         dated,
@@ -80,6 +81,7 @@ fn keeps_a_revocation_for_its_life_and_little_longer() {
     for what in [
         Revoked::Family(TokenId::from_bytes([7; 16])),
         Revoked::Token { issuer: "a".into(), jti: "1".into() },
+        Revoked::Session { issuer: "a".into(), session: "s".into() },
         Revoked::Subject { issuer: "a".into(), subject: "alice".into(), not_after: NOW },
         Revoked::Issuer { issuer: "a".into(), not_after: NOW },
     ] {
@@ -182,4 +184,31 @@ fn does_not_keep_a_revocation_past_its_end() {
     let revocations = Revocations::new();
     revocations.enforce(&family(1, Duration::ZERO), NOW);
     assert!(!revocations.is_revoked(&of_family(1)));
+}
+
+#[test]
+fn only_a_text_sid_of_another_issuer_names_a_session() {
+    let token = |own, sid: serde_json::Value| {
+        let mut token = VerifiedToken::with_subject("alice".into());
+        (token.own, token.claims) = (own, [("sid".to_owned(), sid)].into_iter().collect());
+        token
+    };
+    let revocations = Revocations::new();
+    let issuer = "https://login.example";
+    for (issuer, session) in [(issuer, "1"), ("https://login.example1", ""), ("https://other.example", "2")] {
+        let what = Revoked::Session { issuer: issuer.into(), session: session.into() };
+        revocations.enforce(&revocation(1, what, HOUR), NOW);
+    }
+    for (token, revoked) in [
+        (token(false, "1".into()), true),
+        (token(true, "1".into()), false),
+        (token(false, 1.into()), false),
+        (token(false, "2".into()), false),
+        (token(false, "".into()), false),
+        (VerifiedToken::with_subject("1".into()), false),
+    ] {
+        assert_eq!(revocations.is_revoked(&RevocationKeys::of(&token)), revoked, "{token:?}");
+    }
+    let one_token = RevocationKeys::of(&token(false, "1".into()));
+    assert!(!revocations.is_token_revoked(&one_token), "the session is not one token");
 }

@@ -53,8 +53,9 @@ impl<'a> Report<'a> {
         self.base
     }
 
-    pub(super) fn silence(&self, is_silent: bool) {
-        self.is_silent.set(is_silent);
+    /// Returns whether it was silent before.
+    pub(super) fn silence(&self, is_silent: bool) -> bool {
+        self.is_silent.replace(is_silent)
     }
 
     pub(super) fn outside(&self) -> &'a OutsideValues {

@@ -170,9 +170,23 @@ impl<'a> Table<'a> {
     /// Reads a table of the array `key`, which the file omits, to record its defaults.
     pub(crate) fn defaults_of(&self, key: &str, read: impl FnOnce(&mut Table<'a>)) {
         let place = Place { key: format!("{}[0]", self.path_of(key)), span: None };
-        self.report.silence(true);
+        self.defaults_at(place, read);
+    }
+
+    /// Reads the table `key`, if the file has it. Otherwise no key of it is required, and only defaults are recorded.
+    pub(crate) fn optional_table<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Table<'a>) -> T) -> Option<T> {
+        if self.has(key) {
+            return Some(self.table(key, read));
+        }
+        self.take(key, Shape::Table);
+        self.defaults_at(self.place(key), |table| drop(read(table)));
+        None
+    }
+
+    fn defaults_at(&self, place: Place, read: impl FnOnce(&mut Table<'a>)) {
+        let was_silent = self.report.silence(true);
         Table::absent(place, self.report).read(read);
-        self.report.silence(false);
+        self.report.silence(was_silent);
     }
 
     /// Where an error about `key` points: at its value, or at the header of the table if the key is missing.

@@ -8,8 +8,8 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::value::{Value, choose};
-use crate::config::sections::keys;
 use crate::config::sections::placed::Placed;
+use crate::config::sections::{introspection, keys};
 use crate::config::settings::ForeignIssuer;
 use crate::tokens::jwt::is_hmac;
 use crate::tokens::jwt::{ALGORITHMS, Algorithm, Audience, Confirmation, Issuer};
@@ -55,6 +55,7 @@ pub(super) fn issuers(root: &mut Table<'_>, own: &str) -> Issuers {
         };
         root.report().add(error.at(&issuer.place));
     }
+    introspection::check_prefixes(root, &issuers);
     Issuers { accepted: issuers.into_iter().map(|issuer| issuer.value).collect(), names }
 }
 
@@ -63,8 +64,11 @@ fn issuer(table: &mut Table<'_>, name: Option<&str>) -> Option<Placed<ForeignIss
     let shape = Shape::Any(vec![Shape::Choice(vec!["any".to_owned()]), texts()]);
     let audience = table.required("audience", shape, "[\"https://api.example\"]");
     let audience = audience.and_then(|value| audience_or_any(&value));
-    let keys = keys::source(table, name);
+    let asks = table.has("introspection");
+    let keys = keys::source(table, name, asks);
     let algorithms = algorithms(table, keys.as_ref());
+    let has_keys = keys.as_ref().is_some_and(|keys| keys.value != KeySource::None);
+    let introspection = table.optional_table("introspection", |table| introspection::read(table, name, has_keys));
     let types = table.take("types", texts()).and_then(|value| types(&value));
     table.default("types", ["at+jwt"].as_slice());
     let policy = Issuer {
@@ -89,11 +93,17 @@ fn issuer(table: &mut Table<'_>, name: Option<&str>) -> Option<Placed<ForeignIss
         table.report().add(error.at(&keys.place));
     }
     let place = table.place("issuer");
-    (!policy.issuer.is_empty()).then_some(Placed { value: ForeignIssuer { policy, keys: keys.value }, place })
+    // With errors in it, the section is not used at all.
+    let introspection = match introspection {
+        Some(read) => Some(read?),
+        None => None,
+    };
+    let value = ForeignIssuer { policy, keys: keys.value, introspection };
+    (!value.policy.issuer.is_empty()).then_some(Placed { value, place })
 }
 
 /// The name is compared with `iss` byte for byte, so it is not normalised, and few names are rejected.
-fn name(text: &str) -> Result<&str, ConfigError> {
+pub(super) fn name(text: &str) -> Result<&str, ConfigError> {
     match !text.is_empty() && !text.chars().any(|character| character.is_whitespace() || character.is_control()) {
         true => Ok(text),
         false => {
@@ -141,9 +151,20 @@ fn some_of(value: &Value<'_>, example: &str, what: &str) -> Option<Vec<String>> 
     Some(list)
 }
 
-fn algorithms(table: &mut Table<'_>, keys: Option<&Placed<KeySource>>) -> Option<Vec<Algorithm>> {
+/// Also for `oauth.client.algorithms`.
+pub(super) fn algorithms(table: &mut Table<'_>, keys: Option<&Placed<KeySource>>) -> Option<Vec<Algorithm>> {
     let example = "[\"ES256\"]";
-    let value = table.required("algorithms", Shape::some(Shape::choice(ALGORITHMS)), example)?;
+    let value = table.take("algorithms", Shape::some(Shape::choice(ALGORITHMS)));
+    if matches!(keys, Some(Placed { value: KeySource::None, .. })) {
+        return introspection::without_algorithms(table);
+    }
+    let Some(value) = value else {
+        if !table.has("algorithms") {
+            let error = ConfigError::new("`algorithms` is missing", format!("expected `algorithms = {example}`"));
+            table.reject("algorithms", error.missing());
+        }
+        return None;
+    };
     let algorithms = value.list_of(example, algorithm)?;
     if value.list(example)?.is_empty() {
         value.reject(ConfigError::new(

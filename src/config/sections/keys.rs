@@ -32,8 +32,12 @@ const REMOTE_ONLY: &[&str] = &[
     "startup",
 ];
 
-/// The source of the keys: exactly one of five keys. `issuer`: the name of the issuer, where discovery starts.
-pub(super) fn source(table: &mut Table<'_>, issuer: Option<&str>) -> Option<Placed<KeySource>> {
+/// Keys that name a source, besides `discover`.
+const SOURCES: [&str; 4] = ["jwks_file", "pem_file", "secret_file", "jwks_url"];
+
+/// The source of the keys: exactly one of five keys. `issuer`: the name of the issuer, where discovery starts. `asks`:
+/// its tokens are introspected, so that it needs no keys.
+pub(super) fn source(table: &mut Table<'_>, issuer: Option<&str>, asks: bool) -> Option<Placed<KeySource>> {
     // All are read, even if the first is set: an unread key would be reported as unknown.
     let files = [
         ("jwks_file", table.path("jwks_file").map(KeyFile::Jwks)),
@@ -45,12 +49,15 @@ pub(super) fn source(table: &mut Table<'_>, issuer: Option<&str>) -> Option<Plac
     let discover = table.take("discover", Shape::Boolean);
     table.default("discover", false);
     let discover = discover.map_or(Some(false), |value| value.boolean());
-    let jwks_hosts = table
-        .take("jwks_hosts", Shape::list(Shape::Text))
-        .and_then(|value| value.list_of("[\"keys.internal\"]", jwks_host));
+    let jwks_hosts =
+        table.take("jwks_hosts", Shape::list(Shape::Text)).and_then(|value| value.list_of("[\"keys.internal\"]", host));
     table.default("jwks_hosts", Vec::<String>::new());
     let refresh = RefreshSettings::read(table);
 
+    if asks && discover == Some(false) && !SOURCES.iter().any(|key| table.has(key)) {
+        reject_refresh_settings(table, "introspection");
+        return Some(Placed { value: KeySource::None, place: table.place("introspection") });
+    }
     let key = key_source_key(table, discover?)?;
     let source = match key {
         "jwks_url" => {
@@ -74,12 +81,12 @@ pub(super) fn source(table: &mut Table<'_>, issuer: Option<&str>) -> Option<Plac
 }
 
 fn key_source_key(table: &Table<'_>, discover: bool) -> Option<&'static str> {
-    let named = ["jwks_file", "pem_file", "secret_file", "jwks_url"].into_iter().filter(|key| table.has(key));
+    let named = SOURCES.into_iter().filter(|key| table.has(key));
     let mut named = named.chain(discover.then_some("discover"));
     let Some(key) = named.next() else {
         let error = ConfigError::new(
             "this issuer has no source of keys",
-            "expected `jwks_url`, `discover = true`, `jwks_file`, `pem_file` or `secret_file`",
+            "expected `jwks_url`, `discover = true`, `jwks_file`, `pem_file`, `secret_file` or [issuer.introspection]",
         );
         table.reject("jwks_file", error.missing());
         return None;
@@ -91,21 +98,25 @@ fn key_source_key(table: &Table<'_>, discover: bool) -> Option<&'static str> {
     Some(key)
 }
 
-fn reject_refresh_settings(table: &Table<'_>, file: &str) {
+/// `source`: the key that names another source.
+fn reject_refresh_settings(table: &Table<'_>, source: &str) {
     for key in REMOTE_ONLY.iter().filter(|key| table.has(key)) {
-        let error =
-            ConfigError::new(format!("`{key}` has no effect on keys from a file"), "expected keys that are fetched");
-        let error = error.related(&table.place(file), "the keys come from this file");
-        table.reject(key, error.help("remove this key, or replace the file by `jwks_url` or `discover = true`"));
+        let (without, related) = match source {
+            "introspection" => ("without keys", "the issuer is only asked about its tokens"),
+            _ => ("on keys from a file", "the keys come from this file"),
+        };
+        let error = ConfigError::new(format!("`{key}` has no effect {without}"), "expected keys that are fetched");
+        let error = error.related(&table.place(source), related);
+        table.reject(key, error.help("remove this key, or write `jwks_url` or `discover = true`"));
     }
 }
 
-fn key_url(text: &str, allow_http: bool) -> Result<SecureUrl, ConfigError> {
+pub(super) fn key_url(text: &str, allow_http: bool) -> Result<SecureUrl, ConfigError> {
     SecureUrl::parse(text, allow_http).map_err(explain)
 }
 
 /// A host as in a URL. An IPv6 address has no brackets.
-fn jwks_host(text: &str) -> Result<String, ConfigError> {
+pub(super) fn host(text: &str) -> Result<String, ConfigError> {
     match SecureUrl::parse(&format!("https://{text}/"), false).is_ok_and(|url| url.host == text)
         || text.parse::<Ipv6Addr>().is_ok()
     {
@@ -114,7 +125,7 @@ fn jwks_host(text: &str) -> Result<String, ConfigError> {
     }
 }
 
-fn explain(error: UrlError) -> ConfigError {
+pub(super) fn explain(error: UrlError) -> ConfigError {
     let described = ConfigError::new(error.to_string(), "expected https:// and a host");
     match error {
         UrlError::Invalid => {

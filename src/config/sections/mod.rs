@@ -7,7 +7,9 @@ mod access_log;
 mod addresses;
 mod admin;
 mod audit;
+mod client_certificate;
 mod cors;
+mod event_stream;
 mod files;
 mod forward_auth;
 mod forwarding;
@@ -16,25 +18,33 @@ mod health;
 mod host;
 mod https;
 mod identity;
+mod introspection;
 mod issuer;
 mod keys;
 mod limits;
 mod listener;
 mod login;
 mod oauth;
+mod oauth_client;
+mod oauth_clients;
+mod oauth_exchange;
 mod path_forms;
 mod pem;
 mod placed;
 mod postgres;
+mod provider;
 mod rate;
 mod respond;
 mod route;
 mod route_warnings;
 mod rules;
+mod sign_in;
+mod sign_in_keys;
 mod store;
 mod strip_prefix;
 mod throttle;
 mod token;
+mod token_exchange;
 mod tokens;
 mod trace;
 mod upstream;
@@ -75,6 +85,8 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
 
     let tokens = root.table("tokens", |table| tokens::read(table, &listeners, limits.sessions_per_subject));
     let issuers = issuer::issuers(root, &tokens.issuer);
+    let providers: Vec<_> = provider::providers(root).into_iter().map(|provider| provider.value).collect();
+    let provider_names: Vec<_> = providers.iter().map(|(provider, _)| provider.name.clone()).collect();
 
     let upstreams =
         upstream::upstreams(root, &timeouts, |name| forwarding::reaches_no_backend(name, &forwarding, &identity));
@@ -83,21 +95,27 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let login = root.table("login", login::read);
     let reserved = header_rules::Reserved::new(&identity, &login.headers, &forwarding);
     let maintenance = root.table("maintenance", respond::maintenance);
+    let token_exchanges = token_exchange::token_exchanges(root, &tokens);
     let context = route::Context {
         upstreams: &upstreams,
         issuers: &issuers.names,
         own_audience: &tokens.audience,
+        token_exchanges: &token_exchanges,
         cors: &cors,
+        providers: &provider_names,
         store: store.postgres(),
         reserved: &reserved,
         maintenance: &maintenance,
     };
     let mut routes = route::routes(root, &context);
     rate::number_all(&mut rates, &mut routes);
+    let (sign_in_path, sign_in) =
+        root.table("sign_in", |table| sign_in::read(table, &providers, &routes, &tokens.lifetimes));
     let https = root.table("https", |table| https::read(table, &listeners, &forwarding, &routes, &tokens.issuer));
-    let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers.names));
+    let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers, &tokens));
     let forward_auth =
         root.table("forward_auth", |table| forward_auth::read(table, &routes, &oauth, &forwarding.trusted));
+    let event_streams = event_stream::event_streams(root, &tokens.issuer, &routes, &oauth, forward_auth.as_ref());
     let access_log = root.table("access_log", access_log::read);
     let audit = root.table("audit", |table| audit::read(table, &store.beside));
     let trace = root.table("trace", trace::read);
@@ -114,15 +132,20 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         store,
         tokens,
         issuers: issuers.accepted,
+        providers: providers.into_iter().map(|(provider, _)| provider).collect(),
         upstreams: upstreams.into_iter().map(|upstream| upstream.value).collect(),
         rates,
         routes,
+        token_exchanges: token_exchanges.settings,
         identity,
         login,
         oauth,
+        sign_in_path,
+        sign_in,
         cors: cors.policy(),
         https,
         forwarding,
+        event_streams,
         forward_auth,
         access_log,
         audit,

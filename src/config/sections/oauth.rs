@@ -5,16 +5,18 @@ use http::Uri;
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
+use crate::config::sections::issuer::Issuers;
+use crate::config::sections::oauth_exchange::{self, Known};
 use crate::config::sections::placed::Placed;
-use crate::config::sections::{files, route, rules};
+use crate::config::sections::{files, oauth_clients, route, rules};
+use crate::config::settings::TokenSettings;
 use crate::gateway::endpoints::{Endpoints, ProtectedResource, ResourceServer};
 use crate::gateway::route::Route;
 use crate::protocols::http::path;
 
 const KEYS: [&str; 3] = ["token_endpoint", "revocation_endpoint", "introspection_endpoint"];
 
-/// `issuers`: all accepted issuers, the gateway itself first.
-pub(super) fn read(table: &mut Table<'_>, routes: &[Route], issuers: &[String]) -> Endpoints {
+pub(super) fn read(table: &mut Table<'_>, routes: &[Route], issuers: &Issuers, tokens: &TokenSettings) -> Endpoints {
     let paths = KEYS.map(|key| {
         let path = table.take(key, Shape::Pattern("^(/|$)"));
         table.default(key, "");
@@ -45,6 +47,9 @@ pub(super) fn read(table: &mut Table<'_>, routes: &[Route], issuers: &[String]) 
         table.reject("scopes_supported", error.missing());
     }
     let resource_servers = resource_servers(table);
+    let clients = oauth_clients::clients(table, tokens, &issuers.names);
+    let known = Known { issuers: &issuers.accepted, names: &issuers.names, clients: &clients };
+    let exchange = oauth_exchange::exchanges(table, &known);
     let [token_endpoint, revocation_endpoint, introspection_endpoint] = paths;
     if introspection_endpoint.is_none() && !resource_servers.is_empty() {
         let error = ConfigError::new(
@@ -53,10 +58,27 @@ pub(super) fn read(table: &mut Table<'_>, routes: &[Route], issuers: &[String]) 
         );
         table.reject("resource_server", error);
     }
-    let servers = authorization_servers(issuers);
+    for (key, is_used) in [("client", !clients.is_empty()), ("exchange", !exchange.is_empty())] {
+        if token_endpoint.is_none() && is_used {
+            let error = ConfigError::new(
+                format!("`{key}` has no effect without `token_endpoint`"),
+                "expected `token_endpoint` in this table",
+            );
+            table.reject(key, error);
+        }
+    }
+    let servers = authorization_servers(&issuers.names);
     let resource = resource
         .and_then(|(origin, path)| ProtectedResource::new(&origin, &path, &servers, &scopes.unwrap_or_default()));
-    Endpoints { token_endpoint, revocation_endpoint, introspection_endpoint, resource, resource_servers }
+    Endpoints {
+        token_endpoint,
+        revocation_endpoint,
+        introspection_endpoint,
+        resource,
+        resource_servers,
+        clients,
+        exchange,
+    }
 }
 
 /// `[[oauth.resource_server]]`
@@ -76,7 +98,7 @@ fn resource_servers(table: &mut Table<'_>) -> Vec<ResourceServer> {
 fn resource_server(table: &mut Table<'_>) -> Option<Placed<ResourceServer>> {
     let client_id = table
         .required("client_id", Shape::Pattern("^[ -9;-~]+$"), "\"orders\"")
-        .and_then(|value| value.parse(client_id));
+        .and_then(|value| value.parse(oauth_clients::client_id));
     let secret = table.required("secret_file", Shape::Path, "\"orders.secret\"").and_then(|value| value.path());
     let secret = secret.map(|path| files::random_secret(&path));
     if let Some(Err(error)) = &secret {
@@ -84,17 +106,6 @@ fn resource_server(table: &mut Table<'_>) -> Option<Placed<ResourceServer>> {
     }
     let (client_id, secret) = (client_id?, secret?.ok()?);
     Some(Placed { value: ResourceServer::new(&client_id, secret.trim_ascii()), place: table.place("client_id") })
-}
-
-/// RFC 6749 appendix A.1, without the colon that ends it in the scheme Basic (RFC 7617).
-fn client_id(text: &str) -> Result<String, ConfigError> {
-    match !text.is_empty() && text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b':') {
-        true => Ok(text.to_owned()),
-        false => Err(ConfigError::new(
-            "this is not a client id",
-            "expected printable ASCII characters without a colon, for example \"orders\"",
-        )),
-    }
 }
 
 /// The empty string turns an endpoint off.

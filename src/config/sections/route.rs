@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::Method;
 
+use crate::auth::bearer::TokenLocations;
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::suggest;
@@ -12,8 +13,9 @@ use crate::config::sections::cors::{self, Cors};
 use crate::config::sections::header_rules::Reserved;
 use crate::config::sections::placed::Placed;
 use crate::config::sections::respond::Switch;
+use crate::config::sections::token_exchange::TokenExchanges;
 use crate::config::sections::{
-    header_rules, host, path_forms, postgres, rate, respond, route_warnings, rules, strip_prefix, token,
+    header_rules, host, path_forms, postgres, rate, respond, route_warnings, rules, sign_in_keys, strip_prefix, token,
 };
 use crate::gateway::route::{Access, Capture, Route};
 use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX, metadata_path};
@@ -35,8 +37,11 @@ pub(super) struct Context<'c> {
     pub(super) issuers: &'c [String],
     /// The audience of the gateway's tokens.
     pub(super) own_audience: &'c [String],
+    pub(super) token_exchanges: &'c TokenExchanges,
     /// `[cors]`
     pub(super) cors: &'c Cors,
+    /// The names of `[[provider]]`.
+    pub(super) providers: &'c [Arc<str>],
     pub(super) store: Option<&'c Settings>,
     /// Names for `[route.request_headers]` and `[route.response_headers]`.
     pub(super) reserved: &'c Reserved,
@@ -72,7 +77,17 @@ pub(super) fn routes(root: &mut Table<'_>, context: &Context<'_>) -> Vec<Route> 
 
 /// `None` if the path is missing or wrong. All other keys are checked anyway.
 fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> {
-    let Context { upstreams, issuers, own_audience, cors: inherited, store, reserved, maintenance } = *context;
+    let Context {
+        upstreams,
+        issuers,
+        own_audience,
+        token_exchanges,
+        cors: inherited,
+        providers,
+        store,
+        reserved,
+        maintenance,
+    } = *context;
     let path = table.required("path", Shape::Pattern("^/"), "\"/orders/\"").and_then(|value| value.parse(path));
     let ignore_case = table.boolean("ignore_case", false);
     let forms = path_forms::forms(table);
@@ -90,7 +105,9 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
     let maintenance = maintenance.of_route(table);
     let mut access = access(table, issuers);
     let preflight = table.boolean("preflight", false);
+    let sign_in = sign_in_keys::of_route(table, providers, access == Access::Public);
     let places = token::places(table, access == Access::Public);
+    let places = TokenLocations { sign_in: sign_in.is_some(), ..places };
     let login = login(table);
     let cookie_login = login == Some(Capture::CookieLogin);
     let mut origins = token::origins(table, &places, cookie_login);
@@ -99,7 +116,7 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
         // The operator lets these pages send cookies, so their requests are not forged.
         origins.extend(cors.with_credentials().iter().cloned());
     }
-    let token_forwarding = token::forwarding(table, own_audience);
+    let token_forwarding = token::forwarding(table, own_audience, token_exchanges, &places);
     let enforce = table.boolean("enforce", true);
     if !enforce && access == Access::Public {
         let error = ConfigError::new(
@@ -114,7 +131,11 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
         let error = ConfigError::new("`login_cookie` needs a valid token", "expected `enforce = true` on this route");
         table.reject("enforce", error.related(&table.place("token_from"), "the cookie is accepted here"));
     }
-    let capture = capture(table, &mut access, login, enforce, issuers);
+    if !enforce && sign_in.is_some() {
+        let error = ConfigError::new("`sign_in` needs a session", "expected `enforce = true` on this route");
+        table.reject("enforce", error.related(&table.place("sign_in"), "browsers sign in here"));
+    }
+    let capture = capture(table, &mut access, login, (enforce, places.api_keys), issuers);
     let request_headers = header_rules::of_requests(table, reserved);
     let response_headers = header_rules::of_responses(table, reserved);
     let strip_prefix = strip_prefix::read(table, path.as_deref(), forms, request_headers.as_ref());
@@ -134,6 +155,7 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
         cors: cors.policy(),
         places,
         origins,
+        sign_in,
         token_forwarding,
         enforce,
         rates,
@@ -223,7 +245,7 @@ fn capture(
     table: &mut Table<'_>,
     access: &mut Access,
     captured_login: Option<Capture>,
-    enforce: bool,
+    (enforce, accepts_api_keys): (bool, bool),
     issuers: &[String],
 ) -> Option<Capture> {
     let (login, logout) = (captured_login.is_some(), table.boolean("logout", false));
@@ -251,6 +273,10 @@ fn capture(
                 format!("expected [\"{own}\"] or no `issuers`"),
             );
             table.reject("issuers", error.related(&table.place("logout"), "the route is for logouts"));
+        }
+        Access::Token(_) if logout && accepts_api_keys => {
+            let error = ConfigError::new("a logout ends a session, and an API key has none", "expected no `api_keys`");
+            table.reject("api_keys", error.related(&table.place("logout"), "the route is for logouts"));
         }
         Access::Token(rules) if logout => rules.issuers = vec![own],
         _ => {}

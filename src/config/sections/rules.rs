@@ -72,8 +72,8 @@ pub(super) fn scope(text: &str) -> Result<String, ConfigError> {
     })
 }
 
-/// `None` without a pointer or a condition. All other keys are checked anyway.
-fn claim(table: &mut Table<'_>) -> Option<ClaimRule> {
+/// Also for `oauth.exchange.claim`. `None` without a pointer or a condition. All other keys are checked anyway.
+pub(super) fn claim(table: &mut Table<'_>) -> Option<ClaimRule> {
     let pointer = table.required("pointer", POINTER, "\"/realm_access/roles\"").and_then(|value| value.parse(pointer));
     // All are read, even if the first is set: an unread key would be reported as unknown.
     let conditions = [

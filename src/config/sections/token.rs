@@ -7,11 +7,12 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::suggest;
 use crate::config::document::table::Table;
+use crate::config::sections::token_exchange::TokenExchanges;
 use crate::config::sections::{host, issuer};
 use crate::gateway::route::TokenForwarding;
 
 /// The form of an origin in `route.origins`.
-const ORIGIN: Shape = Shape::Pattern("^[Hh][Tt][Tt][Pp][Ss]?://[^/@]+/?$");
+pub(super) const ORIGIN: Shape = Shape::Pattern("^[Hh][Tt][Tt][Pp][Ss]?://[^/@]+/?$");
 
 #[derive(PartialEq)]
 enum Place {
@@ -105,17 +106,26 @@ fn is_parameter_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte))
 }
 
+const MODES: &[(&str, Mode)] =
+    &[("pass", Mode::Pass), ("drop", Mode::Drop), ("replace", Mode::Replace), ("exchange", Mode::Exchange)];
+
 #[derive(Clone, Copy, PartialEq)]
 enum Mode {
     Pass,
     Drop,
     Replace,
+    Exchange,
 }
 
 /// `own_audience`: the audience of the gateway's tokens.
-pub(super) fn forwarding(table: &mut Table<'_>, own_audience: &[String]) -> TokenForwarding {
-    let mode =
-        table.choice("token", Mode::Pass, &[("pass", Mode::Pass), ("drop", Mode::Drop), ("replace", Mode::Replace)]);
+pub(super) fn forwarding(
+    table: &mut Table<'_>,
+    own_audience: &[String],
+    exchanges: &TokenExchanges,
+    places: &TokenLocations,
+) -> TokenForwarding {
+    let mode = table.choice("token", Mode::Pass, MODES);
+    let exchange = exchange(table, mode, exchanges, places);
     let Some(value) = table.take("token_audience", issuer::texts()) else {
         if mode == Mode::Replace {
             let error = ConfigError::new("`token_audience` is missing", "expected `token_audience` on this route");
@@ -126,7 +136,12 @@ pub(super) fn forwarding(table: &mut Table<'_>, own_audience: &[String]) -> Toke
                     .missing(),
             );
         }
-        return if mode == Mode::Drop { TokenForwarding::Drop } else { TokenForwarding::Pass };
+        return match mode {
+            // With an error, nothing is forwarded that the operator did not want.
+            Mode::Exchange => exchange.map_or(TokenForwarding::Drop, TokenForwarding::Exchange),
+            Mode::Drop => TokenForwarding::Drop,
+            Mode::Pass | Mode::Replace => TokenForwarding::Pass,
+        };
     };
     let audience = issuer::audience(&value).unwrap_or_default();
     if mode != Mode::Replace {
@@ -144,6 +159,37 @@ pub(super) fn forwarding(table: &mut Table<'_>, own_audience: &[String]) -> Toke
         ));
     }
     TokenForwarding::Replace(audience)
+}
+
+/// `route.token_exchange`: the place of the exchange in the configuration.
+fn exchange(table: &mut Table<'_>, mode: Mode, exchanges: &TokenExchanges, places: &TokenLocations) -> Option<usize> {
+    let Some(value) = table.take("token_exchange", Shape::Text) else {
+        if mode == Mode::Exchange {
+            let error = ConfigError::new("`token_exchange` is missing", "expected `token_exchange` on this route");
+            table.reject("token", error.help("add the name of a [[token_exchange]]").missing());
+        }
+        return None;
+    };
+    if mode != Mode::Exchange {
+        let error = ConfigError::new(
+            "`token_exchange` needs `token = \"exchange\"`",
+            "expected token = \"exchange\" on this route",
+        );
+        value.reject(error.related(&table.place("token"), "the upstream receives another token, or none"));
+    }
+    let name = value.parse(|text| match exchanges.names.iter().any(|name| name == text) {
+        true => Ok(text),
+        false => Err(ConfigError::new(format!("there is no token exchange \"{text}\""), "expected the name of one")
+            .help("add a [[token_exchange]] with this name")
+            .missing()),
+    })?;
+    let number = exchanges.settings.iter().position(|settings| settings.name == name)?;
+    let settings = &exchanges.settings[number];
+    if settings.subject_audience.is_empty() && places.api_keys {
+        let error = ConfigError::new("an API key cannot be exchanged", "expected `subject_audience` in the exchange");
+        value.reject(error.help("with `subject_audience`, the other server gets a token of the gateway"));
+    }
+    Some(number)
 }
 
 /// Origins without a cookie are an error: the operator would expect them to be checked.

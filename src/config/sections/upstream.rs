@@ -10,9 +10,8 @@ use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::limits::{MAX_TIMEOUT, MIN_TIMEOUT, Timeouts};
 use crate::config::sections::placed::Placed;
-use crate::config::sections::{health, host, pem};
+use crate::config::sections::{client_certificate, health, host, pem};
 use crate::protocols::proxy_protocol::Version;
-use crate::protocols::tls::CertificateFiles;
 use crate::upstream::{Balance, Key, MAX_SERVERS, Protocol, ServerSettings, Settings, TlsSettings};
 
 /// Of a server. It bounds what it costs to find the server of a key.
@@ -165,7 +164,7 @@ fn tls(table: &mut Table<'_>, has_tls: bool) -> TlsSettings {
     if let Some(path) = &ca_file {
         table.accept("ca_file", pem::certificates(path));
     }
-    let client = client_certificate(table);
+    let client = client_certificate::read(table);
     let server_name = table.take("tls_server_name", Shape::Text).and_then(|value| value.parse(host::parse));
     for key in ["ca_file", "client_certificate", "client_key", "tls_server_name"] {
         if table.has(key) && !has_tls {
@@ -175,28 +174,6 @@ fn tls(table: &mut Table<'_>, has_tls: bool) -> TlsSettings {
         }
     }
     TlsSettings { ca_file, client, server_name }
-}
-
-fn client_certificate(table: &mut Table<'_>) -> Option<CertificateFiles> {
-    let (certificate, key) = (table.path("client_certificate"), table.path("client_key"));
-    let chain = certificate.as_deref().and_then(|path| table.accept("client_certificate", pem::certificates(path)));
-    let private_key = key.as_deref().and_then(|path| table.accept("client_key", pem::private_key(path)));
-    match (table.has("client_certificate"), table.has("client_key")) {
-        (true, false) => {
-            let error = ConfigError::new("its private key is missing", "expected `client_key` in this table");
-            table.reject("client_certificate", error.help("add `client_key`, or remove `client_certificate`"));
-        }
-        (false, true) => {
-            let error = ConfigError::new("its certificate is missing", "expected `client_certificate` in this table");
-            table.reject("client_key", error);
-        }
-        _ => {}
-    }
-    let files = CertificateFiles { certificate: certificate?, key: key? };
-    if let (Some(chain), Some(private_key)) = (chain, private_key) {
-        table.accept("client_key", pem::key_fits(chain, private_key, &files));
-    }
-    Some(files)
 }
 
 fn name(text: &str) -> Result<String, ConfigError> {

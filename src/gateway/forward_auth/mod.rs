@@ -7,6 +7,9 @@
 mod question;
 mod settings;
 
+use std::net::IpAddr;
+use std::sync::{PoisonError, RwLock};
+
 pub use settings::{Callers, Dialect, SECRET, Settings};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
@@ -42,7 +45,12 @@ pub struct ForwardAuth {
     other_paths: Vec<NamePattern>,
     /// A route decides by the method.
     decides_by_method: bool,
+    /// Addresses that have shown the secret. Empty without `forward_auth.secret_file`.
+    proven: RwLock<Vec<IpAddr>>,
 }
+
+/// How many addresses of proxies are remembered.
+const MAX_PROVEN: usize = 256;
 
 impl ForwardAuth {
     /// `decides_by_method`: a route does.
@@ -57,7 +65,8 @@ impl ForwardAuth {
         let overrides = METHOD_OVERRIDES.iter().map(exact).collect();
         let other_paths = PATH_OVERRIDES.into_iter().map(NamePattern::exact).collect();
         let identity = names.iter().map(exact).collect();
-        ForwardAuth { settings, identity, names, overrides, other_paths, decides_by_method }
+        let proven = RwLock::default();
+        ForwardAuth { settings, identity, names, overrides, other_paths, decides_by_method, proven }
     }
 
     /// Turns a call, and its record, into the request that it is about. Returns where that request comes from.
@@ -83,6 +92,9 @@ impl ForwardAuth {
         if !peer.trusts_forwarded || !self.settings.callers.allow(peer.origin.address, call.headers()) {
             return Err(Reason::AuthCaller.into());
         }
+        if self.settings.callers.need_secret() {
+            self.note_proven(peer.origin.address);
+        }
         let is_prefix = self.settings.dialect == Dialect::Prefix;
         if !is_prefix && *call.method() != Method::GET {
             return Err(Reject::from(Reason::MethodNotAllowed).allow("GET"));
@@ -95,23 +107,37 @@ impl ForwardAuth {
         Ok(origin)
     }
 
-    /// Rejects what the gateway removes from its own requests and the proxy may not: an identity header in another
-    /// spelling, which CGI reads as the same, and another method or path than the one that is decided about.
+    /// Rejects what the gateway removes from its own requests and the proxy may not: an identity header, in any
+    /// spelling, and another method or path than the one that is decided about. No honest client sends these. A proxy
+    /// that does not copy all headers of the response would forward what the client has written.
     fn check_names(&self, headers: &HeaderMap) -> Result<(), Reject> {
-        let is_other_spelling = |name: &&HeaderName| {
-            let has_other = name.as_str().bytes().any(|byte| !byte.is_ascii_alphanumeric() && byte != b'-');
-            has_other && self.identity.iter().any(|own| own.matches(name.as_str().as_bytes()))
-        };
+        let is_identity = |name: &&HeaderName| self.identity.iter().any(|own| own.matches(name.as_str().as_bytes()));
         let is_override = |name: &&HeaderName| {
             self.overrides.iter().any(|own| own.matches(name.as_str().as_bytes()))
                 && (self.decides_by_method || headers.get_all(*name).iter().any(names_trace))
         };
         let is_other_path =
             |name: &&HeaderName| self.other_paths.iter().any(|own| own.matches(name.as_str().as_bytes()));
-        match headers.keys().find(|name| is_other_spelling(name) || is_override(name) || is_other_path(name)) {
+        match headers.keys().find(|name| is_identity(name) || is_override(name) || is_other_path(name)) {
             Some(name) => Err(Reject::new(Reason::ForgedHeader, name.to_string())),
             None => Ok(()),
         }
+    }
+
+    /// Returns true if a proxy has shown the secret from this address: requests of many clients come from there.
+    pub fn has_proven(&self, address: IpAddr) -> bool {
+        self.proven.read().unwrap_or_else(PoisonError::into_inner).contains(&address)
+    }
+
+    fn note_proven(&self, address: IpAddr) {
+        if self.has_proven(address) {
+            return;
+        }
+        let mut proven = self.proven.write().unwrap_or_else(PoisonError::into_inner);
+        if proven.len() >= MAX_PROVEN {
+            proven.remove(0);
+        }
+        proven.push(address);
     }
 
     /// The permit, if the proxy can carry the request. What the gateway answers itself, and what it does with

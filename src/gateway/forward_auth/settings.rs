@@ -58,6 +58,10 @@ impl Callers {
         (!from.is_empty() || secret.is_some()).then_some(Callers { from, secret })
     }
 
+    pub(super) fn need_secret(&self) -> bool {
+        self.secret.is_some()
+    }
+
     /// Returns true if this peer may ask. If both are configured, it needs both the address and the secret.
     pub fn allow(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
         (self.from.is_empty() || self.from.contains(peer)) && self.secret.is_none_or(|hash| shows(headers, &hash))

@@ -3,13 +3,13 @@
 use http::{HeaderMap, header};
 
 use super::basic;
-use super::form::Form;
 use crate::auth::authenticate::{Authenticator, Caller};
 use crate::auth::bearer::{self, BearerToken};
 use crate::auth::context::AuthContext;
+use crate::auth::registered_clients::ClientKeys;
 use crate::broker::Broker;
 use crate::gateway::context::RequestContext;
-use crate::gateway::endpoints::ResourceServer;
+use crate::gateway::endpoints::Endpoints;
 use crate::limits::limiter::Key;
 use crate::types::reject::{Reason, Reject};
 
@@ -17,8 +17,8 @@ use crate::types::reject::{Reason, Reject};
 pub struct Call<'c, 'r> {
     pub broker: &'c Broker,
     pub authenticator: &'c Authenticator,
-    /// `[[oauth.resource_server]]`
-    pub resource_servers: &'c [ResourceServer],
+    pub endpoints: &'c Endpoints,
+    pub client_keys: &'c ClientKeys,
     pub headers: &'c HeaderMap,
     pub context: &'c mut RequestContext<'r>,
 }
@@ -42,18 +42,9 @@ impl Call<'_, '_> {
         let bearer = BearerToken::from_text(token, self.authenticator.token_size)?;
         self.authenticator.authenticate(bearer, &context).await
     }
-
-    /// Rejects client credentials. Clients are public here, and a client that sends a secret expects it to be checked.
-    pub(super) fn check_client(&self, form: &Form) -> Result<(), Reject> {
-        let secrets = ["client_secret", "client_assertion", "client_assertion_type"];
-        if secrets.iter().any(|name| form.get(name).is_some()) {
-            return Err(Reject::new(Reason::ClientAuthentication, "a secret in the form"));
-        }
-        check_no_credentials(self.headers)
-    }
 }
 
-/// Rejects client credentials in the head: see [`Call::check_client`].
+/// Rejects client credentials in the head: a client that sends some expects them to be checked.
 pub fn check_no_credentials(headers: &HeaderMap) -> Result<(), Reject> {
     match headers.get_all(header::AUTHORIZATION).iter().all(bearer::is_bearer) {
         true => Ok(()),

@@ -8,10 +8,10 @@ use crate::protocols::http::{media_type, parameters};
 use crate::types::reject::{Reason, Reject};
 
 /// Parameters by name. No `Debug`, because some are tokens.
-pub(super) struct Form(BTreeMap<String, String>);
+pub struct Form(BTreeMap<String, String>);
 
 impl Form {
-    pub(super) fn read(headers: &HeaderMap, content: &[u8]) -> Result<Form, Reject> {
+    pub fn read(headers: &HeaderMap, content: &[u8]) -> Result<Form, Reject> {
         let bad = |detail: &'static str| Reject::new(Reason::BadForm, detail);
         if !media_type::is(headers, "application/x-www-form-urlencoded") {
             return Err(bad("Content-Type is not application/x-www-form-urlencoded"));
@@ -21,11 +21,11 @@ impl Form {
     }
 
     /// A parameter without a value counts as missing (RFC 6749 section 3.2).
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
+    pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    pub(super) fn required(&self, name: &'static str) -> Result<&str, Reject> {
+    pub fn required(&self, name: &'static str) -> Result<&str, Reject> {
         self.get(name).ok_or_else(|| Reject::new(Reason::BadForm, format!("{name} is missing")))
     }
 }

@@ -66,7 +66,8 @@ impl Call<'_, '_> {
     }
 
     async fn introspection_caller(&mut self) -> Result<Key, Reject> {
-        let caller = authenticate(self.headers, self.resource_servers, self.authenticator, self.context).await;
+        let servers = &self.endpoints.resource_servers;
+        let caller = authenticate(self.headers, servers, self.authenticator, self.context).await;
         // A resource server with the right secret is never limited. With a wrong one, its address soon gets 429.
         if caller.is_err() && basic::is_used(self.headers) {
             self.broker.throttle.check_failures(self.context.client())?;

@@ -26,20 +26,25 @@ fn endpoints(base: &str, offered: &Endpoints) -> Map<String, Value> {
             Endpoint::Token => ("token_endpoint", "token_endpoint_auth_methods_supported"),
             Endpoint::Revoke => ("revocation_endpoint", "revocation_endpoint_auth_methods_supported"),
             Endpoint::Introspect => ("introspection_endpoint", "introspection_endpoint_auth_methods_supported"),
-            // Clients find this document by the resource.
-            Endpoint::ProtectedResource => continue,
+            // Clients find the document by the resource, and identity providers are no clients.
+            Endpoint::ProtectedResource | Endpoint::BackchannelLogout(_) | Endpoint::SecurityEvents(_) => continue,
         };
         endpoints.insert(name.into(), json!(format!("{base}{path}")));
         let methods: &[&str] = match endpoint {
             // The name of a type of token stands for a token as the credential (RFC 8414 section 2).
             Endpoint::Introspect if offered.resource_servers.is_empty() => &["Bearer"],
             Endpoint::Introspect => &["Bearer", "client_secret_basic"],
-            // Clients are public. Without this, clients must assume `client_secret_basic`.
-            _ => &["none"],
+            // Without this, clients must assume `client_secret_basic`.
+            _ if offered.clients.is_empty() => &["none"],
+            _ => &["none", "private_key_jwt"],
         };
         endpoints.insert(authentication.into(), json!(methods));
+        if methods.contains(&"private_key_jwt") {
+            let name = authentication.replace("_methods_", "_signing_alg_values_");
+            endpoints.insert(name, json!(offered.assertion_algorithms()));
+        }
         if endpoint == Endpoint::Token {
-            endpoints.insert("grant_types_supported".into(), json!(["refresh_token"]));
+            endpoints.insert("grant_types_supported".into(), json!(offered.grant_types()));
         }
     }
     endpoints

@@ -19,15 +19,14 @@ use crate::types::reject::{Reason, Reject};
 impl Call<'_, '_> {
     /// Ignores `token_type_hint`: the format of a token shows its kind.
     pub(super) async fn revoke(&mut self, form: &Form) -> Result<Response<Body>, Reject> {
-        self.check_client(form)?;
         let token = form.required("token")?;
+        let client_id = self.client(form).await?.id();
         match PresentedToken::parse(token) {
             Some(presented) => {
                 self.context.record.token_id = Some(presented.token_id);
-                let client_id = form.get("client_id");
                 self.broker.revoke_presented(&presented, client_id, self.context.event()).await?;
             }
-            None => self.revoke_access_token(token, form.get("client_id")).await?,
+            None => self.revoke_access_token(token, client_id).await?,
         }
         Ok(respond::json(StatusCode::OK, &json!({})))
     }

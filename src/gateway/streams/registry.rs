@@ -1,8 +1,8 @@
 //! The open streams of one worker, and the task that ends them.
 //!
 //! Four times a second, the task compares the time with the earliest expiry, the epoch of revocations, the generation
-//! of keys, and whether revocations may be missing here. It checks the streams themselves only if one of these has
-//! moved. Without streams, it sleeps.
+//! of keys, the number of opaque tokens that ended early, and whether revocations may be missing here. It checks the
+//! streams themselves only if one of these has moved. Without streams, it sleeps.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -61,6 +61,8 @@ struct LastChecked {
     epoch: u64,
     generation: u64,
     is_stale: bool,
+    /// The number of opaque tokens that ended early.
+    leases_ended: u64,
 }
 
 impl Streams {
@@ -114,6 +116,7 @@ impl Streams {
             epoch: self.checks.revocations.epoch(),
             generation: self.checks.keyring.generation(),
             is_stale: self.checks.is_stale(),
+            leases_ended: self.checks.leases.ended(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! A client for single requests: key sets, audit webhooks and the admin API.
+//! A client for single requests: key sets, OAuth endpoints, audit webhooks and the admin API.
 //!
 //! Each request has a connection of its own, which closes with the response. The time and the size of the response are
 //! limited, because the server can be slow, broken or hostile. Redirects are not followed: the operator chooses the
@@ -27,7 +27,7 @@ use tokio::net::{TcpStream, ToSocketAddrs, UnixStream, lookup_host};
 use tokio_rustls::TlsConnector;
 
 use crate::protocols::reach::Reach;
-use crate::protocols::tls;
+use crate::protocols::tls::{self, CertificateFiles};
 use crate::protocols::url::SecureUrl;
 
 /// The `User-Agent` of requests to other servers.
@@ -100,18 +100,35 @@ impl Error for ClientError {
 }
 
 /// Sends a request to `url` on a new connection. For `https://`, the certificate of the server must come from a CA in
-/// `ca_file`, or from one of the system's if that is `None`. The response has the `SocketAddr` of the server as an
-/// extension.
+/// `ca_file`, or from one of the system's if that is `None`. The file is read on each call: a renewed CA is trusted
+/// without a restart. The response has the `SocketAddr` of the server as an extension.
 pub async fn send_to(
     url: &SecureUrl,
     ca_file: Option<&Path>,
     request: Request<Full<Bytes>>,
     limits: &Limits,
 ) -> Result<Response<Bytes>, ClientError> {
+    let tls = if url.tls { Some(tls_config(None, ca_file)?) } else { None };
+    send_with(url, tls, request, limits).await
+}
+
+/// The protocol of [`send_with`]. `client`: the certificate for servers that request one.
+pub fn tls_config(client: Option<&CertificateFiles>, ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, ClientError> {
+    let config = tls::client_config_with(client, ca_file, &[b"http/1.1"]);
+    config.map_err(|error| ClientError::TlsSettings(error.into()))
+}
+
+/// As [`send_to`], with a TLS configuration that several calls share. It must not be `None` for `https://`.
+pub async fn send_with(
+    url: &SecureUrl,
+    tls: Option<Arc<ClientConfig>>,
+    request: Request<Full<Bytes>>,
+    limits: &Limits,
+) -> Result<Response<Bytes>, ClientError> {
     let exchange = async {
+        let tls = if url.tls { Some(Tls::new(&url.host, tls)?) } else { None };
         let stream = connect(&*addresses(url, limits.reach).await?).await?;
         let peer = stream.peer_addr().map_err(ClientError::Connect)?;
-        let tls = if url.tls { Some(Tls::new(&url.host, ca_file)?) } else { None };
         let mut response = send(stream, tls, request, limits).await?;
         response.extensions_mut().insert(peer);
         Ok(response)
@@ -143,10 +160,8 @@ pub async fn send_on(
 }
 
 impl Tls {
-    /// Reads `ca_file` on each call: a renewed CA is trusted without a restart.
-    fn new(host: &str, ca_file: Option<&Path>) -> Result<Self, ClientError> {
-        let config = tls::client_config(ca_file, &[b"http/1.1"]);
-        let config = config.map_err(|error| ClientError::TlsSettings(error.into()))?;
+    fn new(host: &str, config: Option<Arc<ClientConfig>>) -> Result<Self, ClientError> {
+        let config = config.ok_or_else(|| ClientError::TlsSettings("there is no TLS configuration".into()))?;
         let server_name = ServerName::try_from(host.to_owned());
         let server_name = server_name.map_err(|error| ClientError::TlsSettings(error.into()))?;
         Ok(Tls { config, server_name })

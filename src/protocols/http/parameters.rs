@@ -1,4 +1,5 @@
-//! Reads the parameters of a query or a form strictly: text that can be read in two ways is rejected. Pure.
+//! Reads the parameters of a query or a form strictly: text that can be read in two ways is rejected. Writes them for
+//! the servers of others. Pure.
 
 use std::collections::BTreeMap;
 
@@ -29,9 +30,42 @@ pub fn decode(text: &str) -> Option<String> {
     String::from_utf8(path::decode(spaced.as_bytes()).into_owned()).ok()
 }
 
+/// The text of a query or a form with these parameters.
+pub fn write<'p>(parameters: impl IntoIterator<Item = (&'p str, &'p str)>) -> String {
+    let pairs = parameters.into_iter().map(|(name, value)| format!("{}={}", encode(name), encode(value)));
+    pairs.collect::<Vec<_>>().join("&")
+}
+
+/// Encodes one name or value as [`decode`] reads it. Every reader agrees about the characters that it leaves as they
+/// are.
+pub fn encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' => encoded.push(char::from(byte)),
+            _ => encoded.extend(['%', hex_digit(byte >> 4), hex_digit(byte & 0xf)]),
+        }
+    }
+    encoded
+}
+
+fn hex_digit(value: u8) -> char {
+    char::from_digit(u32::from(value), 16).unwrap_or_default().to_ascii_uppercase()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let pairs = [("a b", "1&2=3"), ("ä", "%2b+/:~*"), ("scope", "openid profile")];
+        let text = write(pairs);
+        assert_eq!(text, "a%20b=1%262%3D3&%C3%A4=%252b%2B%2F%3A%7E%2A&scope=openid%20profile");
+        let read = read(&text).expect("readable");
+        let read: Vec<_> = read.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(read, [("a b", "1&2=3"), ("scope", "openid profile"), ("ä", "%2b+/:~*")]);
+    }
 
     #[test]
     fn parameters_have_exactly_one_reading() {

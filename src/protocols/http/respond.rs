@@ -1,7 +1,7 @@
 //! The gateway's own responses: rejections, and JSON.
 //!
 //! A rejection is a JSON object, the same on every path: `{"success":false,"error":…,"error_description":…,"status":…,
-//! "requestId":…}`. A client that lists `application/problem+json` in Accept also gets the members of RFC 9457, and a
+//! "requestId":…}`, with `login_url` if a browser can sign in. A client that lists `application/problem+json` in Accept also gets the members of RFC 9457, and a
 //! gRPC call gets a gRPC status.
 
 use std::time::Duration;
@@ -28,6 +28,8 @@ struct Rejection<'r> {
     status: u16,
     #[serde(rename = "requestId")]
     request_id: RequestId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    login_url: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none", flatten)]
     problem: Option<Problem<'r>>,
 }
@@ -99,6 +101,7 @@ fn render(
         error_description: description,
         status: status.as_u16(),
         request_id,
+        login_url: reject.login_url.as_deref(),
         problem: wants_problem
             .then(|| Problem { title: status.canonical_reason().unwrap_or("Rejected"), detail: description }),
     };

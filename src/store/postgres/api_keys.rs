@@ -24,12 +24,17 @@ const SEARCH: &str = concat!(
     order by f.subject, f.created_at desc, f.id desc limit $5"
 );
 
-/// Only for people: it need not survive a crash, and does not wait for a row that another transaction has locked.
+/// It need not survive a crash, and does not wait for a row that another transaction has locked. The idle time of a
+/// login at a provider counts from its last use. That of a login of our own counts from its refresh.
 const USED: &str = "with due as (
         select f.id from families f
-        where f.id = $1 and f.key_hash is not null and f.last_used_at < $2 for update of f skip locked
+        where f.id = $1 and (f.key_hash is not null or f.origin_issuer is not null) and f.last_used_at < $2
+            and f.idle_expiry > $2 for update of f skip locked
     )
-    update families f set last_used_at = $2 from due
+    update families f set last_used_at = $2, idle_expiry = case
+            when f.key_hash is null and f.idle is not null
+            then greatest(f.idle_expiry, least($2 + f.idle, f.absolute_expiry)) else f.idle_expiry end
+    from due
     where f.id = due.id and (select set_config('synchronous_commit', 'off', true)) is not null";
 
 pub(super) struct SearchKeys {

@@ -11,8 +11,9 @@ use crate::store::error::StoreError;
 use crate::store::postgres::enforcement::Enforcement;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::gather::Gather;
+use crate::store::postgres::mark_rows::{FoundMark, MarkRow};
 use crate::store::postgres::outbox::{Audit, EventRow};
-use crate::store::postgres::rows;
+use crate::store::postgres::rows::{self, RevokedColumns};
 use crate::store::postgres::session::Session;
 use crate::tokens::family::RevokeReason;
 use crate::tokens::family::revocation::{Revocation, Revoked};
@@ -90,22 +91,52 @@ impl Log {
     async fn append_all(&self, session: &Session, calls: Vec<Vec<Entry>>) -> Result<Vec<Appended>, QueryError> {
         let sizes: Vec<usize> = calls.iter().map(Vec::len).collect();
         let entries: Vec<Entry> = calls.into_iter().flatten().collect();
-        let written = self.write(session, &entries).await;
-        announce(session);
-        let appended = written?;
-        let enforced: Vec<Revocation> = appended.iter().flatten().cloned().collect();
-        self.enforcement.enforce(&enforced)?;
-        let mut appended = appended.into_iter();
+        let mut appended = self.write_and_enforce(session, &entries, None).await?.1.into_iter();
         Ok(sizes.into_iter().map(|size| appended.by_ref().take(size).collect()).collect())
     }
 
-    async fn write(&self, session: &Session, entries: &[Entry]) -> Result<Appended, QueryError> {
+    /// Appends the entries in one transaction with the mark, if the mark is new. A statement of its own: the entries of
+    /// other calls do not depend on the mark.
+    pub(super) async fn append_once(
+        &self,
+        session: &Session,
+        mark: &MarkRow,
+        entries: Vec<Entry>,
+    ) -> Result<(FoundMark, Appended), QueryError> {
+        let (found, appended) = self.write_and_enforce(session, &entries, Some(mark)).await?;
+        Ok((found.ok_or_else(|| StoreError::new("a mark was not written"))?, appended))
+    }
+
+    async fn write_and_enforce(
+        &self,
+        session: &Session,
+        entries: &[Entry],
+        mark: Option<&MarkRow>,
+    ) -> Result<(Option<FoundMark>, Appended), QueryError> {
+        let written = self.write(session, entries, mark).await;
+        if !entries.is_empty() {
+            announce(session);
+        }
+        let (found, appended) = written?;
+        let enforced: Vec<Revocation> = appended.iter().flatten().cloned().collect();
+        self.enforcement.enforce(&enforced)?;
+        Ok((found, appended))
+    }
+
+    async fn write(
+        &self,
+        session: &Session,
+        entries: &[Entry],
+        mark: Option<&MarkRow>,
+    ) -> Result<(Option<FoundMark>, Appended), QueryError> {
         let mut columns = Columns::default();
         for entry in entries {
             columns.push(entry, &self.own_issuer)?;
         }
         let admitted = self.audit.admit(session, entries.iter().map(|entry| entry.event.clone())).await?;
-        let Columns { kinds, issuers, names, not_after, at, reasons, generations, effects, tags, by } = columns;
+        let Columns { kinds, issuers, names, not_after, at, reasons, generations, effects, tags, by, sessions } =
+            columns;
+        let stored = mark.map(|mark| &mark.stored);
         let rows = session
             .query(
                 APPEND,
@@ -122,11 +153,21 @@ impl Log {
                     &admitted.ids,
                     &admitted.events,
                     &by,
+                    &sessions,
+                    &stored.map(|mark| mark.id.to_vec()),
+                    &stored.map(|mark| mark.kind.as_str()),
+                    &stored.map(|mark| mark.value.to_vec()),
+                    &stored.map(|mark| rows::time(mark.until)),
+                    &mark.map(|mark| mark.tag.to_vec()),
                 ],
             )
             .await?;
-        let mut appended: Appended = vec![None; entries.len()];
+        let (mut appended, mut found): (Appended, _) = (vec![None; entries.len()], None);
         for row in &rows {
+            if let Some(mark) = FoundMark::read(row)? {
+                found = Some(mark);
+                continue;
+            }
             let n = usize::try_from(rows::read_counter(row, "n")?).unwrap_or_default();
             let place = n.checked_sub(1).and_then(|index| Some((entries.get(index)?, appended.get_mut(index)?)));
             let Some((entry, place)) = place else { continue };
@@ -140,7 +181,7 @@ impl Log {
         let has_event =
             entries.iter().zip(&appended).map(|(entry, written)| written.is_some() && entry.event.is_some());
         self.audit.report(&admitted, has_event);
-        Ok(appended)
+        Ok((found, appended))
     }
 }
 
@@ -157,15 +198,17 @@ struct Columns {
     effects: Vec<Option<&'static str>>,
     tags: Vec<Vec<u8>>,
     by: Vec<Option<String>>,
+    sessions: Vec<bool>,
 }
 
 impl Columns {
     fn push(&mut self, entry: &Entry, own_issuer: &str) -> Result<(), StoreError> {
-        let (kind, issuer, name, not_after) = rows::revoked_columns(&entry.what);
+        let RevokedColumns { kind, issuer, name, not_after, is_session } = RevokedColumns::of(&entry.what);
         self.kinds.push(kind);
         self.issuers.push(issuer);
         self.names.push(name);
         self.not_after.push(not_after);
+        self.sessions.push(is_session);
         self.at.push(rows::time(entry.at));
         self.reasons.push(entry.reason.map(RevokeReason::as_str));
         self.generations.push(entry.generation.map(rows::counter).transpose()?);
@@ -176,7 +219,7 @@ impl Columns {
     }
 }
 
-/// What the entry changes besides the log. Subjects of other issuers have no families. The watermark is stored without
+/// What the entry changes besides the log. Subjects of other issuers own no families. The watermark is stored without
 /// the issuer, because the operator may rename the gateway, and its families stay valid.
 fn effect(what: &Revoked, own_issuer: &str) -> Option<&'static str> {
     match what {
@@ -187,6 +230,10 @@ fn effect(what: &Revoked, own_issuer: &str) -> Option<&'static str> {
         // A token of this gateway is accepted at a refresh long after it expired, while its family lives. Only this
         // entry stops it there, so that it is kept for as long.
         Revoked::Token { issuer, .. } if issuer == own_issuer => Some("token"),
-        Revoked::Family(_) | Revoked::Token { .. } | Revoked::Subject { .. } | Revoked::Issuer { .. } => None,
+        Revoked::Family(_)
+        | Revoked::Token { .. }
+        | Revoked::Session { .. }
+        | Revoked::Subject { .. }
+        | Revoked::Issuer { .. } => None,
     }
 }

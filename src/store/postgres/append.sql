@@ -1,19 +1,25 @@
 -- Appends entries to the log, in the order given: one transaction for all calls that wait. A family that was ended
 -- meanwhile, or that another transaction has locked, gets no entry. Rows are locked in the same order everywhere:
--- families by id, subjects, and the counter last, so that it is held only while the commit is written. The counter
--- makes the sequence gap-free, and its order that of the commits.
-with lives as (
+-- a mark, families by id, subjects, and the counter last, so that it is held only while the commit is written. The
+-- counter makes the sequence gap-free, and its order that of the commits. With a mark, the entries are those of one
+-- call, and are only written if the mark is new.
+with placed as (
+    insert into marks as m (id, kind, value, until, tag, seen) select $14, $15, $16, $17, $18, 0 where $14 is not null
+    on conflict (id) do update set seen = m.seen + 1
+    returning m.seen, m.value, m.tag
+), lives as (
     select max(value) filter (where name = 'longest_life') as access,
         max(value) filter (where name in ('longest_life', 'longest_family')) as family
     from meta
 ), given as (
     select g.n, g.kind, g.issuer, g.name, g.not_after, g.at, g.reason, g.generation, g.effect, g.tag, g.event_id,
-        g.event, g.by, lives.family, least(9223372036854775807, greatest(g.at, g.not_after)::numeric
+        g.event, g.by, g.session, lives.family, least(9223372036854775807, greatest(g.at, g.not_after)::numeric
             + case when g.effect = 'token' then lives.family else lives.access end)::bigint as until
     from lives, unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[],
-            $8::text[], $9::bytea[], $10::bytea[], $11::text[], $12::text[])
+            $8::text[], $9::bytea[], $10::bytea[], $11::text[], $12::text[], $13::boolean[])
         with ordinality as g (kind, issuer, name, not_after, at, reason, generation, effect, tag, event_id, event, by,
-            n)
+            session, n)
+    where $14 is null or exists (select from placed p where p.seen = 0)
 ), locked as (
     select f.id, g.n, g.at, g.reason from given g join families f on f.id = g.name
     where g.kind = 'family' and f.revoked_at is null and (g.generation is null or f.generation = g.generation)
@@ -36,7 +42,7 @@ with lives as (
     returning 1
 ), entries as (
     select g.n, g.kind, g.issuer, g.name, g.not_after, g.at, g.until, g.tag, g.event_id, g.event, g.reason, g.by,
-        g.family, row_number() over (order by g.n) as place
+        g.session, g.family, row_number() over (order by g.n) as place
     from given g where g.kind <> 'family' or g.n in (select n from ended)
         or g.effect = 'lost' and not exists (select from families f where f.id = g.name and f.revoked_at is null
             and f.id not in (select id from ended))
@@ -47,16 +53,19 @@ with lives as (
         and (select count(*) from marked) + (select count(*) from raised) >= 0
     returning value - (select count(*) from entries) as before
 ), logged as (
-    insert into revocations (sequence, kind, issuer, name, not_after, at, until, tag)
-    select h.before + e.place, e.kind, e.issuer, e.name, e.not_after, e.at, e.until, e.tag from head h, entries e
+    insert into revocations (sequence, kind, issuer, name, not_after, at, until, tag, session)
+    select h.before + e.place, e.kind, e.issuer, e.name, e.not_after, e.at, e.until, e.tag, e.session
+    from head h, entries e
 ), listed as (
-    insert into endings (sequence, kind, issuer, name, not_after, at, reason, by, until)
+    insert into endings (sequence, kind, issuer, name, not_after, at, reason, by, until, session)
     select h.before + e.place, e.kind, e.issuer, e.name, e.not_after, e.at, coalesce(e.reason, 'admin'), e.by,
-        least(9223372036854775807, e.at::numeric + e.family)::bigint from head h, entries e
+        least(9223372036854775807, e.at::numeric + e.family)::bigint, e.session from head h, entries e
     on conflict (sequence) do nothing
 ), recorded as (
     insert into audit (id, event) select e.event_id, e.event from head, entries e
     where e.event is not null order by e.place
     on conflict (id) do nothing
 )
-select e.n, h.before + e.place as sequence, e.until from head h, entries e
+select e.n, h.before + e.place as sequence, e.until, null::integer as seen, null::bytea as value, null::bytea as tag
+from head h, entries e
+union all select null, null, null, p.seen, p.value, p.tag from placed p

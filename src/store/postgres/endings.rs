@@ -18,7 +18,7 @@ use crate::types::ids::TokenId;
 /// The columns that [`read`] reads.
 macro_rules! ending_columns {
     () => {
-        "e.sequence, e.kind, e.issuer, e.name, e.not_after, e.at, e.reason, e.by, e.until"
+        "e.sequence, e.kind, e.issuer, e.name, e.not_after, e.at, e.reason, e.by, e.until, e.session"
     };
 }
 pub(super) use ending_columns;

@@ -24,7 +24,7 @@ use crate::store::postgres::session::Session;
 use crate::store::watermark::with_watermark;
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::revocation::Revoked;
-use crate::tokens::family::{Family, RevokeReason, RevokedAt};
+use crate::tokens::family::{Family, RevokedAt};
 use crate::types::ids::TokenId;
 use crate::types::secret;
 
@@ -36,51 +36,7 @@ const OF_SUBJECT: &str = concat!(
     family_columns!(),
     ", ",
     mark_of!("$1"),
-    " as mark from families f where f.subject = $1 order by f.created_at desc limit $2"
-);
-
-/// Inserts a family, unless a watermark voids it or its id is taken. It counts as used after all other live families of
-/// the subject, even if the clock says otherwise: so all logins have one order for [`SURPLUS`].
-const ISSUE: &str = concat!(
-    "with found as (
-        select ",
-    mark_of!("$2"),
-    " as mark, (
-            select max(least(f.last_used_at, 9223372036854775806)) + 1 from families f
-            where f.subject = $2 and f.revoked_at is null and f.key_hash is null and f.last_used_at >= $14
-                and f.idle_expiry > $13 and f.absolute_expiry > $13
-        ) as after_others
-    ), inserted as (
-        insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root,
-            rotated_at, confirmed, created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at,
-            revoked_reason, address, key_hash)
-        select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
-            case when $23::bytea is null then coalesce(found.after_others, $14) else $14 end, $15, $16, $17, $18, $19,
-            $20, $23
-        from found where coalesce(found.mark, -1) < $13
-        on conflict (id) do nothing
-        returning id
-    ), recorded as (
-        insert into audit (id, event) select e.id, e.event
-        from inserted, unnest($21::bytea[], $22::text[]) as e (id, event) where e.event is not null
-        on conflict (id) do nothing
-    )
-    select exists (select from inserted) as inserted, coalesce(found.mark, -1) >= $13 as void,
-        (select o.salt = $8 from families o where o.id = $1) as repeated
-    from found"
-);
-
-/// The live families of a subject beyond the limit, the most recently used first. Each login asks when its family is
-/// committed, and before it is answered: the last one of several at the same time sees all of them. It may be that one
-/// of the others, and not an old family, is the surplus.
-const SURPLUS: &str = concat!(
-    "select f.id from families f
-    where f.subject = $1 and f.revoked_at is null and f.key_hash is null and f.idle_expiry > $2
-        and f.absolute_expiry > $2
-        and f.created_at > coalesce(",
-    mark_of!("$1"),
-    ", -1)
-    order by f.last_used_at desc, f.created_at desc, f.id desc offset $3"
+    " as mark from families f where f.subject = $1 and f.key_hash is null order by f.created_at desc limit $2"
 );
 
 /// Only an unused token can be lost, so that this change need not survive a crash: it does not wait for the disk.
@@ -102,115 +58,6 @@ const CONFIRM: &str = "with due as (
     select d.id, d.generation from due d where d.id not in (select id from confirmed)";
 /// Maximum number of families in one statement.
 const MAX_CONFIRMED: usize = 512;
-
-pub(super) struct Issue {
-    family: Family,
-    max_live: usize,
-    context: EventContext,
-    event: [u8; 16],
-    /// If true, an earlier attempt has written the family, or may have before its connection was lost.
-    pub(super) uncertain: Mutex<bool>,
-}
-
-impl Issue {
-    pub(super) fn new(family: Family, max_live: usize, context: EventContext) -> Self {
-        Issue { family, max_live, context, event: secret::random(), uncertain: Mutex::new(false) }
-    }
-
-    async fn insert(&self, shared: &Shared, session: &Session) -> Result<Row, QueryError> {
-        let family = &self.family;
-        let event = EventRow::new(self.event, &events::issued(family), &self.context);
-        let admitted = shared.audit.admit(session, [Some(event)]).await?;
-        let inserted = session
-            .query_opt(
-                ISSUE,
-                &[
-                    &family.id.to_string(),
-                    &rows::text(&family.subject),
-                    &rows::text(&family.scope),
-                    &rows::to_json(&family.audience)?,
-                    &rows::text(&family.client_id),
-                    &rows::to_json(&family.claims)?,
-                    &rows::text(&family.label),
-                    &family.salt.to_vec(),
-                    &rows::counter(family.generation)?,
-                    &i32::from(family.root),
-                    &rows::time(family.rotated_at),
-                    &rows::counter(family.confirmed)?,
-                    &rows::time(family.created_at),
-                    &rows::time(family.last_used_at),
-                    &family.idle.map(rows::millis),
-                    &rows::time(family.idle_expiry),
-                    &rows::time(family.absolute_expiry),
-                    &family.revoked.map(|revoked| rows::time(revoked.at)),
-                    &family.revoked.map(|revoked| revoked.reason.as_str()),
-                    &family.address.map(|address| address.to_string()),
-                    &admitted.ids,
-                    &admitted.events,
-                    &family.key_hash.map(|hash| hash.to_vec()),
-                ],
-            )
-            .await?;
-        let inserted = inserted.ok_or_else(|| StoreError::new("a login was not written"))?;
-        shared.audit.report(&admitted, std::iter::once(rows::get(&inserted, "inserted")?));
-        Ok(inserted)
-    }
-
-    /// Ends the families beyond the limit.
-    async fn keep_limit(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
-        let (subject, now) = (rows::text(&self.family.subject), rows::time(self.family.created_at));
-        let mut attempts = Attempts::default();
-        loop {
-            let beyond = session.query(SURPLUS, &[&subject, &now, &rows::limit(self.max_live.max(1))]).await?;
-            let end = |row: &Row| Ok::<_, StoreError>(self.end(rows::token_id(rows::get(row, "id")?)?));
-            let surplus: Vec<Entry> = beyond.iter().map(end).collect::<Result<_, _>>()?;
-            if surplus.is_empty() || shared.log.append(session, surplus).await?.iter().all(Option::is_some) {
-                return Ok(());
-            }
-            attempts.again("a family beyond the limit").await?;
-        }
-    }
-
-    fn end(&self, surplus: TokenId) -> Entry {
-        let reason = RevokeReason::Limit;
-        let ended = Family { id: surplus, ..self.family.clone() };
-        Entry {
-            what: Revoked::Family(surplus),
-            at: self.family.created_at,
-            reason: Some(reason),
-            by: None,
-            generation: None,
-            event: Some(EventRow::new(secret::random(), &events::ended(&ended, reason), &self.context)),
-            is_lost: false,
-        }
-    }
-}
-
-impl Operation for Issue {
-    type Output = Option<Family>;
-
-    async fn run(&self, shared: &Shared, session: &Session) -> Result<Option<Family>, QueryError> {
-        let inserted = self.insert(shared, session).await;
-        let was_uncertain = *lock(&self.uncertain);
-        // Also if it was written: the rest of this attempt may fail.
-        if matches!(inserted, Ok(_) | Err(QueryError::Lost(_))) {
-            *lock(&self.uncertain) = true;
-        }
-        let inserted = inserted?;
-        if rows::get(&inserted, "void")? {
-            return Ok(None);
-        }
-        // Only the lost attempt has the same random salt.
-        let is_repeated = was_uncertain && rows::get::<Option<bool>>(&inserted, "repeated")?.unwrap_or_default();
-        if !rows::get::<bool>(&inserted, "inserted")? && !is_repeated {
-            return Err(StoreError::new(format!("there is already a family {}", self.family.id)).into());
-        }
-        if self.family.key_hash.is_none() {
-            self.keep_limit(shared, session).await?;
-        }
-        Ok(Some(self.family.clone()))
-    }
-}
 
 /// Ends a family: its row stops refreshes, the log of revocations stops its access tokens.
 pub(super) fn end(

@@ -16,6 +16,8 @@ use crate::store::postgres::error::QueryError;
 use crate::store::postgres::import_rows::write;
 use crate::store::postgres::inspect::connect;
 use crate::store::postgres::maintenance;
+use crate::store::postgres::mark_rows;
+use crate::store::postgres::provider_logins::{self, login_columns};
 use crate::store::postgres::roots::{self, IS_UNFINISHED, RootCheck};
 use crate::store::postgres::rows::{self, family_columns, get, read_counter, read_text, read_time};
 use crate::store::postgres::schema;
@@ -31,10 +33,12 @@ use crate::types::secret;
 const PAGE: i64 = 2_000;
 
 const IS_USED: &str = "select exists (select from families) or exists (select from revocations)
-    or exists (select from subjects) or exists (select from signing_keys) or exists (select from audit)
+    or exists (select from subjects) or exists (select from marks) or exists (select from provider_logins)
+    or exists (select from signing_keys) or exists (select from audit)
     or exists (select from meta m where m.name = 'revocation_sequence' and m.value > 0)";
 const BEGIN: &str = "insert into meta (name, value) values ('copy', 1) on conflict (name) do nothing";
-const CLEAR: &str = "truncate families, revocations, subjects, signing_keys, audit, endings, root_check";
+const CLEAR: &str = "truncate families, revocations, subjects, signing_keys, audit, endings, marks,
+    provider_logins, root_check";
 const RAISE: &str = "update meta set value = greatest(value, $2) where name = $1";
 /// The tag is that of the newest entry, or a new one if that was deleted.
 const SEQUENCE: &str = "update meta set value = $1,
@@ -46,14 +50,19 @@ const END: &str = "with changed as (update meta set value = value + 1 where name
     delete from meta where name = 'copy'";
 
 const FAMILIES: &str = concat!("select ", family_columns!(), " from families f where f.id > $1 order by f.id limit $2");
-const REVOCATIONS: &str = "select r.sequence, r.kind, r.issuer, r.name, r.not_after, r.at, r.until from revocations r
-    where r.sequence > $1 order by r.sequence limit $2";
+const REVOCATIONS: &str = "select r.sequence, r.kind, r.issuer, r.name, r.not_after, r.at, r.until, r.session
+    from revocations r where r.sequence > $1 order by r.sequence limit $2";
 const SUBJECTS: &str = "select s.subject, s.not_after, s.needed_until from subjects s
     where s.subject > $1 order by s.subject limit $2";
 const EVENTS: &str = "select a.sequence, a.event from audit a where a.sequence > $1 order by a.sequence limit $2";
 
 const ENDINGS: &str =
     concat!("select ", ending_columns!(), " from endings e where e.sequence > $1 order by e.sequence limit $2");
+
+const MARKS: &str = "select m.id, m.kind, m.value, m.until from marks m where m.id > $1 order by m.id limit $2";
+
+const LOGINS: &str =
+    concat!("select ", login_columns!(), " from provider_logins l where l.id > $1 order by l.id limit $2");
 
 /// A database that is being filled. Not for a thread that drives a runtime.
 pub struct Import {
@@ -133,13 +142,15 @@ async fn checksum(session: &Session, part: Part, each: &mut dyn FnMut(u64)) -> R
         keys.into_iter().for_each(|key| checksum.add(&Record::SigningKey(key)));
         return Ok(checksum);
     }
-    let (mut after_text, mut after_number) = (String::new(), i64::MIN);
+    let (mut after_text, mut after_number, mut after_bytes) = (String::new(), i64::MIN, Vec::<u8>::new());
     loop {
         let page = match part {
             Part::Families => session.query(FAMILIES, &[&after_text, &PAGE]).await?,
             Part::Subjects => session.query(SUBJECTS, &[&after_text, &PAGE]).await?,
             Part::Revocations => session.query(REVOCATIONS, &[&after_number, &PAGE]).await?,
             Part::Endings => session.query(ENDINGS, &[&after_number, &PAGE]).await?,
+            Part::Marks => session.query(MARKS, &[&after_bytes, &PAGE]).await?,
+            Part::ProviderLogins => session.query(LOGINS, &[&after_text, &PAGE]).await?,
             Part::Events | Part::SigningKeys => session.query(EVENTS, &[&after_number, &PAGE]).await?,
         };
         for row in &page {
@@ -150,6 +161,8 @@ async fn checksum(session: &Session, part: Part, each: &mut dyn FnMut(u64)) -> R
         match part {
             Part::Families => after_text = get(last, "id")?,
             Part::Subjects => after_text = get(last, "subject")?,
+            Part::Marks => after_bytes = get(last, "id")?,
+            Part::ProviderLogins => after_text = get(last, "login_id")?,
             Part::Revocations | Part::Endings | Part::Events | Part::SigningKeys => {
                 after_number = get(last, "sequence")?
             }
@@ -162,6 +175,8 @@ fn record(part: Part, row: &Row) -> Result<Record, StoreError> {
         Part::Families => Record::Family(Box::new(rows::family(row)?)),
         Part::Revocations => Record::Revocation(rows::revocation(row)?),
         Part::Endings => Record::Ending(endings::read(row)?),
+        Part::Marks => Record::Mark(mark_rows::read(row)?),
+        Part::ProviderLogins => Record::ProviderLogin(Box::new(provider_logins::read(row)?)),
         Part::Subjects => Record::Subject(SubjectMark {
             subject: read_text(row, "subject")?,
             not_after: read_time(row, "not_after")?,

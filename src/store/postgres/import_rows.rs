@@ -2,32 +2,38 @@
 
 use crate::store::copy::{Record, SubjectMark};
 use crate::store::endings::{Ending, Revoker};
+use crate::store::mark::StoredMark;
 use crate::store::postgres::error::QueryError;
-use crate::store::postgres::rows::{counter, millis, revoked_columns, text, time, to_json};
+use crate::store::postgres::origins::Columns;
+use crate::store::postgres::rows::{RevokedColumns, counter, millis, text, time, to_json};
 use crate::store::postgres::session::Session;
+use crate::store::provider_login::StoredLogin;
 use crate::tokens::audit_event::Recorded;
 use crate::tokens::family::Family;
-use crate::tokens::family::revocation::Revocation;
+use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::tokens::signing::StoredKey;
 use crate::types::clock::UnixTime;
 use crate::types::secret;
 
 const FAMILIES: &str = "insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation,
         root, rotated_at, confirmed, created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at,
-        revoked_reason, address, key_hash)
+        revoked_reason, address, key_hash, key_rate, origin_issuer, origin_subject, origin_session, origin_dated)
     select g.id, g.subject, g.scope, g.audience, g.client_id, g.claims, g.label, g.salt, g.generation, g.root,
         g.rotated_at, g.confirmed, g.created_at, g.last_used_at, g.idle, g.idle_expiry, g.absolute_expiry,
-        g.revoked_at, g.revoked_reason, g.address, g.key_hash
+        g.revoked_at, g.revoked_reason, g.address, g.key_hash, g.key_rate, g.origin_issuer, g.origin_subject,
+        g.origin_session, g.origin_dated
     from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[],
             $9::bigint[], $10::int4[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[],
-            $16::bigint[], $17::bigint[], $18::bigint[], $19::text[], $20::text[], $21::bytea[])
+            $16::bigint[], $17::bigint[], $18::bigint[], $19::text[], $20::text[], $21::bytea[],
+            $22::text[], $23::text[], $24::text[], $25::text[], $26::bigint[])
         as g (id, subject, scope, audience, client_id, claims, label, salt, generation, root, rotated_at, confirmed,
             created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at, revoked_reason, address,
-            key_hash)";
-const REVOCATIONS: &str = "insert into revocations (sequence, kind, issuer, name, not_after, at, until, tag)
-    select g.sequence, g.kind, g.issuer, g.name, g.not_after, g.at, g.until, g.tag
-    from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[])
-        as g (sequence, kind, issuer, name, not_after, at, until, tag)";
+            key_hash, key_rate, origin_issuer, origin_subject, origin_session, origin_dated)";
+const REVOCATIONS: &str = "insert into revocations (sequence, kind, issuer, name, not_after, at, until, tag, session)
+    select g.sequence, g.kind, g.issuer, g.name, g.not_after, g.at, g.until, g.tag, g.session
+    from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[],
+            $9::boolean[])
+        as g (sequence, kind, issuer, name, not_after, at, until, tag, session)";
 const SUBJECTS: &str = "insert into subjects (subject, not_after, needed_until)
     select g.subject, g.not_after, g.needed_until
     from unnest($1::text[], $2::bigint[], $3::bigint[]) as g (subject, not_after, needed_until)";
@@ -43,16 +49,29 @@ const SIGNING_KEYS: &str = "insert into signing_keys
 const EVENTS: &str = "insert into audit (sequence, id, event) overriding system value
     select g.sequence, g.id, g.event from unnest($1::bigint[], $2::bytea[], $3::text[]) as g (sequence, id, event)";
 
-const ENDINGS: &str = "insert into endings (sequence, kind, issuer, name, not_after, at, reason, by, until)
-    select g.sequence, g.kind, g.issuer, g.name, g.not_after, g.at, g.reason, g.by, g.until
+const ENDINGS: &str = "insert into endings (sequence, kind, issuer, name, not_after, at, reason, by, until, session)
+    select g.sequence, g.kind, g.issuer, g.name, g.not_after, g.at, g.reason, g.by, g.until, g.session
     from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[],
-            $9::bigint[])
-        as g (sequence, kind, issuer, name, not_after, at, reason, by, until)";
+            $9::bigint[], $10::boolean[])
+        as g (sequence, kind, issuer, name, not_after, at, reason, by, until, session)";
+
+const MARKS: &str = "insert into marks (id, kind, value, until, tag, seen)
+    select g.id, g.kind, g.value, g.until, g.tag, 0
+    from unnest($1::bytea[], $2::text[], $3::bytea[], $4::bigint[], $5::bytea[]) as g (id, kind, value, until, tag)";
+
+const LOGINS: &str = "insert into provider_logins
+        (id, subject, began_at, provider, root, sealed, version, due, claimed, held_until, check_at, retry_at, ended_at)
+    select g.id, g.subject, g.began_at, g.provider, g.root, g.sealed, g.version, g.due, g.claimed, 0, g.check_at, 0,
+        g.ended_at
+    from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::int4[], $6::bytea[], $7::bigint[], $8::bigint[],
+            $9::boolean[], $10::bigint[], $11::bigint[])
+        as g (id, subject, began_at, provider, root, sealed, version, due, claimed, check_at, ended_at)";
 
 /// All records are of the same part.
 pub(super) async fn write(session: &Session, records: &[Record]) -> Result<(), QueryError> {
     let (mut families, mut revocations, mut subjects) = (Vec::new(), Vec::new(), Vec::new());
     let (mut keys, mut events, mut endings) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut marks, mut logins) = (Vec::new(), Vec::new());
     for record in records {
         match record {
             Record::Family(family) => families.push(&**family),
@@ -61,6 +80,8 @@ pub(super) async fn write(session: &Session, records: &[Record]) -> Result<(), Q
             Record::SigningKey(key) => keys.push(key),
             Record::Event(event) => events.push(event),
             Record::Ending(ending) => endings.push(ending),
+            Record::Mark(mark) => marks.push(mark),
+            Record::ProviderLogin(login) => logins.push(&**login),
         }
     }
     if !families.is_empty() {
@@ -81,12 +102,42 @@ pub(super) async fn write(session: &Session, records: &[Record]) -> Result<(), Q
     if !endings.is_empty() {
         write_endings(session, &endings).await?;
     }
+    if !marks.is_empty() {
+        write_marks(session, &marks).await?;
+    }
+    if !logins.is_empty() {
+        write_logins(session, &logins).await?;
+    }
     Ok(())
 }
 
 /// One column of these rows.
 fn column<R, T>(rows: &[&R], value: impl Fn(&R) -> T) -> Vec<T> {
     rows.iter().map(|row| value(row)).collect()
+}
+
+/// What was revoked, column by column.
+#[derive(Default)]
+struct WhatColumns {
+    kinds: Vec<&'static str>,
+    issuers: Vec<Option<String>>,
+    names: Vec<Option<String>>,
+    not_after: Vec<Option<i64>>,
+    sessions: Vec<bool>,
+}
+
+impl WhatColumns {
+    fn of<'r>(entries: impl Iterator<Item = &'r Revoked>) -> Self {
+        let mut columns = WhatColumns::default();
+        for RevokedColumns { kind, issuer, name, not_after, is_session } in entries.map(RevokedColumns::of) {
+            columns.kinds.push(kind);
+            columns.issuers.push(issuer);
+            columns.names.push(name);
+            columns.not_after.push(not_after);
+            columns.sessions.push(is_session);
+        }
+        columns
+    }
 }
 
 async fn write_families(session: &Session, families: &[&Family]) -> Result<(), QueryError> {
@@ -121,6 +172,11 @@ async fn write_families(session: &Session, families: &[&Family]) -> Result<(), Q
                 &column(families, |family| family.revoked.map(|revoked| revoked.reason.as_str())),
                 &column(families, |family| family.address.map(|address| address.to_string())),
                 &column(families, |family| family.key_hash.map(|hash| hash.to_vec())),
+                &column(families, |family| family.key_rate.map(|rate| rate.to_string())),
+                &column(families, |family| Columns::of(family.origin.as_ref()).issuer),
+                &column(families, |family| Columns::of(family.origin.as_ref()).subject),
+                &column(families, |family| Columns::of(family.origin.as_ref()).session),
+                &column(families, |family| Columns::of(family.origin.as_ref()).dated),
             ],
         )
         .await?;
@@ -129,18 +185,20 @@ async fn write_families(session: &Session, families: &[&Family]) -> Result<(), Q
 
 async fn write_revocations(session: &Session, entries: &[&Revocation]) -> Result<(), QueryError> {
     let sequence: Vec<i64> = entries.iter().map(|entry| counter(entry.sequence)).collect::<Result<_, _>>()?;
+    let what = WhatColumns::of(entries.iter().map(|entry| &entry.what));
     session
         .execute(
             REVOCATIONS,
             &[
                 &sequence,
-                &column(entries, |entry| revoked_columns(&entry.what).0),
-                &column(entries, |entry| revoked_columns(&entry.what).1),
-                &column(entries, |entry| revoked_columns(&entry.what).2),
-                &column(entries, |entry| revoked_columns(&entry.what).3),
+                &what.kinds,
+                &what.issuers,
+                &what.names,
+                &what.not_after,
                 &column(entries, |entry| time(entry.at)),
                 &column(entries, |entry| time(entry.until)),
                 &column(entries, |_| secret::random::<16>().to_vec()),
+                &what.sessions,
             ],
         )
         .await?;
@@ -185,19 +243,60 @@ async fn write_events(session: &Session, events: &[&Recorded]) -> Result<(), Que
 
 async fn write_endings(session: &Session, entries: &[&Ending]) -> Result<(), QueryError> {
     let sequence: Vec<i64> = entries.iter().map(|entry| counter(entry.sequence)).collect::<Result<_, _>>()?;
+    let what = WhatColumns::of(entries.iter().map(|entry| &entry.what));
     session
         .execute(
             ENDINGS,
             &[
                 &sequence,
-                &column(entries, |entry| revoked_columns(&entry.what).0),
-                &column(entries, |entry| revoked_columns(&entry.what).1),
-                &column(entries, |entry| revoked_columns(&entry.what).2),
-                &column(entries, |entry| revoked_columns(&entry.what).3),
+                &what.kinds,
+                &what.issuers,
+                &what.names,
+                &what.not_after,
                 &column(entries, |entry| time(entry.at)),
                 &column(entries, |entry| entry.reason.as_str()),
                 &column(entries, |entry| entry.by.as_ref().map(Revoker::to_text).as_deref().map(text)),
                 &column(entries, |entry| time(entry.until)),
+                &what.sessions,
+            ],
+        )
+        .await?;
+    Ok(())
+}
+
+async fn write_marks(session: &Session, marks: &[&StoredMark]) -> Result<(), QueryError> {
+    session
+        .execute(
+            MARKS,
+            &[
+                &column(marks, |mark| mark.id.to_vec()),
+                &column(marks, |mark| text(&mark.kind)),
+                &column(marks, |mark| mark.value.to_vec()),
+                &column(marks, |mark| time(mark.until)),
+                &column(marks, |_| secret::random::<16>().to_vec()),
+            ],
+        )
+        .await?;
+    Ok(())
+}
+
+async fn write_logins(session: &Session, logins: &[&StoredLogin]) -> Result<(), QueryError> {
+    let version: Vec<i64> = logins.iter().map(|stored| counter(stored.login.version)).collect::<Result<_, _>>()?;
+    session
+        .execute(
+            LOGINS,
+            &[
+                &column(logins, |stored| stored.id.to_string()),
+                &column(logins, |stored| text(&stored.subject)),
+                &column(logins, |stored| time(stored.began_at)),
+                &column(logins, |stored| text(&stored.login.provider)),
+                &column(logins, |stored| i32::from(stored.login.root)),
+                &column(logins, |stored| stored.login.sealed.clone()),
+                &version,
+                &column(logins, |stored| time(stored.login.due)),
+                &column(logins, |stored| stored.login.claimed),
+                &column(logins, |stored| time(stored.check_at)),
+                &column(logins, |stored| stored.ended_at.map(time)),
             ],
         )
         .await?;

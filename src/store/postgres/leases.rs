@@ -1,4 +1,4 @@
-//! What only one gateway does at a time: sweeping, and delivering audit events.
+//! What only one gateway does at a time: sweeping, delivering audit events, and polling for security events.
 //!
 //! A lease ends by the clock of the database. Each new holder gets another epoch, and what it writes depends on it: a
 //! gateway that was paused for longer than its lease changes nothing when it goes on.
@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::store::postgres::error::QueryError;
+use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::rows;
 use crate::store::postgres::session::Session;
 
@@ -28,7 +29,20 @@ const HOLD: &str = "insert into leases as l (name, holder, epoch, until)
     returning l.epoch";
 
 /// The epoch of the lease, if this gateway holds it. `None` if another one does.
-pub(super) async fn hold(session: &Session, name: &'static str, holder: &str) -> Result<Option<i64>, QueryError> {
+pub(super) async fn hold(session: &Session, name: &str, holder: &str) -> Result<Option<i64>, QueryError> {
     let row = session.query_opt(HOLD, &[&name, &holder, &rows::millis(DURATION)]).await?;
     Ok(row.map(|row| rows::get(&row, "epoch")).transpose()?)
+}
+
+/// See [`Store::hold_lease`](crate::store::Store::hold_lease).
+pub(super) struct HoldLease {
+    pub(super) name: String,
+}
+
+impl Operation for HoldLease {
+    type Output = bool;
+
+    async fn run(&self, shared: &Shared, session: &Session) -> Result<bool, QueryError> {
+        Ok(hold(session, &self.name, &shared.replica).await?.is_some())
+    }
 }

@@ -8,6 +8,7 @@ use crate::store::postgres::leases;
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::rows;
 use crate::store::postgres::session::Session;
+use crate::store::provider_login::TELL_TIME;
 use crate::types::clock::UnixTime;
 
 /// Rows are kept to the last millisecond at which they matter. A family is kept a little longer than it lives, so that
@@ -47,9 +48,23 @@ const SWEEP: &str = "with old_families as (
         for update skip locked
     ), endings_gone as (
         delete from endings e using old_endings o where e.sequence = o.sequence returning 1
+    ), old_marks as (
+        select m.id from marks m where m.until < $1 order by m.until limit $2 for update skip locked
+    ), marks_gone as (
+        delete from marks m using old_marks o where m.id = o.id returning 1
+    ), old_logins as (
+        select l.id from provider_logins l where l.id in (
+            (select n.id from provider_logins n where n.ended_at < $3 order by n.ended_at limit $2)
+            union (select u.id from provider_logins u left join families f on f.id = u.id
+                where u.check_at < $3 and (f.id is null or f.revoked_at is not null or f.idle_expiry < $3)
+                order by u.check_at limit $2)
+        ) for update skip locked
+    ), logins_gone as (
+        delete from provider_logins l using old_logins o where l.id = o.id returning 1
     )
     select (select count(*) from families_gone) + (select count(*) from revocations_gone)
-        + (select count(*) from subjects_gone) + (select count(*) from endings_gone) as deleted";
+        + (select count(*) from subjects_gone) + (select count(*) from endings_gone)
+        + (select count(*) from marks_gone) + (select count(*) from logins_gone) as deleted";
 
 pub(super) struct Sweep {
     pub(super) now: UnixTime,
@@ -63,7 +78,10 @@ impl Operation for Sweep {
         if leases::hold(session, leases::SWEEP, &shared.replica).await?.is_none() {
             return Ok(0);
         }
-        let row = session.query_opt(SWEEP, &[&rows::time(self.now), &rows::limit(self.limit)]).await?;
+        // Logins that ended before it: the provider could not be told, or no `[[provider]]` has their name any more.
+        let told = self.now - TELL_TIME;
+        let params = (rows::time(self.now), rows::limit(self.limit), rows::time(told));
+        let row = session.query_opt(SWEEP, &[&params.0, &params.1, &params.2]).await?;
         let row = row.ok_or_else(|| StoreError::new("the sweep reported nothing"))?;
         Ok(usize::try_from(rows::read_counter(&row, "deleted")?).unwrap_or(usize::MAX))
     }

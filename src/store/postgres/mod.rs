@@ -4,11 +4,12 @@
 //! `session` runs statements on it. `connections` keeps several of them open and repeats operations, `driver` owns the
 //! thread that does all of this. `error` says what a failed statement means.
 //!
-//! `schema` creates and migrates the tables, `rows` converts values. `families`, `api_keys`, `search`, `rotation`,
-//! `revocations`, `endings`, `signing_keys`, `audit` and `maintenance` are the operations: each is a value that can run
-//! again. `append` writes the log of revocations for all of them, `gather` makes one statement of several calls,
-//! `attempts` repeats what a lock prevents, `outbox` writes their events, and `enforcement` passes revocations on.
-//! `follower` reads what other gateways append, `replicas` and `leases` let them know of each other.
+//! `schema` creates and migrates the tables, `rows` converts values. `issue`, `families`, `api_keys`, `search`,
+//! `rotation`, `revocations`, `origins`, `marks`, `provider_logins`, `provider_logouts`, `endings`, `signing_keys`,
+//! `audit` and `maintenance` are the operations: each is a value that can run again. `append` writes the log of
+//! revocations for all of them, `gather` makes one statement of several calls, `attempts` repeats what a lock prevents,
+//! `outbox` writes their events, and `enforcement` passes revocations on. `follower` reads what other gateways append,
+//! `replicas` and `leases` let them know of each other.
 //!
 //! No transaction is open while the gateway waits for a response of the database: each change is one statement. A
 //! gateway that is stopped or cut off therefore holds no lock.
@@ -30,11 +31,17 @@ mod gather;
 mod import;
 mod import_rows;
 pub mod inspect;
+mod issue;
 mod leases;
 mod lookup;
 mod maintenance;
+mod mark_rows;
+mod marks;
 mod operation;
+mod origins;
 mod outbox;
+mod provider_logins;
+mod provider_logouts;
 mod replicas;
 mod revocations;
 mod roots;
@@ -57,8 +64,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
 pub use check::{Finding, check};
 pub use import::Import;
 pub use roots::{RootCheck, RootsFound, compare_roots};
@@ -72,6 +77,8 @@ use crate::store::api::{
 use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::error::StoreError;
 use crate::store::freshness::Freshness;
+use crate::store::mark::{Mark, Marked};
+use crate::store::provider_login::{Lease, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
 use crate::store::search::{FoundFamilies, KeySearch, Search};
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
 use crate::tokens::family::Family;
@@ -180,31 +187,16 @@ impl PostgresStore {
         self.driver.spawn(Follower::new(connections, shared, memory, freshness, enforce, channel).run());
     }
 
-    /// With `store.strict`, waits until each gateway has applied `sequence` (0: all that is in the log), or rejects all
-    /// tokens because it was cut off for too long.
+    /// With `store.strict`, see [`replicas::when_applied`].
     fn when_applied<T: Send + 'static>(
         &self,
         revoked: StoreFuture<T>,
         sequence: fn(&T) -> Option<u64>,
     ) -> StoreFuture<T> {
-        if !self.freshness.is_strict() {
-            return revoked;
+        match self.freshness.is_strict() {
+            true => replicas::when_applied(&self.driver, self.freshness.max_staleness(), revoked, sequence),
+            false => revoked,
         }
-        let connections = self.driver.connections();
-        let max_staleness = self.freshness.max_staleness();
-        let (caller, result) = oneshot::channel();
-        self.driver.spawn(async move {
-            let outcome = async {
-                let outcome = revoked.await?;
-                if let Some(sequence) = sequence(&outcome) {
-                    replicas::until_applied(&connections, sequence, max_staleness).await?;
-                }
-                Ok(outcome)
-            };
-            // The caller may have stopped waiting.
-            let _ = caller.send(outcome.await);
-        });
-        Box::pin(async { result.await.unwrap_or_else(|_| Err(StoreError::new("the store was closed"))) })
     }
 
     /// Other gateways need not wait for this one any more.
@@ -227,7 +219,7 @@ impl PostgresStore {
 
 impl Store for PostgresStore {
     fn issue(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<Option<Family>> {
-        self.run(Lane::Family(family.id), families::Issue::new(family, max_live, context))
+        self.run(Lane::Family(family.id), issue::Issue::new(family, max_live, context))
     }
 
     fn rotate(
@@ -248,6 +240,13 @@ impl Store for PostgresStore {
     fn revoke(&self, what: Revoked, context: EventContext) -> StoreFuture<u64> {
         let revoked = self.run(Lane::Log, revocations::Revoke::new(what, context));
         self.when_applied(revoked, |sequence| Some(*sequence))
+    }
+
+    fn mark(&self, mark: Mark, revoke: Vec<Revoked>, context: EventContext) -> StoreFuture<Marked> {
+        let lane = if revoke.is_empty() { Lane::Any } else { Lane::Log };
+        let marked = self.run(lane, marks::UseMark::new(mark, revoke, &context));
+        let marked = self.when_applied(marked, |(_, sequence)| *sequence);
+        Box::pin(async { marked.await.map(|(marked, _)| marked) })
     }
 
     fn confirm(&self, seen: Vec<(TokenId, u64)>) -> StoreFuture<()> {
@@ -290,6 +289,57 @@ impl Store for PostgresStore {
         self.run(Lane::Upkeep, maintenance::Sweep { now, limit })
     }
 
+    fn begin_login(
+        &self,
+        family: Family,
+        login: ProviderLogin,
+        replaces: Option<TokenId>,
+        max_live: usize,
+        context: EventContext,
+    ) -> StoreFuture<Option<Family>> {
+        let lane = Lane::Family(family.id);
+        let issue = issue::Issue::with_login(family, login, max_live, context.clone());
+        self.run(lane, provider_logins::BeginLogin::new(issue, replaces, context))
+    }
+
+    fn provider_login(&self, id: TokenId) -> StoreFuture<Option<(Family, ProviderLogin)>> {
+        self.run(Lane::Family(id), provider_logins::ShowLogin { id })
+    }
+
+    fn claim_login(&self, id: TokenId, at: UnixTime) -> StoreFuture<()> {
+        self.run(Lane::Family(id), provider_logins::ClaimLogin { id, at })
+    }
+
+    fn lease_login(
+        &self,
+        id: TokenId,
+        version: u64,
+        holder: [u8; 16],
+        now: UnixTime,
+        until: UnixTime,
+    ) -> StoreFuture<LoginLease> {
+        let wanted = Lease { holder, until };
+        self.run(Lane::Family(id), provider_logins::LeaseLogin { id, version, wanted, now })
+    }
+
+    fn save_login(
+        &self,
+        id: TokenId,
+        holder: [u8; 16],
+        refreshed: RefreshedLogin,
+        context: EventContext,
+    ) -> StoreFuture<SavedLogin> {
+        self.run(Lane::Family(id), provider_logins::SaveLogin::new(id, holder, refreshed, context))
+    }
+
+    fn logins_to_revoke(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(TokenId, ProviderLogin)>> {
+        self.run(Lane::Upkeep, provider_logouts::LoginsToRevoke { now, limit })
+    }
+
+    fn forget_login(&self, id: TokenId) -> StoreFuture<()> {
+        self.run(Lane::Family(id), provider_logins::ForgetLogin { id })
+    }
+
     fn change_signing_keys(&self, decide: DecideKeys, context: EventContext) -> StoreFuture<KeysChanged> {
         self.run(Lane::Log, signing_keys::ChangeSigningKeys::new(decide, context))
     }
@@ -312,6 +362,10 @@ impl Store for PostgresStore {
 
     fn ticket_keys(&self, candidate: StoredTicketKey) -> StoreFuture<Vec<StoredTicketKey>> {
         self.run(Lane::Upkeep, tickets::UseTicketKeys { candidate })
+    }
+
+    fn hold_lease(&self, name: String) -> StoreFuture<bool> {
+        self.run(Lane::Upkeep, leases::HoldLease { name })
     }
 
     fn freshness(&self) -> Option<Arc<Freshness>> {

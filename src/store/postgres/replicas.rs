@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 
-use crate::store::api::Outbox;
+use crate::store::api::{Outbox, StoreFuture};
 use crate::store::error::StoreError;
 use crate::store::freshness::Freshness;
 use crate::store::postgres::connections::{Connections, Lane};
+use crate::store::postgres::driver::Driver;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::leases;
 use crate::store::postgres::operation::{Operation, Shared};
@@ -134,12 +135,32 @@ impl Operation for Leave {
     }
 }
 
-/// Waits until each gateway has applied the entry `sequence` (0: the newest one), or rejects all tokens.
-pub(super) async fn until_applied(
-    connections: &Connections,
-    sequence: u64,
+/// Waits until each gateway has applied what `sequence` names (0: all that is in the log), or rejects all tokens since
+/// it was cut off for too long. Does not wait for `None`.
+pub(super) fn when_applied<T: Send + 'static>(
+    driver: &Driver,
     max_staleness: Duration,
-) -> Result<(), StoreError> {
+    revoked: StoreFuture<T>,
+    sequence: fn(&T) -> Option<u64>,
+) -> StoreFuture<T> {
+    let connections = driver.connections();
+    let (caller, result) = oneshot::channel();
+    driver.spawn(async move {
+        let outcome = async {
+            let outcome = revoked.await?;
+            if let Some(sequence) = sequence(&outcome) {
+                until_applied(&connections, sequence, max_staleness).await?;
+            }
+            Ok(outcome)
+        };
+        // The caller may have stopped waiting.
+        let _ = caller.send(outcome.await);
+    });
+    Box::pin(async { result.await.unwrap_or_else(|_| Err(StoreError::new("the store was closed"))) })
+}
+
+/// Waits until each gateway has applied the entry `sequence` (0: the newest one), or rejects all tokens.
+async fn until_applied(connections: &Connections, sequence: u64, max_staleness: Duration) -> Result<(), StoreError> {
     // 1 % more, because the clock of a machine and that of the database do not run at exactly the same rate.
     let silence = rows::millis(max_staleness + max_staleness / 100 + leases::TOLERANCE);
     let mut newest = i64::try_from(sequence).ok().filter(|sequence| *sequence > 0);

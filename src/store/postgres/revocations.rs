@@ -3,11 +3,12 @@
 use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
 use crate::store::events;
-use crate::store::postgres::append::{Appended, Entry};
+use crate::store::postgres::append::Entry;
 use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families;
 use crate::store::postgres::operation::{Operation, Shared};
+use crate::store::postgres::origins;
 use crate::store::postgres::outbox::EventRow;
 use crate::store::postgres::rows::{self, family_columns};
 use crate::store::postgres::session::Session;
@@ -27,8 +28,8 @@ const LATER: &str =
 /// Number of families that end in one transaction.
 const MAX_ENDED: usize = 512;
 
-const SINCE: &str = "select r.sequence, r.kind, r.issuer, r.name, r.not_after, r.at, r.until from revocations r
-    where r.sequence > $1 and r.until >= $2 order by r.sequence limit $3";
+const SINCE: &str = "select r.sequence, r.kind, r.issuer, r.name, r.not_after, r.at, r.until, r.session
+    from revocations r where r.sequence > $1 and r.until >= $2 order by r.sequence limit $3";
 /// Number of entries that are read at once. Other operations use the same connection.
 const PAGE: usize = 4_096;
 
@@ -63,6 +64,69 @@ impl Revoke {
         Ok(found.iter().map(rows::family).collect::<Result<_, _>>()?)
     }
 
+    /// What to append: the revocation, some of the families that are dated later, and some of those that came from what
+    /// is revoked. With the number of later ones.
+    pub(super) async fn entries(&self, shared: &Shared, session: &Session) -> Result<(Vec<Entry>, usize), QueryError> {
+        let mut entries = vec![self.entry()?];
+        let later = self.later_families(shared, session).await?;
+        entries.extend(self.ends(&later));
+        entries.extend(self.ends(&self.families_of_origin(shared, session).await?));
+        Ok((entries, later.len()))
+    }
+
+    async fn families_of_origin(&self, shared: &Shared, session: &Session) -> Result<Vec<Family>, QueryError> {
+        origins::families_of(shared, session, &self.what, self.context.at, MAX_ENDED).await
+    }
+
+    fn entry(&self) -> Result<Entry, StoreError> {
+        if let Revoked::Family(id) = self.what {
+            let text = format!("family {id} must be revoked by revoke_family, which checks the owner");
+            return Err(StoreError::new(text));
+        }
+        let event = EventRow::new(self.event, &events::revocation(&self.what), &self.context);
+        let (reason, generation, event) = (None, None, Some(event));
+        let by = Revoker::of(RevokeReason::Admin, &self.context);
+        Ok(Entry { what: self.what.clone(), at: self.context.at, reason, by, generation, event, is_lost: false })
+    }
+
+    /// The revocation is written. What is left are sessions that it does not cover: if `is_incomplete`, some of those
+    /// that are dated later, and those that came from what is revoked and could not be seen before.
+    pub(super) async fn end_the_rest(
+        &self,
+        shared: &Shared,
+        session: &Session,
+        mut is_incomplete: bool,
+    ) -> Result<(), QueryError> {
+        let mut attempts = Attempts::default();
+        while is_incomplete {
+            let later = self.later_families(shared, session).await?;
+            is_incomplete = self.end_some(shared, session, &later, &mut attempts).await?;
+        }
+        loop {
+            let left = self.families_of_origin(shared, session).await?;
+            if left.is_empty() {
+                return Ok(());
+            }
+            self.end_some(shared, session, &left, &mut attempts).await?;
+        }
+    }
+
+    /// Returns true if some may be left.
+    async fn end_some(
+        &self,
+        shared: &Shared,
+        session: &Session,
+        families: &[Family],
+        attempts: &mut Attempts,
+    ) -> Result<bool, QueryError> {
+        let appended = shared.log.append(session, self.ends(families).collect()).await?;
+        match has_locked(&appended) {
+            true => attempts.again("a family to end").await?,
+            false => *attempts = Attempts::default(),
+        }
+        Ok(is_incomplete(&appended))
+    }
+
     fn ends<'a>(&'a self, families: &'a [Family]) -> impl Iterator<Item = Entry> + 'a {
         let revoked = RevokedAt { at: self.context.at, reason: RevokeReason::Admin };
         families.iter().map(move |family| {
@@ -76,35 +140,21 @@ impl Operation for Revoke {
     type Output = u64;
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<u64, QueryError> {
-        if let Revoked::Family(id) = self.what {
-            let text = format!("family {id} must be revoked by revoke_family, which checks the owner");
-            return Err(StoreError::new(text).into());
-        }
-        let at = self.context.at;
-        let event = EventRow::new(self.event, &events::revocation(&self.what), &self.context);
-        let (reason, generation, event) = (None, None, Some(event));
-        let by = Revoker::of(RevokeReason::Admin, &self.context);
-        let mut entries = vec![Entry { what: self.what.clone(), at, reason, by, generation, event, is_lost: false }];
-        let mut later = self.later_families(shared, session).await?;
-        entries.extend(self.ends(&later));
-        let mut appended = shared.log.append(session, entries).await?;
+        let (entries, later) = self.entries(shared, session).await?;
+        let appended = shared.log.append(session, entries).await?;
         let first = appended.first().cloned().flatten();
-        // The watermark is written. What is left are sessions that it does not cover.
-        let mut attempts = Attempts::default();
-        while later.len() == MAX_ENDED || has_locked(&appended) {
-            match has_locked(&appended) {
-                true => attempts.again("a family to end").await?,
-                false => attempts = Attempts::default(),
-            }
-            later = self.later_families(shared, session).await?;
-            appended = shared.log.append(session, self.ends(&later).collect()).await?;
-        }
+        let is_incomplete = is_incomplete(appended.get(1..=later).unwrap_or_default());
+        self.end_the_rest(shared, session, is_incomplete).await?;
         Ok(first.ok_or_else(|| StoreError::new("the written revocation is missing"))?.sequence)
     }
 }
 
-/// Some of the families were locked, or have ended meanwhile.
-fn has_locked(appended: &Appended) -> bool {
+/// Returns true if there may be more families to end: there are too many, or some were locked, or have ended meanwhile.
+pub(super) fn is_incomplete(appended: &[Option<Revocation>]) -> bool {
+    appended.len() == MAX_ENDED || has_locked(appended)
+}
+
+fn has_locked(appended: &[Option<Revocation>]) -> bool {
     appended.iter().any(Option::is_none)
 }
 

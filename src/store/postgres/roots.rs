@@ -75,7 +75,7 @@ fn problem(own: &[RootCheck], known: &[(u8, Vec<u8>)]) -> Option<RootsFound> {
 }
 
 async fn read(session: &Session) -> Result<Vec<(u8, Vec<u8>)>, QueryError> {
-    let read = |row: &Row| Ok::<_, StoreError>((rows::read_root(row)?, get(row, "value")?));
+    let read = |row: &Row| Ok::<_, StoreError>((rows::read_root(row, "root")?, get(row, "value")?));
     Ok(session.query(ALL, &[]).await?.iter().map(read).collect::<Result<_, _>>()?)
 }
 

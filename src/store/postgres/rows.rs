@@ -10,7 +10,7 @@ use tokio_postgres::types::FromSql;
 
 use crate::store::error::StoreError;
 use crate::tokens::family::revocation::{Revocation, Revoked};
-use crate::tokens::family::{Family, RevokeReason, RevokedAt};
+use crate::tokens::family::{Family, KeyRate, Origin, RevokeReason, RevokedAt};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
@@ -96,9 +96,9 @@ pub(super) fn read_millis(row: &Row, column: &str) -> Result<Duration, StoreErro
 }
 
 /// The number of a root secret.
-pub(super) fn read_root(row: &Row) -> Result<u8, StoreError> {
-    let root: i32 = get(row, "root")?;
-    u8::try_from(root).map_err(|_| damaged("root", root))
+pub(super) fn read_root(row: &Row, column: &str) -> Result<u8, StoreError> {
+    let root: i32 = get(row, column)?;
+    u8::try_from(root).map_err(|_| damaged(column, root))
 }
 
 fn damaged(column: &str, value: impl std::fmt::Display) -> StoreError {
@@ -111,7 +111,8 @@ macro_rules! family_columns {
     () => {
         "f.id, f.subject, f.scope, f.audience, f.client_id, f.claims, f.label, f.salt, f.generation, f.root,
             f.rotated_at, f.confirmed, f.created_at, f.last_used_at, f.idle, f.idle_expiry, f.absolute_expiry,
-            f.revoked_at, f.revoked_reason, f.address, f.key_hash"
+            f.revoked_at, f.revoked_reason, f.address, f.key_hash, f.key_rate, f.origin_issuer,
+            f.origin_subject, f.origin_session, f.origin_dated"
     };
 }
 pub(super) use family_columns;
@@ -133,7 +134,7 @@ pub(super) fn family(row: &Row) -> Result<Family, StoreError> {
         label: read_text(row, "label")?,
         salt: salt.try_into().map_err(|_| damaged("salt", format_args!("of {} bytes", salt.len())))?,
         generation: read_counter(row, "generation")?,
-        root: read_root(row)?,
+        root: read_root(row, "root")?,
         rotated_at: read_time(row, "rotated_at")?,
         confirmed: read_counter(row, "confirmed")?,
         created_at: read_time(row, "created_at")?,
@@ -142,15 +143,38 @@ pub(super) fn family(row: &Row) -> Result<Family, StoreError> {
         idle: get::<Option<i64>>(row, "idle")?.map(|idle| Duration::from_millis(idle.unsigned_abs())),
         idle_expiry: read_time(row, "idle_expiry")?,
         absolute_expiry: read_time(row, "absolute_expiry")?,
-        key_hash: key_hash(row)?,
+        key_hash: read_bytes_or_null(row, "key_hash")?,
+        key_rate: key_rate(row)?,
+        origin: origin(row)?,
         revoked,
     })
 }
 
-fn key_hash(row: &Row) -> Result<Option<[u8; 32]>, StoreError> {
-    let hash: Option<&[u8]> = get(row, "key_hash")?;
-    let read = |hash: &[u8]| hash.try_into().map_err(|_| damaged("key_hash", format_args!("of {} bytes", hash.len())));
-    hash.map(read).transpose()
+pub(super) fn read_hash(row: &Row, column: &str) -> Result<[u8; 32], StoreError> {
+    let hash: &[u8] = get(row, column)?;
+    hash.try_into().map_err(|_| damaged(column, format_args!("of {} bytes", hash.len())))
+}
+
+pub(super) fn read_bytes_or_null<const N: usize>(row: &Row, column: &str) -> Result<Option<[u8; N]>, StoreError> {
+    let bytes: Option<&[u8]> = get(row, column)?;
+    let read = |bytes: &[u8]| bytes.try_into().map_err(|_| damaged(column, format_args!("of {} bytes", bytes.len())));
+    bytes.map(read).transpose()
+}
+
+fn origin(row: &Row) -> Result<Option<Origin>, StoreError> {
+    let Some(issuer) = read_text_or_null(row, "origin_issuer")? else { return Ok(None) };
+    Ok(Some(Origin {
+        issuer,
+        subject: read_text(row, "origin_subject")?,
+        session: read_text_or_null(row, "origin_session")?,
+        dated: read_time(row, "origin_dated")?,
+    }))
+}
+
+fn key_rate(row: &Row) -> Result<Option<KeyRate>, StoreError> {
+    let text: Option<&str> = get(row, "key_rate")?;
+    let read = |text: &str| KeyRate::parse(text).ok_or_else(|| damaged("key_rate", format_args!("{text:?}")));
+    text.map(read).transpose()
 }
 
 pub(super) fn token_id(text: &str) -> Result<TokenId, StoreError> {
@@ -176,16 +200,45 @@ fn json<T: DeserializeOwned>(row: &Row, id: TokenId, column: &str) -> Result<T, 
     })
 }
 
-/// The columns `kind`, `issuer`, `name` and `not_after` of an entry of the log.
-pub(super) fn revoked_columns(what: &Revoked) -> (&'static str, Option<String>, Option<String>, Option<i64>) {
-    match what {
-        Revoked::Family(id) => ("family", None, Some(id.to_string()), None),
-        Revoked::Token { issuer, jti } => ("token", Some(text(issuer)), Some(text(jti)), None),
-        Revoked::Subject { issuer, subject, not_after } => {
-            ("subject", Some(text(issuer)), Some(text(subject)), Some(time(*not_after)))
+/// The columns of an entry of the log that say what is revoked.
+#[derive(Default)]
+pub(super) struct RevokedColumns {
+    pub(super) kind: &'static str,
+    pub(super) issuer: Option<String>,
+    pub(super) name: Option<String>,
+    pub(super) not_after: Option<i64>,
+    /// The column `session`.
+    pub(super) is_session: bool,
+}
+
+impl RevokedColumns {
+    pub(super) fn of(what: &Revoked) -> Self {
+        let named = |kind, issuer: &str, name: &str| RevokedColumns {
+            kind,
+            issuer: Some(text(issuer)),
+            name: Some(text(name)),
+            ..RevokedColumns::default()
+        };
+        match what {
+            Revoked::Family(id) => {
+                RevokedColumns { kind: "family", name: Some(id.to_string()), ..RevokedColumns::default() }
+            }
+            Revoked::Token { issuer, jti } => named("token", issuer, jti),
+            // An older gateway reads it as the revocation of one token, and goes on to follow the log.
+            Revoked::Session { issuer, session } => {
+                RevokedColumns { is_session: true, ..named("token", issuer, session) }
+            }
+            Revoked::Subject { issuer, subject, not_after } => {
+                RevokedColumns { not_after: Some(time(*not_after)), ..named("subject", issuer, subject) }
+            }
+            Revoked::Issuer { issuer, not_after } => {
+                let (issuer, not_after) = (Some(text(issuer)), Some(time(*not_after)));
+                RevokedColumns { kind: "issuer", issuer, not_after, ..RevokedColumns::default() }
+            }
+            Revoked::Everything { not_after } => {
+                RevokedColumns { kind: "everything", not_after: Some(time(*not_after)), ..RevokedColumns::default() }
+            }
         }
-        Revoked::Issuer { issuer, not_after } => ("issuer", Some(text(issuer)), None, Some(time(*not_after))),
-        Revoked::Everything { not_after } => ("everything", None, None, Some(time(*not_after))),
     }
 }
 
@@ -193,6 +246,9 @@ pub(super) fn revocation(row: &Row) -> Result<Revocation, StoreError> {
     let kind: &str = get(row, "kind")?;
     let what = match kind {
         "family" => Revoked::Family(token_id(get(row, "name")?)?),
+        "token" if get::<Option<bool>>(row, "session")?.unwrap_or_default() => {
+            Revoked::Session { issuer: read_text(row, "issuer")?, session: read_text(row, "name")? }
+        }
         "token" => Revoked::Token { issuer: read_text(row, "issuer")?, jti: read_text(row, "name")? },
         "subject" => Revoked::Subject {
             issuer: read_text(row, "issuer")?,

@@ -28,6 +28,14 @@ const STEPS: &[Step] = &[
     Step { sql: include_str!("endings.sql"), compatible_from: 1 },
     Step { sql: include_str!("api_keys.sql"), compatible_from: 1 },
     Step { sql: include_str!("api_keys_index.sql"), compatible_from: 1 },
+    Step { sql: include_str!("origins.sql"), compatible_from: 1 },
+    Step { sql: include_str!("origins_index.sql"), compatible_from: 1 },
+    Step { sql: include_str!("origin_sessions_index.sql"), compatible_from: 1 },
+    Step { sql: include_str!("sessions.sql"), compatible_from: 1 },
+    Step { sql: include_str!("ended_sessions.sql"), compatible_from: 1 },
+    Step { sql: include_str!("marks.sql"), compatible_from: 1 },
+    Step { sql: include_str!("provider_logins.sql"), compatible_from: 1 },
+    Step { sql: include_str!("api_key_rates.sql"), compatible_from: 1 },
 ];
 
 /// How long other gateways may take for their steps.

@@ -24,8 +24,8 @@ macro_rules! is_live {
     };
 }
 
-/// The first rows of a range, which one index has in this order, and of them those that are wanted. `$2` is how many.
-/// The number of scanned rows is constant, so that the planner knows it.
+/// The first rows of a range, which one index has in this order, and of them the sessions that are wanted. `$2` is how
+/// many. The number of scanned rows is constant, so that the planner knows it.
 macro_rules! page {
     ($range:expr, $order:literal, $wanted:expr) => {
         concat!(
@@ -39,7 +39,7 @@ macro_rules! page {
             $range,
             " order by ",
             $order,
-            " limit 2000) f where ",
+            " limit 2000) f where f.key_hash is null and ",
             $wanted,
             " order by ",
             $order,

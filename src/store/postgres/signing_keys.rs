@@ -146,7 +146,7 @@ fn read(row: &Row) -> Result<StoredKey, StoreError> {
     Ok(StoredKey {
         kid: get(row, "kid")?,
         algorithm: get(row, "algorithm")?,
-        root: rows::read_root(row)?,
+        root: rows::read_root(row, "root")?,
         sealed: get(row, "sealed")?,
         created_at: read_time(row, "created_at")?,
         activated_at: read_time_or_null(row, "activated_at")?,

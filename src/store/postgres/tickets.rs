@@ -37,7 +37,7 @@ impl Operation for UseTicketKeys {
         }
         let key = |row| -> Result<_, StoreError> {
             let period = read_counter(row, "period")?;
-            Ok(StoredTicketKey { period, root: read_root(row)?, sealed: get(row, "sealed")? })
+            Ok(StoredTicketKey { period, root: read_root(row, "root")?, sealed: get(row, "sealed")? })
         };
         Ok(found.iter().map(key).collect::<Result<_, _>>()?)
     }

@@ -33,8 +33,13 @@ pub(super) fn search(batch: &Batch<'_>, search: &KeySearch) -> Result<FoundFamil
     Ok(FoundFamilies::page(found, search.limit, None))
 }
 
+/// The idle time of a login at a provider counts from its last use. That of a login of our own counts from its refresh.
+const USED: &str = "update families set last_used_at = ?2, idle_expiry = case
+        when key_hash is null and idle is not null then max(idle_expiry, min(?2 + idle, absolute_expiry))
+        else idle_expiry end
+    where id = ?1 and (key_hash is not null or origin_issuer is not null) and last_used_at < ?2 and idle_expiry > ?2";
+
 pub(super) fn used(batch: &Batch<'_>, id: TokenId, at: UnixTime) -> Result<(), StoreError> {
-    let sql = "update families set last_used_at = ?2 where id = ?1 and key_hash is not null and last_used_at < ?2";
-    batch.execute(sql, params![id, at])?;
+    batch.execute(USED, params![id, at])?;
     Ok(())
 }

@@ -134,7 +134,7 @@ fn relevant_until(what: &Revoked, at: UnixTime, limits: &TokenLimits) -> UnixTim
         Revoked::Token { issuer, .. } if *issuer == limits.issuer => {
             at + limits.longest_life.max(limits.longest_family)
         }
-        Revoked::Token { .. } => at + limits.longest_life,
+        Revoked::Token { .. } | Revoked::Session { .. } => at + limits.longest_life,
         // A watermark in the future also applies to tokens that are issued until then.
         Revoked::Subject { not_after, .. } | Revoked::Issuer { not_after, .. } | Revoked::Everything { not_after } => {
             at.max(*not_after) + limits.longest_life

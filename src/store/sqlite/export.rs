@@ -9,7 +9,7 @@ use crate::store::copy::{Counters, Part, Record, SubjectMark};
 use crate::store::error::StoreError;
 use crate::store::sqlite::file::{self, Opened};
 use crate::store::sqlite::rows::{self, read_counter};
-use crate::store::sqlite::{endings, signing_keys};
+use crate::store::sqlite::{endings, marks, provider_logins, signing_keys};
 use crate::tokens::audit_event::Recorded;
 
 /// An open database. No gateway can open it meanwhile.
@@ -78,6 +78,8 @@ const fn table(part: Part) -> &'static str {
         Part::SigningKeys => "signing_keys",
         Part::Events => "audit",
         Part::Endings => "endings",
+        Part::Marks => "marks",
+        Part::ProviderLogins => "provider_logins",
     }
 }
 
@@ -93,5 +95,7 @@ fn record(part: Part, row: &Row<'_>) -> Result<Record, StoreError> {
         Part::SigningKeys => Record::SigningKey(signing_keys::read(row)?),
         Part::Events => Record::Event(Recorded { sequence: read_counter(row, "sequence")?, event: row.get("event")? }),
         Part::Endings => Record::Ending(endings::read(row)?),
+        Part::Marks => Record::Mark(marks::read(row)?),
+        Part::ProviderLogins => Record::ProviderLogin(Box::new(provider_logins::read(row)?)),
     })
 }

@@ -7,6 +7,7 @@ use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::sqlite::audit::record;
 use crate::store::sqlite::batch::Batch;
+use crate::store::sqlite::origins;
 use crate::store::sqlite::rows::{self, counter};
 use crate::store::watermark::{is_void, with_watermark};
 use crate::tokens::audit_event::EventContext;
@@ -21,7 +22,7 @@ use crate::types::ids::TokenId;
 const MAX_LISTED: i64 = 1_000;
 
 pub(super) const LEAST_RECENTLY_USED: &str = "select * from families
-    where subject = ?1 and revoked_at is null and key_hash is null and id <> ?2
+    where subject = ?1 and revoked_at is null and key_hash is null and generation > 0 and id <> ?2
         and idle_expiry > ?3 and absolute_expiry > ?3 and created_at > ?4
     order by last_used_at desc, created_at desc limit ?5 offset ?6";
 
@@ -36,9 +37,14 @@ pub(super) fn issue(
     if is_void(family, mark) {
         return Ok(None);
     }
+    if let Some(origin) = &family.origin
+        && origins::is_revoked(batch, origin)?
+    {
+        return Ok(None);
+    }
     rows::insert_family(batch.connection, family)?;
     record(batch, &events::issued(family), context)?;
-    if family.key_hash.is_some() {
+    if !family.has_refresh_token() {
         return Ok(Some(family.clone()));
     }
     for surplus in least_recently_used(batch, family, mark, now, max_live)? {
@@ -116,6 +122,7 @@ pub(super) fn end(
     context: &EventContext,
 ) -> Result<(), StoreError> {
     rows::update_revoked(batch.connection, id, revoked)?;
+    batch.execute("update provider_logins set check_at = 0 where id = ?1", [id])?;
     batch.revoke(Revoked::Family(id), revoked.at, revoked.reason, context)?;
     Ok(())
 }
@@ -134,7 +141,7 @@ pub(super) fn confirm(batch: &Batch<'_>, seen: &[(TokenId, u64)]) -> Result<(), 
 
 pub(super) fn of_subject(batch: &Batch<'_>, subject: &str) -> Result<Vec<Family>, StoreError> {
     let mark = batch.watermark(subject)?;
-    let sql = "select * from families where subject = ?1 order by created_at desc limit ?2";
+    let sql = "select * from families where subject = ?1 and key_hash is null order by created_at desc limit ?2";
     batch.query(sql, params![subject, MAX_LISTED], |row| Ok(with_watermark(rows::family(row)?, mark)))
 }
 

@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 
 use crate::store::error::StoreError;
 use crate::store::sqlite::batch::Batch;
-use crate::store::sqlite::rows;
+use crate::store::sqlite::{provider_logouts, rows};
 use crate::types::clock::UnixTime;
 
 /// Rows are kept to the last millisecond at which they matter. A family is kept a little longer than it lives, so that
@@ -34,7 +34,12 @@ pub(super) fn sweep(batch: &Batch<'_>, now: UnixTime, limit: usize) -> Result<us
              (select sequence from endings order by sequence limit ?2)",
         params![now, limit],
     )?;
-    Ok(families + revocations + watermarks + endings)
+    let marks = batch.execute(
+        "delete from marks where id in (select id from marks where until < ?1 order by until limit ?2)",
+        params![now, limit],
+    )?;
+    let logins = provider_logouts::sweep(batch, now, limit)?;
+    Ok(families + revocations + watermarks + endings + marks + logins)
 }
 
 /// Extends the revocations that were written while the longest accepted token lived shorter: one that was too long then

@@ -6,8 +6,9 @@
 //! because a copy of the file alone lacks the commits in the `-wal`.
 //!
 //! `writer` owns the one thread that uses the database, and does group commit. `file` opens the database, `schema`
-//! identifies and migrates it, `rows` converts values. `families`, `api_keys`, `search`, `revocations`, `endings`,
-//! `signing_keys`, `audit` and `maintenance` are the operations, on a `batch`.
+//! identifies and migrates it, `rows` converts values. `families`, `api_keys`, `search`, `revocations`, `origins`,
+//! `marks`, `provider_logins`, `provider_logouts`, `endings`, `signing_keys`, `audit` and `maintenance` are the
+//! operations, on a `batch`.
 
 mod api_keys;
 mod audit;
@@ -18,6 +19,10 @@ mod export;
 mod families;
 mod file;
 mod maintenance;
+mod marks;
+mod origins;
+mod provider_logins;
+mod provider_logouts;
 mod revocations;
 mod rows;
 mod schema;
@@ -39,6 +44,8 @@ use crate::store::api::{
 };
 use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::error::StoreError;
+use crate::store::mark::{Mark, Marked};
+use crate::store::provider_login::{Lease, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
 use crate::store::search::{FoundFamilies, KeySearch, Search};
 pub use crate::store::settings::Settings;
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
@@ -151,6 +158,10 @@ impl Store for SqliteStore {
         self.writer.submit(move |batch| revocations::revoke(batch, &what, &context))
     }
 
+    fn mark(&self, mark: Mark, revoke: Vec<Revoked>, context: EventContext) -> StoreFuture<Marked> {
+        self.writer.submit(move |batch| marks::mark(batch, &mark, &revoke, &context))
+    }
+
     fn confirm(&self, seen: Vec<(TokenId, u64)>) -> StoreFuture<()> {
         self.writer.submit(move |batch| families::confirm(batch, &seen))
     }
@@ -189,6 +200,56 @@ impl Store for SqliteStore {
 
     fn sweep(&self, now: UnixTime, limit: usize) -> StoreFuture<usize> {
         self.writer.submit(move |batch| maintenance::sweep(batch, now, limit))
+    }
+
+    fn begin_login(
+        &self,
+        family: Family,
+        login: ProviderLogin,
+        replaces: Option<TokenId>,
+        max_live: usize,
+        context: EventContext,
+    ) -> StoreFuture<Option<Family>> {
+        self.writer.submit(move |batch| provider_logins::begin(batch, &family, &login, replaces, max_live, &context))
+    }
+
+    fn provider_login(&self, id: TokenId) -> StoreFuture<Option<(Family, ProviderLogin)>> {
+        self.writer
+            .submit(move |batch| Ok(provider_logins::find(batch, id)?.map(|(family, stored)| (family, stored.login))))
+    }
+
+    fn claim_login(&self, id: TokenId, at: UnixTime) -> StoreFuture<()> {
+        self.writer.submit(move |batch| provider_logins::claim(batch, id, at))
+    }
+
+    fn lease_login(
+        &self,
+        id: TokenId,
+        version: u64,
+        holder: [u8; 16],
+        now: UnixTime,
+        until: UnixTime,
+    ) -> StoreFuture<LoginLease> {
+        let wanted = Lease { holder, until };
+        self.writer.submit(move |batch| provider_logins::lease(batch, id, version, wanted, now))
+    }
+
+    fn save_login(
+        &self,
+        id: TokenId,
+        holder: [u8; 16],
+        refreshed: RefreshedLogin,
+        context: EventContext,
+    ) -> StoreFuture<SavedLogin> {
+        self.writer.submit(move |batch| provider_logins::save(batch, id, holder, &refreshed, &context))
+    }
+
+    fn logins_to_revoke(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(TokenId, ProviderLogin)>> {
+        self.writer.submit(move |batch| provider_logouts::to_revoke(batch, now, limit))
+    }
+
+    fn forget_login(&self, id: TokenId) -> StoreFuture<()> {
+        self.writer.submit(move |batch| provider_logins::forget(batch, id))
     }
 
     fn change_signing_keys(&self, decide: DecideKeys, context: EventContext) -> StoreFuture<KeysChanged> {

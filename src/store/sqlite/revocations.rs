@@ -6,10 +6,10 @@ use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows::{self, counter};
-use crate::store::sqlite::{audit, families};
+use crate::store::sqlite::{audit, families, origins};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::revocation::{Revocation, Revoked};
-use crate::tokens::family::{RevokeReason, RevokedAt};
+use crate::tokens::family::{Family, RevokeReason, RevokedAt};
 use crate::types::clock::UnixTime;
 
 pub(super) fn revoke(batch: &mut Batch<'_>, what: &Revoked, context: &EventContext) -> Result<u64, StoreError> {
@@ -19,7 +19,7 @@ pub(super) fn revoke(batch: &mut Batch<'_>, what: &Revoked, context: &EventConte
     let Revocation { sequence, until, .. } = *batch.revoke(what.clone(), context.at, RevokeReason::Admin, context)?;
     audit::record(batch, &events::revocation(what), context)?;
     match what {
-        // Subjects of other issuers have no families. The watermark is stored without the issuer, because the operator
+        // Subjects of other issuers own no families. The watermark is stored without the issuer, because the operator
         // may rename the gateway, and its families stay valid.
         Revoked::Subject { issuer, subject, not_after } if *issuer == batch.limits.issuer => {
             raise_watermark(batch, subject, *not_after, until)?;
@@ -30,8 +30,14 @@ pub(super) fn revoke(batch: &mut Batch<'_>, what: &Revoked, context: &EventConte
             raise_global_watermark(batch, *not_after, context)?
         }
         Revoked::Everything { not_after } => raise_global_watermark(batch, *not_after, context)?,
-        Revoked::Subject { .. } | Revoked::Issuer { .. } | Revoked::Token { .. } | Revoked::Family(_) => {}
+        Revoked::Subject { .. }
+        | Revoked::Issuer { .. }
+        | Revoked::Token { .. }
+        | Revoked::Session { .. }
+        | Revoked::Family(_) => {}
     }
+    let came_from_there = origins::families_of(batch, what, context.at)?;
+    end_all(batch, &came_from_there, context)?;
     Ok(sequence)
 }
 
@@ -59,10 +65,14 @@ fn end_later_families(
         Some(subject) => batch.query(LATER_OF_SUBJECT, params![subject, not_after], rows::family)?,
         None => batch.query(LATER, [not_after], rows::family)?,
     };
-    for family in later {
+    end_all(batch, &later, context)
+}
+
+fn end_all(batch: &mut Batch<'_>, families: &[Family], context: &EventContext) -> Result<(), StoreError> {
+    for family in families {
         let reason = RevokeReason::Admin;
         families::end(batch, family.id, RevokedAt { at: context.at, reason }, context)?;
-        audit::record(batch, &events::ended(&family, reason), context)?;
+        audit::record(batch, &events::ended(family, reason), context)?;
     }
     Ok(())
 }

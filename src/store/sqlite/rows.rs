@@ -10,7 +10,7 @@ use rusqlite::{Connection, Row, params};
 use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
 use crate::tokens::family::revocation::{Revocation, Revoked};
-use crate::tokens::family::{Family, RevokeReason, RevokedAt};
+use crate::tokens::family::{Family, KeyRate, Origin, RevokeReason, RevokedAt};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
@@ -97,8 +97,26 @@ pub(super) fn family(row: &Row<'_>) -> Result<Family, StoreError> {
         idle_expiry: row.get("idle_expiry")?,
         absolute_expiry: row.get("absolute_expiry")?,
         key_hash: row.get("key_hash")?,
+        key_rate: key_rate(row, id)?,
+        origin: origin(row)?,
         revoked,
     })
+}
+
+fn key_rate(row: &Row<'_>, id: TokenId) -> Result<Option<KeyRate>, StoreError> {
+    let text: Option<String> = row.get("key_rate")?;
+    let damaged = || StoreError::new(format!("the column key_rate of family {id} is damaged; restore a backup"));
+    text.map(|text| KeyRate::parse(&text).ok_or_else(damaged)).transpose()
+}
+
+fn origin(row: &Row<'_>) -> Result<Option<Origin>, StoreError> {
+    let Some(issuer) = row.get("origin_issuer")? else { return Ok(None) };
+    Ok(Some(Origin {
+        issuer,
+        subject: row.get("origin_subject")?,
+        session: row.get("origin_session")?,
+        dated: row.get("origin_dated")?,
+    }))
 }
 
 fn address(row: &Row<'_>, id: TokenId) -> Result<Option<IpAddr>, StoreError> {
@@ -125,9 +143,11 @@ pub(super) fn insert_family(connection: &Connection, family: &Family) -> Result<
     let mut insert = connection.prepare_cached(
         "insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root,
             rotated_at, confirmed, created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at,
-            revoked_reason, address, key_hash)
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
+            revoked_reason, address, key_hash, key_rate, origin_issuer, origin_subject, origin_session, origin_dated)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
+            ?22, ?23, ?24, ?25, ?26)",
     )?;
+    let origin = family.origin.as_ref();
     insert.execute(params![
         family.id,
         family.subject,
@@ -150,6 +170,11 @@ pub(super) fn insert_family(connection: &Connection, family: &Family) -> Result<
         family.revoked.map(|revoked| revoked.reason),
         family.address.map(|address| address.to_string()),
         family.key_hash,
+        family.key_rate.map(|rate| rate.to_string()),
+        origin.map(|origin| &origin.issuer),
+        origin.map(|origin| &origin.subject),
+        origin.and_then(|origin| origin.session.as_ref()),
+        origin.map(|origin| origin.dated),
     ])?;
     Ok(())
 }
@@ -175,6 +200,22 @@ pub(super) fn update_rotated(connection: &Connection, family: &Family) -> Result
     one_row(changed, family.id)
 }
 
+/// Writes the columns that a refresh of tokens at a provider changes. None of them is in an index.
+pub(super) fn update_claims(connection: &Connection, family: &Family) -> Result<(), StoreError> {
+    let mut update = connection.prepare_cached(
+        "update families set scope = ?2, claims = ?3, idle_expiry = ?4, last_used_at = ?5, address = ?6 where id = ?1",
+    )?;
+    let changed = update.execute(params![
+        family.id,
+        family.scope,
+        to_json(&family.claims)?,
+        family.idle_expiry,
+        family.last_used_at,
+        family.address.map(|address| address.to_string()),
+    ])?;
+    one_row(changed, family.id)
+}
+
 pub(super) fn update_revoked(connection: &Connection, id: TokenId, revoked: RevokedAt) -> Result<(), StoreError> {
     let changed = connection
         .prepare_cached("update families set revoked_at = ?2, revoked_reason = ?3 where id = ?1")?
@@ -194,6 +235,7 @@ pub(super) fn revocation(row: &Row<'_>) -> Result<Revocation, StoreError> {
     let what = match kind.as_str() {
         "family" => Revoked::Family(row.get("name")?),
         "token" => Revoked::Token { issuer: row.get("issuer")?, jti: row.get("name")? },
+        "session" => Revoked::Session { issuer: row.get("issuer")?, session: row.get("name")? },
         "subject" => {
             Revoked::Subject { issuer: row.get("issuer")?, subject: row.get("name")?, not_after: row.get("not_after")? }
         }
@@ -213,6 +255,7 @@ fn revoked_columns(what: &Revoked) -> (&'static str, Option<&str>, Option<Cow<'_
     match what {
         Revoked::Family(id) => ("family", None, Some(id.to_string().into()), None),
         Revoked::Token { issuer, jti } => ("token", Some(issuer), Some(jti.into()), None),
+        Revoked::Session { issuer, session } => ("session", Some(issuer), Some(session.into()), None),
         Revoked::Subject { issuer, subject, not_after } => {
             ("subject", Some(issuer), Some(subject.into()), Some(*not_after))
         }

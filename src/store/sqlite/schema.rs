@@ -15,6 +15,9 @@ const MIGRATIONS: &[&str] = &[
     include_str!("logins.sql"),
     include_str!("endings.sql"),
     include_str!("api_keys.sql"),
+    include_str!("origins.sql"),
+    include_str!("provider_logins.sql"),
+    include_str!("api_key_rates.sql"),
 ];
 /// The schema of this version, stored as `user_version`.
 const SCHEMA: i32 = MIGRATIONS.len() as i32;

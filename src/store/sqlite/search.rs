@@ -93,8 +93,9 @@ impl Scan<'_, '_> {
         let is_unended = row.get::<_, Option<UnixTime>>("revoked_at")?.is_none()
             && now < row.get("idle_expiry")?
             && now < row.get("absolute_expiry")?;
+        let is_session = row.get::<_, Option<Vec<u8>>>("key_hash")?.is_none();
         // Most of the rows that are not wanted need no watermark.
-        if is_unended || state != SearchState::Live {
+        if is_session && (is_unended || state != SearchState::Live) {
             let mark = self.watermark(&position.subject)?;
             let is_live = is_unended && mark.is_none_or(|mark| position.created_at > mark);
             if state == SearchState::All || is_live == (state == SearchState::Live) {

@@ -85,6 +85,8 @@ fn family(subject: &str) -> Family {
         idle_expiry: NOW + Duration::from_secs(7),
         absolute_expiry: UnixTime::MAX,
         key_hash: None,
+        key_rate: None,
+        origin: None,
         revoked: None,
     }
 }
@@ -102,6 +104,7 @@ async fn every_kind_of_revocation_comes_back_as_it_was_written() {
     let issuer = "https://login.example";
     let written = [
         token("a"),
+        Revoked::Session { issuer: issuer.into(), session: "a".into() },
         Revoked::Subject { issuer: issuer.into(), subject: "alice".into(), not_after: NOW },
         Revoked::Issuer { issuer: issuer.into(), not_after: NOW },
         Revoked::Everything { not_after: NOW },

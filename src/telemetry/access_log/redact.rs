@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use crate::protocols::http::path::decode;
+use crate::tokens::family::{api_key, handle, refresh_token};
 
-/// How the gateway's refresh tokens, its API keys and most JWTs begin.
-const PREFIXES: [&str; 3] = ["bwr1_", "bwk_", "eyJ"];
+/// How the refresh tokens, the API keys and the handles of the gateway begin, and most JWTs.
+const PREFIXES: [&str; 4] = [refresh_token::PREFIX, api_key::PREFIX, handle::PREFIX, "eyJ"];
 
 /// The path, with every segment cut where a token begins. Clients put tokens there on purpose (`DELETE /token/…`
 /// accepts a refresh token) or by mistake. Tokens are searched in the percent-decoded segment, because an escaped token

@@ -32,6 +32,13 @@ impl Histogram {
         self.micros.add(micros);
     }
 
+    /// As [`Histogram::observe`], for a histogram that several threads use. All of them must use this.
+    pub fn observe_shared(&self, duration: Duration) {
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        self.counts[self.bounds.partition_point(|bound| *bound < micros)].add_shared(1);
+        self.micros.add_shared(micros);
+    }
+
     pub(super) fn count(&self, bucket: usize) -> u64 {
         self.counts[bucket].get()
     }

@@ -13,14 +13,15 @@
 
 use std::fmt;
 
-use super::checksum::{self, checksum};
-use crate::types::ids::{TokenId, from_base62, to_base62};
+use super::token_text;
+use crate::types::ids::TokenId;
 use crate::types::secret;
 
-const PREFIX: &str = "bwk_";
+/// How every API key begins.
+pub const PREFIX: &str = "bwk_";
 const SECRET_LEN: usize = 43;
 /// Length of an API key: 76 characters.
-pub const LEN: usize = PREFIX.len() + TokenId::LEN + 1 + SECRET_LEN + checksum::LEN;
+pub const LEN: usize = token_text::len(PREFIX, SECRET_LEN);
 
 /// The regular expression that finds an API key in text.
 pub const SCANNER_PATTERN: &str = "bwk_[0-9A-Za-z]{22}_[0-9A-Za-z]{49}";
@@ -39,15 +40,8 @@ pub struct PresentedKey {
 impl PresentedKey {
     /// Checks prefix, length, alphabet and checksum. Needs no store.
     pub fn parse(text: &str) -> Option<Self> {
-        if text.len() != LEN || !text.is_ascii() {
-            return None;
-        }
-        let (checked, found) = text.split_at(LEN - checksum::LEN);
-        if found != checksum(checked) {
-            return None;
-        }
-        let (id, secret) = checked.strip_prefix(PREFIX)?.split_at(TokenId::LEN);
-        Some(PresentedKey { id: TokenId::parse(id)?, secret: from_base62(secret.strip_prefix('_')?)? })
+        let (id, secret) = token_text::parse(text, PREFIX, SECRET_LEN)?;
+        Some(PresentedKey { id, secret })
     }
 
     /// Returns true if the hash is that of this key. Takes the same time wherever they differ.
@@ -70,9 +64,7 @@ pub fn generate(id: TokenId) -> (String, [u8; 32]) {
 }
 
 fn text(id: TokenId, secret: &[u8; 32]) -> String {
-    let mut text = format!("{PREFIX}{id}_{}", to_base62(secret, SECRET_LEN));
-    text.push_str(&checksum(&text));
-    text
+    token_text::write(PREFIX, id, secret, SECRET_LEN)
 }
 
 /// With the id, so that a hash is worth nothing in the row of another key.

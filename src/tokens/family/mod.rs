@@ -6,14 +6,19 @@
 //! can be revoked. An [`api_key`] is a family that has a hash of one secret instead.
 
 pub mod api_key;
-mod checksum;
 mod claims;
+pub mod handle;
+mod key_rate;
 mod lifetimes;
+mod origin;
 mod record;
 pub mod refresh_token;
 pub mod revocation;
 pub mod rotation;
+mod token_text;
 
 pub use claims::claims_of;
+pub use key_rate::KeyRate;
 pub use lifetimes::Lifetimes;
+pub use origin::Origin;
 pub use record::{Family, RevokeReason, RevokedAt};

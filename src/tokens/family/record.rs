@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::key_rate::KeyRate;
 use super::lifetimes::Lifetimes;
+use super::origin::Origin;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
@@ -25,7 +27,7 @@ pub struct Family {
     pub label: String,
     /// Random. The key of the refresh tokens is derived from it and a root secret.
     pub salt: [u8; 32],
-    /// The newest generation: how often the refresh token was rotated.
+    /// The newest generation: how often the refresh token was rotated. 0: there never was a refresh token.
     pub generation: u64,
     /// The number of the root secret that the newest refresh token is derived from.
     pub root: u8,
@@ -47,6 +49,10 @@ pub struct Family {
     pub absolute_expiry: UnixTime,
     /// The hash of the secret of an API key. `None` for a login.
     pub key_hash: Option<[u8; 32]>,
+    /// How many requests an API key allows. `None`: no limit of its own.
+    pub key_rate: Option<KeyRate>,
+    /// The login at another issuer that began it. `None` for a login of this gateway's own.
+    pub origin: Option<Origin>,
     pub revoked: Option<RevokedAt>,
 }
 
@@ -74,6 +80,8 @@ impl Family {
             idle_expiry: UnixTime::MAX,
             absolute_expiry: UnixTime::MAX,
             key_hash: None,
+            key_rate: None,
+            origin: None,
             revoked: None,
         }
     }
@@ -123,6 +131,12 @@ impl Family {
     pub fn next_idle_expiry(&self, lifetimes: &Lifetimes, now: UnixTime) -> UnixTime {
         let idle = self.idle.unwrap_or(lifetimes.idle).min(lifetimes.idle);
         (now + idle).min(self.absolute_expiry)
+    }
+
+    /// Returns true for a login with refresh tokens: not for an API key, and not for an access token that was issued
+    /// alone.
+    pub fn has_refresh_token(&self) -> bool {
+        self.generation > 0 && self.key_hash.is_none()
     }
 
     /// Returns true if the family is neither revoked nor expired.

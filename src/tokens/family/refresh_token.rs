@@ -15,15 +15,16 @@
 
 use std::fmt;
 
-use super::checksum::{self, checksum};
 use super::record::Family;
-use crate::types::ids::{TokenId, from_base62, to_base62};
+use super::token_text;
+use crate::types::ids::TokenId;
 use crate::types::secret::{self, Secret};
 
-const PREFIX: &str = "bwr1_";
+/// How every refresh token begins.
+pub const PREFIX: &str = "bwr1_";
 const BODY_LEN: usize = 56;
 /// Length of a refresh token: 90 characters.
-pub const LEN: usize = PREFIX.len() + TokenId::LEN + 1 + BODY_LEN + checksum::LEN;
+pub const LEN: usize = token_text::len(PREFIX, BODY_LEN);
 
 /// The regular expression that finds a refresh token in text.
 pub const SCANNER_PATTERN: &str = "bwr1_[0-9A-Za-z]{22}_[0-9A-Za-z]{62}";
@@ -39,16 +40,7 @@ pub struct PresentedToken {
 impl PresentedToken {
     /// Checks prefix, length, alphabet and checksum. Needs no key and no store.
     pub fn parse(text: &str) -> Option<Self> {
-        if text.len() != LEN || !text.is_ascii() {
-            return None;
-        }
-        let (checked, found) = text.split_at(LEN - checksum::LEN);
-        if found != checksum(checked) {
-            return None;
-        }
-        let (token_id, body) = checked.strip_prefix(PREFIX)?.split_at(TokenId::LEN);
-        let token_id = TokenId::parse(token_id)?;
-        let body: [u8; 41] = from_base62(body.strip_prefix('_')?)?;
+        let (token_id, body): (_, [u8; 41]) = token_text::parse(text, PREFIX, BODY_LEN)?;
         let (root, rest) = body.split_first()?;
         let (generation, mac) = rest.split_at(8);
         Some(PresentedToken {
@@ -86,6 +78,11 @@ impl Roots {
         Roots(secrets)
     }
 
+    /// Without any secret: nothing verifies, and nothing is issued.
+    pub fn none() -> Self {
+        Roots(Vec::new())
+    }
+
     /// The number of the newest root secret.
     pub fn newest(&self) -> u8 {
         self.0.last().map_or(0, |(number, _)| *number)
@@ -119,9 +116,7 @@ pub fn current(family: &Family, roots: &Roots) -> Option<String> {
     let root = roots.find(family.root)?;
     let mac = mac(root, family.root, family.id, &family.salt, family.generation);
     let body = [[family.root].as_slice(), &family.generation.to_be_bytes(), &mac].concat();
-    let mut token = format!("{PREFIX}{}_{}", family.id, to_base62(&body, BODY_LEN));
-    token.push_str(&checksum(&token));
-    Some(token)
+    Some(token_text::write(PREFIX, family.id, &body, BODY_LEN))
 }
 
 fn mac(root: &Secret, number: u8, id: TokenId, salt: &[u8; 32], generation: u64) -> [u8; 32] {

@@ -12,10 +12,12 @@ pub enum Revoked {
     Family(TokenId),
     /// One access token of any issuer, by its `jti`.
     Token { issuer: String, jti: String },
+    /// Every token of another issuer with this `sid`, and every family with this [`Origin`](super::Origin).
+    Session { issuer: String, session: String },
     /// Every token of a subject that is dated at or before `not_after`: a token of this gateway by its login
-    /// (`auth_time_ms`), any other by its `iat`.
+    /// (`auth_time_ms`), any other by its `iat`. Also every family with such an origin, by its date there.
     Subject { issuer: String, subject: String, not_after: UnixTime },
-    /// Every token of an issuer that is dated at or before `not_after`.
+    /// Every token of an issuer that is dated at or before `not_after`, and every family with such an origin.
     Issuer { issuer: String, not_after: UnixTime },
     /// Every token that is dated at or before `not_after`.
     Everything { not_after: UnixTime },
@@ -25,7 +27,7 @@ impl Revoked {
     /// The time of a watermark. `None` for anything else.
     pub fn not_after(&self) -> Option<UnixTime> {
         match self {
-            Revoked::Family(_) | Revoked::Token { .. } => None,
+            Revoked::Family(_) | Revoked::Token { .. } | Revoked::Session { .. } => None,
             Revoked::Subject { not_after, .. }
             | Revoked::Issuer { not_after, .. }
             | Revoked::Everything { not_after } => Some(*not_after),
@@ -36,7 +38,7 @@ impl Revoked {
     #[must_use]
     pub fn with_not_after(mut self, time: UnixTime) -> Self {
         match &mut self {
-            Revoked::Family(_) | Revoked::Token { .. } => {}
+            Revoked::Family(_) | Revoked::Token { .. } | Revoked::Session { .. } => {}
             Revoked::Subject { not_after, .. }
             | Revoked::Issuer { not_after, .. }
             | Revoked::Everything { not_after } => *not_after = time,

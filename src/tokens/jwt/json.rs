@@ -9,6 +9,8 @@ use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Seq
 use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
+use crate::types::clock::UnixTime;
+
 /// Maximum nesting. No real token needs more, and each level costs time and stack.
 const MAX_DEPTH: usize = 16;
 
@@ -98,7 +100,7 @@ impl<'de> Visitor<'de> for StrictJson {
 }
 
 /// The member as a string, if it is there.
-pub(super) fn optional_str<'m>(
+pub(crate) fn optional_str<'m>(
     object: &'m Map<String, Value>,
     name: &'static str,
 ) -> Result<Option<&'m str>, NotAString> {
@@ -121,8 +123,31 @@ impl fmt::Display for NotAString {
 
 impl std::error::Error for NotAString {}
 
+/// A NumericDate (RFC 7519 section 2): seconds, possibly with a fraction. Strings, negative numbers and dates after the
+/// year 9999 are rejected. In CVE-2026-25537 a reader treated such an `exp` as missing.
+pub(crate) fn optional_date(object: &Map<String, Value>, name: &'static str) -> Result<Option<UnixTime>, NotADate> {
+    const YEAR_10000: f64 = 253_402_300_800.0;
+    let Some(value) = object.get(name) else { return Ok(None) };
+    match value.as_f64() {
+        Some(secs) if (0.0..YEAR_10000).contains(&secs) => Ok(Some(UnixTime::from_millis((secs * 1000.0) as u64))),
+        _ => Err(NotADate(name)),
+    }
+}
+
+/// A member that must be a NumericDate is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotADate(&'static str);
+
+impl fmt::Display for NotADate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is not a NumericDate", self.0)
+    }
+}
+
+impl std::error::Error for NotADate {}
+
 /// Text from a client, for the log: quoted, escaped, and cut after 64 characters.
-pub(super) fn quoted(text: Option<&str>) -> String {
+pub(crate) fn quoted(text: Option<&str>) -> String {
     match text {
         None => "(none)".into(),
         Some(text) => format!("{:?}", text.chars().take(64).collect::<String>()),

@@ -3,7 +3,8 @@
 //! `auth/bearer/` finds the one token of a request. [`verify()`](verify::verify) reads header and claims strictly
 //! ([`json`]), applies the settings of the issuer and checks the signature last ([`jws`], [`key_set`]), because the
 //! signature costs fifty times as much as the rest. [`sign`] creates the tokens of this gateway, [`replacement`] the
-//! tokens that replace those of other issuers. `jwk`, `pem` and `key_material` decide which keys are safe to use, when
+//! tokens that replace those of other issuers. [`introspected`] judges what an
+//! introspection endpoint says about a token. `jwk`, `pem` and `key_material` decide which keys are safe to use, when
 //! the keys are loaded.
 //!
 //! jsonwebtoken is used for keys and signatures only. Its claim checks are lax by default (no `nbf`, no `typ`, no
@@ -11,7 +12,9 @@
 
 mod algorithm;
 mod base64url;
+pub mod client_assertion;
 mod der;
+pub mod introspected;
 mod issuer;
 pub mod json;
 mod jwk;
@@ -25,6 +28,7 @@ pub mod pointer;
 pub mod replacement;
 mod roca;
 pub mod sign;
+pub mod signed;
 mod verified_token;
 pub mod verify;
 

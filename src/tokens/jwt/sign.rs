@@ -97,9 +97,14 @@ impl SigningKey {
 
     /// A compact JWS over the claims with `typ: at+jwt` (RFC 9068 section 2.1).
     pub fn sign(&self, claims: &Map<String, Value>) -> Result<String, SigningError> {
+        self.sign_as("at+jwt", &self.kid, claims)
+    }
+
+    /// As [`SigningKey::sign`], with another type of token. `kid`: the name of the key for the server that verifies it.
+    pub fn sign_as(&self, typ: &str, kid: &str, claims: &Map<String, Value>) -> Result<String, SigningError> {
         let mut header = Header::new(self.algorithm);
-        header.typ = Some("at+jwt".into());
-        header.kid = Some(self.kid.clone());
+        header.typ = Some(typ.to_owned());
+        header.kid = Some(kid.to_owned());
         jsonwebtoken::encode(&header, claims, &self.encoding).map_err(SigningError::Signing)
     }
 

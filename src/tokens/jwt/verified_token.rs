@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::issuer::Issuer;
 use super::key::Signer;
-use crate::tokens::family::Family;
+use crate::tokens::family::{Family, KeyRate};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
@@ -21,6 +21,12 @@ pub struct VerifiedToken {
     pub own: bool,
     /// True if this stands for an API key of this gateway. No key has signed it.
     pub is_api_key: bool,
+    /// True if its issuer was asked about the token. No key has signed it.
+    pub is_opaque: bool,
+    /// `provider.name`, if this stands for the handle of a login there. No key has signed it.
+    pub provider: Option<Arc<str>>,
+    /// How many requests an API key allows.
+    pub key_rate: Option<KeyRate>,
     /// Empty if the token has no subject and its issuer does not require one.
     pub subject: String,
     pub scope: Vec<String>,
@@ -63,6 +69,9 @@ impl VerifiedToken {
             issuer: policy.issuer.clone(),
             own: true,
             is_api_key: true,
+            is_opaque: false,
+            provider: None,
+            key_rate: family.key_rate,
             subject: family.subject.clone(),
             scope: family.scope.split(' ').filter(|scope| !scope.is_empty()).map(str::to_owned).collect(),
             jti: None,
@@ -76,6 +85,18 @@ impl VerifiedToken {
             policy: policy.clone(),
             signer: None,
         }
+    }
+
+    /// What the handle of a login at a provider stands for until `expires`. `policy`: of the gateway's own tokens.
+    pub fn of_handle(
+        family: &Family,
+        provider: &Arc<str>,
+        policy: &Arc<Issuer>,
+        claims: Map<String, Value>,
+        expires: UnixTime,
+    ) -> VerifiedToken {
+        let token = VerifiedToken::of_api_key(family, policy, claims, expires);
+        VerifiedToken { is_api_key: false, provider: Some(provider.clone()), ..token }
     }
 
     /// Checks `not_before` and `expires`. Runs on every request, also for a cached token.
@@ -99,6 +120,11 @@ impl VerifiedToken {
     /// was set back. Its client must be able to refresh, or it would be locked out for as long as the step.
     fn is_own_dated_ahead(&self) -> bool {
         self.own && !self.claims.contains_key("nbf")
+    }
+
+    /// Returns true for a JWT with a verified signature. False for what stands for another credential.
+    pub fn is_signed(&self) -> bool {
+        self.signer.is_some()
     }
 
     pub fn has_scope(&self, scope: &str) -> bool {
@@ -130,6 +156,9 @@ impl VerifiedToken {
             issuer: policy.issuer.clone(),
             own: false,
             is_api_key: false,
+            is_opaque: false,
+            provider: None,
+            key_rate: None,
             subject,
             scope: Vec::new(),
             jti: None,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::issuer::{Audience, Confirmation, Issuer};
-use super::json::{optional_str, quoted};
+use super::json::{optional_date, optional_str, quoted};
 use super::jws::Jws;
 use super::key_set::KeySet;
 use super::verified_token::{Validity, VerifiedToken};
@@ -62,12 +62,15 @@ pub fn verify(
 
 /// Returns true if [`verify`] would accept this token again with the same key and issuer settings. The time is not
 /// checked. A change of other keys does not require a new check of the signature, and no change of keys concerns what
-/// stands for an API key.
+/// stands for an API key or for a login at a provider, or what the issuer said about an opaque token.
 pub fn is_still_valid(token: &VerifiedToken, issuers: &[TrustedIssuer]) -> bool {
     let issuer = issuers.iter().find(|issuer| issuer.policy.issuer == token.issuer);
     issuer.is_some_and(|issuer| {
-        if token.is_api_key {
+        if token.is_api_key || token.provider.is_some() {
             return issuer.policy.own;
+        }
+        if token.is_opaque {
+            return issuer.policy == token.policy;
         }
         issuer.policy == token.policy && token.signer.as_ref().is_some_and(|signer| issuer.keys.has_signer(signer))
     })
@@ -91,7 +94,7 @@ fn find_issuer<'i>(claims: &Map<String, Value>, issuers: &'i [TrustedIssuer]) ->
 
 /// `typ` tells an access token (`at+jwt`) from an ID token of the same issuer and audience (RFC 9068 section 4). A
 /// missing `typ` counts as `JWT`, because RFC 7519 makes it optional.
-fn check_type(header: &Map<String, Value>, policy: &Issuer) -> Result<(), Reject> {
+pub(super) fn check_type(header: &Map<String, Value>, policy: &Issuer) -> Result<(), Reject> {
     let typ = optional_str(header, "typ").map_err(|error| Reject::new(Reason::WrongType, error.to_string()))?;
     let (typ, is_missing) = (typ.unwrap_or("JWT"), typ.is_none());
     let short = match typ.split_at_checked("application/".len()) {
@@ -106,7 +109,7 @@ fn check_type(header: &Map<String, Value>, policy: &Issuer) -> Result<(), Reject
     Err(Reject::new(Reason::WrongType, format!("{shown}; accepted: {}", policy.types.join(", "))))
 }
 
-fn check_audience(claims: &Map<String, Value>, audience: &Audience) -> Result<(), Reject> {
+pub(super) fn check_audience(claims: &Map<String, Value>, audience: &Audience) -> Result<(), Reject> {
     let Audience::OneOf(audience) = audience else { return Ok(()) };
     let accepted = |value: &Value| value.as_str().is_some_and(|aud| audience.iter().any(|ours| ours == aud));
     let is_accepted = match claims.get("aud") {
@@ -122,14 +125,18 @@ fn check_audience(claims: &Map<String, Value>, audience: &Audience) -> Result<()
 
 /// A token with `cnf` is worth nothing without the key of its client (RFC 7800, RFC 8705, RFC 9449). If it were
 /// accepted as a plain Bearer, a stolen one would be as good as the client.
-fn check_confirmation(claims: &Map<String, Value>, confirmation: Confirmation) -> Result<(), Reject> {
+pub(super) fn check_confirmation(claims: &Map<String, Value>, confirmation: Confirmation) -> Result<(), Reject> {
     match confirmation == Confirmation::Reject && claims.contains_key("cnf") {
         true => Err(Reject::new(Reason::BoundToKey, "the token has the claim cnf, and `issuer.cnf` is \"reject\"")),
         false => Ok(()),
     }
 }
 
-fn read_claims(claims: Map<String, Value>, policy: &Arc<Issuer>, now: UnixTime) -> Result<VerifiedToken, Reject> {
+pub(super) fn read_claims(
+    claims: Map<String, Value>,
+    policy: &Arc<Issuer>,
+    now: UnixTime,
+) -> Result<VerifiedToken, Reject> {
     let subject = string(&claims, "sub")?.unwrap_or_default().to_owned();
     if subject.is_empty() && policy.require_subject {
         return Err(bad("sub is missing or empty"));
@@ -150,6 +157,9 @@ fn read_claims(claims: Map<String, Value>, policy: &Arc<Issuer>, now: UnixTime) 
         issuer: policy.issuer.clone(),
         own: policy.own,
         is_api_key: false,
+        is_opaque: false,
+        provider: None,
+        key_rate: None,
         subject,
         scope: scopes(&claims)?,
         jti: string(&claims, "jti")?.map(str::to_owned),
@@ -168,7 +178,7 @@ fn bad(detail: impl Into<Cow<'static, str>>) -> Reject {
     Reject::new(Reason::BadClaims, detail)
 }
 
-fn string<'c>(claims: &'c Map<String, Value>, name: &'static str) -> Result<Option<&'c str>, Reject> {
+pub(super) fn string<'c>(claims: &'c Map<String, Value>, name: &'static str) -> Result<Option<&'c str>, Reject> {
     optional_str(claims, name).map_err(|error| bad(error.to_string()))
 }
 
@@ -206,15 +216,8 @@ fn scopes(claims: &Map<String, Value>) -> Result<Vec<String>, Reject> {
     }
 }
 
-/// A NumericDate (RFC 7519 section 2): seconds, possibly with a fraction. Strings, negative numbers and dates after the
-/// year 9999 are rejected. In CVE-2026-25537 a reader treated such an `exp` as missing.
-fn date(claims: &Map<String, Value>, name: &str) -> Result<Option<UnixTime>, Reject> {
-    const YEAR_10000: f64 = 253_402_300_800.0;
-    let Some(value) = claims.get(name) else { return Ok(None) };
-    match value.as_f64() {
-        Some(secs) if (0.0..YEAR_10000).contains(&secs) => Ok(Some(UnixTime::from_millis((secs * 1000.0) as u64))),
-        _ => Err(bad(format!("{name} is not a NumericDate"))),
-    }
+pub(super) fn date(claims: &Map<String, Value>, name: &'static str) -> Result<Option<UnixTime>, Reject> {
+    optional_date(claims, name).map_err(|error| bad(error.to_string()))
 }
 
 #[cfg(test)]

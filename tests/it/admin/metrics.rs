@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use bearward::tokens::jwt::Algorithm;
 
 use crate::deploy::pages::pages;
+use crate::gateway::provider_events::gateway_with_a_stream;
 use crate::house::source;
 use crate::support::postgres::PostgresServer;
 use crate::support::tokens::Mint;
@@ -154,8 +155,10 @@ async fn shown() -> BTreeMap<String, BTreeSet<String>> {
     let store = format!("[store]\n{}", PostgresServer::shared().store_keys());
     let shared = Gateway::with_config(&upstream, &store);
     let gateway = Gateway::with_issuer(&upstream, &Mint::new(Algorithm::ES256), "");
+    let with_stream = gateway_with_a_stream(&upstream);
     let mut shown: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-    for sample in scrape(&gateway).await.into_keys().chain(scrape(&shared).await.into_keys()) {
+    let samples = [scrape(&gateway).await, scrape(&shared).await, scrape(&with_stream).await];
+    for sample in samples.into_iter().flat_map(HashMap::into_keys) {
         let (name, labels) = sample.split_once('{').unwrap_or((&sample, ""));
         // The three kinds of samples of a histogram share its name.
         let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));

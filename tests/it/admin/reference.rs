@@ -149,20 +149,24 @@ async fn every_response_has_the_members_of_the_page() {
     }
     let sessions = admin.get("/admin/v1/subjects/alice/tokens").await.json();
     let list = documented("GET", "/admin/v1/subjects/{subject}/tokens");
-    let with_caller = |entry: &Value| names_of(entry).into_iter().chain(["caller".to_owned()]).collect::<BTreeSet<_>>();
+    // No other caller and no provider has ended them.
+    let others = ["caller", "provider"].map(str::to_owned);
+    let with_caller = |entry: &Value| names_of(entry).into_iter().chain(others.clone()).collect::<BTreeSet<_>>();
     assert_eq!(with_caller(&sessions["tokens"][0]), list);
     let page = admin.get("/admin/v1/tokens?state=all&limit=1").await.json();
     assert_eq!(with_caller(&page["tokens"][0]), list);
     assert_eq!(names_of(&page), documented("GET", "/admin/v1/tokens"));
     assert_eq!(admin.post("/admin/v1/revocations", &json!({ "jti": "1" })).await.status, 200);
     assert_eq!(admin.delete("/admin/v1/subjects/bob/tokens").await.status, 200);
-    let page = admin.get("/admin/v1/tokens/ended?limit=3").await.json();
+    let session = json!({ "session": "1", "issuer": "https://login.example" });
+    assert_eq!(admin.post("/admin/v1/revocations", &session).await.status, 200);
+    let page = admin.get("/admin/v1/tokens/ended?limit=4").await.json();
     let text = &calls[&("GET".to_owned(), "/admin/v1/tokens/ended".to_owned())];
     let entries = page["ended"].as_array().expect("a list");
     let of_entries = entries.iter().flat_map(with_caller).collect::<BTreeSet<_>>();
     assert_eq!((names_of(&page), of_entries), (members(text, "response"), members(text, "entry")));
 
-    let key = json!({ "subject": "ci" });
+    let key = json!({ "subject": "ci", "rate": "100/min" });
     let issued = admin.post("/admin/v1/api-keys", &key).await.json();
     assert_eq!(names_of(&issued), documented("POST", "/admin/v1/api-keys"));
     let path = format!("/admin/v1/api-keys/{}", issued["keyId"].as_str().expect("text"));

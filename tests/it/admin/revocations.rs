@@ -174,6 +174,39 @@ async fn a_token_of_another_issuer_is_revoked_by_its_jti() {
     assert_eq!(statuses_after, [401, 200], "without an issuer, the gateway's issuer is meant");
 }
 
+/// The sign-on session of a user at the other issuer, with tokens for several clients.
+#[tokio::test]
+async fn the_tokens_of_a_session_elsewhere_are_revoked_by_its_sid() {
+    let upstream = Upstream::start();
+    let (gateway, mint) = gateway(&upstream);
+    let own = gateway.issue("alice", "").await;
+    let own_sid = claims_of(&own.access)["sid"].clone();
+    let of = |claims: Value| mint.with_claims(gateway.now_secs(), claims);
+    let tokens = [
+        of(json!({ "sid": "é/1", "jti": "1" })),
+        of(json!({ "sid": "é/1", "sub": "bob", "iat": gateway.now_secs() })),
+        of(json!({ "sid": "2" })),
+        of(json!({ "jti": "é/1" })),
+        of(json!({ "sid": 1 })),
+        of(json!({ "sid": own_sid })),
+    ];
+    let tokens = [&tokens[0], &tokens[1], &tokens[2], &tokens[3], &tokens[4], &tokens[5], &own.access];
+    let tokens = tokens.map(String::as_str);
+    let (gateway, before) = statuses(gateway, tokens).await;
+    assert_eq!(before, [200; 7]);
+    revoke(&gateway, json!({ "session": "é/1", "issuer": EXTERNAL_ISSUER })).await;
+    let (gateway, after) = statuses(gateway, tokens).await;
+    assert_eq!(after, [401, 401, 200, 200, 200, 200, 200]);
+    revoke(&gateway, json!({ "session": own_sid, "issuer": EXTERNAL_ISSUER })).await;
+    let (gateway, after) = statuses(gateway, tokens).await;
+    assert_eq!(after, [401, 401, 200, 200, 200, 401, 200], "a session of the other issuer, not ours");
+
+    let ended = gateway.admin_client().get("/admin/v1/tokens/ended").await.json();
+    let entry = &ended["ended"][1];
+    let expected = (&json!("issuer_session"), &json!("é/1"), &json!(EXTERNAL_ISSUER));
+    assert_eq!((&entry["what"], &entry["session"], &entry["issuer"]), expected, "{ended}");
+}
+
 /// A client can refresh with an expired access token for days, so the gateway must keep its revocation as long.
 #[tokio::test]
 async fn a_revoked_token_is_rejected_at_refresh_until_its_family_ends() {
@@ -207,13 +240,23 @@ async fn invalid_revocation_requests_are_rejected_without_effect() {
         (json!({ "all": false }), "expected exactly one of"),
         (json!({ "sub": "alice", "all": true }), "expected exactly one of"),
         (json!({ "sub": "alice", "jti": "1" }), "expected exactly one of"),
+        (json!({ "session": "1", "jti": "1", "issuer": EXTERNAL_ISSUER }), "expected exactly one of"),
+        (json!({ "session": "1", "all": true, "issuer": EXTERNAL_ISSUER }), "expected exactly one of"),
+        (json!({ "session": "1" }), "session needs the issuer"),
+        (json!({ "session": "1", "issuer": ISSUER }), "session needs the issuer"),
+        (json!({ "session": "", "issuer": EXTERNAL_ISSUER }), "1 to 4096 bytes"),
+        (json!({ "session": "1", "issuer": "https://login.example/" }), "is not configured"),
+        (
+            json!({ "session": "1", "issuer": EXTERNAL_ISSUER, "before": "2026-01-01T00:00:00Z" }),
+            "before cannot be used with jti or session",
+        ),
         (json!({ "sub": "" }), "1 to 4096 bytes"),
         (json!({ "jti": "", "issuer": EXTERNAL_ISSUER }), "1 to 4096 bytes"),
         (
             json!({ "sub": "alice", "issuer": "https://login.example/" }),
             "the issuer \"https://login.example/\" is not configured",
         ),
-        (json!({ "jti": "1", "before": "2026-01-01T00:00:00Z" }), "before cannot be used with jti"),
+        (json!({ "jti": "1", "before": "2026-01-01T00:00:00Z" }), "before cannot be used with jti or session"),
         (json!({ "all": true, "before": "yesterday" }), "not a time"),
         (json!({ "all": true, "before": 1_700_000_000 }), "invalid type"),
         (json!({ "all": true, "before": ahead }), "in the future"),

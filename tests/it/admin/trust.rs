@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::support::clock::ManualClock;
 use crate::support::tokens::Mint;
 use crate::support::wait::eventually_ok;
-use crate::support::{Gateway, KeyServer, Upstream};
+use crate::support::{Gateway, KeyServer, OidcProvider, Upstream};
 
 const DAY: u64 = 24 * 60 * 60;
 
@@ -182,4 +182,36 @@ async fn a_key_says_when_its_state_changes() {
     let state = state.expect("it is kept for refreshes");
     assert_eq!(state["state"], "refresh-only", "{later}");
     assert!(state["nextStepAt"].as_str().and_then(UnixTime::parse).is_some_and(|deleted| deleted > next), "{later}");
+}
+
+/// A real provider. Its tokens are no Bearer tokens: only an `[[issuer]]` makes them that.
+#[tokio::test]
+async fn a_provider_shows_its_keys_and_makes_no_token_valid() {
+    const API: &str = "https://api.example";
+    let upstream = Upstream::start();
+    let provider = OidcProvider::start(&json!({
+        "accounts": { "alice": {} },
+        "resources": { API: { "scope": "read", "accessTokenFormat": "jwt", "jwt": { "sign": { "alg": "RS256" } } } },
+        "clients": [{
+            "client_id": "app", "client_secret": "of the app", "redirect_uris": ["https://app.example/callback"],
+            "scope": "openid read",
+        }],
+    }));
+    let keys = format!("issuer = \"{}\"\nclient_id = \"app\"\nclient_auth = \"none\"", provider.issuer);
+    let gateway = Gateway::with_config(&upstream, &format!("[[provider]]\nname = \"login\"\n{keys}\n"));
+    let shown = eventually_ok("the keys of the provider are known", async || {
+        let shown = list(&gateway, "issuers").await[0].clone();
+        if shown["state"] == "current" { Ok(shown) } else { Err(shown.to_string()) }
+    })
+    .await;
+    assert_eq!((&shown["kind"], &shown["issuer"]), (&json!("provider"), &json!(provider.issuer)));
+    assert_eq!(shown["source"], format!("{}/.well-known/openid-configuration", provider.issuer));
+    let request = json!({ "account": "alice", "client_id": "app", "scope": "read", "resource": API });
+    let (token, _) = provider.tokens(&request).await;
+    let response = gateway.client().bearer(&token).get("/").await;
+    assert_eq!(response.status, 401);
+    assert_eq!(response.json()["error"], "invalid_token");
+    let revocation = json!({ "issuer": provider.issuer, "session": "s" });
+    let revoked = gateway.admin_client().post("/admin/v1/revocations", &revocation).await;
+    assert_eq!(revoked.status, 200, "{revoked:?}");
 }

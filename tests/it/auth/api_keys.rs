@@ -129,6 +129,19 @@ async fn a_key_is_accepted_only_where_the_route_says_so() {
         let seen = upstream.seen().pop().expect("a request");
         assert_eq!(seen.header(name).is_some(), kept, "{name}");
     }
+    // CGI reads these as `X-API-Key`.
+    for name in ["x_api_key", "X-Api_Key", "x.api.key"] {
+        for (path, client, kept) in [
+            ("/keys", bearer.clone().header(name, "other"), false),
+            ("/keys", bearer.clone().header(name, &key), false),
+            ("/open", client.clone().header(name, &key), false),
+            ("/open", client.clone().header(name, "of-the-backend"), true),
+        ] {
+            assert_eq!(status(&client, path).await, 200);
+            let seen = upstream.seen().pop().expect("a request");
+            assert_eq!(seen.header(name).is_some(), kept, "{name} {path}");
+        }
+    }
     gateway.drain_and_check_log();
 }
 
@@ -232,7 +245,13 @@ async fn operators_see_the_last_use_and_who_issued() {
     let entry = listed(&gateway).await[0].clone();
     assert_eq!((&entry["keyId"], &entry["label"], &entry["state"]), (&json!(id), &json!("ci"), &json!("live")));
     assert_eq!((entry.get("lastUsedAt"), entry.get("apiKey")), (None, None));
-    gateway.advance(Duration::from_mins(2));
+    gateway.advance(Duration::from_secs(1));
+    // Rejected: neither the wrong route nor the wrong scope is a use.
+    assert_eq!(status(&gateway.client().bearer(&key), "/").await, 401);
+    assert_eq!(status(&gateway.client().bearer(&key), "/scoped").await, 403);
+    // A write that is queued before this one is done when this one is.
+    assert_eq!(gateway.admin_client().delete("/admin/v1/subjects/other/tokens").await.status, 200);
+    assert_eq!(listed(&gateway).await[0].get("lastUsedAt"), None);
     assert_eq!(status(&gateway.client().bearer(&key), "/keys").await, 200);
     eventually_ok("the use is recorded", async || {
         let entry = listed(&gateway).await[0].clone();
@@ -252,6 +271,8 @@ async fn operators_see_the_last_use_and_who_issued() {
         assert_eq!(gateway.admin_client().delete(&path).await.json(), json!({ "success": true }));
     }
     assert_eq!(listed(&gateway).await[0]["state"], "revoked");
+    let ended = gateway.admin_client().get("/admin/v1/tokens/ended").await.json();
+    assert_eq!((&ended["ended"][0]["what"], &ended["ended"][0]["tokenId"]), (&json!("apiKey"), &json!(id)));
     gateway.drain_and_check_log();
 }
 
@@ -272,6 +293,7 @@ async fn a_resource_server_can_introspect_a_key_and_its_holder_can_revoke_it() {
     let members = ["active", "sub", "scope", "sid"].map(|name| introspected[name].clone());
     assert_eq!(members, [json!(true), json!("robot"), json!("a"), json!(id)]);
     assert_eq!((introspected.get("jti"), introspected.get("salary")), (None, None));
+    assert_eq!(listed(&gateway).await[0].get("lastUsedAt"), None, "an introspection is no use");
     assert_eq!(status(&gateway.client().bearer(&key), "/keys").await, 200);
     post(gateway.client(), "/revoke").await;
     assert_eq!(status(&gateway.client().bearer(&key), "/keys").await, 401);

@@ -1,7 +1,10 @@
 //! Authentication: tokens, keys and caches.
 
+mod api_key_rates;
 mod api_keys;
+mod api_keys_without_store;
 pub mod authenticate;
+mod introspection;
 pub mod key_changes;
 pub mod keyring;
 mod many;

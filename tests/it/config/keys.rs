@@ -132,12 +132,13 @@ fn valid_values_are_read() {
     let config = parse(&text).unwrap_or_else(|errors| panic!("{errors}"));
     let remote = |place: usize| match &config.issuers[place].keys {
         KeySource::Remote(remote) => &**remote,
-        KeySource::File(file) => panic!("{file:?}"),
+        other => panic!("{other:?}"),
     };
     // What is shown of a URL has no query.
     let whole = |url: &SecureUrl| format!("http{}://{}{}", if url.tls { "s" } else { "" }, url.authority, url.target);
     let urls = |location: &Location| match location {
         Location::Jwks(url) => vec![whole(url)],
+        Location::EventTransmitter(place) => vec![whole(place)],
         Location::Discovery(places) => places.iter().map(whole).collect(),
     };
     let Remote { location, refresh, refetch_cooldown, max_age, on_stale, startup, allow_http, jwks_hosts, ca_file } =

@@ -30,6 +30,7 @@ fn a_login_is_public_and_a_logout_needs_a_token() {
         (route("token_from = [\"login_cookie\"]\nenforce = false"), "route[0].enforce", (4, 11), "enforce = true"),
         (route("token_from = [\"login_cookie:a\"]"), "route[0].token_from[0]", (3, 15), "takes no name"),
         (route("logout = true\nenforce = false"), "route[0].enforce", (4, 11), "expected `enforce = true`"),
+        (route("logout = true\napi_keys = true"), "route[0].api_keys", (4, 12), "an API key has none"),
     ];
     for (text, key, place, says) in rows {
         check(&[(text.leak(), key, place, says)]);

@@ -24,9 +24,10 @@ pub(super) fn folder() -> TempDir {
     write("keys.json", &Mint::new(Algorithm::ES256).jwks());
     write("a.key", &signing_key.serialize_pem());
     write("hmac.secret", &"s".repeat(64));
-    write("authorization", "Bearer x");
+    write("authorization", &format!("Bearer {}", "x".repeat(32)));
     write("root.secret", &format!("1 {}", "0".repeat(43)));
     write("admin.token", &"0".repeat(43));
+    write("client.secret", "secret");
     write("store.db", "");
     folder
 }
@@ -36,7 +37,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 /// Each key that names a secret, and the secret.
-const SECRETS: [(&str, &str, &str); 11] = [
+const SECRETS: [(&str, &str, &str); 15] = [
     (
         "[[listener]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"a.pem\", key = \"a.key\" }",
         "listener[0].tls.key",
@@ -72,6 +73,26 @@ const SECRETS: [(&str, &str, &str); 11] = [
     ),
     ("[store]\nsecret_file = \"root.secret\"", "store.secret_file", "root.secret"),
     ("[store]\nsqlite = \"store.db\"", "store.sqlite", "store.db"),
+    (
+        "[[provider]]\nname = \"a\"\nissuer = \"https://a.example\"\nclient_id = \"b\"\nclient_secret_file = \"client.secret\"",
+        "provider[0].client_secret_file",
+        "client.secret",
+    ),
+    (
+        "[[provider]]\nname = \"a\"\nissuer = \"https://a.example\"\nclient_id = \"b\"\nclient_auth = \"private_key_jwt\"\nassertion_key_file = \"a.key\"",
+        "provider[0].assertion_key_file",
+        "a.key",
+    ),
+    (
+        "[[provider]]\nname = \"a\"\nissuer = \"https://a.example\"\nclient_id = \"b\"\nclient_auth = \"tls_client_auth\"\nclient_certificate = \"a.pem\"\nclient_key = \"a.key\"",
+        "provider[0].client_key",
+        "a.key",
+    ),
+    (
+        "[[event_stream]]\nname = \"a\"\nissuer = \"https://a.example\"\naudience = \"b\"\npath = \"/events\"\nauthorization_file = \"authorization\"",
+        "event_stream[0].authorization_file",
+        "authorization",
+    ),
     ("[admin]\ntoken_file = \"admin.token\"", "admin.token_file", "admin.token"),
 ];
 

@@ -67,10 +67,33 @@ fn every_key_of_the_reference_has_its_value_and_origin() {
 const ALL_TABLES: &str = r#"
 listener = [{ address = "127.0.0.1:0", tls = { certificate = "a.pem", key = "a.key" } }]
 issuer = [{ issuer = "https://login.example", audience = "any", algorithms = ["ES256"], jwks_file = "keys.json" }]
+provider = [{ name = "login", issuer = "https://login.example", client_id = "a", client_auth = "none" }]
+event_stream = [{ name = "a", issuer = "https://a.example", audience = "a", path = "/a", authorization_file = "authorization" }]
 rate = [{ per = "address", requests = 7 }]
 identity = { claim = [{ pointer = "/tenant", header = "X-Auth-Tenant" }] }
 admin = { tls = { certificate = "a.pem", key = "a.key" }, operator = [{ name = "alice", token_file = "admin.token" }] }
-oauth = { introspection_endpoint = "/i", resource_server = [{ client_id = "orders", secret_file = "admin.token" }] }
+[[oauth.resource_server]]
+client_id = "orders"
+secret_file = "admin.token"
+[[oauth.client]]
+client_id = "ci"
+jwks_file = "keys.json"
+algorithms = ["ES256"]
+[[token_exchange]]
+name = "orders"
+token_endpoint = "https://login.example/token"
+client_id = "gateway"
+client_secret_file = "admin.token"
+audience = ["https://orders.internal"]
+[[oauth.exchange]]
+issuer = "https://login.example"
+clients = ["ci"]
+audience = ["a"]
+subject_prefix = ""
+claim = [{ pointer = "/tenant", present = true }]
+[oauth]
+token_endpoint = "/t"
+introspection_endpoint = "/i"
 [[upstream]]
 servers = ["http://127.0.0.1:3000"]
 health_check = { path = "/healthz" }

@@ -10,6 +10,13 @@ use crate::house::source;
 use crate::support::certificates::Authority;
 use crate::support::program::bearward_with_variables;
 
+/// Of a client in the pages.
+const PUBLIC_KEY: &str = "-----BEGIN PUBLIC KEY-----
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEpScOX4lPthsJYbEO2MQt56G95+TD
+T1W+iHoQ4LodNWSjUEZHFplwJKViYr1fQXuOW9e9KMjcQpvjQhtfwXIbBQ==
+-----END PUBLIC KEY-----
+";
+
 /// README.md and the pages in `deploy/`: the path of each, and its text.
 pub fn pages() -> Vec<(String, String)> {
     let names = super::names(&source::root().join("deploy"));
@@ -77,7 +84,7 @@ fn each_part_of_the_page_has_two_small_pictures() {
     let index = source::read("src/admin/page/assets/index.html");
     let parts: Vec<&str> =
         index.split("data-part=\"").skip(1).filter_map(|rest| rest.split('"').next()).chain(["sign-in"]).collect();
-    assert_eq!(parts.len(), 8, "{parts:?}");
+    assert_eq!(parts.len(), 9, "{parts:?}");
     for picture in parts.iter().flat_map(|part| ["light", "dark"].map(|scheme| format!("{part}-{scheme}.png"))) {
         let content = fs::read(source::root().join("deploy/screenshots").join(&picture));
         let content = content.unwrap_or_else(|error| panic!("{picture}: {error}; run deploy/screenshots/make"));
@@ -105,9 +112,10 @@ fn every_configuration_in_the_pages_is_valid() {
     super::write_certificates(&Authority::new(), &folder.path().join("tls"));
     secret::write_private(&folder.path().join("webhook.authorization"), b"Bearer x\n").expect("written");
     let secret = b"0123456789abcdef0123456789abcdef\n";
-    for name in ["orders.secret", "postgres.password"] {
+    for name in ["orders.secret", "postgres.password", "login.secret", "events.authorization", "introspection.secret"] {
         secret::write_private(&folder.path().join(name), secret).expect("written");
     }
+    fs::write(folder.path().join("ci.pem"), PUBLIC_KEY).expect("written");
     let credentials = folder.path().join("credentials");
     for folder in [&credentials, &folder.path().join("conf.d")] {
         fs::create_dir(folder).expect("created");

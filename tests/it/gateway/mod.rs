@@ -2,6 +2,7 @@
 
 pub mod cors;
 pub mod enforce;
+mod exchanged_tokens;
 pub mod fixed_responses;
 pub mod forward;
 pub mod forward_auth;
@@ -10,6 +11,8 @@ pub mod login;
 pub mod logout;
 pub mod methods;
 pub mod oauth;
+pub mod provider_events;
 pub mod replaced_tokens;
 pub mod rules;
+pub mod sign_in;
 pub mod streams;

@@ -135,7 +135,7 @@ async fn the_client_sees_the_missing_scope_and_the_log_the_claim() {
     assert!(!response.text().contains("tenant"), "the response does not name the claim: {response:?}");
     let lines = gateway.log_lines(4).await;
     let line = lines.iter().find(|line| line["path"] == "/tenant").expect("a line");
-    assert_eq!(line["detail"], "claim /tenant/name does not match the rule of this route");
+    assert_eq!(line["detail"], "claim /tenant/name does not match its rule");
     assert!(!line.to_string().contains("initech"), "the value of the claim is not logged: {line}");
     gateway.client().bearer(&token).get("/write").await.assert_rejected(405, "invalid_request");
 }

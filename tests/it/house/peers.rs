@@ -15,12 +15,14 @@ const TOOLS: [&str; 21] = [
 ];
 
 /// What else leads to a peer: the parts of `tests/it/support` that start one, and paths of its own.
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 12] = [
     "PostgresServer::",
     "postgres_server(",
     "Browser::open",
     "Page::open",
     "Haproxy::",
+    "OidcProvider::",
+    "run_in_node(",
     "FrontProxy::",
     "Pooler::",
     "Site::start",

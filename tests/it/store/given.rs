@@ -65,6 +65,8 @@ pub(crate) fn login(subject: &str, now: UnixTime) -> Family {
         idle_expiry: now + LIFETIMES.idle,
         absolute_expiry: now + LIFETIMES.absolute,
         key_hash: None,
+        key_rate: None,
+        origin: None,
         revoked: None,
     }
 }

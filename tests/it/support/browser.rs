@@ -39,10 +39,12 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Opens a browser that finds `hosts` at these addresses on port 443 and no other host. It accepts the keys of
-    /// `certificates` without a CA, and checks everything else as always. `more`: further arguments.
+    /// Opens a browser that finds `hosts` at these addresses on port 443, this machine, and no other host. It
+    /// accepts the keys of `certificates` without a CA, and checks everything else as always. `more`: further
+    /// arguments.
     pub async fn open(hosts: &[(&str, SocketAddr)], certificates: &[&Path], more: &[&str]) -> Browser {
         let rules = hosts.iter().map(|(host, address)| format!("MAP {host}:443 {address}"));
+        let rules = rules.chain(["EXCLUDE 127.0.0.1".to_owned()]);
         let keys: Vec<_> = certificates.iter().map(|path| key_hash(path)).collect();
         let keys = format!("--ignore-certificate-errors-spki-list={}", keys.join(","));
         Self::start(rules.collect(), &[&[keys.as_str()], more].concat()).await

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bearward::types::clock::{Clock, SystemClock};
 use bearward::types::secret;
-use rcgen::{BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -21,6 +21,8 @@ impl Authority {
     pub fn new() -> Authority {
         let mut params = CertificateParams::new(Vec::new()).expect("parameters");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // With the default name of all certificates, OpenSSL takes those that it signs for self-signed ones.
+        params.distinguished_name.push(DnType::CommonName, "authority of the tests");
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key"));
         Authority(issuer.expect("a certificate"))
     }

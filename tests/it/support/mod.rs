@@ -15,6 +15,7 @@ pub mod gateway;
 pub mod haproxy;
 pub mod honest_client;
 pub mod jwks;
+pub mod oidc_provider;
 pub mod pooler;
 #[allow(dead_code)]
 pub mod postgres;
@@ -36,6 +37,7 @@ pub use client::{Client, TestResponse};
 pub use gateway::{Gateway, TokenPair};
 pub use honest_client::HonestClient;
 pub use jwks::KeyServer;
+pub use oidc_provider::OidcProvider;
 pub use postgres::ports;
 pub use scripted_backend::ScriptedBackend;
 pub use secrets::Secrets;

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use bearward::tokens::jwt::Algorithm;
-
+use bearward::types::secret;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -63,13 +63,20 @@ impl Drop for Prometheus {
     }
 }
 
-/// A gateway that is scraped, with an `[[issuer]]`, health checks and PostgreSQL, and so with all metrics.
+/// A gateway that is scraped, with an `[[issuer]]`, an `[[event_stream]]`, health checks and PostgreSQL, and so with all
+/// metrics.
 async fn scraped(upstream: &Upstream, keys: &KeyServer) -> (Gateway, Prometheus) {
+    let folder = TempDir::new().expect("a folder");
+    let authorization = folder.path().join("authorization");
+    secret::write_private(&authorization, "Bearer 0123456789abcdef0123456789abcdef".as_bytes()).expect("written");
     let text = format!(
         "[upstream.health_check]\npath = \"/healthz\"\n[store]\n{}\n[[issuer]]\nissuer = \"https://login.example\"\n\
-         audience = [\"a\"]\nalgorithms = [\"ES256\"]\njwks_url = \"{}\"\n",
+         audience = [\"a\"]\nalgorithms = [\"ES256\"]\njwks_url = \"{keys}\"\n[[event_stream]]\nname = \"corp\"\n\
+         issuer = \"https://login.example\"\naudience = \"https://gateway.example/events\"\npath = \"/events\"\n\
+         algorithms = [\"ES256\"]\njwks_url = \"{keys}\"\nauthorization_file = \"{}\"\n",
         PostgresServer::shared().store_keys(),
-        keys.url("/keys")
+        authorization.display(),
+        keys = keys.url("/keys"),
     );
     let gateway = Gateway::with_config(upstream, &text);
     let prometheus = Prometheus::start(&[gateway.admin_address().to_string()]);

@@ -83,9 +83,11 @@ function load() {
 
 const WHAT = {
   session: ({ sub }) => subjectLink(sub),
+  apiKey: ({ sub }) => [el("b", {}, "an API key of "), subjectLink(sub)],
   subject: ({ sub }) => [el("b", {}, "all logins of "), subjectLink(sub)],
   issuer: ({ issuer }) => [el("b", {}, "all tokens of "), mono(issuer)],
   all: () => el("b", {}, "all logins of all subjects"),
+  issuer_session: ({ session, issuer }) => [el("b", {}, "one session at "), mono(issuer), ": sid ", mono(session)],
   token: ({ jti }) => [el("b", {}, "one access token: jti "), mono(jti)],
 };
 
@@ -118,7 +120,7 @@ async function end(entry) {
   const login = `login of ${entry.sub}${entry.label ? ` on ${entry.label}` : ""}`;
   const text = "Its tokens are rejected at once, and its open streams are closed within a second. "
     + `Token id: ${entry.tokenId}`;
-  if (!await confirmed({ title: `End the ${login}?`, text, action: "End the login" })) return;
+  if (!await confirmed({ title: `End the ${login}?`, text, typed: entry.sub, action: "End the login" })) return;
   if (await change("DELETE", `/admin/v1/tokens/${encodeURIComponent(entry.tokenId)}`, undefined, `The ${login} has ended.`)) {
     const { operator } = current();
     Object.assign(entry, { state: "revoked", revokedAt: new Date().toISOString(), reason: "admin", operator });

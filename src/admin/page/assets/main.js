@@ -1,6 +1,7 @@
 // Signing in and out, and which part is shown. The address of a part is `#part/id?name=value`.
 
 import * as api from "./api.js";
+import * as apikeys from "./apikeys.js";
 import * as certificates from "./certificates.js";
 import * as configuration from "./configuration.js";
 import { byId } from "./dom.js";
@@ -10,7 +11,7 @@ import * as now from "./now.js";
 import * as state from "./state.js";
 import * as why from "./why.js";
 
-const parts = { now, why, logins, keys, certificates, upstreams: state.upstreams, configuration };
+const parts = { now, why, logins, apikeys, keys, certificates, upstreams: state.upstreams, configuration };
 let shown = null;
 
 function route() {

@@ -13,12 +13,12 @@ use crate::types::clock::UnixTime;
 /// One snapshot: the head of the log, the version of the signing keys, the time, and the entries from `$1` on. Without
 /// entries there is one row, with null as its sequence.
 const POLL: &str = "select h.value as newest, h.tag as newest_tag, k.value as keys, t.micros,
-        r.sequence, r.kind, r.issuer, r.name, r.not_after, r.at, r.until, r.tag
+        r.sequence, r.kind, r.issuer, r.name, r.not_after, r.at, r.until, r.tag, r.session
     from meta h
         join meta k on k.name = 'signing_keys'
         cross join (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as micros) t
         left join (
-            select l.sequence, l.kind, l.issuer, l.name, l.not_after, l.at, l.until, l.tag
+            select l.sequence, l.kind, l.issuer, l.name, l.not_after, l.at, l.until, l.tag, l.session
             from revocations l where l.sequence >= $1 order by l.sequence limit $2
         ) r on true
     where h.name = 'revocation_sequence'

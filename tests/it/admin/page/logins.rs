@@ -27,6 +27,9 @@ async fn ending_a_login_closes_its_websocket() {
     page.shows("#logins", &alice.token_id).await;
     page.click("#logins button[aria-label^='End the login']").await;
     page.shows("#confirm", "End the login of alice").await;
+    let disabled = "return document.querySelector('#confirm-yes').disabled";
+    assert_eq!(page.browser.run(disabled, &Value::Null).await, true, "the subject is not typed yet");
+    page.enter("#confirm-typed", "alice").await;
     let started = Instant::now();
     page.click("#confirm-yes").await;
     assert_eq!(streams::close_frame(&mut socket).await, streams::revoked());

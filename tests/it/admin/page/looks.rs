@@ -7,12 +7,13 @@ use crate::support::Upstream;
 use crate::support::browser::key;
 
 /// Each part as an operator sees it after some traffic.
-const SEEN: [&str; 9] = [
+const SEEN: [&str; 10] = [
     "now",
     "why",
     "why?reason=no_token",
     "logins",
     "logins?subject=alice",
+    "apikeys",
     "keys",
     "certificates",
     "upstreams",
@@ -24,6 +25,7 @@ async fn axe_finds_nothing_in_either_color_scheme() {
     let upstream = Upstream::start();
     let gateway = gateway(&upstream, "");
     gateway.issue("alice", "").await;
+    gateway.issue_key(&json!({ "sub": "robot", "scope": "a", "rate": "100/min" })).await;
     assert_eq!(gateway.client().get("/").await.status, 401);
     let axe = library("axe-core/axe.min.js");
     let page = Page::open(&gateway).await;
@@ -44,6 +46,11 @@ async fn axe_finds_nothing_in_either_color_scheme() {
             page.go(part).await;
             check(&format!("{part}, {scheme}")).await;
         }
+        page.go("apikeys").await;
+        page.enter("#issue-subject", "robot").await;
+        page.click("#issue .main").await;
+        page.shows("#issued", "issued").await;
+        check(&format!("a new key, {scheme}")).await;
         page.go("logins?subject=alice").await;
         page.click("#logins .row .danger").await;
         check(&format!("a question, {scheme}")).await;
@@ -110,6 +117,8 @@ async fn everything_can_be_reached_by_the_keyboard() {
     assert_eq!(gateway.status_of(&alice.access).await, 200);
     tab_to("End").await;
     page.browser.press(key::ENTER).await;
+    page.until("the field has the focus", "return document.activeElement.id === 'confirm-typed'", &Value::Null).await;
+    page.browser.press("alice").await;
     tab_to("confirm-yes").await;
     page.browser.press(key::ENTER).await;
     page.shows("#logins-done", "has ended").await;
@@ -129,6 +138,8 @@ async fn nothing_is_wider_than_a_phone() {
     let path = format!("/admin/v1/tokens/{}", named["tokenId"].as_str().expect("an id"));
     assert_eq!(gateway.admin_client().delete(&path).await.status, 200);
     gateway.admin_client().post("/admin/v1/tokens", &json!({ "sub": "alice", "label": "y".repeat(100) })).await;
+    let key = json!({ "sub": long, "label": "y".repeat(100), "scope": "z".repeat(100), "rate": "1000000/day" });
+    gateway.issue_key(&key).await;
     assert_eq!(gateway.client().get(&format!("/{long}")).await.status, 401);
     let page = Page::open(&gateway).await;
     for width in [320, 500, 800, 1000] {

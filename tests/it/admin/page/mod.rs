@@ -1,5 +1,6 @@
 //! The operators' page in headless Chromium, with a real gateway behind it.
 
+mod api_keys;
 mod files;
 mod logins;
 mod looks;
@@ -20,7 +21,7 @@ use crate::support::{Browser, Gateway, Upstream};
 /// An operator with the role view.
 const VIEWER: &str = "a-token-of-vera-who-reads-1234567890";
 
-const PARTS: [&str; 7] = ["now", "why", "logins", "keys", "certificates", "upstreams", "configuration"];
+const PARTS: [&str; 8] = ["now", "why", "logins", "apikeys", "keys", "certificates", "upstreams", "configuration"];
 
 /// `folder`: files that the configuration names. `more`: further tables.
 fn gateway_in(folder: TempDir, upstream: &str, more: &str) -> Gateway {

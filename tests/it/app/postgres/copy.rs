@@ -5,12 +5,18 @@ use std::process::Output;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bearward::store::{Mark, MarkKind, Marked, ProviderLogin};
+use bearward::tokens::family::revocation::Revoked;
+use bearward::tokens::family::{Family, Origin};
+use bearward::types::clock::UnixTime;
 use serde_json::json;
 
 use super::{folder, gateway, start_error, store_keys, text};
+use crate::store::given::login;
 use crate::support::clock::ManualClock;
 use crate::support::postgres::PostgresServer;
 use crate::support::program::bearward;
+use crate::support::tokens::EXTERNAL_ISSUER;
 use crate::support::{Gateway, TokenPair, Upstream};
 
 /// Copies the database in `folder`, which the configuration there does not name any more.
@@ -50,6 +56,7 @@ async fn a_gateway_moves_to_postgresql_and_no_session_ends() {
     let strange = sqlite.issue("d\u{0}e\u{10FFFF}", "").await;
     assert_eq!(admin.post("/admin/v1/keys/rotate", &json!({})).await.status, 200);
     let (_, key_id) = sqlite.issue_key(&json!({ "sub": "robot" })).await;
+    let from_provider = login_elsewhere(&sqlite).await;
     let signing = admin.get("/admin/v1/keys").await.json();
     let revocations = sqlite.running().metrics.render();
     drop(sqlite);
@@ -58,8 +65,13 @@ async fn a_gateway_moves_to_postgresql_and_no_session_ends() {
     let output = copy_when_free(files.path());
     assert_copied(&output);
     let (progress, printed) = (errors(&output), String::from_utf8_lossy(&output.stdout));
-    assert!(progress.contains("sessions: 5 of 5") && progress.contains("revocations: 2 of 2"), "{progress}");
-    for line in ["sessions, compared: 5 of 5", "list of what was ended: 2 of 2"] {
+    assert!(progress.contains("sessions: 6 of 6") && progress.contains("revocations: 3 of 3"), "{progress}");
+    for line in [
+        "sessions, compared: 6 of 6",
+        "list of what was ended: 3 of 3",
+        "marks of what was used once: 1 of 1",
+        "logins at providers: 1 of 1",
+    ] {
         assert!(progress.contains(line) && !progress.contains('\r'), "{progress}");
     }
     assert!(printed.contains("both have the same content"), "{printed}");
@@ -81,11 +93,41 @@ async fn a_gateway_moves_to_postgresql_and_no_session_ends() {
     shared.refresh(&carol.access, &carol.refresh).await.assert_rejected(400, "invalid_grant");
     let dave = shared.issue("dave", "").await;
     assert_eq!(shared.revoke(&dave.access, &dave.token_id).await.status, 200, "the log goes on");
-    assert_eq!(sql(schema(&keys), "select max(sequence) from revocations"), "3");
+    assert_eq!(sql(schema(&keys), "select max(sequence) from revocations"), "4");
     let ended = shared.admin_client().get("/admin/v1/tokens/ended").await.json();
-    let subjects: Vec<_> = [0, 1, 2].map(|index| ended["ended"][index]["sub"].clone()).into();
-    assert_eq!(subjects, ["dave", "carol", "bob"]);
-    assert_eq!((&ended["ended"][1]["operator"], ended["ended"][2].get("operator")), (&json!("admin"), None));
+    let subjects: Vec<_> = [0, 1, 2, 3].map(|index| ended["ended"][index]["sub"].clone()).into();
+    assert_eq!(subjects, [json!("dave"), json!(null), json!("carol"), json!("bob")]);
+    assert_eq!((&ended["ended"][2]["operator"], ended["ended"][3].get("operator")), (&json!("admin"), None));
+    assert_eq!(ended["ended"][1]["session"], "s0");
+    let store = &shared.running().broker.store;
+    let found = store.provider_login(from_provider.id).await.expect("reads");
+    assert_eq!(found, Some((from_provider, provider_login())));
+    assert_eq!(use_mark(&shared).await, Marked::Repeated);
+}
+
+/// A login at another issuer, and the end of another session there.
+async fn login_elsewhere(gateway: &Gateway) -> Family {
+    let now = UnixTime::from_secs(gateway.now_secs());
+    let (issuer, session) = (String::from(EXTERNAL_ISSUER), Some("s1".into()));
+    let origin = Origin { issuer, subject: "alice".into(), session, dated: now };
+    let family = Family { origin: Some(origin), ..login("a|alice", now) };
+    let began = gateway.running().broker.store.begin_login(family, provider_login(), None, 100, now.into()).await;
+    let began = began.expect("the store works");
+    assert_eq!(use_mark(gateway).await, Marked::First);
+    began.expect("not void")
+}
+
+fn provider_login() -> ProviderLogin {
+    let sealed = vec![0, 255, 1];
+    ProviderLogin { provider: "cörp".into(), root: 1, sealed, version: 3, due: UnixTime::MAX, claimed: true }
+}
+
+async fn use_mark(gateway: &Gateway) -> Marked {
+    let (issuer, key) = (String::from(EXTERNAL_ISSUER), "1".into());
+    let revoke = vec![Revoked::Session { issuer: issuer.clone(), session: "s0".into() }];
+    let mark = Mark { kind: MarkKind::LogoutToken, issuer, key, value: [7; 32], until: UnixTime::MAX };
+    let now = UnixTime::from_secs(gateway.now_secs());
+    gateway.running().broker.store.mark(mark, revoke, now.into()).await.expect("the store works")
 }
 
 #[tokio::test]

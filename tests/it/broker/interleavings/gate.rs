@@ -5,8 +5,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, mpsc};
 
 use bearward::store::{
-    DecideKeys, DecideRotation, EndingSearch, FoundEndings, FoundFamilies, KeySearch, KeysChanged, Outbox,
-    RevocationHook, RevokeOutcome, RevokedBy, Revoker, Search, Settings, Store, StoreError, StoreFuture,
+    DecideKeys, DecideRotation, EndingSearch, FoundEndings, FoundFamilies, KeySearch, KeysChanged, LoginLease, Mark,
+    Marked, Outbox, ProviderLogin, RefreshedLogin, RevocationHook, RevokeOutcome, RevokedBy, Revoker, SavedLogin,
+    Search, Settings, Store, StoreError, StoreFuture,
 };
 use bearward::tokens::audit_event::{Event, EventContext, Recorded};
 use bearward::tokens::family::Family;
@@ -106,6 +107,10 @@ impl Store for Gate {
         self.wait(move |store| store.revoke(what, occasion))
     }
 
+    fn mark(&self, mark: Mark, revoke: Vec<Revoked>, occasion: EventContext) -> StoreFuture<Marked> {
+        self.wait(move |store| store.mark(mark, revoke, occasion))
+    }
+
     fn confirm(&self, seen: Vec<(TokenId, u64)>) -> StoreFuture<()> {
         self.wait(move |store| store.confirm(seen))
     }
@@ -148,6 +153,54 @@ impl Store for Gate {
 
     fn sweep(&self, now: UnixTime, limit: usize) -> StoreFuture<usize> {
         self.store.sweep(now, limit)
+    }
+
+    fn begin_login(
+        &self,
+        family: Family,
+        login: ProviderLogin,
+        replaces: Option<TokenId>,
+        max_live: usize,
+        context: EventContext,
+    ) -> StoreFuture<Option<Family>> {
+        self.store.begin_login(family, login, replaces, max_live, context)
+    }
+
+    fn provider_login(&self, id: TokenId) -> StoreFuture<Option<(Family, ProviderLogin)>> {
+        self.store.provider_login(id)
+    }
+
+    fn claim_login(&self, id: TokenId, at: UnixTime) -> StoreFuture<()> {
+        self.store.claim_login(id, at)
+    }
+
+    fn lease_login(
+        &self,
+        id: TokenId,
+        version: u64,
+        holder: [u8; 16],
+        now: UnixTime,
+        until: UnixTime,
+    ) -> StoreFuture<LoginLease> {
+        self.store.lease_login(id, version, holder, now, until)
+    }
+
+    fn save_login(
+        &self,
+        id: TokenId,
+        holder: [u8; 16],
+        refreshed: RefreshedLogin,
+        context: EventContext,
+    ) -> StoreFuture<SavedLogin> {
+        self.store.save_login(id, holder, refreshed, context)
+    }
+
+    fn logins_to_revoke(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(TokenId, ProviderLogin)>> {
+        self.store.logins_to_revoke(now, limit)
+    }
+
+    fn forget_login(&self, id: TokenId) -> StoreFuture<()> {
+        self.store.forget_login(id)
     }
 
     fn change_signing_keys(&self, decide: DecideKeys, occasion: EventContext) -> StoreFuture<KeysChanged> {

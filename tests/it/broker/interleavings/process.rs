@@ -16,7 +16,7 @@ use bearward::auth::signature_queue::SignatureQueue;
 use bearward::auth::token_cache::TokenCache;
 use bearward::broker::keys::OwnKeys;
 use bearward::broker::refresh::RefreshRequest;
-use bearward::broker::{Broker, Settings, TokenPair};
+use bearward::broker::{Broker, ReportCounts, Settings, TokenPair};
 use bearward::limits::limiter::Rate;
 use bearward::limits::throttle::{self, Throttle};
 use bearward::store::{RevokedBy, Store};
@@ -100,6 +100,7 @@ impl Process {
                 &throttle::Settings { refreshes: None, calls: None, failures: None },
                 Arc::new(SystemClock),
             )),
+            reports: ReportCounts::default(),
             clock: Arc::new(SteadyClock::new(clock.clone())),
         };
         let identity = Identity { subject: None, scope: None, token_id: None, issuer: None, claims: vec![] };
@@ -110,6 +111,8 @@ impl Process {
             seen_generations: broker.seen_generations.clone(),
             renewals: Arc::default(),
             api_keys: Arc::default(),
+            introspection: Arc::default(),
+            handles: Arc::default(),
             freshness: None,
             identity,
             token_size: TOKEN_SIZE,
@@ -136,6 +139,7 @@ impl Process {
             metrics: &self.metrics,
             serves_stale: None,
             api_keys: false,
+            provider: None,
             rejected_token: None,
             trace: Trace::OFF,
         }

@@ -181,15 +181,15 @@ fn a_gateway_that_would_be_unsafe_does_not_start() {
     let folder = cluster.replicas[1].folder();
     let role = |value: &str| server.sql("postgres", &format!("alter role {USER} set synchronous_commit = {value}"));
     let versions = |sql: &str| cluster.sql(&server, sql);
-    let newer = "insert into schema_versions (version, compatible_from, at, by) values (9, 7, 0, '4.5.6')";
+    let newer = "insert into schema_versions (version, compatible_from, at, by) values (999, 998, 0, '4.5.6')";
     let conditions: [Condition<'_>; 3] = [
         ("a role that does not wait for the disk", &|| drop(role("local")), &|| drop(role("on")), "synchronous_commit"),
         ("another root secret", &|| write_secret(&folder, 'b'), &|| write_secret(&folder, 'a'), "root secret"),
         (
             "tables of a later version",
             &|| drop(versions(newer)),
-            &|| drop(versions("delete from schema_versions where version = 9")),
-            "needs schema 7",
+            &|| drop(versions("delete from schema_versions where version = 999")),
+            "needs schema 998",
         ),
     ];
     let first = story.random().below(conditions.len());

@@ -99,6 +99,30 @@ async fn trailers_cannot_have_what_a_route_removes() {
 }
 
 #[tokio::test]
+async fn trailers_of_responses_lose_what_the_route_says() {
+    let backend = Backend::start(Version::HTTP_2, async |_: Request<_>| {
+        let (sender, body) = connection::streamed();
+        tokio::spawn(async move {
+            sender.send("hello").await;
+            sender.end_with("x-powered-by", "old").await;
+        });
+        Response::builder().header("x-powered-by", "old").body(body).expect("a response")
+    });
+    let backend = backend.await;
+    let text = Gateway::public_config(backend.address, backend.protocol());
+    for (rules, arrives) in [("", true), ("[route.response_headers]\nremove = [\"X-Powered-*\"]\n", false)] {
+        let gateway = Gateway::from_text(format!("{text}{rules}"));
+        let mut client = HttpConnection::http2(gateway.address()).await;
+        let request = Request::get("/").header("te", "trailers").body(connection::empty()).expect("a request");
+        let response = client.send(request).await;
+        assert_eq!(response.headers().contains_key("x-powered-by"), arrives);
+        let (text, trailers) = connection::text_and_trailers(response.into_body()).await;
+        assert_eq!(text, "hello");
+        assert_eq!(trailers.is_some_and(|trailers| trailers.contains_key("x-powered-by")), arrives, "{rules}");
+    }
+}
+
+#[tokio::test]
 async fn responses_lose_and_get_what_the_route_says() {
     for version in [Version::HTTP_11, Version::HTTP_2] {
         let backend = Backend::start(version, async |request: Request<_>| {

@@ -87,6 +87,37 @@ async fn a_client_cannot_lock_out_the_proxy() {
     assert_eq!(proxy.read_response().await.status, 200, "the same connection");
 }
 
+/// A proxy that is known by its secret alone has the address of no list.
+#[tokio::test]
+async fn a_client_cannot_lock_out_a_proxy_with_a_secret() {
+    const SECRET: &str = "a-secret-of-thirty-two-characters";
+    let upstream = Upstream::start();
+    let folder = std::sync::Arc::new(tempfile::TempDir::new().expect("a folder"));
+    bearward::types::secret::write_private(&folder.path().join("proxy.secret"), SECRET.as_bytes()).expect("written");
+    let limits = "[limits]\nmalformed_requests = 2\npenalty_duration = \"1h\"\n";
+    let text = Gateway::config_text(
+        &upstream.address.to_string(),
+        &format!(
+            "{limits}[forward_auth]\npath = \"/auth\"\ndialect = \"prefix\"\nsecret_file = \"proxy.secret\"\n\
+             [[route]]\npath = \"/\"\npublic = true\n"
+        ),
+    );
+    let gateway = Gateway::in_folder(text, folder, std::sync::Arc::new(crate::support::clock::ManualClock::new()));
+    let call = format!(
+        "GET /auth/ HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 198.51.100.7\r\nX-Forwarded-Proto: https\r\n\
+         X-Forward-Auth-Secret: {SECRET}\r\nConnection: close\r\n"
+    );
+    for number in 0..6 {
+        let mut proxy = Wire::connect(gateway.address()).await;
+        proxy.send(format!("{call}\r\n")).await;
+        assert_eq!(proxy.read_response().await.status, 200, "{number}");
+        // What a client of the proxy has sent, on a connection of its own.
+        let mut proxy = Wire::connect(gateway.address()).await;
+        proxy.send(format!("{call}Transfer-Encoding: chunked, x\r\n\r\n")).await;
+        assert!(proxy.read_response().await.status >= 400, "{number}");
+    }
+}
+
 /// Envoy can send the body with the call.
 #[tokio::test]
 async fn the_body_of_a_call_is_ignored() {

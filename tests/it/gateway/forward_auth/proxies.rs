@@ -32,8 +32,11 @@ const WITH_SECRET: &str = "secret_file = \"proxy.secret\"";
 const IDENTITY: [&str; 5] = ["X-Auth-Subject", "X-Auth-Scope", "X-Auth-Token-Id", "X-Auth-Issuer", "X-Auth-Observed"];
 
 /// What a client writes to seem another one.
-const FORGED: &str = "X-Auth-Subject: root\r\nX-Auth-Scope: all\r\nX-Auth-Issuer: root\r\nX-Auth-Token-Id: root\r\n\
-    X-Auth-Observed: root\r\nX-Forwarded-Uri: /public/\r\nX-Forwarded-Method: OPTIONS\r\nX-Original-URI: /public/\r\n\
+const FORGED_IDENTITY: &str = "X-Auth-Subject: root\r\nX-Auth-Scope: all\r\nX-Auth-Issuer: root\r\n\
+    X-Auth-Token-Id: root\r\nX-Auth-Observed: root\r\n";
+
+/// What a client writes to seem to have asked for something else.
+const FORGED: &str = "X-Forwarded-Uri: /public/\r\nX-Forwarded-Method: OPTIONS\r\nX-Original-URI: /public/\r\n\
     X-Original-Method: OPTIONS\r\nX-Original-Host: other\r\nX-Forwarded-For: 198.51.100.1\r\n\
     X-Forwarded-Proto: gopher\r\nX-Forward-Auth-Secret: guessed\r\n";
 
@@ -45,6 +48,8 @@ struct Site {
     proxy: Option<FrontProxy>,
     /// Its clients get the body of the gateway's rejection.
     passes_bodies: bool,
+    /// The gateway does not see the identity headers of its clients.
+    hides_forged: bool,
 }
 
 impl Site {
@@ -60,7 +65,7 @@ impl Site {
         secret::write_private(&own.path().join("proxy.secret"), SECRET.as_bytes()).expect("written");
         let gateway = Gateway::in_folder(text, own, Arc::new(ManualClock::new()));
         let folder = TempDir::new().expect("a folder");
-        Site { gateway, backend, address: free_address(), folder, proxy: None, passes_bodies }
+        Site { gateway, backend, address: free_address(), folder, proxy: None, passes_bodies, hides_forged: false }
     }
 
     /// Writes a file of `deploy/beside` with the addresses of this site.
@@ -108,6 +113,7 @@ async fn check(site: &mut Site) {
     allowed_requests(site, &pair.access).await;
     rejected_requests(site, &pair.access).await;
     encoded_paths(site).await;
+    forged_identities(site, &pair.access).await;
     other_spellings(site, &pair.access).await;
     websockets(site, &pair.access).await;
     other_protocols(site, &pair.access).await;
@@ -209,6 +215,20 @@ async fn encoded_paths(site: &Site) {
         let response = site.send(&format!("GET {path}"), FORGED).await;
         assert!(response.status >= 300, "{path}: {response:?}");
         site.assert_silent(path);
+    }
+}
+
+/// The gateway rejects them, or the proxy replaces them without asking about them.
+async fn forged_identities(site: &Site, token: &str) {
+    for (path, token) in [("/public/a", String::new()), ("/observed", String::new()), ("/orders", bearer(token))] {
+        let response = site.send(&format!("GET {path}"), &format!("{token}{FORGED_IDENTITY}")).await;
+        assert_eq!(response.status == 200, site.hides_forged, "{path}: {response:?}");
+        for seen in site.backend.seen() {
+            assert!(site.hides_forged, "{path}: {seen:?}");
+            let root = seen.headers.values().filter(|value| ["root", "all"].iter().any(|forged| *value == forged));
+            assert_eq!(root.count(), 0, "{path}: {seen:?}");
+        }
+        site.backend.forget();
     }
 }
 
@@ -339,7 +359,7 @@ async fn caddy_forwards_what_the_gateway_allows() {
 
 #[tokio::test]
 async fn envoy_forwards_what_the_gateway_allows() {
-    let site = Site::new("prefix", true, WITH_SECRET);
+    let site = Site { hides_forged: true, ..Site::new("prefix", true, WITH_SECRET) };
     let prefix = "path_prefix: /auth\n";
     let shows =
         format!("authorization_request: {{ headers_to_add: [{{ key: X-Forward-Auth-Secret, value: {SECRET} }}] }}");

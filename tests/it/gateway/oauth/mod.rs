@@ -1,5 +1,7 @@
 //! The OAuth endpoints of the gateway.
 
+pub mod clients;
+mod exchange;
 mod introspect;
 mod metadata;
 mod revoke;

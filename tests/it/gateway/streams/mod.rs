@@ -82,7 +82,7 @@ fn expired() -> (u16, String) {
 }
 
 /// Asserts that `ending` takes less than a second, as the documentation promises.
-async fn within_a_second<T>(ending: impl Future<Output = T>) -> T {
+pub async fn within_a_second<T>(ending: impl Future<Output = T>) -> T {
     let started = Instant::now();
     let result = ending.await;
     assert!(started.elapsed() < SECOND, "took {:?}", started.elapsed());

@@ -61,6 +61,12 @@ async fn every_kind_of_revocation_closes_streams() {
     assert_eq!(within_a_second(close_frame(&mut socket)).await, revoked(), "by its subject, of another issuer");
     assert_open(&mut bob).await;
 
+    let of = |sid: &str| mint.with_claims(gateway.now_secs(), json!({ "sub": "dan", "sid": sid }));
+    let (mut socket, mut other) = (open(&gateway, &of("1")).await, open(&gateway, &of("2")).await);
+    revocation(json!({ "session": "1", "issuer": EXTERNAL_ISSUER })).await;
+    assert_eq!(within_a_second(close_frame(&mut socket)).await, revoked(), "by its session, of another issuer");
+    assert_open(&mut other).await;
+
     let carol = gateway.issue("carol", "").await.access;
     let mut socket = open(&gateway, &carol).await;
     let path = format!("/admin/v1/keys/{}/revoke", header_of(&carol)["kid"].as_str().expect("a kid"));
@@ -224,19 +230,19 @@ async fn the_stream_of_an_api_key_lasts_until_the_key_ends() {
 
     // The gateway reads the key again before it would have to end the stream.
     for _ in 0..5 {
-        let before = gateway.now_secs();
+        let reads = async || gateway.metric("bearward_api_key_reads_total{result=\"ok\"").await;
+        let before = reads().await;
         gateway.advance(Duration::from_mins(10));
-        let used = "the gateway has read the key again";
-        crate::support::wait::eventually_ok(used, async || {
-            let listed = admin.get("/admin/v1/api-keys").await.json();
-            let all = listed["apiKeys"].as_array().expect("a list");
-            let of_key = all.iter().find(|entry| entry["keyId"] == key["keyId"]).expect("listed");
-            let at = of_key["lastUsedAt"].as_str().and_then(bearward::types::clock::UnixTime::parse);
-            if at.is_some_and(|at| at.as_secs() > before) { Ok(()) } else { Err(listed.to_string()) }
+        crate::support::wait::eventually_ok("the gateway has read the key again", async || {
+            if reads().await > before { Ok(()) } else { Err(before.to_string()) }
         })
         .await;
         assert_open(&mut socket).await;
     }
+    // The gateway has read it, and no program has used it.
+    let listed = admin.get("/admin/v1/api-keys").await.json();
+    let of_key = listed["apiKeys"].as_array().expect("a list").iter().find(|entry| entry["keyId"] == key["keyId"]);
+    assert_eq!(of_key.expect("listed").get("lastUsedAt"), None, "{listed}");
     gateway.advance(Duration::from_mins(10));
     assert_eq!(within_a_second(close_frame(&mut socket)).await, expired());
 }

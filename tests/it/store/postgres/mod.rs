@@ -6,6 +6,7 @@ mod following;
 mod lifetimes;
 mod locked_rows;
 mod logins;
+mod other_issuers;
 mod repeated_calls;
 mod replicas;
 pub mod schema;

@@ -15,6 +15,7 @@ use bearward::types::ids::TokenId;
 use tokio::task::JoinSet;
 
 use super::super::given::*;
+use super::following::Follower;
 use super::{open, try_open};
 use crate::support::postgres::PostgresServer;
 use crate::support::wait::eventually;
@@ -43,6 +44,23 @@ async fn each_page_of_a_long_log_is_read() {
     sql(&schema, many);
     let log = store.revocations_since(0, LOGIN).await.expect("the store works");
     assert!(log.iter().map(|entry| entry.sequence).eq(1..=8200), "{}", log.len());
+}
+
+/// One gateway polls an event stream.
+#[tokio::test]
+async fn a_lease_is_held_by_one_gateway() {
+    let (server, schema) = (PostgresServer::shared(), PostgresServer::shared().schema());
+    let (one, other) = (Follower::open(server, &schema, "a"), Follower::open(server, &schema, "b"));
+    let hold =
+        async |gateway: &Follower, name: &str| gateway.store.hold_lease(name.into()).await.expect("the store works");
+    assert!(hold(&one, "event_stream a").await);
+    assert!(!hold(&other, "event_stream a").await);
+    assert!(hold(&other, "event_stream b").await, "another lease");
+    assert!(hold(&one, "event_stream a").await, "renewed");
+    // The first one does not renew it in time.
+    sql(&schema, "update leases set until = 0 where name = 'event_stream a'");
+    assert!(hold(&other, "event_stream a").await);
+    assert!(!hold(&one, "event_stream a").await);
 }
 
 #[tokio::test]

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use bearward::store::{KeySearch, RevokeOutcome, RevokedBy, Store};
-use bearward::tokens::family::Family;
+use bearward::store::{KeySearch, RevokeOutcome, RevokedBy, Search, SearchState, Store, Subjects};
 use bearward::tokens::family::revocation::Revoked;
 use bearward::tokens::family::rotation::Rotation;
+use bearward::tokens::family::{Family, KeyRate};
 use bearward::types::clock::UnixTime;
 use bearward::types::reject::Reason;
 
@@ -38,9 +38,12 @@ async fn listed(store: &dyn Store, subject: Option<&str>, limit: usize) -> Vec<F
 }
 
 pub(crate) async fn a_key_comes_back_as_it_was_written(store: &dyn Store) {
-    let key = written(store, Family { key_hash: Some([255; 32]), ..key("a\0b", LOGIN) }).await;
-    assert_eq!(stored(store, &key).await, key);
-    assert_eq!(listed(store, Some("a\0b"), 10).await, [key]);
+    for rate in [None, KeyRate::parse("100/min"), KeyRate::parse("1000000/day")] {
+        let subject = format!("a\0b{rate:?}");
+        let key = written(store, Family { key_hash: Some([255; 32]), key_rate: rate, ..key(&subject, LOGIN) }).await;
+        assert_eq!(stored(store, &key).await, key);
+        assert_eq!(listed(store, Some(&subject), 10).await, [key]);
+    }
 }
 
 pub(crate) async fn keys_are_listed_without_logins_page_by_page(store: &dyn Store) {
@@ -69,6 +72,35 @@ pub(crate) async fn keys_do_not_count_for_the_limit_of_sessions(store: &dyn Stor
     assert!(stored(store, &session).await.revoked.is_some(), "a session does");
     for key in &keys {
         assert_eq!(stored(store, key).await.revoked, None, "no session ends a key");
+    }
+}
+
+pub(crate) async fn access_tokens_alone_do_not_count_for_the_limit(store: &dyn Store) {
+    let session = issued(store, "alice", LOGIN).await;
+    let alone = || written(store, Family { generation: 0, ..login("alice", LOGIN) });
+    let alone = [alone().await, alone().await];
+    assert_eq!(stored(store, &session).await.revoked, None, "an access token ends no session");
+    let next = store.issue(login("alice", LOGIN + Duration::from_secs(1)), 1, LOGIN.into()).await;
+    assert!(next.expect("the store works").is_some());
+    assert!(stored(store, &session).await.revoked.is_some(), "a session does");
+    for token in &alone {
+        assert_eq!(stored(store, token).await.revoked, None, "no session ends an access token");
+    }
+}
+
+pub(crate) async fn keys_hide_no_session(store: &dyn Store) {
+    let session = issued(store, "alice", LOGIN).await;
+    for number in 0..1_000 {
+        written(store, key("alice", LOGIN + Duration::from_secs(1 + number))).await;
+    }
+    let ids = |found: &[Family]| found.iter().map(|family| family.id).collect::<Vec<_>>();
+    assert_eq!(ids(&store.families_of("alice".into()).await.expect("the store works")), [session.id]);
+    for state in [SearchState::Live, SearchState::All, SearchState::Ended] {
+        let subjects = Subjects::One("alice".into());
+        let search = Search { subjects, state, after: None, limit: 10, now: LOGIN };
+        let found = store.search(search).await.expect("the store works").families;
+        let expected = if state == SearchState::Ended { vec![] } else { vec![session.id] };
+        assert_eq!(ids(&found), expected, "{state:?}");
     }
 }
 

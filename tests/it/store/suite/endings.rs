@@ -60,6 +60,7 @@ pub(crate) async fn what_was_ended_is_listed_newest_first(store: &dyn Store) {
     let issuer = || ISSUER.to_owned();
     let named = [
         Revoked::Token { issuer: issuer(), jti: "j\0".into() },
+        Revoked::Session { issuer: "https://login.example".into(), session: "s\0".into() },
         Revoked::Subject { issuer: issuer(), subject: "user1".into(), not_after: second(30) },
         Revoked::Issuer { issuer: "https://login.example".into(), not_after: second(31) },
         Revoked::Everything { not_after: second(32) },
@@ -72,6 +73,7 @@ pub(crate) async fn what_was_ended_is_listed_newest_first(store: &dyn Store) {
     let dana = || Some(Revoker::Operator("da\0na".into()));
     let family = |number: usize| Revoked::Family(families[number].id);
     let expected = [
+        (named[4].clone(), second(66), RevokeReason::Admin, dana()),
         (named[3].clone(), second(65), RevokeReason::Admin, dana()),
         (named[2].clone(), second(64), RevokeReason::Admin, dana()),
         (named[1].clone(), second(63), RevokeReason::Admin, dana()),

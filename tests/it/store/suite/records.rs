@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bearward::store::{LogOrder, RevocationHook, RevokedBy, Settings, Store};
+use bearward::store::{LogOrder, Mark, MarkKind, Marked, RevocationHook, RevokedBy, Settings, Store};
 use bearward::tokens::family::revocation::{Revocation, Revoked};
 use bearward::tokens::family::rotation::Rotation;
 use bearward::types::clock::UnixTime;
@@ -157,4 +157,17 @@ pub(crate) async fn a_watermark_survives_a_change_of_the_issuers_name(place: &dy
     let renamed = Settings { issuer: "https://new.example".into(), ..settings() };
     let store = place.open_with(renamed, Arc::new(|_, _| {}));
     assert_eq!(rejection(&*store, &family, 1, LOGIN).await, Reason::GrantRevoked);
+}
+
+pub(crate) async fn marks_are_kept_over_a_restart(place: &dyn Place) {
+    let mark = || {
+        let (kind, issuer, key) = (MarkKind::LogoutToken, "https://login.example".into(), "1".into());
+        Mark { kind, issuer, key, value: [7; 32], until: UnixTime::MAX }
+    };
+    let session = || vec![Revoked::Session { issuer: "https://login.example".into(), session: "s".into() }];
+    for expected in [Marked::First, Marked::Repeated] {
+        let store = place.open();
+        assert_eq!(store.mark(mark(), session(), LOGIN.into()).await.expect("marks"), expected);
+        assert_eq!(store.revocations_since(0, LOGIN).await.expect("reads").len(), 1);
+    }
 }

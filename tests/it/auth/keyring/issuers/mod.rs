@@ -2,6 +2,7 @@
 
 mod lax_files;
 mod policy;
+mod provider;
 mod rotation;
 mod sources;
 

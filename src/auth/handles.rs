@@ -1,0 +1,344 @@
+//! From the handle in a browser's cookie to what it stands for: the claims of its family, as for an API key.
+//!
+//! A handle that was read from the store is good for as long as an access token lives, so that revocations, which are
+//! kept as long, also end it. Requests read it again after half of that time, and [`Handles::renew_streams`] reads the
+//! handles of open streams. While the store does not respond, the second half is left.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::auth::key_lookups::{KeyLookups, Lookup};
+use crate::auth::keyring::Keyring;
+use crate::auth::renewals::Renewals;
+use crate::auth::token_cache::CachedToken;
+use crate::store::{ProviderLogin, Store, StoreFuture};
+use crate::tokens::family::handle::PresentedHandle;
+use crate::tokens::family::refresh_token::Roots;
+use crate::tokens::family::{Family, claims_of};
+use crate::tokens::jwt::{Issuer, VerifiedToken};
+use crate::types::clock::{Clock, UnixTime};
+use crate::types::ids::TokenId;
+use crate::types::reject::{Reason, Reject};
+
+/// How often, at most, the store learns of the use of a login: its idle time counts from there.
+const USE_RESOLUTION: Duration = Duration::from_mins(1);
+
+/// How often a login can change at its provider while one request reads it.
+const MAX_CHANGES: usize = 3;
+
+pub type FoundLogin = Option<(Family, ProviderLogin)>;
+type FindLogin = dyn Fn(TokenId) -> StoreFuture<FoundLogin> + Send + Sync;
+pub type Refreshing = Pin<Box<dyn Future<Output = Refreshed> + Send>>;
+
+/// `[tokens]` and `[timeouts]`, as far as they concern handles.
+#[derive(Clone)]
+pub struct HandleSettings {
+    /// `tokens.audience`
+    pub audience: Vec<String>,
+    /// `tokens.access_lifetime`: how long a handle is good without reading the store again.
+    pub lifetime: Duration,
+    /// `timeouts.store`
+    pub timeout: Duration,
+}
+
+/// Refreshes a login at its provider, when that is due.
+pub trait RefreshLogins: Send + Sync {
+    /// Waits for the provider only if the login is worth nothing without it.
+    fn refresh(&self, family: Family, login: ProviderLogin) -> Refreshing;
+}
+
+/// What became of a login that was due.
+#[derive(Debug)]
+pub enum Refreshed {
+    /// Good as it is, until this time.
+    Good(UnixTime),
+    /// To be read again.
+    Changed,
+    /// Why it ended.
+    Ended(&'static str),
+    /// The provider does not respond, and what it said last is too old.
+    Unavailable(String),
+}
+
+/// Finds logins by their handles in the store.
+pub struct Handles {
+    settings: HandleSettings,
+    roots: Arc<Roots>,
+    find: Arc<FindLogin>,
+    /// `None` if a look-up must not change anything.
+    effects: Option<Effects>,
+    lookups: KeyLookups,
+}
+
+struct Effects {
+    store: Arc<dyn Store>,
+    refresh: Arc<dyn RefreshLogins>,
+}
+
+/// Why a presented handle is not good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BadHandle {
+    Unknown,
+    Forged,
+    OtherProvider,
+    Revoked,
+    Expired,
+    Ended(&'static str),
+}
+
+impl BadHandle {
+    /// Returns true if the client may have guessed.
+    pub(super) fn is_guess(self) -> bool {
+        matches!(self, BadHandle::Unknown | BadHandle::Forged)
+    }
+
+    /// Returns true if the same handle can be good on another route.
+    pub(super) fn is_of_other_route(self) -> bool {
+        self == BadHandle::OtherProvider
+    }
+
+    /// For the log. All bad handles have the same response.
+    pub(super) fn reject(self) -> Reject {
+        let detail = match self {
+            BadHandle::Unknown => "unknown session",
+            BadHandle::Forged => "the handle was not created for this session",
+            BadHandle::OtherProvider => "the user signed in at another provider",
+            BadHandle::Revoked => "the session was revoked",
+            BadHandle::Expired => "the session expired",
+            BadHandle::Ended(why) => why,
+        };
+        Reject::new(Reason::BadSession, detail)
+    }
+}
+
+/// A login that is good now.
+pub(super) struct GoodLogin {
+    family: Family,
+    provider: Arc<str>,
+    /// Until when requests use it without reading it again.
+    pub(super) usable_until: UnixTime,
+}
+
+impl Handles {
+    /// `find`: looks a login up without changing anything.
+    pub fn new(settings: HandleSettings, roots: Arc<Roots>, find: Arc<FindLogin>) -> Self {
+        Handles { settings, roots, find, effects: None, lookups: KeyLookups::default() }
+    }
+
+    /// Records in the store when logins are used, and refreshes them.
+    pub fn of_store(
+        settings: HandleSettings,
+        roots: Arc<Roots>,
+        store: Arc<dyn Store>,
+        refresh: Arc<dyn RefreshLogins>,
+    ) -> Self {
+        let reading = store.clone();
+        let handles = Handles::new(settings, roots, Arc::new(move |id| reading.provider_login(id)));
+        Handles { effects: Some(Effects { store, refresh }), ..handles }
+    }
+
+    pub fn without_effects(&self) -> Self {
+        Handles::new(self.settings.clone(), self.roots.clone(), self.find.clone())
+    }
+
+    /// A request begins to look this handle up.
+    pub(super) fn lookup(&self, handle: &str) -> Lookup<'_> {
+        self.lookups.begin(handle)
+    }
+
+    /// Reads the login of a handle, and refreshes it if that is due. The outer error: it cannot be read.
+    pub(super) async fn read(
+        &self,
+        presented: &PresentedHandle,
+        provider: &str,
+        now: UnixTime,
+    ) -> Result<Result<GoodLogin, BadHandle>, Reject> {
+        let checked = |found| check(found, presented, provider, &self.roots, now);
+        self.read_checked(presented.id, now, checked).await
+    }
+
+    async fn read_checked(
+        &self,
+        id: TokenId,
+        now: UnixTime,
+        check: impl Fn(FoundLogin) -> Result<(Family, ProviderLogin), BadHandle>,
+    ) -> Result<Result<GoodLogin, BadHandle>, Reject> {
+        for _ in 0..MAX_CHANGES {
+            let (family, login) = match check(self.find(id).await?) {
+                Ok(found) => found,
+                Err(bad) => return Ok(Err(bad)),
+            };
+            self.record_use(&family, &login, now);
+            let (provider, due) = (Arc::from(login.provider.as_str()), login.due);
+            let good = |family, until: UnixTime| {
+                let usable_until = until.min(now + self.settings.lifetime / 2);
+                Ok(Ok(GoodLogin { family, provider, usable_until }))
+            };
+            let Some(effects) = self.effects.as_ref().filter(|_| due <= now) else { return good(family, due.max(now)) };
+            match effects.refresh.refresh(family.clone(), login).await {
+                Refreshed::Good(until) => return good(family, until),
+                Refreshed::Changed => {}
+                Refreshed::Ended(why) => return Ok(Err(BadHandle::Ended(why))),
+                Refreshed::Unavailable(detail) => return Err(Reject::new(Reason::ProviderUnavailable, detail)),
+            }
+        }
+        Err(Reject::new(Reason::ProviderUnavailable, "the login changes faster than it can be read"))
+    }
+
+    /// Reads a login from the store. `Err` if that fails.
+    async fn find(&self, id: TokenId) -> Result<FoundLogin, Reject> {
+        let limit = self.settings.timeout;
+        let reading = async {
+            // Never closed, so that there always is a permit in the end.
+            let _permit = self.lookups.reads.acquire().await;
+            (self.find)(id).await
+        };
+        match tokio::time::timeout(limit, reading).await {
+            Ok(found) => found.map_err(|error| {
+                tracing::error!(%error, "cannot read a login");
+                Reject::new(Reason::StoreUnavailable, error.message)
+            }),
+            Err(_) => Err(Reject::new(Reason::StoreUnavailable, format!("no response within {limit:?}"))),
+        }
+    }
+
+    /// Reads the logins that have open streams, so that the streams go on. A login that is not good any more, or cannot
+    /// be read, ends its streams later.
+    pub async fn renew_streams(&self, renewals: &Renewals, keyring: &Keyring, clock: &dyn Clock) {
+        for id in renewals.handles() {
+            let now = clock.now();
+            let is_live = |found: FoundLogin| match found {
+                Some((family, login)) if family.is_live(now) => Ok((family, login)),
+                _ => Err(BadHandle::Expired),
+            };
+            let Ok(Ok(login)) = self.read_checked(id, now, is_live).await else { continue };
+            let generation = keyring.generation();
+            let token = self.stand_for(&login, &keyring.keys().own().trusted.policy, now);
+            let known = CachedToken::new("", token, Vec::new(), generation);
+            renewals.record(id, &Arc::new(known), clock.uptime());
+        }
+    }
+
+    /// What the handle stands for at `now`.
+    pub(super) fn stand_for(&self, login: &GoodLogin, policy: &Arc<Issuer>, now: UnixTime) -> VerifiedToken {
+        let family = &login.family;
+        let expires = (now + self.settings.lifetime).min(family.absolute_expiry);
+        let (issued, ends) = (family.created_at.as_secs(), expires.as_secs());
+        let claims = claims_of(family, &policy.issuer, &self.settings.audience, issued, ends);
+        VerifiedToken::of_handle(family, &login.provider, policy, claims, expires)
+    }
+
+    /// The store has queued the changes when this returns. A lost one does no harm.
+    fn record_use(&self, family: &Family, login: &ProviderLogin, now: UnixTime) {
+        let Some(Effects { store, .. }) = &self.effects else { return };
+        if !login.claimed {
+            drop(store.claim_login(family.id, now));
+        }
+        if family.last_used_at + USE_RESOLUTION <= now {
+            drop(store.used(family.id, now));
+        }
+    }
+}
+
+/// Checks what the store has of a handle. The MAC first, so that only its owner can learn more.
+fn check(
+    found: FoundLogin,
+    presented: &PresentedHandle,
+    provider: &str,
+    roots: &Roots,
+    now: UnixTime,
+) -> Result<(Family, ProviderLogin), BadHandle> {
+    let (family, login) = found.ok_or(BadHandle::Unknown)?;
+    if !presented.is_genuine(&family, roots) {
+        return Err(BadHandle::Forged);
+    }
+    match &family.revoked {
+        Some(_) => Err(BadHandle::Revoked),
+        None if !family.is_live(now) => Err(BadHandle::Expired),
+        None if login.provider != provider => Err(BadHandle::OtherProvider),
+        None => Ok((family, login)),
+    }
+}
+
+/// Without any login.
+impl Default for Handles {
+    fn default() -> Self {
+        let settings = HandleSettings { audience: Vec::new(), lifetime: Duration::ZERO, timeout: Duration::ZERO };
+        Handles::new(settings, Arc::new(Roots::none()), Arc::new(|_| Box::pin(async { Ok(None) })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokens::family::{RevokeReason, RevokedAt, handle};
+    use crate::types::secret::Secret;
+
+    const NOW: UnixTime = UnixTime::from_secs(1_000_000);
+    const HOUR: Duration = Duration::from_hours(1);
+
+    fn roots() -> Roots {
+        Roots::new((1, Secret::new(vec![7; 32])), vec![])
+    }
+
+    fn login() -> (Family, ProviderLogin) {
+        let family = Family { absolute_expiry: NOW + HOUR, ..Family::sample(NOW - HOUR) };
+        let login = ProviderLogin {
+            provider: "main".into(),
+            root: 1,
+            sealed: Vec::new(),
+            version: 0,
+            due: UnixTime::MAX,
+            claimed: true,
+        };
+        (family, login)
+    }
+
+    fn presented(family: &Family) -> PresentedHandle {
+        PresentedHandle::parse(&handle::of(family, &roots()).expect("root 1 is known")).expect("well formed")
+    }
+
+    #[test]
+    fn only_a_live_login_with_its_handle_is_good() {
+        let (family, login) = login();
+        let presented = presented(&family);
+        let revoked = Some(RevokedAt { at: NOW, reason: RevokeReason::Logout });
+        let checked = |found, provider| check(found, &presented, provider, &roots(), NOW).map(|(family, _)| family.id);
+        let with = |family: Family| Some((family, login.clone()));
+        assert_eq!(checked(with(family.clone()), "main"), Ok(family.id));
+        for (found, provider, expected) in [
+            (None, "main", BadHandle::Unknown),
+            (with(Family { salt: [9; 32], revoked, ..family.clone() }), "main", BadHandle::Forged),
+            (with(Family { revoked, ..family.clone() }), "main", BadHandle::Revoked),
+            (with(Family { absolute_expiry: NOW, ..family.clone() }), "main", BadHandle::Expired),
+            (with(Family { idle_expiry: NOW, ..family.clone() }), "main", BadHandle::Expired),
+            (with(family.clone()), "other", BadHandle::OtherProvider),
+        ] {
+            assert_eq!(checked(found, provider), Err(expected));
+            assert_eq!(expected.is_guess(), matches!(expected, BadHandle::Unknown | BadHandle::Forged));
+            assert_eq!(expected.reject().reason, Reason::BadSession);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_login_is_read_again_after_half_a_lifetime_or_when_due() {
+        for (due, expected) in [(UnixTime::MAX, NOW + HOUR), (NOW + HOUR / 4, NOW + HOUR / 4), (NOW - HOUR, NOW)] {
+            let (family, login) = login();
+            let found = (family.clone(), ProviderLogin { due, ..login });
+            let settings = HandleSettings { audience: vec!["a".into()], lifetime: 2 * HOUR, timeout: HOUR };
+            let find = move |_| -> StoreFuture<FoundLogin> { Box::pin(std::future::ready(Ok(Some(found.clone())))) };
+            let handles = Handles::new(settings, Arc::new(roots()), Arc::new(find));
+            let read = handles.read(&presented(&family), "main", NOW).await;
+            let good = read.ok().and_then(Result::ok).expect("a good login");
+            assert_eq!(good.usable_until, expected);
+            let policy = VerifiedToken::with_subject("x".into()).policy().clone();
+            let token = handles.stand_for(&good, &policy, NOW);
+            assert_eq!(
+                (token.expires, token.family, token.provider.as_deref()),
+                (NOW + HOUR, Some(family.id), Some("main"))
+            );
+            assert!(token.own && !token.is_api_key && token.claims["aud"] == "a");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The questions to introspection endpoints, for the metrics.
+
+use std::time::Duration;
+
+use crate::telemetry::metrics::{Count, Histogram, LabelledTotals, LabelledValue, Totals};
+
+/// Shared by all workers. Outlives a reload.
+pub struct IntrospectionCounts {
+    /// In the order of [`Outcome`].
+    outcomes: [Count; 4],
+    /// In the same order, without [`Outcome::Busy`].
+    durations: [Histogram; 3],
+}
+
+/// What came of a question.
+#[derive(Clone, Copy)]
+pub(super) enum Outcome {
+    Active,
+    Inactive,
+    /// There was no usable answer.
+    Failed,
+    /// Too many questions were in flight, and it was not asked.
+    Busy,
+}
+
+const NAMES: [&str; 4] = ["active", "inactive", "failed", "busy"];
+
+impl IntrospectionCounts {
+    pub(super) fn count(&self, outcome: Outcome) {
+        self.outcomes[outcome as usize].add_shared(1);
+    }
+
+    pub(super) fn took(&self, outcome: Outcome, duration: Duration) {
+        self.count(outcome);
+        if let Some(histogram) = self.durations.get(outcome as usize) {
+            histogram.observe_shared(duration);
+        }
+    }
+
+    pub fn labelled(&self) -> Vec<LabelledValue> {
+        let labelled = |(name, count): (&&str, &Count)| (vec![("outcome", (*name).to_owned())], count.get() as f64);
+        NAMES.iter().zip(&self.outcomes).map(labelled).collect()
+    }
+
+    pub fn durations(&self) -> Vec<LabelledTotals> {
+        let labelled =
+            |(name, histogram): (&&str, &Histogram)| (vec![("outcome", (*name).to_owned())], Totals::of([histogram]));
+        NAMES.iter().zip(&self.durations).map(labelled).collect()
+    }
+}
+
+impl Default for IntrospectionCounts {
+    fn default() -> Self {
+        IntrospectionCounts {
+            outcomes: [const { Count::new() }; 4],
+            durations: [const { Histogram::of_requests() }; 3],
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! One introspection endpoint, and the questions to it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::answer::{self, Answer, Unanswered};
+use super::counts::{IntrospectionCounts, Outcome};
+use super::settings::{AnswerForm, IntrospectionSettings};
+use crate::auth::keyring::{Keyring, RefetchOutcome};
+use crate::auth::oauth_client::OAuthResponse;
+use crate::tokens::jwt::introspected::{ANSWER_TYPE, accept, read_signed_answer};
+use crate::tokens::jwt::verify::TrustedIssuer;
+use crate::tokens::jwt::{Issuer, VerifiedToken};
+use crate::types::clock::{Clock, UnixTime};
+use crate::types::reject::{Reason, Reject, with_causes};
+use crate::types::secret;
+use crate::types::trace::Trace;
+
+pub struct Introspector {
+    pub policy: Arc<Issuer>,
+    pub settings: IntrospectionSettings,
+    in_flight: Semaphore,
+    /// Why the last question had no answer. Empty if it had one.
+    last_error: Mutex<String>,
+}
+
+/// A token about which the endpoint said that it is active.
+pub struct Introspected {
+    pub token: VerifiedToken,
+    /// Before the question, so that the way of the answer makes no token live longer.
+    pub asked_at: UnixTime,
+}
+
+impl Introspector {
+    pub(super) fn new(policy: Issuer, settings: IntrospectionSettings) -> Self {
+        let in_flight = Semaphore::new(settings.concurrency);
+        Introspector { policy: Arc::new(policy), settings, in_flight, last_error: Mutex::default() }
+    }
+
+    /// The issuer is a part of it: two issuers can have issued the same text (GHSA-4mq7-pvjg-xp2r).
+    pub fn token_key(&self, text: &str) -> u128 {
+        let issuer = self.policy.issuer.as_bytes();
+        let digest = secret::digest(&[b"opaque", &(issuer.len() as u64).to_be_bytes(), issuer, text.as_bytes()]);
+        u128::from_be_bytes(std::array::from_fn(|index| digest[index]))
+    }
+
+    /// Asks about a token, and judges the answer. [`Reason::IntrospectionUnavailable`] means that nothing is known
+    /// about the token.
+    pub async fn ask(
+        &self,
+        text: &str,
+        keyring: &Keyring,
+        clock: &dyn Clock,
+        counts: &IntrospectionCounts,
+    ) -> Result<Introspected, Reject> {
+        // Waits no longer than the question may take. The permit is not returned before the answer is complete.
+        let Ok(Ok(_permit)) = timeout(self.settings.client.time_limit, self.in_flight.acquire()).await else {
+            counts.count(Outcome::Busy);
+            let busy = format!("{} questions to the introspection endpoint are in flight", self.settings.concurrency);
+            return Err(Reject::new(Reason::IntrospectionUnavailable, busy));
+        };
+        let (asked_at, started) = (clock.now(), Instant::now());
+        let answer = self.question(text, keyring, clock).await;
+        let outcome = match &answer {
+            Ok(Answer::Active(_)) => Outcome::Active,
+            Ok(Answer::Inactive) => Outcome::Inactive,
+            Err(_) => Outcome::Failed,
+        };
+        counts.took(outcome, started.elapsed());
+        self.note(answer.as_ref().err());
+        match answer {
+            Ok(Answer::Active(claims)) => {
+                let token = accept(claims, &self.policy, self.settings.rules, asked_at, self.settings.lease())?;
+                Ok(Introspected { token, asked_at })
+            }
+            Ok(Answer::Inactive) => {
+                Err(Reject::new(Reason::TokenInactive, "the introspection endpoint says that it is not active"))
+            }
+            Err(Unanswered(why)) => Err(Reject::new(Reason::IntrospectionUnavailable, why)),
+        }
+    }
+
+    async fn question(&self, text: &str, keyring: &Keyring, clock: &dyn Clock) -> Result<Answer, Unanswered> {
+        let media_type = match self.settings.response {
+            AnswerForm::Json => "application/json",
+            AnswerForm::Jwt => "application/token-introspection+jwt",
+        };
+        let fields = [("token", text), ("token_type_hint", "access_token")];
+        let (client, endpoint) = (&self.settings.client, &self.settings.endpoint);
+        let response = client.post_accepting(media_type, endpoint, &fields, clock.now()).await;
+        let response = response.map_err(|error| Unanswered(with_causes(&error)))?;
+        match self.settings.response {
+            AnswerForm::Json => answer::unsigned(&response),
+            AnswerForm::Jwt => self.signed(&response, keyring, clock).await,
+        }
+    }
+
+    /// RFC 9701. An unsigned answer is none, or an attacker in between would leave the signature out.
+    async fn signed(
+        &self,
+        response: &OAuthResponse,
+        keyring: &Keyring,
+        clock: &dyn Clock,
+    ) -> Result<Answer, Unanswered> {
+        answer::check_status(response)?;
+        if response.media_type.strip_prefix("application/") != Some(ANSWER_TYPE) {
+            return Err(Unanswered("the answer is not signed, and response is \"jwt\"".into()));
+        }
+        let text = str::from_utf8(&response.body).map_err(|_| Unanswered("the signed answer is not text".into()))?;
+        let text = text.trim_ascii_end();
+        let answer = match self.read_signed(text, keyring, clock) {
+            Err(unknown) if unknown.reason == Reason::UnknownKey => {
+                let refetched = keyring.refetch(&self.policy.issuer, clock.uptime()).await;
+                match refetched.map(|refetched| refetched.outcome) {
+                    Some(RefetchOutcome::Fetched | RefetchOutcome::CoolingDown) => {
+                        self.read_signed(text, keyring, clock)?
+                    }
+                    _ => return Err(unknown.into()),
+                }
+            }
+            answer => answer?,
+        };
+        answer::of_object(answer)
+    }
+
+    fn read_signed(
+        &self,
+        text: &str,
+        keyring: &Keyring,
+        clock: &dyn Clock,
+    ) -> Result<serde_json::Map<String, serde_json::Value>, Reject> {
+        let keys = keyring.keys();
+        let ours = |issuer: &&TrustedIssuer| issuer.policy.issuer == self.policy.issuer;
+        let issuer = keys.issuers.iter().find(ours).ok_or(Reason::KeysUnavailable)?;
+        read_signed_answer(text, issuer, &self.settings.client.client_id, clock.now(), Trace::OFF)
+    }
+
+    /// Logs the first of equal failures, and their end.
+    fn note(&self, error: Option<&Unanswered>) {
+        let error = error.map_or("", |Unanswered(why)| why);
+        let mut last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last == error {
+            return;
+        }
+        let (issuer, url) = (&self.policy.issuer, &self.settings.endpoint.url);
+        match error {
+            "" => tracing::info!(%issuer, %url, "the introspection endpoint answers again"),
+            error => tracing::error!(%issuer, %url, error, "cannot ask about opaque tokens: they get 503"),
+        }
+        error.clone_into(&mut last);
+    }
+}

@@ -1,0 +1,148 @@
+//! Opaque tokens: the gateway asks their issuer about them (RFC 7662).
+//!
+//! Which issuer is asked is decided by the token alone, before anything is sent: by the `iss` of what looks like a JWT,
+//! or by a prefix. No token is shown to one issuer after the other. Tokens of this gateway are shown to none.
+//!
+//! The answer is cached, and not what followed from it: audience and claims of the issuer's section are judged once for
+//! each answer, time, revocations, scopes and rules on every request (CVE-2021-32701). Without an answer there is no
+//! request: an answer that has become too old is not used, also while the endpoint does not respond.
+
+mod answer;
+mod counts;
+mod flights;
+mod introspector;
+mod rejected;
+mod settings;
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use crate::auth::bearer::BearerToken;
+use crate::auth::keyring::Keyring;
+use crate::auth::leases::{Lease, Leases, Term};
+use crate::auth::token_cache::CachedToken;
+use crate::tokens::family::{api_key, handle, refresh_token};
+use crate::tokens::jwt::introspected::looks_like_jwt;
+use crate::tokens::jwt::verify::unverified_issuer;
+use crate::tokens::jwt::{Issuer, VerifiedToken};
+use crate::types::clock::{Clock, UnixTime};
+use crate::types::reject::{Reason, Reject};
+
+pub use counts::IntrospectionCounts;
+pub use introspector::{Introspected, Introspector};
+pub use settings::{AnswerForm, IntrospectionSettings};
+
+use flights::{Flights, Seat};
+use rejected::RejectedTokens;
+
+/// Questions of streams at the same time.
+const STREAM_QUESTIONS: usize = 16;
+
+/// The outcome of a question, for all requests that wait for it.
+pub(super) type Outcome = Result<Arc<CachedToken>, (Reason, String)>;
+
+/// The issuers of one configuration that are asked. A reload makes a new one, which knows no answer of before.
+#[derive(Default)]
+pub struct Introspection {
+    introspectors: Vec<Arc<Introspector>>,
+    rejected: RejectedTokens,
+    flights: Flights<Outcome>,
+    pub leases: Arc<Leases>,
+    pub counts: Arc<IntrospectionCounts>,
+}
+
+impl Introspection {
+    pub fn new(
+        issuers: impl Iterator<Item = (Issuer, IntrospectionSettings)>,
+        leases: Arc<Leases>,
+        counts: Arc<IntrospectionCounts>,
+    ) -> Self {
+        let introspectors = issuers.map(|(policy, settings)| Arc::new(Introspector::new(policy, settings))).collect();
+        Introspection { introspectors, leases, counts, ..Introspection::default() }
+    }
+
+    /// Who is asked about this token. `None`: it is not opaque, or no issuer has such tokens.
+    pub(super) fn target(&self, bearer: BearerToken<'_>) -> Option<&Arc<Introspector>> {
+        if self.introspectors.is_empty() { None } else { self.target_of(bearer.text().ok()?) }
+    }
+
+    fn target_of(&self, text: &str) -> Option<&Arc<Introspector>> {
+        let own = [refresh_token::PREFIX, api_key::PREFIX, handle::PREFIX];
+        if own.iter().any(|prefix| text.starts_with(prefix)) {
+            return None;
+        }
+        if looks_like_jwt(text) {
+            let issuer = unverified_issuer(text)?;
+            let asked = self.introspectors.iter().filter(|asked| !asked.settings.verifies_jwts);
+            return asked.into_iter().find(|asked| *asked.policy.issuer == *issuer);
+        }
+        let prefixes = |asked: &Introspector| asked.settings.token_prefixes.iter().any(|one| text.starts_with(one));
+        let by_prefix = self.introspectors.iter().find(|asked| prefixes(asked));
+        by_prefix.or_else(|| self.introspectors.iter().find(|asked| asked.settings.token_prefixes.is_empty()))
+    }
+
+    pub(super) fn rejected(&self, token: u128, clock: &dyn Clock) -> Option<Reason> {
+        self.rejected.find(token, clock.uptime())
+    }
+
+    pub(super) fn join(&self, token: u128) -> Seat<'_, Outcome> {
+        self.flights.join(token)
+    }
+
+    /// Notes an answer that makes the token good.
+    pub(super) fn good(
+        &self,
+        asked: &Introspector,
+        key: u128,
+        text: &Arc<str>,
+        token: &VerifiedToken,
+        asked_at: UnixTime,
+    ) -> Arc<Lease> {
+        let term = Term { until: token.expires, due: asked_at + asked.settings.cache / 2 };
+        self.leases.grant(key, text, &token.subject, term)
+    }
+
+    /// Notes an answer that makes the token bad. Without an answer, nothing changes.
+    pub(super) fn bad(&self, token: u128, reject: &Reject, clock: &dyn Clock) {
+        if reject.reason != Reason::IntrospectionUnavailable {
+            self.rejected.insert(token, reject.reason, clock.uptime());
+            self.leases.end(token);
+        }
+    }
+
+    /// Asks about the tokens that have open streams. Without an answer, a stream goes on until its lease ends.
+    pub async fn renew_streams(self: &Arc<Self>, keyring: &Arc<Keyring>, clock: &Arc<dyn Clock>) {
+        let mut due = self.leases.due(clock.now()).into_iter();
+        let mut asking = JoinSet::new();
+        loop {
+            while asking.len() < STREAM_QUESTIONS
+                && let Some(lease) = due.next()
+            {
+                let (this, keyring, clock) = (self.clone(), keyring.clone(), clock.clone());
+                asking.spawn(async move { this.renew(&lease, &keyring, &*clock).await });
+            }
+            if asking.join_next().await.is_none() {
+                return;
+            }
+        }
+    }
+
+    async fn renew(&self, lease: &Lease, keyring: &Keyring, clock: &dyn Clock) {
+        // An issuer that is gone ends its streams: see gateway/streams/basis.rs.
+        let Some(asked) = self.target_of(&lease.text) else { return };
+        // After a reload, the token may be one of another issuer.
+        if asked.token_key(&lease.text) != lease.token {
+            return self.leases.end(lease.token);
+        }
+        match asked.ask(&lease.text, keyring, clock, &self.counts).await {
+            Ok(Introspected { token, asked_at }) => {
+                self.good(asked, lease.token, &lease.text, &token, asked_at);
+            }
+            Err(reject) if reject.reason == Reason::IntrospectionUnavailable => {
+                lease.postpone(clock.now() + asked.settings.cache / 8);
+            }
+            Err(reject) => self.bad(lease.token, &reject, clock),
+        }
+    }
+}

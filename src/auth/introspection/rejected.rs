@@ -1,0 +1,84 @@
+//! Tokens that were rejected a moment ago, so that a client that repeats one does not cost a question each time.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+
+use crate::types::clock::Uptime;
+use crate::types::reject::Reason;
+
+/// How long an inactive token stays rejected. It is short, because a server can answer about a token that its other
+/// replicas do not know yet.
+const REMEMBERED: Duration = Duration::from_secs(5);
+
+/// Maximum number of tokens of the last five seconds, and as many of the five before. What does not fit costs a
+/// question, which counts against its address.
+const CAPACITY: usize = 16_384;
+
+#[derive(Default)]
+pub(super) struct RejectedTokens {
+    generations: Mutex<Generations>,
+}
+
+type ByToken = HashMap<u128, (Uptime, Reason), RandomState>;
+
+#[derive(Default)]
+struct Generations {
+    current: ByToken,
+    previous: ByToken,
+    since: Uptime,
+}
+
+impl RejectedTokens {
+    pub(super) fn find(&self, token: u128, now: Uptime) -> Option<Reason> {
+        let generations = self.lock();
+        let found = generations.current.get(&token).or_else(|| generations.previous.get(&token));
+        found.filter(|(at, _)| now.since(*at) < REMEMBERED).map(|(_, reason)| *reason)
+    }
+
+    pub(super) fn insert(&self, token: u128, reason: Reason, now: Uptime) {
+        let mut generations = self.lock();
+        if now.since(generations.since) >= REMEMBERED {
+            generations.previous = std::mem::take(&mut generations.current);
+            generations.since = now;
+        }
+        if generations.current.len() < CAPACITY {
+            generations.current.insert(token, (now, reason));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Generations> {
+        self.generations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Uptime = Uptime::from_secs(100);
+    const MICROSECOND: Duration = Duration::from_micros(1);
+
+    #[test]
+    fn a_rejected_token_is_remembered_for_five_seconds() {
+        let rejected = RejectedTokens::default();
+        rejected.insert(1, Reason::TokenInactive, START);
+        let late = START + (REMEMBERED - MICROSECOND);
+        rejected.insert(2, Reason::WrongAudience, late);
+        assert_eq!(rejected.find(1, late), Some(Reason::TokenInactive));
+        assert_eq!(rejected.find(3, late), None);
+        rejected.insert(3, Reason::Expired, START + REMEMBERED);
+        let found = [1, 2, 3].map(|token| rejected.find(token, START + REMEMBERED));
+        assert_eq!(found, [None, Some(Reason::WrongAudience), Some(Reason::Expired)]);
+    }
+
+    #[test]
+    fn rejected_tokens_are_remembered_up_to_a_limit() {
+        let rejected = RejectedTokens::default();
+        (0..=CAPACITY as u128).for_each(|token| rejected.insert(token, Reason::TokenInactive, START));
+        let [first, last] = [0, CAPACITY as u128].map(|token| rejected.find(token, START).is_some());
+        assert_eq!((first, last, rejected.lock().current.len()), (true, false, CAPACITY));
+    }
+}

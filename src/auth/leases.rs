@@ -1,0 +1,231 @@
+//! How long the last answer about a token holds for the streams that were opened with it.
+//!
+//! A stream outlives the answer that let it begin. While it is open, the gateway asks again, and the stream ends when
+//! the token is not active any more, or when nothing was heard for too long.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use foldhash::fast::RandomState;
+
+use crate::types::clock::UnixTime;
+use crate::types::reject::Reason;
+
+/// Entries without a token are removed when there are twice as many as the last time, and at least this many.
+const MIN_SWEEP: usize = 1_024;
+
+/// Shared by all workers. Outlives a reload, as streams do.
+#[derive(Default)]
+pub struct Leases {
+    by_token: Mutex<ByToken>,
+    /// The number of leases that ended early.
+    ended: AtomicU64,
+}
+
+#[derive(Default)]
+struct ByToken {
+    leases: HashMap<u128, Weak<Lease>, RandomState>,
+    sweep_at: usize,
+}
+
+/// What is known of one token now.
+pub struct Lease {
+    pub(in crate::auth) token: u128,
+    pub(in crate::auth) text: Arc<str>,
+    subject: String,
+    /// Milliseconds. 0: the token is not good any more.
+    until: AtomicU64,
+    /// When to ask again, in milliseconds.
+    due: AtomicU64,
+    streams: AtomicUsize,
+}
+
+/// What an answer says about the time of a token.
+#[derive(Clone, Copy)]
+pub(in crate::auth) struct Term {
+    pub(in crate::auth) until: UnixTime,
+    pub(in crate::auth) due: UnixTime,
+}
+
+impl Leases {
+    /// The lease of this token, which all of its streams share. A token with another subject than before is another
+    /// token: what was opened with it ends.
+    pub(in crate::auth) fn grant(&self, token: u128, text: &Arc<str>, subject: &str, term: Term) -> Arc<Lease> {
+        let mut by_token = self.lock();
+        let current = by_token.leases.get(&token).and_then(Weak::upgrade).filter(|lease| lease.is_live());
+        if let Some(lease) = current {
+            if lease.subject == subject {
+                lease.extend(term);
+                return lease;
+            }
+            self.end_lease(&lease);
+        }
+        let lease = Arc::new(Lease {
+            token,
+            text: text.clone(),
+            subject: subject.to_owned(),
+            until: AtomicU64::new(term.until.as_millis()),
+            due: AtomicU64::new(term.due.as_millis()),
+            streams: AtomicUsize::new(0),
+        });
+        by_token.sweep();
+        by_token.leases.insert(token, Arc::downgrade(&lease));
+        lease
+    }
+
+    /// The token is not good any more: its streams end.
+    pub(in crate::auth) fn end(&self, token: u128) {
+        if let Some(lease) = self.lock().leases.remove(&token).and_then(|lease| lease.upgrade()) {
+            self.end_lease(&lease);
+        }
+    }
+
+    fn end_lease(&self, lease: &Lease) {
+        lease.until.store(0, Ordering::Release);
+        // Last, so that a reader that sees the new number finds the end.
+        self.ended.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Grows when a lease ends early.
+    pub fn ended(&self) -> u64 {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// The tokens with open streams about which it is time to ask.
+    pub(in crate::auth) fn due(&self, now: UnixTime) -> Vec<Arc<Lease>> {
+        let by_token = self.lock();
+        let live = by_token.leases.values().filter_map(Weak::upgrade);
+        live.filter(|lease| lease.streams.load(Ordering::Acquire) > 0 && lease.is_live() && lease.is_due(now)).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ByToken> {
+        self.by_token.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ByToken {
+    fn sweep(&mut self) {
+        if self.leases.len() >= self.sweep_at.max(MIN_SWEEP) {
+            self.leases.retain(|_, lease| lease.strong_count() > 0);
+            self.sweep_at = 2 * self.leases.len();
+        }
+    }
+}
+
+impl Lease {
+    /// When a stream ends if nothing is heard until then.
+    pub fn until(&self) -> UnixTime {
+        UnixTime::from_millis(self.until.load(Ordering::Acquire))
+    }
+
+    /// Returns why a stream must end, if it must.
+    pub fn check(&self, now: UnixTime) -> Result<(), Reason> {
+        match self.until() {
+            until if now < until => Ok(()),
+            _ if !self.is_live() => Err(Reason::TokenInactive),
+            _ => Err(Reason::Expired),
+        }
+    }
+
+    /// Keeps the lease as one of an open stream.
+    pub fn held_by_stream(self: &Arc<Self>) -> StreamLease {
+        self.streams.fetch_add(1, Ordering::AcqRel);
+        StreamLease(self.clone())
+    }
+
+    /// Asks again later, after a failure.
+    pub(in crate::auth) fn postpone(&self, due: UnixTime) {
+        self.due.store(due.as_millis(), Ordering::Release);
+    }
+
+    /// Returns false if the token is known to be good no more.
+    pub fn is_live(&self) -> bool {
+        self.until.load(Ordering::Acquire) > 0
+    }
+
+    fn is_due(&self, now: UnixTime) -> bool {
+        now.as_millis() >= self.due.load(Ordering::Acquire)
+    }
+
+    /// The newest answer counts, also if it ends earlier.
+    fn extend(&self, term: Term) {
+        self.due.store(term.due.as_millis(), Ordering::Release);
+        self.until.store(term.until.as_millis(), Ordering::Release);
+    }
+}
+
+/// One stream's part in a lease.
+pub struct StreamLease(Arc<Lease>);
+
+impl std::ops::Deref for StreamLease {
+    type Target = Lease;
+    fn deref(&self) -> &Lease {
+        &self.0
+    }
+}
+
+impl Drop for StreamLease {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const NOW: UnixTime = UnixTime::from_secs(1_000);
+    const MINUTE: Duration = Duration::from_mins(1);
+
+    fn grant(leases: &Leases, token: u128, subject: &str, minutes: u32) -> Arc<Lease> {
+        let term = Term { until: NOW + 2 * minutes * MINUTE, due: NOW + minutes * MINUTE };
+        leases.grant(token, &Arc::from("text"), subject, term)
+    }
+
+    #[test]
+    fn all_streams_of_a_token_share_the_newest_answer() {
+        let leases = Leases::default();
+        let lease = grant(&leases, 1, "alice", 1);
+        let stream = lease.held_by_stream();
+        assert_eq!((stream.check(NOW + MINUTE), stream.check(NOW + 2 * MINUTE)), (Ok(()), Err(Reason::Expired)));
+        assert!(Arc::ptr_eq(&lease, &grant(&leases, 1, "alice", 2)));
+        assert_eq!((stream.check(NOW + 2 * MINUTE), stream.until()), (Ok(()), NOW + 4 * MINUTE));
+        leases.end(1);
+        assert_eq!((stream.check(NOW), leases.ended()), (Err(Reason::TokenInactive), 1));
+        // The token is good again: what was opened with it has ended all the same.
+        assert!(grant(&leases, 1, "alice", 1).check(NOW).is_ok() && stream.check(NOW).is_err());
+    }
+
+    #[test]
+    fn a_token_that_changes_its_subject_ends_its_streams() {
+        let leases = Leases::default();
+        let stream = grant(&leases, 1, "alice", 1).held_by_stream();
+        assert!(grant(&leases, 1, "mallory", 1).check(NOW).is_ok());
+        assert_eq!((stream.check(NOW), leases.ended()), (Err(Reason::TokenInactive), 1));
+    }
+
+    #[test]
+    fn only_tokens_with_streams_are_asked_about() {
+        let leases = Leases::default();
+        let [with, _without] = [1, 2].map(|token| grant(&leases, token, "alice", 1));
+        let stream = with.held_by_stream();
+        let due = |now| leases.due(now).iter().map(|lease| lease.token).collect::<Vec<_>>();
+        assert_eq!((due(NOW), due(NOW + MINUTE)), (vec![], vec![1]));
+        with.postpone(NOW + 2 * MINUTE);
+        assert_eq!((due(NOW + MINUTE), due(NOW + 2 * MINUTE)), (vec![], vec![1]));
+        drop(stream);
+        assert_eq!(due(NOW + 2 * MINUTE), []);
+    }
+
+    #[test]
+    fn tokens_that_are_gone_are_forgotten() {
+        let leases = Leases::default();
+        let kept = grant(&leases, 0, "alice", 1);
+        (1..=2 * MIN_SWEEP as u128).for_each(|token| drop(grant(&leases, token, "alice", 1)));
+        assert!(leases.lock().leases.len() <= MIN_SWEEP + 1, "{}", leases.lock().leases.len());
+        assert!(Arc::ptr_eq(&kept, &grant(&leases, 0, "alice", 1)));
+    }
+}

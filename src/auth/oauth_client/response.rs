@@ -1,0 +1,61 @@
+//! The response of an OAuth endpoint.
+
+use bytes::Bytes;
+use http::response::Parts;
+use http::{HeaderValue, Response, StatusCode, header};
+use serde_json::{Map, Value};
+
+use super::error::OAuthClientError;
+use crate::protocols::http::media_type;
+use crate::protocols::url::SecureUrl;
+use crate::tokens::jwt::json;
+
+/// Maximum characters of an error code that are kept: it comes from another server.
+const ERROR_SIZE: usize = 100;
+
+/// Any response but a redirect has its body. No `Debug`: it can have tokens.
+pub struct OAuthResponse {
+    pub status: StatusCode,
+    /// In lower case, without parameters. Empty if there is none, or several.
+    pub media_type: String,
+    pub body: Bytes,
+}
+
+/// The response cannot be read.
+pub(super) struct Unreadable(HeaderValue);
+
+impl Unreadable {
+    pub(super) fn of(self, url: &SecureUrl) -> OAuthClientError {
+        OAuthClientError::ContentEncoding { url: url.clone(), coding: self.0 }
+    }
+}
+
+pub(super) fn is_read(head: &Parts) -> bool {
+    !head.status.is_redirection()
+}
+
+impl OAuthResponse {
+    pub(super) fn of(response: Response<Bytes>) -> Result<Self, Unreadable> {
+        let (head, body) = response.into_parts();
+        let coding = head.headers.get(header::CONTENT_ENCODING).filter(|coding| *coding != "identity");
+        if let Some(coding) = coding {
+            return Err(Unreadable(coding.clone()));
+        }
+        let media_type = media_type::of(&head.headers).unwrap_or_default().to_ascii_lowercase();
+        Ok(OAuthResponse { status: head.status, media_type, body })
+    }
+
+    /// The JSON object of a successful response. `None` for anything else: a page of HTML with status 200 is none.
+    pub fn object(&self) -> Option<Map<String, Value>> {
+        let is_json = self.media_type == "application/json" || self.media_type.ends_with("+json");
+        if self.status == StatusCode::OK && is_json { json::object(&self.body).ok() } else { None }
+    }
+
+    /// The `error` of a rejection (RFC 6749 section 5.2). `None` if it has none.
+    pub fn error(&self) -> Option<String> {
+        let object = json::object(&self.body).ok().filter(|_| !self.status.is_success())?;
+        let code = object.get("error")?.as_str()?;
+        let is_code = code.len() <= ERROR_SIZE && code.bytes().all(|byte| byte.is_ascii_graphic());
+        is_code.then(|| code.to_owned())
+    }
+}

@@ -1,0 +1,49 @@
+//! The endpoints of a provider, as its discovery document names them (OpenID Connect Discovery section 3).
+
+use serde_json::Value;
+
+use super::settings::Provider;
+use crate::auth::keyring::{DiscoveryError, Document};
+use crate::auth::oauth_client::Endpoint;
+use crate::protocols::url::SecureUrl;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metadata {
+    /// Where the browser goes.
+    pub authorization: SecureUrl,
+    pub token: Endpoint,
+    pub userinfo: Option<Endpoint>,
+    /// Where the browser goes to sign out (RP-Initiated Logout).
+    pub end_session: Option<SecureUrl>,
+    /// RFC 7009
+    pub revocation: Option<Endpoint>,
+    /// If true, each authorization response has the parameter `iss` (RFC 9207).
+    pub sends_issuer: bool,
+    /// If false, the provider does not say that it checks the proof of PKCE. It is sent anyway.
+    pub has_pkce: bool,
+}
+
+impl Metadata {
+    pub(super) fn read(document: &Document, provider: &Provider) -> Result<Self, DiscoveryError> {
+        let place = |member| document.place(member, provider.allow_http, &provider.hosts);
+        let endpoint = |member| {
+            let place = place(member)?;
+            Ok(place.map(|place| Endpoint { url: place.url, reach: place.reach }))
+        };
+        let needed = |member| endpoint(member)?.ok_or(DiscoveryError::Missing(member));
+        let lists = |member: &str, value: &str| {
+            let listed = document.members.get(member).and_then(Value::as_array);
+            listed.is_some_and(|values| values.iter().any(|listed| listed == value))
+        };
+        let sends_issuer = document.members.get("authorization_response_iss_parameter_supported");
+        Ok(Metadata {
+            authorization: needed("authorization_endpoint")?.url,
+            token: needed("token_endpoint")?,
+            userinfo: endpoint("userinfo_endpoint")?,
+            end_session: endpoint("end_session_endpoint")?.map(|endpoint| endpoint.url),
+            revocation: endpoint("revocation_endpoint")?,
+            sends_issuer: sends_issuer == Some(&Value::Bool(true)),
+            has_pkce: lists("code_challenge_methods_supported", "S256"),
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! Identity providers (`[[provider]]`): what discovery says of them, and the signed tokens that they send.
+//!
+//! Their keys are kept as those of `[[issuer]]` are, and apart from them: a token of a provider is no Bearer token
+//! unless an `[[issuer]]` says so.
+
+mod metadata;
+mod settings;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use crate::auth::keyring::{KeyUser, RefetchOutcome, Source};
+use crate::tokens::jwt::signed::{SignedToken, verify_signed};
+use crate::types::clock::Uptime;
+use crate::types::reject::{Reason, Reject};
+
+pub use metadata::Metadata;
+pub use settings::Provider;
+
+/// The keys and documents of all providers. It outlives a reload.
+#[derive(Default)]
+pub struct Providers {
+    sources: ArcSwap<Vec<Arc<Source>>>,
+}
+
+impl KeyUser for Providers {
+    fn sources(&self) -> Vec<Arc<Source>> {
+        self.sources.load().to_vec()
+    }
+
+    fn replace_sources(&self, sources: Vec<Arc<Source>>) {
+        self.sources.store(Arc::new(sources));
+    }
+
+    /// Each use reads the keys of its source.
+    fn publish(&self) {}
+}
+
+impl Providers {
+    /// The endpoints of a provider.
+    ///
+    /// # Errors
+    /// 503 until its document is known here, and if it has no usable endpoints.
+    pub fn metadata(&self, provider: &Provider) -> Result<Metadata, Reject> {
+        let unavailable = |detail: String| Reject::new(Reason::ProviderUnavailable, detail);
+        let document = self.source(provider)?.document();
+        let document =
+            document.ok_or_else(|| unavailable(format!("no discovery document of provider {} yet", provider.name)))?;
+        Metadata::read(&document, provider).map_err(|error| unavailable(format!("provider {}: {error}", provider.name)))
+    }
+
+    /// Verifies the signature of a token of this provider. Asks for its keys once if the token's is unknown.
+    ///
+    /// # Errors
+    /// 503 if the keys cannot be asked for: the token may be good.
+    pub async fn verify(&self, provider: &Provider, token: &str, now: Uptime) -> Result<SignedToken, Reject> {
+        let source = self.source(provider)?;
+        match verify_signed(token, &source.trusted()) {
+            Err(unknown) if unknown.reason == Reason::UnknownKey => {
+                let outcome = source.refetch(now).await;
+                let again = verify_signed(token, &source.trusted());
+                let may_be_good = source.is_failing() || outcome == RefetchOutcome::TimedOut;
+                again.map_err(|still| match still.reason {
+                    Reason::UnknownKey if may_be_good => {
+                        Reject::new(Reason::ProviderUnavailable, "unknown key, and fetching the provider's keys fails")
+                    }
+                    _ => still,
+                })
+            }
+            result => result,
+        }
+    }
+
+    /// The keys of a provider.
+    pub fn source(&self, provider: &Provider) -> Result<Arc<Source>, Reject> {
+        let sources = self.sources.load();
+        let found = sources.iter().find(|source| provider.has_source(source));
+        // A reload that fails half way may leave a provider without one.
+        found.cloned().ok_or_else(|| Reject::new(Reason::ProviderUnavailable, "the provider has no source of keys"))
+    }
+}

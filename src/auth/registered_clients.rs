@@ -1,0 +1,110 @@
+//! The clients that authenticate at the endpoints of `[oauth]`, and their keys.
+//!
+//! The keys are in no keyring, so that no key of a client can sign an access token.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use crate::auth::context::AuthContext;
+use crate::auth::keyring::{KeySource, KeyUser, RefetchOutcome, Source};
+use crate::tokens::jwt::client_assertion::{self, ClientAssertion};
+use crate::tokens::jwt::{Issuer, verify};
+use crate::tokens::login::CLIENT_SUBJECT_PREFIX;
+use crate::types::reject::{Reason, Reject};
+
+/// `[[oauth.client]]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct RegisteredClient {
+    pub client_id: String,
+    /// The conditions for its assertions.
+    pub policy: Issuer,
+    pub keys: KeySource,
+    /// If true, it gets tokens for itself by the grant `client_credentials`.
+    pub client_credentials: bool,
+    /// The scopes that its own tokens can have.
+    pub scopes: Vec<String>,
+    /// The `aud` of its own tokens.
+    pub audience: Vec<String>,
+    /// How long its own tokens are valid.
+    pub lifetime: Duration,
+}
+
+impl RegisteredClient {
+    /// The `sub` of its own tokens.
+    pub fn subject(&self) -> String {
+        format!("{CLIENT_SUBJECT_PREFIX}{}", self.client_id)
+    }
+}
+
+/// Verifies the assertions of clients.
+#[derive(Default)]
+pub struct ClientKeys {
+    sources: ArcSwap<Vec<Arc<Source>>>,
+}
+
+impl KeyUser for ClientKeys {
+    fn sources(&self) -> Vec<Arc<Source>> {
+        self.sources.load().to_vec()
+    }
+
+    fn replace_sources(&self, sources: Vec<Arc<Source>>) {
+        self.sources.store(Arc::new(sources));
+    }
+
+    /// Each use reads the keys of its source.
+    fn publish(&self) {}
+}
+
+impl ClientKeys {
+    fn source_of(&self, client_id: &str) -> Result<Arc<Source>, Reject> {
+        let sources = self.sources.load();
+        let source = sources.iter().find(|source| *source.policy.issuer == *client_id).cloned();
+        source.ok_or_else(|| unavailable("the keys of this client are not loaded"))
+    }
+
+    /// Verifies an assertion of this client, and asks for its keys once if the key is unknown. Its `jti` may be taken
+    /// already.
+    pub async fn verify(
+        &self,
+        client_id: &str,
+        assertion: &str,
+        context: &AuthContext<'_>,
+    ) -> Result<ClientAssertion, Reject> {
+        let source = self.source_of(client_id)?;
+        match verify_now(&source, assertion, context).await {
+            Err(unknown) if unknown.reason == Reason::UnknownKey => {}
+            verified => return verified,
+        }
+        if source.refetch(context.clock.uptime()).await == RefetchOutcome::TimedOut {
+            return Err(unavailable("unknown key, and the client's key set was not fetched in time"));
+        }
+        match verify_now(&source, assertion, context).await {
+            Err(still) if still.reason == Reason::UnknownKey && source.is_failing() => {
+                Err(unavailable("unknown key, and fetching the client's key set fails"))
+            }
+            verified => verified,
+        }
+    }
+}
+
+async fn verify_now(source: &Source, assertion: &str, context: &AuthContext<'_>) -> Result<ClientAssertion, Reject> {
+    context.payer.check(context.clock.uptime())?;
+    let permit = context.signature_queue.next().await;
+    let verified = client_assertion::verify(assertion, &source.trusted(), context.now, context.trace);
+    if verified.as_ref().is_err_and(|reject| reject.reason == Reason::BadSignature) {
+        context.payer.count(context.clock.uptime());
+    }
+    permit.end().await;
+    verified
+}
+
+/// The client that an assertion names. Nothing is verified.
+pub fn named_client(assertion: &str) -> Option<String> {
+    verify::unverified_issuer(assertion)
+}
+
+fn unavailable(detail: &'static str) -> Reject {
+    Reject::new(Reason::KeysUnavailable, detail)
+}

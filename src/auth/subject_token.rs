@@ -1,0 +1,81 @@
+//! Verifies the subject token of a token exchange (RFC 8693): a token of another issuer that is no Bearer here. All
+//! checks are those of a request, except for `aud` and `typ`, which the rule of the exchange decides.
+
+use std::sync::Arc;
+
+use crate::auth::authenticate::{Authenticator, unless_failing};
+use crate::auth::bearer::BearerToken;
+use crate::auth::context::AuthContext;
+use crate::auth::revocations::RevocationKeys;
+use crate::auth::stale::check_freshness;
+use crate::tokens::jwt::verify::{TrustedIssuer, unverified_issuer, verify};
+use crate::tokens::jwt::{Audience, Confirmation, Issuer, Validity, VerifiedToken};
+use crate::types::reject::{Reason, Reject};
+
+/// Which `typ` a subject token has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubjectType {
+    /// Those of the issuer's access tokens.
+    OfIssuer,
+    /// `JWT`, or none: an ID token.
+    IdToken,
+}
+
+impl Authenticator {
+    /// Verifies a token of another issuer. It is good for nothing before its audience is checked.
+    pub async fn authenticate_subject_token(
+        &self,
+        token: &str,
+        kind: SubjectType,
+        context: &AuthContext<'_>,
+    ) -> Result<VerifiedToken, Reject> {
+        let bearer = BearerToken::from_text(token, self.token_size)?;
+        let verified = match self.verify_subject_token(bearer, kind, context).await {
+            Err(unknown) if unknown.reason == Reason::UnknownKey => {
+                let is_failing = Box::pin(self.refetch(bearer, context, unknown)).await?;
+                let verified = self.verify_subject_token(bearer, kind, context).await;
+                verified.map_err(|still| unless_failing(still, is_failing))?
+            }
+            verified => verified?,
+        };
+        if self.revocations.is_revoked(&RevocationKeys::of(&verified)) {
+            return Err(Reason::Revoked.into());
+        }
+        check_freshness(self.freshness.as_deref(), context.serves_stale)?;
+        Ok(verified)
+    }
+
+    async fn verify_subject_token(
+        &self,
+        bearer: BearerToken<'_>,
+        kind: SubjectType,
+        context: &AuthContext<'_>,
+    ) -> Result<VerifiedToken, Reject> {
+        let text = bearer.text()?;
+        let named = unverified_issuer(text).ok_or(Reason::UnknownIssuer)?;
+        self.check_before_work(bearer, self.keyring.generation(), Reason::BadSignature, context)?;
+        let permit = context.signature_queue.next().await;
+        let generation = self.keyring.generation();
+        let keys = self.keyring.keys();
+        // The first one is the gateway itself.
+        let known = keys.issuers.iter().skip(1).find(|issuer| *issuer.policy.issuer == *named);
+        let known = known.ok_or_else(|| Reject::new(Reason::UnknownIssuer, "iss is no [[issuer]]"))?;
+        let issuer = TrustedIssuer { policy: Arc::new(policy(&known.policy, kind)), keys: known.keys.clone() };
+        let verified = verify(text, &[issuer], context.now, Validity::Live, context.trace);
+        if verified.as_ref().is_err_and(|reject| reject.reason == Reason::BadSignature) {
+            context.payer.count(context.clock.uptime());
+            self.token_cache.insert_bad_signature(text, generation);
+        }
+        permit.end().await;
+        verified
+    }
+}
+
+/// A token that is bound to a key of its client is never exchanged: the new one would be a plain Bearer.
+fn policy(of_requests: &Issuer, kind: SubjectType) -> Issuer {
+    let types = match kind {
+        SubjectType::OfIssuer => of_requests.types.clone(),
+        SubjectType::IdToken => vec!["JWT".to_owned()],
+    };
+    Issuer { audience: Audience::Any, types, confirmation: Confirmation::Reject, ..of_requests.clone() }
+}

@@ -1,0 +1,105 @@
+//! The gateway as a client of the token endpoint of another server (RFC 8693): the token of a caller becomes a token
+//! for a backend.
+//!
+//! Concurrent requests with the same token share one exchange. Without a new token there is no request to the backend:
+//! the token of the caller is never passed on in its place.
+
+mod flights;
+mod response;
+
+use http::HeaderValue;
+
+use self::flights::{Failure, Flights};
+use self::response::ACCESS_TOKEN;
+use crate::auth::exchanged_tokens::ExchangedToken;
+use crate::auth::oauth_client::{Endpoint, OAuthClient};
+use crate::auth::token_cache::CachedToken;
+use crate::types::clock::{Clock, UnixTime};
+use crate::types::reject::{Reason, Reject, with_causes};
+use crate::types::secret;
+
+const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+
+/// `[[token_exchange]]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    pub name: String,
+    pub endpoint: Endpoint,
+    pub client: OAuthClient,
+    pub audience: Vec<String>,
+    pub resource: Option<String>,
+    pub scopes: Vec<String>,
+    /// The server gets a token of this gateway for this audience, and not the token of the caller. Empty: the caller's.
+    pub subject_audience: Vec<String>,
+}
+
+/// One `[[token_exchange]]` and its exchanges in flight.
+pub struct TokenExchange {
+    pub settings: Settings,
+    /// Its place in the configuration.
+    number: usize,
+    /// `limits.token_size`
+    token_size: usize,
+    flights: Flights,
+}
+
+impl TokenExchange {
+    pub fn new(number: usize, settings: Settings, token_size: usize) -> Self {
+        TokenExchange { settings, number, token_size, flights: Flights::default() }
+    }
+
+    /// The `Authorization` header for the backend, if it is known.
+    pub fn known(&self, caller: &CachedToken, now: UnixTime) -> Option<HeaderValue> {
+        caller.exchanged.find(self.number, now)
+    }
+
+    /// The `Authorization` header for the backend. `subject`: the token that the server exchanges.
+    pub async fn authorization(
+        &self,
+        caller: &CachedToken,
+        subject: &str,
+        clock: &dyn Clock,
+    ) -> Result<HeaderValue, Reject> {
+        let flight = self.flights.join(secret::digest(&[caller.text.as_bytes()]));
+        let mut outcome = flight.outcome().await;
+        if outcome.is_none() {
+            // Another request may have ended its exchange before this one joined.
+            if let Some(known) = self.known(caller, clock.now()) {
+                return Ok(known);
+            }
+            *outcome = Some(self.ask(subject, clock).await);
+            flight.end();
+        }
+        match &*outcome {
+            Some(Ok(token)) => {
+                caller.exchanged.add(self.number, token.clone());
+                Ok(token.authorization().clone())
+            }
+            Some(Err(failure)) => Err(failure.reject(&self.settings.name)),
+            None => Err(Reject::new(Reason::Internal, "an exchange without an outcome")),
+        }
+    }
+
+    async fn ask(&self, subject: &str, clock: &dyn Clock) -> Result<ExchangedToken, Failure> {
+        let settings = &self.settings;
+        let mut fields = vec![
+            ("grant_type", GRANT_TYPE),
+            ("subject_token", subject),
+            ("subject_token_type", ACCESS_TOKEN),
+            ("requested_token_type", ACCESS_TOKEN),
+        ];
+        fields.extend(settings.audience.iter().map(|audience| ("audience", audience.as_str())));
+        fields.extend(settings.resource.iter().map(|resource| ("resource", resource.as_str())));
+        let scope = settings.scopes.join(" ");
+        fields.extend(Some(("scope", scope.as_str())).filter(|_| !scope.is_empty()));
+        // Read before the question: the lifetime in the response counts from when it was made.
+        let asked = clock.now();
+        match settings.client.post(&settings.endpoint, &fields, asked).await {
+            Ok(response) => {
+                let (authorization, lifetime) = response::read(&response, self.token_size)?;
+                Ok(ExchangedToken::new(authorization, lifetime, asked))
+            }
+            Err(error) => Err(Failure::Unavailable(with_causes(&error))),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The response of the other server (RFC 8693 section 2.2). Pure.
+
+use std::time::Duration;
+
+use http::{HeaderValue, StatusCode};
+use serde_json::{Map, Value};
+
+use super::flights::Failure;
+use crate::auth::oauth_client::OAuthResponse;
+
+pub(super) const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
+const JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
+
+/// The lifetime of a token if the server does not tell one: `expires_in` is optional.
+const DEFAULT_LIFETIME: Duration = Duration::from_mins(1);
+
+/// The `Authorization` header for the backend, and how long its token is valid.
+pub(super) fn read(response: &OAuthResponse, token_size: usize) -> Result<(HeaderValue, Duration), Failure> {
+    let status = response.status;
+    if status != StatusCode::OK {
+        let error = response.error().unwrap_or_else(|| "no error code".to_owned());
+        let why = format!("the server responded {status}: {error}");
+        let is_temporary = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+        return Err(if is_temporary { Failure::Unavailable(why) } else { Failure::Failed(why) });
+    }
+    let object = response.object().ok_or_else(|| failed("the response is no JSON object"))?;
+    let text = |name: &str| object.get(name).and_then(Value::as_str);
+    if !matches!(text("issued_token_type"), Some(ACCESS_TOKEN | JWT)) {
+        return Err(failed("issued_token_type is missing, or is not an access token"));
+    }
+    if !text("token_type").is_some_and(|kind| kind.eq_ignore_ascii_case("Bearer")) {
+        return Err(failed("token_type is missing, or is not Bearer"));
+    }
+    let token = text("access_token").filter(|token| is_bearer_token(token, token_size));
+    let token = token.ok_or_else(|| failed("access_token is missing, too long, or is no Bearer token"))?;
+    let authorization = HeaderValue::from_str(&format!("Bearer {token}"));
+    let mut authorization = authorization.map_err(|_| failed("access_token does not fit into a header"))?;
+    authorization.set_sensitive(true);
+    Ok((authorization, lifetime(&object)?))
+}
+
+/// `token68` of RFC 9110 section 11.2, as RFC 6750 section 2.1 has it.
+fn is_bearer_token(token: &str, token_size: usize) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+    (1..=token_size).contains(&token.len()) && token.bytes().all(is_allowed)
+}
+
+fn lifetime(object: &Map<String, Value>) -> Result<Duration, Failure> {
+    match object.get("expires_in") {
+        None => Ok(DEFAULT_LIFETIME),
+        Some(seconds) => match seconds.as_u64().filter(|seconds| *seconds > 0) {
+            // A larger value would only overflow.
+            Some(seconds) => Ok(Duration::from_secs(seconds.min(86_400))),
+            None => Err(failed("expires_in is not a number of seconds")),
+        },
+    }
+}
+
+fn failed(why: &str) -> Failure {
+    Failure::Failed(why.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use serde_json::json;
+
+    use super::*;
+
+    fn read_json(status: StatusCode, body: &Value) -> Result<(HeaderValue, Duration), Failure> {
+        let body = Bytes::from(body.to_string());
+        read(&OAuthResponse { status, media_type: "application/json".into(), body }, 100)
+    }
+
+    fn good(changes: Value) -> Value {
+        let mut body = json!({
+            "access_token": "a.b-c", "issued_token_type": ACCESS_TOKEN, "token_type": "bearer", "expires_in": 300,
+        });
+        let members = body.as_object_mut().expect("an object");
+        members.extend(changes.as_object().expect("an object").clone());
+        members.retain(|_, value| !value.is_null());
+        body
+    }
+
+    #[test]
+    fn only_a_bearer_access_token_is_passed_on() {
+        let ok = |changes| read_json(StatusCode::OK, &good(changes)).map(|(value, life)| (value, life.as_secs()));
+        let expected = HeaderValue::from_static("Bearer a.b-c");
+        for (changes, seconds) in [
+            (json!({}), 300),
+            (json!({ "issued_token_type": JWT, "token_type": "Bearer" }), 300),
+            (json!({ "expires_in": null }), 60),
+            (json!({ "expires_in": u64::MAX }), 86_400),
+        ] {
+            assert_eq!(ok(changes), Ok((expected.clone(), seconds)));
+        }
+        let (long, most) = ("x".repeat(101), "x".repeat(100));
+        assert!(ok(json!({ "access_token": most })).is_ok());
+        for changes in [
+            json!({ "issued_token_type": null }),
+            json!({ "issued_token_type": "urn:ietf:params:oauth:token-type:refresh_token" }),
+            json!({ "issued_token_type": "urn:ietf:params:oauth:token-type:id_token" }),
+            json!({ "token_type": null }),
+            json!({ "token_type": "N_A" }),
+            json!({ "token_type": "DPoP" }),
+            json!({ "access_token": null }),
+            json!({ "access_token": "" }),
+            json!({ "access_token": "a b" }),
+            json!({ "access_token": "a\r\nx: y" }),
+            json!({ "access_token": "ä" }),
+            json!({ "access_token": ["a"] }),
+            json!({ "access_token": long }),
+            json!({ "expires_in": 0 }),
+            json!({ "expires_in": -1 }),
+            json!({ "expires_in": "300" }),
+        ] {
+            assert!(matches!(ok(changes.clone()), Err(Failure::Failed(_))), "{changes}");
+        }
+    }
+
+    #[test]
+    fn a_failure_of_the_server_is_temporary_and_a_rejection_is_not() {
+        let failure = |status| read_json(status, &json!({ "error": "invalid_target" })).expect_err("no token");
+        for status in [StatusCode::INTERNAL_SERVER_ERROR, StatusCode::BAD_GATEWAY, StatusCode::TOO_MANY_REQUESTS] {
+            assert!(matches!(failure(status), Failure::Unavailable(_)), "{status}");
+        }
+        for status in [StatusCode::BAD_REQUEST, StatusCode::UNAUTHORIZED, StatusCode::FOUND, StatusCode::CREATED] {
+            assert!(matches!(failure(status), Failure::Failed(_)), "{status}");
+        }
+        let Failure::Failed(why) = failure(StatusCode::BAD_REQUEST) else { panic!("a rejection") };
+        assert!(why.contains("invalid_target"), "{why}");
+        assert!(read_json(StatusCode::OK, &json!([])).is_err());
+    }
+}

@@ -1,0 +1,176 @@
+//! `[[event_stream]]`: security events of a transmitter (Shared Signals Framework 1.0), pushed or polled.
+
+use std::sync::Arc;
+
+use super::report_counts::ReportOutcome;
+use super::service::Broker;
+use crate::auth::keyring::Source;
+use crate::auth::signed_jwt::SignatureCheck;
+use crate::store::{Mark, MarkKind, Marked};
+use crate::tokens::audit_event::EventContext;
+use crate::tokens::family::revocation::Revoked;
+use crate::tokens::jwt::signed::UnverifiedToken;
+use crate::tokens::provider_events::security_event::{self, EventPolicy, SecurityEvent};
+use crate::tokens::provider_events::{Effect, EffectSettings, EventError, EventErrorCode, NoEffect};
+use crate::types::reject::{Reason, Reject};
+use crate::types::secret;
+
+/// A stream of security events, with the keys of its transmitter.
+pub struct EventStream {
+    /// `event_stream.name`
+    pub name: Arc<str>,
+    pub policy: EventPolicy,
+    pub effects: EffectSettings,
+    pub keys: Arc<Source>,
+}
+
+/// Why an event was not accepted.
+#[derive(Debug)]
+pub enum EventRejected {
+    /// It is the transmitter's fault. The same event would be rejected again.
+    Invalid(EventError),
+    /// The gateway cannot accept it now. The transmitter repeats it.
+    Later(Reject),
+}
+
+impl From<EventError> for EventRejected {
+    fn from(error: EventError) -> Self {
+        EventRejected::Invalid(error)
+    }
+}
+
+impl From<Reject> for EventRejected {
+    fn from(reject: Reject) -> Self {
+        EventRejected::Later(reject)
+    }
+}
+
+impl Broker {
+    /// Carries out a security event. When this returns `Ok`, its effect is durable, and enforced on every worker of
+    /// this process. `jti`: the one that the transmitter named beside the token, if it did.
+    pub async fn receive_event(
+        &self,
+        stream: &EventStream,
+        token: &str,
+        jti: Option<&str>,
+        check: SignatureCheck<'_>,
+        context: EventContext,
+    ) -> Result<(), EventRejected> {
+        let mut kind = "unknown";
+        let received = self.receive(stream, token, jti, check, (context, &mut kind)).await;
+        let outcome = match &received {
+            Ok(outcome) => *outcome,
+            Err(EventRejected::Invalid(_)) => ReportOutcome::Rejected,
+            Err(EventRejected::Later(_)) => ReportOutcome::Failed,
+        };
+        self.reports.count(&stream.name, kind, outcome);
+        if received.is_ok() {
+            self.reports.heard_of(&stream.name, check.clock.uptime());
+        }
+        received.map(drop)
+    }
+
+    async fn receive(
+        &self,
+        stream: &EventStream,
+        token: &str,
+        jti: Option<&str>,
+        check: SignatureCheck<'_>,
+        (context, kind): (EventContext, &mut &'static str),
+    ) -> Result<ReportOutcome, EventRejected> {
+        let event = verify(stream, token, check, &context).await?;
+        *kind = event.short_kind();
+        if jti.is_some_and(|named| named != event.jti) {
+            return Err(invalid("its jti is another one than that of its place in the response").into());
+        }
+        match event.effect(&stream.effects).map_err(invalid)? {
+            Effect::Revoke(revoked) => self.carry_out(stream, token, &event, revoked, context).await,
+            effect => report(stream, &event, effect).map_err(EventRejected::Invalid),
+        }
+    }
+
+    async fn carry_out(
+        &self,
+        stream: &EventStream,
+        token: &str,
+        event: &SecurityEvent,
+        revoked: Revoked,
+        context: EventContext,
+    ) -> Result<ReportOutcome, EventRejected> {
+        let mark = Mark {
+            kind: MarkKind::SecurityEvent,
+            issuer: stream.policy.issuer.clone(),
+            key: event.jti.clone(),
+            value: secret::digest(&[token.as_bytes()]),
+            until: event.until,
+        };
+        match self.revoke_reported(mark, vec![revoked], context.by_provider(&stream.name)).await? {
+            Marked::First => Ok(ReportOutcome::Revoked),
+            Marked::Repeated => Ok(ReportOutcome::Repeated),
+            Marked::Taken => Err(invalid("another event had this jti").into()),
+        }
+    }
+}
+
+/// Claims come first, because they cost less than a signature.
+async fn verify(
+    stream: &EventStream,
+    token: &str,
+    check: SignatureCheck<'_>,
+    context: &EventContext,
+) -> Result<SecurityEvent, EventRejected> {
+    let jwt = UnverifiedToken::parse(token).map_err(by_fault)?;
+    let event = security_event::read(jwt.header(), jwt.claims(), &stream.policy, context.at)?;
+    check.verify(&jwt, &stream.keys).await.map_err(by_fault)?;
+    Ok(event)
+}
+
+/// RFC 8935 section 2.4 has a code for each of the transmitter's faults.
+fn by_fault(reject: Reject) -> EventRejected {
+    let code = match reject.reason {
+        Reason::BadSignature => EventErrorCode::AuthenticationFailed,
+        Reason::UnknownKey | Reason::AlgorithmNotAllowed => EventErrorCode::InvalidKey,
+        reason if reason.is_invalid_token() => EventErrorCode::InvalidRequest,
+        _ => return EventRejected::Later(reject),
+    };
+    EventError::new(code, format!("{}: {}", reject.reason.code(), reject.detail)).into()
+}
+
+fn invalid(detail: impl Into<String>) -> EventError {
+    EventError::new(EventErrorCode::InvalidRequest, detail)
+}
+
+/// An event that ends nothing.
+fn report(stream: &EventStream, event: &SecurityEvent, effect: Effect) -> Result<ReportOutcome, EventError> {
+    let (stream, kind, jti) = (&*stream.name, event.short_kind(), &*event.jti);
+    match effect {
+        // The gateway requests no verification, so that it chose no state.
+        Effect::Verified { state: Some(_) } => {
+            let detail = "a verification with a state, and none was requested";
+            return Err(EventError::new(EventErrorCode::InvalidState, detail));
+        }
+        Effect::Verified { state: None } => tracing::info!(stream, "the transmitter verified the event stream"),
+        Effect::StreamUpdated(status) if status == "enabled" => {
+            tracing::info!(stream, "the transmitter enabled the event stream");
+        }
+        Effect::StreamUpdated(status) => {
+            let status = status.escape_debug().take(MAX_SHOWN).collect::<String>();
+            tracing::error!(stream, status, "the transmitter stopped the event stream: sessions stay open here");
+        }
+        Effect::Nothing(NoEffect::Unmapped(detail)) => {
+            tracing::warn!(stream, kind, jti, detail, "a security event names no session that the gateway can end");
+            return Ok(ReportOutcome::Unmapped);
+        }
+        Effect::Nothing(NoEffect::UnknownType) => {
+            let shown = event.kind.escape_debug().take(MAX_SHOWN).collect::<String>();
+            tracing::info!(stream, kind = shown, jti, "a security event of an unknown type");
+        }
+        Effect::Nothing(NoEffect::NotConcerned) | Effect::Revoke(_) => {
+            tracing::info!(stream, kind, jti, "a security event that ends no session");
+        }
+    }
+    Ok(ReportOutcome::Ignored)
+}
+
+/// Maximum characters of a transmitter's text in the log.
+const MAX_SHOWN: usize = 200;

@@ -1,0 +1,89 @@
+//! What identity providers reported, for metrics.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::telemetry::metrics::LabelledValue;
+use crate::types::clock::Uptime;
+
+/// What became of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReportOutcome {
+    /// It ended a session, or all sessions of a user.
+    Revoked,
+    /// The same report came again.
+    Repeated,
+    /// It ends no session by its kind.
+    Ignored,
+    /// It names no session or user that the gateway can know.
+    Unmapped,
+    Rejected,
+    /// The gateway could not carry it out. The sender repeats it.
+    Failed,
+}
+
+impl ReportOutcome {
+    const fn as_str(self) -> &'static str {
+        match self {
+            ReportOutcome::Revoked => "revoked",
+            ReportOutcome::Repeated => "repeated",
+            ReportOutcome::Ignored => "ignored",
+            ReportOutcome::Unmapped => "unmapped",
+            ReportOutcome::Rejected => "rejected",
+            ReportOutcome::Failed => "failed",
+        }
+    }
+}
+
+/// Reports are rare, so that one lock for all is enough. Its size is bounded by the configuration: senders choose no
+/// label.
+#[derive(Default)]
+pub struct ReportCounts(Mutex<Counts>);
+
+#[derive(Default)]
+struct Counts {
+    reports: BTreeMap<(Arc<str>, &'static str, ReportOutcome), u64>,
+    /// When each event stream last had a valid event.
+    last: BTreeMap<Arc<str>, Uptime>,
+}
+
+impl ReportCounts {
+    /// `source`: the name of the provider or the event stream. `kind`: of the report.
+    pub fn count(&self, source: &Arc<str>, kind: &'static str, outcome: ReportOutcome) {
+        *self.counts().reports.entry((source.clone(), kind, outcome)).or_default() += 1;
+    }
+
+    /// A valid event came from this event stream, or its transmitter said that there is none.
+    pub fn heard_of(&self, stream: &Arc<str>, now: Uptime) {
+        self.counts().last.insert(stream.clone(), now);
+    }
+
+    /// Shows this source in the metrics before its first report.
+    pub fn expect(&self, source: &Arc<str>, kind: &'static str) {
+        self.counts().reports.entry((source.clone(), kind, ReportOutcome::Revoked)).or_default();
+    }
+
+    pub fn by_outcome(&self) -> Vec<LabelledValue> {
+        let labelled = |((source, kind, outcome), count): (&(Arc<str>, &'static str, ReportOutcome), &u64)| {
+            let labels = vec![
+                ("source", source.to_string()),
+                ("kind", (*kind).to_owned()),
+                ("outcome", outcome.as_str().to_owned()),
+            ];
+            (labels, *count as f64)
+        };
+        self.counts().reports.iter().map(labelled).collect()
+    }
+
+    /// Seconds since each event stream was last heard of.
+    pub fn silences(&self, now: Uptime) -> Vec<LabelledValue> {
+        let silence = |(stream, last): (&Arc<str>, &Uptime)| {
+            (vec![("stream", stream.to_string())], now.since(*last).as_secs_f64())
+        };
+        self.counts().last.iter().map(silence).collect()
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

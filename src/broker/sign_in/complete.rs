@@ -1,0 +1,125 @@
+//! The end of a sign-in: the code becomes a family with a handle.
+
+use std::time::Duration;
+
+use super::exchange::Checked;
+use super::provider::SignInProvider;
+use crate::broker::service::Broker;
+use crate::store::ProviderLogin;
+use crate::tokens::audit_event::EventContext;
+use crate::tokens::family::{Family, Origin, handle};
+use crate::tokens::login::Login;
+use crate::tokens::sign_in::attempt::Attempt;
+use crate::tokens::sign_in::id_token::IdToken;
+use crate::tokens::sign_in::provider_tokens::{Place, ProviderTokens};
+use crate::tokens::sign_in::rules::Denied;
+use crate::types::clock::{Clock, UnixTime};
+use crate::types::ids::TokenId;
+use crate::types::reject::{Reason, Reject};
+
+/// What the browser gets.
+pub struct SignedIn {
+    /// For its cookie.
+    pub handle: String,
+    pub family: Family,
+}
+
+/// What the browser brought back, and what it had before.
+pub struct Returned<'r> {
+    pub attempt: &'r Attempt,
+    pub code: &'r str,
+    /// The same as in the request to the provider.
+    pub redirect_uri: &'r str,
+    /// The family of its old handle, which ends: a handle is never used again for another login.
+    pub replaces: Option<TokenId>,
+}
+
+/// `[sign_in]`
+#[derive(Clone, Copy, Debug)]
+pub struct LoginLifetimes {
+    pub absolute: Duration,
+    pub idle: Duration,
+}
+
+impl Broker {
+    /// Exchanges the code, and creates a family. It is durable when this returns. The caller has used the attempt up.
+    ///
+    /// `context.at` is when the browser came back. A mass revocation since then also ends this login.
+    pub async fn sign_in(
+        &self,
+        with: &SignInProvider,
+        returned: Returned<'_>,
+        lifetimes: LoginLifetimes,
+        clock: &dyn Clock,
+        context: EventContext,
+    ) -> Result<SignedIn, Reject> {
+        let metadata = with.metadata()?;
+        let sent = (returned.code, returned.redirect_uri);
+        let checked = with.exchange_code(&metadata, returned.attempt, sent, clock).await;
+        let checked = checked.map_err(|no_tokens| no_tokens.reject())?;
+        let family = self.family_of_login(with, &checked, lifetimes, context.at)?;
+        // The tokens live from then on, at the earliest.
+        let (id_token, now) = (id_token(&checked)?, context.at);
+        let mut tokens = ProviderTokens::new(
+            id_token.subject.clone(),
+            returned.attempt.nonce.clone(),
+            id_token.auth_time,
+            now + checked.response.lifetime,
+        );
+        let due = if checked.response.refresh_token.is_some() { now + checked.fresh_for() } else { UnixTime::MAX };
+        tokens.refresh_token = checked.response.refresh_token;
+        tokens.id_token = checked.response.id_token.filter(|_| metadata.end_session.is_some());
+        let place = Place { family: family.id, issuer: &with.provider.issuer, version: 0 };
+        let sealed = tokens.seal(place, &self.roots);
+        let (root, sealed) = sealed.ok_or_else(|| Reject::new(Reason::Internal, "there is no root secret"))?;
+        let provider = with.provider.name.to_string();
+        let login = ProviderLogin { provider, root, sealed, version: 0, due, claimed: false };
+        let max_live = self.settings.sessions_per_subject;
+        let begun = self.store.begin_login(family, login, returned.replaces, max_live, context);
+        let ended = || Reject::new(Reason::SignInFailed, "the session at the provider has ended meanwhile");
+        let family = self.with_timeout(begun).await?.ok_or_else(ended)?;
+        let handle = handle::of(&family, &self.roots);
+        let handle =
+            handle.ok_or_else(|| Reject::new(Reason::Internal, "the root secret of a new family is missing"))?;
+        Ok(SignedIn { handle, family })
+    }
+
+    fn family_of_login(
+        &self,
+        with: &SignInProvider,
+        checked: &Checked,
+        lifetimes: LoginLifetimes,
+        now: UnixTime,
+    ) -> Result<Family, Reject> {
+        let id_token = id_token(checked)?;
+        let claims = checked.claims.as_ref().map(|claims| with.settings.rules.admit(claims));
+        let login = Login {
+            subject: format!("{}{}", with.provider.subject_prefix, id_token.subject),
+            scope: checked.scope.clone(),
+            claims: claims.transpose().map_err(denied)?.unwrap_or_default(),
+            label: with.provider.name.to_string(),
+            idle: Some(lifetimes.idle),
+            absolute: Some(lifetimes.absolute),
+            ..Login::default()
+        };
+        login.check().map_err(|error| Reject::new(Reason::SignInFailed, error.to_string()))?;
+        let family = self.first_generation(login, now);
+        self.check_usable(&family, now).map_err(|unusable| Reject::new(Reason::SignInFailed, unusable.detail))?;
+        let origin = Origin {
+            issuer: with.provider.issuer.to_string(),
+            subject: id_token.subject.clone(),
+            session: id_token.session.clone(),
+            dated: id_token.issued,
+        };
+        Ok(Family { origin: Some(origin), ..family })
+    }
+}
+
+fn id_token(checked: &Checked) -> Result<&IdToken, Reject> {
+    checked.id_token.as_ref().ok_or_else(|| Reject::new(Reason::SignInFailed, "the response has no id_token"))
+}
+
+pub(super) fn denied(denied: Denied) -> Reject {
+    let reason = if denied == Denied::GroupsUnknown { Reason::GroupsUnknown } else { Reason::SignInDenied };
+    Reject::new(reason, denied.detail())
+}

@@ -1,0 +1,111 @@
+//! The sign-out: here first, then at the provider.
+//!
+//! The store keeps the login until the provider has revoked its tokens, so that neither a crash nor a provider that is
+//! down leaves a refresh token alive. The end of the session at the provider does not end it (OpenID Connect
+//! Back-Channel Logout section 2.7).
+
+use super::provider::SignInProviders;
+use crate::broker::service::Broker;
+use crate::protocols::http::parameters;
+use crate::store::{ProviderLogin, RevokedBy};
+use crate::tokens::audit_event::EventContext;
+use crate::tokens::family::Family;
+use crate::tokens::family::handle::PresentedHandle;
+use crate::tokens::sign_in::provider_tokens::{Place, ProviderTokens};
+use crate::types::clock::Clock;
+use crate::types::ids::TokenId;
+use crate::types::reject::{Reject, with_causes};
+
+/// Logins for one round of revocations.
+const AT_ONCE: usize = 32;
+
+/// A session that has ended here.
+pub struct SignedOut {
+    pub family: TokenId,
+    /// `provider.name`
+    pub provider: String,
+    /// For the sign-out at the provider.
+    pub id_token: Option<String>,
+}
+
+impl Broker {
+    /// The login of a genuine handle, live or ended.
+    pub async fn login_of(&self, presented: &PresentedHandle) -> Result<Option<(Family, ProviderLogin)>, Reject> {
+        let found = self.with_timeout(self.store.provider_login(presented.id)).await?;
+        Ok(found.filter(|(family, _)| presented.is_genuine(family, &self.roots)))
+    }
+
+    /// Ends the session of a handle. It is durable, and enforced here, when this returns. `None`: the handle is none.
+    pub async fn sign_out(
+        &self,
+        presented: &PresentedHandle,
+        context: EventContext,
+    ) -> Result<Option<SignedOut>, Reject> {
+        let Some((family, login)) = self.login_of(presented).await? else { return Ok(None) };
+        let by = RevokedBy::Owner(family.subject.clone());
+        self.with_timeout(self.store.revoke_family(family.id, by, context)).await?;
+        let id_token = self.tokens_of(&family, &login).and_then(|tokens| tokens.id_token);
+        Ok(Some(SignedOut { family: family.id, provider: login.provider, id_token }))
+    }
+
+    /// The provider's tokens of a login. `None` if they were sealed for another place, or their root secret is missing.
+    pub(super) fn tokens_of(&self, family: &Family, login: &ProviderLogin) -> Option<ProviderTokens> {
+        let issuer = &family.origin.as_ref()?.issuer;
+        let place = Place { family: family.id, issuer, version: login.version };
+        ProviderTokens::open(login.root, &login.sealed, place, &self.roots)
+    }
+
+    /// Revokes the tokens of ended logins at their providers (RFC 7009), as far as these respond.
+    pub async fn tell_providers(&self, providers: &SignInProviders, clock: &dyn Clock) {
+        let ended = match self.with_timeout(self.store.logins_to_revoke(clock.now(), AT_ONCE)).await {
+            Ok(ended) => ended,
+            Err(error) => return tracing::warn!(%error, "cannot read which logins have ended"),
+        };
+        for (id, login) in ended {
+            // The store returns it again later.
+            if let Err(problem) = self.tell(id, &login, providers, clock).await {
+                tracing::warn!(session = %id, provider = &*login.provider, problem, "cannot revoke tokens at a provider");
+                continue;
+            }
+            if let Err(error) = self.with_timeout(self.store.forget_login(id)).await {
+                tracing::warn!(%error, "cannot forget a login that has ended");
+            }
+        }
+    }
+
+    async fn tell(
+        &self,
+        id: TokenId,
+        login: &ProviderLogin,
+        providers: &SignInProviders,
+        clock: &dyn Clock,
+    ) -> Result<(), String> {
+        let Some(with) = providers.named(&login.provider) else { return Ok(()) };
+        let metadata = with.metadata().map_err(|unknown| unknown.detail.into_owned())?;
+        let Some(endpoint) = &metadata.revocation else { return Ok(()) };
+        let place = Place { family: id, issuer: &with.provider.issuer, version: login.version };
+        let tokens = ProviderTokens::open(login.root, &login.sealed, place, &self.roots);
+        let Some(token) = tokens.and_then(|tokens| tokens.refresh_token) else { return Ok(()) };
+        let fields = [("token", token.as_str()), ("token_type_hint", "refresh_token")];
+        let response = Box::pin(with.provider.client.post(endpoint, &fields, clock.now())).await;
+        let status = response.map_err(|error| with_causes(&error))?.status;
+        match status.is_success() {
+            true => Ok(()),
+            false => Err(format!("status {status}")),
+        }
+    }
+}
+
+impl SignedOut {
+    /// Where the browser signs out at the provider (OpenID Connect RP-Initiated Logout section 2). `None` if that is
+    /// not possible there.
+    pub fn url(&self, providers: &SignInProviders, back: &str) -> Option<String> {
+        let with = providers.named(&self.provider)?;
+        let endpoint = with.metadata().ok()?.end_session?.text();
+        let hint = self.id_token.as_deref().map(|token| ("id_token_hint", token));
+        let always = [("client_id", &*with.provider.client.client_id), ("post_logout_redirect_uri", back)];
+        let query = parameters::write(hint.into_iter().chain(always));
+        let separator = if endpoint.contains('?') { '&' } else { '?' };
+        Some(format!("{endpoint}{separator}{query}"))
+    }
+}

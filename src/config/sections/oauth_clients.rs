@@ -1,0 +1,182 @@
+//! `[[oauth.client]]`: clients that authenticate with a key of their own.
+
+use std::time::Duration;
+
+use crate::auth::keyring::{KeyFile, KeySource, Location, OnStale, Remote, Startup};
+use crate::auth::registered_clients::RegisteredClient;
+use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
+use crate::config::document::table::Table;
+use crate::config::document::units::format_duration;
+use crate::config::sections::placed::Placed;
+use crate::config::sections::{issuer, keys, pem, rules};
+use crate::config::settings::TokenSettings;
+use crate::tokens::family::Lifetimes;
+use crate::tokens::jwt::{Algorithm, client_assertion, is_hmac};
+
+/// A longer name would not fit into a subject.
+const MAX_CLIENT_ID: usize = 200;
+
+const ONE_SECOND: Duration = Duration::from_secs(1);
+const ONE_MINUTE: Duration = Duration::from_mins(1);
+
+/// `issuers`: all accepted issuers, the gateway itself first.
+pub(super) fn clients(table: &mut Table<'_>, tokens: &TokenSettings, issuers: &[String]) -> Vec<RegisteredClient> {
+    let clients: Vec<_> =
+        table.tables("client", |table| client(table, tokens, issuers)).into_iter().flatten().collect();
+    for (index, Placed { value, place }) in clients.iter().enumerate() {
+        let same = |first: &&Placed<RegisteredClient>| first.value.client_id == value.client_id;
+        if let Some(first) = clients[..index].iter().find(same) {
+            let error = ConfigError::new("two clients have the same client_id", "expected a different name");
+            table.report().add(error.related(&first.place, "first used here").at(place));
+        }
+    }
+    clients.into_iter().map(|client| client.value).collect()
+}
+
+/// `None` without a name or a source of keys. All other keys are checked anyway.
+fn client(table: &mut Table<'_>, tokens: &TokenSettings, issuers: &[String]) -> Option<Placed<RegisteredClient>> {
+    let client_id = table.required("client_id", Shape::Pattern("^[ -9;-~]{1,200}$"), "\"ci\"");
+    let client_id = client_id.and_then(|value| value.parse(|text| client_id_beside(text, issuers)));
+    let source = source(table);
+    let algorithms = algorithms(table, source.as_ref());
+    let client_credentials = table.boolean("client_credentials", true);
+    let scopes = table.take("scopes", Shape::list(rules::SCOPE));
+    table.default("scopes", Vec::<String>::new());
+    let scopes = scopes.and_then(|value| value.list_of("[\"orders:read\"]", rules::scope)).unwrap_or_default();
+    let audience = audience(table, tokens);
+    let lifetime = lifetime(table, tokens.lifetimes.access);
+    if !client_credentials {
+        for key in ["scopes", "audience", "lifetime"].into_iter().filter(|key| table.has(key)) {
+            let error = ConfigError::new(
+                format!("`{key}` has no effect without `client_credentials`"),
+                "expected client_credentials = true, or no such key",
+            );
+            table.reject(key, error.related(&table.place("client_credentials"), "it is off here"));
+        }
+    }
+    let (client_id, source) = (client_id?, source?);
+    let policy = client_assertion::policy(&client_id, algorithms.unwrap_or_default(), &tokens.issuer);
+    if let KeySource::File(file) = &source.value
+        && let Err(error) = keys::keys_match(file, &policy)
+    {
+        table.report().add(error.at(&source.place));
+    }
+    let keys = source.value;
+    let value = RegisteredClient { client_id, policy, keys, client_credentials, scopes, audience, lifetime };
+    Some(Placed { value, place: table.place("client_id") })
+}
+
+/// RFC 6749 appendix A.1, without the colon that ends it in the scheme Basic (RFC 7617).
+pub(super) fn client_id(text: &str) -> Result<String, ConfigError> {
+    match !text.is_empty() && text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b':') {
+        true => Ok(text.to_owned()),
+        false => Err(ConfigError::new(
+            "this is not a client id",
+            "expected printable ASCII characters without a colon, for example \"orders\"",
+        )),
+    }
+}
+
+/// With the name of an issuer, an assertion of the client and a token of the issuer would have the same `iss`.
+fn client_id_beside(text: &str, issuers: &[String]) -> Result<String, ConfigError> {
+    let client_id = client_id(text)?;
+    if client_id.len() > MAX_CLIENT_ID {
+        return Err(ConfigError::new("this client id is too long", format!("expected at most {MAX_CLIENT_ID} bytes")));
+    }
+    match issuers.contains(&client_id) {
+        true => Err(ConfigError::new("an issuer has the same name", "expected a name that is no issuer")),
+        false => Ok(client_id),
+    }
+}
+
+/// The public keys of the client: exactly one of three keys.
+fn source(table: &mut Table<'_>) -> Option<Placed<KeySource>> {
+    // All are read, even if the first is set: an unread key would be reported as unknown.
+    let files = [
+        ("jwks_file", table.path("jwks_file").map(KeyFile::Jwks)),
+        ("pem_file", table.path("pem_file").map(KeyFile::Pem)),
+    ];
+    let allow_http = table.boolean("allow_http", false);
+    let url = table.take("jwks_url", Shape::URL);
+    let url = url.and_then(|value| value.parse(|text| keys::key_url(text, allow_http)));
+    let ca_file = table.path("ca_file");
+    if let Some(path) = &ca_file {
+        table.accept("ca_file", pem::certificates(path));
+    }
+    let mut named = ["jwks_file", "pem_file", "jwks_url"].into_iter().filter(|key| table.has(key));
+    let Some(key) = named.next() else {
+        let error =
+            ConfigError::new("this client has no keys", "expected `jwks_file`, `pem_file` or `jwks_url`").missing();
+        table.reject("jwks_file", error);
+        return None;
+    };
+    for other in named {
+        let error = ConfigError::new("this client has two sources of keys", "expected one source");
+        table.reject(other, error.related(&table.place(key), "the first source is here"));
+    }
+    if key != "jwks_url" {
+        for other in ["allow_http", "ca_file"].into_iter().filter(|other| table.has(other)) {
+            let error = ConfigError::new(format!("`{other}` has no effect without `jwks_url`"), "expected `jwks_url`");
+            table.reject(other, error);
+        }
+    }
+    let file = files.into_iter().find(|(file, _)| *file == key).and_then(|(_, file)| file).map(KeySource::File);
+    let source = file.or_else(|| url.map(|url| remote(Location::Jwks(url), allow_http, ca_file)));
+    source.map(|value| Placed { value, place: table.place(key) })
+}
+
+/// The times are the defaults of `[[issuer]]`. A start does not wait for a client.
+fn remote(location: Location, allow_http: bool, ca_file: Option<std::path::PathBuf>) -> KeySource {
+    KeySource::Remote(Box::new(Remote {
+        location,
+        allow_http,
+        jwks_hosts: Vec::new(),
+        ca_file,
+        refresh: ONE_MINUTE..=15 * ONE_MINUTE,
+        refetch_cooldown: Duration::from_secs(30),
+        max_age: Duration::from_hours(24),
+        on_stale: OnStale::Keep,
+        startup: Startup::Continue,
+    }))
+}
+
+/// Public keys only: who can verify with a shared secret can sign as the client.
+fn algorithms(table: &mut Table<'_>, keys: Option<&Placed<KeySource>>) -> Option<Vec<Algorithm>> {
+    let algorithms = issuer::algorithms(table, keys)?;
+    if algorithms.iter().any(|algorithm| is_hmac(*algorithm)) {
+        let error = ConfigError::new("HMAC uses a shared secret", "expected public-key algorithms");
+        table.reject("algorithms", error.help("create a key pair for the client, and give its public key here"));
+        return None;
+    }
+    Some(algorithms)
+}
+
+fn audience(table: &mut Table<'_>, tokens: &TokenSettings) -> Vec<String> {
+    let value = table.take("audience", issuer::texts());
+    let Some(audience) = value.as_ref().and_then(issuer::audience) else { return tokens.audience.clone() };
+    if !audience.iter().any(|aud| tokens.audience.contains(aud)) {
+        let error = ConfigError::new(
+            "the gateway would reject these tokens",
+            format!("expected one of tokens.audience, which is {}", tokens.audience.join(", ")),
+        );
+        table.reject("audience", error);
+    }
+    audience
+}
+
+/// A token cannot live longer than the others of the gateway: revocations are remembered for as long.
+fn lifetime(table: &mut Table<'_>, longest: Duration) -> Duration {
+    let range = ONE_SECOND..=Lifetimes::MAX_ACCESS;
+    let value = table.take("lifetime", Shape::Duration(range.clone()));
+    let Some(lifetime) = value.and_then(|value| value.duration(range)) else { return longest };
+    if lifetime > longest {
+        let longest = format_duration(longest);
+        let error = ConfigError::new(
+            "this is longer than tokens.access_lifetime",
+            format!("expected at most {longest}, which is tokens.access_lifetime"),
+        );
+        table.reject("lifetime", error);
+    }
+    lifetime
+}

@@ -1,0 +1,157 @@
+//! `[[oauth.exchange]]`: tokens of other issuers that become tokens of the gateway (RFC 8693).
+
+use crate::auth::registered_clients::RegisteredClient;
+use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
+use crate::config::document::table::Table;
+use crate::config::document::value::{Value, choose};
+use crate::config::sections::{issuer, rules};
+use crate::config::settings::ForeignIssuer;
+use crate::gateway::exchange_rule::{ExchangeClients, ExchangeRule, SubjectTokenType};
+use crate::tokens::jwt::Audience;
+use crate::tokens::login::{CLIENT_SUBJECT_PREFIX, RESERVED_CLAIMS};
+
+/// What a rule may name.
+pub(super) struct Known<'k> {
+    pub(super) issuers: &'k [ForeignIssuer],
+    /// Also of issuers with errors.
+    pub(super) names: &'k [String],
+    pub(super) clients: &'k [RegisteredClient],
+}
+
+pub(super) fn exchanges(table: &mut Table<'_>, known: &Known<'_>) -> Vec<ExchangeRule> {
+    table.tables("exchange", |table| exchange(table, known)).into_iter().flatten().collect()
+}
+
+/// `None` without an issuer or clients. All other keys are checked anyway.
+fn exchange(table: &mut Table<'_>, known: &Known<'_>) -> Option<ExchangeRule> {
+    let issuer = table.required("issuer", Shape::Text, "\"https://login.example\"");
+    let issuer = issuer.and_then(|value| value.parse(|text| issuer_among(text, known.names)));
+    let shape = Shape::Any(vec![Shape::Choice(vec!["any".to_owned()]), Shape::some(Shape::Text)]);
+    let clients = table.required("clients", shape, "[\"app\"]").and_then(|value| clients(&value, known.clients));
+    let types = table.take("token_types", Shape::some(Shape::choice(SubjectTokenType::NAMES)));
+    table.default("token_types", ["access_token"].as_slice());
+    let token_types = match types {
+        Some(types) => types.list_of("[\"access_token\"]", |text| choose(text, SubjectTokenType::NAMES)),
+        None => Some(vec![SubjectTokenType::AccessToken]),
+    };
+    let token_types = token_types.unwrap_or_default();
+    let audience = table.take("audience", issuer::texts()).and_then(|value| issuer::audience(&value));
+    let prefix = table.required("subject_prefix", Shape::Text, "\"login|\"").and_then(|value| value.parse(prefix));
+    let scopes = table.take("scopes", Shape::list(rules::SCOPE));
+    table.default("scopes", Vec::<String>::new());
+    let scopes = scopes.and_then(|value| value.list_of("[\"orders:read\"]", rules::scope));
+    let copied = table.take("claims", Shape::list(Shape::Pattern(".")));
+    table.default("claims", Vec::<String>::new());
+    let copied = copied.and_then(|value| value.list_of("[\"email\"]", copied_claim));
+    let claims = table.tables("claim", rules::claim).into_iter().flatten().collect();
+    let [limit_to_subject, refresh_token, single_use] =
+        [("limit_to_subject", true), ("refresh_token", false), ("single_use", false)]
+            .map(|(key, default)| table.boolean(key, default));
+    let accepted = accepted_audience(table, issuer.as_deref(), audience.clone(), known, &token_types);
+    let rule = ExchangeRule {
+        issuer: issuer?,
+        clients: clients?,
+        audience: accepted,
+        id_token_audience: audience,
+        token_types,
+        claims,
+        subject_prefix: prefix?,
+        scopes: scopes.unwrap_or_default(),
+        limit_to_subject,
+        refresh_token,
+        single_use,
+        copied_claims: copied.unwrap_or_default(),
+    };
+    check_id_tokens(table, &rule);
+    Some(rule)
+}
+
+/// Not the gateway itself: its own sessions end by other means.
+fn issuer_among(text: &str, names: &[String]) -> Result<String, ConfigError> {
+    match names.iter().skip(1).any(|name| name == text) {
+        true => Ok(text.to_owned()),
+        false => Err(ConfigError::new(format!("there is no [[issuer]] \"{text}\""), "expected the `issuer` of one")
+            .help("add an [[issuer]] with this name; tokens of the gateway itself cannot be exchanged")
+            .missing()),
+    }
+}
+
+fn clients(value: &Value<'_>, known: &[RegisteredClient]) -> Option<ExchangeClients> {
+    if value.is_string() {
+        let any = value.choice(&[("any", ())]);
+        return any.map(|()| ExchangeClients::Any);
+    }
+    let example = "[\"app\"]";
+    let listed = value.list_of(example, |text| match known.iter().any(|client| client.client_id == text) {
+        true => Ok(text.to_owned()),
+        false => Err(ConfigError::new(format!("there is no client \"{text}\""), "expected the client_id of a client")
+            .help("add an [[oauth.client]] with this client_id, or write clients = \"any\"")
+            .missing()),
+    })?;
+    if listed.is_empty() && value.list(example)?.is_empty() {
+        value.reject(ConfigError::new("the list is empty", format!("expected a client, for example {example}")));
+    }
+    Some(ExchangeClients::Listed(listed))
+}
+
+fn prefix(text: &str) -> Result<String, ConfigError> {
+    if text.starts_with(CLIENT_SUBJECT_PREFIX) {
+        return Err(ConfigError::new("this is the beginning of the subjects of clients", "expected another prefix"));
+    }
+    match text.len() <= 64 && !text.chars().any(char::is_control) {
+        true => Ok(text.to_owned()),
+        false => Err(ConfigError::new("this is not the beginning of a subject", "expected at most 64 characters")),
+    }
+}
+
+fn copied_claim(text: &str) -> Result<String, ConfigError> {
+    match RESERVED_CLAIMS.contains(&text) {
+        true => Err(ConfigError::new(format!("only the gateway sets the claim {text}"), "expected another claim")),
+        false => Ok(text.to_owned()),
+    }
+}
+
+/// Of access tokens: that of the rule, or else that of the issuer.
+fn accepted_audience(
+    table: &Table<'_>,
+    issuer: Option<&str>,
+    audience: Option<Vec<String>>,
+    known: &Known<'_>,
+    types: &[SubjectTokenType],
+) -> Vec<String> {
+    if let Some(audience) = audience {
+        return audience;
+    }
+    let Some(name) = issuer else { return Vec::new() };
+    match known.issuers.iter().find(|issuer| *issuer.policy.issuer == *name).map(|issuer| &issuer.policy.audience) {
+        Some(Audience::OneOf(audience)) => audience.clone(),
+        Some(Audience::Any) if types.iter().any(|kind| *kind != SubjectTokenType::IdToken) => {
+            // A token for any other service of the issuer would become one of the gateway.
+            let error =
+                ConfigError::new("`audience` is missing", "expected `audience`, because the issuer has \"any\"");
+            table.reject("audience", error.missing());
+            Vec::new()
+        }
+        Some(Audience::Any) | None => Vec::new(),
+    }
+}
+
+/// An ID token is bound to one client, which must prove that it is the one.
+fn check_id_tokens(table: &Table<'_>, rule: &ExchangeRule) {
+    if !rule.token_types.contains(&SubjectTokenType::IdToken) {
+        return;
+    }
+    let several = match &rule.clients {
+        ExchangeClients::Any => true,
+        ExchangeClients::Listed(listed) => listed.len() > 1 && rule.id_token_audience.is_some(),
+    };
+    if several {
+        let error = ConfigError::new("ID tokens are for one client", "expected the one client that may present them");
+        table.reject("clients", error.help("write a rule for each client: `audience` is its name at the issuer"));
+    }
+    if rule.limit_to_subject && !rule.scopes.is_empty() {
+        let error = ConfigError::new("an ID token has no scopes", "expected limit_to_subject = false, or no `scopes`");
+        table.reject("scopes", error);
+    }
+}

@@ -1,0 +1,106 @@
+//! `[[token_exchange]]`: token endpoints of other servers, at which the gateway exchanges the tokens of callers for
+//! tokens for backends (RFC 8693).
+
+use crate::auth::oauth_client::{ClientAuthentication, Endpoint};
+use crate::auth::token_exchange::Settings;
+use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
+use crate::config::document::table::Table;
+use crate::config::sections::placed::Placed;
+use crate::config::sections::{issuer, oauth_client, pem, rules};
+use crate::config::settings::TokenSettings;
+use crate::protocols::url::{SecureUrl, UrlError};
+
+pub(super) struct TokenExchanges {
+    pub(super) settings: Vec<Settings>,
+    /// Also of tables with errors, so that routes that name them get no further error.
+    pub(super) names: Vec<String>,
+}
+
+pub(super) fn token_exchanges(root: &mut Table<'_>, tokens: &TokenSettings) -> TokenExchanges {
+    let mut names = Vec::new();
+    let read = root.tables("token_exchange", |table| {
+        let name = table.required("name", Shape::Pattern("^.{1,64}$"), "\"orders\"");
+        let name = name.and_then(|value| value.parse(name_of));
+        names.extend(name.map(str::to_owned));
+        token_exchange(table, name, tokens)
+    });
+    let read: Vec<_> = read.into_iter().flatten().collect();
+    for (index, Placed { value, place }) in read.iter().enumerate() {
+        if let Some(first) = read[..index].iter().find(|first| first.value.name == value.name) {
+            let error = ConfigError::new("two token exchanges have the same name", "expected a different name");
+            root.report().add(error.related(&first.place, "first used here").at(place));
+        }
+    }
+    TokenExchanges { settings: read.into_iter().map(|read| read.value).collect(), names }
+}
+
+/// `None` if a required key is missing or wrong. All other keys are checked anyway.
+fn token_exchange(table: &mut Table<'_>, name: Option<&str>, tokens: &TokenSettings) -> Option<Placed<Settings>> {
+    let allow_http = table.boolean("allow_http", false);
+    let url = table.required("token_endpoint", Shape::URL, "\"https://login.example/token\"");
+    let url = url.and_then(|value| value.parse(|text| SecureUrl::parse(text, allow_http).map_err(explain)));
+    let ca_file = table.path("ca_file");
+    if let Some(path) = &ca_file {
+        table.accept("ca_file", pem::certificates(path));
+    }
+    let server = table.take("issuer", Shape::Text).and_then(|value| value.string());
+    let client = oauth_client::read(table, server.unwrap_or_default(), ca_file);
+    if server.is_none()
+        && client.as_ref().is_some_and(|c| matches!(c.authentication, ClientAuthentication::Assertion(_)))
+    {
+        let error = ConfigError::new("`issuer` is missing", "expected the issuer of the server in this table");
+        table.reject("issuer", error.help("assertions of the gateway are for this issuer").missing());
+    }
+    let audience = table.take("audience", issuer::texts()).and_then(|value| issuer::audience(&value));
+    let resource = table.take("resource", Shape::Text).and_then(|value| value.string()).map(str::to_owned);
+    if audience.is_none() && resource.is_none() {
+        let error = ConfigError::new("the target is missing", "expected `audience` or `resource` in this table");
+        table.reject("audience", error.help("name the backend as the server knows it").missing());
+    }
+    let scopes = table.take("scopes", Shape::list(rules::SCOPE));
+    table.default("scopes", Vec::<String>::new());
+    let scopes = scopes.and_then(|value| value.list_of("[\"orders:read\"]", rules::scope)).unwrap_or_default();
+    let subject_audience = subject_audience(table, &tokens.audience);
+    let settings = Settings {
+        name: name?.to_owned(),
+        endpoint: Endpoint::configured(url?),
+        client: client?,
+        audience: audience.unwrap_or_default(),
+        resource,
+        scopes,
+        subject_audience,
+    };
+    Some(Placed { value: settings, place: table.place("name") })
+}
+
+fn name_of(text: &str) -> Result<&str, ConfigError> {
+    match (1..=64).contains(&text.chars().count()) && !text.chars().any(char::is_control) {
+        true => Ok(text),
+        false => Err(ConfigError::new("this name is not valid in logs", "expected 1 to 64 characters")),
+    }
+}
+
+fn subject_audience(table: &mut Table<'_>, own_audience: &[String]) -> Vec<String> {
+    let Some(value) = table.take("subject_audience", issuer::texts()) else { return Vec::new() };
+    let audience = issuer::audience(&value).unwrap_or_default();
+    // Otherwise the server could use the token to call the gateway as the client.
+    if let Some(own) = audience.iter().find(|aud| own_audience.contains(aud)) {
+        let error = ConfigError::new(format!("{own} is an audience of this gateway"), "expected a different audience");
+        value.reject(error.help("write the audience of the other server"));
+    }
+    audience
+}
+
+fn explain(error: UrlError) -> ConfigError {
+    let expected = "expected https:// and a host";
+    match error {
+        UrlError::Credentials => ConfigError::new("the URL has a user name or password", expected)
+            .help("remove it, and write `client_id` and `client_secret_file`")
+            .confidential(),
+        UrlError::Cleartext => ConfigError::new("tokens would be sent by http://", expected)
+            .help("use https://; on a trusted network, set `allow_http = true`"),
+        UrlError::Invalid | UrlError::Fragment => ConfigError::new("this is not the URL of an endpoint", expected)
+            .help("write the complete URL, for example \"https://login.example/oauth/token\""),
+    }
+}

@@ -1,0 +1,105 @@
+//! What the upstream gets of the token: the token of the client, none, or another one in its place (`route.token`).
+
+use std::borrow::Cow;
+
+use http::{HeaderValue, Request, header};
+
+use crate::auth::token_cache::CachedToken;
+use crate::auth::token_exchange::TokenExchange;
+use crate::gateway::authorize::Permit;
+use crate::gateway::context::RequestContext;
+use crate::gateway::forward::Forwarder;
+use crate::gateway::route::TokenForwarding;
+use crate::protocols::http::body::Body;
+use crate::types::clock::UnixTime;
+use crate::types::reject::{Reason, Reject};
+
+impl Forwarder {
+    /// Sets what the upstream gets of the token. Returns its `Authorization`, if there is one.
+    pub(super) async fn authorization<'q>(
+        &self,
+        request: &'q mut Request<Body>,
+        permit: &Permit,
+        context: &RequestContext<'_>,
+    ) -> Result<Option<&'q HeaderValue>, Reject> {
+        let token = self.token_for(permit, context).await?;
+        self.set_token(request, permit, token)?;
+        Ok(request.headers().get(header::AUTHORIZATION))
+    }
+
+    /// The `Authorization` that the upstream gets in place of the client's. `None` if the route does not replace it, or
+    /// there is no caller: then the upstream gets no token.
+    pub(super) async fn token_for(
+        &self,
+        permit: &Permit,
+        context: &RequestContext<'_>,
+    ) -> Result<Option<HeaderValue>, Reject> {
+        let Some(caller) = permit.caller() else { return Ok(None) };
+        match &permit.route().token_forwarding {
+            TokenForwarding::Pass | TokenForwarding::Drop => Ok(None),
+            TokenForwarding::Replace(audience) => self.replaced(caller.cached(), audience, context.now).map(Some),
+            TokenForwarding::Exchange(number) => {
+                let exchange = &self.exchanges[*number];
+                match exchange.known(caller.cached(), context.now) {
+                    Some(known) => Ok(Some(known)),
+                    // Boxed, because the future of every request is as large as its largest step.
+                    None => Box::pin(self.exchanged(exchange, caller.cached(), context)).await.map(Some),
+                }
+            }
+        }
+    }
+
+    /// Returns as [`crate::auth::bearer::TokenLocations::rewrite_for_upstream`]. `token`: of [`Forwarder::token_for`].
+    pub(super) fn set_token(
+        &self,
+        request: &mut Request<Body>,
+        permit: &Permit,
+        token: Option<HeaderValue>,
+    ) -> Result<bool, Reject> {
+        let route = permit.route();
+        let removes = route.token_forwarding != TokenForwarding::Pass;
+        let token_was_subprotocol = route.places.rewrite_for_upstream(request, removes)?;
+        if let Some(token) = token {
+            request.headers_mut().insert(header::AUTHORIZATION, token);
+        }
+        Ok(token_was_subprotocol)
+    }
+
+    /// A token of this gateway for this audience.
+    fn replaced(&self, cached: &CachedToken, audience: &[String], now: UnixTime) -> Result<HeaderValue, Reject> {
+        let keys = self.keyring.keys();
+        cached.replacements.authorization(&cached.token, audience, &self.replacement, &keys.own().signing, now)
+    }
+
+    /// A token of another server.
+    async fn exchanged(
+        &self,
+        exchange: &TokenExchange,
+        cached: &CachedToken,
+        context: &RequestContext<'_>,
+    ) -> Result<HeaderValue, Reject> {
+        let subject = self.subject_token(exchange, cached, context.now)?;
+        exchange.authorization(cached, &subject, context.clock).await
+    }
+
+    /// The token that the other server exchanges: that of the caller, or one of this gateway that replaces it.
+    fn subject_token<'t>(
+        &self,
+        exchange: &TokenExchange,
+        cached: &'t CachedToken,
+        now: UnixTime,
+    ) -> Result<Cow<'t, str>, Reject> {
+        let audience = &exchange.settings.subject_audience;
+        if audience.is_empty() {
+            // An API key and the like is a secret of this gateway, which no other server may see.
+            return match cached.token.is_signed() {
+                true => Ok(Cow::Borrowed(&*cached.text)),
+                false => Err(Reject::new(Reason::TokenExchangeFailed, "the caller has no JWT: set subject_audience")),
+            };
+        }
+        let replaced = self.replaced(cached, audience, now)?;
+        let token = replaced.to_str().ok().and_then(|value| value.strip_prefix("Bearer "));
+        let token = token.ok_or_else(|| Reject::new(Reason::Internal, "a replaced token is no Bearer"))?;
+        Ok(Cow::Owned(token.to_owned()))
+    }
+}

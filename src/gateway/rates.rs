@@ -1,0 +1,43 @@
+//! Which requests count for rate limits, and for which client.
+
+use crate::gateway::context::RequestContext;
+use crate::gateway::decide::{Decider, Decision};
+use crate::limits::key_rate::KeyLimit;
+use crate::limits::rate_limit::{Client, Settings};
+use crate::types::reject::Reject;
+
+/// Returns true if the API key of the request has a rate of its own.
+pub(super) fn has_own(context: &RequestContext<'_>) -> bool {
+    context.record.caller.as_ref().is_some_and(|token| token.key_rate.is_some())
+}
+
+/// The rate limits of the route, and for which client they count.
+pub(super) fn limited<'c>(context: &'c RequestContext<'_>) -> (&'c [Settings], Client<'c>) {
+    let caller = context.record.caller.as_ref();
+    let subject = caller.map(|token| (&*token.issuer, token.subject.as_str()));
+    let key = caller.and_then(|token| {
+        let (id, rate) = (token.family?, token.key_rate?);
+        Some(KeyLimit { id, requests: rate.requests(), window: rate.window() })
+    });
+    let of_route = context.route.as_ref().map_or(&[][..], |route| &route.rates);
+    (of_route, Client { address: context.client(), subject, key })
+}
+
+/// How many gateways use the store.
+pub(super) fn replicas(decider: &Decider) -> u32 {
+    decider.authenticator.freshness.as_ref().map_or(1, |freshness| freshness.replicas())
+}
+
+/// Returns true for a request to a backend. One that is rejected for its token or its path counts as well: a client
+/// without access must not try forever. `[throttle]` limits the gateway's own paths. If the gateway lacks the keys,
+/// the client is not at fault. A malformed request must keep its own rejection, which ends the connection.
+pub(super) fn count(decision: &Result<Decision, Reject>, path: &str, decider: &Decider) -> bool {
+    match decision {
+        Ok(decision) => matches!(decision, Decision::Forward { .. }),
+        Err(reject) => {
+            !reject.reason.must_close_connection()
+                && !reject.reason.status().is_server_error()
+                && !decider.routes.is_own_path(path)
+        }
+    }
+}

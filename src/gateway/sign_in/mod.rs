@@ -1,0 +1,88 @@
+//! Sign-in for browsers at a provider, by OpenID Connect (authorization code with PKCE).
+//!
+//! [`SignIn::answer`] turns the 401 of a page load into a redirect to the provider; `start` does the same for a link.
+//! `callback` checks what the browser brings back, in the order in which a lie costs least, and sets the cookie of the
+//! login. `sign_out` ends it. `broker/sign_in/` talks to the provider and to the store.
+
+mod callback;
+mod navigation;
+mod pages;
+mod parameters;
+pub mod paths;
+mod return_path;
+mod running;
+mod service;
+mod settings;
+mod sign_out;
+mod start;
+mod starts;
+
+use http::{Request, Response, StatusCode};
+
+use crate::gateway::context::RequestContext;
+use crate::gateway::sign_in::navigation::is_navigation;
+use crate::gateway::sign_in::paths::SignInCall;
+use crate::protocols::http::body::Body;
+use crate::types::reject::Reject;
+
+pub use parameters::OWN_PARAMETERS;
+pub use service::SignIn;
+pub use settings::{ExternalUrl, Settings};
+
+impl SignIn {
+    /// One of the gateway's own paths.
+    pub(super) async fn respond<B>(
+        &self,
+        call: SignInCall,
+        request: &Request<B>,
+        context: &mut RequestContext<'_>,
+    ) -> Result<Response<Body>, Reject> {
+        let outcome = match call {
+            SignInCall::Start(provider) => self.link(&provider, request, context),
+            SignInCall::Callback(provider) => {
+                let client = context.client();
+                self.broker.throttle.count_call(client)?;
+                let outcome = self.callback(&provider, request, context).await;
+                self.broker.throttle.count_outcome(&outcome, client);
+                outcome
+            }
+            SignInCall::SignOutPage => Ok(pages::sign_out(&self.path(paths::SIGN_OUT))),
+            SignInCall::SignOut => {
+                self.broker.throttle.count_call(context.client())?;
+                self.sign_out(request, context).await
+            }
+            SignInCall::SignedOut => Ok(pages::signed_out()),
+        };
+        match outcome {
+            Err(reject) if is_navigation(request.method(), request.headers()) => Ok(self.show(reject, None, context)),
+            outcome => outcome,
+        }
+    }
+
+    /// The response to a request without a login, on a route that asks for one: a redirect to the provider if the user
+    /// sees it. Otherwise the same rejection, which says where to sign in.
+    pub(super) fn answer<B>(
+        &self,
+        reject: Reject,
+        request: &Request<B>,
+        context: &mut RequestContext<'_>,
+    ) -> Result<Response<Body>, Reject> {
+        let route = context.route.clone();
+        let provider = route.as_ref().and_then(|route| route.sign_in.as_deref());
+        let (Some(provider), true) = (provider, reject.reason.status() == StatusCode::UNAUTHORIZED) else {
+            return Err(reject);
+        };
+        let Some(origin) = self.origin(context) else { return Err(reject) };
+        // A client with a token of its own is no browser that signs in.
+        let has_token = request.headers().contains_key(http::header::AUTHORIZATION);
+        if has_token || !is_navigation(request.method(), request.headers()) {
+            let login_url = format!("{origin}{}", self.path_of(paths::SIGN_IN, provider));
+            return Err(Reject { login_url: Some(login_url.into()), ..reject });
+        }
+        let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+        match self.start(provider, target, request.headers(), context) {
+            Ok(redirect) => Ok(redirect),
+            Err(failed) => Ok(self.show(failed, Some(provider), context)),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The few pages of a sign-in. They show no text from outside and load nothing.
+
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+
+use crate::protocols::http::body::Body;
+use crate::types::reject::Reject;
+
+/// No `form-action`: browsers apply it to the redirect to the provider, too.
+const POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; base-uri 'none'; frame-ancestors 'none'");
+const FIELDS: [(HeaderName, HeaderValue); 5] = [
+    (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+    (header::CONTENT_SECURITY_POLICY, POLICY),
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (header::REFERRER_POLICY, HeaderValue::from_static("same-origin")),
+    (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+];
+
+/// Why a sign-in failed, with a link to begin again.
+pub(super) fn failed(reject: &Reject, again: Option<&str>) -> Response<Body> {
+    let link = again.map(|path| format!("<p><a href=\"{path}\">Sign in again</a>")).unwrap_or_default();
+    let message = reject.reason.message();
+    let mut response = page(reject.reason.status(), "Sign-in failed", &format!("<p>{message}.{link}"));
+    if let Some(after) = reject.retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
+    }
+    response
+}
+
+/// `path`: that of the sign-out.
+pub(super) fn sign_out(path: &str) -> Response<Body> {
+    let form = format!("<form method=\"post\" action=\"{path}\"><button>Sign out</button></form>");
+    page(StatusCode::OK, "Sign out", &form)
+}
+
+pub(super) fn signed_out() -> Response<Body> {
+    page(StatusCode::OK, "Signed out", "<p>You have signed out.")
+}
+
+/// A request that only a page load can make further: a POST before the sign-in, for example.
+fn page(status: StatusCode, title: &str, content: &str) -> Response<Body> {
+    let text = format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width\"><title>{title}</title><h1>{title}</h1>{content}</html>\n"
+    );
+    let mut response = Response::new(Body::full(text));
+    *response.status_mut() = status;
+    response.headers_mut().extend(FIELDS);
+    response
+}
+
+/// A redirect that nothing keeps, and that tells the other site nothing. `None`: the target is no header.
+pub(super) fn redirect(status: StatusCode, location: &str) -> Option<Response<Body>> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    let mut location = HeaderValue::from_str(location).ok()?;
+    // It can have a state.
+    location.set_sensitive(true);
+    let headers = response.headers_mut();
+    headers.insert(header::LOCATION, location);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    Some(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body::Body as _;
+
+    use super::*;
+    use crate::types::reject::Reason;
+
+    #[test]
+    fn a_page_has_no_text_from_outside() {
+        let response = failed(&Reject::new(Reason::SignInFailed, "<script>"), Some("/oauth2/sign_in/main"));
+        assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+        assert_eq!(response.headers()["content-security-policy"], POLICY);
+        let size = response.body().size_hint().exact();
+        let plain = failed(&Reject::new(Reason::SignInFailed, ""), Some("/oauth2/sign_in/main"));
+        assert_eq!(size, plain.body().size_hint().exact(), "the detail is only for the log");
+    }
+
+    #[test]
+    fn a_redirect_is_not_cached() {
+        let response = redirect(StatusCode::SEE_OTHER, "https://a/?state=x").expect("a header");
+        assert_eq!(response.headers()["cache-control"], "no-store");
+        assert_eq!(response.headers()["referrer-policy"], "no-referrer");
+        assert!(redirect(StatusCode::SEE_OTHER, "https://a/\r\nSet-Cookie: a=b").is_none());
+    }
+}

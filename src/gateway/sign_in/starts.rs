@@ -1,0 +1,100 @@
+//! The attempts of one browser: how many run, and how often it began one. Pure.
+
+use http::{HeaderMap, HeaderValue};
+
+use crate::auth::bearer::session_cookie;
+use crate::tokens::family::refresh_token::Roots;
+use crate::tokens::sign_in::attempt::{self, LIFETIME};
+use crate::types::clock::UnixTime;
+use crate::types::reject::{Reason, Reject};
+
+/// Maximum attempts that run at once in one browser: one for each tab.
+const MAX_RUNNING: usize = 4;
+
+/// Maximum cookies that are opened: each costs a decryption.
+const MAX_OPENED: usize = 16;
+
+/// Maximum starts within [`WINDOW_SECS`]. With more, the browser goes in a circle: it keeps no cookies, or its session
+/// ends as soon as it begins.
+const MAX_STARTS: usize = 3;
+const WINDOW_SECS: u64 = 60;
+
+/// The times of the last starts with this one, or why there may be no further one.
+pub(super) fn count(headers: &HeaderMap, now: UnixTime) -> Result<Vec<u64>, Reject> {
+    let now = now.as_secs();
+    let is_recent = |time: &u64| now.abs_diff(*time) <= WINDOW_SECS;
+    let mut recent: Vec<u64> =
+        session_cookie::starts(headers).unwrap_or_default().into_iter().filter(is_recent).collect();
+    if recent.len() >= MAX_STARTS {
+        return Err(Reject::new(Reason::SignInLoop, "more than 3 starts of one browser within 60 s"));
+    }
+    recent.push(now);
+    Ok(recent)
+}
+
+/// `Set-Cookie` for the attempts that have ended, and for the oldest ones if there is no room for another.
+pub(super) fn surplus(headers: &HeaderMap, roots: &Roots, now: UnixTime) -> Vec<HeaderValue> {
+    let cookies = session_cookie::attempts(headers).take(MAX_OPENED);
+    let opened = cookies.map(|(name, value)| {
+        let attempt = attempt::open(name, value, roots).filter(|attempt| attempt.is_current(now));
+        (attempt.map(|attempt| attempt.begun_at()), name)
+    });
+    let mut opened: Vec<_> = opened.collect();
+    // The newest first; those that have ended are the last.
+    opened.sort_by(|one, other| other.cmp(one));
+    let running = opened.iter().take_while(|(begun, _)| begun.is_some()).count();
+    let kept = running.min(MAX_RUNNING - 1);
+    opened[kept..].iter().filter_map(|(_, name)| session_cookie::clear(name)).collect()
+}
+
+/// How long the browser keeps an attempt.
+pub(super) const AGE: std::time::Duration = LIFETIME;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::header::COOKIE;
+
+    use super::*;
+    use crate::types::secret::Secret;
+
+    const NOW: UnixTime = UnixTime::from_secs(1_000_000);
+
+    fn with_starts(times: &[u64]) -> HeaderMap {
+        let times: Vec<_> = times.iter().map(|ago| (NOW.as_secs() - ago).to_string()).collect();
+        let field = HeaderValue::from_str(&format!("__Host-bw-starts={}", times.join("."))).expect("a value");
+        [(COOKIE, field)].into_iter().collect()
+    }
+
+    #[test]
+    fn the_fourth_start_within_a_minute_is_a_loop() {
+        let count = |times: &[u64]| count(&with_starts(times), NOW).map(|times| times.len()).ok();
+        assert_eq!(count(&[]), Some(1), "an empty value is no time");
+        assert_eq!(count(&[60, 30]), Some(3));
+        assert_eq!(count(&[60, 30, 0]), None);
+        assert_eq!(count(&[61, 30, 0]), Some(3));
+        assert_eq!(super::count(&HeaderMap::new(), NOW).ok(), Some(vec![NOW.as_secs()]));
+    }
+
+    #[test]
+    fn the_oldest_attempts_make_room() {
+        let roots = Roots::new((1, Secret::new(vec![7; 32])), vec![]);
+        let attempt = |ago| {
+            let (attempt, state) = attempt::begin("main", "https://a", "/", NOW - Duration::from_secs(ago));
+            let name = attempt::cookie_name(&state).expect("a state");
+            let value = attempt.seal(&name, &roots).expect("sealed");
+            (name, value)
+        };
+        let attempts = [50, 10, 601, 40, 20, 30].map(attempt);
+        let text: Vec<_> = attempts.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let text = format!("{}; __Host-bw-try-forged=x", text.join("; "));
+        let headers = [(COOKIE, HeaderValue::from_str(&text).expect("a value"))].into_iter().collect();
+        let cleared: Vec<_> = surplus(&headers, &roots, NOW);
+        let is_cleared =
+            |name: &str| cleared.iter().any(|field| field.to_str().is_ok_and(|text| text.starts_with(name)));
+        let left = attempts.each_ref().map(|(name, _)| !is_cleared(name));
+        assert_eq!(left, [false, true, false, false, true, true]);
+        assert!(is_cleared("__Host-bw-try-forged") && cleared.len() == 4);
+    }
+}

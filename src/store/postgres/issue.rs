@@ -1,0 +1,245 @@
+//! The login: writes a family, and ends those beyond the limit of its subject.
+
+use std::sync::Mutex;
+
+use tokio_postgres::Row;
+
+use crate::store::api::RevokedBy;
+use crate::store::error::StoreError;
+use crate::store::events;
+use crate::store::postgres::append::Entry;
+use crate::store::postgres::attempts::Attempts;
+use crate::store::postgres::error::QueryError;
+use crate::store::postgres::families::RevokeFamily;
+use crate::store::postgres::lookup::mark_of;
+use crate::store::postgres::operation::{Operation, Shared, lock};
+use crate::store::postgres::origins::{self, origin_is_revoked};
+use crate::store::postgres::outbox::EventRow;
+use crate::store::postgres::rows;
+use crate::store::postgres::session::{Param, Session};
+use crate::store::provider_login::{ProviderLogin, StoredLogin};
+use crate::tokens::audit_event::EventContext;
+use crate::tokens::family::revocation::Revoked;
+use crate::tokens::family::{Family, RevokeReason};
+use crate::types::ids::TokenId;
+use crate::types::secret;
+
+/// Inserts a family, unless a watermark voids it or its id is taken. It counts as used after all other live families of
+/// the subject, even if the clock says otherwise: so all logins have one order for [`SURPLUS`].
+macro_rules! issue {
+    ($is_revoked:expr, $with_login:literal) => {
+        concat!(
+            "with found as (
+                select ",
+            mark_of!("$2"),
+            " as mark, ",
+            $is_revoked,
+            " as is_revoked, (
+                    select max(least(f.last_used_at, 9223372036854775806)) + 1 from families f
+                    where f.subject = $2 and f.revoked_at is null and f.key_hash is null and f.last_used_at >= $14
+                        and f.idle_expiry > $13 and f.absolute_expiry > $13
+                ) as after_others
+            ), inserted as (
+                insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root,
+                    rotated_at, confirmed, created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at,
+                    revoked_reason, address, key_hash, origin_issuer, origin_subject, origin_session, origin_dated,
+                    key_rate)
+                select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
+                    case when $23::bytea is null then coalesce(found.after_others, $14) else $14 end, $15, $16, $17,
+                    $18, $19, $20, $23, $24, $25, $26, $27, $28
+                from found where coalesce(found.mark, -1) < $13 and not found.is_revoked
+                on conflict (id) do nothing
+                returning id
+            ), recorded as (
+                insert into audit (id, event) select e.id, e.event
+                from inserted, unnest($21::bytea[], $22::text[]) as e (id, event) where e.event is not null
+                on conflict (id) do nothing
+            )",
+            $with_login,
+            " select exists (select from inserted) as inserted,
+                coalesce(found.mark, -1) >= $13 or found.is_revoked as void,
+                (select o.salt = $8 from families o where o.id = $1) as repeated
+            from found"
+        )
+    };
+}
+
+/// A login of the gateway's own does not read the log of revocations.
+const ISSUE: &str = issue!("false", "");
+const ISSUE_OF_ORIGIN: &str = issue!(origin_is_revoked!("$24::text", "$25::text", "$26::text", "$27::bigint"), "");
+const ISSUE_WITH_LOGIN: &str = issue!(
+    origin_is_revoked!("$24::text", "$25::text", "$26::text", "$27::bigint"),
+    ", with_login as (
+        insert into provider_logins
+            (id, subject, began_at, provider, root, sealed, version, due, claimed, held_until, check_at, retry_at)
+        select i.id, $2, $13, $29, $30, $31, $32, $33, $34, 0, $35, 0 from inserted i
+    )"
+);
+
+/// The live families of a subject beyond the limit, the most recently used first. Each login asks when its family is
+/// committed, and before it is answered: the last one of several at the same time sees all of them. It may be that one
+/// of the others, and not an old family, is the surplus.
+const SURPLUS: &str = concat!(
+    "select f.id from families f
+    where f.subject = $1 and f.revoked_at is null and f.key_hash is null and f.generation > 0
+        and f.idle_expiry > $2 and f.absolute_expiry > $2
+        and f.created_at > coalesce(",
+    mark_of!("$1"),
+    ", -1)
+    order by f.last_used_at desc, f.created_at desc, f.id desc offset $3"
+);
+
+pub(super) struct Issue {
+    family: Family,
+    /// At a provider.
+    login: Option<StoredLogin>,
+    max_live: usize,
+    context: EventContext,
+    event: [u8; 16],
+    /// If true, an earlier attempt has written the family, or may have before its connection was lost.
+    pub(super) uncertain: Mutex<bool>,
+}
+
+impl Issue {
+    pub(super) fn new(family: Family, max_live: usize, context: EventContext) -> Self {
+        let (event, uncertain) = (secret::random(), Mutex::new(false));
+        Issue { family, login: None, max_live, context, event, uncertain }
+    }
+
+    pub(super) fn with_login(family: Family, login: ProviderLogin, max_live: usize, context: EventContext) -> Self {
+        let login = Some(StoredLogin::begun(&family, login));
+        Issue { login, ..Issue::new(family, max_live, context) }
+    }
+
+    async fn insert(&self, shared: &Shared, session: &Session) -> Result<Row, QueryError> {
+        let family = &self.family;
+        let event = EventRow::new(self.event, &events::issued(family), &self.context);
+        let admitted = shared.audit.admit(session, [Some(event)]).await?;
+        let origin = origins::Columns::of(family.origin.as_ref());
+        let key_hash = family.key_hash.map(|hash| hash.to_vec());
+        let key_rate = family.key_rate.map(|rate| rate.to_string());
+        let family_columns: [&dyn Param; 28] = [
+            &family.id.to_string(),
+            &rows::text(&family.subject),
+            &rows::text(&family.scope),
+            &rows::to_json(&family.audience)?,
+            &rows::text(&family.client_id),
+            &rows::to_json(&family.claims)?,
+            &rows::text(&family.label),
+            &family.salt.to_vec(),
+            &rows::counter(family.generation)?,
+            &i32::from(family.root),
+            &rows::time(family.rotated_at),
+            &rows::counter(family.confirmed)?,
+            &rows::time(family.created_at),
+            &rows::time(family.last_used_at),
+            &family.idle.map(rows::millis),
+            &rows::time(family.idle_expiry),
+            &rows::time(family.absolute_expiry),
+            &family.revoked.map(|revoked| rows::time(revoked.at)),
+            &family.revoked.map(|revoked| revoked.reason.as_str()),
+            &family.address.map(|address| address.to_string()),
+            &admitted.ids,
+            &admitted.events,
+            &key_hash,
+            &origin.issuer,
+            &origin.subject,
+            &origin.session,
+            &origin.dated,
+            &key_rate,
+        ];
+        let inserted = match &self.login {
+            Some(login) => {
+                let StoredLogin { login, check_at, .. } = login;
+                let ProviderLogin { provider, root, sealed, version, due, claimed } = login;
+                let (provider, root, sealed) = (rows::text(provider), i32::from(*root), sealed.as_slice());
+                let (version, due, check_at) = (rows::counter(*version)?, rows::time(*due), rows::time(*check_at));
+                let login_columns: [&dyn Param; 7] = [&provider, &root, &sealed, &version, &due, claimed, &check_at];
+                session.query_opt(ISSUE_WITH_LOGIN, &[&family_columns[..], &login_columns].concat()).await?
+            }
+            None if family.origin.is_some() => session.query_opt(ISSUE_OF_ORIGIN, &family_columns).await?,
+            None => session.query_opt(ISSUE, &family_columns).await?,
+        };
+        let inserted = inserted.ok_or_else(|| StoreError::new("a login was not written"))?;
+        shared.audit.report(&admitted, std::iter::once(rows::get(&inserted, "inserted")?));
+        Ok(inserted)
+    }
+
+    /// Ends the families beyond the limit.
+    async fn keep_limit(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
+        let (subject, now) = (rows::text(&self.family.subject), rows::time(self.family.created_at));
+        let mut attempts = Attempts::default();
+        loop {
+            let beyond = session.query(SURPLUS, &[&subject, &now, &rows::limit(self.max_live.max(1))]).await?;
+            let end = |row: &Row| Ok::<_, StoreError>(self.end(rows::token_id(rows::get(row, "id")?)?));
+            let surplus: Vec<Entry> = beyond.iter().map(end).collect::<Result<_, _>>()?;
+            if surplus.is_empty() || shared.log.append(session, surplus).await?.iter().all(Option::is_some) {
+                return Ok(());
+            }
+            attempts.again("a family beyond the limit").await?;
+        }
+    }
+
+    /// Returns true if a revocation covers the origin of the family. Asked when the family is committed: a revocation
+    /// that did not see the family is seen here.
+    async fn is_revoked_meanwhile(&self, session: &Session) -> Result<bool, QueryError> {
+        match &self.family.origin {
+            Some(origin) => origins::is_revoked(session, origin).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Ends the family, which is written, and which no caller knows yet.
+    async fn end_revoked(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
+        let ended = RevokeFamily::new(self.family.id, RevokedBy::Admin, self.context.clone());
+        ended.run(shared, session).await.map(drop)
+    }
+
+    fn end(&self, surplus: TokenId) -> Entry {
+        let reason = RevokeReason::Limit;
+        let ended = Family { id: surplus, ..self.family.clone() };
+        Entry {
+            what: Revoked::Family(surplus),
+            at: self.family.created_at,
+            reason: Some(reason),
+            by: None,
+            generation: None,
+            event: Some(EventRow::new(secret::random(), &events::ended(&ended, reason), &self.context)),
+            is_lost: false,
+        }
+    }
+}
+
+impl Operation for Issue {
+    type Output = Option<Family>;
+
+    async fn run(&self, shared: &Shared, session: &Session) -> Result<Option<Family>, QueryError> {
+        let inserted = self.insert(shared, session).await;
+        let was_uncertain = *lock(&self.uncertain);
+        // Also if it was written: the rest of this attempt may fail.
+        if matches!(inserted, Ok(_) | Err(QueryError::Lost(_))) {
+            *lock(&self.uncertain) = true;
+        }
+        let inserted = inserted?;
+        // Only the lost attempt has the same random salt.
+        let is_repeated = was_uncertain && rows::get::<Option<bool>>(&inserted, "repeated")?.unwrap_or_default();
+        let is_written = rows::get::<bool>(&inserted, "inserted")? || is_repeated;
+        if rows::get(&inserted, "void")? {
+            if is_written {
+                self.end_revoked(shared, session).await?;
+            }
+            return Ok(None);
+        }
+        if !is_written {
+            return Err(StoreError::new(format!("there is already a family {}", self.family.id)).into());
+        }
+        if self.family.has_refresh_token() {
+            self.keep_limit(shared, session).await?;
+        }
+        if self.is_revoked_meanwhile(session).await? {
+            self.end_revoked(shared, session).await?;
+            return Ok(None);
+        }
+        Ok(Some(self.family.clone()))
+    }
+}

@@ -1,0 +1,336 @@
+//! Logins at providers.
+//!
+//! As for families, a decision is made from what was read, and written only if the row is still the same.
+
+use tokio_postgres::Row;
+
+use crate::store::api::RevokedBy;
+use crate::store::error::StoreError;
+use crate::store::events;
+use crate::store::postgres::attempts::Attempts;
+use crate::store::postgres::error::QueryError;
+use crate::store::postgres::families::RevokeFamily;
+use crate::store::postgres::issue::Issue;
+use crate::store::postgres::lookup::{Found, find, found, mark_of};
+use crate::store::postgres::operation::{Operation, Shared};
+use crate::store::postgres::outbox::EventRow;
+use crate::store::postgres::rows::{self, family_columns, get};
+use crate::store::postgres::session::Session;
+use crate::store::provider_login::{Lease, LoginLease, ProviderLogin, RefreshedLogin, Save, SavedLogin, StoredLogin};
+use crate::store::watermark::with_watermark;
+use crate::tokens::audit_event::EventContext;
+use crate::tokens::family::Family;
+use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
+use crate::types::secret;
+
+/// The columns that [`read`] reads, of the table with the name `l`.
+macro_rules! login_columns {
+    () => {
+        "l.id as login_id, l.subject as login_subject, l.began_at, l.provider, l.root as login_root, l.sealed,
+            l.version, l.due, l.claimed, l.holder, l.held_until, l.check_at, l.ended_at"
+    };
+}
+pub(super) use login_columns;
+
+const FIND: &str = concat!(
+    "select ",
+    family_columns!(),
+    ", ",
+    mark_of!("f.subject"),
+    " as mark, ",
+    login_columns!(),
+    ", l.changes from provider_logins l join families f on f.id = l.id where l.id = $1"
+);
+
+/// Returns true if the row is locked. The last use is only for people.
+const CLAIM: &str = "with due as (
+        select l.id from provider_logins l where l.id = $1 and not l.claimed
+    ), locked as (
+        select l.id from provider_logins l join due d on d.id = l.id where not l.claimed for update of l skip locked
+    ), used as (
+        select f.id from families f join locked l on f.id = l.id where f.last_used_at < $2 for update of f skip locked
+    ), used_now as (
+        update families f set last_used_at = $2 from used u where f.id = u.id
+    ), claimed as (
+        update provider_logins l set claimed = true, changes = l.changes + 1,
+            check_at = (select least(f.idle_expiry, f.absolute_expiry) from families f where f.id = l.id)
+        from locked where l.id = locked.id returning 1
+    )
+    select exists (select from due) and not exists (select from claimed) as locked";
+
+const LEASE: &str = "with locked as (
+        select l.id from provider_logins l where l.id = $1 and l.changes = $2 for update of l skip locked
+    )
+    update provider_logins l set holder = $3, held_until = $4, changes = l.changes + 1 from locked
+    where l.id = locked.id and l.changes = $2";
+
+/// Both rows change, or none. The lease of the caller ends; another one may have it meanwhile.
+const SAVE: &str = "with locked as (
+        select f.id from families f join provider_logins l on l.id = f.id
+        where f.id = $1 and l.changes = $2 and f.revoked_at is null for update of f, l skip locked
+    ), renewed as (
+        update families f set scope = $3, claims = $4, idle_expiry = least($5, f.absolute_expiry),
+            last_used_at = greatest(f.last_used_at, $6), address = coalesce($7, f.address)
+        from locked where f.id = locked.id returning f.id, least(f.idle_expiry, f.absolute_expiry) as ends
+    ), saved as (
+        update provider_logins l set provider = $8, root = $9, sealed = $10, version = $11, due = $12, retry_at = 0,
+            check_at = case when l.claimed then r.ends else l.check_at end,
+            held_until = case when l.holder = $13 then 0 else l.held_until end, changes = l.changes + 1
+        from renewed r where l.id = r.id returning 1
+    ), recorded as (
+        insert into audit (id, event) select e.id, e.event
+        from saved, unnest($14::bytea[], $15::text[]) as e (id, event) where e.event is not null
+        on conflict (id) do nothing
+    )
+    select exists (select from saved) as saved";
+
+/// For a session that has ended: to be told at once.
+const KEEP: &str = "with locked as (
+        select l.id from provider_logins l where l.id = $1 and l.changes = $2 for update of l skip locked
+    )
+    update provider_logins l set provider = $3, root = $4, sealed = $5, version = $6, due = $7, check_at = 0,
+        retry_at = 0, held_until = case when l.holder = $8 then 0 else l.held_until end, changes = l.changes + 1
+    from locked where l.id = locked.id";
+
+const FORGET: &str = "delete from provider_logins where id = $1";
+
+/// Writes the family with its login, and then ends the session that it replaces: until this returns, the browser has
+/// only that one.
+pub(super) struct BeginLogin {
+    issue: Issue,
+    replaces: Option<TokenId>,
+    context: EventContext,
+}
+
+impl BeginLogin {
+    pub(super) fn new(issue: Issue, replaces: Option<TokenId>, context: EventContext) -> Self {
+        BeginLogin { issue, replaces, context }
+    }
+}
+
+impl Operation for BeginLogin {
+    type Output = Option<Family>;
+
+    async fn run(&self, shared: &Shared, session: &Session) -> Result<Option<Family>, QueryError> {
+        let Some(family) = self.issue.run(shared, session).await? else { return Ok(None) };
+        if let Some(id) = self.replaces
+            && let Some(Found { family: replaced, .. }) = find(session, id).await?
+        {
+            let owner = RevokedBy::Owner(replaced.subject);
+            RevokeFamily::new(id, owner, self.context.clone()).run(shared, session).await?;
+        }
+        Ok(Some(family))
+    }
+}
+
+/// A login as it was read, with its family as lists show it.
+struct Read {
+    family: Family,
+    stored: StoredLogin,
+    changes: i64,
+}
+
+async fn find_login(session: &Session, id: TokenId) -> Result<Option<Read>, QueryError> {
+    let Some(row) = session.query_opt(FIND, &[&id.to_string()]).await? else { return Ok(None) };
+    let Found { family, mark } = found(&row)?;
+    let family = with_watermark(family, mark);
+    Ok(Some(Read { family, stored: read(&row)?, changes: get(&row, "changes")? }))
+}
+
+pub(super) fn read(row: &Row) -> Result<StoredLogin, StoreError> {
+    let until = rows::read_time(row, "held_until")?;
+    let holder = rows::read_bytes_or_null(row, "holder")?;
+    Ok(StoredLogin {
+        id: rows::token_id(get(row, "login_id")?)?,
+        subject: rows::read_text(row, "login_subject")?,
+        began_at: rows::read_time(row, "began_at")?,
+        login: ProviderLogin {
+            provider: rows::read_text(row, "provider")?,
+            root: rows::read_root(row, "login_root")?,
+            sealed: get(row, "sealed")?,
+            version: rows::read_counter(row, "version")?,
+            due: rows::read_time(row, "due")?,
+            claimed: get(row, "claimed")?,
+        },
+        lease: holder.map(|holder| Lease { holder, until }),
+        check_at: rows::read_time(row, "check_at")?,
+        ended_at: rows::read_time_or_null(row, "ended_at")?,
+    })
+}
+
+pub(super) struct ShowLogin {
+    pub(super) id: TokenId,
+}
+
+impl Operation for ShowLogin {
+    type Output = Option<(Family, ProviderLogin)>;
+
+    async fn run(&self, _: &Shared, session: &Session) -> Result<Self::Output, QueryError> {
+        Ok(find_login(session, self.id).await?.map(|read| (read.family, read.stored.login)))
+    }
+}
+
+pub(super) struct ClaimLogin {
+    pub(super) id: TokenId,
+    pub(super) at: UnixTime,
+}
+
+impl Operation for ClaimLogin {
+    type Output = ();
+
+    async fn run(&self, _: &Shared, session: &Session) -> Result<(), QueryError> {
+        let mut attempts = Attempts::default();
+        loop {
+            let Some(found) = find_login(session, self.id).await? else { return Ok(()) };
+            if !found.family.is_live(self.at) {
+                return Ok(());
+            }
+            let row = session.query_opt(CLAIM, &[&self.id.to_string(), &rows::time(self.at)]).await?;
+            if !row.map(|row| get::<bool>(&row, "locked")).transpose()?.unwrap_or_default() {
+                return Ok(());
+            }
+            attempts.again(&format!("login {}", self.id)).await?;
+        }
+    }
+}
+
+pub(super) struct LeaseLogin {
+    pub(super) id: TokenId,
+    pub(super) version: u64,
+    pub(super) wanted: Lease,
+    pub(super) now: UnixTime,
+}
+
+impl Operation for LeaseLogin {
+    type Output = LoginLease;
+
+    async fn run(&self, _: &Shared, session: &Session) -> Result<LoginLease, QueryError> {
+        let Lease { holder, until } = self.wanted;
+        let mut attempts = Attempts::default();
+        loop {
+            let Some(Read { family, stored, changes }) = find_login(session, self.id).await? else {
+                return Ok(LoginLease::Ended);
+            };
+            let outcome = stored.lease(family.is_live(self.now), self.version, holder, self.now);
+            if outcome != LoginLease::Granted {
+                return Ok(outcome);
+            }
+            let params = (self.id.to_string(), holder.to_vec(), rows::time(until));
+            if session.execute(LEASE, &[&params.0, &changes, &params.1, &params.2]).await? > 0 {
+                return Ok(outcome);
+            }
+            attempts.again(&format!("login {}", self.id)).await?;
+        }
+    }
+}
+
+pub(super) struct SaveLogin {
+    id: TokenId,
+    holder: [u8; 16],
+    refreshed: RefreshedLogin,
+    context: EventContext,
+    event: [u8; 16],
+}
+
+impl SaveLogin {
+    pub(super) fn new(id: TokenId, holder: [u8; 16], refreshed: RefreshedLogin, context: EventContext) -> Self {
+        SaveLogin { id, holder, refreshed, context, event: secret::random() }
+    }
+
+    async fn write(
+        &self,
+        shared: &Shared,
+        session: &Session,
+        family: &Family,
+        changes: i64,
+    ) -> Result<bool, QueryError> {
+        let event = EventRow::new(self.event, &events::login_refreshed(family), &self.context);
+        let admitted = shared.audit.admit(session, [Some(event)]).await?;
+        let RefreshedLogin { login, scope, claims, idle_expiry } = &self.refreshed;
+        let ProviderLogin { provider, root, sealed, version, due, .. } = login;
+        let row = session
+            .query_opt(
+                SAVE,
+                &[
+                    &self.id.to_string(),
+                    &changes,
+                    &rows::text(scope),
+                    &rows::to_json(claims)?,
+                    &rows::time(*idle_expiry),
+                    &rows::time(self.context.at),
+                    &self.context.client.map(|address| address.to_string()),
+                    &rows::text(provider),
+                    &i32::from(*root),
+                    &sealed.as_slice(),
+                    &rows::counter(*version)?,
+                    &rows::time(*due),
+                    &self.holder.to_vec(),
+                    &admitted.ids,
+                    &admitted.events,
+                ],
+            )
+            .await?;
+        let is_saved = row.map(|row| get(&row, "saved")).transpose()?.unwrap_or_default();
+        shared.audit.report(&admitted, std::iter::once(is_saved));
+        Ok(is_saved)
+    }
+
+    async fn keep(&self, session: &Session, changes: i64) -> Result<bool, QueryError> {
+        let ProviderLogin { provider, root, sealed, version, due, .. } = &self.refreshed.login;
+        let kept = session
+            .execute(
+                KEEP,
+                &[
+                    &self.id.to_string(),
+                    &changes,
+                    &rows::text(provider),
+                    &i32::from(*root),
+                    &sealed.as_slice(),
+                    &rows::counter(*version)?,
+                    &rows::time(*due),
+                    &self.holder.to_vec(),
+                ],
+            )
+            .await?;
+        Ok(kept > 0)
+    }
+}
+
+impl Operation for SaveLogin {
+    type Output = SavedLogin;
+
+    async fn run(&self, shared: &Shared, session: &Session) -> Result<SavedLogin, QueryError> {
+        let mut attempts = Attempts::default();
+        loop {
+            let Some(Read { family, stored, changes }) = find_login(session, self.id).await? else {
+                return Ok(SavedLogin::Ended);
+            };
+            let (written, outcome) = match stored.save(family.is_live(self.context.at), &self.refreshed.login) {
+                Save::Nothing(outcome) => (true, outcome),
+                Save::Written => {
+                    session.wait_until_durable().await?;
+                    (true, SavedLogin::Saved)
+                }
+                Save::Keep => (self.keep(session, changes).await?, SavedLogin::Ended),
+                Save::Write => (self.write(shared, session, &family, changes).await?, SavedLogin::Saved),
+            };
+            if written {
+                return Ok(outcome);
+            }
+            attempts.again(&format!("login {}", self.id)).await?;
+        }
+    }
+}
+
+pub(super) struct ForgetLogin {
+    pub(super) id: TokenId,
+}
+
+impl Operation for ForgetLogin {
+    type Output = ();
+
+    async fn run(&self, _: &Shared, session: &Session) -> Result<(), QueryError> {
+        session.execute(FORGET, &[&self.id.to_string()]).await.map(drop)
+    }
+}

@@ -1,0 +1,206 @@
+//! Logins at providers: what the gateway keeps of them beside their families. No I/O, and the same for every store.
+//!
+//! The tokens of the provider are sealed with a root secret. Several gateways may want to refresh them at the same
+//! time, but a provider with rotating refresh tokens accepts only one: a **lease** makes the others wait. The version
+//! counts the refreshes, so that the response to a late holder of the lease is kept if there is no newer one.
+//!
+//! When the family has ended, the provider is to be told. A login is returned for that until
+//! [`Store::forget_login`](crate::store::Store::forget_login) removes it, for at most a day.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::tokens::family::Family;
+use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
+
+/// How long a login may stay unclaimed: the browser that began it follows a redirect in seconds.
+pub const CLAIM_TIME: Duration = Duration::from_mins(5);
+/// For how long the gateway tries to tell the provider of the end of a login.
+pub(super) const TELL_TIME: Duration = Duration::from_hours(24);
+/// How long a login that is to be told is left to the caller that got it, before it is returned again.
+pub(super) const TELL_RETRY: Duration = Duration::from_mins(1);
+
+/// A login at a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderLogin {
+    /// `provider.name`
+    pub provider: String,
+    /// The number of the root secret that seals the tokens.
+    pub root: u8,
+    /// The encrypted tokens of the provider. Unlike any other sealed text.
+    pub sealed: Vec<u8>,
+    /// How often the tokens were refreshed. 0 for a new login.
+    pub version: u64,
+    /// When the tokens should be refreshed.
+    pub due: UnixTime,
+    /// Whether the browser has used the session.
+    pub claimed: bool,
+}
+
+/// The outcome of [`Store::lease_login`](crate::store::Store::lease_login).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoginLease {
+    /// The caller may refresh the tokens, until the time that it named.
+    Granted,
+    /// Another one refreshes them.
+    Held { until: UnixTime },
+    /// They were refreshed since the caller has read them.
+    Changed(ProviderLogin),
+    /// The session has ended.
+    Ended,
+}
+
+/// What a refresh of the tokens changes.
+#[derive(Clone, Debug)]
+pub struct RefreshedLogin {
+    /// With a newer version. `claimed` does not count.
+    pub login: ProviderLogin,
+    /// Of the family.
+    pub scope: String,
+    /// Of the family.
+    pub claims: Map<String, Value>,
+    /// Of the family, which never lives longer than its `absolute_expiry`.
+    pub idle_expiry: UnixTime,
+}
+
+/// The outcome of [`Store::save_login`](crate::store::Store::save_login).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SavedLogin {
+    Saved,
+    /// The store has this version or a newer one. Nothing was written.
+    Newer,
+    /// The session has ended. The tokens are only kept to tell the provider.
+    Ended,
+}
+
+/// A login as every store keeps it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredLogin {
+    /// The family.
+    pub id: TokenId,
+    /// Of the family.
+    pub subject: String,
+    /// When the family was created.
+    pub began_at: UnixTime,
+    pub login: ProviderLogin,
+    pub lease: Option<Lease>,
+    /// When to look whether the session has ended, without a revocation.
+    pub check_at: UnixTime,
+    /// When the login was first returned because its session has ended.
+    pub ended_at: Option<UnixTime>,
+}
+
+/// The right to refresh the tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    pub holder: [u8; 16],
+    pub until: UnixTime,
+}
+
+/// What [`Store::save_login`](crate::store::Store::save_login) does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Save {
+    Write,
+    /// Only for the provider: the session has ended.
+    Keep,
+    /// An earlier attempt of this call has written it.
+    Written,
+    Nothing(SavedLogin),
+}
+
+impl StoredLogin {
+    pub(super) fn begun(family: &Family, login: ProviderLogin) -> Self {
+        let check_at = if login.claimed { ends_at(family) } else { family.created_at + CLAIM_TIME };
+        let (id, subject, began_at) = (family.id, family.subject.clone(), family.created_at);
+        StoredLogin { id, subject, began_at, login, lease: None, check_at, ended_at: None }
+    }
+
+    /// `version`: that of the tokens that the caller has.
+    pub(super) fn lease(&self, is_live: bool, version: u64, holder: [u8; 16], now: UnixTime) -> LoginLease {
+        if !is_live {
+            return LoginLease::Ended;
+        }
+        if self.login.version != version {
+            return LoginLease::Changed(self.login.clone());
+        }
+        match self.lease {
+            Some(lease) if lease.holder != holder && now < lease.until => LoginLease::Held { until: lease.until },
+            _ => LoginLease::Granted,
+        }
+    }
+
+    /// The caller that refreshed the tokens has the only ones that work, also if its lease has ended.
+    pub(super) fn save(&self, is_live: bool, next: &ProviderLogin) -> Save {
+        let is_newer = next.version > self.login.version;
+        match is_live {
+            true if is_newer => Save::Write,
+            true if *next.sealed == self.login.sealed => Save::Written,
+            true => Save::Nothing(SavedLogin::Newer),
+            false if is_newer => Save::Keep,
+            false => Save::Nothing(SavedLogin::Ended),
+        }
+    }
+}
+
+/// When the family ends by itself.
+pub(super) fn ends_at(family: &Family) -> UnixTime {
+    family.idle_expiry.min(family.absolute_expiry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: UnixTime = UnixTime::from_secs(1_000);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn login(version: u64) -> ProviderLogin {
+        let sealed = vec![version.to_le_bytes()[0]];
+        ProviderLogin { provider: "a".into(), root: 1, sealed, version, due: NOW, claimed: false }
+    }
+
+    fn stored(version: u64, lease: Option<Lease>) -> StoredLogin {
+        StoredLogin { lease, ..StoredLogin::begun(&Family::sample(NOW), login(version)) }
+    }
+
+    #[test]
+    fn an_unclaimed_login_is_looked_at_after_five_minutes() {
+        assert_eq!(stored(0, None).check_at, NOW + Duration::from_mins(5));
+        let family = Family { idle_expiry: NOW + SECOND, ..Family::sample(NOW) };
+        let claimed = ProviderLogin { claimed: true, ..login(0) };
+        assert_eq!(StoredLogin::begun(&family, claimed).check_at, NOW + SECOND);
+    }
+
+    #[test]
+    fn a_lease_is_exclusive_until_its_end() {
+        let lease = Some(Lease { holder: [1; 16], until: NOW + SECOND });
+        for (lease, holder, now, expected) in [
+            (None, [2; 16], NOW, LoginLease::Granted),
+            (lease, [2; 16], NOW, LoginLease::Held { until: NOW + SECOND }),
+            (lease, [1; 16], NOW, LoginLease::Granted),
+            (lease, [2; 16], NOW + SECOND, LoginLease::Granted),
+        ] {
+            assert_eq!(stored(3, lease).lease(true, 3, holder, now), expected);
+        }
+        assert_eq!(stored(3, lease).lease(true, 2, [2; 16], NOW), LoginLease::Changed(login(3)));
+        assert_eq!(stored(3, lease).lease(false, 3, [1; 16], NOW), LoginLease::Ended);
+    }
+
+    #[test]
+    fn the_newest_tokens_are_kept() {
+        for (is_live, next, expected) in [
+            (true, login(4), Save::Write),
+            // The database was rolled back.
+            (true, login(6), Save::Write),
+            (true, login(3), Save::Written),
+            (true, ProviderLogin { sealed: vec![9], ..login(3) }, Save::Nothing(SavedLogin::Newer)),
+            (true, login(2), Save::Nothing(SavedLogin::Newer)),
+            (false, login(4), Save::Keep),
+            (false, login(3), Save::Nothing(SavedLogin::Ended)),
+        ] {
+            assert_eq!(stored(3, None).save(is_live, &next), expected, "{is_live} {next:?}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What can be used once.
+
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::store::error::StoreError;
+use crate::store::mark::{Mark, Marked, StoredMark};
+use crate::store::sqlite::batch::Batch;
+use crate::store::sqlite::revocations;
+use crate::tokens::audit_event::EventContext;
+use crate::tokens::family::revocation::Revoked;
+
+pub(super) fn mark(
+    batch: &mut Batch<'_>,
+    mark: &Mark,
+    revoke: &[Revoked],
+    context: &EventContext,
+) -> Result<Marked, StoreError> {
+    let known: Option<Vec<u8>> = batch
+        .connection
+        .prepare_cached("select value from marks where id = ?1")?
+        .query_row([mark.id()], |row| row.get(0))
+        .optional()?;
+    if let Some(known) = known {
+        return Ok(mark.compared(&known));
+    }
+    let StoredMark { id, kind, value, until } = mark.stored();
+    batch.execute(
+        "insert into marks (id, kind, value, until) values (?1, ?2, ?3, ?4)",
+        params![id, kind, value, until],
+    )?;
+    for what in revoke {
+        revocations::revoke(batch, what, context)?;
+    }
+    Ok(Marked::First)
+}
+
+pub(super) fn read(row: &Row<'_>) -> Result<StoredMark, StoreError> {
+    Ok(StoredMark { id: row.get("id")?, kind: row.get("kind")?, value: row.get("value")?, until: row.get("until")? })
+}

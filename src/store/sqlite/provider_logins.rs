@@ -1,0 +1,162 @@
+//! Logins at providers.
+
+use rusqlite::{Row, params};
+
+use crate::store::api::RevokedBy;
+use crate::store::error::StoreError;
+use crate::store::events;
+use crate::store::provider_login::{
+    Lease, LoginLease, ProviderLogin, RefreshedLogin, Save, SavedLogin, StoredLogin, ends_at,
+};
+use crate::store::sqlite::batch::Batch;
+use crate::store::sqlite::rows::{self, counter, read_counter};
+use crate::store::sqlite::{audit, families};
+use crate::tokens::audit_event::EventContext;
+use crate::tokens::family::Family;
+use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
+
+/// The family and its login, in one transaction. The session that it replaces ends with it.
+pub(super) fn begin(
+    batch: &mut Batch<'_>,
+    family: &Family,
+    login: &ProviderLogin,
+    replaces: Option<TokenId>,
+    max_live: usize,
+    context: &EventContext,
+) -> Result<Option<Family>, StoreError> {
+    let Some(family) = families::issue(batch, family, max_live, context)? else { return Ok(None) };
+    insert(batch, &StoredLogin::begun(&family, login.clone()))?;
+    if let Some(replaced) = replaces.map(|id| families::read(batch.connection, id)).transpose()?.flatten() {
+        families::revoke_family(batch, replaced.id, &RevokedBy::Owner(replaced.subject), context)?;
+    }
+    Ok(Some(family))
+}
+
+fn insert(batch: &Batch<'_>, stored: &StoredLogin) -> Result<(), StoreError> {
+    let StoredLogin { id, subject, began_at, login, check_at, .. } = stored;
+    let ProviderLogin { provider, root, sealed, version, due, claimed } = login;
+    batch.execute(
+        "insert into provider_logins
+            (id, subject, began_at, provider, root, sealed, version, due, claimed, held_until, check_at, retry_at)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, 0)",
+        params![id, subject, began_at, provider, root, sealed, counter(*version)?, due, claimed, check_at],
+    )?;
+    Ok(())
+}
+
+/// The family as lists show it, and its login.
+pub(super) fn find(batch: &Batch<'_>, id: TokenId) -> Result<Option<(Family, StoredLogin)>, StoreError> {
+    let Some(family) = families::show(batch, id)? else { return Ok(None) };
+    let stored = batch.query("select * from provider_logins where id = ?1", [id], read)?;
+    Ok(stored.into_iter().next().map(|stored| (family, stored)))
+}
+
+pub(super) fn claim(batch: &Batch<'_>, id: TokenId, at: UnixTime) -> Result<(), StoreError> {
+    let Some((family, stored)) = find(batch, id)? else { return Ok(()) };
+    if stored.login.claimed || !family.is_live(at) {
+        return Ok(());
+    }
+    let sql = "update provider_logins set claimed = 1, check_at = ?2 where id = ?1";
+    batch.execute(sql, params![id, ends_at(&family)])?;
+    batch.execute("update families set last_used_at = max(last_used_at, ?2) where id = ?1", params![id, at])?;
+    Ok(())
+}
+
+pub(super) fn lease(
+    batch: &Batch<'_>,
+    id: TokenId,
+    version: u64,
+    wanted: Lease,
+    now: UnixTime,
+) -> Result<LoginLease, StoreError> {
+    let Some((family, stored)) = find(batch, id)? else { return Ok(LoginLease::Ended) };
+    let outcome = stored.lease(family.is_live(now), version, wanted.holder, now);
+    if outcome == LoginLease::Granted {
+        let sql = "update provider_logins set holder = ?2, held_until = ?3 where id = ?1";
+        batch.execute(sql, params![id, wanted.holder, wanted.until])?;
+    }
+    Ok(outcome)
+}
+
+pub(super) fn save(
+    batch: &mut Batch<'_>,
+    id: TokenId,
+    holder: [u8; 16],
+    refreshed: &RefreshedLogin,
+    context: &EventContext,
+) -> Result<SavedLogin, StoreError> {
+    let Some((family, stored)) = find(batch, id)? else { return Ok(SavedLogin::Ended) };
+    match stored.save(family.is_live(context.at), &refreshed.login) {
+        Save::Nothing(outcome) => Ok(outcome),
+        Save::Written => Ok(SavedLogin::Saved),
+        Save::Keep => {
+            // To be told at once.
+            write(batch, id, holder, &refreshed.login, UnixTime::default())?;
+            Ok(SavedLogin::Ended)
+        }
+        Save::Write => {
+            let next = renewed(family, refreshed, context);
+            rows::update_claims(batch.connection, &next)?;
+            let check_at = if stored.login.claimed { ends_at(&next) } else { stored.check_at };
+            write(batch, id, holder, &refreshed.login, check_at)?;
+            audit::record(batch, &events::login_refreshed(&next), context)?;
+            Ok(SavedLogin::Saved)
+        }
+    }
+}
+
+fn renewed(family: Family, refreshed: &RefreshedLogin, context: &EventContext) -> Family {
+    Family {
+        scope: refreshed.scope.clone(),
+        claims: refreshed.claims.clone(),
+        idle_expiry: refreshed.idle_expiry.min(family.absolute_expiry),
+        last_used_at: family.last_used_at.max(context.at),
+        address: context.client.or(family.address),
+        ..family
+    }
+}
+
+/// The lease of the caller ends with it. Another one may have it meanwhile.
+fn write(
+    batch: &Batch<'_>,
+    id: TokenId,
+    holder: [u8; 16],
+    login: &ProviderLogin,
+    check_at: UnixTime,
+) -> Result<(), StoreError> {
+    let ProviderLogin { provider, root, sealed, version, due, .. } = login;
+    batch.execute(
+        "update provider_logins set provider = ?2, root = ?3, sealed = ?4, version = ?5, due = ?6, check_at = ?7,
+            retry_at = 0, held_until = case when holder = ?8 then 0 else held_until end
+         where id = ?1",
+        params![id, provider, root, sealed, counter(*version)?, due, check_at, holder],
+    )?;
+    Ok(())
+}
+
+pub(super) fn forget(batch: &Batch<'_>, id: TokenId) -> Result<(), StoreError> {
+    batch.execute("delete from provider_logins where id = ?1", [id])?;
+    Ok(())
+}
+
+pub(super) fn read(row: &Row<'_>) -> Result<StoredLogin, StoreError> {
+    let holder: Option<[u8; 16]> = row.get("holder")?;
+    let until = row.get("held_until")?;
+    Ok(StoredLogin {
+        id: row.get("id")?,
+        subject: row.get("subject")?,
+        began_at: row.get("began_at")?,
+        login: ProviderLogin {
+            provider: row.get("provider")?,
+            root: row.get("root")?,
+            sealed: row.get("sealed")?,
+            version: read_counter(row, "version")?,
+            due: row.get("due")?,
+            claimed: row.get("claimed")?,
+        },
+        lease: holder.map(|holder| Lease { holder, until }),
+        check_at: row.get("check_at")?,
+        ended_at: row.get("ended_at")?,
+    })
+}

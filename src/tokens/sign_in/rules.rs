@@ -1,0 +1,184 @@
+//! Who may sign in by the claims of a provider, and which of them its families get.
+
+use serde_json::{Map, Value};
+
+/// `provider.claims`, `provider.groups_claim`, `provider.email_domains`, `provider.groups`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SignInRules {
+    /// Copied into the family.
+    pub claims: Vec<String>,
+    pub groups_claim: String,
+    /// In lower case. Empty: any.
+    pub email_domains: Vec<String>,
+    /// At least one of these. Empty: any.
+    pub groups: Vec<String>,
+}
+
+/// Why a user may not sign in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    NoEmail,
+    EmailNotVerified,
+    EmailDomain,
+    /// The provider says that there are groups, and does not name them.
+    GroupsUnknown,
+    NotInGroup,
+}
+
+impl Denied {
+    /// For the log.
+    pub const fn detail(self) -> &'static str {
+        match self {
+            Denied::NoEmail => "provider.email_domains, and the claim email is not an address",
+            Denied::EmailNotVerified => "provider.email_domains, and email_verified is not true",
+            Denied::EmailDomain => "the domain of email is not in provider.email_domains",
+            Denied::GroupsUnknown => "provider.groups, and the provider left the groups out: the user has too many",
+            Denied::NotInGroup => "the user has none of provider.groups",
+        }
+    }
+}
+
+impl SignInRules {
+    /// Returns true if a claim that is needed is missing: UserInfo may have it.
+    pub fn lack(&self, claims: &Map<String, Value>) -> bool {
+        let for_domains = ["email", "email_verified"].into_iter().filter(|_| !self.email_domains.is_empty());
+        let for_groups = [self.groups_claim.as_str()].into_iter().filter(|_| !self.groups.is_empty());
+        let mut needed = self.claims.iter().map(String::as_str).chain(for_domains).chain(for_groups);
+        needed.any(|name| !claims.contains_key(name))
+    }
+
+    /// The claims for the family, or why the user may not sign in.
+    pub fn admit(&self, claims: &Map<String, Value>) -> Result<Map<String, Value>, Denied> {
+        self.check_email(claims)?;
+        self.check_groups(claims)?;
+        let copied = |name: &String| Some((name.clone(), claims.get(name).filter(|value| !value.is_null())?.clone()));
+        Ok(self.claims.iter().filter_map(copied).collect())
+    }
+
+    /// An address proves nothing until the provider has verified it: at some, users choose it (nOAuth).
+    fn check_email(&self, claims: &Map<String, Value>) -> Result<(), Denied> {
+        if self.email_domains.is_empty() {
+            return Ok(());
+        }
+        let email = claims.get("email").and_then(Value::as_str).ok_or(Denied::NoEmail)?;
+        if claims.get("email_verified") != Some(&Value::Bool(true)) {
+            return Err(Denied::EmailNotVerified);
+        }
+        // `a@evil@company.com` passed where the last part was compared (CVE-2026-40574).
+        let (user, domain) = email.split_once('@').ok_or(Denied::NoEmail)?;
+        if user.is_empty() || domain.contains('@') {
+            return Err(Denied::NoEmail);
+        }
+        match self.email_domains.iter().any(|allowed| allowed.eq_ignore_ascii_case(domain)) {
+            true => Ok(()),
+            false => Err(Denied::EmailDomain),
+        }
+    }
+
+    fn check_groups(&self, claims: &Map<String, Value>) -> Result<(), Denied> {
+        if self.groups.is_empty() {
+            return Ok(());
+        }
+        let is_ours = |value: &Value| value.as_str().is_some_and(|group| self.groups.iter().any(|ours| ours == group));
+        match claims.get(&self.groups_claim) {
+            Some(Value::Array(groups)) if groups.iter().any(is_ours) => Ok(()),
+            Some(one) if is_ours(one) => Ok(()),
+            Some(Value::Array(_) | Value::String(_)) => Err(Denied::NotInGroup),
+            // Entra ID leaves the groups of a user out who has more than 200.
+            _ if self.are_elsewhere(claims) => Err(Denied::GroupsUnknown),
+            _ => Err(Denied::NotInGroup),
+        }
+    }
+
+    fn are_elsewhere(&self, claims: &Map<String, Value>) -> bool {
+        let names = claims.get("_claim_names").and_then(Value::as_object);
+        let has_groups = claims.get("hasgroups").is_some_and(|value| *value == true || *value == "true");
+        names.is_some_and(|names| names.contains_key(&self.groups_claim)) || has_groups
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rules(email_domains: &[&str], groups: &[&str]) -> SignInRules {
+        let list = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+        SignInRules {
+            claims: list(&["email", "name"]),
+            groups_claim: "groups".into(),
+            email_domains: list(email_domains),
+            groups: list(groups),
+        }
+    }
+
+    fn denied(rules: &SignInRules, claims: Value) -> Option<Denied> {
+        rules.admit(claims.as_object().expect("an object")).err()
+    }
+
+    #[test]
+    fn only_a_verified_address_of_the_domain_is_good() {
+        let rules = rules(&["ours.example"], &[]);
+        for (email, verified, expected) in [
+            (json!("a@ours.example"), json!(true), None),
+            (json!("a@OURS.example"), json!(true), None),
+            (json!("a@ours.example"), json!("true"), Some(Denied::EmailNotVerified)),
+            (json!("a@ours.example"), json!(false), Some(Denied::EmailNotVerified)),
+            (json!("a@ours.example"), json!(null), Some(Denied::EmailNotVerified)),
+            (json!("a@evil@ours.example"), json!(true), Some(Denied::NoEmail)),
+            (json!("a@x@ours.example"), json!(true), Some(Denied::NoEmail)),
+            (json!("@ours.example"), json!(true), Some(Denied::NoEmail)),
+            (json!("ours.example"), json!(true), Some(Denied::NoEmail)),
+            (json!(["a@ours.example"]), json!(true), Some(Denied::NoEmail)),
+            (json!("a@ours.example.evil"), json!(true), Some(Denied::EmailDomain)),
+            (json!("a@sub.ours.example"), json!(true), Some(Denied::EmailDomain)),
+            (json!("a@evilours.example"), json!(true), Some(Denied::EmailDomain)),
+            (json!("a@ours.example "), json!(true), Some(Denied::EmailDomain)),
+        ] {
+            let claims = json!({ "email": email, "email_verified": verified });
+            assert_eq!(denied(&rules, claims.clone()), expected, "{claims}");
+        }
+    }
+
+    #[test]
+    fn groups_that_are_left_out_are_not_no_groups() {
+        let rules = rules(&[], &["staff", "admin"]);
+        for (claims, expected) in [
+            (json!({ "groups": ["x", "staff"] }), None),
+            (json!({ "groups": "admin" }), None),
+            (json!({ "groups": ["x"] }), Some(Denied::NotInGroup)),
+            (json!({ "groups": [] }), Some(Denied::NotInGroup)),
+            (json!({ "groups": ["staff2"] }), Some(Denied::NotInGroup)),
+            (json!({}), Some(Denied::NotInGroup)),
+            (json!({ "groups": { "staff": true } }), Some(Denied::NotInGroup)),
+            (json!({ "_claim_names": { "groups": "src1" } }), Some(Denied::GroupsUnknown)),
+            (json!({ "hasgroups": true }), Some(Denied::GroupsUnknown)),
+            (json!({ "hasgroups": false }), Some(Denied::NotInGroup)),
+            (json!({ "_claim_names": { "other": "src1" } }), Some(Denied::NotInGroup)),
+        ] {
+            assert_eq!(denied(&rules, claims.clone()), expected, "{claims}");
+        }
+    }
+
+    #[test]
+    fn only_the_listed_claims_are_copied() {
+        let claims = json!({ "email": "a@b", "name": null, "secret": 1, "sub": "alice" });
+        let copied = rules(&[], &[]).admit(claims.as_object().expect("an object"));
+        assert_eq!(Value::from(copied.expect("admitted")), json!({ "email": "a@b" }));
+    }
+
+    #[test]
+    fn userinfo_is_needed_only_for_what_is_missing() {
+        for (rules, claims, expected) in [
+            (rules(&[], &[]), json!({ "email": 1, "name": 2 }), false),
+            (rules(&[], &[]), json!({ "email": 1 }), true),
+            (rules(&["x"], &[]), json!({ "email": 1, "name": 2 }), true),
+            (rules(&["x"], &[]), json!({ "email": 1, "name": 2, "email_verified": true }), false),
+            (rules(&[], &["x"]), json!({ "email": 1, "name": 2 }), true),
+            (rules(&[], &["x"]), json!({ "email": 1, "name": 2, "groups": [] }), false),
+        ] {
+            assert_eq!(rules.lack(claims.as_object().expect("an object")), expected, "{claims}");
+        }
+    }
+}

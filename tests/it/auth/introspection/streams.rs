@@ -1,0 +1,93 @@
+//! Streams of opaque tokens: the gateway goes on asking while they are open.
+
+use super::endpoint::Endpoint;
+use super::*;
+use crate::gateway::streams::{assert_open, close_frame, open, within_a_second};
+use crate::support::wait::eventually;
+
+const INACTIVE: &str = "the token is not valid";
+
+#[tokio::test]
+async fn a_stream_ends_when_its_token_is_not_active_any_more() {
+    let (upstream, endpoint) = (Upstream::start(), Endpoint::start());
+    let gateway = asking(&upstream, &endpoint, "");
+    let [mut alice, mut bob] = [open(&gateway, "alice.1").await, open(&gateway, "bob.1").await];
+    assert_eq!(endpoint.count(), 2);
+    // It goes on with each answer, and there is one question for each token in half the time of the cache.
+    for round in 2..6 {
+        gateway.advance(MINUTE / 2);
+        eventually("it asks about both", || endpoint.count() == 2 * round).await;
+        assert_open(&mut alice).await;
+    }
+    assert_eq!(status(&gateway, "alice.1").await, 200);
+    endpoint.answer_json(|token| json!({ "active": !token.starts_with("alice") }));
+    gateway.advance(MINUTE / 2);
+    assert_eq!(within_a_second(close_frame(&mut alice)).await, (1008, INACTIVE.to_owned()));
+    assert_open(&mut bob).await;
+    gateway.wait_for_metric("streams_ended_total{reason=\"token_inactive\"}", 1).await;
+    // Also requests, for which the answer before would still be good.
+    assert_eq!((status(&gateway, "alice.1").await, status(&gateway, "bob.1").await), (401, 200));
+}
+
+/// Another request learns of it first.
+#[tokio::test]
+async fn a_rejected_request_ends_the_streams_of_its_token() {
+    let (upstream, endpoint) = (Upstream::start(), Endpoint::start());
+    let gateway = asking(&upstream, &endpoint, "");
+    let mut socket = open(&gateway, "alice.1").await;
+    gateway.running().reload(gateway.config()).expect("it reloads");
+    assert_open(&mut socket).await;
+    endpoint.deny();
+    assert_eq!(status(&gateway, "alice.1").await, 401);
+    assert_eq!(within_a_second(close_frame(&mut socket)).await, (1008, INACTIVE.to_owned()));
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_its_token_is_of_another_subject() {
+    let (upstream, endpoint) = (Upstream::start(), Endpoint::start());
+    let gateway = asking(&upstream, &endpoint, "");
+    let mut socket = open(&gateway, "alice.1").await;
+    endpoint.answer_json(|_| json!({ "sub": "mallory" }));
+    gateway.advance(MINUTE / 2);
+    assert_eq!(within_a_second(close_frame(&mut socket)).await, (1008, INACTIVE.to_owned()));
+}
+
+#[tokio::test]
+async fn a_stream_survives_a_short_failure_of_the_endpoint_only() {
+    let (upstream, endpoint) = (Upstream::start(), Endpoint::start());
+    let gateway = asking(&upstream, &endpoint, "");
+    let mut socket = open(&gateway, "alice.1").await;
+    endpoint.respond_with("HTTP/1.1 500 Down\r\nContent-Length: 0\r\n\r\n");
+    for round in 1..4 {
+        gateway.advance(MINUTE / 2);
+        eventually("it asks", || endpoint.count() > round).await;
+        assert_open(&mut socket).await;
+    }
+    // Two minutes after the last answer.
+    gateway.advance(MINUTE / 2);
+    assert_eq!(within_a_second(close_frame(&mut socket)).await, (1008, "the token expired".to_owned()));
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_the_exp_of_its_token() {
+    let (upstream, endpoint) = (Upstream::start(), Endpoint::start());
+    let gateway = asking(&upstream, &endpoint, "");
+    let exp = gateway.now_secs() + 20;
+    endpoint.answer_json(move |_| json!({ "exp": exp }));
+    let mut socket = open(&gateway, "alice.1").await;
+    gateway.advance(19 * SECOND);
+    assert_open(&mut socket).await;
+    gateway.advance(SECOND);
+    assert_eq!(within_a_second(close_frame(&mut socket)).await, (1008, "the token expired".to_owned()));
+}
+
+#[tokio::test]
+async fn removing_an_asked_issuer_ends_its_streams() {
+    let (upstream, endpoint) = (Upstream::start(), Endpoint::start());
+    let gateway = asking(&upstream, &endpoint, "");
+    let mut socket = open(&gateway, "alice.1").await;
+    let text = Gateway::config_text(&upstream.address.to_string(), "");
+    let config = bearward::config::parse(&text, gateway.path(), bearward::config::Probe::None).expect("valid");
+    gateway.running().reload(config).expect("it reloads");
+    assert_eq!(within_a_second(close_frame(&mut socket)).await.0, 1008);
+}

@@ -1,0 +1,74 @@
+//! What identity providers report: logout tokens and security events end sessions and open streams.
+
+mod logout;
+mod poll;
+mod push;
+mod real_provider;
+mod transmitter;
+
+use bearward::tokens::jwt::Algorithm;
+use serde_json::{Value, json};
+
+use crate::support::jwks::KeyServer;
+use crate::support::tokens::Mint;
+use crate::support::{Gateway, Upstream};
+
+/// A gateway that receives security events.
+pub fn gateway_with_a_stream(upstream: &Upstream) -> Gateway {
+    transmitter::gateway(upstream, &transmitter::sections(&Signer::start(), "path = \"/events/corp\""))
+}
+
+/// A provider of the test: its keys, and the tokens that it signs.
+struct Signer {
+    server: KeyServer,
+    mint: Mint,
+}
+
+impl Signer {
+    fn start() -> Signer {
+        let mint = Mint::new(Algorithm::ES256);
+        let server = KeyServer::start(&[&mint]);
+        Signer { server, mint }
+    }
+
+    fn issuer(&self) -> String {
+        self.server.url("")
+    }
+
+    /// Signs these claims as a token of this type.
+    fn sign(&self, typ: &str, claims: &Value) -> String {
+        let mut header = self.mint.header();
+        header["typ"] = typ.into();
+        self.mint.sign(&header, claims)
+    }
+
+    /// An access token of this user and session, from now.
+    fn access_token(&self, now: u64, subject: &str, session: Option<&str>) -> String {
+        let mut changes =
+            json!({ "iss": self.issuer(), "sub": subject, "jti": format!("{subject} {session:?} {now}") });
+        if let Some(session) = session {
+            changes["sid"] = session.into();
+        }
+        self.mint.with_claims(now, changes)
+    }
+
+    /// `[[issuer]]` with this provider, so that its access tokens are accepted.
+    fn issuer_section(&self) -> String {
+        let (issuer, keys) = (self.issuer(), self.server.url("/keys"));
+        format!(
+            "[[issuer]]\nissuer = \"{issuer}\"\naudience = [\"https://api.example\"]\nalgorithms = [\"ES256\"]\n\
+             jwks_url = \"{keys}\"\n"
+        )
+    }
+}
+
+/// `object` with these changes. `null` removes a member.
+fn changed(mut object: Value, changes: &Value) -> Value {
+    for (name, value) in changes.as_object().expect("an object") {
+        match value {
+            Value::Null => object.as_object_mut().expect("an object").remove(name),
+            value => object.as_object_mut().expect("an object").insert(name.clone(), value.clone()),
+        };
+    }
+    object
+}

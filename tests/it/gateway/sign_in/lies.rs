@@ -1,0 +1,155 @@
+//! A provider that lies, and attackers between it and the browser.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::liar::{Liar, Lies, Signature};
+use super::visitor::Visitor;
+use super::{APP, everything, gateway};
+use crate::support::Upstream;
+use crate::support::wait::eventually_within;
+use crate::support::wire::TIMEOUT;
+
+fn claims(changes: Value) -> Lies {
+    Lies { claims: map(changes), ..Lies::default() }
+}
+
+fn response(changes: Value) -> Lies {
+    Lies { response: map(changes), ..Lies::default() }
+}
+
+fn map(changes: Value) -> BTreeMap<&'static str, Value> {
+    let object = changes.as_object().expect("an object").clone();
+    object.into_iter().map(|(name, value)| (&*name.leak(), value)).collect()
+}
+
+#[tokio::test]
+async fn each_lie_of_a_provider_ends_the_sign_in() {
+    let (liar, upstream) = (Liar::start(&json!({})), Upstream::start());
+    let gateway = gateway(&upstream, &everything(&liar.issuer, "")).await;
+    let now = gateway.now_secs();
+    let header = |changes: Value| Lies { header: map(changes), ..Lies::default() };
+    let signed = |signature| Lies { signature, ..Lies::default() };
+    for (what, lies, status) in [
+        ("an old nonce", claims(json!({ "nonce": "of another attempt" })), 400),
+        ("no nonce", claims(json!({ "nonce": null })), 400),
+        ("another audience", claims(json!({ "aud": "other" })), 400),
+        ("a further audience", claims(json!({ "aud": ["gateway", "other"], "azp": "gateway" })), 400),
+        ("another azp", claims(json!({ "azp": "other" })), 400),
+        ("another issuer", claims(json!({ "iss": "https://evil.example" })), 400),
+        ("an expired token", claims(json!({ "exp": now - 120 })), 400),
+        ("a token of tomorrow", claims(json!({ "iat": now + 86_400 })), 400),
+        ("a logout token", claims(json!({ "events": {} })), 400),
+        ("no sub", claims(json!({ "sub": null })), 400),
+        ("a wrong at_hash", claims(json!({ "at_hash": "77QmUPtjPfzWtF2AnpK9RQ" })), 400),
+        ("typ of a logout token", header(json!({ "typ": "logout+jwt" })), 400),
+        ("typ of an access token", header(json!({ "typ": "at+jwt" })), 400),
+        ("alg of another family", header(json!({ "alg": "ES256" })), 400),
+        ("no signature", signed(Signature::None), 400),
+        ("HMAC with the public key", signed(Signature::PublicKeyAsSecret), 400),
+        ("the key of another", signed(Signature::OtherKey), 400),
+        ("no id_token", response(json!({ "id_token": null })), 400),
+        ("an id_token that is none", response(json!({ "id_token": "x" })), 400),
+        ("no access token", response(json!({ "access_token": null })), 400),
+        ("another token type", response(json!({ "token_type": "DPoP" })), 400),
+        ("HTML with status 200", raw("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\n{}"), 400),
+        ("an array", raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n[]"), 400),
+        (
+            "an error with status 200",
+            raw(
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 25\r\n\r\n{\"error\":\"invalid_grant\"}",
+            ),
+            400,
+        ),
+        (
+            "invalid_grant",
+            raw(
+                "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 25\r\n\r\n{\"error\":\"invalid_grant\"}",
+            ),
+            400,
+        ),
+        ("a redirect", raw("HTTP/1.1 307 Temporary Redirect\r\nLocation: /token2\r\nContent-Length: 0\r\n\r\n"), 400),
+        ("a failure", raw("HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"), 503),
+        ("a response that ends early", raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Len"), 503),
+    ] {
+        liar.tell(lies);
+        let mut visitor = Visitor::of(&gateway);
+        let page = liar.sign_in(&mut visitor, |back| back).await;
+        assert_eq!(page.status.as_u16(), status, "{what}: {page:?}");
+        assert_eq!((visitor.session(), visitor.attempts().len()), (None, 0), "{what}");
+        assert!(page.header("content-security-policy").is_some(), "{what}: a page: {page:?}");
+    }
+    liar.tell(Lies::default());
+    let mut visitor = Visitor::of(&gateway);
+    let page = liar.sign_in(&mut visitor, |back| back).await;
+    assert_eq!((page.status.as_u16(), page.header("location")), (303, Some("https://app.example/orders")));
+    assert!(visitor.session().is_some(), "the truth is accepted");
+    assert_eq!(upstream.seen().len(), 0, "nothing went to the backend");
+}
+
+fn raw(response: &'static str) -> Lies {
+    Lies { raw: Some(response), ..Lies::default() }
+}
+
+/// The attack mixes two providers up: the code of one goes to the other.
+#[tokio::test]
+async fn the_issuer_is_checked_before_the_code_is_sent() {
+    for announced in [true, false] {
+        let metadata = json!({ "authorization_response_iss_parameter_supported": announced });
+        let (liar, upstream) = (Liar::start(&metadata), Upstream::start());
+        let gateway = gateway(&upstream, &everything(&liar.issuer, "")).await;
+        for (parameter, good) in [
+            (format!("&iss={}", liar.issuer), true),
+            ("&iss=https%3A%2F%2Fevil.example".to_owned(), false),
+            (format!("&iss={}/", liar.issuer), false),
+            (format!("&iss={0}&iss={0}", liar.issuer), false),
+            ("&iss=".to_owned(), !announced),
+            (String::new(), !announced),
+        ] {
+            let before = liar.exchanges().len();
+            let mut visitor = Visitor::of(&gateway);
+            let page = liar.sign_in(&mut visitor, |back| format!("{back}{parameter}")).await;
+            assert_eq!(page.status.as_u16(), if good { 303 } else { 400 }, "{announced} {parameter}: {page:?}");
+            assert_eq!(liar.exchanges().len() - before, usize::from(good), "{announced} {parameter}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn userinfo_must_be_of_the_same_user() {
+    let (liar, upstream) = (Liar::start(&json!({ "userinfo_endpoint": "ISSUER/userinfo" })), Upstream::start());
+    let keys = "groups = [\"staff\"]";
+    let gateway = gateway(&upstream, &everything(&liar.issuer, keys)).await;
+    let says = |userinfo: Value| Lies { userinfo: Some(userinfo), ..Lies::default() };
+    for (lies, status) in [
+        (says(json!({ "sub": "alice", "groups": ["staff"] })), 303),
+        (says(json!({ "sub": "bob", "groups": ["staff"] })), 400),
+        (says(json!({ "groups": ["staff"] })), 400),
+        (says(json!(["staff"])), 400),
+        (says(json!({ "sub": "alice", "groups": ["other"] })), 403),
+        (says(json!({ "sub": "alice", "_claim_names": { "groups": "x" } })), 403),
+        // What is signed counts.
+        (Lies { claims: map(json!({ "groups": [] })), ..says(json!({ "sub": "alice", "groups": ["staff"] })) }, 403),
+    ] {
+        liar.tell(lies);
+        let page = liar.sign_in(&mut Visitor::of(&gateway), |back| back).await;
+        assert_eq!(page.status.as_u16(), status, "{page:?}");
+    }
+    eventually_within(TIMEOUT, "the line of the log", async || match gateway.file("access.log") {
+        log if log.contains("groups_unknown") => Ok(()),
+        log => Err(log),
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_provider_cannot_grant_what_was_not_asked_for() {
+    let (liar, upstream) = (Liar::start(&json!({})), Upstream::start());
+    let gateway = gateway(&upstream, &everything(&liar.issuer, "")).await;
+    liar.tell(response(json!({ "scope": "openid token:revoke admin" })));
+    let mut visitor = Visitor::of(&gateway);
+    assert_eq!(liar.sign_in(&mut visitor, |back| back).await.status, 303);
+    assert_eq!(visitor.fetch(&format!("{APP}/")).await.status, 200);
+    assert_eq!(upstream.only_request().header("x-auth-scope"), Some("openid"));
+}

@@ -1,0 +1,57 @@
+//! Sign-in for browsers at a provider.
+
+mod attempts;
+mod liar;
+mod lies;
+mod pages;
+mod provider;
+mod refresh;
+mod sessions;
+mod visitor;
+
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use visitor::Visitor;
+
+use crate::support::clock::ManualClock;
+use crate::support::wait::eventually_within;
+use crate::support::wire::TIMEOUT;
+use crate::support::{Gateway, Upstream};
+
+const APP: &str = "https://app.example";
+const CALLBACK: &str = "https://app.example/oauth2/callback/main";
+const SIGNED_OUT: &str = "https://app.example/oauth2/signed_out";
+const CLIENT: &str = "gateway";
+const SECRET: &str = "of the gateway: + % &";
+
+/// `[[provider]]` for this issuer. `more`: further keys.
+fn provider(name: &str, issuer: &str, more: &str) -> String {
+    format!(
+        "[[provider]]\nname = \"{name}\"\nissuer = \"{issuer}\"\nclient_id = \"{CLIENT}\"\n\
+         client_secret_file = \"client.secret\"\n{more}\n"
+    )
+}
+
+/// One provider, and all paths need a sign-in.
+fn everything(issuer: &str, more: &str) -> String {
+    let route = "[[route]]\npath = \"/\"\nsign_in = \"main\"\n";
+    format!("{}[sign_in]\nexternal_urls = [\"{APP}\"]\n{route}", provider("main", issuer, more))
+}
+
+/// It knows the metadata of the provider at `/`.
+async fn gateway(upstream: &Upstream, more: &str) -> Gateway {
+    let folder = Arc::new(TempDir::new().expect("a folder"));
+    bearward::types::secret::write_private(&folder.path().join("client.secret"), SECRET.as_bytes()).expect("written");
+    let text = Gateway::config_text(&upstream.address.to_string(), more);
+    let gateway = Gateway::in_folder(text, folder, Arc::new(ManualClock::new()));
+    eventually_within(TIMEOUT, "the metadata is known", async || {
+        match Visitor::of(&gateway).load(&format!("{APP}/")).await.status.as_u16() {
+            302 => Ok(()),
+            status => Err(status.to_string()),
+        }
+    })
+    .await;
+    gateway
+}

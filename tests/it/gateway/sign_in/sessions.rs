@@ -1,0 +1,104 @@
+//! The cookie of a login: look-alikes, other sites, its end.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::json;
+
+use super::liar::Liar;
+use super::visitor::Visitor;
+use super::{APP, everything, gateway};
+use crate::support::{Gateway, Upstream};
+
+async fn signed_in() -> (Liar, Upstream, Gateway, Visitor) {
+    let (liar, upstream) = (Liar::start(&json!({})), Upstream::start());
+    let gateway = gateway(&upstream, &everything(&liar.issuer, "")).await;
+    let mut alice = Visitor::of(&gateway);
+    assert_eq!(liar.sign_in(&mut alice, |back| back).await.status, 303);
+    (liar, upstream, gateway, alice)
+}
+
+#[tokio::test]
+async fn only_the_handle_itself_opens_a_login() {
+    let (_liar, upstream, gateway, alice) = signed_in().await;
+    let handle = alice.session().expect("a session").to_owned();
+    let other = if handle.ends_with('a') { "b" } else { "a" };
+    for cookies in [
+        format!("__Host-bearward={}{other}", &handle[..handle.len() - 1]),
+        format!("__host-bearward={handle}"),
+        format!("bearward={handle}"),
+        format!("__Host-bearward2={handle}"),
+        format!("\"__Host-bearward\"={handle}"),
+        format!("__Host%2Dbearward={handle}"),
+        "__Host-bearward=".to_owned(),
+        "__Host-bearward=x".to_owned(),
+    ] {
+        let client = gateway.client().host("app.example").header("cookie", &cookies);
+        assert_eq!(client.get("/").await.status, 401, "{cookies}");
+    }
+    let client = || gateway.client().host("app.example");
+    // A sister domain may have set one in an older browser.
+    let good = client().header("cookie", &format!("__Host-bearward=x; a=1; __Host-bearward={handle}")).get("/").await;
+    assert_eq!(good.status, 200);
+    assert_eq!(upstream.only_request().header("cookie"), Some("a=1"));
+    // Elsewhere it is no token.
+    client().bearer(&handle).get("/").await.assert_rejected(401, "invalid_token");
+    let two = client().header("cookie", &format!("__Host-bearward={handle}")).bearer("x").get("/").await;
+    two.assert_rejected(400, "invalid_request");
+}
+
+#[tokio::test]
+async fn another_site_changes_nothing_with_the_cookie() {
+    let (_liar, upstream, _gateway, mut alice) = signed_in().await;
+    for (method, path) in [(Method::POST, "/orders"), (Method::DELETE, "/orders/1"), (Method::POST, "/oauth2/sign_out")]
+    {
+        for fields in [&[("origin", "https://evil.example")][..], &[], &[("origin", "null")]] {
+            let rejected = alice.send(method.clone(), &format!("{APP}{path}"), fields, "").await;
+            rejected.assert_rejected(403, "forbidden");
+        }
+    }
+    assert_eq!(upstream.seen().len(), 0);
+    let good = alice.send(Method::POST, &format!("{APP}/orders"), &[("origin", APP)], "").await;
+    assert_eq!(good.status, 200);
+}
+
+#[tokio::test]
+async fn a_new_login_ends_the_one_before() {
+    let (liar, _upstream, _gateway, mut alice) = signed_in().await;
+    let first = alice.session().expect("a session").to_owned();
+    let out = alice.navigate_until(&format!("{APP}/oauth2/sign_in/main"), &liar.issuer).await;
+    assert_eq!(alice.fetch(&format!("{APP}/")).await.status, 200, "the start alone ends nothing");
+    assert_eq!(alice.load(&liar.agree(&out)).await.status, 303);
+    let second = alice.session().expect("a session").to_owned();
+    assert_ne!(first, second);
+    assert_eq!(alice.fetch(&format!("{APP}/")).await.status, 200);
+    alice.set("__Host-bearward", &first);
+    alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
+}
+
+#[tokio::test]
+async fn an_operator_ends_a_login() {
+    let (liar, _upstream, gateway, mut alice) = signed_in().await;
+    assert_eq!(alice.fetch(&format!("{APP}/")).await.status, 200);
+    let id = alice.session().and_then(|handle| handle.split('_').nth(1)).expect("an id").to_owned();
+    let revoked = gateway.admin_client().delete(&format!("/admin/v1/tokens/{id}")).await;
+    assert!(revoked.status.is_success(), "{revoked:?}");
+    alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
+    // The browser signs in again.
+    alice.navigate_until(&format!("{APP}/"), &liar.issuer).await;
+}
+
+#[tokio::test]
+async fn a_login_survives_a_restart_and_ends_with_its_time() {
+    let (_liar, _upstream, gateway, mut alice) = signed_in().await;
+    let gateway = gateway.restart_with(|text| text);
+    alice.move_to(&gateway);
+    assert_eq!(alice.fetch(&format!("{APP}/")).await.status, 200);
+    // Each use lets it live for the idle time more.
+    for _ in 0..3 {
+        gateway.advance(Duration::from_hours(6 * 24));
+        assert_eq!(alice.fetch(&format!("{APP}/")).await.status, 200);
+    }
+    gateway.advance(Duration::from_hours(8 * 24));
+    alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
+}

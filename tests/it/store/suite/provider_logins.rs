@@ -1,0 +1,313 @@
+//! Logins at providers: leases, refreshed tokens, and what is left to do when a session has ended.
+
+use std::time::Duration;
+
+use bearward::store::{CLAIM_TIME, LoginLease, ProviderLogin, RefreshedLogin, RevokedBy, SavedLogin, Store};
+use bearward::tokens::audit_event::EventContext;
+use bearward::tokens::family::revocation::Revoked;
+use bearward::tokens::family::{Family, Origin, RevokeReason};
+use bearward::types::clock::UnixTime;
+use bearward::types::ids::TokenId;
+use serde_json::json;
+
+use crate::store::given::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MILLISECOND: Duration = Duration::from_millis(1);
+const MINUTE: Duration = Duration::from_mins(1);
+const DAY: Duration = Duration::from_hours(24);
+const PROVIDER: &str = "https://login.example";
+const ONE: [u8; 16] = [1; 16];
+const OTHER: [u8; 16] = [2; 16];
+
+fn family(subject: &str) -> Family {
+    let (issuer, session) = (PROVIDER.into(), Some(format!("session of {subject}")));
+    let origin = Origin { issuer, subject: subject.into(), session, dated: LOGIN };
+    Family { origin: Some(origin), ..login(&format!("corp|{subject}"), LOGIN) }
+}
+
+fn tokens(version: u64) -> ProviderLogin {
+    let sealed = format!("\0tokens {version}\u{ff}").into_bytes();
+    ProviderLogin { provider: "corp".into(), root: 255, sealed, version, due: LOGIN + MINUTE, claimed: false }
+}
+
+async fn begun(store: &dyn Store, subject: &str) -> Family {
+    let began = store.begin_login(family(subject), tokens(0), None, ANY, LOGIN.into()).await;
+    began.expect("the store works").expect("not void")
+}
+
+/// A login that its browser has used.
+async fn claimed(store: &dyn Store, subject: &str) -> Family {
+    let family = begun(store, subject).await;
+    store.claim_login(family.id, LOGIN + SECOND).await.expect("the store works");
+    found(store, family.id).await.expect("it is there").0
+}
+
+async fn found(store: &dyn Store, id: TokenId) -> Option<(Family, ProviderLogin)> {
+    store.provider_login(id).await.expect("the store works")
+}
+
+async fn lease(store: &dyn Store, family: &Family, version: u64, holder: [u8; 16], now: UnixTime) -> LoginLease {
+    store.lease_login(family.id, version, holder, now, now + SECOND * 10).await.expect("the store works")
+}
+
+async fn save(store: &dyn Store, family: &Family, login: ProviderLogin, now: UnixTime) -> SavedLogin {
+    let Family { scope, claims, idle_expiry, .. } = family.clone();
+    let refreshed = RefreshedLogin { login, scope, claims, idle_expiry };
+    store.save_login(family.id, ONE, refreshed, now.into()).await.expect("the store works")
+}
+
+async fn end(store: &dyn Store, family: &Family, now: UnixTime) {
+    store.revoke_family(family.id, RevokedBy::Admin, now.into()).await.expect("the store works");
+}
+
+async fn to_revoke(store: &dyn Store, now: UnixTime) -> Vec<(TokenId, ProviderLogin)> {
+    let mut logins = store.logins_to_revoke(now, 100).await.expect("the store works");
+    logins.sort_by_key(|(id, _)| id.to_string());
+    logins
+}
+
+async fn ids_to_revoke(store: &dyn Store, now: UnixTime) -> Vec<TokenId> {
+    to_revoke(store, now).await.into_iter().map(|(id, _)| id).collect()
+}
+
+fn sorted<const N: usize>(families: [&Family; N]) -> Vec<TokenId> {
+    let mut ids: Vec<_> = families.iter().map(|family| family.id).collect();
+    ids.sort_by_key(TokenId::to_string);
+    ids
+}
+
+pub(crate) async fn a_login_comes_back_as_it_was_written(store: &dyn Store) {
+    let family = begun(store, "a\0é").await;
+    assert_eq!(found(store, family.id).await, Some((family.clone(), tokens(0))));
+    assert_eq!(found(store, TokenId::random()).await, None);
+    let other = issued(store, "alice", LOGIN).await;
+    assert_eq!(found(store, other.id).await, None, "a login of our own");
+
+    store.claim_login(family.id, LOGIN + SECOND).await.expect("the store works");
+    store.claim_login(family.id, LOGIN + SECOND * 2).await.expect("the store works");
+    store.claim_login(TokenId::random(), LOGIN).await.expect("the store works");
+    let used = Family { last_used_at: LOGIN + SECOND, ..family.clone() };
+    let claimed = ProviderLogin { claimed: true, ..tokens(0) };
+    assert_eq!(found(store, family.id).await, Some((used, claimed)));
+
+    store.forget_login(family.id).await.expect("the store works");
+    assert_eq!(found(store, family.id).await, None);
+    assert!(stored(store, &family).await.revoked.is_none(), "the family stays");
+}
+
+pub(crate) async fn a_login_ends_the_session_that_it_replaces(store: &dyn Store) {
+    let (first, other) = (begun(store, "alice").await, begun(store, "alice").await);
+    let now = LOGIN + SECOND;
+    let next = Family { created_at: now, ..family("bob") };
+    let began = store.begin_login(next.clone(), tokens(0), Some(first.id), ANY, now.into()).await;
+    assert_eq!(began.expect("the store works"), Some(next.clone()));
+    let revoked = stored(store, &first).await.revoked.map(|revoked| (revoked.at, revoked.reason));
+    assert_eq!(revoked, Some((now, RevokeReason::Logout)));
+    assert_eq!(stored(store, &other).await.revoked, None);
+    let unknown = store.begin_login(family("carol"), tokens(0), Some(TokenId::random()), ANY, now.into()).await;
+    assert!(unknown.expect("the store works").is_some());
+}
+
+pub(crate) async fn a_void_login_replaces_nothing(store: &dyn Store) {
+    let first = begun(store, "alice").await;
+    let session = Revoked::Session { issuer: PROVIDER.into(), session: "session of bob".into() };
+    store.revoke(session, LOGIN.into()).await.expect("the store works");
+    let next = family("bob");
+    let began = store.begin_login(next.clone(), tokens(0), Some(first.id), ANY, LOGIN.into()).await;
+    assert_eq!(began.expect("the store works"), None);
+    assert_eq!(found(store, next.id).await, None);
+    assert_eq!(stored(store, &first).await.revoked, None);
+}
+
+pub(crate) async fn a_lease_is_exclusive_and_ends(store: &dyn Store) {
+    let family = claimed(store, "alice").await;
+    assert_eq!(lease(store, &family, 0, ONE, LOGIN).await, LoginLease::Granted);
+    let until = LOGIN + SECOND * 10;
+    assert_eq!(lease(store, &family, 0, OTHER, LOGIN).await, LoginLease::Held { until });
+    assert_eq!(lease(store, &family, 0, OTHER, until - MILLISECOND).await, LoginLease::Held { until });
+    assert_eq!(lease(store, &family, 0, ONE, LOGIN + SECOND).await, LoginLease::Granted, "it may call again");
+    assert_eq!(lease(store, &family, 0, OTHER, until).await, LoginLease::Held { until: until + SECOND });
+    assert_eq!(lease(store, &family, 0, OTHER, until + SECOND).await, LoginLease::Granted);
+    assert!(matches!(lease(store, &family, 0, ONE, until + SECOND).await, LoginLease::Held { .. }));
+
+    assert_eq!(lease(store, &login("alice", LOGIN), 0, ONE, LOGIN).await, LoginLease::Ended);
+    end(store, &family, LOGIN).await;
+    assert_eq!(lease(store, &family, 0, OTHER, until + DAY).await, LoginLease::Ended);
+}
+
+pub(crate) async fn one_of_many_gets_the_lease(store: &dyn Store) {
+    for round in 0..5 {
+        let family = begun(store, &format!("user{round}")).await;
+        let until = LOGIN + SECOND;
+        let calls: Vec<_> = (0..16).map(|number| store.lease_login(family.id, 0, [number; 16], LOGIN, until)).collect();
+        let mut granted = 0;
+        for call in calls {
+            match call.await.expect("the store works") {
+                LoginLease::Granted => granted += 1,
+                other => assert_eq!(other, LoginLease::Held { until }),
+            }
+        }
+        assert_eq!(granted, 1);
+    }
+}
+
+pub(crate) async fn refreshed_tokens_are_saved_with_their_claims(store: &dyn Store) {
+    let before = claimed(store, "alice").await;
+    lease(store, &before, 0, ONE, LOGIN).await;
+    let now = LOGIN + MINUTE;
+    let claims = json!({ "groups": ["é"] }).as_object().cloned().expect("an object");
+    let next = ProviderLogin { due: now + MINUTE, root: 2, claimed: false, ..tokens(1) };
+    let client = Some("2001:db8::9".parse().expect("an address"));
+    let context = EventContext { client, ..now.into() };
+    let (scope, idle_expiry) = (String::from("openid groups"), UnixTime::MAX);
+    let refreshed = RefreshedLogin { login: next.clone(), scope: scope.clone(), claims: claims.clone(), idle_expiry };
+    let saved = store.save_login(before.id, ONE, refreshed, context);
+    assert_eq!(saved.await.expect("the store works"), SavedLogin::Saved);
+    let idle_expiry = before.absolute_expiry;
+    let family = Family { scope, claims, idle_expiry, last_used_at: now, address: client, ..before.clone() };
+    assert_eq!(found(store, before.id).await, Some((family.clone(), ProviderLogin { claimed: true, ..next.clone() })));
+
+    assert_eq!(lease(store, &before, 1, OTHER, now).await, LoginLease::Granted, "the lease has ended");
+    let changed = LoginLease::Changed(ProviderLogin { claimed: true, ..next });
+    assert_eq!(lease(store, &before, 0, ONE, now).await, changed);
+    // Without an address, the last one stays.
+    assert_eq!(save(store, &family, tokens(2), LOGIN).await, SavedLogin::Saved);
+    let (after, _) = found(store, before.id).await.expect("it is there");
+    assert_eq!((after.last_used_at, after.address), (now, client));
+}
+
+pub(crate) async fn a_late_holder_keeps_its_tokens_unless_there_are_newer(store: &dyn Store) {
+    let family = claimed(store, "alice").await;
+    lease(store, &family, 0, ONE, LOGIN).await;
+    let late = LOGIN + MINUTE;
+    assert_eq!(lease(store, &family, 0, OTHER, late).await, LoginLease::Granted);
+    assert_eq!(save(store, &family, tokens(1), late).await, SavedLogin::Saved);
+    let until = late + SECOND * 10;
+    assert_eq!(lease(store, &family, 1, ONE, late).await, LoginLease::Held { until }, "the other one is at it");
+
+    let of_other = ProviderLogin { sealed: b"other".into(), ..tokens(1) };
+    let (scope, claims, idle_expiry) = (String::new(), Default::default(), late);
+    let refreshed = RefreshedLogin { login: of_other, scope, claims, idle_expiry };
+    let saved = store.save_login(family.id, OTHER, refreshed, late.into());
+    assert_eq!(saved.await.expect("the store works"), SavedLogin::Newer);
+    assert_eq!(save(store, &family, tokens(0), late).await, SavedLogin::Newer);
+    assert_eq!(save(store, &family, tokens(1), late).await, SavedLogin::Saved, "a repeated call");
+    let (after, login) = found(store, family.id).await.expect("it is there");
+    assert_eq!((after.scope, login.sealed, login.version), (family.scope.clone(), tokens(1).sealed, 1));
+    // The database has lost a version.
+    assert_eq!(save(store, &family, tokens(5), late).await, SavedLogin::Saved);
+}
+
+pub(crate) async fn tokens_of_an_ended_session_are_only_told(store: &dyn Store) {
+    let family = claimed(store, "alice").await;
+    lease(store, &family, 0, ONE, LOGIN).await;
+    end(store, &family, LOGIN + SECOND).await;
+    let now = LOGIN + SECOND * 2;
+    assert_eq!(to_revoke(store, now).await, [], "its tokens are being refreshed");
+    let claims = json!({ "admin": true }).as_object().cloned().expect("an object");
+    let (scope, idle_expiry) = ("admin".into(), UnixTime::MAX);
+    let refreshed = RefreshedLogin { login: tokens(1), scope, claims, idle_expiry };
+    let saved = store.save_login(family.id, ONE, refreshed, now.into());
+    assert_eq!(saved.await.expect("the store works"), SavedLogin::Ended);
+    let after = stored(store, &family).await;
+    assert_eq!((after.scope, after.claims, after.idle_expiry), (family.scope, family.claims, family.idle_expiry));
+    let told = ProviderLogin { claimed: true, ..tokens(1) };
+    assert_eq!(to_revoke(store, now).await, [(family.id, told)], "the newest tokens");
+
+    let gone = login("alice", LOGIN);
+    assert_eq!(save(store, &gone, tokens(1), now).await, SavedLogin::Ended);
+}
+
+pub(crate) async fn each_end_of_a_session_is_found(store: &dyn Store) {
+    let (alive, logged_out) = (claimed(store, "alice").await, claimed(store, "bob").await);
+    let (of_session, of_subject) = (claimed(store, "carol").await, claimed(store, "dave").await);
+    let idle = Family { idle_expiry: LOGIN + MINUTE, ..family("erin") };
+    let idle = store.begin_login(idle, ProviderLogin { claimed: true, ..tokens(0) }, None, ANY, LOGIN.into()).await;
+    let idle = idle.expect("the store works").expect("not void");
+    assert_eq!(to_revoke(store, LOGIN + SECOND).await, []);
+    end(store, &logged_out, LOGIN).await;
+    let session = Revoked::Session { issuer: PROVIDER.into(), session: "session of carol".into() };
+    store.revoke(session, LOGIN.into()).await.expect("the store works");
+    let now = LOGIN + SECOND;
+    assert_eq!(ids_to_revoke(store, now).await, sorted([&logged_out, &of_session]));
+    let subject = Revoked::Subject { issuer: ISSUER.into(), subject: "corp|dave".into(), not_after: LOGIN };
+    store.revoke(subject, now.into()).await.expect("the store works");
+    assert_eq!(ids_to_revoke(store, now).await, sorted([&of_subject]));
+    assert_eq!(ids_to_revoke(store, LOGIN + MINUTE - MILLISECOND).await, []);
+    assert_eq!(ids_to_revoke(store, LOGIN + MINUTE).await, sorted([&idle]));
+
+    // Those that the caller could not tell come again.
+    for told in [&logged_out, &idle] {
+        store.forget_login(told.id).await.expect("the store works");
+    }
+    assert_eq!(ids_to_revoke(store, now + MINUTE - MILLISECOND).await, []);
+    assert_eq!(ids_to_revoke(store, now + MINUTE).await, sorted([&of_session, &of_subject]));
+    store.revoke(Revoked::Everything { not_after: LOGIN }, now.into()).await.expect("the store works");
+    assert_eq!(ids_to_revoke(store, now + MINUTE).await, sorted([&alive]));
+}
+
+pub(crate) async fn an_unclaimed_login_ends_after_five_minutes(store: &dyn Store) {
+    let (unclaimed, used) = (begun(store, "alice").await, claimed(store, "bob").await);
+    let refreshed = begun(store, "carol").await;
+    save(store, &refreshed, tokens(1), LOGIN).await;
+    let end = LOGIN + CLAIM_TIME;
+    assert_eq!(to_revoke(store, end - MILLISECOND).await, []);
+    assert_eq!(stored(store, &unclaimed).await.revoked, None);
+    assert_eq!(to_revoke(store, end).await.len(), 2);
+    for family in [&unclaimed, &refreshed] {
+        assert_eq!(stored(store, family).await.revoked.map(|revoked| revoked.at), Some(end));
+    }
+    assert_eq!(stored(store, &used).await.revoked, None);
+    let log = store.revocations_since(0, LOGIN).await.expect("the store works");
+    assert_eq!(log.len(), 2, "its handle is rejected everywhere");
+    store.claim_login(unclaimed.id, end).await.expect("the store works");
+    assert!(found(store, unclaimed.id).await.is_some_and(|(_, login)| !login.claimed), "it is too late");
+}
+
+/// The idle time of a session may end later than it was to when it was last looked at.
+pub(crate) async fn a_session_that_lives_on_is_not_told(store: &dyn Store) {
+    let mut family = claimed(store, "alice").await;
+    let ends = family.idle_expiry;
+    family.idle_expiry = ends + DAY;
+    assert_eq!(save(store, &family, tokens(1), LOGIN).await, SavedLogin::Saved);
+    assert_eq!(to_revoke(store, ends).await, []);
+    assert_eq!(ids_to_revoke(store, ends + DAY).await, [family.id]);
+}
+
+pub(crate) async fn at_most_the_wanted_number_is_found(store: &dyn Store) {
+    for number in 0..5 {
+        end(store, &begun(store, &number.to_string()).await, LOGIN).await;
+    }
+    let mut told = Vec::new();
+    for _ in 0..4 {
+        told.push(store.logins_to_revoke(LOGIN, 2).await.expect("the store works").len());
+    }
+    assert_eq!(told, [2, 2, 1, 0]);
+}
+
+pub(crate) async fn a_login_that_cannot_be_told_is_swept_after_a_day(store: &dyn Store) {
+    let (noticed, unnoticed, alive) =
+        (claimed(store, "alice").await, claimed(store, "bob").await, claimed(store, "carol").await);
+    end(store, &noticed, LOGIN).await;
+    let now = LOGIN + SECOND;
+    assert_eq!(ids_to_revoke(store, now).await, [noticed.id]);
+    assert_eq!(ids_to_revoke(store, now + MINUTE).await, [noticed.id]);
+    store.sweep(now + DAY, 100).await.expect("the store works");
+    assert!(found(store, noticed.id).await.is_some());
+    store.sweep(now + DAY + MILLISECOND, 100).await.expect("the store works");
+    assert_eq!(found(store, noticed.id).await, None);
+    assert!(found(store, unnoticed.id).await.is_some());
+
+    // No gateway has a provider any more, so that none looks.
+    let ends = unnoticed.idle_expiry;
+    assert_eq!(
+        save(store, &Family { idle_expiry: ends + DAY * 7, ..alive.clone() }, tokens(1), LOGIN).await,
+        SavedLogin::Saved
+    );
+    store.sweep(ends + DAY, 100).await.expect("the store works");
+    assert!(found(store, unnoticed.id).await.is_some());
+    store.sweep(ends + DAY + MILLISECOND, 100).await.expect("the store works");
+    assert_eq!(found(store, unnoticed.id).await, None);
+    assert!(found(store, alive.id).await.is_some());
+}
