@@ -63,7 +63,7 @@ impl Drop for Prometheus {
     }
 }
 
-/// A gateway that is scraped, with an `[[issuer]]`, an `[[event_stream]]`, health checks and PostgreSQL, and so with all
+/// A gateway that is scraped. It has an `[[issuer]]`, an `[[event_stream]]`, health checks and PostgreSQL, and so all
 /// metrics.
 async fn scraped(upstream: &Upstream, keys: &KeyServer) -> (Gateway, Prometheus) {
     let folder = TempDir::new().expect("a folder");
