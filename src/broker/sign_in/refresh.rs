@@ -193,11 +193,11 @@ impl LoginRefresh {
         match self.ask(with, &tokens).await {
             Ok(checked) => self.save(family, login, tokens, (checked, asked), (holder, with)).await,
             Err(NoTokens::InvalidGrant) => {
-                self.end(family, "the provider rejects the refresh token: invalid_grant").await
+                self.end(family, with, "the provider rejects the refresh token: invalid_grant").await
             }
             Err(NoTokens::Failed(detail)) if is_lie(&detail) => {
                 tracing::warn!(session = %family.id, provider = &*login.provider, detail, "a refresh has ended a login");
-                self.end(family, "the provider's response to a refresh is for another login").await
+                self.end(family, with, "the provider's response to a refresh is for another login").await
             }
             Err(failed) => {
                 let (provider, detail) = (&*login.provider, failed.detail());
@@ -231,7 +231,7 @@ impl LoginRefresh {
             Err(why) => {
                 let detail = denied(why).detail;
                 tracing::info!(session = %family.id, detail = &*detail, "a user may not go on after a refresh");
-                return self.end(family, "the user may not sign in any more").await;
+                return self.end(family, with, "the user may not sign in any more").await;
             }
         };
         let (now, version, fresh_for) = (self.clock.now(), login.version + 1, checked.fresh_for());
@@ -259,8 +259,9 @@ impl LoginRefresh {
         }
     }
 
-    async fn end(&self, family: &Family, why: &'static str) -> Outcome {
-        let context = EventContext::from(self.clock.now());
+    /// What the provider said ends the login.
+    async fn end(&self, family: &Family, with: &SignInProvider, why: &'static str) -> Outcome {
+        let context = EventContext::from(self.clock.now()).by_provider(&with.provider.name);
         let revoked = self.broker.store.revoke_family(family.id, RevokedBy::Admin, context);
         if let Err(error) = self.broker.with_timeout(revoked).await {
             tracing::warn!(session = %family.id, %error, "cannot end a login");
