@@ -124,6 +124,7 @@ impl SharedState {
         let limits = &config.limits;
         let bad_signatures =
             BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, config.workers);
+        let token_cache = Arc::new(ArcSwap::from_pointee(TokenCache::new(config.limits.token_cache_size)));
         Ok(SharedState {
             store,
             auth,
@@ -131,7 +132,7 @@ impl SharedState {
             bad_signatures: Arc::new(bad_signatures),
             upstreams: Arc::new(UpstreamWatch::new()),
             key_watch,
-            event_streams: EventStreams::new(&config.event_streams),
+            event_streams: EventStreams::new(&config.event_streams, &token_cache),
             client_keys,
             client_key_watch,
             providers,
@@ -139,7 +140,7 @@ impl SharedState {
             provider_watch,
             clock,
             tickets,
-            token_cache: Arc::new(ArcSwap::from_pointee(TokenCache::new(config.limits.token_cache_size))),
+            token_cache,
             introspection: Arc::default(),
             requests_by_route: Arc::default(),
             max_token_life: max_token_life(config),
@@ -333,13 +334,7 @@ impl SharedState {
         let by_route = self.requests_by_route.clone();
         metrics.counters("route_requests", "Requests by route and status class", move || by_route.load().labelled());
         self.auth.register_metrics(metrics);
-        self.event_streams.register(&self.broker.reports, self.clock.uptime());
-        let broker = self.broker.clone();
-        let help = "Reports of identity providers by provider or event stream, kind and outcome";
-        metrics.counters("provider_reports", help, move || broker.reports.by_outcome());
-        let (broker, clock) = (self.broker.clone(), self.clock.clone());
-        let help = "Seconds since each event stream was last heard of";
-        metrics.gauges("event_stream_silence_seconds", help, move || broker.reports.silences(clock.uptime()));
+        self.event_streams.register_metrics(&self.broker, &self.clock, metrics);
         let token_cache = self.token_cache.clone();
         metrics.gauge("token_cache_entries", "Tokens in the token cache", move || token_cache.load().count() as f64);
     }

@@ -5,6 +5,7 @@ pub mod authenticate;
 pub mod bad_signatures;
 pub mod bearer;
 pub mod context;
+pub mod credentials;
 pub mod exchanged_tokens;
 pub mod handles;
 pub mod identity;

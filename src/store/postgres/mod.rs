@@ -22,6 +22,7 @@ mod check;
 mod connect;
 mod connections;
 mod driver;
+mod due_logins;
 mod endings;
 mod enforcement;
 mod error;
@@ -308,6 +309,10 @@ impl Store for PostgresStore {
 
     fn claim_login(&self, id: TokenId, at: UnixTime) -> StoreFuture<()> {
         self.run(Lane::Family(id), provider_logins::ClaimLogin { id, at })
+    }
+
+    fn make_logins_due(&self, of: Revoked, at: UnixTime) -> StoreFuture<Vec<TokenId>> {
+        self.run(Lane::Any, due_logins::MakeDue { of, at })
     }
 
     fn lease_login(

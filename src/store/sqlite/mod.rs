@@ -222,6 +222,10 @@ impl Store for SqliteStore {
         self.writer.submit(move |batch| provider_logins::claim(batch, id, at))
     }
 
+    fn make_logins_due(&self, of: Revoked, at: UnixTime) -> StoreFuture<Vec<TokenId>> {
+        self.writer.submit(move |batch| provider_logins::make_due(batch, &of, at))
+    }
+
     fn lease_login(
         &self,
         id: TokenId,

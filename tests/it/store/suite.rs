@@ -45,7 +45,8 @@ macro_rules! run_the_suite {
             keys_hide_no_session, the_last_use_of_a_key_is_only_raised,
             a_key_is_never_refreshed, a_revoked_key_is_in_the_log_and_audited,
             a_watermark_voids_keys_for_as_long_as_they_live;
-            endings: what_was_ended_is_listed_newest_first, a_list_of_endings_has_pages, the_list_outlives_the_log;
+            endings: what_was_ended_is_listed_newest_first, a_list_of_endings_has_pages,
+            what_a_provider_ended_can_be_found, the_list_outlives_the_log;
             search: pages_have_each_session_once_in_order, a_search_finds_one_subject_or_a_prefix,
             a_search_finds_the_wanted_state, ended_sessions_do_not_slow_a_page_down;
             origins: a_revoked_session_ends_exactly_its_families,
@@ -57,7 +58,8 @@ macro_rules! run_the_suite {
             refreshed_tokens_are_saved_with_their_claims, a_late_holder_keeps_its_tokens_unless_there_are_newer,
             tokens_of_an_ended_session_are_only_told, each_end_of_a_session_is_found,
             an_unclaimed_login_ends_after_five_minutes, a_session_that_lives_on_is_not_told,
-            at_most_the_wanted_number_is_found, a_login_that_cannot_be_told_is_swept_after_a_day;
+            at_most_the_wanted_number_is_found, a_login_that_cannot_be_told_is_swept_after_a_day,
+            logins_of_a_session_or_a_user_are_made_due;
             marks: a_mark_is_used_once, only_the_first_use_revokes, a_mark_that_cannot_revoke_is_not_used,
             one_of_many_uses_at_once_is_the_first, a_mark_is_swept_when_it_has_expired;
             log: the_log_has_no_gaps_and_starts_at_the_given_entry, a_family_is_only_revoked_with_an_actor,

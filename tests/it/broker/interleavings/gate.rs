@@ -131,6 +131,10 @@ impl Store for Gate {
         self.store.api_keys(search)
     }
 
+    fn make_logins_due(&self, of: Revoked, at: UnixTime) -> StoreFuture<Vec<TokenId>> {
+        self.store.make_logins_due(of, at)
+    }
+
     fn used(&self, id: TokenId, at: UnixTime) -> StoreFuture<()> {
         self.store.used(id, at)
     }

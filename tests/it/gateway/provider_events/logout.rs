@@ -113,6 +113,24 @@ async fn logout_ends_subject_is_for_tokens_without_a_sid() {
     assert_eq!(gateway.status_of(&access).await, 401);
 }
 
+/// The provider says which session ended, and may be wrong about its user. To reject the report would leave the session
+/// open; to believe both would end the sessions of a user that the provider did not name alone.
+#[tokio::test]
+async fn if_sid_and_sub_disagree_the_session_ends_and_nothing_else() {
+    let (signer, upstream) = (Signer::start(), Upstream::start());
+    let gateway = start(&signer, &upstream, "").await;
+    let now = gateway.now_secs();
+    let of_alice = signer.access_token(now, "alice", Some("s1"));
+    let (of_bob, same_sid) = (signer.access_token(now, "bob", Some("s2")), signer.access_token(now, "bob", Some("s1")));
+    for token in [&of_alice, &of_bob, &same_sid] {
+        assert_eq!(gateway.status_of(token).await, 200);
+    }
+    assert_eq!(send(&gateway, &token(&signer, &gateway, &json!({ "sid": "s1", "sub": "bob" }))).await.status, 200);
+    for (token, status) in [(&of_alice, 401), (&of_bob, 200), (&same_sid, 401)] {
+        assert_eq!(gateway.status_of(token).await, status);
+    }
+}
+
 #[tokio::test]
 async fn a_logout_token_is_used_once() {
     let (signer, upstream) = (Signer::start(), Upstream::start());

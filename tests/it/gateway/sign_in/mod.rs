@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use visitor::Visitor;
 
+use crate::gateway::provider_events::transmitter::AUTHORIZATION;
 use crate::support::clock::ManualClock;
 use crate::support::wait::eventually_within;
 use crate::support::wire::TIMEOUT;
@@ -43,7 +44,9 @@ fn everything(issuer: &str, more: &str) -> String {
 /// It knows the metadata of the provider at `/`.
 async fn gateway(upstream: &Upstream, more: &str) -> Gateway {
     let folder = Arc::new(TempDir::new().expect("a folder"));
-    bearward::types::secret::write_private(&folder.path().join("client.secret"), SECRET.as_bytes()).expect("written");
+    for (name, content) in [("client.secret", SECRET), ("events.authorization", AUTHORIZATION)] {
+        bearward::types::secret::write_private(&folder.path().join(name), content.as_bytes()).expect("written");
+    }
     let text = Gateway::config_text(&upstream.address.to_string(), more);
     let gateway = Gateway::in_folder(text, folder, Arc::new(ManualClock::new()));
     eventually_within(TIMEOUT, "the metadata is known", async || {

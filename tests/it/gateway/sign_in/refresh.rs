@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::visitor::Visitor;
 use super::{APP, everything, gateway};
+use crate::gateway::provider_events::{Signer, push, transmitter};
 use crate::support::wait::eventually_within;
 use crate::support::wire::TIMEOUT;
 use crate::support::{Gateway, OidcProvider, Upstream};
@@ -124,4 +125,47 @@ async fn claims_and_rules_are_those_of_the_refresh() {
     provider.control("/accounts", &json!({ "name": "alice", "claims": claims })).await;
     gateway.advance(Duration::from_secs(700));
     alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
+}
+
+/// A security event says that claims have changed: the login is refreshed at once, and not only when its tokens end.
+#[tokio::test]
+async fn a_change_of_claims_reaches_a_login_at_once() {
+    let signer = Signer::start();
+    let (provider, upstream) = (provider(), Upstream::start());
+    let more = format!("{KEYS}\nemail_domains = [\"ours.example\"]");
+    let stream = format!("path = \"/events/corp\"\nsubject_issuers = [\"{}\"]", provider.issuer);
+    let gateway = gateway(
+        &upstream,
+        &format!("{}{}", everything(&provider.issuer, &more), transmitter::sections(&signer, &stream)),
+    )
+    .await;
+    let mut alice = Visitor::of(&gateway);
+    assert_eq!(alice.navigate(&format!("{APP}/")).await.status, 200, "{:#?}", alice.way);
+    let claims = json!({ "email": "a@evil.example", "email_verified": true });
+    provider.control("/accounts", &json!({ "name": "alice", "claims": claims })).await;
+    gateway.advance(Duration::from_secs(60));
+    assert_eq!(alice.fetch(&format!("{APP}/")).await.status, 200, "the gateway does not know yet");
+    assert_eq!(refreshes(&provider).await.len(), 0);
+    let kind = "https://schemas.openid.net/secevent/caep/event-type/token-claims-change";
+    let subject = json!({ "format": "iss_sub", "iss": provider.issuer, "sub": "alice" });
+    eventually_within(TIMEOUT, "the event is accepted", async || {
+        let changes = json!({ "events": { kind: { "claims": { "email": "a@evil.example" } } } });
+        let token = transmitter::event(&signer, &gateway, &subject, &changes);
+        let response = push(&gateway, &token).await;
+        if response.status == 202 { Ok(()) } else { Err(response.text()) }
+    })
+    .await;
+    eventually_within(TIMEOUT, "the login ends", async || {
+        gateway.advance(Duration::from_secs(1));
+        match alice.fetch(&format!("{APP}/")).await.status.as_u16() {
+            401 => Ok(()),
+            status => Err(status.to_string()),
+        }
+    })
+    .await;
+    assert_eq!(refreshes(&provider).await.len(), 1);
+    let listed = gateway.admin_client().get("/admin/v1/tokens/ended?reason=provider").await.json();
+    let ended = &listed["ended"][0];
+    assert_eq!((&ended["reason"], &ended["provider"]), (&json!("provider"), &json!("main")), "{listed}");
+    assert_eq!(ended["issuer"], provider.issuer);
 }

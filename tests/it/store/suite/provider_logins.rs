@@ -57,6 +57,10 @@ async fn save(store: &dyn Store, family: &Family, login: ProviderLogin, now: Uni
     store.save_login(family.id, ONE, refreshed, now.into()).await.expect("the store works")
 }
 
+async fn made_due(store: &dyn Store, of: Revoked, at: UnixTime) -> Vec<TokenId> {
+    store.make_logins_due(of, at).await.expect("the store works")
+}
+
 async fn end(store: &dyn Store, family: &Family, now: UnixTime) {
     store.revoke_family(family.id, RevokedBy::Admin, now.into()).await.expect("the store works");
 }
@@ -310,4 +314,38 @@ pub(crate) async fn a_login_that_cannot_be_told_is_swept_after_a_day(store: &dyn
     store.sweep(ends + DAY + MILLISECOND, 100).await.expect("the store works");
     assert_eq!(found(store, unnoticed.id).await, None);
     assert!(found(store, alive.id).await.is_some());
+}
+
+pub(crate) async fn logins_of_a_session_or_a_user_are_made_due(store: &dyn Store) {
+    let (alice, bob) = (claimed(store, "alice").await, claimed(store, "bob").await);
+    let later = Family {
+        origin: Some(Origin { dated: LOGIN + SECOND, ..alice.origin.clone().expect("one") }),
+        ..family("alice")
+    };
+    store.begin_login(later.clone(), tokens(0), None, ANY, LOGIN.into()).await.expect("the store works");
+    // Without a refresh token, a login is never due.
+    let other = Family { id: TokenId::random(), ..family("alice") };
+    let without = ProviderLogin { due: UnixTime::MAX, ..tokens(0) };
+    store.begin_login(other.clone(), without, None, ANY, LOGIN.into()).await.expect("the store works");
+    let at = LOGIN + 2 * SECOND;
+    let due = async |family: &Family| found(store, family.id).await.expect("it is there").1.due;
+
+    let user = |subject: &str| Revoked::Subject { issuer: PROVIDER.into(), subject: subject.into(), not_after: LOGIN };
+    assert_eq!(made_due(store, user("alice"), at).await, [alice.id]);
+    assert_eq!((due(&alice).await, due(&bob).await), (at, LOGIN + MINUTE));
+    assert_eq!((due(&later).await, due(&other).await), (LOGIN + MINUTE, UnixTime::MAX));
+    assert_eq!(made_due(store, user("alice"), at).await, [], "it is due already");
+    let elsewhere = Revoked::Session { issuer: "https://other.example".into(), session: "session of bob".into() };
+    assert_eq!(made_due(store, elsewhere, at).await, []);
+    let here = Revoked::Session { issuer: PROVIDER.into(), session: "session of bob".into() };
+    assert_eq!(made_due(store, here, at).await, [bob.id]);
+    let all = Revoked::Issuer { issuer: PROVIDER.into(), not_after: UnixTime::MAX };
+    assert_eq!(made_due(store, all.clone(), at).await, [later.id]);
+
+    // Another gateway refreshes it at the same time: its tokens are kept.
+    assert_eq!(lease(store, &bob, 0, ONE, at).await, LoginLease::Granted);
+    assert_eq!(save(store, &bob, ProviderLogin { due: at + MINUTE, ..tokens(1) }, at).await, SavedLogin::Saved);
+    assert_eq!(due(&bob).await, at + MINUTE);
+    end(store, &bob, at).await;
+    assert_eq!(made_due(store, all, at).await, [], "an ended login is not refreshed");
 }
