@@ -132,6 +132,25 @@ async fn if_sid_and_sub_disagree_the_session_ends_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn equal_sids_of_two_issuers_stay_apart() {
+    let (signer, stranger, upstream) = (Signer::start(), Signer::start(), Upstream::start());
+    let gateway = start(&signer, &upstream, &stranger.issuer_section()).await;
+    let now = gateway.now_secs();
+    let [here, elsewhere] = [&signer, &stranger].map(|signer| signer.access_token(now, "alice", Some("s1")));
+    eventually_ok("the other issuer's tokens are accepted", async || match gateway.status_of(&elsewhere).await {
+        200 => Ok(()),
+        status => Err(status.to_string()),
+    })
+    .await;
+    assert_eq!(gateway.status_of(&here).await, 200);
+    // No cookie is read, and no Origin: a provider sends neither, and no page can sign.
+    let client = gateway.client().header("origin", "https://other.example").header("cookie", "__Host-bearward=x");
+    let logout = token(&signer, &gateway, &json!({ "sid": "s1", "sub": "alice" }));
+    assert_eq!(send_form(client, &format!("logout_token={logout}")).await.status, 200);
+    assert_eq!((gateway.status_of(&here).await, gateway.status_of(&elsewhere).await), (401, 200));
+}
+
+#[tokio::test]
 async fn a_logout_token_is_used_once() {
     let (signer, upstream) = (Signer::start(), Upstream::start());
     let gateway = start(&signer, &upstream, "").await;
