@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use super::auth_state::{AuthState, api_key_settings, handle_settings};
 use super::error::StartError;
 use super::event_streams::EventStreams;
-use super::issuer_keys::KeyWatch;
+use super::issuer_keys::{self, KeyWatch};
 use super::open_store::{self, max_token_life};
 use super::own_keys;
 use super::root_secrets::{agree, read_roots};
@@ -57,7 +57,7 @@ pub(super) struct SharedState {
     key_watch: KeyWatch,
     pub(super) event_streams: EventStreams,
     /// Of `[[oauth.client]]`.
-    client_keys: Arc<ClientKeys>,
+    pub(super) client_keys: Arc<ClientKeys>,
     client_key_watch: KeyWatch,
     pub(super) providers: Arc<Providers>,
     /// The providers of the active gateway.
@@ -228,8 +228,16 @@ impl SharedState {
                 issuer: config.tokens.issuer.as_str().into(),
                 lifetime: config.tokens.lifetimes.access,
             },
-            exchanges: exchanges(config),
+            exchanges: self.exchanges(config),
         })
+    }
+
+    fn exchanges(&self, config: &Config) -> Vec<TokenExchange> {
+        let exchange = |(number, settings)| {
+            let counts = self.auth.exchange_counts.clone();
+            TokenExchange::new(number, settings, config.limits.token_size, counts)
+        };
+        config.token_exchanges.iter().cloned().enumerate().map(exchange).collect()
     }
 
     /// Applies what the gateway that has taken over wrote to the store: revocations and signing keys.
@@ -323,7 +331,9 @@ impl SharedState {
     }
 
     pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
-        self.key_watch.register_metrics(metrics);
+        self.key_watch.register_metrics(metrics, &issuer_keys::OF_ISSUERS);
+        self.provider_watch.register_metrics(metrics, &issuer_keys::OF_PROVIDERS);
+        self.client_key_watch.register_metrics(metrics, &issuer_keys::OF_CLIENTS);
         self.upstreams.register_metrics(metrics);
         if let Some(freshness) = self.store.freshness() {
             shared_store::register_metrics(&freshness, metrics);
@@ -354,11 +364,6 @@ fn sign_in_providers(config: &Config, known: &Arc<Providers>) -> Arc<SignInProvi
         known: known.clone(),
     });
     Arc::new(SignInProviders::new(with_rules.collect()))
-}
-
-fn exchanges(config: &Config) -> Vec<TokenExchange> {
-    let settings = config.token_exchanges.iter().cloned().enumerate();
-    settings.map(|(number, settings)| TokenExchange::new(number, settings, config.limits.token_size)).collect()
 }
 
 /// Each client as the issuer of its assertions.
