@@ -10,9 +10,12 @@ use tokio::time::{Instant, sleep};
 
 use super::error::StartError;
 use crate::auth::keyring::{KeySource, KeyUser, Source, watch};
-use crate::config::ForeignIssuer;
+use crate::auth::provider::Provider;
+use crate::auth::registered_clients::RegisteredClient;
+use crate::config::{Config, ForeignIssuer};
 use crate::telemetry::metrics::{LabelledValue, Metrics};
 use crate::tokens::jwt::key_set::KeySet;
+use crate::tokens::jwt::{Audience, Issuer};
 use crate::types::clock::Clock;
 
 /// Maximum time that a start or a reload waits for fetched keys.
@@ -114,8 +117,8 @@ impl KeyWatch {
         *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = next;
     }
 
-    /// The age of the keys of each source, and the results of fetching them. The label is bounded: the sources are those
-    /// of the configuration.
+    /// The age of the keys of each source, and the results of fetching them. The label is bounded: the sources are
+    /// those of the configuration.
     pub(super) fn register_metrics(&self, metrics: &mut Metrics, names: &'static MetricNames) {
         let each = |read: fn(&Source, &dyn Clock, &'static str) -> Vec<LabelledValue>| {
             let (user, clock) = (self.user.clone(), self.clock.clone());
@@ -166,6 +169,26 @@ fn visits(source: &Source, _clock: &dyn Clock, label: &'static str) -> Vec<Label
         (labels, count.load(Ordering::Relaxed) as f64)
     };
     outcomes.into_iter().map(labelled).collect()
+}
+
+/// Each client as the issuer of its assertions.
+pub(super) fn of_clients(config: &Config) -> Vec<ForeignIssuer> {
+    // `tokens.issuer` needs a restart, and other settings of the same file do not.
+    let audience = || Audience::OneOf(vec![config.tokens.issuer.clone()]);
+    let policy = |client: &RegisteredClient| Issuer { audience: audience(), ..client.policy.clone() };
+    let clients = config.oauth.clients.iter();
+    clients
+        .map(|client| ForeignIssuer { policy: policy(client), keys: client.keys.clone(), introspection: None })
+        .collect()
+}
+
+/// Where the keys of the providers come from.
+pub(super) fn of_providers(config: &Config) -> Vec<ForeignIssuer> {
+    let keys = |provider: &Arc<Provider>| {
+        let (policy, keys) = provider.keys();
+        ForeignIssuer { policy, keys, introspection: None }
+    };
+    config.providers.iter().map(keys).collect()
 }
 
 fn sources(watched: &[Arc<Watched>]) -> Vec<Arc<Source>> {

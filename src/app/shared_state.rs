@@ -20,7 +20,7 @@ use crate::auth::bad_signatures::BadSignatures;
 use crate::auth::handles::Handles;
 use crate::auth::introspection::Introspection;
 use crate::auth::provider::{Provider, Providers};
-use crate::auth::registered_clients::{ClientKeys, RegisteredClient};
+use crate::auth::registered_clients::ClientKeys;
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::TokenCache;
 use crate::auth::token_exchange::TokenExchange;
@@ -44,7 +44,6 @@ use crate::store::Store;
 use crate::telemetry::metrics::{Metrics, RequestsByRoute};
 use crate::telemetry::snapshots::{Others, Servers, Snapshots};
 use crate::tokens::jwt::replacement::ReplacementSettings;
-use crate::tokens::jwt::{Audience, Issuer};
 use crate::tokens::login::LoginHeaders;
 use crate::types::clock::{Clock, SteadyClock};
 
@@ -98,10 +97,10 @@ impl SharedState {
         key_watch.start(&config.issuers).await?;
         let client_keys = Arc::new(ClientKeys::default());
         let client_key_watch = KeyWatch::new(client_keys.clone(), clock.clone());
-        client_key_watch.start(&client_issuers(config)).await?;
+        client_key_watch.start(&issuer_keys::of_clients(config)).await?;
         let providers = Arc::new(Providers::default());
         let provider_watch = KeyWatch::new(providers.clone(), clock.clone());
-        provider_watch.start(&provider_keys(config)).await?;
+        provider_watch.start(&issuer_keys::of_providers(config)).await?;
         let api_keys = ApiKeys::of_store(api_key_settings(config), store.clone());
         let seen_generations = Arc::default();
         let broker = Arc::new(Broker {
@@ -274,10 +273,10 @@ impl SharedState {
     /// nothing.
     pub(super) fn reload_keys(&self, config: &Config) -> Result<(), StartError> {
         self.check_keys(config)?;
-        let clients = client_issuers(config);
+        let clients = issuer_keys::of_clients(config);
         self.client_key_watch.check(&clients)?;
         self.key_watch.restart(&config.issuers)?;
-        self.provider_watch.restart(&provider_keys(config))?;
+        self.provider_watch.restart(&issuer_keys::of_providers(config))?;
         self.client_key_watch.restart(&clients)
     }
 
@@ -364,26 +363,6 @@ fn sign_in_providers(config: &Config, known: &Arc<Providers>) -> Arc<SignInProvi
         known: known.clone(),
     });
     Arc::new(SignInProviders::new(with_rules.collect()))
-}
-
-/// Each client as the issuer of its assertions.
-fn client_issuers(config: &Config) -> Vec<ForeignIssuer> {
-    // `tokens.issuer` needs a restart, and other settings of the same file do not.
-    let audience = || Audience::OneOf(vec![config.tokens.issuer.clone()]);
-    let policy = |client: &RegisteredClient| Issuer { audience: audience(), ..client.policy.clone() };
-    let clients = config.oauth.clients.iter();
-    clients
-        .map(|client| ForeignIssuer { policy: policy(client), keys: client.keys.clone(), introspection: None })
-        .collect()
-}
-
-/// Where the keys of the providers come from.
-fn provider_keys(config: &Config) -> Vec<ForeignIssuer> {
-    let keys = |provider: &Arc<Provider>| {
-        let (policy, keys) = provider.keys();
-        ForeignIssuer { policy, keys, introspection: None }
-    };
-    config.providers.iter().map(keys).collect()
 }
 
 fn broker_settings(config: &Config) -> broker::Settings {

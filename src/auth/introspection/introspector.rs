@@ -64,14 +64,14 @@ impl Introspector {
             let busy = format!("{} questions to the introspection endpoint are in flight", self.settings.concurrency);
             return Err(Reject::new(Reason::IntrospectionUnavailable, busy));
         };
-        let Some(attempt) = self.breaker.attempt() else {
+        let Some(call) = self.breaker.begin() else {
             counts.count(Outcome::Skipped);
             let hangs = "the introspection endpoint did not respond in time to the last questions";
             return Err(Reject::new(Reason::IntrospectionUnavailable, hangs));
         };
         let (asked_at, started) = (clock.now(), Instant::now());
         let answer = self.question(text, keyring, clock).await;
-        attempt.end(matches!(&answer, Err(Unanswered::TimedOut(_))));
+        call.end(matches!(&answer, Err(Unanswered::TimedOut(_))));
         let outcome = match &answer {
             Ok(Answer::Active(_)) => Outcome::Active,
             Ok(Answer::Inactive) => Outcome::Inactive,

@@ -1,5 +1,5 @@
-//! A circuit breaker for an endpoint that hangs. Without it, each request with a new token would wait until its own call
-//! times out.
+//! A circuit breaker for an endpoint that hangs. Without it, each request with a new token would wait until its own
+//! call times out.
 //!
 //! After some timeouts in succession the circuit is open: one call at a time tries the endpoint, and all others fail at
 //! once. Any response closes it, also an error: only silence costs time.
@@ -24,7 +24,7 @@ struct State {
 }
 
 /// One call. If it is dropped without an outcome, because the client has disconnected, the next one tries.
-pub struct Attempt<'b> {
+pub struct Call<'b> {
     breaker: &'b CircuitBreaker,
     is_trial: bool,
     /// The responses before this call.
@@ -37,13 +37,13 @@ impl CircuitBreaker {
     }
 
     /// A call begins. `None`: the circuit is open, and another call tries.
-    pub fn attempt(&self) -> Option<Attempt<'_>> {
+    pub fn begin(&self) -> Option<Call<'_>> {
         let mut state = self.lock();
         let is_trial = self.limit > 0 && state.timeouts >= self.limit;
         if is_trial && std::mem::replace(&mut state.is_trying, true) {
             return None;
         }
-        Some(Attempt { breaker: self, is_trial, responses: state.responses })
+        Some(Call { breaker: self, is_trial, responses: state.responses })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -51,7 +51,7 @@ impl CircuitBreaker {
     }
 }
 
-impl Attempt<'_> {
+impl Call<'_> {
     /// Call it as soon as the outcome is known. A call that began before the last response says nothing of now.
     pub fn end(self, timed_out: bool) {
         let mut state = self.breaker.lock();
@@ -63,7 +63,7 @@ impl Attempt<'_> {
     }
 }
 
-impl Drop for Attempt<'_> {
+impl Drop for Call<'_> {
     fn drop(&mut self) {
         if self.is_trial {
             self.breaker.lock().is_trying = false;
@@ -76,20 +76,20 @@ mod tests {
     use super::*;
 
     fn time_out(breaker: &CircuitBreaker) {
-        breaker.attempt().expect("it may try").end(true);
+        breaker.begin().expect("it may try").end(true);
     }
 
     #[test]
     fn after_some_timeouts_one_call_at_a_time_tries() {
         let breaker = CircuitBreaker::new(3);
         (0..3).for_each(|_| time_out(&breaker));
-        let trial = breaker.attempt().expect("one tries");
-        assert!(breaker.attempt().is_none() && breaker.attempt().is_none());
+        let trial = breaker.begin().expect("one tries");
+        assert!(breaker.begin().is_none() && breaker.begin().is_none());
         trial.end(true);
-        let trial = breaker.attempt().expect("then the next one");
-        assert!(breaker.attempt().is_none());
+        let trial = breaker.begin().expect("then the next one");
+        assert!(breaker.begin().is_none());
         trial.end(false);
-        let calls: Vec<_> = (0..10).map(|_| breaker.attempt()).collect();
+        let calls: Vec<_> = (0..10).map(|_| breaker.begin()).collect();
         assert!(calls.iter().all(Option::is_some), "a response closes the circuit");
     }
 
@@ -97,8 +97,8 @@ mod tests {
     fn a_call_that_is_given_up_leaves_the_trial_to_the_next() {
         let breaker = CircuitBreaker::new(1);
         time_out(&breaker);
-        drop(breaker.attempt().expect("one tries"));
-        assert!(breaker.attempt().is_some());
+        drop(breaker.begin().expect("one tries"));
+        assert!(breaker.begin().is_some());
     }
 
     #[test]
@@ -106,13 +106,13 @@ mod tests {
         let breaker = CircuitBreaker::new(2);
         for _ in 0..10 {
             time_out(&breaker);
-            breaker.attempt().expect("closed").end(false);
+            breaker.begin().expect("closed").end(false);
         }
         // These two began before a response, and their timeouts come after it.
-        let late = [breaker.attempt(), breaker.attempt()];
-        breaker.attempt().expect("closed").end(false);
+        let late = [breaker.begin(), breaker.begin()];
+        breaker.begin().expect("closed").end(false);
         late.into_iter().flatten().for_each(|call| call.end(true));
-        let both = [breaker.attempt(), breaker.attempt()];
+        let both = [breaker.begin(), breaker.begin()];
         assert!(both.iter().all(Option::is_some));
     }
 
@@ -120,7 +120,7 @@ mod tests {
     fn without_a_limit_the_circuit_never_opens() {
         let breaker = CircuitBreaker::new(0);
         (0..100).for_each(|_| time_out(&breaker));
-        let both = [breaker.attempt(), breaker.attempt()];
+        let both = [breaker.begin(), breaker.begin()];
         assert!(both.iter().all(Option::is_some));
     }
 }

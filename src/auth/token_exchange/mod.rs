@@ -117,11 +117,11 @@ impl TokenExchange {
         fields.extend(settings.resource.iter().map(|resource| ("resource", resource.as_str())));
         let scope = settings.scopes.join(" ");
         fields.extend(Some(("scope", scope.as_str())).filter(|_| !scope.is_empty()));
-        let attempt = self.breaker.attempt().ok_or(Failure::Skipped)?;
+        let call = self.breaker.begin().ok_or(Failure::Skipped)?;
         // Read before the question: the lifetime in the response counts from when it was made.
         let asked = clock.now();
         let response = settings.client.post(&settings.endpoint, &fields, asked).await;
-        attempt.end(response.as_ref().is_err_and(OAuthClientError::is_timeout));
+        call.end(response.as_ref().is_err_and(OAuthClientError::is_timeout));
         match response {
             Ok(response) => {
                 let (authorization, lifetime) = response::read(&response, self.token_size)?;

@@ -75,7 +75,7 @@ fn issuer_among(text: &str, known: &Known<'_>) -> Result<String, ConfigError> {
         // The gateway verifies subject tokens with keys: every exchange would fail.
         let error = ConfigError::new(
             format!("the [[issuer]] \"{text}\" has no source of keys"),
-            "expected an issuer whose JWTs the gateway verifies",
+            "expected an issuer with a source of keys",
         );
         return Err(error.help("add `discover = true` or `jwks_url`, and `algorithms`, to the [[issuer]]"));
     }

@@ -115,7 +115,7 @@ async fn an_endpoint_that_hangs_delays_few_requests() {
 }
 
 #[tokio::test]
-async fn a_thousand_hostile_tokens_open_nothing_and_stop_nobody_else() {
+async fn a_thousand_hostile_tokens_open_nothing_and_delay_no_known_one() {
     let (upstream, endpoint) = (Upstream::start(), Endpoint::start());
     let gateway = asking(&upstream, &endpoint, "[limits]\nbad_signatures = 20");
     assert_eq!(status(&gateway, "known.1").await, 200);

@@ -86,7 +86,8 @@ async fn openid_client_refreshes_introspects_and_revokes() {
     const CODE: &str = "import * as client from 'openid-client';
         const options = { [client.customFetch]: at, algorithm: 'oauth2' };
         const as = (id, auth) => client.discovery(new URL(issuer), id, undefined, auth, options);
-        const [ci, orders] = [await as('ci', client.PrivateKeyJwt(key)), await as('orders', client.ClientSecretBasic(secret))];
+        const ci = await as('ci', client.PrivateKeyJwt(key));
+        const orders = await as('orders', client.ClientSecretBasic(secret));
         const renewed = await client.refreshTokenGrant(ci, refresh);
         const tokens = [renewed.access_token, renewed.refresh_token];
         const asked = () => Promise.all(tokens.map((token) => client.tokenIntrospection(orders, token)));
