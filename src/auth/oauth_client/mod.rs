@@ -5,6 +5,7 @@
 
 mod access_token;
 mod authentication;
+mod breaker;
 mod error;
 mod response;
 
@@ -28,6 +29,7 @@ use crate::types::clock::UnixTime;
 
 pub use access_token::read_bearer;
 pub use authentication::{AssertionKey, ClientAuthentication};
+pub use breaker::CircuitBreaker;
 pub use error::OAuthClientError;
 pub use response::OAuthResponse;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode};
 use serde_json::Value;
 
-use super::flights::Failure;
+use super::failure::Failure;
 use crate::auth::oauth_client::{OAuthResponse, read_bearer};
 
 pub(super) const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
