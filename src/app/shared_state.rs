@@ -62,6 +62,7 @@ pub(super) struct SharedState {
     pub(super) providers: Arc<Providers>,
     /// The providers of the active gateway.
     pub(super) sign_ins: Arc<ArcSwap<SignInProviders>>,
+    pub(super) login_refresh: Arc<LoginRefresh>,
     provider_watch: KeyWatch,
     pub(super) clock: Arc<dyn Clock>,
     /// Who can open the session tickets of the listeners.
@@ -116,9 +117,9 @@ impl SharedState {
             clock: Arc::new(SteadyClock::new(clock.clone())),
         });
         let sign_ins = Arc::new(ArcSwap::from(sign_in_providers(config, &providers)));
-        let refresh = LoginRefresh::new(broker.clone(), sign_ins.clone(), clock.clone());
-        let refresher = Arc::new(Refresher(refresh));
-        let handles = Handles::of_store(handle_settings(config), roots, store.clone(), refresher);
+        let login_refresh = LoginRefresh::new(broker.clone(), sign_ins.clone(), clock.clone());
+        let refresher = Refresher(login_refresh.clone());
+        let handles = Handles::of_store(handle_settings(config), roots, store.clone(), Arc::new(refresher));
         let mut auth = AuthState::new(keyring, revocations, api_keys, handles, store.freshness());
         auth.seen_generations = seen_generations;
         let limits = &config.limits;
@@ -136,6 +137,7 @@ impl SharedState {
             client_key_watch,
             providers,
             sign_ins,
+            login_refresh,
             provider_watch,
             clock,
             tickets,
@@ -352,6 +354,7 @@ fn sign_in_providers(config: &Config, known: &Arc<Providers>) -> Arc<SignInProvi
         provider: provider.clone(),
         settings: settings.clone(),
         known: known.clone(),
+        warned: Arc::default(),
     });
     Arc::new(SignInProviders::new(with_rules.collect()))
 }

@@ -211,6 +211,11 @@ pub trait Store: Send + Sync {
         context: EventContext,
     ) -> StoreFuture<SavedLogin>;
 
+    /// Live logins, with their families, of which the lease has ended in another way: its holder was killed before it
+    /// saved the tokens. A store of one gateway ends all leases when it is opened. A holder that gives up leases until
+    /// the start of time.
+    fn interrupted_logins(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(Family, ProviderLogin)>>;
+
     /// Logins with a session that has ended, so that the caller revokes their tokens at the provider. Ends the sessions
     /// that were not claimed in time. A login is returned again after a minute, unless it was forgotten; not while its
     /// tokens are being refreshed. There may be more than are returned.

@@ -30,8 +30,11 @@ pub(super) fn providers(root: &mut Table<'_>) -> Vec<Placed<(Arc<Provider>, Sign
             find(&|first| first.issuer == value.issuer && first.client.client_id == value.client.client_id)
         {
             (first, "two providers have the same issuer and the same client_id", "expected one of them")
-        } else if let Some(first) = find(&|first| first.subject_prefix == value.subject_prefix) {
-            let message = "two providers have the same `subject_prefix`: their users would be the same";
+        } else if let Some(first) = find(&|first| {
+            let (one, other) = (&*first.subject_prefix, &*value.subject_prefix);
+            one.starts_with(other) || other.starts_with(one)
+        }) {
+            let message = "one `subject_prefix` begins with another: two users could have the same subject";
             (first, message, "expected a different `subject_prefix`")
         } else {
             continue;

@@ -332,6 +332,10 @@ impl Store for PostgresStore {
         self.run(Lane::Family(id), provider_logins::SaveLogin::new(id, holder, refreshed, context))
     }
 
+    fn interrupted_logins(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(Family, ProviderLogin)>> {
+        self.run(Lane::Upkeep, provider_logins::InterruptedLogins { now, limit })
+    }
+
     fn logins_to_revoke(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(TokenId, ProviderLogin)>> {
         self.run(Lane::Upkeep, provider_logouts::LoginsToRevoke { now, limit })
     }

@@ -16,6 +16,14 @@ use crate::tokens::family::Family;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
+/// The processes that had the leases have ended: one process at a time has the database.
+pub(super) const END_LEASES: &str = "update provider_logins set held_until = 1 where held_until > 1";
+
+const INTERRUPTED: &str = "select l.id from provider_logins l join families f on f.id = l.id
+    where l.held_until > 0 and l.held_until <= ?1 and f.revoked_at is null and f.idle_expiry > ?1
+        and f.absolute_expiry > ?1
+    order by l.held_until desc limit ?2";
+
 /// The family and its login, in one transaction. The session that it replaces ends with it.
 pub(super) fn begin(
     batch: &mut Batch<'_>,
@@ -77,6 +85,21 @@ pub(super) fn lease(
         batch.execute(sql, params![id, wanted.holder, wanted.until])?;
     }
     Ok(outcome)
+}
+
+pub(super) fn interrupted(
+    batch: &Batch<'_>,
+    now: UnixTime,
+    limit: usize,
+) -> Result<Vec<(Family, ProviderLogin)>, StoreError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let ids: Vec<TokenId> = batch.query(INTERRUPTED, params![now, limit], |row| Ok(row.get(0)?))?;
+    let mut logins = Vec::new();
+    for id in ids {
+        let found = find(batch, id)?.filter(|(family, _)| family.is_live(now));
+        logins.extend(found.map(|(family, stored)| (family, stored.login)));
+    }
+    Ok(logins)
 }
 
 pub(super) fn save(

@@ -23,7 +23,8 @@ macro_rules! run_the_suite {
             a_shorter_access_lifetime_keeps_older_tokens_revocable,
             a_shorter_family_lifetime_keeps_older_tokens_revocable,
             a_longer_lifetime_keeps_earlier_revocations, events_beyond_the_limit_are_lost_and_counted,
-            a_watermark_survives_a_change_of_the_issuers_name, marks_are_kept_over_a_restart;
+            a_watermark_survives_a_change_of_the_issuers_name, marks_are_kept_over_a_restart,
+            an_interrupted_refresh_is_found_after_a_restart;
         );
         $crate::store::suite::run_the_suite!($run;
             audit: each_decision_is_recorded_once_and_in_order,
@@ -54,6 +55,7 @@ macro_rules! run_the_suite {
             a_session_that_expired_long_ago_is_not_ended, a_thousand_families_of_one_session_end_together;
             provider_logins: a_login_comes_back_as_it_was_written, a_login_ends_the_session_that_it_replaces,
             a_void_login_replaces_nothing, a_lease_is_exclusive_and_ends, one_of_many_gets_the_lease,
+            an_interrupted_refresh_is_found,
             refreshed_tokens_are_saved_with_their_claims, a_late_holder_keeps_its_tokens_unless_there_are_newer,
             tokens_of_an_ended_session_are_only_told, each_end_of_a_session_is_found,
             an_unclaimed_login_ends_after_five_minutes, a_session_that_lives_on_is_not_told,

@@ -195,6 +195,10 @@ impl Store for Gate {
         self.store.save_login(id, holder, refreshed, context)
     }
 
+    fn interrupted_logins(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(Family, ProviderLogin)>> {
+        self.store.interrupted_logins(now, limit)
+    }
+
     fn logins_to_revoke(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(TokenId, ProviderLogin)>> {
         self.store.logins_to_revoke(now, limit)
     }

@@ -31,7 +31,7 @@ fn tokens(version: u64) -> ProviderLogin {
     ProviderLogin { provider: "corp".into(), root: 255, sealed, version, due: LOGIN + MINUTE, claimed: false }
 }
 
-async fn begun(store: &dyn Store, subject: &str) -> Family {
+pub(super) async fn begun(store: &dyn Store, subject: &str) -> Family {
     let began = store.begin_login(family(subject), tokens(0), None, ANY, LOGIN.into()).await;
     began.expect("the store works").expect("not void")
 }
@@ -150,6 +150,32 @@ pub(crate) async fn one_of_many_gets_the_lease(store: &dyn Store) {
         }
         assert_eq!(granted, 1);
     }
+}
+
+pub(crate) async fn an_interrupted_refresh_is_found(store: &dyn Store) {
+    let interrupted = async |now| store.interrupted_logins(now, 100).await.expect("the store works");
+    let (family, saved) = (claimed(store, "alice").await, claimed(store, "bob").await);
+    let (given_up, ended) = (claimed(store, "carol").await, claimed(store, "dave").await);
+    assert_eq!(interrupted(LOGIN + DAY).await, [], "without a lease");
+    for family in [&family, &saved, &given_up, &ended] {
+        assert_eq!(lease(store, family, 0, ONE, LOGIN).await, LoginLease::Granted);
+    }
+    save(store, &saved, tokens(1), LOGIN).await;
+    let until = UnixTime::default();
+    let gives_up = store.lease_login(given_up.id, 0, ONE, LOGIN, until).await.expect("the store works");
+    assert_eq!(gives_up, LoginLease::Granted);
+    assert_eq!(lease(store, &given_up, 0, OTHER, LOGIN).await, LoginLease::Granted, "at once");
+    save(store, &given_up, tokens(1), LOGIN).await;
+    store.lease_login(given_up.id, 1, OTHER, LOGIN, until).await.expect("the store works");
+    end(store, &ended, LOGIN).await;
+    let lapsed = LOGIN + SECOND * 10;
+    assert_eq!(interrupted(lapsed - MILLISECOND).await, [], "while the holder works");
+    let login = ProviderLogin { claimed: true, ..tokens(0) };
+    assert_eq!(interrupted(lapsed).await, [(family.clone(), login)]);
+    assert_eq!(lease(store, &family, 0, OTHER, lapsed).await, LoginLease::Granted);
+    assert_eq!(interrupted(lapsed).await, [], "another one has it");
+    store.revoke(Revoked::Everything { not_after: LOGIN }, lapsed.into()).await.expect("the store works");
+    assert_eq!(interrupted(lapsed + MINUTE).await, []);
 }
 
 pub(crate) async fn refreshed_tokens_are_saved_with_their_claims(store: &dyn Store) {
