@@ -10,7 +10,7 @@ use crate::support::wait::eventually_within;
 use crate::support::wire::TIMEOUT;
 use crate::support::{Gateway, OidcProvider, Upstream};
 
-const KEYS: &str =
+pub(super) const KEYS: &str =
     "scopes = [\"openid\", \"email\", \"offline_access\"]\nauthorization_parameters = [\"prompt=consent\"]";
 
 /// The access token lives 600 s. The refresh tokens rotate, and a second use of one ends all.
@@ -21,7 +21,7 @@ fn provider() -> OidcProvider {
     }))
 }
 
-async fn signed_in(keys: &str) -> (OidcProvider, Upstream, Gateway, Visitor) {
+pub(super) async fn signed_in(keys: &str) -> (OidcProvider, Upstream, Gateway, Visitor) {
     let (provider, upstream) = (provider(), Upstream::start());
     let gateway = gateway(&upstream, &everything(&provider.issuer, &format!("{KEYS}\n{keys}"))).await;
     let mut alice = Visitor::of(&gateway);
@@ -29,13 +29,13 @@ async fn signed_in(keys: &str) -> (OidcProvider, Upstream, Gateway, Visitor) {
     (provider, upstream, gateway, alice)
 }
 
-async fn refreshes(provider: &OidcProvider) -> Vec<Value> {
+pub(super) async fn refreshes(provider: &OidcProvider) -> Vec<Value> {
     let calls = provider.log("token").await;
     calls.into_iter().filter(|call| call["params"]["grant_type"] == "refresh_token").collect()
 }
 
 /// The statuses of this many requests at once.
-async fn at_once(alice: &Visitor, number: usize) -> Vec<u16> {
+pub(super) async fn at_once(alice: &Visitor, number: usize) -> Vec<u16> {
     let one = |mut alice: Visitor| async move { alice.fetch(&format!("{APP}/")).await.status.as_u16() };
     let all: Vec<_> = (0..number).map(|_| tokio::spawn(one(alice.clone()))).collect();
     let mut statuses = Vec::new();
@@ -45,7 +45,7 @@ async fn at_once(alice: &Visitor, number: usize) -> Vec<u16> {
     statuses
 }
 
-async fn is_refreshed(provider: &OidcProvider, times: usize) {
+pub(super) async fn is_refreshed(provider: &OidcProvider, times: usize) {
     eventually_within(TIMEOUT, "the refresh", async || match refreshes(provider).await.len() {
         number if number == times => Ok(()),
         number => Err(number.to_string()),
