@@ -18,6 +18,7 @@ mod own_keys;
 mod reload;
 mod reload_metrics;
 mod reload_thread;
+mod removed_fields;
 mod root_secrets;
 mod running;
 mod secrets;

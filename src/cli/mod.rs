@@ -32,7 +32,12 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing::warn;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{fmt, registry};
 
 use crate::telemetry::messages::Messages;
 use crate::types::process;
@@ -122,19 +127,22 @@ pub fn run() -> ExitCode {
 ///
 /// Returns the messages of a gateway, which wait for nothing and must be flushed at the end.
 fn start_logging(command: &Command) -> Option<Messages> {
-    let default = if matches!(command, Command::Serve(_)) { "info" } else { "warn" };
-    let filter = EnvFilter::try_from_env("BEARWARD_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    let color = std::io::stderr().is_terminal();
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(color);
+    let levels = std::env::var("BEARWARD_LOG").ok();
+    let chosen = levels.as_deref().map(str::parse::<Targets>);
+    let default = if matches!(command, Command::Serve(_)) { LevelFilter::INFO } else { LevelFilter::WARN };
+    let filter = match &chosen {
+        Some(Ok(filter)) => filter.clone(),
+        _ => Targets::new().with_default(default),
+    };
+    let lines = fmt::layer().with_ansi(std::io::stderr().is_terminal());
     let is_gateway = matches!(command, Command::Serve(_) | Command::Demo);
-    match is_gateway.then(Messages::start).and_then(Result::ok) {
-        Some(messages) => {
-            subscriber.with_writer(messages.clone()).init();
-            Some(messages)
-        }
-        None => {
-            subscriber.with_writer(std::io::stderr).init();
-            None
-        }
+    let messages = is_gateway.then(Messages::start).and_then(Result::ok);
+    match messages.clone() {
+        Some(messages) => registry().with(lines.with_writer(messages).with_filter(filter)).init(),
+        None => registry().with(lines.with_writer(std::io::stderr).with_filter(filter)).init(),
     }
+    if let Some(Err(error)) = chosen {
+        warn!("BEARWARD_LOG is not understood ({error}): expected `debug` or `info,bearward::upstream=trace`");
+    }
+    messages
 }

@@ -107,6 +107,14 @@ reasons! {
     Revoked = "revoked", UNAUTHORIZED, "invalid_token", "the token was revoked";
     /// The claim `cnf`: the token is valid only with a proof, and the gateway checks none.
     BoundToKey = "bound_to_key", UNAUTHORIZED, "invalid_token", "the token is bound to a key, and is not accepted without a proof";
+    /// `route.client_certificate`
+    CertificateMissing = "certificate_missing", FORBIDDEN, "forbidden", "a client certificate is required";
+    /// `route.client_names`, or a certificate that no authority has verified.
+    CertificateDenied = "certificate_denied", FORBIDDEN, "forbidden", "the client certificate does not allow this request";
+    /// The certificate has expired or was revoked after the handshake. The connection closes.
+    CertificateRevoked = "certificate_revoked", FORBIDDEN, "forbidden", "the client certificate is no longer valid";
+    /// `forwarding.client_certificate`
+    BadClientCert = "bad_client_cert", BAD_REQUEST, "invalid_request", "the header Client-Cert is not one certificate";
     InsufficientScope = "insufficient_scope", FORBIDDEN, "insufficient_scope", "the token lacks a required scope";
     /// The token came from a cookie, and another site may have caused the request.
     Csrf = "csrf", FORBIDDEN, "forbidden", "the Origin header is missing or not allowed";

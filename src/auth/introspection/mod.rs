@@ -135,12 +135,13 @@ impl Introspection {
         if asked.token_key(&lease.text) != lease.token {
             return self.leases.end(lease.token);
         }
+        let now = clock.now();
         match asked.ask(&lease.text, keyring, clock, &self.counts).await {
             Ok(Introspected { token, asked_at }) => {
                 self.good(asked, lease.token, &lease.text, &token, asked_at);
             }
             Err(reject) if reject.reason == Reason::IntrospectionUnavailable => {
-                lease.postpone(clock.now() + asked.settings.cache / 8);
+                lease.postpone(now + asked.settings.cache / 8);
             }
             Err(reject) => self.bad(lease.token, &reject, clock),
         }

@@ -23,6 +23,7 @@ mod issuer;
 mod keys;
 mod limits;
 mod listener;
+mod listener_clients;
 mod login;
 mod oauth;
 mod oauth_client;
@@ -36,6 +37,8 @@ mod provider;
 mod rate;
 mod respond;
 mod route;
+mod route_clients;
+mod route_conflicts;
 mod route_warnings;
 mod rules;
 mod sign_in;
@@ -106,6 +109,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         store: store.postgres(),
         reserved: &reserved,
         maintenance: &maintenance,
+        can_verify_clients: route_clients::can_verify(&listeners, &forwarding),
     };
     let mut routes = route::routes(root, &context);
     rate::number_all(&mut rates, &mut routes);

@@ -257,3 +257,12 @@ async fn no_token_is_in_the_database() {
         secrets.assert_absent_from(file, &String::from_utf8_lossy(&content));
     }
 }
+
+#[tokio::test]
+async fn log_levels_that_are_not_understood_are_reported() {
+    let upstream = Upstream::start();
+    let folder = folder_with(&Gateway::config_text(&upstream.address.to_string(), ""));
+    let program = Program::start_with(("BEARWARD_LOG", "bearward=loud".as_ref()), folder.path(), &["serve"]);
+    program.wait_for_stderr("BEARWARD_LOG is not understood");
+    program.wait_for_stderr("admin listening");
+}

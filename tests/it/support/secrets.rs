@@ -9,7 +9,11 @@ use std::path::Path;
 use std::sync::{Mutex, Once};
 
 use serde_json::Value;
-use tracing_subscriber::EnvFilter;
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{fmt, registry};
 
 use super::TestResponse;
 
@@ -108,8 +112,9 @@ pub fn leak(folder: &Path, outputs: &[(&str, String)]) -> Option<String> {
 pub fn capture_log() -> usize {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
-        let subscriber = tracing_subscriber::fmt().with_env_filter(EnvFilter::new("bearward=trace,debug"));
-        subscriber.with_ansi(false).with_writer(|| Recorder).init();
+        let levels = Targets::new().with_default(Level::DEBUG).with_target("bearward", Level::TRACE);
+        let lines = fmt::layer().with_ansi(false).with_writer(|| Recorder);
+        registry().with(lines.with_filter(levels)).init();
     });
     LOGGED.lock().expect("unpoisoned").len()
 }
