@@ -64,7 +64,11 @@ impl Authenticator {
                 Err(bad.reject())
             }
             // The provider is not asked while the login is good without it, so that a known one does not help here.
-            Err(down) if down.reason == Reason::ProviderUnavailable => Err(down),
+            Err(down) if down.reason == Reason::ProviderUnavailable => {
+                // Nor does it help the requests that come meanwhile.
+                self.token_cache.remove(text);
+                Err(down)
+            }
             Err(down) => known.ok_or(down),
         }
     }

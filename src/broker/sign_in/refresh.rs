@@ -43,7 +43,7 @@ pub struct LoginRefresh {
     pub providers: Arc<ArcSwap<SignInProviders>>,
     pub clock: Arc<dyn Clock>,
     /// In the leases of this gateway.
-    pub(super) holder: [u8; 16],
+    holder: [u8; 16],
     /// It lives longer than the requests.
     tasks: Handle,
     running: Mutex<HashMap<TokenId, Run>>,
@@ -137,7 +137,9 @@ impl LoginRefresh {
         let refresh = self.clone();
         // Not in the future of the request: its client may leave, and the provider would have rotated for nothing.
         self.tasks.spawn(async move {
-            let outcome = Renewal { refresh: &refresh, family: &family, login, tokens, with: &with }.run().await;
+            let (broker, clock, holder) = (&*refresh.broker, &*refresh.clock, refresh.holder);
+            let renewal = Renewal { broker, clock, holder, family: &family, login, tokens, with: &with };
+            let outcome = renewal.run().await;
             refresh.ended(id, outcome, times);
             let _ = sender.send(Some(outcome));
         });

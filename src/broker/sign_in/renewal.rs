@@ -10,12 +10,12 @@ use std::time::Duration;
 use super::complete::denied;
 use super::exchange::{Checked, NoTokens};
 use super::provider::SignInProvider;
-use super::refresh::LoginRefresh;
+use crate::broker::service::Broker;
 use crate::store::{LoginLease, ProviderLogin, RefreshedLogin, RevokedBy, SavedLogin};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::Family;
 use crate::tokens::sign_in::provider_tokens::{Place, ProviderTokens};
-use crate::types::clock::{UnixTime, Uptime};
+use crate::types::clock::{Clock, UnixTime, Uptime};
 use crate::types::reject::{Reject, with_causes};
 
 /// How long the lease of a process that was killed keeps others from a login. Shorter than the time for which
@@ -38,7 +38,10 @@ pub(super) enum Outcome {
 }
 
 pub(super) struct Renewal<'r> {
-    pub(super) refresh: &'r LoginRefresh,
+    pub(super) broker: &'r Broker,
+    pub(super) clock: &'r dyn Clock,
+    /// In the leases of this gateway.
+    pub(super) holder: [u8; 16],
     pub(super) family: &'r Family,
     pub(super) login: ProviderLogin,
     pub(super) tokens: ProviderTokens,
@@ -76,9 +79,8 @@ impl Renewal<'_> {
     }
 
     async fn lease(&self, until: UnixTime) -> Result<LoginLease, Reject> {
-        let broker = &self.refresh.broker;
-        let lease =
-            broker.store.lease_login(self.family.id, self.login.version, self.refresh.holder, self.now(), until);
+        let broker = self.broker;
+        let lease = broker.store.lease_login(self.family.id, self.login.version, self.holder, self.now(), until);
         Ok(broker.with_timeout(lease).await?)
     }
 
@@ -95,7 +97,7 @@ impl Renewal<'_> {
     }
 
     async fn ask(&self) -> Outcome {
-        let (with, clock) = (self.with, &*self.refresh.clock);
+        let (with, clock) = (self.with, self.clock);
         let metadata = match with.metadata() {
             Ok(metadata) => metadata,
             Err(unknown) => return self.failed(&unknown.detail),
@@ -146,7 +148,7 @@ impl Renewal<'_> {
         if tokens.id_token.is_some() {
             tokens.id_token = checked.response.id_token.or(tokens.id_token);
         }
-        let idle_expiry = self.family.next_idle_expiry(&self.refresh.broker.settings.lifetimes, self.now());
+        let idle_expiry = self.family.next_idle_expiry(&self.broker.settings.lifetimes, self.now());
         let Some(login) = self.sealed(&tokens, asked + fresh_for) else { return Outcome::Failed };
         self.write(RefreshedLogin { login, scope: checked.scope, claims, idle_expiry }).await
     }
@@ -164,14 +166,14 @@ impl Renewal<'_> {
     fn sealed(&self, tokens: &ProviderTokens, due: UnixTime) -> Option<ProviderLogin> {
         let version = self.login.version + 1;
         let place = Place { family: self.family.id, issuer: &self.with.provider.issuer, version };
-        let (root, sealed) = tokens.seal(place, &self.refresh.broker.roots)?;
+        let (root, sealed) = tokens.seal(place, &self.broker.roots)?;
         Some(ProviderLogin { root, sealed, version, due, ..self.login.clone() })
     }
 
     async fn write(&self, refreshed: RefreshedLogin) -> Outcome {
-        let (id, holder) = (self.family.id, self.refresh.holder);
+        let (id, holder) = (self.family.id, self.holder);
         // Not within `timeouts.store`: this is the only copy of the new refresh token.
-        match self.refresh.broker.store.save_login(id, holder, refreshed, EventContext::from(self.now())).await {
+        match self.broker.store.save_login(id, holder, refreshed, EventContext::from(self.now())).await {
             Ok(SavedLogin::Saved | SavedLogin::Newer) => Outcome::Changed,
             Ok(SavedLogin::Ended) => Outcome::Ended("the session has ended"),
             Err(error) => {
@@ -183,7 +185,7 @@ impl Renewal<'_> {
 
     /// What the provider said ends the login.
     async fn end(&self, why: &'static str) -> Outcome {
-        let broker = &self.refresh.broker;
+        let broker = self.broker;
         let context = EventContext::from(self.now()).by_provider(&self.with.provider.name);
         let revoked = broker.store.revoke_family(self.family.id, RevokedBy::Admin, context);
         if let Err(error) = broker.with_timeout(revoked).await {
@@ -199,10 +201,10 @@ impl Renewal<'_> {
     }
 
     fn now(&self) -> UnixTime {
-        self.refresh.clock.now()
+        self.clock.now()
     }
 
     fn uptime(&self) -> Uptime {
-        self.refresh.clock.uptime()
+        self.clock.uptime()
     }
 }

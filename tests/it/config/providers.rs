@@ -81,7 +81,10 @@ fn two_providers_are_never_the_same() {
     for (other, says) in [
         (second("login", "b", ""), "the same name"),
         (second("b", "bearward", ""), "the same issuer and the same client_id"),
-        (second("b", "b", "subject_prefix = \"login|\""), "their users would be the same"),
+        (second("b", "b", "subject_prefix = \"login|\""), "two users could have the same subject"),
+        // `x|y` of the first provider, and `y` of the other.
+        (second("b", "b", "subject_prefix = \"login|x|\""), "two users could have the same subject"),
+        (second("b", "b", "subject_prefix = \"\""), "two users could have the same subject"),
     ] {
         let errors = parse(&[GOOD.to_owned(), other.clone()], folder.path()).expect_err(&other);
         let [error] = errors.all() else { panic!("expected one error: {errors:?}") };

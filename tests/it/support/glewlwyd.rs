@@ -17,6 +17,9 @@ use super::wait::eventually_within;
 
 /// The tables of an empty database, with the user `admin`.
 const SCHEMA: &str = "/usr/share/dbconfig-common/data/glewlwyd/install/sqlite3";
+/// Clients have a list of where to go after a sign-out. Its page for operators says so in the same way.
+const SEVERAL_TARGETS: &str = "update g_client_module_instance set gcmi_parameters = json_set(gcmi_parameters,
+    '$.\"data-format\".post_logout_redirect_uris', json('{\"multiple\":true,\"read\":true,\"write\":true}'))";
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Name and password of the only user.
@@ -48,7 +51,11 @@ impl Glewlwyd {
         let url = format!("http://{address}");
         let schema = std::fs::read_to_string(SCHEMA).expect("the package glewlwyd; tests/run installs it");
         let database = folder.path().join("glewlwyd.db");
-        Connection::open(&database).and_then(|database| database.execute_batch(&schema)).expect("written");
+        let written = Connection::open(&database).and_then(|database| {
+            database.execute_batch(&schema)?;
+            database.execute_batch(SEVERAL_TARGETS)
+        });
+        written.expect("written");
         let configuration = folder.path().join("glewlwyd.conf");
         let text = configured(&url, address.port(), &database.display().to_string());
         std::fs::write(&configuration, text).expect("written");
@@ -87,7 +94,7 @@ impl Glewlwyd {
             "password": client.secret, "client_secret": client.secret,
             "token_endpoint_auth_method": ["client_secret_post"],
             "authorization_type": ["code", "refresh_token"], "scope": ["openid"],
-            "redirect_uri": [client.redirect_uri], "post_logout_redirect_uri": client.signed_out,
+            "redirect_uri": [client.redirect_uri], "post_logout_redirect_uris": [client.signed_out],
             "backchannel_logout_uri": client.backchannel,
         });
         self.call("/api/client/", &client).await;

@@ -86,6 +86,7 @@ async fn fifty_requests_at_two_gateways_refresh_once() {
     both.provider.control("/faults", &json!([{ "path": "/token", "delay_ms": 1_000 }])).await;
     let (one, other) = (both.at(0), both.at(1));
     let found = eventually_within(Duration::from_secs(60), "some refreshes", async || {
+        both.gateways[0].advance(Duration::from_secs(1));
         let (first, second) = tokio::join!(at_once(&one, 25), at_once(&other, 25));
         assert_eq!([first, second].concat(), vec![200; 50]);
         let found = refreshes(&both.provider).await;
