@@ -245,7 +245,7 @@ fn the_commands_of_the_readme_work() {
     let admin = format!("[admin]\naddress = \"127.0.0.1:{}\"\n\n[tokens]", machine.admin_port);
     let show_status = "curl --silent --output /dev/null --write-out '%{http_code}\\n'";
     let script = format!(
-        "trap 'pkill --parent $server' EXIT\n( {service} ) >/dev/null 2>&1 & server=$!\n\
+        "trap 'pkill --parent $server || kill $server' EXIT\n( {service} ) >/dev/null 2>&1 & server=$!\n\
          until curl --silent http://127.0.0.1:3000 >/dev/null; do sleep 0.02; done\n\
          mkdir mine; cd mine\n{config}\n{}",
         requests.replace("curl ", &format!("{show_status} ")).replace("bearward serve &", "bearward serve")
