@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use super::auth_state::{AuthState, api_key_settings, handle_settings};
 use super::error::StartError;
 use super::event_streams::EventStreams;
-use super::issuer_keys::KeyWatch;
+use super::issuer_keys::{self, KeyWatch};
 use super::open_store::{self, max_token_life};
 use super::own_keys;
 use super::removed_fields;
@@ -21,7 +21,7 @@ use crate::auth::bad_signatures::BadSignatures;
 use crate::auth::handles::Handles;
 use crate::auth::introspection::Introspection;
 use crate::auth::provider::{Provider, Providers};
-use crate::auth::registered_clients::{ClientKeys, RegisteredClient};
+use crate::auth::registered_clients::ClientKeys;
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::TokenCache;
 use crate::auth::token_exchange::TokenExchange;
@@ -43,7 +43,6 @@ use crate::store::Store;
 use crate::telemetry::metrics::{Metrics, RequestsByRoute};
 use crate::telemetry::snapshots::{Others, Servers, Snapshots};
 use crate::tokens::jwt::replacement::ReplacementSettings;
-use crate::tokens::jwt::{Audience, Issuer};
 use crate::types::clock::{Clock, SteadyClock};
 
 pub(super) struct SharedState {
@@ -55,7 +54,7 @@ pub(super) struct SharedState {
     key_watch: KeyWatch,
     pub(super) event_streams: EventStreams,
     /// Of `[[oauth.client]]`.
-    client_keys: Arc<ClientKeys>,
+    pub(super) client_keys: Arc<ClientKeys>,
     client_key_watch: KeyWatch,
     pub(super) providers: Arc<Providers>,
     /// The providers of the active gateway.
@@ -96,10 +95,10 @@ impl SharedState {
         key_watch.start(&config.issuers).await?;
         let client_keys = Arc::new(ClientKeys::default());
         let client_key_watch = KeyWatch::new(client_keys.clone(), clock.clone());
-        client_key_watch.start(&client_issuers(config)).await?;
+        client_key_watch.start(&issuer_keys::of_clients(config)).await?;
         let providers = Arc::new(Providers::default());
         let provider_watch = KeyWatch::new(providers.clone(), clock.clone());
-        provider_watch.start(&provider_keys(config)).await?;
+        provider_watch.start(&issuer_keys::of_providers(config)).await?;
         let api_keys = ApiKeys::of_store(api_key_settings(config), store.clone());
         let seen_generations = Arc::default();
         let broker = Arc::new(Broker {
@@ -216,8 +215,16 @@ impl SharedState {
                 lifetime: config.tokens.lifetimes.access,
             },
             certificate_headers: config.identity.certificate.clone(),
-            exchanges: exchanges(config),
+            exchanges: self.exchanges(config),
         })
+    }
+
+    fn exchanges(&self, config: &Config) -> Vec<TokenExchange> {
+        let exchange = |(number, settings)| {
+            let counts = self.auth.exchange_counts.clone();
+            TokenExchange::new(number, settings, config.limits.token_size, counts)
+        };
+        config.token_exchanges.iter().cloned().enumerate().map(exchange).collect()
     }
 
     /// Applies what the gateway that has taken over wrote to the store: revocations and signing keys.
@@ -254,10 +261,10 @@ impl SharedState {
     /// nothing.
     pub(super) fn reload_keys(&self, config: &Config) -> Result<(), StartError> {
         self.check_keys(config)?;
-        let clients = client_issuers(config);
+        let clients = issuer_keys::of_clients(config);
         self.client_key_watch.check(&clients)?;
         self.key_watch.restart(&config.issuers)?;
-        self.provider_watch.restart(&provider_keys(config))?;
+        self.provider_watch.restart(&issuer_keys::of_providers(config))?;
         self.client_key_watch.restart(&clients)
     }
 
@@ -311,7 +318,9 @@ impl SharedState {
     }
 
     pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
-        self.key_watch.register_metrics(metrics);
+        self.key_watch.register_metrics(metrics, &issuer_keys::OF_ISSUERS);
+        self.provider_watch.register_metrics(metrics, &issuer_keys::OF_PROVIDERS);
+        self.client_key_watch.register_metrics(metrics, &issuer_keys::OF_CLIENTS);
         self.upstreams.register_metrics(metrics);
         if let Some(freshness) = self.store.freshness() {
             shared_store::register_metrics(&freshness, metrics);
@@ -342,31 +351,6 @@ fn sign_in_providers(config: &Config, known: &Arc<Providers>) -> Arc<SignInProvi
         known: known.clone(),
     });
     Arc::new(SignInProviders::new(with_rules.collect()))
-}
-
-fn exchanges(config: &Config) -> Vec<TokenExchange> {
-    let settings = config.token_exchanges.iter().cloned().enumerate();
-    settings.map(|(number, settings)| TokenExchange::new(number, settings, config.limits.token_size)).collect()
-}
-
-/// Each client as the issuer of its assertions.
-fn client_issuers(config: &Config) -> Vec<ForeignIssuer> {
-    // `tokens.issuer` needs a restart, and other settings of the same file do not.
-    let audience = || Audience::OneOf(vec![config.tokens.issuer.clone()]);
-    let policy = |client: &RegisteredClient| Issuer { audience: audience(), ..client.policy.clone() };
-    let clients = config.oauth.clients.iter();
-    clients
-        .map(|client| ForeignIssuer { policy: policy(client), keys: client.keys.clone(), introspection: None })
-        .collect()
-}
-
-/// Where the keys of the providers come from.
-fn provider_keys(config: &Config) -> Vec<ForeignIssuer> {
-    let keys = |provider: &Arc<Provider>| {
-        let (policy, keys) = provider.keys();
-        ForeignIssuer { policy, keys, introspection: None }
-    };
-    config.providers.iter().map(keys).collect()
 }
 
 fn broker_settings(config: &Config) -> broker::Settings {

@@ -4,6 +4,7 @@
 //! size of the response are limited, and redirects are not followed.
 
 mod authentication;
+mod breaker;
 mod error;
 mod response;
 
@@ -26,6 +27,7 @@ use crate::protocols::url::SecureUrl;
 use crate::types::clock::UnixTime;
 
 pub use authentication::{AssertionKey, ClientAuthentication};
+pub use breaker::CircuitBreaker;
 pub use error::OAuthClientError;
 pub use response::OAuthResponse;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 
-use super::flights::Failure;
+use super::failure::Failure;
 use crate::auth::oauth_client::OAuthResponse;
 
 pub(super) const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
