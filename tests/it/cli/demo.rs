@@ -8,6 +8,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::house::source;
 use crate::support::Secrets;
 use crate::support::program::Program;
 
@@ -19,6 +20,18 @@ fn paste(line: &str) -> (u16, String) {
     let status = shown.split(' ').nth(1).and_then(|status| status.parse().ok());
     let (_, body) = shown.split_once("\r\n\r\n").expect("head and body");
     (status.unwrap_or_else(|| panic!("no status in {shown}")), body.to_owned())
+}
+
+/// The response that the README shows below the demo.
+fn shown_in_readme() -> Value {
+    let readme = source::read("README.md");
+    let block = readme.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a response");
+    serde_json::from_str(&block[block.find('{').expect("a body")..]).expect("JSON")
+}
+
+/// The names in a response of the demo's backend.
+fn names(echo: &Value) -> [Vec<&String>; 2] {
+    [echo, &echo["headers"]].map(|object| object.as_object().expect("an object").keys().collect())
 }
 
 fn try_the_demo(signal: &str) {
@@ -34,6 +47,7 @@ fn try_the_demo(signal: &str) {
 
     let json = |place: usize| -> Value { serde_json::from_str(&outcomes[place].1).expect("JSON") };
     assert_eq!(json(0)["headers"]["x-auth-subject"], "alice", "the backend gets the subject");
+    assert_eq!(names(&json(0)), names(&shown_in_readme()), "the README shows another response");
     assert_eq!(json(1)["error"], "unauthorized");
     assert_eq!(json(3), json!({ "success": true }));
     assert_eq!(json(4)["error"], "invalid_token");
