@@ -63,11 +63,19 @@ impl Keys {
 
     /// `count` tokens, each of a different session of a different user.
     pub fn tokens(&self, algorithm: Algorithm, count: usize) -> Outcome<Vec<String>> {
-        let signer =
-            self.signers.iter().find(|signer| signer.algorithm == algorithm).ok_or("no key for this algorithm")?;
+        let signer = self.signer(algorithm)?;
         let first = self.next.get();
         self.next.set(first + count as u128);
         in_threads(count, |number| signer.sign(first + number as u128))
+    }
+
+    /// An ID token of an identity provider. Its keys are in `rs256.json`.
+    pub fn id_token(&self, claims: &Value) -> Outcome<String> {
+        self.signer(Algorithm::RS256)?.sign_claims("JWT", claims)
+    }
+
+    fn signer(&self, algorithm: Algorithm) -> Outcome<&Signer> {
+        Ok(self.signers.iter().find(|signer| signer.algorithm == algorithm).ok_or("no key for this algorithm")?)
     }
 
     /// `count` tokens with random signatures. They are well formed, so that the gateway must check each signature.
@@ -100,10 +108,6 @@ impl Signer {
     /// Signs the claims of a token from the gateway, and two more claims that a login adds.
     fn sign(&self, number: u128) -> Outcome<String> {
         let now = SystemClock.now().as_secs();
-        let mut header = json!({ "typ": "at+jwt", "alg": algorithm_name(self.algorithm) });
-        if self.kid.is_string() {
-            header["kid"] = self.kid.clone();
-        }
         let claims = json!({
             "iss": issuer(self.algorithm),
             "sub": format!("user-{number:020x}@example.com"),
@@ -118,8 +122,16 @@ impl Signer {
             "name": "A User of the Example",
             "tenant": "c5d9e0a4-6f7b-4f0e-9a39-0f6cf3f2b1de",
         });
+        self.sign_claims("at+jwt", &claims)
+    }
+
+    fn sign_claims(&self, kind: &str, claims: &Value) -> Outcome<String> {
+        let mut header = json!({ "typ": kind, "alg": algorithm_name(self.algorithm) });
+        if self.kid.is_string() {
+            header["kid"] = self.kid.clone();
+        }
         let segment = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let message = format!("{}.{}", segment(&header), segment(&claims));
+        let message = format!("{}.{}", segment(&header), segment(claims));
         let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &self.key, self.algorithm)?;
         Ok(format!("{message}.{signature}"))
     }

@@ -8,10 +8,8 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::{files, forwarding, oauth};
-use crate::gateway::endpoints::Endpoints;
 use crate::gateway::forward_auth::{CHECK_PATH, Callers, Dialect, Settings};
 use crate::gateway::route::Route;
-use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX};
 
 const DIALECTS: [(&str, Dialect); 4] = [
     ("x-forwarded", Dialect::XForwarded),
@@ -21,12 +19,7 @@ const DIALECTS: [(&str, Dialect); 4] = [
 ];
 
 /// `None` without a path. `trusted`: `forwarding.trusted`.
-pub(super) fn read(
-    table: &mut Table<'_>,
-    routes: &[Route],
-    endpoints: &Endpoints,
-    trusted: &[IpNet],
-) -> Option<Settings> {
+pub(super) fn read(table: &mut Table<'_>, routes: &[Route], trusted: &[IpNet]) -> Option<Settings> {
     let path = table.take("path", Shape::Pattern("^(/|$)"));
     let path = path.map(|value| value.parse(oauth::path_or_off).flatten());
     let dialect = table.take("dialect", Shape::choice(&DIALECTS)).and_then(|value| value.choice(&DIALECTS));
@@ -76,7 +69,7 @@ pub(super) fn read(
         dialect: dialect?,
         callers: Callers::new(from.into_iter().collect(), secret.as_deref().map(<[u8]>::trim_ascii))?,
     };
-    report_same_path(table, &settings, routes, endpoints);
+    report_same_path(table, &settings, routes);
     Some(settings)
 }
 
@@ -90,18 +83,10 @@ fn report_without_path(table: &Table<'_>) {
     }
 }
 
-/// On all hosts.
-const OWN_PATHS: [&str; 3] = [REFRESH_PATH, REVOKE_PREFIX, KEYS_PATH];
-
-fn report_same_path(table: &Table<'_>, settings: &Settings, routes: &[Route], endpoints: &Endpoints) {
-    let other = |error: String| ConfigError::new(error, "expected a different path");
+fn report_same_path(table: &Table<'_>, settings: &Settings, routes: &[Route]) {
     if let Some(route) = routes.iter().find(|route| settings.is_call(&route.path)) {
-        let error = other(format!("a route has the path {}", route.path));
+        let error = ConfigError::new(format!("a route has the path {}", route.path), "expected a different path");
         table.reject("path", error.help("change one of the two; calls of proxies would hide the route"));
-    } else if let Some(path) = OWN_PATHS.into_iter().find(|path| settings.is_call(path)) {
-        table.reject("path", other(format!("{path} is a path of the gateway itself")));
-    } else if let Some((_, path)) = endpoints.enabled().find(|(_, path)| settings.is_call(path)) {
-        table.reject("path", other(format!("an endpoint of [oauth] has the path {path}")));
     }
 }
 
