@@ -155,8 +155,8 @@ impl Decider {
         Ok(())
     }
 
-    /// The maximum size of a message about a request, in bytes. It has the path and the host twice, and the addresses of
-    /// the connection.
+    /// The maximum size of a message about a request, in bytes. It has the path and the host twice, and the addresses
+    /// of the connection.
     pub fn max_check_size(&self) -> u64 {
         2 * self.header_list_size as u64
     }

@@ -127,8 +127,8 @@ impl<'m> Iterator for Fields<'m> {
     }
 }
 
-/// The fields of a message that have these numbers and consist of bytes. A missing one is empty. The message must be
-/// readable to its end, and none of them may be repeated or of another type: readers disagree about which one counts.
+/// The fields of a message that have these numbers and consist of bytes. A missing one is empty. The whole message
+/// must be readable, and none of them may be repeated or of another type: readers disagree about which one counts.
 pub fn only<const N: usize>(message: &[u8], numbers: [u32; N]) -> Result<[&[u8]; N], Malformed> {
     let mut found = [None; N];
     for field in Fields(message) {

@@ -58,10 +58,11 @@ impl Names {
         })
     }
 
-    /// What the proxy is to remove: the headers of the gateway that it does not set, those that are forbidden, and those
-    /// of the client that no backend gets.
+    /// What the proxy is to remove: the headers of the gateway that it does not set, those that are forbidden, and
+    /// those of the client that no backend gets.
     ///
-    /// `set`: what the proxy sets. `sent`, `left`: the headers of the client, and what the gateway would forward of them.
+    /// `set`: what the proxy sets. `sent`, `left`: the headers of the client, and what the gateway would forward of
+    /// them.
     pub(super) fn removed(&self, set: &HeaderMap, sent: &HeaderMap, left: &HeaderMap) -> Vec<String> {
         let is_secret = |name: &&HeaderName| self.secret.matches(name.as_str().as_bytes());
         let taken = sent.keys().filter(|name| !left.contains_key(*name) || is_secret(name));

@@ -59,7 +59,7 @@ fn a_field_that_the_gateway_api_does_not_have_is_found() {
     }
 }
 
-/// What Envoy is told in `envoy.yaml` and cannot be told here by a pattern is listed by name.
+/// `envoy.yaml` has a pattern in their place. The Gateway API has none.
 #[test]
 fn the_route_over_http_copies_every_identity_header() {
     let text = source::read(MANIFESTS[1]);

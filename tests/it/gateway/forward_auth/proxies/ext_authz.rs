@@ -67,7 +67,7 @@ async fn envoy_passes_a_preflight_only_to_a_backend_that_answers_it() {
     assert_eq!((response.status, response.header("access-control-allow-origin")), (401, Some("https://app.example")));
 }
 
-/// Envoy lets a request pass if the service fails, where it is told to. What a client can cause is no failure.
+/// With `failure_mode_allow`, Envoy lets a request pass if the service fails. What a client can cause is no failure.
 #[tokio::test]
 async fn a_client_cannot_make_the_gateway_fail() {
     let site = start(with_routes(), |text| text.replace("failure_mode_allow: false", "failure_mode_allow: true"));
