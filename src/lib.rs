@@ -84,7 +84,7 @@
 //! | `limits.connections_per_address` | `server/admission.rs`, `limits/per_address.rs` | closed at once |
 //! | `limits.concurrent_requests` | `limits/concurrency.rs`, called by `gateway/delivery.rs` | 503 `overloaded` |
 //! | `limits.reserve_percent` | `limits/reserve.rs`; for connections `server/admission.rs` | the same, for addresses with many of them |
-//! | `limits.request_header_size` | `protocols/http/framing/parser.rs`; over HTTP/2 `gateway/decide.rs` and, for twice the size, `server/http2.rs` | 431 `head_too_large` |
+//! | `limits.request_header_size` | `protocols/http/framing/parser.rs`; over HTTP/2 `gateway/decide.rs` and, for twice the size, `server/http2.rs`; for messages of Envoy as over HTTP/2, `gateway/forward_auth/mod.rs` | 431 `head_too_large` |
 //! | `limits.request_header_count` | `protocols/http/framing/parser.rs`; over HTTP/2 `gateway/decide.rs` | 431 `head_too_large` |
 //! | `limits.uri_size` | `protocols/http/target.rs` | 414 `uri_too_long` |
 //! | `limits.body_size` | `gateway/forward.rs`, `protocols/http/body/streamed.rs` | 413 `body_too_large` |
@@ -93,7 +93,7 @@
 //! | `limits.min_download_rate` | `server/client_io.rs`; over HTTP/2 `server/executor.rs` | disconnected |
 //! | `limits.http2_concurrent_streams` | hyper, set in `server/http2.rs` | REFUSED_STREAM |
 //! | `limits.requests_per_connection` | `gateway/client.rs` | the connection closes after this response |
-//! | `limits.http2_control_frames`, `limits.http2_resets` | `server/flood.rs` | ENHANCE_YOUR_CALM, `http2_flood` |
+//! | `limits.http2_control_frames`, `limits.http2_resets` | `server/flood.rs`; without resets for proxies that ask, `server/connection.rs` | ENHANCE_YOUR_CALM, `http2_flood` |
 //! | `limits.penalty_duration` | `limits/penalty.rs`, called by `server/admission.rs` | closed at once, before TLS |
 //! | `limits.failed_handshakes`, `limits.malformed_requests`, `limits.rejected_bodies` | `limits/penalty.rs` | a penalty |
 //! | `limits.retry_delay` | `server/retry_delay.rs` | the next 429 is delayed |
@@ -144,6 +144,7 @@
 //! | tokens that another server has just rejected | introspection, each `[[token_exchange]]` | 32,768 (`auth/recently_rejected.rs`) |
 //! | a report of an identity provider | request | 32 KiB, a security event 64 KiB (`gateway/provider_events/`) |
 //! | the response to a poll | event stream | 8 MiB (`broker/event_poll.rs`) |
+//! | a message of Envoy about a request | request | twice `limits.request_header_size` (`gateway/forward_auth/`) |
 //! | a captured login | request | `login.max_response_size` (`gateway/login_capture/`) |
 //! | a WebSocket | connection | 8 KiB in each direction (`protocols/websocket/tunnel.rs`); over HTTP/2, 24 KiB more to the client |
 //! | rejections | worker | `admin.recent_rejections` and a quarter more, each of 6 texts of `access_log.max_field_size` and 400 bytes (`telemetry/recent_rejections.rs`) |

@@ -155,6 +155,12 @@ impl Decider {
         Ok(())
     }
 
+    /// The maximum size of a message about a request, in bytes. It has the path and the host twice, and the addresses
+    /// of the connection.
+    pub fn max_check_size(&self) -> u64 {
+        2 * self.header_list_size as u64
+    }
+
     /// # Errors
     /// If the path is ambiguous and no route allows any form of ambiguity.
     fn path<'r>(&self, path: &'r str) -> Result<RequestPath<'r>, Reject> {

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
 
 use crate::auth::bearer;
@@ -175,12 +175,7 @@ impl Forwarder {
         context: &RequestContext<'_>,
     ) -> Result<(Option<UpgradeRequest>, bool), Reject> {
         let token_was_subprotocol = self.set_token(request, permit, token)?;
-        if self.has_login_cookies {
-            bearer::login_cookies::remove(request.headers_mut());
-        }
-        if self.has_sign_in {
-            bearer::session_cookie::remove(request.headers_mut());
-        }
+        self.remove_own_cookies(request.headers_mut());
         // HTTP/2 upstreams cannot carry an HTTP/1 upgrade.
         let websocket = match upstream.settings.protocol {
             Protocol::Http1 => websocket::take_upgrade(request),
@@ -220,6 +215,16 @@ impl Forwarder {
         }
         set_target(request, upstream, host)?;
         Ok((websocket, token_was_subprotocol))
+    }
+
+    /// No backend gets a cookie of the gateway.
+    pub(super) fn remove_own_cookies(&self, headers: &mut HeaderMap) {
+        if self.has_login_cookies {
+            bearer::login_cookies::remove(headers);
+        }
+        if self.has_sign_in {
+            bearer::session_cookie::remove(headers);
+        }
     }
 
     /// Puts the limits of size and pace on the body. `client_version`: `set_target` has already overwritten the version

@@ -53,7 +53,7 @@ use crate::gateway::cookie_refresh::NewCookies;
 use crate::gateway::decide::{Decider, Decision};
 use crate::gateway::delivery::{Delivery, Parts};
 use crate::gateway::forward::{Forwarded, Forwarder};
-use crate::gateway::forward_auth::ForwardAuth;
+use crate::gateway::forward_auth::{Asked, ForwardAuth};
 use crate::gateway::response::ResponseRules;
 use crate::gateway::sign_in::SignIn;
 use crate::gateway::token_calls::TokenCalls;
@@ -106,15 +106,25 @@ impl Gateway {
     /// Handles one request. The request stays where it is until it is sent on: passed by value, it would lie in the
     /// future of every step, twice in each.
     pub async fn handle(&self, request: &mut Request<Body>, peer: &Arc<Peer>, worker: &Arc<Worker>) -> Handled {
-        let format = match self.asked_by(request) {
+        let forward_auth = self.asked_by(request);
+        let replies_over_grpc = forward_auth.is_some_and(|forward_auth| forward_auth.replies_over_grpc(request));
+        let mut delivery = Box::new(Delivery::open(request, peer, worker, self.clock.now()));
+        // Before anything is read from the request: a call becomes the one that it is about.
+        let asked = match forward_auth {
+            None => Ok(None),
+            Some(by) => Box::pin(by.ask(request, peer, self.asked_with(), &mut delivery)).await.map(Some),
+        };
+        let format = match forward_auth {
             None => RejectFormat::for_request(request),
             // The proxy reads the status: it would take the 200 of a rejected gRPC call for a permit.
             Some(_) => RejectFormat::with_status(request.headers()),
         };
         let rules = ResponseRules { format };
         let page = self.decider.cors.origin(request.headers());
-        let mut delivery = Box::new(Delivery::open(request, peer, worker, self.clock.now()));
-        let result = self.respond_in_time(request, peer, &mut delivery).await;
+        let result = match asked {
+            Ok(asked) => self.respond_in_time(request, peer, &mut delivery, asked).await,
+            Err(reject) => Err(reject),
+        };
         let rejected = result.as_ref().err().map(|reject| reject.reason);
         let (forwarded, body_rejected) = match result {
             Ok(forwarded) => (forwarded, false),
@@ -132,6 +142,9 @@ impl Gateway {
         let mut forwarded = response::finalize_head(forwarded, peer, &mut delivery);
         self.decider.https.set_hsts(delivery.is_https, forwarded.response.headers_mut());
         response::set_cors(&mut forwarded, &self.decider.cors, page.as_ref(), delivery.route.as_deref());
+        if replies_over_grpc {
+            forwarded.response = Box::pin(ForwardAuth::over_grpc(forwarded.response, rejected)).await;
+        }
         let response = response::attach_delivery(forwarded, delivery, worker, self.request_timeout);
         Handled { response, rejected, body_rejected }
     }
@@ -158,10 +171,11 @@ impl Gateway {
         request: &mut Request<Body>,
         peer: &Peer,
         delivery: &mut Delivery,
+        asked: Option<Asked<'_>>,
     ) -> Result<Forwarded, Reject> {
         let is_grpc_call = AtomicBool::new(false);
         // Pinned: by value, the future would lie here twice, with and without a timeout.
-        let mut responding = pin!(self.respond(request, peer, delivery, &is_grpc_call));
+        let mut responding = pin!(self.respond(request, peer, delivery, asked, &is_grpc_call));
         let Some(time) = self.request_timeout else { return responding.await };
         match tokio::time::timeout(time, responding.as_mut()).await {
             Ok(result) => result,
@@ -177,12 +191,12 @@ impl Gateway {
         request: &mut Request<Body>,
         peer: &Peer,
         delivery: &mut Delivery,
+        asked: Option<Asked<'_>>,
         is_grpc_call: &AtomicBool,
     ) -> Result<Forwarded, Reject> {
-        let asked = self.asked_by(request);
-        let forwarded = match asked {
-            None => peer.forwarded_origin(&self.forwarding, request.headers()),
-            Some(forward_auth) => Some(forward_auth.ask(request, peer, (&self.decider, &self.forwarding), delivery)?),
+        let (asked, forwarded) = match asked {
+            None => (None, peer.forwarded_origin(&self.forwarding, request.headers())),
+            Some(Asked { by, origin }) => (Some(by), Some(origin)),
         };
         let origin = forwarded.as_deref().unwrap_or(&peer.origin);
         // A proxy that asks passes the fields of its client on, unless the operator trusts it in this, too.
@@ -236,7 +250,8 @@ impl Gateway {
             (decision, _) => decision,
         };
         if let Some(forward_auth) = asked {
-            return Box::pin(self.answer(forward_auth, decision?, request, &context)).await;
+            let response = Box::pin(forward_auth.answer(decision?, &self.forwarder, request, &context)).await;
+            return response.map(Forwarded::local_reply);
         }
         if let Ok(Decision::Forward { permit, .. }) = &decision {
             is_grpc_call.store(self.forwarder.is_grpc_call(permit, request), Ordering::Relaxed);
@@ -253,24 +268,14 @@ impl Gateway {
         self.forward_auth.as_deref().filter(|forward_auth| forward_auth.settings.is_call(request.uri().path()))
     }
 
-    /// Allows a request that another proxy forwards.
-    async fn answer(
-        &self,
-        forward_auth: &ForwardAuth,
-        decision: Decision,
-        request: &mut Request<Body>,
-        context: &RequestContext<'_>,
-    ) -> Result<Forwarded, Reject> {
-        let permit = ForwardAuth::permit(decision)?;
-        let authorization = self.forwarder.authorization(request, &permit, context).await?;
-        let certificate = context.certificate().map(|certificate| self.forwarder.certificate_headers.of(certificate));
-        Ok(Forwarded::local_reply(forward_auth.allow(&permit, authorization, certificate, context.record)))
+    fn asked_with(&self) -> forward_auth::With<'_> {
+        let Gateway { decider, forwarding, token_calls, clock, .. } = self;
+        forward_auth::With { decider, forwarding, token_calls, clock: &**clock }
     }
 
     /// Returns true if requests of many clients come from this address.
     pub fn is_proxy(&self, address: IpAddr) -> bool {
-        let asks = |forward_auth: &ForwardAuth| forward_auth.settings.callers.from.contains(address);
-        self.forwarding.trusts(address) || self.forward_auth.as_deref().is_some_and(asks)
+        self.forwarding.trusts(address) || self.forward_auth.as_deref().is_some_and(|asked| asked.knows(address))
     }
 
     /// As [`Gateway::is_proxy`], also for a proxy that is known by its secret alone.

@@ -240,13 +240,18 @@ impl TokenCalls {
         limit: u64,
         context: &mut RequestContext<'_>,
     ) -> Result<Bytes, Reject> {
+        let read = self.read_in_time(request, limit).await;
+        context.now = context.clock.now();
+        let content = read?;
+        context.record.received = content.len() as u64;
+        Ok(content)
+    }
+
+    /// Reads the body of a call that the gateway answers itself.
+    pub(super) async fn read_in_time(&self, request: &mut Request<Body>, limit: u64) -> Result<Bytes, Reject> {
         let body = request.body_mut();
         *body = mem::take(body).with_idle_timeout(self.body_idle).with_min_rate(self.min_upload_rate);
         let read = tokio::time::timeout(self.body_timeout, body::read(body, limit)).await;
-        context.now = context.clock.now();
-        let late = |_| Reject::new(Reason::BodyTimeout, "not complete within timeouts.token_call_body");
-        let content = read.map_err(late)??;
-        context.record.received = content.len() as u64;
-        Ok(content)
+        read.map_err(|_| Reject::new(Reason::BodyTimeout, "not complete within timeouts.token_call_body"))?
     }
 }

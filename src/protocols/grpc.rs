@@ -1,4 +1,4 @@
-//! gRPC calls: how the gateway rejects them and ends them.
+//! gRPC calls: how the gateway rejects them, ends them, and answers one itself.
 //!
 //! A call is forwarded like any other request; its status is a trailer, and trailers pass. A rejection by the gateway
 //! is HTTP 200 with `grpc-status` and `grpc-message` in its head and no body, which gRPC calls Trailers-Only. A client
@@ -18,6 +18,7 @@ const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
 // The status codes of gRPC that the gateway uses.
+const OK: u16 = 0;
 const UNKNOWN: u16 = 2;
 const PERMISSION_DENIED: u16 = 7;
 const RESOURCE_EXHAUSTED: u16 = 8;
@@ -52,19 +53,59 @@ pub fn rejection(reason: Reason, request_id: RequestId) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, GRPC);
-    set_status(headers, reason.status(), &format!("{} (request {request_id})", reason.message()));
+    set_status(headers, code(reason.status()), &format!("{} (request {request_id})", reason.message()));
+    response
+}
+
+/// Why a body is not the message of a unary call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadMessage {
+    Compressed,
+    /// No message, or more or less than one.
+    NotOne,
+}
+
+/// The message in the body of a unary call: a flag, the length in four bytes, the message ("Length-Prefixed-Message" in
+/// `PROTOCOL-HTTP2.md` of gRPC).
+pub fn only_message(body: &[u8]) -> Result<&[u8], BadMessage> {
+    let (head, message) = body.split_first_chunk::<5>().ok_or(BadMessage::NotOne)?;
+    let [flag, length @ ..] = *head;
+    match flag {
+        0 if u32::from_be_bytes(length) as usize == message.len() => Ok(message),
+        1 => Err(BadMessage::Compressed),
+        _ => Err(BadMessage::NotOne),
+    }
+}
+
+/// The response of a unary call that the gateway answers itself.
+pub fn response(message: &[u8]) -> Response<Body> {
+    // No message of the gateway comes near four gigabytes. A wrong length would be rejected by its reader.
+    let length = u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes();
+    let mut trailers = HeaderMap::new();
+    trailers.insert(STATUS, HeaderValue::from(OK));
+    let body = Body::with_trailers([&[0], &length[..], message].concat(), trailers);
+    let mut response = Response::new(body);
+    response.headers_mut().insert(header::CONTENT_TYPE, GRPC);
+    response
+}
+
+/// The response to a call in a form that the gateway does not support. Clients then know that they need not repeat it.
+pub fn unimplemented(reason: Reason) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    response.headers_mut().insert(header::CONTENT_TYPE, GRPC);
+    set_status(response.headers_mut(), UNIMPLEMENTED, reason.message());
     response
 }
 
 /// The trailers that end a call in flight.
 pub fn trailers(reason: CloseReason) -> HeaderMap {
     let mut trailers = HeaderMap::new();
-    set_status(&mut trailers, reason.status(), reason.message());
+    set_status(&mut trailers, code(reason.status()), reason.message());
     trailers
 }
 
-fn set_status(headers: &mut HeaderMap, status: StatusCode, message: &str) {
-    headers.insert(STATUS, HeaderValue::from(code(status)));
+fn set_status(headers: &mut HeaderMap, code: u16, message: &str) {
+    headers.insert(STATUS, HeaderValue::from(code));
     // Clients decode percent signs in it; the messages of the gateway have none.
     if let Ok(message) = HeaderValue::from_str(message) {
         headers.insert(MESSAGE, message);
@@ -73,8 +114,8 @@ fn set_status(headers: &mut HeaderMap, status: StatusCode, message: &str) {
 
 /// The code that a gRPC client derives from an HTTP status without a code (`http-grpc-status-mapping.md` of gRPC), so
 /// that it makes no difference whether the gateway or a proxy in front of it rejects a call. 405, 413 and 500 are not
-/// in that table.
-fn code(status: StatusCode) -> u16 {
+/// in that table. Never that of success.
+pub fn code(status: StatusCode) -> u16 {
     match status {
         StatusCode::BAD_REQUEST | StatusCode::INTERNAL_SERVER_ERROR => INTERNAL,
         StatusCode::UNAUTHORIZED => UNAUTHENTICATED,
@@ -121,6 +162,29 @@ mod tests {
         for kind in ["application/grpc-web", "application/grpc-web+proto", "application/json", ""] {
             assert!(!posted(Version::HTTP_2, kind), "{kind}");
         }
+    }
+
+    #[test]
+    fn a_body_is_exactly_one_message() {
+        for (body, expected) in [
+            (&b"\0\0\0\0\x02ab"[..], Ok(&b"ab"[..])),
+            (b"\0\0\0\0\0", Ok(b"")),
+            (b"\x01\0\0\0\x02ab", Err(BadMessage::Compressed)),
+            (b"\x02\0\0\0\x02ab", Err(BadMessage::NotOne)),
+            (b"\0\0\0\0\x03ab", Err(BadMessage::NotOne)),
+            (b"\0\0\0\0\x01ab", Err(BadMessage::NotOne)),
+            (b"\0\xff\xff\xff\xffab", Err(BadMessage::NotOne)),
+            (b"\0\0\0\0\0\0\0\0\0\0", Err(BadMessage::NotOne)),
+            (b"\0\0\0\0", Err(BadMessage::NotOne)),
+            (b"", Err(BadMessage::NotOne)),
+        ] {
+            assert_eq!(only_message(body), expected, "{body:?}");
+        }
+    }
+
+    #[test]
+    fn no_rejection_has_the_code_of_success() {
+        assert!(Reason::ALL.iter().all(|reason| code(reason.status()) != OK));
     }
 
     /// A client would decode the characters after a percent sign.

@@ -1,9 +1,10 @@
-//! The edges of the process: TLS, sockets, the PROXY protocol, HTTP and WebSocket.
+//! The edges of the process: TLS, sockets, the PROXY protocol, HTTP, gRPC and WebSocket.
 
 pub mod boundaries;
 pub mod grpc;
 pub mod http;
 pub mod local_socket;
+pub mod protobuf;
 pub mod proxy_protocol;
 pub mod reach;
 pub mod socket;

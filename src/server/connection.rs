@@ -16,7 +16,8 @@ use super::client_io::ClientStream;
 use super::disconnect::DisconnectReason;
 use super::exchange::Exchange;
 use super::flood::Flood;
-use super::shared::{RecordOffence, WorkerState, is_of_shared_proxy};
+use super::settings::FloodSettings;
+use super::shared::{RecordOffence, WorkerState, is_asking_proxy, is_of_shared_proxy};
 use super::transport::Transport;
 use super::{http1, http2, linger};
 use crate::gateway::client::Peer;
@@ -49,7 +50,11 @@ where
     let share = state.linger_slots.share(peer.address.ip());
     let on_rest = is_http2.then(|| linger::discard_rests(share.clone()));
     let mut stream = ClientStream::new(stream, settings.write, settings.min_download_rate, limits, share);
-    let flood = settings.flood;
+    let flood = match is_asking_proxy(&peer, &shared.gateway.load()) {
+        // Each client that leaves resets a call of its proxy.
+        true => FloodSettings { http2_resets: 0, ..settings.flood },
+        false => settings.flood,
+    };
     let connection = Arc::new(Connection { state, exchange: stream.exchange(), peer, is_http2 });
     let serving = connection.clone();
     let service = service_fn(move |request: Request<Incoming>| {

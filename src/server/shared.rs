@@ -15,6 +15,7 @@ use super::retry_delay::RetryDelay;
 use super::settings::ConnectionSettings;
 use crate::gateway::Gateway;
 use crate::gateway::client::Peer;
+use crate::gateway::forward_auth::ForwardAuth;
 use crate::gateway::worker::Worker;
 use crate::limits::penalty::PenaltyBox;
 use crate::limits::per_address::PerAddressLimit;
@@ -98,6 +99,12 @@ impl Shared {
 /// or of a balancer that does not name its clients (`trusts_forwarded` is false: see [`crate::gateway::client::Peer`]).
 pub(super) fn is_shared_proxy(trusts_forwarded: bool, address: IpAddr, gateway: &Gateway) -> bool {
     !trusts_forwarded || gateway.is_proxy(address)
+}
+
+/// Returns true if this is the address of a proxy that asks about the requests of its clients.
+pub(super) fn is_asking_proxy(peer: &Peer, gateway: &Gateway) -> bool {
+    let knows = |forward_auth: &ForwardAuth| forward_auth.knows(peer.origin.address);
+    peer.trusts_forwarded && gateway.forward_auth.as_deref().is_some_and(knows)
 }
 
 /// As [`is_shared_proxy`], also for a proxy that is known by its secret alone: other programs can have its address, so

@@ -74,6 +74,8 @@ reasons! {
     /// `forward_auth.from`, `forward_auth.secret_file`
     AuthCaller = "auth_caller", FORBIDDEN, "forbidden", "only the configured proxies may call this path";
     BadAuthCall = "bad_auth_call", BAD_REQUEST, "invalid_request", "the proxy did not describe the request";
+    /// Envoy never compresses a call.
+    CompressedCall = "compressed_call", NOT_IMPLEMENTED, "invalid_request", "compressed messages are not supported";
     ForgedHeader = "forged_header", BAD_REQUEST, "invalid_request", "a header has a name that clients may not use";
     ThroughGatewayOnly = "through_gateway_only", NOT_IMPLEMENTED, "invalid_request", "this works only through the gateway";
 

@@ -8,18 +8,25 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::{files, forwarding, oauth};
-use crate::gateway::forward_auth::{Callers, Dialect, Settings};
+use crate::gateway::forward_auth::{CHECK_PATH, Callers, Dialect, Settings};
 use crate::gateway::route::Route;
 
-const DIALECTS: [(&str, Dialect); 3] =
-    [("x-forwarded", Dialect::XForwarded), ("x-original", Dialect::XOriginal), ("prefix", Dialect::Prefix)];
+const DIALECTS: [(&str, Dialect); 4] = [
+    ("x-forwarded", Dialect::XForwarded),
+    ("x-original", Dialect::XOriginal),
+    ("prefix", Dialect::Prefix),
+    ("ext_authz_grpc", Dialect::ExtAuthzGrpc),
+];
 
 /// `None` without a path. `trusted`: `forwarding.trusted`.
 pub(super) fn read(table: &mut Table<'_>, routes: &[Route], trusted: &[IpNet]) -> Option<Settings> {
     let path = table.take("path", Shape::Pattern("^(/|$)"));
-    table.default("path", "");
-    let path = path.and_then(|value| value.parse(oauth::path_or_off)).flatten();
+    let path = path.map(|value| value.parse(oauth::path_or_off).flatten());
     let dialect = table.take("dialect", Shape::choice(&DIALECTS)).and_then(|value| value.choice(&DIALECTS));
+    let is_grpc = dialect == Some(Dialect::ExtAuthzGrpc);
+    let path_of_dialect = if is_grpc { CHECK_PATH } else { "" };
+    table.default("path", path_of_dialect);
+    let path = path.unwrap_or_else(|| is_grpc.then(|| CHECK_PATH.to_owned()));
     let from = table.take("from", Shape::list(forwarding::NETWORK));
     table.default("from", Vec::<String>::new());
     // Also those that are no networks: they have errors of their own.
@@ -38,14 +45,17 @@ pub(super) fn read(table: &mut Table<'_>, routes: &[Route], trusted: &[IpNet]) -
     };
     if dialect.is_none() && !table.has("dialect") {
         let error = ConfigError::new("`dialect` is missing", "expected `dialect = \"x-forwarded\"`");
-        table.reject(
-            "dialect",
-            error.help("Traefik and Caddy: \"x-forwarded\"; nginx: \"x-original\"; Envoy: \"prefix\"").missing(),
-        );
+        let help = "Traefik and Caddy: \"x-forwarded\"; nginx: \"x-original\"; Envoy: \"prefix\" or \"ext_authz_grpc\"";
+        table.reject("dialect", error.help(help).missing());
+    }
+    if is_grpc && path != CHECK_PATH {
+        let error = ConfigError::new("Envoy does not call this path", format!("expected \"{CHECK_PATH}\""));
+        table.reject("path", error.help("remove `path`; \"\" turns the dialect off"));
     }
     if is_for_everyone && !table.has("secret_file") {
         let error = ConfigError::new("every client could ask", "expected `from` or `secret_file` in this table");
-        table.reject("path", error.help("list the addresses of the proxies in `from`, for example [\"10.0.0.5\"]"));
+        let key = if table.has("path") { "path" } else { "dialect" };
+        table.reject(key, error.help("list the addresses of the proxies in `from`, for example [\"10.0.0.5\"]"));
     }
     if !table.has("secret_file") && from.iter().any(|network| trusted.iter().any(|other| overlap(network, other))) {
         let warning = ConfigError::new(

@@ -2,49 +2,46 @@
 //! about a request of its own, and forwards nothing.
 //!
 //! A call becomes the request that it is about ([`ForwardAuth::ask`]) before anything is decided, so that no step
-//! after it can take the one for the other. Only [`ForwardAuth::allow`] makes a response with status 200.
+//! after it can take the one for the other. Only [`ForwardAuth::allow`] makes a response with status 200, and only
+//! [`ForwardAuth::allow_over_grpc`] a message that allows a request.
 
+mod check_request;
+mod check_response;
+mod names;
 mod question;
 mod settings;
 
 use std::net::IpAddr;
 use std::sync::{PoisonError, RwLock};
 
-pub use settings::{Callers, Dialect, SECRET, Settings};
+pub use settings::{CHECK_PATH, Callers, Dialect, SECRET, Settings};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
 
 use crate::auth::identity::Identity;
 use crate::gateway::authorize::Permit;
 use crate::gateway::client::Peer;
+use crate::gateway::context::RequestContext;
 use crate::gateway::decide::{Decider, Decision};
 use crate::gateway::delivery::Delivery;
+use crate::gateway::forward::Forwarder;
 use crate::gateway::route::Route;
+use crate::gateway::token_calls::TokenCalls;
+use crate::protocols::grpc::{self, BadMessage};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::forwarded::{Forwarding, Origin};
-use crate::protocols::http::headers::{METHOD_OVERRIDES, OBSERVED, X_REQUEST_ID, names_trace};
-use crate::protocols::http::name_pattern::NamePattern;
+use crate::protocols::http::headers::{self, OBSERVED, X_REQUEST_ID};
 use crate::telemetry::access_log::Record;
+use crate::types::clock::Clock;
 use crate::types::reject::{Reason, Reject};
+use check_request::CheckRequest;
+use names::Names;
 use question::Question;
-
-/// Headers by which some backends read another path: IIS with URL Rewrite, Laminas, old releases of Symfony.
-const PATH_OVERRIDES: [&str; 2] = ["x-original-url", "x-rewrite-url"];
 
 /// The endpoint of a configuration.
 pub struct ForwardAuth {
     pub settings: Settings,
-    /// The headers that a response 200 always has, empty if need be: a proxy that copies what it gets (Envoy) would
-    /// let a forged one pass to the backend otherwise.
-    names: Vec<HeaderName>,
-    /// The same, in every spelling.
-    identity: Vec<NamePattern>,
-    /// Headers that name another method.
-    overrides: Vec<NamePattern>,
-    /// [`PATH_OVERRIDES`]
-    other_paths: Vec<NamePattern>,
-    /// A route decides by the method.
-    decides_by_method: bool,
+    names: Names,
     /// Addresses that have shown the secret. Empty without `forward_auth.secret_file`.
     proven: RwLock<Vec<IpAddr>>,
 }
@@ -52,49 +49,81 @@ pub struct ForwardAuth {
 /// How many addresses of proxies are remembered.
 const MAX_PROVEN: usize = 256;
 
+/// A proxy asks about a request.
+pub(super) struct Asked<'g> {
+    pub(super) by: &'g ForwardAuth,
+    /// Where the request comes from.
+    pub(super) origin: Box<Origin>,
+}
+
+/// What a call is read with.
+#[derive(Clone, Copy)]
+pub(super) struct With<'g> {
+    pub(super) decider: &'g Decider,
+    pub(super) forwarding: &'g Forwarding,
+    pub(super) token_calls: &'g TokenCalls,
+    pub(super) clock: &'g dyn Clock,
+}
+
+/// A response with which Envoy forwards the request: its message.
+#[derive(Clone)]
+struct Allowed(Vec<u8>);
+
 impl ForwardAuth {
     /// `decides_by_method`: a route does.
     pub fn new(settings: Settings, identity: &Identity, decides_by_method: bool) -> Self {
-        let mut names: Vec<HeaderName> = Vec::new();
-        for name in identity.names().chain([&HeaderName::from_static(OBSERVED)]) {
-            if !names.contains(name) {
-                names.push(name.clone());
-            }
-        }
-        let exact = |name: &HeaderName| NamePattern::exact(name.as_str());
-        let overrides = METHOD_OVERRIDES.iter().map(exact).collect();
-        let other_paths = PATH_OVERRIDES.into_iter().map(NamePattern::exact).collect();
-        let identity = names.iter().map(exact).collect();
-        let proven = RwLock::default();
-        ForwardAuth { settings, identity, names, overrides, other_paths, decides_by_method, proven }
+        ForwardAuth { settings, names: Names::new(identity, decides_by_method), proven: RwLock::default() }
     }
 
-    /// Turns a call, and its record, into the request that it is about. Returns where that request comes from.
-    pub(super) fn ask<B>(
+    /// Turns a call, and its record, into the request that it is about.
+    pub(super) async fn ask(
         &self,
-        call: &mut Request<B>,
+        call: &mut Request<Body>,
         peer: &Peer,
-        (decider, forwarding): (&Decider, &Forwarding),
+        with: With<'_>,
+        delivery: &mut Delivery,
+    ) -> Result<Asked<'_>, Reject> {
+        delivery.record.client = Some(peer.origin.address);
+        with.decider.check_head_size(call)?;
+        self.check_caller(call, peer)?;
+        if self.settings.dialect == Dialect::ExtAuthzGrpc {
+            let origin = self.ask_over_grpc(call, with, delivery).await?;
+            return Ok(Asked { by: self, origin });
+        }
+        let origin = self.read(call, with.forwarding)?;
+        describe(call, &origin, delivery);
+        self.check_names(call.headers())?;
+        Ok(Asked { by: self, origin })
+    }
+
+    /// As [`ForwardAuth::ask`], by the message of a call of gRPC.
+    async fn ask_over_grpc(
+        &self,
+        call: &mut Request<Body>,
+        With { decider, forwarding, token_calls, clock }: With<'_>,
         delivery: &mut Delivery,
     ) -> Result<Box<Origin>, Reject> {
-        delivery.record.client = Some(peer.origin.address);
-        decider.check_head_size(call)?;
-        let origin = self.read(call, peer, forwarding)?;
-        delivery.record.method = call.method().clone();
-        delivery.record.uri = call.uri().clone();
-        delivery.record.client = Some(origin.address);
-        self.check_names(call.headers())?;
+        if !grpc::is_call(call) {
+            return Err(Reject::new(Reason::BadAuthCall, "not a gRPC call over HTTP/2"));
+        }
+        let body = token_calls.read_in_time(call, decider.max_check_size()).await.map_err(as_head)?;
+        delivery.record.received = body.len() as u64;
+        delivery.record.time = clock.now();
+        let message = grpc::only_message(&body).map_err(|bad| match bad {
+            BadMessage::Compressed => Reject::from(Reason::CompressedCall),
+            BadMessage::NotOne => Reject::new(Reason::BadAuthCall, "the body is not one message"),
+        })?;
+        let check = CheckRequest::read(message, decider.headers)?;
+        let origin = forwarding.origin_behind(check.source, check.scheme, &check.headers);
+        let origin = origin.map_err(|detail| Reject::new(Reason::BadAuthCall, detail))?;
+        *call.headers_mut() = check.headers;
+        check.question.replace(call);
+        describe(call, &origin, delivery);
+        decider.check_header_list(call)?;
         Ok(origin)
     }
 
-    fn read<B>(&self, call: &mut Request<B>, peer: &Peer, forwarding: &Forwarding) -> Result<Box<Origin>, Reject> {
-        // A balancer that does not name its clients could bring any of them.
-        if !peer.trusts_forwarded || !self.settings.callers.allow(peer.origin.address, call.headers()) {
-            return Err(Reason::AuthCaller.into());
-        }
-        if self.settings.callers.need_secret() {
-            self.note_proven(peer.origin.address);
-        }
+    fn read<B>(&self, call: &mut Request<B>, forwarding: &Forwarding) -> Result<Box<Origin>, Reject> {
         let is_prefix = self.settings.dialect == Dialect::Prefix;
         if !is_prefix && *call.method() != Method::GET {
             return Err(Reject::from(Reason::MethodNotAllowed).allow("GET"));
@@ -107,21 +136,34 @@ impl ForwardAuth {
         Ok(origin)
     }
 
-    /// Rejects what the gateway removes from its own requests and the proxy may not: an identity header, in any
-    /// spelling, and another method or path than the one that is decided about. No honest client sends these. A proxy
-    /// that does not copy all headers of the response would forward what the client has written.
+    fn check_caller<B>(&self, call: &Request<B>, peer: &Peer) -> Result<(), Reject> {
+        // A balancer that does not name its clients could bring any of them.
+        if !peer.trusts_forwarded || !self.settings.callers.allow(peer.origin.address, call.headers()) {
+            return Err(Reason::AuthCaller.into());
+        }
+        if self.settings.callers.need_secret() {
+            self.note_proven(peer.origin.address);
+        }
+        Ok(())
+    }
+
+    /// Returns true if this call gets a message of gRPC in response, whatever is decided.
+    pub(super) fn replies_over_grpc<B>(&self, call: &Request<B>) -> bool {
+        self.settings.dialect == Dialect::ExtAuthzGrpc && grpc::is_call(call)
+    }
+
+    /// Rejects what the gateway removes from its own requests and the proxy may not. A proxy that does not copy all
+    /// headers of the response would forward what the client has written.
     fn check_names(&self, headers: &HeaderMap) -> Result<(), Reject> {
-        let is_identity = |name: &&HeaderName| self.identity.iter().any(|own| own.matches(name.as_str().as_bytes()));
-        let is_override = |name: &&HeaderName| {
-            self.overrides.iter().any(|own| own.matches(name.as_str().as_bytes()))
-                && (self.decides_by_method || headers.get_all(*name).iter().any(names_trace))
-        };
-        let is_other_path =
-            |name: &&HeaderName| self.other_paths.iter().any(|own| own.matches(name.as_str().as_bytes()));
-        match headers.keys().find(|name| is_identity(name) || is_override(name) || is_other_path(name)) {
+        match self.names.forbidden(headers).next() {
             Some(name) => Err(Reject::new(Reason::ForgedHeader, name.to_string())),
             None => Ok(()),
         }
+    }
+
+    /// Returns true if a proxy at this address may ask, or may with the secret.
+    pub fn knows(&self, address: IpAddr) -> bool {
+        self.settings.callers.from.contains(address)
     }
 
     /// Returns true if a proxy has shown the secret from this address: requests of many clients come from there.
@@ -142,7 +184,7 @@ impl ForwardAuth {
 
     /// The permit, if the proxy can carry the request. What the gateway answers itself, and what it does with
     /// responses, works only if the request goes through it.
-    pub fn permit(decision: Decision) -> Result<Permit, Reject> {
+    fn permit(decision: Decision) -> Result<Permit, Reject> {
         let through_gateway = |detail| Err(Reject::new(Reason::ThroughGatewayOnly, detail));
         match decision {
             Decision::Forward { permit, .. } => match &**permit.route() {
@@ -155,9 +197,30 @@ impl ForwardAuth {
         }
     }
 
+    /// Allows a request that the proxy forwards.
+    pub(super) async fn answer(
+        &self,
+        decision: Decision,
+        forwarder: &Forwarder,
+        request: &mut Request<Body>,
+        context: &RequestContext<'_>,
+    ) -> Result<Response<Body>, Reject> {
+        let permit = Self::permit(decision)?;
+        let certificate = context.certificate().map(|certificate| forwarder.certificate_headers.of(certificate));
+        if self.settings.dialect == Dialect::ExtAuthzGrpc {
+            headers::join_cookies(request.headers_mut());
+            let sent = request.headers().clone();
+            forwarder.authorization(request, &permit, context).await?;
+            forwarder.remove_own_cookies(request.headers_mut());
+            return self.allow_over_grpc(&permit, (&sent, request.headers()), certificate, context.record);
+        }
+        let authorization = forwarder.authorization(request, &permit, context).await?;
+        Ok(self.allow(&permit, authorization, certificate, context.record))
+    }
+
     /// The response that allows a request. `authorization`: what the backend gets in this header. `certificate`: the
     /// headers about the certificate of the client.
-    pub fn allow(
+    fn allow(
         &self,
         permit: &Permit,
         authorization: Option<&HeaderValue>,
@@ -166,22 +229,83 @@ impl ForwardAuth {
     ) -> Response<Body> {
         let mut response = Response::new(Body::empty());
         let headers = response.headers_mut();
-        headers.reserve(self.names.len() + 3);
-        for name in &self.names {
+        headers.reserve(self.names.own.len() + 3);
+        for name in &self.names.own {
             headers.insert(name.clone(), HeaderValue::from_static(""));
         }
-        for (name, value) in permit.caller().into_iter().flat_map(|caller| &caller.cached().identity) {
-            headers.insert(name.clone(), value.clone());
-        }
-        headers.extend(certificate.into_iter().flatten());
-        if let Some(observed) = permit.observed() {
-            headers.insert(OBSERVED, HeaderValue::from_static(observed.reason.code()));
-        }
-        if let Ok(id) = HeaderValue::from_bytes(&record.request_id.as_hex()) {
-            headers.insert(X_REQUEST_ID, id);
-        }
+        set_identity(headers, permit, certificate, record);
         headers.insert(header::AUTHORIZATION, authorization.cloned().unwrap_or(HeaderValue::from_static("")));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         response
+    }
+
+    /// As [`ForwardAuth::allow`]. `sent`, `left`: the headers of the client, and what the backend gets of them. Forged
+    /// ones are no reason for a rejection: Envoy removes what the message names.
+    fn allow_over_grpc(
+        &self,
+        permit: &Permit,
+        (sent, left): (&HeaderMap, &HeaderMap),
+        certificate: Option<Vec<(HeaderName, HeaderValue)>>,
+        record: &Record,
+    ) -> Result<Response<Body>, Reject> {
+        let mut set = HeaderMap::new();
+        // What a token is taken from. A subprotocol stays: a browser fails without a choice of the server.
+        for name in [header::AUTHORIZATION, header::COOKIE] {
+            let changed = left.get(&name).filter(|_| left.get_all(&name) != sent.get_all(&name));
+            if let Some(value) = changed {
+                // Texts of Protocol Buffers are UTF-8.
+                value.to_str().map_err(|_| Reject::new(Reason::BadAuthCall, format!("{name} is not ASCII")))?;
+                set.insert(name, value.clone());
+            }
+        }
+        set_identity(&mut set, permit, certificate, record);
+        let mut removed = self.names.removed(&set, sent, left);
+        removed.retain(|name| **name != header::SEC_WEBSOCKET_PROTOCOL);
+        let mut response = Response::new(Body::empty());
+        response.extensions_mut().insert(Allowed(check_response::allowed(set.iter(), &removed)));
+        Ok(response)
+    }
+
+    /// The message of gRPC for a response. `rejected`: why the request was rejected.
+    pub(super) async fn over_grpc(mut response: Response<Body>, rejected: Option<Reason>) -> Response<Body> {
+        match (response.extensions_mut().remove(), rejected) {
+            (Some(Allowed(message)), None) => grpc::response(&message),
+            (_, Some(reason @ Reason::CompressedCall)) => grpc::unimplemented(reason),
+            _ => grpc::response(&check_response::denied(response).await),
+        }
+    }
+}
+
+/// The message has mostly the head of the request, and not its body.
+fn as_head(reject: Reject) -> Reject {
+    match reject.reason {
+        Reason::BodyTooLarge => Reject::new(Reason::HeadTooLarge, reject.detail),
+        _ => reject,
+    }
+}
+
+/// From here on, the record is that of the request that the call is about.
+fn describe<B>(call: &Request<B>, origin: &Origin, delivery: &mut Delivery) {
+    delivery.record.method = call.method().clone();
+    delivery.record.uri = call.uri().clone();
+    delivery.record.client = Some(origin.address);
+}
+
+/// Names the caller, its certificate and the request.
+fn set_identity(
+    headers: &mut HeaderMap,
+    permit: &Permit,
+    certificate: Option<Vec<(HeaderName, HeaderValue)>>,
+    record: &Record,
+) {
+    for (name, value) in permit.caller().into_iter().flat_map(|caller| &caller.cached().identity) {
+        headers.insert(name.clone(), value.clone());
+    }
+    headers.extend(certificate.into_iter().flatten());
+    if let Some(observed) = permit.observed() {
+        headers.insert(HeaderName::from_static(OBSERVED), HeaderValue::from_static(observed.reason.code()));
+    }
+    if let Ok(id) = HeaderValue::from_bytes(&record.request_id.as_hex()) {
+        headers.insert(X_REQUEST_ID, id);
     }
 }

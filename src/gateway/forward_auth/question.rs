@@ -26,14 +26,18 @@ impl Question {
             Dialect::Prefix => return Self::from_prefix(path, call),
             Dialect::XForwarded => ["x-forwarded-method", "x-forwarded-host", "x-forwarded-uri"],
             Dialect::XOriginal => ["x-original-method", "x-original-host", "x-original-uri"],
+            Dialect::ExtAuthzGrpc => return Err("a call over gRPC has a message".to_owned()),
         };
         let [method, host, uri] = names.map(|name| only(call.headers(), name));
-        let host = host?.clone();
-        if !target::is_host(host.as_bytes()) {
-            return Err(format!("{} is not a host", names[1]));
-        }
-        let method = Method::from_bytes(method?.as_bytes()).map_err(|_| format!("{} is not a method", names[0]))?;
-        let target = origin_form(uri?.as_bytes()).ok_or_else(|| format!("{} is not a path and a query", names[2]))?;
+        Question::of(names, [method?.as_bytes(), host?.as_bytes(), uri?.as_bytes()])
+    }
+
+    /// The method, the host, and the path with the query. `names`: what the proxy calls them.
+    pub(super) fn of(names: [&str; 3], [method, host, uri]: [&[u8]; 3]) -> Result<Self, String> {
+        let value = HeaderValue::from_bytes(host).ok().filter(|_| target::is_host(host));
+        let host = value.ok_or_else(|| format!("{} is not a host", names[1]))?;
+        let method = Method::from_bytes(method).map_err(|_| format!("{} is not a method", names[0]))?;
+        let target = origin_form(uri).ok_or_else(|| format!("{} is not a path and a query", names[2]))?;
         Question { method, target, host }.checked()
     }
 

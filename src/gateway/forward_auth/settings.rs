@@ -29,7 +29,12 @@ pub enum Dialect {
     XOriginal,
     /// The call has them itself. Its target follows `forward_auth.path`.
     Prefix,
+    /// The call is one of gRPC. Its message has them.
+    ExtAuthzGrpc,
 }
+
+/// Where Envoy calls. No setting of Envoy changes it.
+pub const CHECK_PATH: &str = "/envoy.service.auth.v3.Authorization/Check";
 
 impl Settings {
     /// Returns true if a request for this path is a call.
@@ -37,7 +42,7 @@ impl Settings {
         match self.dialect {
             // Also without a slash after it: a target that the proxy has joined wrongly must not reach a route.
             Dialect::Prefix => path.starts_with(&self.path),
-            Dialect::XForwarded | Dialect::XOriginal => path == self.path,
+            Dialect::XForwarded | Dialect::XOriginal | Dialect::ExtAuthzGrpc => path == self.path,
         }
     }
 }
@@ -131,6 +136,8 @@ mod tests {
             (Dialect::XForwarded, "/auth", true),
             (Dialect::XForwarded, "/auth/", false),
             (Dialect::XForwarded, "/%61uth", false),
+            (Dialect::ExtAuthzGrpc, "/auth", true),
+            (Dialect::ExtAuthzGrpc, "/auth/x", false),
             (Dialect::Prefix, "/auth/orders", true),
             (Dialect::Prefix, "/auth", true),
             (Dialect::Prefix, "/auth*", true),

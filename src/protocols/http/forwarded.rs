@@ -113,6 +113,22 @@ impl Forwarding {
         Ok(Box::new(Origin::new(client, tls)))
     }
 
+    /// As [`Forwarding::origin_in`], from a proxy that names its peer: `source` is the client, unless it is trusted.
+    /// `scheme`: what the proxy says without `X-Forwarded-Proto`. Fails with what is wrong.
+    pub fn origin_behind(
+        &self,
+        source: IpAddr,
+        scheme: &[u8],
+        headers: &HeaderMap,
+    ) -> Result<Box<Origin>, &'static str> {
+        let client = Some(source).filter(|source| self.trusts(*source)).and_then(|_| self.client(headers));
+        let tls = match headers.contains_key("x-forwarded-proto") {
+            true => forwarded_proto(headers).ok_or("x-forwarded-proto is neither http nor https")?,
+            false => is_https(scheme).ok_or("the scheme is neither http nor https")?,
+        };
+        Ok(Box::new(Origin::new(client.unwrap_or(source), tls)))
+    }
+
     /// The first address from the right that is not trusted. An element that is no address ends the search at the last
     /// proxy. If all are trusted, it is the leftmost one. `None` if there is no address before the search ends.
     fn client(&self, headers: &HeaderMap) -> Option<IpAddr> {
@@ -145,10 +161,13 @@ fn parse(element: &[u8]) -> Option<IpAddr> {
 /// Returns whether the client used TLS, as the last proxy reports it in `X-Forwarded-Proto`.
 fn forwarded_proto(headers: &HeaderMap) -> Option<bool> {
     let last = headers.get_all("x-forwarded-proto").iter().next_back()?;
-    let proto = last.as_bytes().rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
-    match proto {
-        proto if proto.eq_ignore_ascii_case(b"https") => Some(true),
-        proto if proto.eq_ignore_ascii_case(b"http") => Some(false),
+    is_https(last.as_bytes().rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii())
+}
+
+fn is_https(scheme: &[u8]) -> Option<bool> {
+    match scheme {
+        scheme if scheme.eq_ignore_ascii_case(b"https") => Some(true),
+        scheme if scheme.eq_ignore_ascii_case(b"http") => Some(false),
         _ => None,
     }
 }
@@ -195,6 +214,30 @@ mod tests {
             ("10.0.0.1", &["::ffff:198.51.100.1"], "198.51.100.1"),
         ] {
             assert_eq!(client(peer, fields), expected, "{peer} {fields:?}");
+        }
+    }
+
+    #[test]
+    fn the_peer_of_a_proxy_is_the_client_unless_it_is_trusted() {
+        let forwarding =
+            Forwarding { trusted: vec!["10.0.0.0/8".parse().expect("a network")], ..Forwarding::default() };
+        for (source, scheme, fields, expected) in [
+            ("198.51.100.1", "http", &[][..], Some(("198.51.100.1", "http"))),
+            ("198.51.100.1", "https", &[("x-forwarded-for", "192.0.2.1")], Some(("198.51.100.1", "https"))),
+            ("10.0.0.1", "http", &[("x-forwarded-for", "192.0.2.1, 10.0.0.1")], Some(("192.0.2.1", "http"))),
+            ("10.0.0.1", "http", &[("x-forwarded-for", "unknown")], Some(("10.0.0.1", "http"))),
+            ("10.0.0.1", "http", &[("x-forwarded-proto", "https")], Some(("10.0.0.1", "https"))),
+            ("10.0.0.1", "", &[("x-forwarded-proto", "https")], Some(("10.0.0.1", "https"))),
+            ("10.0.0.1", "http", &[("x-forwarded-proto", "ftp")], None),
+            ("10.0.0.1", "", &[], None),
+            ("10.0.0.1", "ws", &[], None),
+        ] {
+            let name = |name: &str| name.parse::<http::HeaderName>().expect("a name");
+            let headers = fields.iter().map(|(field, value)| (name(field), HeaderValue::from_static(value))).collect();
+            let origin = forwarding.origin_behind(source.parse().expect("an address"), scheme.as_bytes(), &headers);
+            let found = origin.ok().map(|origin| (origin.address.to_string(), origin.scheme));
+            let expected = expected.map(|(address, scheme)| (address.into(), HeaderValue::from_static(scheme)));
+            assert_eq!(found, expected, "{source} {scheme} {fields:?}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::protobuf::Message;
+use crate::protocols::protobuf::Message;
 
 // ExportTraceServiceRequest
 const RESOURCE_SPANS: u32 = 1;

@@ -8,7 +8,6 @@ mod batch;
 mod export;
 mod ids;
 mod partial_success;
-mod protobuf;
 mod queue;
 mod request_spans;
 mod sampler;

@@ -1,12 +1,12 @@
 //! What a collector says about a batch that it has accepted only in part (OTLP 1, "Partial Success").
 
-use super::protobuf::{Field, Fields};
+use crate::protocols::protobuf::{Field, Fields};
 
 // ExportTraceServiceResponse
-const PARTIAL_SUCCESS: u64 = 1;
+const PARTIAL_SUCCESS: u32 = 1;
 // ExportTracePartialSuccess
-const REJECTED_SPANS: u64 = 1;
-const ERROR_MESSAGE: u64 = 2;
+const REJECTED_SPANS: u32 = 1;
+const ERROR_MESSAGE: u32 = 2;
 
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct PartialSuccess {
@@ -19,15 +19,15 @@ impl PartialSuccess {
     /// A body that cannot be read rejects nothing: the status has accepted everything.
     pub(super) fn read(response: &[u8]) -> Self {
         let mut partial = PartialSuccess::default();
-        for (number, field) in Fields(response) {
+        for (number, field) in fields(response) {
             if let (PARTIAL_SUCCESS, Field::Bytes(message)) = (number, field) {
-                Fields(message).for_each(|(number, field)| partial.set(number, field));
+                fields(message).for_each(|(number, field)| partial.set(number, field));
             }
         }
         partial
     }
 
-    fn set(&mut self, number: u64, field: Field<'_>) {
+    fn set(&mut self, number: u32, field: Field<'_>) {
         match (number, field) {
             // Signed in the message.
             (REJECTED_SPANS, Field::Number(count)) => self.rejected_spans = count.cast_signed().max(0).cast_unsigned(),
@@ -39,6 +39,11 @@ impl PartialSuccess {
     pub(super) fn is_complete(&self) -> bool {
         self.rejected_spans == 0 && self.message.is_empty()
     }
+}
+
+/// The fields before the first that cannot be read.
+fn fields(message: &[u8]) -> impl Iterator<Item = (u32, Field<'_>)> {
+    Fields(message).map_while(Result::ok)
 }
 
 #[cfg(test)]

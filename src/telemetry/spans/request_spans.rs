@@ -9,8 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 use http::{Method, Version};
 
 use super::batch::{SPANS, Value, attribute};
-use super::protobuf::Message;
 use crate::protocols::http::trace_context::TraceContext;
+use crate::protocols::protobuf::Message;
 use crate::telemetry::access_log::{Record, cut, without_tokens};
 use crate::types::clock::UnixTime;
 

@@ -52,6 +52,20 @@ fn forward_auth_needs_a_path_a_dialect_and_callers() {
             (4, 15),
             "none",
         ),
+        (
+            "[forward_auth]\npath = \"/auth\"\ndialect = \"ext_authz_grpc\"\nfrom = [\"10.0.0.5\"]",
+            "forward_auth.path",
+            (2, 8),
+            "Envoy does not call this path",
+        ),
+        ("[forward_auth]\ndialect = \"ext_authz_grpc\"", "forward_auth.dialect", (2, 11), "every client could ask"),
+        (
+            "[[route]]\npath = \"/envoy.service.auth.v3.Authorization/Check\"\n[forward_auth]\n\
+             dialect = \"ext_authz_grpc\"\nfrom = [\"10.0.0.5\"]",
+            "forward_auth.path",
+            (3, 1),
+            "a route has the path /envoy",
+        ),
         ("[forward_auth]\nfrom = [\"10.0.0.5\"]", "forward_auth.from", (2, 8), "no effect without `path`"),
         ("[forward_auth]\ndialect = \"prefix\"", "forward_auth.dialect", (2, 11), "no effect without `path`"),
         (
@@ -95,4 +109,10 @@ fn a_trusted_proxy_that_may_ask_without_a_secret_is_reported() {
     let settings = parse(&text("192.0.2.1")).expect("valid").forward_auth.expect("on");
     assert_eq!(settings.path, "/auth");
     assert!(parse(&with_upstream("[forward_auth]\npath = \"\"")).expect("valid").forward_auth.is_none());
+    let grpc = "[forward_auth]\ndialect = \"ext_authz_grpc\"\nfrom = [\"192.0.2.1\"]\n";
+    let settings = |more| parse(&with_upstream(&format!("{grpc}{more}"))).expect("valid").forward_auth;
+    for more in ["", "path = \"/envoy.service.auth.v3.Authorization/Check\""] {
+        assert_eq!(settings(more).expect("on").path, "/envoy.service.auth.v3.Authorization/Check", "{more}");
+    }
+    assert!(settings("path = \"\"").is_none());
 }

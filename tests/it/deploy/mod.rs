@@ -2,6 +2,7 @@
 
 mod commands;
 mod examples;
+mod gateway_api;
 pub mod pages;
 mod recipes;
 mod replicas;

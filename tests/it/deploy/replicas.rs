@@ -39,6 +39,8 @@ fn the_kubernetes_manifests_follow_their_schemas() {
     assert!(valid, "{printed}");
     let expected = ["ConfigMap", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy", "Secret"];
     assert_eq!(printed, expected.map(|kind| format!("{kind} bearward\n")).concat());
+    let beside = source::root().join("deploy/beside/gateway-api.yaml");
+    assert_eq!(check_manifests(&[&beside]), ("Service bearward-auth\n".into(), true));
 }
 
 /// Otherwise the test above could not fail.

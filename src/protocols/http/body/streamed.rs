@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
@@ -52,6 +53,9 @@ pub struct Body {
 enum Inner {
     Empty,
     Full(Bytes),
+    /// A message and what follows it.
+    WithTrailers(Bytes, Box<HeaderMap>),
+    Trailers(Box<HeaderMap>),
     Incoming(Incoming),
     Pieces(mpsc::Receiver<Bytes>),
 }
@@ -69,6 +73,11 @@ impl Body {
 
     pub fn full(bytes: impl Into<Bytes>) -> Self {
         Body::of(Inner::Full(bytes.into()))
+    }
+
+    /// A message that is not empty, with trailers after it.
+    pub fn with_trailers(bytes: impl Into<Bytes>, trailers: HeaderMap) -> Self {
+        Body::of(Inner::WithTrailers(bytes.into(), Box::new(trailers)))
     }
 
     /// A body from the network. If it has no bytes, it becomes an empty one, which needs no timers.
@@ -171,6 +180,16 @@ impl Body {
             Inner::Empty => Poll::Ready(None),
             Inner::Full(bytes) => {
                 let frame = Frame::data(std::mem::take(bytes));
+                self.inner = Inner::Empty;
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Inner::WithTrailers(bytes, trailers) => {
+                let frame = Frame::data(std::mem::take(bytes));
+                self.inner = Inner::Trailers(std::mem::take(trailers));
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Inner::Trailers(trailers) => {
+                let frame = Frame::trailers(std::mem::take(trailers));
                 self.inner = Inner::Empty;
                 Poll::Ready(Some(Ok(frame)))
             }
@@ -333,7 +352,7 @@ impl HttpBody for Body {
             Inner::Empty => self.delayed_error.is_none(),
             Inner::Full(bytes) => bytes.is_empty(),
             Inner::Incoming(body) => body.is_end_stream(),
-            Inner::Pieces(_) => false,
+            Inner::WithTrailers(..) | Inner::Trailers(_) | Inner::Pieces(_) => false,
         }
     }
 
@@ -342,7 +361,8 @@ impl HttpBody for Body {
             Inner::Empty => SizeHint::with_exact(0),
             Inner::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Inner::Incoming(body) => body.size_hint(),
-            Inner::Pieces(_) => SizeHint::default(),
+            // Without a length: no client of such a body needs one.
+            Inner::WithTrailers(..) | Inner::Trailers(_) | Inner::Pieces(_) => SizeHint::default(),
         }
     }
 }

@@ -71,6 +71,17 @@ fn a_body_is_complete_with_its_last_frame() {
     assert_eq!(counter.counts(), [0, 0, 1]);
 }
 
+#[test]
+fn a_body_with_trailers_is_complete_after_them() {
+    let counter = Counter::default();
+    let trailers = http::HeaderMap::from_iter([(http::header::AGE, http::HeaderValue::from(0))]);
+    let mut body = Body::with_trailers("abc", trailers).with_observer(Box::new(counter.clone()));
+    assert_eq!((poll(&mut body), counter.counts()), (ready("3"), [3, 0, 0]));
+    assert!(!body.is_end_stream());
+    assert_eq!((poll(&mut body), counter.counts()), (ready("0"), [3, 0, 1]), "the trailers");
+    assert_eq!((poll(&mut body), body.is_end_stream()), (ready("end"), true));
+}
+
 /// hyper writes a head together with the first frame.
 #[test]
 fn an_error_before_the_first_frame_waits_for_the_head() {

@@ -6,6 +6,8 @@ use bytes::Bytes;
 use http::Method;
 
 use super::with_config;
+use crate::support::frames::{self, GOAWAY, HEADERS, RST_STREAM};
+use crate::support::wait::eventually;
 use crate::support::wire::Wire;
 use crate::support::{Client, Gateway, Upstream};
 
@@ -116,6 +118,25 @@ async fn a_client_cannot_lock_out_a_proxy_with_a_secret() {
         proxy.send(format!("{call}Transfer-Encoding: chunked, x\r\n\r\n")).await;
         assert!(proxy.read_response().await.status >= 400, "{number}");
     }
+}
+
+/// Each client that leaves makes its proxy cancel a call (`limits::floods` has what happens to other connections).
+#[tokio::test]
+async fn cancelled_calls_do_not_end_the_connection_of_the_proxy() {
+    let upstream = Upstream::start();
+    let callers = "[forward_auth]\ndialect = \"ext_authz_grpc\"\nfrom = [\"127.0.0.1\"]\n";
+    let limits = "[limits]\npenalty_duration = \"0s\"\nhttp2_resets = 20\n";
+    let gateway = Gateway::public_single_worker(upstream.address, &format!("{limits}{callers}"));
+    let mut proxy = frames::connect(gateway.address(), &[frames::connection_preface()]).await;
+    for stream in (1..200).step_by(2) {
+        proxy.send(frames::get(stream, "/hang")).await;
+        eventually("the request is in flight", || upstream.in_flight() == 1).await;
+        proxy.send(frames::frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])).await;
+        eventually("the request is cancelled", || upstream.in_flight() == 0).await;
+    }
+    proxy.send(frames::get(201, "/")).await;
+    let response = frames::next(&mut proxy, &[HEADERS, GOAWAY]).await;
+    assert_eq!((response.kind, response.stream), (HEADERS, 201));
 }
 
 /// Envoy can send the body with the call.

@@ -1,6 +1,8 @@
 //! `[forward_auth]`: calls as proxies make them. `proxies` has the real ones.
 
 mod callers;
+mod check;
+mod ext_authz;
 mod limits;
 mod proxies;
 
@@ -250,8 +252,10 @@ async fn a_head_request_is_asked_about_with_get() {
 fn the_configuration_beside_a_proxy_is_valid() {
     let text = crate::house::source::read("deploy/beside/gateway.toml");
     let folder = tempfile::tempdir().expect("a folder");
-    for dialect in ["x-original", "x-forwarded", "prefix"] {
+    for dialect in ["x-original", "x-forwarded", "prefix", "ext_authz_grpc"] {
         let text = text.replace("dialect = \"x-original\"", &format!("dialect = \"{dialect}\""));
+        // The page says so.
+        let text = if dialect == "ext_authz_grpc" { text.replace("path = \"/auth\"\n", "") } else { text };
         let (config, warnings) = parse_with_warnings(&text, folder.path(), Probe::None).expect("valid");
         assert!(config.forward_auth.is_some() && warnings.all().is_empty(), "{}", warnings.render(false));
     }
