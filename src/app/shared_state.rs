@@ -11,6 +11,7 @@ use super::event_streams::EventStreams;
 use super::issuer_keys::KeyWatch;
 use super::open_store::{self, max_token_life};
 use super::own_keys;
+use super::proofs;
 use super::root_secrets::{agree, read_roots};
 use super::shared_store;
 use super::stored;
@@ -119,8 +120,9 @@ impl SharedState {
         let refresh = LoginRefresh::new(broker.clone(), sign_ins.clone(), clock.clone());
         let refresher = Arc::new(Refresher(refresh));
         let handles = Handles::of_store(handle_settings(config), roots, store.clone(), refresher);
-        let mut auth = AuthState::new(keyring, revocations, api_keys, handles, store.freshness());
+        let mut auth = AuthState::new(keyring, revocations, api_keys, handles, store.freshness(), now);
         auth.seen_generations = seen_generations;
+        auth.proofs = proofs::of_store(config, &store, now);
         let limits = &config.limits;
         let bad_signatures =
             BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, config.workers);
