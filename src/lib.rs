@@ -142,6 +142,7 @@
 //! | the body of an own call | request | 8 KiB; of a token exchange 24 KiB (`broker/settings.rs`) |
 //! | a response of an identity provider | sign-in, refresh | 1 MiB (`auth/oauth_client/`) |
 //! | failed refreshes at providers | process | 4,096 (`broker/sign_in/refresh.rs`) |
+//! | tokens that another server has just rejected | introspection, each `[[token_exchange]]` | 32,768 (`auth/recently_rejected.rs`) |
 //! | a report of an identity provider | request | 32 KiB, a security event 64 KiB (`gateway/provider_events/`) |
 //! | the response to a poll | event stream | 8 MiB (`broker/event_poll.rs`) |
 //! | a captured login | request | `login.max_response_size` (`gateway/login_capture/`) |

@@ -17,9 +17,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bearward::auth::api_keys::{ApiKeySettings, ApiKeys};
+use bearward::auth::authenticate::Authenticator;
 use bearward::auth::bearer::{BearerToken, TokenLocations};
 use bearward::auth::context::AuthContext;
 use bearward::auth::handles::{FoundLogin, HandleSettings, Handles};
+use bearward::gateway::route::Route;
 use bearward::store::{ProviderLogin, StoreFuture};
 use bearward::telemetry::access_log::Record;
 use bearward::tokens::family::Family;
@@ -86,26 +88,7 @@ fn authenticating_a_known_api_key_allocates_and_reads_nothing() {
 #[test]
 fn a_request_with_a_known_cookie_allocates_and_reads_nothing() {
     let (mut authenticator, _) = setup::authenticator(&Mint::new(Algorithm::ES256));
-    let family = families::family(NOW);
-    let roots = Roots::new((family.root, Secret::new(vec![7; 32])), Vec::new());
-    let text = handle::of(&family, &roots).expect("the root is known");
-    let login = ProviderLogin {
-        provider: "main".into(),
-        root: family.root,
-        sealed: Vec::new(),
-        version: 0,
-        due: UnixTime::MAX,
-        claimed: true,
-    };
-    let reads = Arc::new(AtomicUsize::new(0));
-    let counter = reads.clone();
-    let find = Arc::new(move |_| -> StoreFuture<FoundLogin> {
-        counter.fetch_add(1, Ordering::Relaxed);
-        Box::pin(std::future::ready(Ok(Some((family.clone(), login.clone())))))
-    });
-    let minute = Duration::from_mins(1);
-    let settings = HandleSettings { audience: vec!["a".into()], lifetime: minute, timeout: minute };
-    authenticator.handles = Arc::new(Handles::new(settings, Arc::new(roots), find));
+    let (text, reads) = signed_in(&mut authenticator);
     let worker = BenchWorker::new();
     let context = AuthContext { provider: Some("main"), ..worker.context(NOW) };
     let request = Request::get("/").header("cookie", format!("a=1; __Host-bearward={text}; b=2")).body(());
@@ -127,6 +110,31 @@ fn a_request_with_a_known_cookie_allocates_and_reads_nothing() {
     assert_eq!(reads.load(Ordering::Relaxed), 1);
 }
 
+/// Gives the authenticator the login of a browser. Returns its handle, and how often the login was read.
+fn signed_in(authenticator: &mut Authenticator) -> (String, Arc<AtomicUsize>) {
+    let family = families::family(NOW);
+    let roots = Roots::new((family.root, Secret::new(vec![7; 32])), Vec::new());
+    let text = handle::of(&family, &roots).expect("the root is known");
+    let login = ProviderLogin {
+        provider: "main".into(),
+        root: family.root,
+        sealed: Vec::new(),
+        version: 0,
+        due: UnixTime::MAX,
+        claimed: true,
+    };
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counter = reads.clone();
+    let find = Arc::new(move |_| -> StoreFuture<FoundLogin> {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::ready(Ok(Some((family.clone(), login.clone())))))
+    });
+    let minute = Duration::from_mins(1);
+    let settings = HandleSettings { audience: vec!["a".into()], lifetime: minute, timeout: minute };
+    authenticator.handles = Arc::new(Handles::new(settings, Arc::new(roots), find));
+    (text, reads)
+}
+
 /// Each revocation changes the epoch, so that the next request with a cached token checks the revocation set again.
 #[test]
 fn checking_the_revocation_set_again_allocates_nothing() {
@@ -146,15 +154,25 @@ fn checking_the_revocation_set_again_allocates_nothing() {
 }
 
 /// The access-log record, the request id, and two for the headers that the gateway adds. The `Connection` header of a
-/// browser needs three more: the list of its names, one name, and the list of removed headers.
+/// browser needs three more: the list of its names, one name, and the list of removed headers. The cookies that are
+/// left when that of a sign-in is removed need two.
 #[test]
 fn a_complete_request_allocates_little() {
     let mint = Mint::new(Algorithm::ES256);
+    let (mut authenticator, hygiene) = setup::authenticator(&mint);
+    let (handle, reads) = signed_in(&mut authenticator);
+    let places = TokenLocations { sign_in: true, ..TokenLocations::default() };
+    let sign_in = Route { path: "/".into(), sign_in: Some("main".into()), places, ..Route::everything() };
     let steps = Steps::new(&mint);
+    let signing_in = Steps::with((authenticator, hygiene), &[sign_in]);
     let token = mint.token(0);
-    for (name, sent, max) in
-        [("plain", SampleRequest::plain(&token), 4.0), ("browser", SampleRequest::browser(&token), 7.0)]
-    {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let _entered = runtime.enter();
+    for (name, steps, sent, max) in [
+        ("plain", &steps, SampleRequest::plain(&token), 4.0),
+        ("browser", &steps, SampleRequest::browser(&token), 7.0),
+        ("signed-in browser", &signing_in, SampleRequest::signed_in(&handle), 9.0),
+    ] {
         assert!(steps.run(&mut sent.to_request()).is_ok(), "the first request verifies the token");
         let mut sum = allocation_counter::AllocationInfo::default();
         for _ in 0..REQUESTS {
@@ -165,4 +183,5 @@ fn a_complete_request_allocates_little() {
         println!("{name} request: {count} allocations, {bytes} bytes; a record has {} bytes", size_of::<Record>());
         assert!(count <= max, "{name}: {count}");
     }
+    assert_eq!(reads.load(Ordering::Relaxed), 1);
 }

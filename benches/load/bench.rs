@@ -1,6 +1,7 @@
 //! What each measurement uses: flags, keys, the origin, and the requests of each scenario.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::Target;
@@ -76,6 +77,20 @@ impl Bench<'_> {
             return Err(format!("only {resumed} of {responses} handshakes resumed a session").into());
         }
         Ok(measured)
+    }
+
+    /// Requests for `path` with this field, over HTTP/1.1 without TLS. A response other than 200 ends the bench.
+    pub fn repeated(&self, address: SocketAddr, path: &str, field: &str) -> Load {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n{field}\r\n\r\n");
+        Load {
+            target: Target::plain(address),
+            requests: Arc::new(vec![request.into_bytes()]),
+            once: false,
+            expected_status: &[200],
+            connections: self.flags.connections,
+            reconnect: Reconnect::Never,
+            address_per_connection: false,
+        }
     }
 
     pub fn load(&self, scenario: &Scenario, address: SocketAddr, pace: Pace, length: Duration) -> Outcome<Load> {

@@ -85,6 +85,13 @@ impl Connection {
         }
         Ok(Response { status: head.status, body: self.read[head_end..].to_vec() })
     }
+
+    /// The values of a header of the last response.
+    pub fn values<'c>(&'c self, name: &'c str) -> impl Iterator<Item = &'c str> {
+        let text = std::str::from_utf8(&self.read).unwrap_or_default();
+        let lines = text.split("\r\n").take_while(|line| !line.is_empty()).filter_map(|line| line.split_once(": "));
+        lines.filter(move |(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
 }
 
 /// Connects from this source address, or from one that the kernel chooses.

@@ -69,8 +69,7 @@ impl Keys {
 
     /// `count` tokens, each of a different session of a different user.
     pub fn tokens(&self, algorithm: Algorithm, count: usize) -> Outcome<Vec<String>> {
-        let signer =
-            self.signers.iter().find(|signer| signer.algorithm == algorithm).ok_or("no key for this algorithm")?;
+        let signer = self.signer(algorithm)?;
         let first = self.next.get();
         self.next.set(first + count as u128);
         in_threads(count, |number| signer.sign(first + number as u128))
@@ -80,7 +79,7 @@ impl Keys {
     /// proof for each. The key id is the thumbprint of a key.
     pub fn proven(&self, path: &str, count: usize) -> Outcome<Vec<String>> {
         let bound = json!({ "cnf": { "jkt": self.client.kid } });
-        let issuer = self.signers.iter().find(|signer| signer.algorithm == Algorithm::EdDSA).ok_or("no EdDSA key")?;
+        let issuer = self.signer(Algorithm::EdDSA)?;
         let token = issuer.sign_with(self.next.replace(self.next.get() + 1), &bound)?;
         let ath = URL_SAFE_NO_PAD.encode(bearward::types::secret::digest(&[token.as_bytes()]));
         let header = json!({ "typ": "dpop+jwt", "alg": "ES256", "jwk": self.client.public });
@@ -92,6 +91,15 @@ impl Keys {
             let proof = client.sign_segments(&header, &claims)?;
             Ok(format!("Authorization: DPoP {token}\r\nDPoP: {proof}\r\n"))
         })
+    }
+
+    /// An ID token of an identity provider. Its keys are in `rs256.json`.
+    pub fn id_token(&self, claims: &Value) -> Outcome<String> {
+        self.signer(Algorithm::RS256)?.sign_claims("JWT", claims)
+    }
+
+    fn signer(&self, algorithm: Algorithm) -> Outcome<&Signer> {
+        Ok(self.signers.iter().find(|signer| signer.algorithm == algorithm).ok_or("no key for this algorithm")?)
     }
 
     /// `count` tokens with random signatures. They are well formed, so that the gateway must check each signature.
@@ -133,10 +141,6 @@ impl Signer {
     /// As [`Signer::sign`], with further claims.
     fn sign_with(&self, number: u128, more: &Value) -> Outcome<String> {
         let now = SystemClock.now().as_secs();
-        let mut header = json!({ "typ": "at+jwt", "alg": algorithm_name(self.algorithm) });
-        if self.kid.is_string() {
-            header["kid"] = self.kid.clone();
-        }
         let mut claims = json!({
             "iss": issuer(self.algorithm),
             "sub": format!("user-{number:020x}@example.com"),
@@ -154,7 +158,15 @@ impl Signer {
         for (name, value) in more.as_object().into_iter().flatten() {
             claims[name] = value.clone();
         }
-        self.sign_segments(&header, &claims)
+        self.sign_claims("at+jwt", &claims)
+    }
+
+    fn sign_claims(&self, kind: &str, claims: &Value) -> Outcome<String> {
+        let mut header = json!({ "typ": kind, "alg": algorithm_name(self.algorithm) });
+        if self.kid.is_string() {
+            header["kid"] = self.kid.clone();
+        }
+        self.sign_segments(&header, claims)
     }
 
     fn sign_segments(&self, header: &Value, claims: &Value) -> Outcome<String> {

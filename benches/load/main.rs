@@ -21,6 +21,7 @@
 mod bench;
 mod client;
 mod drive;
+mod fronts;
 mod gateway;
 mod h2;
 mod idle_priority;
@@ -32,6 +33,8 @@ mod peers;
 #[allow(dead_code)]
 #[path = "../../tests/it/support/ports.rs"]
 mod ports;
+mod program;
+mod provider;
 mod revoked;
 mod scenario;
 mod streams;

@@ -1,22 +1,17 @@
 //! The peers: HAProxy and nginx from their Debian packages, configured for the same work. Each has one worker, the same
 //! origin and the same certificate. HAProxy also checks the same tokens.
 
-use std::fs::{self, File};
+use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use bearward::tokens::jwt::Algorithm;
-use tempfile::TempDir;
 
 use crate::Outcome;
-use crate::client::{Connection, Target};
-use crate::gateway::on_cores;
 use crate::peer_files::{haproxy, nginx};
 use crate::peer_setup::{PeerSetup, Ports};
 use crate::ports::free_address;
+use crate::program::{Program, is_installed};
 use crate::scenario::{Scenario, Tokens, Transport};
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
@@ -27,11 +22,10 @@ pub enum Kind {
     Nginx,
 }
 
-/// A running peer. Dropping it kills the process and removes its files.
+/// A running peer.
 pub struct Peer {
-    process: Child,
+    program: Program,
     pub ports: Ports,
-    folder: TempDir,
 }
 
 impl Kind {
@@ -63,25 +57,22 @@ impl Peer {
             Kind::Haproxy => haproxy(folder.path(), &ports, setup)?,
             Kind::Nginx => nginx(folder.path(), &ports, setup),
         };
-        let configuration = folder.path().join("peer.conf");
-        fs::write(&configuration, text)?;
-        let log = File::create(folder.path().join("output.log"))?;
-        let mut command = on_cores(Path::new(kind.name()), setup.cpus);
-        match kind {
-            Kind::Haproxy => command.args(["-db", "-f"]).arg(&configuration),
-            Kind::Nginx => command.arg("-p").arg(folder.path()).arg("-c").arg(&configuration),
+        fs::write(folder.path().join("peer.conf"), text)?;
+        let name = kind.name();
+        if !is_installed(name) {
+            return Err(format!("{name} is not installed (`apt-get install {name}`)").into());
+        }
+        let prefix = format!("{}/", folder.path().display());
+        let arguments = match kind {
+            Kind::Haproxy => vec!["-db", "-f", "peer.conf"],
+            Kind::Nginx => vec!["-p", &prefix, "-c", "peer.conf"],
         };
-        // Debian installs both in /usr/sbin, which is not in the PATH of ordinary users.
-        let path = format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default());
-        command.env("PATH", path).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let missing = |error| format!("cannot start {0}: {error} (install it with `apt-get install {0}`)", kind.name());
-        let mut peer = Peer { process: command.spawn().map_err(missing)?, ports, folder };
-        peer.wait_until_ready()?;
-        Ok(peer)
+        let program = Program::start(Path::new(name), &arguments, folder, setup.cpus, plain, "/public/1k")?;
+        Ok(Peer { program, ports })
     }
 
     pub fn pid(&self) -> u32 {
-        self.process.id()
+        self.program.pid()
     }
 
     pub fn address(&self, scenario: &Scenario) -> SocketAddr {
@@ -91,31 +82,5 @@ impl Peer {
             (Transport::Plain, Tokens::One(Algorithm::HS256)) => self.ports.hs256,
             (Transport::Plain, _) => self.ports.plain,
         }
-    }
-
-    fn wait_until_ready(&mut self) -> Outcome<()> {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        let target = Target::plain(self.ports.plain);
-        let request = b"GET /public/1k HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        while Instant::now() < deadline {
-            let output = || fs::read_to_string(self.folder.path().join("output.log")).unwrap_or_default();
-            if let Some(status) = self.process.try_wait()? {
-                return Err(format!("it exited at once ({status}): {}", output().trim()).into());
-            }
-            let response = Connection::open(&target).and_then(|mut connection| connection.exchange(request));
-            if response.is_ok_and(|response| response.status == 200) {
-                return Ok(());
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        Err("not ready after 20 s".into())
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // Ignored: the process may have exited already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }

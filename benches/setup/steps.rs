@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use bearward::auth::authenticate::Authenticator;
+use bearward::auth::bearer::session_cookie;
 use bearward::gateway::authorize::Permit;
 use bearward::gateway::context::RequestContext;
 use bearward::gateway::cors::Cors;
@@ -39,10 +41,13 @@ pub struct Steps {
 
 impl Steps {
     pub fn new(mint: &Mint) -> Steps {
-        let (authenticator, hygiene) = authenticator(mint);
+        Steps::with(authenticator(mint), &routes(10))
+    }
+
+    pub fn with((authenticator, hygiene): (Authenticator, Arc<Hygiene>), routes: &[Route]) -> Steps {
         Steps {
             decider: Arc::new(Decider {
-                routes: RouteTable::new(&routes(10)),
+                routes: RouteTable::new(routes),
                 authenticator,
                 cors: Cors::default(),
                 https: Https::default(),
@@ -119,6 +124,9 @@ impl Steps {
     pub fn prepare(&self, request: &mut Request<()>, permit: &Permit, record: &Record) {
         let (places, drop) = (&permit.route().places, permit.route().token_forwarding != TokenForwarding::Pass);
         places.rewrite_for_upstream(request, drop).expect("nothing to take out");
+        if permit.route().sign_in.is_some() {
+            session_cookie::remove(request.headers_mut());
+        }
         self.hygiene.clean_request(request.headers_mut());
         set_origin(request.headers_mut(), &self.origin, record.host.as_ref());
         let headers = request.headers_mut();
@@ -183,6 +191,20 @@ impl SampleRequest {
             ("accept-language", "en-GB,en;q=0.9"),
             ("cookie", "consent=all; theme=dark"),
         ])
+    }
+
+    /// A request from a page in a browser that has signed in.
+    pub fn signed_in(handle: &str) -> SampleRequest {
+        let mut request = SampleRequest::browser("");
+        for (name, value) in request.names.iter().zip(&mut request.values) {
+            if name == header::COOKIE {
+                *value = format!("{value}; {}={handle}", session_cookie::SESSION);
+            }
+        }
+        let token = request.names.iter().position(|name| name == header::AUTHORIZATION).expect("one");
+        request.names.remove(token);
+        request.values.remove(token);
+        request
     }
 
     fn of(headers: &[(&str, &str)]) -> SampleRequest {

@@ -16,6 +16,7 @@ use super::calls::reload_reply::ReloadRequest;
 use super::calls::stats_streams::StatsStreams;
 use super::readiness::Readiness;
 use crate::auth::provider::Providers;
+use crate::auth::registered_clients::ClientKeys;
 use crate::broker::Broker;
 use crate::protocols::tls::ServerTls;
 use crate::telemetry::metrics::{Metrics, WorkerMetrics};
@@ -28,6 +29,7 @@ use crate::upstream::Upstream;
 pub struct Admin {
     pub broker: Arc<Broker>,
     pub providers: Arc<Providers>,
+    pub client_keys: Arc<ClientKeys>,
     /// The upstreams of the active configuration.
     pub upstreams: Arc<ArcSwap<Vec<Arc<Upstream>>>>,
     pub metrics: Arc<Metrics>,

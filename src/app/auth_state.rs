@@ -14,6 +14,7 @@ use crate::auth::renewals::Renewals;
 use crate::auth::revocations::Revocations;
 use crate::auth::seen_generations::SeenGenerations;
 use crate::auth::token_cache::TokenCache;
+use crate::auth::token_exchange::ExchangeCounts;
 use crate::config::{Config, ForeignIssuer};
 use crate::gateway::cors::Cors;
 use crate::gateway::decide::Decider;
@@ -33,6 +34,7 @@ pub(super) struct AuthState {
     /// For the streams of opaque tokens.
     pub(super) leases: Arc<Leases>,
     pub(super) introspection_counts: Arc<IntrospectionCounts>,
+    pub(super) exchange_counts: Arc<ExchangeCounts>,
     pub(super) handles: Arc<Handles>,
     pub(super) proofs: Proofs,
     /// `None`: the store belongs to this gateway alone.
@@ -56,6 +58,7 @@ impl AuthState {
             api_keys: Arc::new(api_keys),
             leases: Arc::default(),
             introspection_counts: Arc::default(),
+            exchange_counts: Arc::default(),
             handles: Arc::new(handles),
             proofs: Proofs::of_process(now),
             freshness,
@@ -79,6 +82,9 @@ impl AuthState {
         let counts = self.introspection_counts.clone();
         let help = "Seconds from a question to an introspection endpoint until its answer";
         metrics.histograms("introspection_seconds", help, move || counts.durations());
+        let counts = self.exchange_counts.clone();
+        let help = "Exchanges of tokens at other servers, by outcome";
+        metrics.counters("token_exchanges", help, move || counts.labelled());
         let revocations = self.revocations.clone();
         metrics.gauge("revocations", "Revocations in memory", move || revocations.count() as f64);
         let revocations = self.revocations.clone();

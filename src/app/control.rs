@@ -23,6 +23,10 @@ use crate::types::reject::with_causes;
 const CONFIRM_INTERVAL: Duration = Duration::from_millis(500);
 /// How often to look for logins that have ended: the gateway then revokes their tokens there.
 const TELL_INTERVAL: Duration = Duration::from_secs(5);
+/// How often to look for refreshes at providers that a killed process has left.
+const RESUME_INTERVAL: Duration = Duration::from_secs(2);
+/// How long a drain waits for refreshes at providers. Most providers respond in less than a second.
+const REFRESH_GRACE: Duration = Duration::from_secs(10);
 /// How often to check whether a signing key starts to sign, or is no longer accepted.
 const KEY_INTERVAL: Duration = Duration::from_secs(1);
 /// How often to look for opaque tokens about which it is time to ask.
@@ -103,6 +107,7 @@ impl Control {
         let api_keys = tokio::spawn(renew_api_keys(state.clone()));
         let opaque_tokens = tokio::spawn(renew_opaque_tokens(state.clone()));
         let providers = tokio::spawn(tell_providers(state.clone()));
+        let refreshes = tokio::spawn(resume_refreshes(state.clone()));
         let mut event_streams = Some(state.event_streams.start(&state.broker, &state.clock));
         let mut hand_over = pin!(hand_over);
         let (mut confirm, mut expire) = (every(CONFIRM_INTERVAL), every(EXPIRE_INTERVAL));
@@ -122,6 +127,8 @@ impl Control {
                     if !is_shared {
                         sweeping.abort();
                         keys.abort();
+                        providers.abort();
+                        refreshes.abort();
                     }
                     let _ = replaced.send(true);
                 }
@@ -139,6 +146,8 @@ impl Control {
         api_keys.abort();
         opaque_tokens.abort();
         providers.abort();
+        refreshes.abort();
+        state.login_refresh.finish(REFRESH_GRACE).await;
         if is_shared || !*replaced.borrow() {
             write_confirmations(&state).await;
         }
@@ -184,6 +193,17 @@ async fn tell_providers(state: Arc<SharedState>) {
         let providers = state.sign_ins.load_full();
         if !providers.is_empty() {
             state.broker.tell_providers(&providers, &*state.clock).await;
+        }
+    }
+}
+
+/// Repeats refreshes that were interrupted.
+async fn resume_refreshes(state: Arc<SharedState>) {
+    let mut due = every(RESUME_INTERVAL);
+    loop {
+        due.tick().await;
+        if !state.sign_ins.load().is_empty() {
+            state.login_refresh.resume().await;
         }
     }
 }

@@ -1,13 +1,19 @@
-//! `[[event_stream]]`: one task for the keys of each transmitter, and one that polls. They end with the gateway.
+//! `[[event_stream]]`: tasks for the keys of each transmitter, for polls and for verifications. They end with the
+//! gateway.
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use tokio::task::AbortHandle;
 
 use crate::auth::keyring::{KeyUser, Source, watch};
-use crate::broker::{Broker, EventPoll, EventStream, ReportCounts, poll_events};
+use crate::auth::token_cache::TokenCache;
+use crate::broker::{
+    Broker, EventPoll, EventStream, EventVerification, ReportCounts, ReportOutcome, poll_events, verify_stream,
+};
 use crate::config::{self, EventDelivery};
 use crate::gateway::provider_events::PushReceiver;
+use crate::telemetry::metrics::{LabelledValue, Metrics};
 use crate::types::clock::{Clock, Uptime};
 
 /// The streams of a running gateway. A change of `[[event_stream]]` requires a restart.
@@ -15,19 +21,22 @@ pub(super) struct EventStreams {
     /// Of each stream with a path, in the order of the configuration.
     pub(super) receivers: Vec<Arc<PushReceiver>>,
     polls: Vec<EventPoll>,
+    verifications: Vec<EventVerification>,
     sources: Vec<Arc<Source>>,
 }
 
 impl EventStreams {
-    pub(super) fn new(settings: &[config::EventStream]) -> Self {
-        let mut streams = EventStreams { receivers: Vec::new(), polls: Vec::new(), sources: Vec::new() };
+    /// `token_cache`: that of the active gateway.
+    pub(super) fn new(settings: &[config::EventStream], token_cache: &Arc<ArcSwap<TokenCache>>) -> Self {
+        let mut streams =
+            EventStreams { receivers: Vec::new(), polls: Vec::new(), verifications: Vec::new(), sources: Vec::new() };
         for settings in settings {
-            streams.add(settings);
+            streams.add(settings, token_cache.clone());
         }
         streams
     }
 
-    fn add(&mut self, settings: &config::EventStream) {
+    fn add(&mut self, settings: &config::EventStream, token_cache: Arc<ArcSwap<TokenCache>>) {
         let transmitter = settings.transmitter.clone();
         let keys = Arc::new(Source::new(transmitter.policy, transmitter.keys));
         self.sources.push(keys.clone());
@@ -36,24 +45,49 @@ impl EventStreams {
             policy: settings.policy.clone(),
             effects: settings.effects.clone(),
             keys,
+            token_cache,
         });
-        let authorization = &settings.authorization;
+        let verification = settings.verification.as_ref().zip(settings.delivery.credentials());
+        self.verifications.extend(verification.map(|(verification, credentials)| {
+            let (stream, credentials) = (stream.clone(), credentials.clone());
+            let config::EventVerification { url, ca_file, interval, stream_id } = verification.clone();
+            EventVerification { stream, url, ca_file, credentials, stream_id, interval }
+        }));
         match settings.delivery.clone() {
-            EventDelivery::Push(_) => {
+            EventDelivery::Push { authorization, .. } => {
                 self.receivers.push(Arc::new(PushReceiver::new(stream, authorization.as_bytes())));
             }
-            EventDelivery::Poll { url, ca_file, interval } => {
-                self.polls.push(EventPoll { stream, url, ca_file, authorization: authorization.clone(), interval });
+            EventDelivery::Poll { url, ca_file, interval, credentials } => {
+                self.polls.push(EventPoll { stream, url, ca_file, credentials, interval });
             }
         }
     }
 
-    /// Shows the streams in the metrics. The silence of a stream counts from now.
-    pub(super) fn register(&self, counts: &ReportCounts, now: Uptime) {
-        let pushed = self.receivers.iter().map(|receiver| &receiver.stream);
-        for stream in pushed.chain(self.polls.iter().map(|poll| &poll.stream)) {
-            counts.expect(&stream.name, "session-revoked");
-            counts.heard_of(&stream.name, now);
+    pub(super) fn register_metrics(&self, broker: &Arc<Broker>, clock: &Arc<dyn Clock>, metrics: &mut Metrics) {
+        self.register(&broker.reports, clock.uptime());
+        let reports = broker.clone();
+        let help = "Reports of identity providers by provider or event stream, kind and outcome";
+        metrics.counters("provider_reports", help, move || reports.reports.by_outcome());
+        let gauge = |read: fn(&ReportCounts, Uptime) -> Vec<LabelledValue>| {
+            let (broker, clock) = (broker.clone(), clock.clone());
+            move || read(&broker.reports, clock.uptime())
+        };
+        let help = "Seconds since each event stream was last heard of";
+        metrics.gauges("event_stream_silence_seconds", help, gauge(ReportCounts::silences));
+        let help = "1 if an event stream is silent for longer than its polls or verifications allow";
+        metrics.gauges("event_stream_overdue", help, gauge(ReportCounts::overdue));
+    }
+
+    /// Shows the streams in the metrics. A stream that is pushed and not verified can be silent for ever.
+    fn register(&self, counts: &ReportCounts, now: Uptime) {
+        let pushed = self.receivers.iter().map(|receiver| (&receiver.stream, None));
+        let verified = self.verifications.iter().map(|of| (&of.stream, Some(of.longest_silence())));
+        let polled = self.polls.iter().map(|poll| (&poll.stream, Some(poll.longest_silence())));
+        // A polled stream has a sign of life with each response.
+        for (stream, longest_silence) in pushed.chain(verified).chain(polled) {
+            counts.expect(&stream.name, "session-revoked", ReportOutcome::Revoked);
+            counts.expect(&stream.name, "stream-updated", ReportOutcome::Stopped);
+            counts.watch(&stream.name, longest_silence, now);
         }
     }
 
@@ -63,7 +97,9 @@ impl EventStreams {
         let keys = self.sources.iter().map(|source| tokio::spawn(watch(source.clone(), user.clone(), clock.clone())));
         let polls =
             self.polls.iter().map(|poll| tokio::spawn(poll_events(poll.clone(), broker.clone(), clock.clone())));
-        StreamTasks(keys.chain(polls).map(|task| task.abort_handle()).collect())
+        let verifications =
+            self.verifications.iter().map(|of| tokio::spawn(verify_stream(of.clone(), broker.clone(), clock.clone())));
+        StreamTasks(keys.chain(polls).chain(verifications).map(|task| task.abort_handle()).collect())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The keys of other issuers and of providers: one task for each source, on the control thread.
+//! The keys of other issuers, of providers and of clients: one task for each source, on the control thread.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -10,9 +10,12 @@ use tokio::time::{Instant, sleep};
 
 use super::error::StartError;
 use crate::auth::keyring::{KeySource, KeyUser, Source, watch};
-use crate::config::ForeignIssuer;
+use crate::auth::provider::Provider;
+use crate::auth::registered_clients::RegisteredClient;
+use crate::config::{Config, ForeignIssuer};
 use crate::telemetry::metrics::{LabelledValue, Metrics};
 use crate::tokens::jwt::key_set::KeySet;
+use crate::tokens::jwt::{Audience, Issuer};
 use crate::types::clock::Clock;
 
 /// Maximum time that a start or a reload waits for fetched keys.
@@ -114,33 +117,78 @@ impl KeyWatch {
         *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = next;
     }
 
-    /// The age of each issuer's keys, and the results of fetching them. The label is bounded: the issuers are those of
-    /// the configuration.
-    pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
-        let each = |read: fn(&Source, &dyn Clock) -> Vec<LabelledValue>| {
+    /// The age of the keys of each source, and the results of fetching them. The label is bounded: the sources are
+    /// those of the configuration.
+    pub(super) fn register_metrics(&self, metrics: &mut Metrics, names: &'static MetricNames) {
+        let each = |read: fn(&Source, &dyn Clock, &'static str) -> Vec<LabelledValue>| {
             let (user, clock) = (self.user.clone(), self.clock.clone());
-            move || user.sources().iter().flat_map(|source| read(source, &*clock)).collect()
+            move || user.sources().iter().flat_map(|source| read(source, &*clock, names.label)).collect()
         };
-        let help = "Seconds since the source of each issuer last confirmed its keys";
-        metrics.gauges("issuer_keys_age_seconds", help, each(age));
-        metrics.counters("issuer_key_fetches", "Fetches from the key source of each issuer, by outcome", each(visits));
+        let [(age_name, age_help), (fetches, fetches_help)] = [names.age, names.fetches];
+        metrics.gauges(age_name, age_help, each(age));
+        metrics.counters(fetches, fetches_help, each(visits));
     }
 }
 
-fn age(source: &Source, clock: &dyn Clock) -> Vec<LabelledValue> {
-    let age =
-        source.age(clock.uptime()).map(|age| (vec![("issuer", source.policy.issuer.to_string())], age.as_secs_f64()));
+/// The metrics of one kind of source: names and descriptions.
+pub(super) struct MetricNames {
+    label: &'static str,
+    age: (&'static str, &'static str),
+    fetches: (&'static str, &'static str),
+}
+
+pub(super) static OF_ISSUERS: MetricNames = MetricNames {
+    label: "issuer",
+    age: ("issuer_keys_age_seconds", "Seconds since the source of each issuer last confirmed its keys"),
+    fetches: ("issuer_key_fetches", "Fetches from the key source of each issuer, by outcome"),
+};
+
+pub(super) static OF_PROVIDERS: MetricNames = MetricNames {
+    label: "issuer",
+    age: ("provider_keys_age_seconds", "Seconds since each provider last confirmed its keys"),
+    fetches: ("provider_key_fetches", "Fetches of the keys of each provider, by outcome"),
+};
+
+pub(super) static OF_CLIENTS: MetricNames = MetricNames {
+    label: "client",
+    age: ("client_keys_age_seconds", "Seconds since the source of each client last confirmed its keys"),
+    fetches: ("client_key_fetches", "Fetches from the key source of each client, by outcome"),
+};
+
+fn age(source: &Source, clock: &dyn Clock, label: &'static str) -> Vec<LabelledValue> {
+    let name = || source.policy.issuer.to_string();
+    let age = source.age(clock.uptime()).map(|age| (vec![(label, name())], age.as_secs_f64()));
     age.into_iter().collect()
 }
 
-fn visits(source: &Source, _clock: &dyn Clock) -> Vec<LabelledValue> {
+fn visits(source: &Source, _clock: &dyn Clock, label: &'static str) -> Vec<LabelledValue> {
     let counts = &source.counts;
     let outcomes = [("changed", &counts.changed), ("unchanged", &counts.unchanged), ("failed", &counts.failed)];
     let labelled = |(outcome, count): (&str, &std::sync::atomic::AtomicU64)| {
-        let labels = vec![("issuer", source.policy.issuer.to_string()), ("outcome", outcome.to_owned())];
+        let labels = vec![(label, source.policy.issuer.to_string()), ("outcome", outcome.to_owned())];
         (labels, count.load(Ordering::Relaxed) as f64)
     };
     outcomes.into_iter().map(labelled).collect()
+}
+
+/// Each client as the issuer of its assertions.
+pub(super) fn of_clients(config: &Config) -> Vec<ForeignIssuer> {
+    // `tokens.issuer` needs a restart, and other settings of the same file do not.
+    let audience = || Audience::OneOf(vec![config.tokens.issuer.clone()]);
+    let policy = |client: &RegisteredClient| Issuer { audience: audience(), ..client.policy.clone() };
+    let clients = config.oauth.clients.iter();
+    clients
+        .map(|client| ForeignIssuer { policy: policy(client), keys: client.keys.clone(), introspection: None })
+        .collect()
+}
+
+/// Where the keys of the providers come from.
+pub(super) fn of_providers(config: &Config) -> Vec<ForeignIssuer> {
+    let keys = |provider: &Arc<Provider>| {
+        let (policy, keys) = provider.keys();
+        ForeignIssuer { policy, keys, introspection: None }
+    };
+    config.providers.iter().map(keys).collect()
 }
 
 fn sources(watched: &[Arc<Watched>]) -> Vec<Arc<Source>> {

@@ -82,14 +82,14 @@ impl Running {
     /// time.
     fn close_store(&mut self) {
         let deadline = Instant::now() + takeover::STORE_GRACE;
-        while Instant::now() < deadline && self.has_running_worker() {
+        let state = self.live.state.clone();
+        while Instant::now() < deadline && (self.has_running_worker() || state.login_refresh.is_running()) {
             std::thread::sleep(WORKER_POLL);
         }
         // Dropping the thread delivers the remaining audit events.
         self.audit = None;
-        let state = &self.live.state;
         if let Ok(runtime) = thread::runtime() {
-            runtime.block_on(control::write_confirmations(state));
+            runtime.block_on(control::write_confirmations(&state));
         }
         state.store.close();
         tracing::info!("the store is closed; the next gateway opens it");

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use super::auth_state::{AuthState, api_key_settings, handle_settings};
 use super::error::StartError;
 use super::event_streams::EventStreams;
-use super::issuer_keys::KeyWatch;
+use super::issuer_keys::{self, KeyWatch};
 use super::open_store::{self, max_token_life};
 use super::own_keys;
 use super::proofs;
@@ -21,7 +21,7 @@ use crate::auth::bad_signatures::BadSignatures;
 use crate::auth::handles::Handles;
 use crate::auth::introspection::Introspection;
 use crate::auth::provider::{Provider, Providers};
-use crate::auth::registered_clients::{ClientKeys, RegisteredClient};
+use crate::auth::registered_clients::ClientKeys;
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::TokenCache;
 use crate::auth::token_exchange::TokenExchange;
@@ -45,7 +45,6 @@ use crate::store::Store;
 use crate::telemetry::metrics::{Metrics, RequestsByRoute};
 use crate::telemetry::snapshots::{Others, Servers, Snapshots};
 use crate::tokens::jwt::replacement::ReplacementSettings;
-use crate::tokens::jwt::{Audience, Issuer};
 use crate::tokens::login::LoginHeaders;
 use crate::types::clock::{Clock, SteadyClock};
 
@@ -58,11 +57,12 @@ pub(super) struct SharedState {
     key_watch: KeyWatch,
     pub(super) event_streams: EventStreams,
     /// Of `[[oauth.client]]`.
-    client_keys: Arc<ClientKeys>,
+    pub(super) client_keys: Arc<ClientKeys>,
     client_key_watch: KeyWatch,
     pub(super) providers: Arc<Providers>,
     /// The providers of the active gateway.
     pub(super) sign_ins: Arc<ArcSwap<SignInProviders>>,
+    pub(super) login_refresh: Arc<LoginRefresh>,
     provider_watch: KeyWatch,
     pub(super) clock: Arc<dyn Clock>,
     /// Who can open the session tickets of the listeners.
@@ -99,10 +99,10 @@ impl SharedState {
         key_watch.start(&config.issuers).await?;
         let client_keys = Arc::new(ClientKeys::default());
         let client_key_watch = KeyWatch::new(client_keys.clone(), clock.clone());
-        client_key_watch.start(&client_issuers(config)).await?;
+        client_key_watch.start(&issuer_keys::of_clients(config)).await?;
         let providers = Arc::new(Providers::default());
         let provider_watch = KeyWatch::new(providers.clone(), clock.clone());
-        provider_watch.start(&provider_keys(config)).await?;
+        provider_watch.start(&issuer_keys::of_providers(config)).await?;
         let api_keys = ApiKeys::of_store(api_key_settings(config), store.clone());
         let seen_generations = Arc::default();
         let broker = Arc::new(Broker {
@@ -117,15 +117,16 @@ impl SharedState {
             clock: Arc::new(SteadyClock::new(clock.clone())),
         });
         let sign_ins = Arc::new(ArcSwap::from(sign_in_providers(config, &providers)));
-        let refresh = LoginRefresh::new(broker.clone(), sign_ins.clone(), clock.clone());
-        let refresher = Arc::new(Refresher(refresh));
-        let handles = Handles::of_store(handle_settings(config), roots, store.clone(), refresher);
+        let login_refresh = LoginRefresh::new(broker.clone(), sign_ins.clone(), clock.clone());
+        let refresher = Refresher(login_refresh.clone());
+        let handles = Handles::of_store(handle_settings(config), roots, store.clone(), Arc::new(refresher));
         let mut auth = AuthState::new(keyring, revocations, api_keys, handles, store.freshness(), now);
         auth.seen_generations = seen_generations;
         auth.proofs = proofs::of_store(config, &store, now);
         let limits = &config.limits;
         let bad_signatures =
             BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, config.workers);
+        let token_cache = Arc::new(ArcSwap::from_pointee(TokenCache::new(config.limits.token_cache_size)));
         Ok(SharedState {
             store,
             auth,
@@ -133,15 +134,16 @@ impl SharedState {
             bad_signatures: Arc::new(bad_signatures),
             upstreams: Arc::new(UpstreamWatch::new()),
             key_watch,
-            event_streams: EventStreams::new(&config.event_streams),
+            event_streams: EventStreams::new(&config.event_streams, &token_cache),
             client_keys,
             client_key_watch,
             providers,
             sign_ins,
+            login_refresh,
             provider_watch,
             clock,
             tickets,
-            token_cache: Arc::new(ArcSwap::from_pointee(TokenCache::new(config.limits.token_cache_size))),
+            token_cache,
             introspection: Arc::default(),
             requests_by_route: Arc::default(),
             max_token_life: max_token_life(config),
@@ -230,8 +232,16 @@ impl SharedState {
                 issuer: config.tokens.issuer.as_str().into(),
                 lifetime: config.tokens.lifetimes.access,
             },
-            exchanges: exchanges(config),
+            exchanges: self.exchanges(config),
         })
+    }
+
+    fn exchanges(&self, config: &Config) -> Vec<TokenExchange> {
+        let exchange = |(number, settings)| {
+            let counts = self.auth.exchange_counts.clone();
+            TokenExchange::new(number, settings, config.limits.token_size, counts)
+        };
+        config.token_exchanges.iter().cloned().enumerate().map(exchange).collect()
     }
 
     /// Applies what the gateway that has taken over wrote to the store: revocations and signing keys.
@@ -268,10 +278,10 @@ impl SharedState {
     /// nothing.
     pub(super) fn reload_keys(&self, config: &Config) -> Result<(), StartError> {
         self.check_keys(config)?;
-        let clients = client_issuers(config);
+        let clients = issuer_keys::of_clients(config);
         self.client_key_watch.check(&clients)?;
         self.key_watch.restart(&config.issuers)?;
-        self.provider_watch.restart(&provider_keys(config))?;
+        self.provider_watch.restart(&issuer_keys::of_providers(config))?;
         self.client_key_watch.restart(&clients)
     }
 
@@ -325,7 +335,9 @@ impl SharedState {
     }
 
     pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
-        self.key_watch.register_metrics(metrics);
+        self.key_watch.register_metrics(metrics, &issuer_keys::OF_ISSUERS);
+        self.provider_watch.register_metrics(metrics, &issuer_keys::OF_PROVIDERS);
+        self.client_key_watch.register_metrics(metrics, &issuer_keys::OF_CLIENTS);
         self.upstreams.register_metrics(metrics);
         if let Some(freshness) = self.store.freshness() {
             shared_store::register_metrics(&freshness, metrics);
@@ -335,13 +347,7 @@ impl SharedState {
         let by_route = self.requests_by_route.clone();
         metrics.counters("route_requests", "Requests by route and status class", move || by_route.load().labelled());
         self.auth.register_metrics(metrics);
-        self.event_streams.register(&self.broker.reports, self.clock.uptime());
-        let broker = self.broker.clone();
-        let help = "Reports of identity providers by provider or event stream, kind and outcome";
-        metrics.counters("provider_reports", help, move || broker.reports.by_outcome());
-        let (broker, clock) = (self.broker.clone(), self.clock.clone());
-        let help = "Seconds since each event stream was last heard of";
-        metrics.gauges("event_stream_silence_seconds", help, move || broker.reports.silences(clock.uptime()));
+        self.event_streams.register_metrics(&self.broker, &self.clock, metrics);
         let token_cache = self.token_cache.clone();
         metrics.gauge("token_cache_entries", "Tokens in the token cache", move || token_cache.load().count() as f64);
     }
@@ -354,33 +360,9 @@ fn sign_in_providers(config: &Config, known: &Arc<Providers>) -> Arc<SignInProvi
         provider: provider.clone(),
         settings: settings.clone(),
         known: known.clone(),
+        warned: Arc::default(),
     });
     Arc::new(SignInProviders::new(with_rules.collect()))
-}
-
-fn exchanges(config: &Config) -> Vec<TokenExchange> {
-    let settings = config.token_exchanges.iter().cloned().enumerate();
-    settings.map(|(number, settings)| TokenExchange::new(number, settings, config.limits.token_size)).collect()
-}
-
-/// Each client as the issuer of its assertions.
-fn client_issuers(config: &Config) -> Vec<ForeignIssuer> {
-    // `tokens.issuer` needs a restart, and other settings of the same file do not.
-    let audience = || Audience::OneOf(vec![config.tokens.issuer.clone()]);
-    let policy = |client: &RegisteredClient| Issuer { audience: audience(), ..client.policy.clone() };
-    let clients = config.oauth.clients.iter();
-    clients
-        .map(|client| ForeignIssuer { policy: policy(client), keys: client.keys.clone(), introspection: None })
-        .collect()
-}
-
-/// Where the keys of the providers come from.
-fn provider_keys(config: &Config) -> Vec<ForeignIssuer> {
-    let keys = |provider: &Arc<Provider>| {
-        let (policy, keys) = provider.keys();
-        ForeignIssuer { policy, keys, introspection: None }
-    };
-    config.providers.iter().map(keys).collect()
 }
 
 fn broker_settings(config: &Config) -> broker::Settings {

@@ -165,6 +165,7 @@ fn admin(
     Admin {
         broker: state.broker.clone(),
         providers: state.providers.clone(),
+        client_keys: state.client_keys.clone(),
         upstreams: state.upstreams.current.clone(),
         metrics: metrics.clone(),
         rejections,

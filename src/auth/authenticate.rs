@@ -11,7 +11,7 @@ use crate::auth::context::AuthContext;
 use crate::auth::handles::Handles;
 use crate::auth::identity::Identity;
 use crate::auth::introspection::Introspection;
-use crate::auth::keyring::Keyring;
+use crate::auth::keyring::{Keyring, unless_failing};
 use crate::auth::proofs::{ProofRule, Proofs};
 use crate::auth::renewals::Renewals;
 use crate::auth::revocations::{RevocationKeys, Revocations};
@@ -321,16 +321,6 @@ impl Authenticator {
         cached.check_time(context.now).inspect_err(|_| context.note_rejected(&cached.token))?;
         self.check_revoked(&cached, context)?;
         self.prove(cached, TokenScheme::Other, context).await
-    }
-}
-
-/// If the keys cannot be fetched, a token with an unknown one may still be good.
-pub(super) fn unless_failing(still: Reject, is_failing: bool) -> Reject {
-    match still.reason {
-        Reason::UnknownKey if is_failing => {
-            Reject::new(Reason::KeysUnavailable, "unknown key, and fetching the keys of its issuer fails")
-        }
-        _ => still,
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::auth::authenticate::{Authenticator, unless_failing};
+use crate::auth::authenticate::Authenticator;
 use crate::auth::bearer::BearerToken;
 use crate::auth::context::AuthContext;
-use crate::auth::keyring::RefetchOutcome;
+use crate::auth::keyring::{RefetchOutcome, unless_failing};
 use crate::auth::token_cache::CachedToken;
 use crate::tokens::jwt::verify::unverified_issuer;
 use crate::types::reject::{Reason, Reject};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use crate::auth::context::AuthContext;
-use crate::auth::keyring::{KeySource, KeyUser, RefetchOutcome, Source};
+use crate::auth::keyring::{KeySource, KeyUser, Source};
 use crate::tokens::jwt::client_assertion::{self, ClientAssertion};
 use crate::tokens::jwt::{Issuer, verify};
 use crate::tokens::login::CLIENT_SUBJECT_PREFIX;
@@ -61,7 +61,7 @@ impl ClientKeys {
     fn source_of(&self, client_id: &str) -> Result<Arc<Source>, Reject> {
         let sources = self.sources.load();
         let source = sources.iter().find(|source| *source.policy.issuer == *client_id).cloned();
-        source.ok_or_else(|| unavailable("the keys of this client are not loaded"))
+        source.ok_or_else(|| Reject::new(Reason::KeysUnavailable, "the keys of this client are not loaded"))
     }
 
     /// Verifies an assertion of this client, and asks for its keys once if the key is unknown. Its `jti` may be taken
@@ -77,15 +77,8 @@ impl ClientKeys {
             Err(unknown) if unknown.reason == Reason::UnknownKey => {}
             verified => return verified,
         }
-        if source.refetch(context.clock.uptime()).await == RefetchOutcome::TimedOut {
-            return Err(unavailable("unknown key, and the client's key set was not fetched in time"));
-        }
-        match verify_now(&source, assertion, context).await {
-            Err(still) if still.reason == Reason::UnknownKey && source.is_failing() => {
-                Err(unavailable("unknown key, and fetching the client's key set fails"))
-            }
-            verified => verified,
-        }
+        source.refetch_unknown(context.clock.uptime()).await?;
+        verify_now(&source, assertion, context).await.map_err(|still| source.still_rejected(still))
     }
 }
 
@@ -103,8 +96,4 @@ async fn verify_now(source: &Source, assertion: &str, context: &AuthContext<'_>)
 /// The client that an assertion names. Nothing is verified.
 pub fn named_client(assertion: &str) -> Option<String> {
     verify::unverified_issuer(assertion)
-}
-
-fn unavailable(detail: &'static str) -> Reject {
-    Reject::new(Reason::KeysUnavailable, detail)
 }

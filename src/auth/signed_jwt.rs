@@ -39,21 +39,18 @@ impl SignatureCheck<'_> {
             Err(unknown) if unknown.reason == Reason::UnknownKey => {}
             verified => return verified,
         }
-        let outcome = source.refetch(self.clock.uptime()).await;
-        if outcome == RefetchOutcome::TimedOut {
-            return Err(unavailable("unknown key, and its issuer did not answer in time"));
-        }
+        let outcome = source.refetch_unknown(self.clock.uptime()).await?;
         // An earlier fetch may have ended after the first look at the keys.
         let still = match self.verify_once(jwt, source).await {
-            Err(still) if still.reason == Reason::UnknownKey => still,
-            verified => return verified,
+            Err(still) => source.still_rejected(still),
+            Ok(()) => return Ok(()),
         };
-        match () {
-            () if source.is_failing() => Err(unavailable("unknown key, and fetching the keys of its issuer fails")),
-            () if self.repeats && outcome == RefetchOutcome::CoolingDown => {
-                Err(unavailable("unknown key, and the keys of its issuer were fetched a moment ago"))
-            }
-            () => Err(still),
+        match still.reason {
+            Reason::UnknownKey if self.repeats && outcome == RefetchOutcome::CoolingDown => Err(Reject::new(
+                Reason::KeysUnavailable,
+                "unknown key, and the keys of its issuer were fetched a moment ago",
+            )),
+            _ => Err(still),
         }
     }
 
@@ -77,8 +74,4 @@ impl SignatureCheck<'_> {
     fn check_payer(&self) -> Result<(), Reject> {
         self.payer.map_or(Ok(()), |payer| payer.check(self.clock.uptime()))
     }
-}
-
-fn unavailable(detail: &'static str) -> Reject {
-    Reject::new(Reason::KeysUnavailable, detail)
 }

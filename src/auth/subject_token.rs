@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use crate::auth::authenticate::{Authenticator, unless_failing};
+use crate::auth::authenticate::Authenticator;
 use crate::auth::bearer::BearerToken;
 use crate::auth::context::AuthContext;
+use crate::auth::keyring::unless_failing;
 use crate::auth::revocations::RevocationKeys;
 use crate::auth::stale::check_freshness;
 use crate::tokens::jwt::verify::{TrustedIssuer, unverified_issuer, verify};

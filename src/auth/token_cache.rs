@@ -24,6 +24,7 @@ use crate::auth::revocations::{RevocationKeys, Revocations};
 use crate::tokens::jwt::replacement::Replacements;
 use crate::tokens::jwt::{Validity, VerifiedToken};
 use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
 
 /// A verified token, and what each of its requests needs. The fields that every request reads come first, in one cache
@@ -282,6 +283,14 @@ impl TokenCache {
     /// The API keys in the cache.
     pub fn api_keys(&self) -> impl Iterator<Item = Arc<CachedToken>> + '_ {
         self.known.iter().map(|(_, known)| known).filter(|known| known.is_api_key)
+    }
+
+    /// Forgets the tokens of these families: they are looked up again.
+    pub fn forget_families(&self, families: &[TokenId]) {
+        if !families.is_empty() {
+            let is_of_them = |known: &CachedToken| known.token.family.is_some_and(|id| families.contains(&id));
+            self.known.retain(|_, known| !is_of_them(known));
+        }
     }
 
     /// Forgets a token that is not good any more.

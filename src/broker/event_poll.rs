@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::response::Parts;
-use http::{HeaderValue, Request, StatusCode, header};
+use http::{Request, StatusCode, header};
 use http_body_util::Full;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, interval, sleep};
 
 use super::event_stream::{EventRejected, EventStream};
 use super::service::Broker;
+use crate::auth::credentials::{Credentials, NoToken};
 use crate::auth::signature_queue::SignatureQueue;
 use crate::auth::signed_jwt::SignatureCheck;
 use crate::protocols::http::client::{self, ClientError, Limits, USER_AGENT};
@@ -48,19 +49,25 @@ pub struct EventPoll {
     pub url: SecureUrl,
     /// CA certificates (PEM) for `https://`. `None`: the system's.
     pub ca_file: Option<PathBuf>,
-    /// The whole value of `Authorization`.
-    pub authorization: HeaderValue,
+    pub credentials: Credentials,
     /// `event_stream.poll_interval`: the pause after a response without events.
     pub interval: Duration,
 }
 
-/// Runs until it is dropped.
+impl EventPoll {
+    /// How long a stream that works can be silent: two polls, without an event in either.
+    pub fn longest_silence(&self) -> Duration {
+        2 * (self.interval + TIME_LIMIT)
+    }
+}
+
+/// Polls until it is dropped.
 pub async fn poll_events(poll: EventPoll, broker: Arc<Broker>, clock: Arc<dyn Clock>) {
     let lease = format!("event_stream {}", poll.stream.name);
     let mut poller = Poller { poll, clock, queue: SignatureQueue::new(), answers: Answers::default() };
     let mut failures = 0;
     loop {
-        if !holds(&broker, &lease).await {
+        if !broker.holds_lease(&lease).await {
             sleep(LEASE_INTERVAL).await;
             continue;
         }
@@ -70,25 +77,35 @@ pub async fn poll_events(poll: EventPoll, broker: Arc<Broker>, clock: Arc<dyn Cl
             // Another gateway polls now: the lease could not be renewed in time.
             () = lost_lease(&broker, &lease) => continue,
         };
-        let pause = match result {
+        match result {
             Ok(is_idle) => {
                 failures = 0;
-                if is_idle { poller.poll.interval.saturating_sub(begun.elapsed()) } else { Duration::ZERO }
+                if is_idle {
+                    wait(&broker, &lease, poller.poll.interval.saturating_sub(begun.elapsed())).await;
+                }
             }
             Err(error) => {
                 failures += 1;
                 let stream = &*poller.poll.stream.name;
                 tracing::warn!(stream, error = with_causes(&error), "cannot poll the event stream; trying again");
-                backoff(failures)
+                // Without the lease: another gateway may have better luck.
+                sleep(backoff(failures)).await;
             }
-        };
-        sleep(pause).await;
+        }
     }
 }
 
-/// If the store fails, no event could be carried out.
-async fn holds(broker: &Broker, lease: &str) -> bool {
-    broker.with_timeout(broker.store.hold_lease(lease.to_owned())).await.unwrap_or(false)
+/// Waits between two polls, and keeps the lease meanwhile, so that several gateways do not poll more often than one.
+async fn wait(broker: &Broker, lease: &str, pause: Duration) {
+    let due = Instant::now() + pause;
+    loop {
+        let left = due.saturating_duration_since(Instant::now());
+        sleep(left.min(LEASE_INTERVAL)).await;
+        if left <= LEASE_INTERVAL {
+            return;
+        }
+        broker.holds_lease(lease).await;
+    }
 }
 
 /// Renews the lease during a long poll. Ends when another gateway has it.
@@ -129,12 +146,11 @@ struct Answers {
 struct Response {
     /// By `jti`.
     events: Vec<(String, String)>,
-    /// If true, there are more events at once.
-    has_more: bool,
 }
 
 #[derive(Debug)]
 enum PollError {
+    NoToken(NoToken),
     Request(http::Error),
     NoResponse(ClientError),
     Status(StatusCode),
@@ -147,6 +163,7 @@ enum PollError {
 impl fmt::Display for PollError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            PollError::NoToken(_) => f.write_str("no access token for event_stream.poll_url"),
             PollError::Request(_) => f.write_str("cannot make the request"),
             PollError::NoResponse(_) => f.write_str("no response from event_stream.poll_url"),
             PollError::Status(status) => write!(f, "the response is {status}"),
@@ -160,6 +177,7 @@ impl fmt::Display for PollError {
 impl std::error::Error for PollError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
+            PollError::NoToken(error) => Some(error),
             PollError::Request(error) => Some(error),
             PollError::NoResponse(error) => Some(error),
             PollError::NotJson(error) => Some(error),
@@ -169,7 +187,8 @@ impl std::error::Error for PollError {
 }
 
 impl Poller {
-    /// One poll. Returns true if the next one may wait.
+    /// One poll. Returns true if the next one may wait: it brought nothing new. A transmitter that ignores answers, or
+    /// always announces more, is not polled without a pause.
     async fn poll(&mut self, broker: &Broker) -> Result<bool, PollError> {
         let response = match self.exchange().await {
             // A transmitter may hold a poll for longer.
@@ -177,7 +196,7 @@ impl Poller {
             response => response?,
         };
         // The transmitter has these answers now.
-        self.answers = Answers::default();
+        let answered = std::mem::take(&mut self.answers);
         broker.reports.heard_of(&self.poll.stream.name, self.clock.uptime());
         let mut later = None;
         for (jti, token) in &response.events {
@@ -186,7 +205,7 @@ impl Poller {
         }
         match later {
             Some(error) => Err(error),
-            None => Ok(response.events.is_empty() && !response.has_more),
+            None => Ok(!response.events.iter().any(|(jti, _)| !answered.has(jti))),
         }
     }
 
@@ -206,11 +225,12 @@ impl Poller {
     }
 
     async fn exchange(&self) -> Result<Response, PollError> {
-        let url = &self.poll.url;
+        let EventPoll { url, credentials, .. } = &self.poll;
+        let authorization = credentials.authorization(&*self.clock).await.map_err(PollError::NoToken)?;
         let request = Request::post(&url.target)
             .header(header::HOST, &url.authority)
             .header(header::USER_AGENT, USER_AGENT)
-            .header(header::AUTHORIZATION, &self.poll.authorization)
+            .header(header::AUTHORIZATION, &authorization)
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "application/json")
             .header(header::ACCEPT_ENCODING, "identity")
@@ -222,12 +242,21 @@ impl Poller {
         let response = response.map_err(PollError::NoResponse)?;
         match response.status() {
             StatusCode::OK => read_response(response.body()),
-            status => Err(PollError::Status(status)),
+            status => {
+                if status == StatusCode::UNAUTHORIZED {
+                    credentials.reject(&authorization).await;
+                }
+                Err(PollError::Status(status))
+            }
         }
     }
 }
 
 impl Answers {
+    fn has(&self, jti: &str) -> bool {
+        self.rejected.contains_key(jti) || self.accepted.iter().any(|accepted| accepted == jti)
+    }
+
     /// RFC 8936 section 2.2. Without answers, the transmitter may wait for an event.
     fn request(&self) -> Value {
         let errors = self.rejected.iter().map(|(jti, error)| {
@@ -249,8 +278,8 @@ fn read_response(content: &[u8]) -> Result<Response, PollError> {
         _ => Err(PollError::NoEvents),
     };
     let events = sets.into_iter().map(event).collect::<Result<_, _>>()?;
-    let has_more = response.get("moreAvailable").and_then(Value::as_bool).unwrap_or(false);
-    Ok(Response { events, has_more })
+    // `moreAvailable` changes nothing: after events, the next poll comes at once.
+    Ok(Response { events })
 }
 
 #[cfg(test)]
@@ -274,17 +303,14 @@ mod tests {
     #[test]
     fn a_response_has_a_token_for_each_jti() {
         let read = |text: &str| read_response(text.as_bytes()).ok();
-        let response = |events: &[(&str, &str)], has_more| {
+        let response = |events: &[(&str, &str)]| {
             let events = events.iter().map(|(jti, token)| ((*jti).to_owned(), (*token).to_owned())).collect();
-            Some(Response { events, has_more })
+            Some(Response { events })
         };
         for (text, expected) in [
-            (r#"{"sets":{}}"#, response(&[], false)),
-            (
-                r#"{"sets":{"a":"x.y.z","b":"u.v.w"},"moreAvailable":true}"#,
-                response(&[("a", "x.y.z"), ("b", "u.v.w")], true),
-            ),
-            (r#"{"sets":{},"moreAvailable":"true"}"#, response(&[], false)),
+            (r#"{"sets":{}}"#, response(&[])),
+            (r#"{"sets":{"a":"x.y.z","b":"u.v.w"},"moreAvailable":true}"#, response(&[("a", "x.y.z"), ("b", "u.v.w")])),
+            (r#"{"sets":{},"moreAvailable":true}"#, response(&[])),
             (r#"{"sets":{"a":{}}}"#, None),
             (r#"{"sets":["a"]}"#, None),
             (r#"{"sets":{"a":"x","a":"y"}}"#, None),

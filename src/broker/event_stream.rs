@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
+
 use super::report_counts::ReportOutcome;
 use super::service::Broker;
 use crate::auth::keyring::Source;
 use crate::auth::signed_jwt::SignatureCheck;
+use crate::auth::token_cache::TokenCache;
 use crate::store::{Mark, MarkKind, Marked};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::revocation::Revoked;
 use crate::tokens::jwt::signed::UnverifiedToken;
 use crate::tokens::provider_events::security_event::{self, EventPolicy, SecurityEvent};
-use crate::tokens::provider_events::{Effect, EffectSettings, EventError, EventErrorCode, NoEffect};
+use crate::tokens::provider_events::{Effect, EffectSettings, EventError, EventErrorCode, NoEffect, stream_state};
+use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
 
@@ -22,6 +26,8 @@ pub struct EventStream {
     pub policy: EventPolicy,
     pub effects: EffectSettings,
     pub keys: Arc<Source>,
+    /// That of the active gateway: it forgets logins that become due.
+    pub token_cache: Arc<ArcSwap<TokenCache>>,
 }
 
 /// Why an event was not accepted.
@@ -85,8 +91,41 @@ impl Broker {
         }
         match event.effect(&stream.effects).map_err(invalid)? {
             Effect::Revoke(revoked) => self.carry_out(stream, token, &event, revoked, context).await,
-            effect => report(stream, &event, effect).map_err(EventRejected::Invalid),
+            Effect::Refresh(of) => self.refresh_early(stream, of, context.at).await,
+            Effect::Verified { state } => self.check_state(stream, state.as_deref(), context.at).map_err(Into::into),
+            Effect::StreamUpdated(status) => Ok(report_update(stream, &status)),
+            Effect::Nothing(why) => Ok(report(stream, &event, &why)),
         }
+    }
+
+    /// No mark: a repetition changes nothing. Other gateways read these logins again after half of
+    /// `tokens.access_lifetime` at the latest.
+    async fn refresh_early(
+        &self,
+        stream: &EventStream,
+        of: Revoked,
+        now: UnixTime,
+    ) -> Result<ReportOutcome, EventRejected> {
+        let due = self.with_timeout(self.store.make_logins_due(of, now)).await.map_err(Reject::from)?;
+        stream.token_cache.load().forget_families(&due);
+        tracing::info!(stream = &*stream.name, logins = due.len(), "logins are refreshed after a security event");
+        Ok(ReportOutcome::Refreshed)
+    }
+
+    /// SSF section 8.1.4.1. A transmitter may verify a stream by itself, without a state.
+    fn check_state(
+        &self,
+        stream: &EventStream,
+        state: Option<&str>,
+        now: UnixTime,
+    ) -> Result<ReportOutcome, EventError> {
+        let is_own = |state| stream_state::is_own(state, &stream.name, &self.roots, now, stream.policy.max_age);
+        if !state.is_none_or(is_own) {
+            let detail = "a verification with a state that this gateway did not choose";
+            return Err(EventError::new(EventErrorCode::InvalidState, detail));
+        }
+        tracing::info!(stream = &*stream.name, "the transmitter verified the event stream");
+        Ok(ReportOutcome::Verified)
     }
 
     async fn carry_out(
@@ -140,36 +179,36 @@ fn invalid(detail: impl Into<String>) -> EventError {
     EventError::new(EventErrorCode::InvalidRequest, detail)
 }
 
-/// An event that ends nothing.
-fn report(stream: &EventStream, event: &SecurityEvent, effect: Effect) -> Result<ReportOutcome, EventError> {
-    let (stream, kind, jti) = (&*stream.name, event.short_kind(), &*event.jti);
-    match effect {
-        // The gateway requests no verification, so that it chose no state.
-        Effect::Verified { state: Some(_) } => {
-            let detail = "a verification with a state, and none was requested";
-            return Err(EventError::new(EventErrorCode::InvalidState, detail));
-        }
-        Effect::Verified { state: None } => tracing::info!(stream, "the transmitter verified the event stream"),
-        Effect::StreamUpdated(status) if status == "enabled" => {
-            tracing::info!(stream, "the transmitter enabled the event stream");
-        }
-        Effect::StreamUpdated(status) => {
-            let status = status.escape_debug().take(MAX_SHOWN).collect::<String>();
-            tracing::error!(stream, status, "the transmitter stopped the event stream: sessions stay open here");
-        }
-        Effect::Nothing(NoEffect::Unmapped(detail)) => {
-            tracing::warn!(stream, kind, jti, detail, "a security event names no session that the gateway can end");
-            return Ok(ReportOutcome::Unmapped);
-        }
-        Effect::Nothing(NoEffect::UnknownType) => {
-            let shown = event.kind.escape_debug().take(MAX_SHOWN).collect::<String>();
-            tracing::info!(stream, kind = shown, jti, "a security event of an unknown type");
-        }
-        Effect::Nothing(NoEffect::NotConcerned) | Effect::Revoke(_) => {
-            tracing::info!(stream, kind, jti, "a security event that ends no session");
-        }
+fn report_update(stream: &EventStream, status: &str) -> ReportOutcome {
+    let stream = &*stream.name;
+    if status == "enabled" {
+        tracing::info!(stream, "the transmitter enabled the event stream");
+        return ReportOutcome::Ignored;
     }
-    Ok(ReportOutcome::Ignored)
+    let status = shown(status);
+    tracing::error!(stream, status, "the transmitter stopped the event stream: sessions stay open here");
+    ReportOutcome::Stopped
+}
+
+/// An event that does nothing.
+fn report(stream: &EventStream, event: &SecurityEvent, why: &NoEffect) -> ReportOutcome {
+    let (stream, kind, jti) = (&*stream.name, event.short_kind(), &*event.jti);
+    match why {
+        NoEffect::Unmapped(detail) => {
+            tracing::warn!(stream, kind, jti, detail, "a security event names no session that the gateway knows");
+            return ReportOutcome::Unmapped;
+        }
+        NoEffect::UnknownType => {
+            tracing::info!(stream, kind = shown(&event.kind), jti, "a security event of an unknown type");
+        }
+        NoEffect::NotConcerned => tracing::info!(stream, kind, jti, "a security event that ends no session"),
+    }
+    ReportOutcome::Ignored
+}
+
+/// A transmitter's text, for the log.
+fn shown(text: &str) -> String {
+    text.escape_debug().take(MAX_SHOWN).collect()
 }
 
 /// Maximum characters of a transmitter's text in the log.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::telemetry::metrics::LabelledValue;
 use crate::types::clock::Uptime;
@@ -11,6 +12,12 @@ use crate::types::clock::Uptime;
 pub enum ReportOutcome {
     /// It ended a session, or all sessions of a user.
     Revoked,
+    /// Logins are refreshed at their provider before their time.
+    Refreshed,
+    /// The transmitter shows that the stream works.
+    Verified,
+    /// The transmitter has stopped the stream.
+    Stopped,
     /// The same report came again.
     Repeated,
     /// It ends no session by its kind.
@@ -26,6 +33,9 @@ impl ReportOutcome {
     const fn as_str(self) -> &'static str {
         match self {
             ReportOutcome::Revoked => "revoked",
+            ReportOutcome::Refreshed => "refreshed",
+            ReportOutcome::Verified => "verified",
+            ReportOutcome::Stopped => "stopped",
             ReportOutcome::Repeated => "repeated",
             ReportOutcome::Ignored => "ignored",
             ReportOutcome::Unmapped => "unmapped",
@@ -45,6 +55,8 @@ struct Counts {
     reports: BTreeMap<(Arc<str>, &'static str, ReportOutcome), u64>,
     /// When each event stream last had a valid event.
     last: BTreeMap<Arc<str>, Uptime>,
+    /// How long each event stream may be silent, if it cannot be silent for ever.
+    longest: BTreeMap<Arc<str>, Duration>,
 }
 
 impl ReportCounts {
@@ -58,9 +70,16 @@ impl ReportCounts {
         self.counts().last.insert(stream.clone(), now);
     }
 
-    /// Shows this source in the metrics before its first report.
-    pub fn expect(&self, source: &Arc<str>, kind: &'static str) {
-        self.counts().reports.entry((source.clone(), kind, ReportOutcome::Revoked)).or_default();
+    /// Shows this source in the metrics before its first report: a rise from nothing is none for Prometheus.
+    pub fn expect(&self, source: &Arc<str>, kind: &'static str, outcome: ReportOutcome) {
+        self.counts().reports.entry((source.clone(), kind, outcome)).or_default();
+    }
+
+    /// This event stream has a sign of life more often than this. Its silence counts from now.
+    pub fn watch(&self, stream: &Arc<str>, longest: Option<Duration>, now: Uptime) {
+        let mut counts = self.counts();
+        counts.last.insert(stream.clone(), now);
+        counts.longest.extend(longest.map(|longest| (stream.clone(), longest)));
     }
 
     pub fn by_outcome(&self) -> Vec<LabelledValue> {
@@ -81,6 +100,16 @@ impl ReportCounts {
             (vec![("stream", stream.to_string())], now.since(*last).as_secs_f64())
         };
         self.counts().last.iter().map(silence).collect()
+    }
+
+    /// Whether each event stream is silent for longer than it may be.
+    pub fn overdue(&self, now: Uptime) -> Vec<LabelledValue> {
+        let counts = self.counts();
+        let is_overdue = |(stream, longest): (&Arc<str>, &Duration)| {
+            let silence = counts.last.get(stream).map_or(Duration::ZERO, |last| now.since(*last));
+            (vec![("stream", stream.to_string())], f64::from(u8::from(silence > *longest)))
+        };
+        counts.longest.iter().map(is_overdue).collect()
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {

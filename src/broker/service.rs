@@ -38,6 +38,11 @@ impl Broker {
         tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(timeout_error(limit)))
     }
 
+    /// Returns true if this gateway does the work with this name. If the store fails, none does.
+    pub async fn holds_lease(&self, name: &str) -> bool {
+        self.with_timeout(self.store.hold_lease(name.to_owned())).await.unwrap_or(false)
+    }
+
     /// Waits until what this gateway knows of earlier calls is durable. To be called before a success that rests on it.
     pub async fn settle(&self) -> Result<(), Reject> {
         Ok(self.with_timeout(self.store.check()).await?)

@@ -143,11 +143,12 @@ fn print_table(tokens: &Value) {
         "scope"
     );
     for token in array_member(tokens, "tokens") {
-        let [id, state, reason, created] =
-            ["tokenId", "state", "reason", "createdAt"].map(|name| text_member(token, name));
+        let [id, state, reason, provider, created] =
+            ["tokenId", "state", "reason", "provider", "createdAt"].map(|name| text_member(token, name));
         let [used, address, scope, label] =
             ["lastUsedAt", "address", "scope", "label"].map(|name| text_member(token, name));
-        let state = if reason.is_empty() { state } else { format!("{state}: {reason}") };
+        let why = [reason, provider].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
+        let state = if why.is_empty() { state } else { format!("{state}: {why}") };
         say!("{id:22}  {state:16}  {created:24}  {used:24}  {address:15}  {scope:20}  {label}");
     }
 }

@@ -23,7 +23,8 @@ pub use document::error::{ConfigError, ConfigErrors, Place};
 pub use document::warnings::ConfigWarnings;
 pub use include::included;
 pub use settings::{
-    Config, Database, EventDelivery, EventStream, ForeignIssuer, Limits, Probe, StoreSettings, TokenSettings, Watch,
+    Config, Database, EventDelivery, EventStream, EventVerification, ForeignIssuer, Limits, Probe, StoreSettings,
+    TokenSettings, Watch,
 };
 pub use values::{Origin, Setting, Values};
 

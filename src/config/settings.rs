@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
+use crate::auth::credentials::Credentials;
 use crate::auth::identity;
 use crate::auth::introspection::IntrospectionSettings;
 use crate::auth::keyring::KeySource;
@@ -88,16 +89,17 @@ impl Config {
 
     /// The paths at which identity providers report.
     pub fn report_paths(&self) -> impl Iterator<Item = (Endpoint, String)> {
-        let logouts =
-            self.providers.iter().map(|provider| format!("{}/backchannel_logout/{}", self.sign_in_path, provider.name));
+        let logouts = self.providers.iter().map(|provider| logout_path(&self.sign_in_path, &provider.name));
         let logouts = logouts.enumerate().map(|(number, path)| (Endpoint::BackchannelLogout(number), path));
         let pushed = self.event_streams.iter().filter_map(EventStream::path).enumerate();
         logouts.chain(pushed.map(|(number, path)| (Endpoint::SecurityEvents(number), path.to_owned())))
     }
 }
 
-/// Where logout tokens arrive by default. The name of the provider follows.
-pub(super) const LOGOUT_PREFIX: &str = "/oauth2/backchannel_logout/";
+/// Where the logout tokens of this provider arrive.
+pub(super) fn logout_path(sign_in_path: &str, provider: &str) -> String {
+    format!("{sign_in_path}/backchannel_logout/{provider}")
+}
 
 /// `watch`: which files the gateway reloads by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,28 +209,55 @@ pub struct EventStream {
     pub effects: EffectSettings,
     /// The transmitter and its keys.
     pub transmitter: ForeignIssuer,
-    /// The whole value of `Authorization`: of the transmitter, or of the gateway when it polls.
-    pub authorization: HeaderValue,
     pub delivery: EventDelivery,
+    pub verification: Option<EventVerification>,
 }
 
 /// How the events of a stream come.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventDelivery {
-    /// `event_stream.path`
-    Push(String),
+    Push {
+        /// `event_stream.path`
+        path: String,
+        /// The whole value of `Authorization` of the transmitter.
+        authorization: HeaderValue,
+        /// For verifications.
+        client: Option<Credentials>,
+    },
     Poll {
         url: SecureUrl,
         ca_file: Option<PathBuf>,
         interval: Duration,
+        credentials: Credentials,
     },
+}
+
+/// `event_stream.verification_url`
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventVerification {
+    pub url: SecureUrl,
+    pub ca_file: Option<PathBuf>,
+    /// `event_stream.verify_interval`
+    pub interval: Duration,
+    /// `event_stream.stream_id`
+    pub stream_id: String,
+}
+
+impl EventDelivery {
+    /// With which the gateway calls the transmitter.
+    pub fn credentials(&self) -> Option<&Credentials> {
+        match self {
+            EventDelivery::Push { client, .. } => client.as_ref(),
+            EventDelivery::Poll { credentials, .. } => Some(credentials),
+        }
+    }
 }
 
 impl EventStream {
     /// The path at which the transmitter pushes events.
     pub fn path(&self) -> Option<&str> {
         match &self.delivery {
-            EventDelivery::Push(path) => Some(path),
+            EventDelivery::Push { path, .. } => Some(path),
             EventDelivery::Poll { .. } => None,
         }
     }

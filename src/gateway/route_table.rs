@@ -50,6 +50,11 @@ pub fn metadata_path(issuer: &str) -> String {
     format!("{METADATA_PATH}{}", path_of_issuer(issuer))
 }
 
+/// Where other clients look for it.
+pub fn openid_path(issuer: &str) -> String {
+    format!("{}{OPENID_PATH}", path_of_issuer(issuer))
+}
+
 fn path_of_issuer(issuer: &str) -> String {
     let path = issuer.parse::<http::Uri>().map(|uri| uri.path().trim_end_matches('/').to_owned());
     path.unwrap_or_default()
@@ -116,7 +121,7 @@ impl RouteTable {
     /// Puts the metadata where clients of this issuer look for it.
     pub fn with_issuer(mut self, issuer: &str) -> Self {
         self.metadata_path = metadata_path(issuer).into();
-        let openid_path = format!("{}{OPENID_PATH}", path_of_issuer(issuer));
+        let openid_path = openid_path(issuer);
         let is_free = |paths: &PathTable| !paths.has(openid_path.as_bytes());
         let is_free = self.hosts.values().chain([&self.any_host]).all(is_free);
         self.openid_path = is_free.then(|| openid_path.into());

@@ -211,6 +211,16 @@ pub trait Store: Send + Sync {
         context: EventContext,
     ) -> StoreFuture<SavedLogin>;
 
+    /// Makes the live logins that came from this session, subject or issuer due at `at`, so that their next use
+    /// refreshes them. Those of a subject or an issuer only if they are dated at or before its time. Not those without
+    /// a refresh token, which are never due. Returns those that were due later.
+    fn make_logins_due(&self, of: Revoked, at: UnixTime) -> StoreFuture<Vec<TokenId>>;
+
+    /// Live logins, with their families, of which the lease has ended in another way: its holder was killed before it
+    /// saved the tokens. A store of one gateway ends all leases when it is opened. A holder that gives up leases until
+    /// the start of time.
+    fn interrupted_logins(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(Family, ProviderLogin)>>;
+
     /// Logins with a session that has ended, so that the caller revokes their tokens at the provider. Ends the sessions
     /// that were not claimed in time. A login is returned again after a minute, unless it was forgotten; not while its
     /// tokens are being refreshed. There may be more than are returned.

@@ -42,6 +42,8 @@ pub struct Ending {
 pub struct EndingSearch {
     /// `None`: any.
     pub reason: Option<RevokeReason>,
+    /// Whether a provider reported it. `None`: any.
+    pub by_provider: Option<bool>,
     /// Only entries before this one. `None`: from the newest on.
     pub before: Option<u64>,
     /// Maximum number of entries in the page.
@@ -87,9 +89,23 @@ impl Revoker {
     }
 }
 
+/// The reason [`RevokeReason::Admin`] of what a provider reported. It is not stored, so that gateways of earlier
+/// versions can read what this one writes: [`Revoker::Provider`] is.
+pub const BY_PROVIDER: &str = "provider";
+
+/// Why something ended, for operators and in audit events.
+pub fn shown_reason(reason: RevokeReason, by: Option<&Revoker>) -> &'static str {
+    match (reason, by) {
+        (RevokeReason::Admin, Some(Revoker::Provider(_))) => BY_PROVIDER,
+        _ => reason.as_str(),
+    }
+}
+
 impl EndingSearch {
-    pub(super) fn wants(&self, reason: RevokeReason) -> bool {
-        self.reason.is_none_or(|wanted| wanted == reason)
+    pub(super) fn wants(&self, ending: &Ending) -> bool {
+        let is_by_provider = matches!(ending.by, Some(Revoker::Provider(_)));
+        self.reason.is_none_or(|wanted| wanted == ending.reason)
+            && self.by_provider.is_none_or(|wanted| wanted == is_by_provider)
     }
 }
 

@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use crate::store::api::{KeysChanged, Outbox};
-use crate::tokens::audit_event::Event;
+use crate::store::endings::{Revoker, shown_reason};
+use crate::tokens::audit_event::{Event, EventContext};
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::Revoked;
 use crate::tokens::family::rotation::Rotation;
@@ -37,9 +38,10 @@ pub(super) fn login_refreshed(family: &Family) -> Event {
     Event::for_family("provider_login.refreshed", family)
 }
 
-pub(super) fn ended(family: &Family, reason: RevokeReason) -> Event {
+pub(super) fn ended(family: &Family, reason: RevokeReason, context: &EventContext) -> Event {
     let name = if family.key_hash.is_some() { "api_key.revoked" } else { "token.revoked" };
-    Event { reason: Some(reason.as_str()), ..Event::for_family(name, family) }
+    let reason = shown_reason(reason, Revoker::of(reason, context).as_ref());
+    Event { reason: Some(reason), ..Event::for_family(name, family) }
 }
 
 /// `family` is the family before the rotation.

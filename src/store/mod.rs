@@ -24,7 +24,7 @@ pub use api::{
     DecideKeys, DecideRotation, KeysChanged, LogOrder, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store,
     StoreFuture,
 };
-pub use endings::{Ending, EndingSearch, FoundEndings, Revoker, revoked_by_others};
+pub use endings::{BY_PROVIDER, Ending, EndingSearch, FoundEndings, Revoker, revoked_by_others, shown_reason};
 pub use error::StoreError;
 pub use freshness::{FollowerCounts, Freshness};
 pub use mark::{Mark, MarkKind, Marked, StoredMark};

@@ -1,5 +1,7 @@
-//! Compares two scenarios that differ by a few percent. They take turns of about a second, because the speed of the
-//! machine changes by more than that within a minute.
+//! Compares two kinds of requests that differ by a few percent. They take turns of about a second, because the speed of
+//! the machine changes by more than that within a minute.
+
+use std::time::Duration;
 
 use super::line::median;
 use crate::Outcome;
@@ -22,14 +24,21 @@ pub fn costs(bench: &Bench<'_>, sides: &[Side<'_>; 2]) -> Outcome<[Vec<f64>; 2]>
     for side in sides {
         bench.warm_up(side.scenario, process(side))?;
     }
+    in_turns(bench, |place, length| {
+        let side = &sides[place];
+        let measured = bench.run(side.scenario, process(side), Pace::ClosedLoop, length)?;
+        Ok(measured.cpu_micros_per_request())
+    })
+}
+
+/// Measures the costs of side 0 and of side 1 in turns.
+pub fn in_turns(bench: &Bench<'_>, measure: impl Fn(usize, Duration) -> Outcome<f64>) -> Outcome<[Vec<f64>; 2]> {
     let mut costs = [Vec::new(), Vec::new()];
     for turn in 0..bench.flags.rounds * TURNS as usize {
         // The sides alternate in going first.
         let order = if turn % 2 == 0 { [0, 1] } else { [1, 0] };
         for place in order {
-            let (side, length) = (&sides[place], bench.flags.length() / TURNS);
-            let measured = bench.run(side.scenario, process(side), Pace::ClosedLoop, length)?;
-            costs[place].push(measured.cpu_micros_per_request());
+            costs[place].push(measure(place, bench.flags.length() / TURNS)?);
         }
     }
     Ok(costs)

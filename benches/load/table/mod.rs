@@ -4,7 +4,9 @@
 //! is the median of the rounds. A line that cannot be measured shows the reason, and the others continue.
 
 mod alternating;
+mod cookie;
 mod flood;
+mod forward_auth;
 mod idle;
 mod line;
 mod operators;
@@ -25,8 +27,10 @@ use line::Line;
 type Rows = fn(&Bench<'_>, &[Kind]) -> Outcome<Vec<Line>>;
 
 /// The measurements that are not in `side_by_side`, in the order of the table.
-const ALONE: [(&str, Rows); 8] = [
+const ALONE: [(&str, Rows); 10] = [
     ("over-plain", over_plain::lines),
+    ("cookie", cookie::lines),
+    ("forward-auth", forward_auth::lines),
     ("idle", idle::lines),
     ("revocations", revocations::lines),
     ("operators", operators::lines),

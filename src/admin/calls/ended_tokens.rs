@@ -9,7 +9,7 @@ use super::query::Query;
 use crate::admin::state::Admin;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
-use crate::store::{Ending, EndingSearch, FoundEndings, Revoker};
+use crate::store::{BY_PROVIDER, Ending, EndingSearch, FoundEndings, Revoker, shown_reason};
 use crate::tokens::family::revocation::Revoked;
 use crate::tokens::family::{Family, RevokeReason};
 use crate::types::ids::TokenId;
@@ -70,15 +70,27 @@ fn search(uri: &Uri) -> Result<EndingSearch, Reject> {
     let mut query = Query::read(uri)?;
     let invalid = |error| Reject::new(Reason::BadParameter, error);
     let reason = query.take("reason").map(|text| {
-        RevokeReason::parse(&text).ok_or_else(|| invalid("reason: expected logout, admin, reuse or limit"))
+        reason_of(&text).ok_or_else(|| invalid("reason: expected logout, admin, provider, reuse or limit"))
     });
+    let (reason, by_provider) = reason.transpose()?.unzip();
     let before = query.take("after").map(|text| {
         let sequence = text.parse().ok().filter(|sequence| i64::try_from(*sequence).is_ok());
         sequence.ok_or_else(|| invalid("after: expected `next` of the page before"))
     });
     let limit = query.limit()?;
     query.finish()?;
-    Ok(EndingSearch { reason: reason.transpose()?, before: before.transpose()?, limit })
+    Ok(EndingSearch { reason, by_provider: by_provider.flatten(), before: before.transpose()?, limit })
+}
+
+/// The reason, and whether a provider reported it.
+fn reason_of(text: &str) -> Option<(RevokeReason, Option<bool>)> {
+    match text {
+        BY_PROVIDER => Some((RevokeReason::Admin, Some(true))),
+        _ => match RevokeReason::parse(text)? {
+            RevokeReason::Admin => Some((RevokeReason::Admin, Some(false))),
+            reason => Some((reason, None)),
+        },
+    }
 }
 
 impl Entry {
@@ -99,13 +111,14 @@ impl Entry {
             Revoked::Issuer { issuer, .. } => Entry { what: "issuer", issuer: Some(issuer), ..Entry::default() },
             Revoked::Everything { .. } => Entry { what: "all", ..Entry::default() },
         };
+        let reason = shown_reason(reason, by.as_ref());
         let (operator, caller, provider) = match by {
             Some(Revoker::Operator(name)) => (Some(name), None, None),
             Some(Revoker::Caller(subject)) => (None, Some(subject), None),
             Some(Revoker::Provider(name)) => (None, None, Some(name)),
             None => (None, None, None),
         };
-        Entry { ended_at: at.to_string(), before, reason: reason.as_str(), operator, caller, provider, ..target }
+        Entry { ended_at: at.to_string(), before, reason, operator, caller, provider, ..target }
     }
 
     /// `None`: the session is not in the store any more.
@@ -118,6 +131,7 @@ impl Entry {
             client_id: Some(family.client_id),
             label: Some(family.label),
             address: family.address,
+            issuer: family.origin.map(|origin| origin.issuer),
             ..Entry::default()
         }
     }

@@ -1,4 +1,7 @@
-//! `GET /admin/v1/issuers`: the keys of every `[[issuer]]` and `[[provider]]`, and how their source is.
+//! `GET /admin/v1/issuers`: the keys of every `[[issuer]]`, `[[provider]]` and `[[oauth.client]]`, and how their source
+//! is.
+
+use std::sync::Arc;
 
 use http::{Method, Response, StatusCode};
 use serde::Serialize;
@@ -21,7 +24,7 @@ struct List {
 #[serde(rename_all = "camelCase")]
 struct Entry {
     issuer: String,
-    /// The key in `gateway.toml` that names the source, or `provider`.
+    /// The key in `gateway.toml` that names the source, or `provider` or `client`.
     kind: &'static str,
     source: String,
     /// `current`, `failing`, `stale` or `missing`.
@@ -49,9 +52,13 @@ pub(crate) fn handle(admin: &Admin, method: &Method, now: UnixTime) -> Result<Re
     // An issuer that is only asked about its tokens has no keys.
     let sources = keys.sources().iter().filter(|source| source.settings != KeySource::None);
     let issuers = sources.map(|source| Entry::of(source, now, uptime));
-    let providers = admin.providers.sources();
-    let providers = providers.iter().map(|source| Entry { kind: "provider", ..Entry::of(source, now, uptime) });
-    Ok(respond::json(StatusCode::OK, &List { issuers: issuers.chain(providers).collect() }))
+    let parties = [("provider", admin.providers.sources()), ("client", admin.client_keys.sources())];
+    let of_kind = |(kind, sources): &(&'static str, Vec<Arc<Source>>)| {
+        let entry = |source: &Arc<Source>| Entry { kind, ..Entry::of(source, now, uptime) };
+        sources.iter().map(entry).collect::<Vec<_>>()
+    };
+    let issuers = issuers.chain(parties.iter().flat_map(of_kind)).collect();
+    Ok(respond::json(StatusCode::OK, &List { issuers }))
 }
 
 impl Entry {

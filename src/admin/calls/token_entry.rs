@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use crate::admin::state::Admin;
-use crate::store::{Revoker, revoked_by_others};
-use crate::tokens::family::{Family, RevokeReason};
+use crate::store::{Revoker, revoked_by_others, shown_reason};
+use crate::tokens::family::Family;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::reject::Reject;
@@ -28,7 +28,7 @@ pub(super) struct TokenEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     revoked_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<RevokeReason>,
+    reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     operator: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,6 +36,9 @@ pub(super) struct TokenEntry {
     /// The provider or event stream that reported the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<String>,
+    /// Where the login was, if not at the gateway itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    issuer: Option<String>,
     created_at: String,
     last_used_at: String,
     idle_expiry: String,
@@ -55,6 +58,7 @@ pub(super) async fn of(admin: &Admin, mut families: Vec<Family>, now: UnixTime) 
 
 impl TokenEntry {
     fn new(by: Option<Revoker>, family: Family, now: UnixTime) -> Self {
+        let reason = family.revoked.map(|revoked| shown_reason(revoked.reason, by.as_ref()));
         let (operator, caller, provider) = match by {
             Some(Revoker::Operator(name)) => (Some(name), None, None),
             Some(Revoker::Caller(subject)) => (None, Some(subject), None),
@@ -72,7 +76,8 @@ impl TokenEntry {
                 None => "expired",
             },
             revoked_at: family.revoked.map(|revoked| revoked.at.to_string()),
-            reason: family.revoked.map(|revoked| revoked.reason),
+            reason,
+            issuer: family.origin.map(|origin| origin.issuer),
             sub: family.subject,
             scope: family.scope,
             client_id: family.client_id,

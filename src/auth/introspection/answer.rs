@@ -3,8 +3,8 @@
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use crate::auth::oauth_client::OAuthResponse;
-use crate::types::reject::Reject;
+use crate::auth::oauth_client::{OAuthClientError, OAuthResponse};
+use crate::types::reject::{Reject, with_causes};
 
 /// Maximum size of an answer in bytes: about twice that of a token (`limits.token_size`), because a backend may get
 /// its members in a JWT.
@@ -16,13 +16,33 @@ pub(super) enum Answer {
     Inactive,
 }
 
-/// Why there is no answer: for the log. It says nothing about the token.
+/// Why there is no answer. It says nothing about the token.
 #[derive(Clone, Debug)]
-pub(super) struct Unanswered(pub(super) String);
+pub(super) enum Unanswered {
+    /// There was no response in time.
+    TimedOut(String),
+    /// Anything else: for the log.
+    Unusable(String),
+}
+
+impl Unanswered {
+    pub(super) fn why(&self) -> &str {
+        match self {
+            Unanswered::TimedOut(why) | Unanswered::Unusable(why) => why,
+        }
+    }
+}
 
 impl From<Reject> for Unanswered {
     fn from(reject: Reject) -> Self {
-        Unanswered(format!("the signed answer is not valid: {reject:?}"))
+        Unanswered::Unusable(format!("the signed answer is not valid: {reject:?}"))
+    }
+}
+
+impl From<OAuthClientError> for Unanswered {
+    fn from(error: OAuthClientError) -> Self {
+        let why = with_causes(&error);
+        if error.is_timeout() { Unanswered::TimedOut(why) } else { Unanswered::Unusable(why) }
     }
 }
 
@@ -33,13 +53,13 @@ pub(super) fn check_status(response: &OAuthResponse) -> Result<(), Unanswered> {
     let error = response.error().map_or_else(String::new, |error| format!(" ({error})"));
     match status {
         StatusCode::OK if response.body.len() > MAX_SIZE => {
-            Err(Unanswered(format!("the answer has {} bytes, at most {MAX_SIZE}", response.body.len())))
+            Err(Unanswered::Unusable(format!("the answer has {} bytes, at most {MAX_SIZE}", response.body.len())))
         }
         StatusCode::OK => Ok(()),
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Unanswered(format!(
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Unanswered::Unusable(format!(
             "the endpoint rejects this gateway as a client: {status}{error}; check client_id and client_auth"
         ))),
-        _ => Err(Unanswered(format!("the endpoint responds with {status}{error}"))),
+        _ => Err(Unanswered::Unusable(format!("the endpoint responds with {status}{error}"))),
     }
 }
 
@@ -49,7 +69,11 @@ pub(super) fn unsigned(response: &OAuthResponse) -> Result<Answer, Unanswered> {
     let kind = || if response.media_type.is_empty() { "no media type" } else { &*response.media_type };
     match response.object() {
         Some(object) => of_object(object),
-        None => Err(Unanswered(format!("the answer is not a JSON object ({}, {} bytes)", kind(), response.body.len()))),
+        None => Err(Unanswered::Unusable(format!(
+            "the answer is not a JSON object ({}, {} bytes)",
+            kind(),
+            response.body.len()
+        ))),
     }
 }
 
@@ -58,8 +82,8 @@ pub(super) fn of_object(object: Map<String, Value>) -> Result<Answer, Unanswered
     match object.get("active") {
         Some(Value::Bool(true)) => Ok(Answer::Active(object)),
         Some(Value::Bool(false)) => Ok(Answer::Inactive),
-        Some(_) => Err(Unanswered("`active` of the answer is not a boolean".into())),
-        None => Err(Unanswered("the answer has no `active`".into())),
+        Some(_) => Err(Unanswered::Unusable("`active` of the answer is not a boolean".into())),
+        None => Err(Unanswered::Unusable("the answer has no `active`".into())),
     }
 }
 
@@ -73,7 +97,9 @@ mod tests {
         let status = StatusCode::from_u16(status).expect("a status");
         let response =
             OAuthResponse { status, media_type: media_type.into(), body: Bytes::from_static(body.as_bytes()) };
-        unsigned(&response).map(|answer| matches!(answer, Answer::Active(_))).map_err(|Unanswered(why)| why)
+        unsigned(&response)
+            .map(|answer| matches!(answer, Answer::Active(_)))
+            .map_err(|unanswered| unanswered.why().to_owned())
     }
 
     #[test]

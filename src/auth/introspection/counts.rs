@@ -7,8 +7,8 @@ use crate::telemetry::metrics::{Count, Histogram, LabelledTotals, LabelledValue,
 /// Shared by all workers. Outlives a reload.
 pub struct IntrospectionCounts {
     /// In the order of [`Outcome`].
-    outcomes: [Count; 4],
-    /// In the same order, without [`Outcome::Busy`].
+    outcomes: [Count; 5],
+    /// In the same order, as far as it was asked.
     durations: [Histogram; 3],
 }
 
@@ -21,9 +21,11 @@ pub(super) enum Outcome {
     Failed,
     /// Too many questions were in flight, and it was not asked.
     Busy,
+    /// The endpoint did not respond to the last ones, and it was not asked.
+    Skipped,
 }
 
-const NAMES: [&str; 4] = ["active", "inactive", "failed", "busy"];
+const NAMES: [&str; 5] = ["active", "inactive", "failed", "busy", "skipped"];
 
 impl IntrospectionCounts {
     pub(super) fn count(&self, outcome: Outcome) {
@@ -52,7 +54,7 @@ impl IntrospectionCounts {
 impl Default for IntrospectionCounts {
     fn default() -> Self {
         IntrospectionCounts {
-            outcomes: [const { Count::new() }; 4],
+            outcomes: [const { Count::new() }; 5],
             durations: [const { Histogram::of_requests() }; 3],
         }
     }

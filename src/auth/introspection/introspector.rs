@@ -10,12 +10,12 @@ use super::answer::{self, Answer, Unanswered};
 use super::counts::{IntrospectionCounts, Outcome};
 use super::settings::{AnswerForm, IntrospectionSettings};
 use crate::auth::keyring::{Keyring, RefetchOutcome};
-use crate::auth::oauth_client::OAuthResponse;
-use crate::tokens::jwt::introspected::{ANSWER_TYPE, accept, read_signed_answer};
+use crate::auth::oauth_client::{CircuitBreaker, OAuthResponse};
+use crate::tokens::jwt::introspected::{ANSWER_TYPE, accept, is_about_another, read_signed_answer};
 use crate::tokens::jwt::verify::TrustedIssuer;
 use crate::tokens::jwt::{Issuer, VerifiedToken};
 use crate::types::clock::{Clock, UnixTime};
-use crate::types::reject::{Reason, Reject, with_causes};
+use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
 use crate::types::trace::Trace;
 
@@ -23,6 +23,7 @@ pub struct Introspector {
     pub policy: Arc<Issuer>,
     pub settings: IntrospectionSettings,
     in_flight: Semaphore,
+    breaker: CircuitBreaker,
     /// Why the last question had no answer. Empty if it had one.
     last_error: Mutex<String>,
 }
@@ -37,7 +38,8 @@ pub struct Introspected {
 impl Introspector {
     pub(super) fn new(policy: Issuer, settings: IntrospectionSettings) -> Self {
         let in_flight = Semaphore::new(settings.concurrency);
-        Introspector { policy: Arc::new(policy), settings, in_flight, last_error: Mutex::default() }
+        let breaker = CircuitBreaker::new(settings.consecutive_timeouts);
+        Introspector { policy: Arc::new(policy), settings, in_flight, breaker, last_error: Mutex::default() }
     }
 
     /// The issuer is a part of it: two issuers can have issued the same text (GHSA-4mq7-pvjg-xp2r).
@@ -62,8 +64,14 @@ impl Introspector {
             let busy = format!("{} questions to the introspection endpoint are in flight", self.settings.concurrency);
             return Err(Reject::new(Reason::IntrospectionUnavailable, busy));
         };
+        let Some(call) = self.breaker.begin() else {
+            counts.count(Outcome::Skipped);
+            let hangs = "the introspection endpoint did not respond in time to the last questions";
+            return Err(Reject::new(Reason::IntrospectionUnavailable, hangs));
+        };
         let (asked_at, started) = (clock.now(), Instant::now());
         let answer = self.question(text, keyring, clock).await;
+        call.end(matches!(&answer, Err(Unanswered::TimedOut(_))));
         let outcome = match &answer {
             Ok(Answer::Active(_)) => Outcome::Active,
             Ok(Answer::Inactive) => Outcome::Inactive,
@@ -79,7 +87,7 @@ impl Introspector {
             Ok(Answer::Inactive) => {
                 Err(Reject::new(Reason::TokenInactive, "the introspection endpoint says that it is not active"))
             }
-            Err(Unanswered(why)) => Err(Reject::new(Reason::IntrospectionUnavailable, why)),
+            Err(unanswered) => Err(Reject::new(Reason::IntrospectionUnavailable, unanswered.why().to_owned())),
         }
     }
 
@@ -90,11 +98,16 @@ impl Introspector {
         };
         let fields = [("token", text), ("token_type_hint", "access_token")];
         let (client, endpoint) = (&self.settings.client, &self.settings.endpoint);
-        let response = client.post_accepting(media_type, endpoint, &fields, clock.now()).await;
-        let response = response.map_err(|error| Unanswered(with_causes(&error)))?;
-        match self.settings.response {
-            AnswerForm::Json => answer::unsigned(&response),
-            AnswerForm::Jwt => self.signed(&response, keyring, clock).await,
+        let response = client.post_accepting(media_type, endpoint, &fields, clock.now()).await?;
+        let answer = match self.settings.response {
+            AnswerForm::Json => answer::unsigned(&response)?,
+            AnswerForm::Jwt => self.signed(&response, keyring, clock).await?,
+        };
+        match answer {
+            Answer::Active(claims) if is_about_another(&claims, text) => {
+                Err(Unanswered::Unusable("the answer has the `jti` of another token".into()))
+            }
+            answer => Ok(answer),
         }
     }
 
@@ -107,9 +120,10 @@ impl Introspector {
     ) -> Result<Answer, Unanswered> {
         answer::check_status(response)?;
         if response.media_type.strip_prefix("application/") != Some(ANSWER_TYPE) {
-            return Err(Unanswered("the answer is not signed, and response is \"jwt\"".into()));
+            return Err(Unanswered::Unusable("the answer is not signed, and response is \"jwt\"".into()));
         }
-        let text = str::from_utf8(&response.body).map_err(|_| Unanswered("the signed answer is not text".into()))?;
+        let text = str::from_utf8(&response.body);
+        let text = text.map_err(|_| Unanswered::Unusable("the signed answer is not text".into()))?;
         let text = text.trim_ascii_end();
         let answer = match self.read_signed(text, keyring, clock) {
             Err(unknown) if unknown.reason == Reason::UnknownKey => {
@@ -140,7 +154,7 @@ impl Introspector {
 
     /// Logs the first of equal failures, and their end.
     fn note(&self, error: Option<&Unanswered>) {
-        let error = error.map_or("", |Unanswered(why)| why);
+        let error = error.map_or("", Unanswered::why);
         let mut last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
         if *last == error {
             return;

@@ -9,9 +9,7 @@
 
 mod answer;
 mod counts;
-mod flights;
 mod introspector;
-mod rejected;
 mod settings;
 
 use std::sync::Arc;
@@ -19,8 +17,10 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use crate::auth::bearer::BearerToken;
+use crate::auth::flights::{Flights, Seat};
 use crate::auth::keyring::Keyring;
 use crate::auth::leases::{Lease, Leases, Term};
+use crate::auth::recently_rejected::RejectedTokens;
 use crate::auth::token_cache::CachedToken;
 use crate::tokens::family::{api_key, handle, refresh_token};
 use crate::tokens::jwt::introspected::looks_like_jwt;
@@ -33,9 +33,6 @@ pub use counts::IntrospectionCounts;
 pub use introspector::{Introspected, Introspector};
 pub use settings::{AnswerForm, IntrospectionSettings};
 
-use flights::{Flights, Seat};
-use rejected::RejectedTokens;
-
 /// Questions of streams at the same time.
 const STREAM_QUESTIONS: usize = 16;
 
@@ -46,7 +43,7 @@ pub(super) type Outcome = Result<Arc<CachedToken>, (Reason, String)>;
 #[derive(Default)]
 pub struct Introspection {
     introspectors: Vec<Arc<Introspector>>,
-    rejected: RejectedTokens,
+    rejected: RejectedTokens<Reason>,
     flights: Flights<Outcome>,
     pub leases: Arc<Leases>,
     pub counts: Arc<IntrospectionCounts>,

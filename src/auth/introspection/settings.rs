@@ -16,6 +16,8 @@ pub struct IntrospectionSettings {
     pub cache: Duration,
     /// `concurrency`: questions in flight.
     pub concurrency: usize,
+    /// `consecutive_timeouts`
+    pub consecutive_timeouts: usize,
     pub response: AnswerForm,
     pub rules: AnswerRules,
     /// The issuer also has a source of keys: its JWTs are verified with them, and the endpoint is not asked.

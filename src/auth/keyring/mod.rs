@@ -25,7 +25,7 @@ pub use document::{Document, Place};
 pub use error::{DiscoveryError, KeySourceError, OwnKeysError};
 pub use own_issuer::OwnIssuer;
 pub use own_refetch::OwnRefetch;
-pub use refetch::RefetchOutcome;
+pub use refetch::{RefetchOutcome, unless_failing};
 pub use settings::{KeyFile, KeySource, Location, OnStale, Remote, Startup};
 pub use snapshot::{KeyUser, Keyring, Keys};
 pub use source::{Counts, Source, Status};

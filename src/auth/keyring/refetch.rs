@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 use crate::types::clock::Uptime;
+use crate::types::reject::{Reason, Reject};
 
 /// Maximum number of requests that wait for one issuer: twice those of [`MAX_WAIT`] at 1,000 requests a second.
 const MAX_WAITING: usize = 4096;
@@ -26,6 +27,16 @@ pub enum RefetchOutcome {
     CoolingDown,
     /// The fetch takes too long, or too many requests wait for it.
     TimedOut,
+}
+
+/// If the keys cannot be fetched, a token with an unknown one may still be good.
+pub fn unless_failing(still: Reject, is_failing: bool) -> Reject {
+    match still.reason {
+        Reason::UnknownKey if is_failing => {
+            Reject::new(Reason::KeysUnavailable, "unknown key, and fetching the keys of its issuer fails")
+        }
+        _ => still,
+    }
 }
 
 /// Fetches are numbered. A request waits for the first one that begins after it arrived. A fetch that runs already does

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::document::Document;
 use super::error::KeySourceError;
-use super::refetch::{Refetch, RefetchOutcome};
+use super::refetch::{Refetch, RefetchOutcome, unless_failing};
 use super::settings::{KeySource, OnStale, Remote, Startup};
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::key_set::KeySet;
 use crate::tokens::jwt::verify::TrustedIssuer;
 use crate::types::clock::Uptime;
-use crate::types::reject::with_causes;
+use crate::types::reject::{Reason, Reject, with_causes};
 
 /// How much of an error is kept for operators, in characters: it can quote the response of an issuer.
 const MAX_ERROR: usize = 1_000;
@@ -185,6 +185,24 @@ impl Source {
             Some(refetch) => refetch.wait(now).await,
             None => RefetchOutcome::CoolingDown,
         }
+    }
+
+    /// Has the keys fetched once, because something names a key that is not known. Then verify it again.
+    ///
+    /// # Errors
+    /// 503 if the fetch takes too long: the key may be there.
+    pub async fn refetch_unknown(&self, now: Uptime) -> Result<RefetchOutcome, Reject> {
+        match self.refetch(now).await {
+            RefetchOutcome::TimedOut => {
+                Err(Reject::new(Reason::KeysUnavailable, "unknown key, and its issuer did not answer in time"))
+            }
+            outcome => Ok(outcome),
+        }
+    }
+
+    /// What it means that the key is still unknown, or that something else is wrong.
+    pub fn still_rejected(&self, still: Reject) -> Reject {
+        unless_failing(still, self.is_failing())
     }
 
     /// Has the keys fetched now, without a cooldown, because the operator reloads the configuration.

@@ -26,6 +26,13 @@ pub enum OAuthClientError {
     },
 }
 
+impl OAuthClientError {
+    /// Returns true if the endpoint did not respond in time.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, OAuthClientError::NoResponse { source: ClientError::Timeout(_), .. })
+    }
+}
+
 impl fmt::Display for OAuthClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -3,7 +3,9 @@
 //! Each call has a connection of its own, so that a late response cannot be taken for that of another call. Time and
 //! size of the response are limited, and redirects are not followed.
 
+mod access_token;
 mod authentication;
+mod breaker;
 mod error;
 mod response;
 
@@ -25,7 +27,9 @@ use crate::protocols::tls::CertificateFiles;
 use crate::protocols::url::SecureUrl;
 use crate::types::clock::UnixTime;
 
+pub use access_token::read_bearer;
 pub use authentication::{AssertionKey, ClientAuthentication};
+pub use breaker::CircuitBreaker;
 pub use error::OAuthClientError;
 pub use response::OAuthResponse;
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::auth::keyring::{KeyUser, RefetchOutcome, Source};
+use crate::auth::keyring::{KeyUser, Source};
 use crate::tokens::jwt::signed::{SignedToken, verify_signed};
 use crate::types::clock::Uptime;
 use crate::types::reject::{Reason, Reject};
@@ -57,19 +57,15 @@ impl Providers {
     pub async fn verify(&self, provider: &Provider, token: &str, now: Uptime) -> Result<SignedToken, Reject> {
         let source = self.source(provider)?;
         match verify_signed(token, &source.trusted()) {
-            Err(unknown) if unknown.reason == Reason::UnknownKey => {
-                let outcome = source.refetch(now).await;
-                let again = verify_signed(token, &source.trusted());
-                let may_be_good = source.is_failing() || outcome == RefetchOutcome::TimedOut;
-                again.map_err(|still| match still.reason {
-                    Reason::UnknownKey if may_be_good => {
-                        Reject::new(Reason::ProviderUnavailable, "unknown key, and fetching the provider's keys fails")
-                    }
-                    _ => still,
-                })
-            }
-            result => result,
+            Err(unknown) if unknown.reason == Reason::UnknownKey => {}
+            verified => return verified,
         }
+        let unavailable = |reject: Reject| match reject.reason {
+            Reason::KeysUnavailable => Reject::new(Reason::ProviderUnavailable, reject.detail),
+            _ => reject,
+        };
+        source.refetch_unknown(now).await.map_err(unavailable)?;
+        verify_signed(token, &source.trusted()).map_err(|still| unavailable(source.still_rejected(still)))
     }
 
     /// The keys of a provider.

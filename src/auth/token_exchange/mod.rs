@@ -1,22 +1,30 @@
 //! The gateway as a client of the token endpoint of another server (RFC 8693): the token of a caller becomes a token
 //! for a backend.
 //!
-//! Concurrent requests with the same token share one exchange. Without a new token there is no request to the backend:
-//! the token of the caller is never passed on in its place.
+//! Concurrent requests with the same token share one exchange, and a token that the server has rejected is not sent
+//! again for some seconds. Without a new token there is no request to the backend: the token of the caller is never
+//! passed on in its place.
 
-mod flights;
+mod counts;
+mod failure;
 mod response;
+
+use std::sync::Arc;
 
 use http::HeaderValue;
 
-use self::flights::{Failure, Flights};
+use self::failure::Failure;
 use self::response::ACCESS_TOKEN;
 use crate::auth::exchanged_tokens::ExchangedToken;
-use crate::auth::oauth_client::{Endpoint, OAuthClient};
+use crate::auth::flights::Flights;
+use crate::auth::oauth_client::{CircuitBreaker, Endpoint, OAuthClient, OAuthClientError};
+use crate::auth::recently_rejected::RejectedTokens;
 use crate::auth::token_cache::CachedToken;
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::reject::{Reason, Reject, with_causes};
 use crate::types::secret;
+
+pub use counts::ExchangeCounts;
 
 const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 
@@ -31,6 +39,8 @@ pub struct Settings {
     pub scopes: Vec<String>,
     /// The server gets a token of this gateway for this audience, and not the token of the caller. Empty: the caller's.
     pub subject_audience: Vec<String>,
+    /// `consecutive_timeouts`
+    pub consecutive_timeouts: usize,
 }
 
 /// One `[[token_exchange]]` and its exchanges in flight.
@@ -40,12 +50,17 @@ pub struct TokenExchange {
     number: usize,
     /// `limits.token_size`
     token_size: usize,
-    flights: Flights,
+    flights: Flights<Result<ExchangedToken, Failure>>,
+    rejected: RejectedTokens<Failure>,
+    breaker: CircuitBreaker,
+    counts: Arc<ExchangeCounts>,
 }
 
 impl TokenExchange {
-    pub fn new(number: usize, settings: Settings, token_size: usize) -> Self {
-        TokenExchange { settings, number, token_size, flights: Flights::default() }
+    pub fn new(number: usize, settings: Settings, token_size: usize, counts: Arc<ExchangeCounts>) -> Self {
+        let breaker = CircuitBreaker::new(settings.consecutive_timeouts);
+        let (flights, rejected) = (Flights::default(), RejectedTokens::default());
+        TokenExchange { settings, number, token_size, flights, rejected, breaker, counts }
     }
 
     /// The `Authorization` header for the backend, if it is known.
@@ -60,15 +75,25 @@ impl TokenExchange {
         subject: &str,
         clock: &dyn Clock,
     ) -> Result<HeaderValue, Reject> {
-        let flight = self.flights.join(secret::digest(&[caller.text.as_bytes()]));
-        let mut outcome = flight.outcome().await;
+        let digest = secret::digest(&[caller.text.as_bytes()]);
+        let key = u128::from_be_bytes(std::array::from_fn(|index| digest[index]));
+        let seat = self.flights.join(key);
+        let mut outcome = seat.flight.lock().await;
         if outcome.is_none() {
             // Another request may have ended its exchange before this one joined.
             if let Some(known) = self.known(caller, clock.now()) {
                 return Ok(known);
             }
-            *outcome = Some(self.ask(subject, clock).await);
-            flight.end();
+            if let Some(failure) = self.rejected.find(key, clock.uptime()) {
+                return Err(failure.reject(&self.settings.name));
+            }
+            let asked = self.ask(subject, clock).await;
+            self.counts.count(&asked);
+            if let Err(failure @ Failure::Failed(_)) = &asked {
+                self.rejected.insert(key, failure.clone(), clock.uptime());
+            }
+            *outcome = Some(asked);
+            seat.close();
         }
         match &*outcome {
             Some(Ok(token)) => {
@@ -92,9 +117,12 @@ impl TokenExchange {
         fields.extend(settings.resource.iter().map(|resource| ("resource", resource.as_str())));
         let scope = settings.scopes.join(" ");
         fields.extend(Some(("scope", scope.as_str())).filter(|_| !scope.is_empty()));
+        let call = self.breaker.begin().ok_or(Failure::Skipped)?;
         // Read before the question: the lifetime in the response counts from when it was made.
         let asked = clock.now();
-        match settings.client.post(&settings.endpoint, &fields, asked).await {
+        let response = settings.client.post(&settings.endpoint, &fields, asked).await;
+        call.end(response.as_ref().is_err_and(OAuthClientError::is_timeout));
+        match response {
             Ok(response) => {
                 let (authorization, lifetime) = response::read(&response, self.token_size)?;
                 Ok(ExchangedToken::new(authorization, lifetime, asked))

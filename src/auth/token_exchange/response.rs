@@ -3,16 +3,13 @@
 use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::flights::Failure;
-use crate::auth::oauth_client::OAuthResponse;
+use super::failure::Failure;
+use crate::auth::oauth_client::{OAuthResponse, read_bearer};
 
 pub(super) const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
 const JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
-
-/// The lifetime of a token if the server does not tell one: `expires_in` is optional.
-const DEFAULT_LIFETIME: Duration = Duration::from_mins(1);
 
 /// The `Authorization` header for the backend, and how long its token is valid.
 pub(super) fn read(response: &OAuthResponse, token_size: usize) -> Result<(HeaderValue, Duration), Failure> {
@@ -24,36 +21,11 @@ pub(super) fn read(response: &OAuthResponse, token_size: usize) -> Result<(Heade
         return Err(if is_temporary { Failure::Unavailable(why) } else { Failure::Failed(why) });
     }
     let object = response.object().ok_or_else(|| failed("the response is no JSON object"))?;
-    let text = |name: &str| object.get(name).and_then(Value::as_str);
-    if !matches!(text("issued_token_type"), Some(ACCESS_TOKEN | JWT)) {
+    let kind = object.get("issued_token_type").and_then(Value::as_str);
+    if !matches!(kind, Some(ACCESS_TOKEN | JWT)) {
         return Err(failed("issued_token_type is missing, or is not an access token"));
     }
-    if !text("token_type").is_some_and(|kind| kind.eq_ignore_ascii_case("Bearer")) {
-        return Err(failed("token_type is missing, or is not Bearer"));
-    }
-    let token = text("access_token").filter(|token| is_bearer_token(token, token_size));
-    let token = token.ok_or_else(|| failed("access_token is missing, too long, or is no Bearer token"))?;
-    let authorization = HeaderValue::from_str(&format!("Bearer {token}"));
-    let mut authorization = authorization.map_err(|_| failed("access_token does not fit into a header"))?;
-    authorization.set_sensitive(true);
-    Ok((authorization, lifetime(&object)?))
-}
-
-/// `token68` of RFC 9110 section 11.2, as RFC 6750 section 2.1 has it.
-fn is_bearer_token(token: &str, token_size: usize) -> bool {
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
-    (1..=token_size).contains(&token.len()) && token.bytes().all(is_allowed)
-}
-
-fn lifetime(object: &Map<String, Value>) -> Result<Duration, Failure> {
-    match object.get("expires_in") {
-        None => Ok(DEFAULT_LIFETIME),
-        Some(seconds) => match seconds.as_u64().filter(|seconds| *seconds > 0) {
-            // A larger value would only overflow.
-            Some(seconds) => Ok(Duration::from_secs(seconds.min(86_400))),
-            None => Err(failed("expires_in is not a number of seconds")),
-        },
-    }
+    read_bearer(&object, token_size).map_err(failed)
 }
 
 fn failed(why: &str) -> Failure {

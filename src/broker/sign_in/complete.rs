@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::exchange::Checked;
-use super::provider::SignInProvider;
+use super::exchange::{Checked, NoTokens};
+use super::provider::{SignInProvider, UnusedToken};
+use crate::auth::provider::Metadata;
 use crate::broker::service::Broker;
 use crate::store::ProviderLogin;
 use crate::tokens::audit_event::EventContext;
@@ -55,8 +56,30 @@ impl Broker {
     ) -> Result<SignedIn, Reject> {
         let metadata = with.metadata()?;
         let sent = (returned.code, returned.redirect_uri);
-        let checked = with.exchange_code(&metadata, returned.attempt, sent, clock).await;
-        let checked = checked.map_err(|no_tokens| no_tokens.reject())?;
+        let response = with.exchange_code(&metadata, returned.attempt, sent, clock).await;
+        let response = response.map_err(NoTokens::reject)?;
+        let unused = UnusedToken::of(&response);
+        let checked = with.check_first(&metadata, response, returned.attempt, clock).await;
+        let signed_in = match checked {
+            Ok(checked) => self.begin(with, &metadata, checked, returned, lifetimes, context).await,
+            Err(no_tokens) => Err(no_tokens.reject()),
+        };
+        if signed_in.is_err() {
+            // No session gets them, and they would live on at the provider.
+            with.revoke_unused(&metadata, unused, clock.now());
+        }
+        signed_in
+    }
+
+    async fn begin(
+        &self,
+        with: &SignInProvider,
+        metadata: &Metadata,
+        checked: Checked,
+        returned: Returned<'_>,
+        lifetimes: LoginLifetimes,
+        context: EventContext,
+    ) -> Result<SignedIn, Reject> {
         let family = self.family_of_login(with, &checked, lifetimes, context.at)?;
         // The tokens live from then on, at the earliest.
         let (id_token, now) = (id_token(&checked)?, context.at);

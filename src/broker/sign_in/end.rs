@@ -4,7 +4,7 @@
 //! down leaves a refresh token alive. The end of the session at the provider does not end it (OpenID Connect
 //! Back-Channel Logout section 2.7).
 
-use super::provider::SignInProviders;
+use super::provider::{SignInProviders, UnusedToken};
 use crate::broker::service::Broker;
 use crate::protocols::http::parameters;
 use crate::store::{ProviderLogin, RevokedBy};
@@ -14,7 +14,7 @@ use crate::tokens::family::handle::PresentedHandle;
 use crate::tokens::sign_in::provider_tokens::{Place, ProviderTokens};
 use crate::types::clock::Clock;
 use crate::types::ids::TokenId;
-use crate::types::reject::{Reject, with_causes};
+use crate::types::reject::Reject;
 
 /// Logins for one round of revocations.
 const AT_ONCE: usize = 32;
@@ -86,13 +86,7 @@ impl Broker {
         let place = Place { family: id, issuer: &with.provider.issuer, version: login.version };
         let tokens = ProviderTokens::open(login.root, &login.sealed, place, &self.roots);
         let Some(token) = tokens.and_then(|tokens| tokens.refresh_token) else { return Ok(()) };
-        let fields = [("token", token.as_str()), ("token_type_hint", "refresh_token")];
-        let response = Box::pin(with.provider.client.post(endpoint, &fields, clock.now())).await;
-        let status = response.map_err(|error| with_causes(&error))?.status;
-        match status.is_success() {
-            true => Ok(()),
-            false => Err(format!("status {status}")),
-        }
+        with.revoke(endpoint, &UnusedToken::refresh(token), clock.now()).await
     }
 }
 

@@ -9,7 +9,8 @@ use super::provider::SignInProvider;
 use crate::auth::oauth_client::OAuthResponse;
 use crate::auth::provider::Metadata;
 use crate::tokens::sign_in::attempt::Attempt;
-use crate::tokens::sign_in::id_token::{Check, Earlier, IdToken};
+use crate::tokens::sign_in::id_token::{Asked, Check, Earlier, IdToken};
+use crate::tokens::sign_in::provider_tokens::ProviderTokens;
 use crate::tokens::sign_in::token_response::{self, TokenResponse};
 use crate::types::clock::Clock;
 use crate::types::reject::{Reason, Reject, with_causes};
@@ -23,6 +24,8 @@ pub(super) enum NoTokens {
     InvalidGrant,
     /// It responds with something that cannot be used.
     Failed(String),
+    /// It responds with tokens that are not for this login. They never will be.
+    OtherLogin(String),
     /// It does not respond.
     Unavailable(String),
 }
@@ -32,7 +35,7 @@ impl NoTokens {
     pub(super) fn reject(self) -> Reject {
         match self {
             NoTokens::InvalidGrant => Reject::new(Reason::SignInFailed, "the provider rejects the code: invalid_grant"),
-            NoTokens::Failed(detail) => Reject::new(Reason::SignInFailed, detail),
+            NoTokens::Failed(detail) | NoTokens::OtherLogin(detail) => Reject::new(Reason::SignInFailed, detail),
             NoTokens::Unavailable(detail) => Reject::new(Reason::ProviderUnavailable, detail),
         }
     }
@@ -41,7 +44,7 @@ impl NoTokens {
     pub(super) fn detail(self) -> String {
         match self {
             NoTokens::InvalidGrant => "invalid_grant".to_owned(),
-            NoTokens::Failed(detail) | NoTokens::Unavailable(detail) => detail,
+            NoTokens::Failed(detail) | NoTokens::OtherLogin(detail) | NoTokens::Unavailable(detail) => detail,
         }
     }
 }
@@ -67,9 +70,10 @@ impl Checked {
 
 /// What the ID token must match.
 #[derive(Clone, Copy)]
-pub(super) struct Match<'m> {
-    pub(super) nonce: &'m str,
-    pub(super) earlier: Option<Earlier<'m>>,
+struct Match<'m> {
+    nonce: &'m str,
+    asked: Asked<'m>,
+    earlier: Option<Earlier<'m>>,
 }
 
 impl SignInProvider {
@@ -80,21 +84,55 @@ impl SignInProvider {
         attempt: &Attempt,
         (code, redirect_uri): (&str, &str),
         clock: &dyn Clock,
-    ) -> Result<Checked, NoTokens> {
+    ) -> Result<TokenResponse, NoTokens> {
         let fields = [
             ("grant_type", "authorization_code"),
             ("code", code),
             ("redirect_uri", redirect_uri),
             ("code_verifier", &attempt.verifier),
         ];
-        let response = self.post(metadata, &fields, clock).await?;
+        self.post(metadata, &fields, clock).await
+    }
+
+    pub(super) async fn check_first(
+        &self,
+        metadata: &Metadata,
+        response: TokenResponse,
+        attempt: &Attempt,
+        clock: &dyn Clock,
+    ) -> Result<Checked, NoTokens> {
         if response.id_token.is_none() {
             return Err(failed("the response has no id_token"));
         }
-        self.check(metadata, response, Match { nonce: &attempt.nonce, earlier: None }, clock).await
+        let asked = Asked::by(&self.settings.parameters);
+        self.check(metadata, response, Match { nonce: &attempt.nonce, asked, earlier: None }, clock).await
     }
 
-    pub(super) async fn post(
+    /// RFC 6749 section 6.
+    pub(super) async fn exchange_refresh_token(
+        &self,
+        metadata: &Metadata,
+        tokens: &ProviderTokens,
+        clock: &dyn Clock,
+    ) -> Result<TokenResponse, NoTokens> {
+        let refresh_token = tokens.refresh_token.as_deref().ok_or(NoTokens::InvalidGrant)?;
+        let fields = [("grant_type", "refresh_token"), ("refresh_token", refresh_token)];
+        self.post(metadata, &fields, clock).await
+    }
+
+    pub(super) async fn check_refreshed(
+        &self,
+        metadata: &Metadata,
+        response: TokenResponse,
+        tokens: &ProviderTokens,
+        clock: &dyn Clock,
+    ) -> Result<Checked, NoTokens> {
+        let earlier = Some(Earlier { subject: &tokens.subject, auth_time: tokens.auth_time });
+        let expected = Match { nonce: &tokens.nonce, asked: Asked::default(), earlier };
+        self.check(metadata, response, expected, clock).await
+    }
+
+    async fn post(
         &self,
         metadata: &Metadata,
         fields: &[(&str, &str)],
@@ -110,7 +148,7 @@ impl SignInProvider {
     }
 
     /// Everything that the tokens must say before anything is done with them.
-    pub(super) async fn check(
+    async fn check(
         &self,
         metadata: &Metadata,
         response: TokenResponse,
@@ -127,11 +165,12 @@ impl SignInProvider {
                 client_id: &self.provider.client.client_id,
                 nonce: expected.nonce,
                 access_token: &response.access_token,
+                asked: expected.asked,
                 earlier: expected.earlier,
                 now: clock.now(),
             };
             id_token =
-                Some(check.run().map_err(|wrong| NoTokens::Failed(format!("the ID token is rejected: {wrong}")))?);
+                Some(check.run().map_err(|wrong| NoTokens::OtherLogin(format!("the ID token is rejected: {wrong}")))?);
             claims = Some(signed.claims);
         }
         let subject = id_token.as_ref().map(|token| token.subject.as_str());
@@ -167,7 +206,7 @@ impl SignInProvider {
         // The access token can be that of another user (Core section 5.3.2).
         match claims.get("sub").and_then(Value::as_str) == Some(subject) {
             true => Ok(Some(claims)),
-            false => Err(failed("sub of UserInfo is not that of the ID token")),
+            false => Err(NoTokens::OtherLogin("sub of UserInfo is not that of the ID token".to_owned())),
         }
     }
 
@@ -188,7 +227,7 @@ fn unverified(reject: Reject) -> NoTokens {
     let detail = format!("the ID token is rejected: {}: {}", reject.reason.code(), reject.detail);
     match reject.reason.status().is_server_error() {
         true => NoTokens::Unavailable(detail),
-        false => NoTokens::Failed(detail),
+        false => NoTokens::OtherLogin(detail),
     }
 }
 

@@ -1,13 +1,15 @@
 //! Logins at providers: the code that the browser brings becomes a family, which is refreshed there and ended.
 //!
 //! `Broker::sign_in` exchanges the code and creates the family; `refresh` renews it at the provider before the tokens
-//! there end; `end` signs out here and tells the provider. What the tokens must say is in `tokens/sign_in/`.
+//! there end, each time by a `renewal`; `end` signs out here and tells the provider. What the tokens must say is in
+//! `tokens/sign_in/`.
 
 mod complete;
 mod end;
 mod exchange;
 mod provider;
 mod refresh;
+mod renewal;
 
 pub use complete::{LoginLifetimes, Returned, SignedIn};
 pub use end::SignedOut;

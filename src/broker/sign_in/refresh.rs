@@ -3,35 +3,28 @@
 //!
 //! A provider that rotates refresh tokens revokes all of them if one is used twice. So a request that finds a login
 //! due starts one task, which no client can cancel, and goes on with what the login is. Requests wait only when that
-//! has ended. The task holds a lease in the store. The response of a late holder is kept unless there is a newer one:
-//! it has the only living refresh token.
+//! has ended. `renewal` is the task. The gateway waits for it before it exits, and repeats those of a process that was
+//! killed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::complete::denied;
-use super::exchange::{Checked, Match, NoTokens};
 use super::provider::{SignInProvider, SignInProviders};
+use super::renewal::{Outcome, Renewal};
 use crate::auth::handles::{RefreshLogins, Refreshed, Refreshing};
 use crate::broker::service::Broker;
-use crate::store::{LoginLease, ProviderLogin, RefreshedLogin, RevokedBy, SavedLogin};
-use crate::tokens::audit_event::EventContext;
+use crate::store::ProviderLogin;
 use crate::tokens::family::Family;
-use crate::tokens::sign_in::id_token::Earlier;
-use crate::tokens::sign_in::provider_tokens::{Place, ProviderTokens};
+use crate::tokens::sign_in::provider_tokens::ProviderTokens;
 use crate::types::clock::{Clock, UnixTime, Uptime};
 use crate::types::ids::TokenId;
-use crate::types::reject::{Reject, with_causes};
 use crate::types::secret;
 
-/// How long a holder of the lease may take. Longer than a call to a provider can.
-const LEASE: Duration = Duration::from_secs(90);
-/// How often a gateway without the lease looks whether the other one is ready.
-const LOOK: Duration = Duration::from_millis(250);
 /// How long a request waits for a login that is worth nothing without its provider.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How soon requests look again while a refresh runs.
@@ -40,6 +33,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(5));
 /// Failed refreshes that have ended are forgotten when there are more than this.
 const MAX_FAILED: usize = 4096;
+/// Refreshes of killed processes that are repeated in one round.
+const AT_ONCE: usize = 64;
 
 /// Refreshes the logins of one gateway.
 pub struct LoginRefresh {
@@ -47,6 +42,10 @@ pub struct LoginRefresh {
     /// Those of the active configuration.
     pub providers: Arc<ArcSwap<SignInProviders>>,
     pub clock: Arc<dyn Clock>,
+    /// In the leases of this gateway.
+    pub(super) holder: [u8; 16],
+    /// It lives longer than the requests.
+    tasks: Handle,
     running: Mutex<HashMap<TokenId, Run>>,
 }
 
@@ -56,18 +55,11 @@ enum Run {
     Failed { times: u32, not_before: Uptime },
 }
 
-/// How a refresh ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    /// The store has a newer version.
-    Changed,
-    Ended(&'static str),
-    Failed,
-}
-
 impl LoginRefresh {
+    /// Refreshes run on the runtime of the caller: that of the control thread, which ends after the workers.
     pub fn new(broker: Arc<Broker>, providers: Arc<ArcSwap<SignInProviders>>, clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(LoginRefresh { broker, providers, clock, running: Mutex::default() })
+        let (holder, tasks) = (secret::random(), Handle::current());
+        Arc::new(LoginRefresh { broker, providers, clock, holder, tasks, running: Mutex::default() })
     }
 }
 
@@ -131,10 +123,11 @@ impl LoginRefresh {
         let (id, now) = (family.id, self.clock.uptime());
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let times = match running.get(&id) {
-            Some(Run::Running(run)) => return Some(run.clone()),
+            // Without its sender, the task has ended by a panic.
+            Some(Run::Running(run)) if run.has_changed().is_ok() => return Some(run.clone()),
             Some(Run::Failed { not_before, .. }) if now < *not_before => return None,
             Some(Run::Failed { times, .. }) => *times,
-            None => 0,
+            Some(Run::Running(_)) | None => 0,
         };
         if running.len() >= MAX_FAILED {
             running.retain(|_, run| matches!(run, Run::Running(_)));
@@ -143,8 +136,8 @@ impl LoginRefresh {
         running.insert(id, Run::Running(receiver.clone()));
         let refresh = self.clone();
         // Not in the future of the request: its client may leave, and the provider would have rotated for nothing.
-        tokio::spawn(async move {
-            let outcome = refresh.run(&family, login, tokens, &with).await;
+        self.tasks.spawn(async move {
+            let outcome = Renewal { refresh: &refresh, family: &family, login, tokens, with: &with }.run().await;
             refresh.ended(id, outcome, times);
             let _ = sender.send(Some(outcome));
         });
@@ -161,117 +154,51 @@ impl LoginRefresh {
         running.insert(id, Run::Failed { times: times + 1, not_before });
     }
 
-    /// Waits for the lease, then asks the provider.
-    async fn run(
-        &self,
-        family: &Family,
-        login: ProviderLogin,
-        tokens: ProviderTokens,
-        with: &SignInProvider,
-    ) -> Outcome {
-        let holder = secret::random::<16>();
-        let begun = self.clock.uptime();
-        loop {
-            let now = self.clock.now();
-            let lease = self.broker.store.lease_login(family.id, login.version, holder, now, now + LEASE);
-            match self.broker.with_timeout(lease).await {
-                Ok(LoginLease::Granted) => break,
-                Ok(LoginLease::Changed(_)) => return Outcome::Changed,
-                Ok(LoginLease::Ended) => return Outcome::Ended("the session has ended"),
-                Ok(LoginLease::Held { .. }) if self.clock.uptime().since(begun) < LEASE => {
-                    tokio::time::sleep(LOOK).await
-                }
-                Ok(LoginLease::Held { .. }) => return Outcome::Failed,
-                Err(error) => {
-                    tracing::warn!(%error, "cannot lease a login");
-                    return Outcome::Failed;
-                }
-            }
-        }
-        // The tokens live from then on, at the earliest.
-        let asked = self.clock.now();
-        match self.ask(with, &tokens).await {
-            Ok(checked) => self.save(family, login, tokens, (checked, asked), (holder, with)).await,
-            Err(NoTokens::InvalidGrant) => {
-                self.end(family, "the provider rejects the refresh token: invalid_grant").await
-            }
-            Err(NoTokens::Failed(detail)) if is_lie(&detail) => {
-                tracing::warn!(session = %family.id, provider = &*login.provider, detail, "a refresh has ended a login");
-                self.end(family, "the provider's response to a refresh is for another login").await
-            }
-            Err(failed) => {
-                let (provider, detail) = (&*login.provider, failed.detail());
-                tracing::warn!(session = %family.id, provider, detail, "cannot refresh a login at its provider");
-                Outcome::Failed
+    /// Repeats the refreshes of a process that was killed. The provider may have responded to it: one that rotates
+    /// refresh tokens accepts the old one for some seconds more, if at all. A provider with unknown metadata is asked
+    /// later.
+    pub async fn resume(self: &Arc<Self>) {
+        let interrupted = self.broker.store.interrupted_logins(self.clock.now(), AT_ONCE);
+        let interrupted = match self.broker.with_timeout(interrupted).await {
+            Ok(interrupted) => interrupted,
+            Err(error) => return tracing::warn!(%error, "cannot read which refreshes were interrupted"),
+        };
+        let providers = self.providers.load_full();
+        for (family, login) in interrupted {
+            let with = providers.named(&login.provider).filter(|with| with.metadata().is_ok());
+            let Some((with, tokens)) = with.zip(self.broker.tokens_of(&family, &login)) else { continue };
+            let (id, provider) = (family.id, login.provider.clone());
+            if self.begin(family, login, tokens, with.clone()).is_some() {
+                tracing::info!(session = %id, provider, "repeating an interrupted refresh");
             }
         }
     }
 
-    async fn ask(&self, with: &SignInProvider, tokens: &ProviderTokens) -> Result<Checked, NoTokens> {
-        let unavailable = |unknown: Reject| NoTokens::Unavailable(unknown.detail.into_owned());
-        let metadata = with.metadata().map_err(unavailable)?;
-        let refresh_token = tokens.refresh_token.as_deref().ok_or(NoTokens::InvalidGrant)?;
-        let fields = [("grant_type", "refresh_token"), ("refresh_token", refresh_token)];
-        let response = with.post(&metadata, &fields, &*self.clock).await?;
-        let earlier = Some(Earlier { subject: &tokens.subject, auth_time: tokens.auth_time });
-        with.check(&metadata, response, Match { nonce: &tokens.nonce, earlier }, &*self.clock).await
+    /// Returns true while a provider may be about to respond.
+    pub fn is_running(&self) -> bool {
+        self.running().is_some()
     }
 
-    /// Writes the new tokens with the claims that they came with. The rules run again: a group may have been lost.
-    async fn save(
-        &self,
-        family: &Family,
-        login: ProviderLogin,
-        mut tokens: ProviderTokens,
-        (checked, asked): (Checked, UnixTime),
-        (holder, with): ([u8; 16], &SignInProvider),
-    ) -> Outcome {
-        let claims = match checked.claims.as_ref().map(|claims| with.settings.rules.admit(claims)).transpose() {
-            Ok(claims) => claims.unwrap_or_else(|| family.claims.clone()),
-            Err(why) => {
-                let detail = denied(why).detail;
-                tracing::info!(session = %family.id, detail = &*detail, "a user may not go on after a refresh");
-                return self.end(family, "the user may not sign in any more").await;
+    /// Waits for the refreshes that run, but not longer than `limit`: what a provider responds is in no other place.
+    pub async fn finish(&self, limit: Duration) {
+        let all = async {
+            while let Some(mut run) = self.running() {
+                // An error says that the task has ended without a result.
+                let _ = run.wait_for(Option::is_some).await;
             }
         };
-        let (now, version, fresh_for) = (self.clock.now(), login.version + 1, checked.fresh_for());
-        tokens.set_access_ends(asked + checked.response.lifetime);
-        // Without a new one, the old one stays.
-        tokens.refresh_token = checked.response.refresh_token.or(tokens.refresh_token);
-        if tokens.id_token.is_some() {
-            tokens.id_token = checked.response.id_token.or(tokens.id_token);
-        }
-        let place = Place { family: family.id, issuer: &with.provider.issuer, version };
-        let Some((root, sealed)) = tokens.seal(place, &self.broker.roots) else { return Outcome::Failed };
-        let saved = ProviderLogin { root, sealed, version, due: asked + fresh_for, ..login };
-        let idle_expiry = family.next_idle_expiry(&self.broker.settings.lifetimes, now);
-        let context = EventContext::from(now);
-        let refreshed = RefreshedLogin { login: saved, scope: checked.scope, claims, idle_expiry };
-        let written = self.broker.store.save_login(family.id, holder, refreshed, context);
-        // Not within `timeouts.store`: this is the only copy of the new refresh token.
-        match written.await {
-            Ok(SavedLogin::Saved | SavedLogin::Newer) => Outcome::Changed,
-            Ok(SavedLogin::Ended) => Outcome::Ended("the session has ended"),
-            Err(error) => {
-                tracing::error!(session = %family.id, error = with_causes(&error), "cannot save a refreshed login");
-                Outcome::Failed
-            }
+        if tokio::time::timeout(limit, all).await.is_err() {
+            tracing::warn!("a provider does not respond to a refresh: the next start repeats it");
         }
     }
 
-    async fn end(&self, family: &Family, why: &'static str) -> Outcome {
-        let context = EventContext::from(self.clock.now());
-        let revoked = self.broker.store.revoke_family(family.id, RevokedBy::Admin, context);
-        if let Err(error) = self.broker.with_timeout(revoked).await {
-            tracing::warn!(session = %family.id, %error, "cannot end a login");
-        }
-        Outcome::Ended(why)
+    fn running(&self) -> Option<watch::Receiver<Option<Outcome>>> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.values().find_map(|run| match run {
+            Run::Running(run) if run.has_changed().is_ok() => Some(run.clone()),
+            _ => None,
+        })
     }
-}
-
-/// Returns true if the response is signed, but is not for this login: it never becomes right.
-fn is_lie(detail: &str) -> bool {
-    detail.starts_with("the ID token is rejected") || detail.starts_with("sub of UserInfo")
 }
 
 /// Doubles with each failure. `random`: so that gateways do not ask together.

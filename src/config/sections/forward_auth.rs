@@ -8,21 +8,14 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::{files, forwarding, oauth};
-use crate::gateway::endpoints::Endpoints;
 use crate::gateway::forward_auth::{Callers, Dialect, Settings};
 use crate::gateway::route::Route;
-use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX};
 
 const DIALECTS: [(&str, Dialect); 3] =
     [("x-forwarded", Dialect::XForwarded), ("x-original", Dialect::XOriginal), ("prefix", Dialect::Prefix)];
 
 /// `None` without a path. `trusted`: `forwarding.trusted`.
-pub(super) fn read(
-    table: &mut Table<'_>,
-    routes: &[Route],
-    endpoints: &Endpoints,
-    trusted: &[IpNet],
-) -> Option<Settings> {
+pub(super) fn read(table: &mut Table<'_>, routes: &[Route], trusted: &[IpNet]) -> Option<Settings> {
     let path = table.take("path", Shape::Pattern("^(/|$)"));
     table.default("path", "");
     let path = path.and_then(|value| value.parse(oauth::path_or_off)).flatten();
@@ -66,7 +59,7 @@ pub(super) fn read(
         dialect: dialect?,
         callers: Callers::new(from.into_iter().collect(), secret.as_deref().map(<[u8]>::trim_ascii))?,
     };
-    report_same_path(table, &settings, routes, endpoints);
+    report_same_path(table, &settings, routes);
     Some(settings)
 }
 
@@ -80,18 +73,10 @@ fn report_without_path(table: &Table<'_>) {
     }
 }
 
-/// On all hosts.
-const OWN_PATHS: [&str; 3] = [REFRESH_PATH, REVOKE_PREFIX, KEYS_PATH];
-
-fn report_same_path(table: &Table<'_>, settings: &Settings, routes: &[Route], endpoints: &Endpoints) {
-    let other = |error: String| ConfigError::new(error, "expected a different path");
+fn report_same_path(table: &Table<'_>, settings: &Settings, routes: &[Route]) {
     if let Some(route) = routes.iter().find(|route| settings.is_call(&route.path)) {
-        let error = other(format!("a route has the path {}", route.path));
+        let error = ConfigError::new(format!("a route has the path {}", route.path), "expected a different path");
         table.reject("path", error.help("change one of the two; calls of proxies would hide the route"));
-    } else if let Some(path) = OWN_PATHS.into_iter().find(|path| settings.is_call(path)) {
-        table.reject("path", other(format!("{path} is a path of the gateway itself")));
-    } else if let Some((_, path)) = endpoints.enabled().find(|(_, path)| settings.is_call(path)) {
-        table.reject("path", other(format!("an endpoint of [oauth] has the path {path}")));
     }
 }
 

@@ -39,6 +39,7 @@ pub(super) fn read(table: &mut Table<'_>, issuer: Option<&str>, has_keys: bool) 
     let url = table.required("endpoint", Shape::URL, "\"https://login.example/oauth2/introspect\"");
     let url = url.and_then(|value| value.parse(|text| keys::key_url(text, allow_http)));
     let client = oauth_client::read(table, issuer.unwrap_or_default(), ca_file);
+    oauth_client::check_certificate(table, "endpoint", client.as_ref(), url.as_ref());
     let prefixes = table.take("token_prefix", Shape::some(Shape::Pattern(PREFIX)));
     let prefixes = prefixes.map_or(Some(Vec::new()), |value| value.list_of("[\"ory_at_\"]", prefix));
     let forms = [("json", AnswerForm::Json), ("jwt", AnswerForm::Jwt)];
@@ -49,6 +50,7 @@ pub(super) fn read(table: &mut Table<'_>, issuer: Option<&str>, has_keys: bool) 
     }
     let cache = table.duration("cache", 60 * SECOND, SECOND..=600 * SECOND);
     let concurrency = table.integer("concurrency", 64, 1..=10_000);
+    let consecutive_timeouts = oauth_client::consecutive_timeouts(table);
     let rules = AnswerRules {
         token_type: table.boolean("require_token_type", true),
         issuer: table.boolean("require_iss", false),
@@ -66,6 +68,7 @@ pub(super) fn read(table: &mut Table<'_>, issuer: Option<&str>, has_keys: bool) 
         token_prefixes: prefixes?,
         cache,
         concurrency,
+        consecutive_timeouts,
         response,
         rules,
         verifies_jwts: has_keys,

@@ -9,6 +9,7 @@ mod admin;
 mod audit;
 mod client_certificate;
 mod cors;
+mod event_delivery;
 mod event_stream;
 mod files;
 mod forward_auth;
@@ -28,6 +29,7 @@ mod oauth;
 mod oauth_client;
 mod oauth_clients;
 mod oauth_exchange;
+mod own_paths;
 mod path_forms;
 mod pem;
 mod placed;
@@ -86,7 +88,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
 
     let tokens = root.table("tokens", |table| tokens::read(table, &listeners, limits.sessions_per_subject));
     let issuers = issuer::issuers(root, &tokens.issuer);
-    let providers: Vec<_> = provider::providers(root).into_iter().map(|provider| provider.value).collect();
+    let (providers, placed_providers) = provider::providers(root);
     let provider_names: Vec<_> = providers.iter().map(|(provider, _)| provider.name.clone()).collect();
 
     let upstreams =
@@ -114,9 +116,18 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         root.table("sign_in", |table| sign_in::read(table, &providers, &routes, &tokens.lifetimes));
     let https = root.table("https", |table| https::read(table, &listeners, &forwarding, &routes, &tokens.issuer));
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers, &tokens));
-    let forward_auth =
-        root.table("forward_auth", |table| forward_auth::read(table, &routes, &oauth, &forwarding.trusted));
-    let event_streams = event_stream::event_streams(root, &tokens.issuer, &routes, &oauth, forward_auth.as_ref());
+    let forward_auth = root.table("forward_auth", |table| forward_auth::read(table, &routes, &forwarding.trusted));
+    let (event_streams, pushed) = event_stream::event_streams(root, &tokens.issuer, &routes);
+    let own = own_paths::OwnPaths {
+        issuer: &tokens.issuer,
+        oauth: &oauth,
+        sign_in: (&sign_in_path, sign_in.is_some()),
+        providers: &placed_providers,
+        forward_auth: forward_auth.as_ref(),
+        pushed: &pushed,
+        routes: &routes,
+    };
+    own_paths::check(root, &own);
     let access_log = root.table("access_log", access_log::read);
     let audit = root.table("audit", |table| audit::read(table, &store.beside));
     let trace = root.table("trace", trace::read);

@@ -24,13 +24,9 @@ pub(super) fn read(table: &mut Table<'_>, routes: &[Route], issuers: &Issuers, t
     });
     for (place, path) in paths.iter().enumerate() {
         let Some(path) = path else { continue };
-        let key = KEYS[place];
-        if let Some(first) = paths[..place].iter().position(|first| first.as_ref() == Some(path)) {
-            let error = ConfigError::new("two endpoints have the same path", "expected a different path");
-            table.reject(key, error.related(&table.place(KEYS[first]), "first used here"));
-        } else if routes.iter().any(|route| route.path == *path) {
+        if routes.iter().any(|route| route.path == *path) {
             let error = ConfigError::new(format!("a route has the same path, {path}"), "expected a different path");
-            table.reject(key, error.help("change one of the two; the endpoint would hide the route"));
+            table.reject(KEYS[place], error.help("change one of the two; the endpoint would hide the route"));
         }
     }
     let scopes = table.take("scopes_supported", Shape::list(rules::SCOPE));

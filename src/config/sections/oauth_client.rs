@@ -11,6 +11,7 @@ use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::value::choose;
 use crate::config::sections::{client_certificate, files, pem};
+use crate::protocols::url::SecureUrl;
 use crate::tokens::jwt::sign::{SIGNING, SigningKey};
 use crate::tokens::jwt::{Algorithm, algorithm_name};
 use crate::types::secret::Secret;
@@ -58,6 +59,20 @@ pub(super) fn read(table: &mut Table<'_>, issuer: &str, ca_file: Option<PathBuf>
         Method::Certificate => certificate.map(ClientAuthentication::Certificate),
     };
     Some(OAuthClient::new(client_id?, authentication?, issuer.to_owned(), ca_file, time_limit))
+}
+
+/// `key`: that of the endpoint. Without TLS there is no certificate, and the server would not know who calls.
+pub(super) fn check_certificate(table: &Table<'_>, key: &str, client: Option<&OAuthClient>, url: Option<&SecureUrl>) {
+    let (Some(client), Some(url)) = (client, url) else { return };
+    if matches!(client.authentication, ClientAuthentication::Certificate(_)) && !url.tls {
+        let error = ConfigError::new("a certificate cannot be shown by http://", "expected https://");
+        table.reject(key, error.related(&table.place("client_auth"), "the gateway identifies itself in the handshake"));
+    }
+}
+
+/// Of an endpoint for which requests wait.
+pub(super) fn consecutive_timeouts(table: &mut Table<'_>) -> usize {
+    table.integer("consecutive_timeouts", 3, 0..=1000)
 }
 
 /// RFC 6749 appendix A.1.

@@ -1,5 +1,6 @@
 //! `[[oauth.exchange]]`: tokens of other issuers that become tokens of the gateway (RFC 8693).
 
+use crate::auth::keyring::KeySource;
 use crate::auth::registered_clients::RegisteredClient;
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
@@ -26,7 +27,7 @@ pub(super) fn exchanges(table: &mut Table<'_>, known: &Known<'_>) -> Vec<Exchang
 /// `None` without an issuer or clients. All other keys are checked anyway.
 fn exchange(table: &mut Table<'_>, known: &Known<'_>) -> Option<ExchangeRule> {
     let issuer = table.required("issuer", Shape::Text, "\"https://login.example\"");
-    let issuer = issuer.and_then(|value| value.parse(|text| issuer_among(text, known.names)));
+    let issuer = issuer.and_then(|value| value.parse(|text| issuer_among(text, known)));
     let shape = Shape::Any(vec![Shape::Choice(vec!["any".to_owned()]), Shape::some(Shape::Text)]);
     let clients = table.required("clients", shape, "[\"app\"]").and_then(|value| clients(&value, known.clients));
     let types = table.take("token_types", Shape::some(Shape::choice(SubjectTokenType::NAMES)));
@@ -68,8 +69,17 @@ fn exchange(table: &mut Table<'_>, known: &Known<'_>) -> Option<ExchangeRule> {
 }
 
 /// Not the gateway itself: its own sessions end by other means.
-fn issuer_among(text: &str, names: &[String]) -> Result<String, ConfigError> {
-    match names.iter().skip(1).any(|name| name == text) {
+fn issuer_among(text: &str, known: &Known<'_>) -> Result<String, ConfigError> {
+    let asked = |issuer: &&ForeignIssuer| *issuer.policy.issuer == *text && issuer.keys == KeySource::None;
+    if known.issuers.iter().any(|issuer| asked(&issuer)) {
+        // The gateway verifies subject tokens with keys: every exchange would fail.
+        let error = ConfigError::new(
+            format!("the [[issuer]] \"{text}\" has no source of keys"),
+            "expected an issuer with a source of keys",
+        );
+        return Err(error.help("add `discover = true` or `jwks_url`, and `algorithms`, to the [[issuer]]"));
+    }
+    match known.names.iter().skip(1).any(|name| name == text) {
         true => Ok(text.to_owned()),
         false => Err(ConfigError::new(format!("there is no [[issuer]] \"{text}\""), "expected the `issuer` of one")
             .help("add an [[issuer]] with this name; tokens of the gateway itself cannot be exchanged")

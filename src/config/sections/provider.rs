@@ -17,8 +17,11 @@ use crate::tokens::provider_events::logout_token::{LogoutEnds, LogoutTyp};
 
 const NAME: &str = "^[a-z0-9-]{1,32}$";
 
-/// Each provider, with its keys that concern sign-ins.
-pub(super) fn providers(root: &mut Table<'_>) -> Vec<Placed<(Arc<Provider>, SignInSettings)>> {
+/// A provider, with its keys that concern sign-ins.
+type WithSignIn = (Arc<Provider>, SignInSettings);
+
+/// Each provider, and where its name is.
+pub(super) fn providers(root: &mut Table<'_>) -> (Vec<WithSignIn>, Vec<Placed<Arc<Provider>>>) {
     let providers: Vec<_> = root.tables("provider", provider).into_iter().flatten().collect();
     for (index, Placed { value, place }) in providers.iter().enumerate() {
         let earlier = &providers[..index];
@@ -30,19 +33,24 @@ pub(super) fn providers(root: &mut Table<'_>) -> Vec<Placed<(Arc<Provider>, Sign
             find(&|first| first.issuer == value.issuer && first.client.client_id == value.client.client_id)
         {
             (first, "two providers have the same issuer and the same client_id", "expected one of them")
-        } else if let Some(first) = find(&|first| first.subject_prefix == value.subject_prefix) {
-            let message = "two providers have the same `subject_prefix`: their users would be the same";
+        } else if let Some(first) = find(&|first| {
+            let (one, other) = (&*first.subject_prefix, &*value.subject_prefix);
+            one.starts_with(other) || other.starts_with(one)
+        }) {
+            let message = "one `subject_prefix` begins with another: two users could have the same subject";
             (first, message, "expected a different `subject_prefix`")
         } else {
             continue;
         };
         root.report().add(ConfigError::new(message, expected).related(&first.place, "first used here").at(place));
     }
-    providers
+    let place = |read: &Placed<WithSignIn>| Placed { value: read.value.0.clone(), place: read.place.clone() };
+    let placed = providers.iter().map(place).collect();
+    (providers.into_iter().map(|read| read.value).collect(), placed)
 }
 
 /// `None` if one of its keys is missing or wrong.
-fn provider(table: &mut Table<'_>) -> Option<Placed<(Arc<Provider>, SignInSettings)>> {
+fn provider(table: &mut Table<'_>) -> Option<Placed<WithSignIn>> {
     let name = table.required("name", Shape::Pattern(NAME), "\"login\"").and_then(|value| value.parse(name));
     let issuer = table.required("issuer", Shape::URL, "\"https://login.example\"");
     let issuer = issuer.and_then(|value| value.string());

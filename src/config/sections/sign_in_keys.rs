@@ -120,6 +120,9 @@ fn parameter(text: &str) -> Result<(String, String), ConfigError> {
     let Some((name, value)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
         return Err(ConfigError::new("this parameter has no name or no value", expected));
     };
+    if name == "max_age" && value.parse::<u32>().is_err() {
+        return Err(ConfigError::new("max_age is not a number of seconds", "expected for example \"max_age=3600\""));
+    }
     match OWN_PARAMETERS.contains(&name) {
         true => Err(ConfigError::new(format!("only the gateway sets {name}"), expected)),
         false => Ok((name.to_owned(), value.to_owned())),

@@ -46,6 +46,7 @@ fn token_exchange(table: &mut Table<'_>, name: Option<&str>, tokens: &TokenSetti
     }
     let server = table.take("issuer", Shape::Text).and_then(|value| value.string());
     let client = oauth_client::read(table, server.unwrap_or_default(), ca_file);
+    oauth_client::check_certificate(table, "token_endpoint", client.as_ref(), url.as_ref());
     if server.is_none()
         && client.as_ref().is_some_and(|c| matches!(c.authentication, ClientAuthentication::Assertion(_)))
     {
@@ -62,6 +63,7 @@ fn token_exchange(table: &mut Table<'_>, name: Option<&str>, tokens: &TokenSetti
     table.default("scopes", Vec::<String>::new());
     let scopes = scopes.and_then(|value| value.list_of("[\"orders:read\"]", rules::scope)).unwrap_or_default();
     let subject_audience = subject_audience(table, &tokens.audience);
+    let consecutive_timeouts = oauth_client::consecutive_timeouts(table);
     let settings = Settings {
         name: name?.to_owned(),
         endpoint: Endpoint::configured(url?),
@@ -70,6 +72,7 @@ fn token_exchange(table: &mut Table<'_>, name: Option<&str>, tokens: &TokenSetti
         resource,
         scopes,
         subject_audience,
+        consecutive_timeouts,
     };
     Some(Placed { value: settings, place: table.place("name") })
 }

@@ -41,7 +41,7 @@ impl SignIn {
         context: &RequestContext<'_>,
     ) -> Result<Response<Body>, Reject> {
         let (with, origin, now) = (self.provider(provider)?, self.own_origin(context)?, context.now);
-        let endpoint = with.metadata()?.authorization.text();
+        let endpoint = with.metadata_to_start()?.authorization.text();
         let times = starts::count(headers, now)?;
         let target = return_path::accepted(target, |path| self.is_own(path));
         let (attempt, state) = attempt::begin(provider, &with.provider.issuer, target, now);

@@ -115,7 +115,8 @@ impl Operation for RevokeFamily {
             if self.is_over(&family, shared, session).await? {
                 return Ok(RevokeOutcome::AlreadyEnded);
             }
-            let event = EventRow::new(self.event, &events::ended(&family, revoked.reason), &self.context);
+            let event = events::ended(&family, revoked.reason, &self.context);
+            let event = EventRow::new(self.event, &event, &self.context);
             let entry = end(&family, revoked, None, event, &self.context);
             let appended = shared.log.append(session, vec![entry]).await;
             if matches!(appended, Err(QueryError::Lost(_))) {

@@ -204,7 +204,7 @@ impl Issue {
             reason: Some(reason),
             by: None,
             generation: None,
-            event: Some(EventRow::new(secret::random(), &events::ended(&ended, reason), &self.context)),
+            event: Some(EventRow::new(secret::random(), &events::ended(&ended, reason, &self.context), &self.context)),
             is_lost: false,
         }
     }

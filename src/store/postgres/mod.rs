@@ -22,6 +22,7 @@ mod check;
 mod connect;
 mod connections;
 mod driver;
+mod due_logins;
 mod endings;
 mod enforcement;
 mod error;
@@ -310,6 +311,10 @@ impl Store for PostgresStore {
         self.run(Lane::Family(id), provider_logins::ClaimLogin { id, at })
     }
 
+    fn make_logins_due(&self, of: Revoked, at: UnixTime) -> StoreFuture<Vec<TokenId>> {
+        self.run(Lane::Any, due_logins::MakeDue { of, at })
+    }
+
     fn lease_login(
         &self,
         id: TokenId,
@@ -330,6 +335,10 @@ impl Store for PostgresStore {
         context: EventContext,
     ) -> StoreFuture<SavedLogin> {
         self.run(Lane::Family(id), provider_logins::SaveLogin::new(id, holder, refreshed, context))
+    }
+
+    fn interrupted_logins(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(Family, ProviderLogin)>> {
+        self.run(Lane::Upkeep, provider_logins::InterruptedLogins { now, limit })
     }
 
     fn logins_to_revoke(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(TokenId, ProviderLogin)>> {

@@ -93,6 +93,11 @@ const KEEP: &str = "with locked as (
         retry_at = 0, held_until = case when l.holder = $8 then 0 else l.held_until end, changes = l.changes + 1
     from locked where l.id = locked.id";
 
+const INTERRUPTED: &str = "select l.id from provider_logins l join families f on f.id = l.id
+    where l.held_until > 0 and l.held_until <= $1 and f.revoked_at is null and f.idle_expiry > $1
+        and f.absolute_expiry > $1
+    order by l.held_until desc limit $2";
+
 const FORGET: &str = "delete from provider_logins where id = $1";
 
 /// Writes the family with its login, and then ends the session that it replaces: until this returns, the browser has
@@ -222,6 +227,25 @@ impl Operation for LeaseLogin {
             }
             attempts.again(&format!("login {}", self.id)).await?;
         }
+    }
+}
+
+pub(super) struct InterruptedLogins {
+    pub(super) now: UnixTime,
+    pub(super) limit: usize,
+}
+
+impl Operation for InterruptedLogins {
+    type Output = Vec<(Family, ProviderLogin)>;
+
+    async fn run(&self, _: &Shared, session: &Session) -> Result<Self::Output, QueryError> {
+        let mut logins = Vec::new();
+        for row in session.query(INTERRUPTED, &[&rows::time(self.now), &rows::limit(self.limit)]).await? {
+            let found = find_login(session, rows::token_id(get(&row, "id")?)?).await?;
+            let found = found.filter(|found| found.family.is_live(self.now));
+            logins.extend(found.map(|found| (found.family, found.stored.login)));
+        }
+        Ok(logins)
     }
 }
 

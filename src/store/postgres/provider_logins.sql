@@ -22,6 +22,8 @@ create index provider_logins_by_check on provider_logins (check_at);
 -- For the watermarks of subjects, and the one over everything.
 create index provider_logins_of_subject on provider_logins (subject, began_at);
 create index provider_logins_by_begin on provider_logins (began_at);
+-- Leases that their holders have neither used up nor given up.
+create index provider_logins_by_lease on provider_logins (held_until) where held_until > 0;
 create index provider_logins_by_end on provider_logins (ended_at) where ended_at is not null;
 
 insert into meta (name, value, tag) values

@@ -130,7 +130,8 @@ impl Revoke {
     fn ends<'a>(&'a self, families: &'a [Family]) -> impl Iterator<Item = Entry> + 'a {
         let revoked = RevokedAt { at: self.context.at, reason: RevokeReason::Admin };
         families.iter().map(move |family| {
-            let event = EventRow::new(secret::random(), &events::ended(family, revoked.reason), &self.context);
+            let event = events::ended(family, revoked.reason, &self.context);
+            let event = EventRow::new(secret::random(), &event, &self.context);
             families::end(family, revoked, None, event, &self.context)
         })
     }

@@ -22,7 +22,7 @@ pub(super) fn search(batch: &Batch<'_>, search: &EndingSearch) -> Result<FoundEn
         let Some(row) = rows.next()? else { return Ok(FoundEndings::page(found, search.limit, None)) };
         let ending = read(row)?;
         last = Some(ending.sequence);
-        if search.wants(ending.reason) {
+        if search.wants(&ending) {
             let family = match &ending.what {
                 Revoked::Family(id) => families::read(batch.connection, *id)?,
                 _ => None,

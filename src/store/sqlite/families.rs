@@ -49,7 +49,7 @@ pub(super) fn issue(
     }
     for surplus in least_recently_used(batch, family, mark, now, max_live)? {
         end(batch, surplus.id, RevokedAt { at: now, reason: RevokeReason::Limit }, context)?;
-        record(batch, &events::ended(&surplus, RevokeReason::Limit), context)?;
+        record(batch, &events::ended(&surplus, RevokeReason::Limit, context), context)?;
     }
     Ok(Some(family.clone()))
 }
@@ -110,7 +110,7 @@ pub(super) fn revoke_family(
         return Ok(RevokeOutcome::AlreadyEnded);
     }
     end(batch, id, RevokedAt { at: context.at, reason: by.reason() }, context)?;
-    record(batch, &events::ended(&family, by.reason()), context)?;
+    record(batch, &events::ended(&family, by.reason(), context), context)?;
     Ok(RevokeOutcome::Revoked)
 }
 

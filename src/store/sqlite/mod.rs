@@ -88,6 +88,7 @@ impl SqliteStore {
     ) -> Result<Self, StoreError> {
         let opened = file::open(path.as_ref(), lock_timeout)?;
         maintenance::keep_revocations_for(&opened.connection, settings.longest_life)?;
+        opened.connection.execute(provider_logins::END_LEASES, [])?;
         let longest_ever = |name, configured| longest_ever(&opened.connection, name, configured);
         let limits = TokenLimits {
             issuer: settings.issuer,
@@ -222,6 +223,10 @@ impl Store for SqliteStore {
         self.writer.submit(move |batch| provider_logins::claim(batch, id, at))
     }
 
+    fn make_logins_due(&self, of: Revoked, at: UnixTime) -> StoreFuture<Vec<TokenId>> {
+        self.writer.submit(move |batch| provider_logins::make_due(batch, &of, at))
+    }
+
     fn lease_login(
         &self,
         id: TokenId,
@@ -242,6 +247,10 @@ impl Store for SqliteStore {
         context: EventContext,
     ) -> StoreFuture<SavedLogin> {
         self.writer.submit(move |batch| provider_logins::save(batch, id, holder, &refreshed, &context))
+    }
+
+    fn interrupted_logins(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(Family, ProviderLogin)>> {
+        self.writer.submit(move |batch| provider_logins::interrupted(batch, now, limit))
     }
 
     fn logins_to_revoke(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(TokenId, ProviderLogin)>> {

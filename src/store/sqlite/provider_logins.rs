@@ -13,8 +13,17 @@ use crate::store::sqlite::rows::{self, counter, read_counter};
 use crate::store::sqlite::{audit, families};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::Family;
+use crate::tokens::family::revocation::Revoked;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
+
+/// The processes that had the leases have ended: one process at a time has the database.
+pub(super) const END_LEASES: &str = "update provider_logins set held_until = 1 where held_until > 1";
+
+const INTERRUPTED: &str = "select l.id from provider_logins l join families f on f.id = l.id
+    where l.held_until > 0 and l.held_until <= ?1 and f.revoked_at is null and f.idle_expiry > ?1
+        and f.absolute_expiry > ?1
+    order by l.held_until desc limit ?2";
 
 /// The family and its login, in one transaction. The session that it replaces ends with it.
 pub(super) fn begin(
@@ -79,6 +88,21 @@ pub(super) fn lease(
     Ok(outcome)
 }
 
+pub(super) fn interrupted(
+    batch: &Batch<'_>,
+    now: UnixTime,
+    limit: usize,
+) -> Result<Vec<(Family, ProviderLogin)>, StoreError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let ids: Vec<TokenId> = batch.query(INTERRUPTED, params![now, limit], |row| Ok(row.get(0)?))?;
+    let mut logins = Vec::new();
+    for id in ids {
+        let found = find(batch, id)?.filter(|(family, _)| family.is_live(now));
+        logins.extend(found.map(|(family, stored)| (family, stored.login)));
+    }
+    Ok(logins)
+}
+
 pub(super) fn save(
     batch: &mut Batch<'_>,
     id: TokenId,
@@ -133,6 +157,36 @@ fn write(
         params![id, provider, root, sealed, counter(*version)?, due, check_at, holder],
     )?;
     Ok(())
+}
+
+/// Not those that are never due. `?1` is when, `?2` the issuer.
+macro_rules! make_due {
+    ($of:literal) => {
+        concat!(
+            "update provider_logins set due = ?1 where due > ?1 and due < 9223372036854775807 and id in (
+                select id from families where origin_issuer = ?2 and ",
+            $of,
+            " and revoked_at is null and idle_expiry > ?1
+            ) returning id"
+        )
+    };
+}
+
+pub(super) fn make_due(batch: &Batch<'_>, of: &Revoked, at: UnixTime) -> Result<Vec<TokenId>, StoreError> {
+    let id = |row: &Row<'_>| Ok(row.get("id")?);
+    match of {
+        Revoked::Session { issuer, session } => {
+            batch.query(make_due!("origin_session = ?3"), params![at, issuer, session], id)
+        }
+        Revoked::Subject { issuer, subject, not_after } => {
+            let sql = make_due!("origin_subject = ?3 and origin_dated <= ?4");
+            batch.query(sql, params![at, issuer, subject, not_after], id)
+        }
+        Revoked::Issuer { issuer, not_after } => {
+            batch.query(make_due!("origin_dated <= ?3"), params![at, issuer, not_after], id)
+        }
+        Revoked::Family(_) | Revoked::Token { .. } | Revoked::Everything { .. } => Ok(Vec::new()),
+    }
 }
 
 pub(super) fn forget(batch: &Batch<'_>, id: TokenId) -> Result<(), StoreError> {

@@ -72,7 +72,7 @@ fn end_all(batch: &mut Batch<'_>, families: &[Family], context: &EventContext) -
     for family in families {
         let reason = RevokeReason::Admin;
         families::end(batch, family.id, RevokedAt { at: context.at, reason }, context)?;
-        audit::record(batch, &events::ended(family, reason), context)?;
+        audit::record(batch, &events::ended(family, reason, context), context)?;
     }
     Ok(())
 }

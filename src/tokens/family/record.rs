@@ -96,12 +96,11 @@ pub struct RevokedAt {
 }
 
 /// Why a family was revoked. The names are stored and appear in audit events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RevokeReason {
     /// Its owner logged out.
     Logout,
-    /// An operator revoked it, or a caller with the scope `token:revoke`.
+    /// An operator revoked it, a caller with the scope `token:revoke`, or a provider that reported its end.
     Admin,
     /// A spent refresh token was used again: the thief or the owner of a stolen token used it first.
     Reuse,

@@ -44,6 +44,14 @@ pub fn looks_like_jwt(token: &str) -> bool {
     header.and_then(decode_segment).is_some_and(|header| header.trim_ascii_start().starts_with(b"{"))
 }
 
+/// Returns true if the answer names another token than this one: an endpoint, or a cache before it, can mix up answers.
+/// Only a JWT says itself which one it is.
+pub fn is_about_another(answer: &Map<String, Value>, token: &str) -> bool {
+    let claims = Jws::parse(token).and_then(|jws| jws.claims()).unwrap_or_default();
+    let named = [&claims, answer].map(|claims| claims.get("jti").filter(|jti| jti.is_string()));
+    matches!(named, [Some(own), Some(other)] if own != other)
+}
+
 /// Judges the members of an answer with `"active": true`. The token is good until its `exp`, and for `lease` at most.
 pub fn accept(
     mut answer: Map<String, Value>,
@@ -252,6 +260,22 @@ mod tests {
             (&*token.subject, token.scope.join(" "), token.dated.as_secs()),
             ("alice", "read write".into(), 999_900)
         );
+    }
+
+    #[test]
+    fn only_a_jwt_says_which_token_it_is() {
+        // {"alg":"ES256"} and {"jti":"a"}
+        let jwt = "eyJhbGciOiJFUzI1NiJ9.eyJqdGkiOiJhIn0.AA";
+        for (token, changes, expected) in [
+            (jwt, json!({ "jti": "a" }), false),
+            (jwt, json!({ "jti": "b" }), true),
+            (jwt, json!({}), false),
+            (jwt, json!({ "jti": 1 }), false),
+            ("eyJhbGciOiJFUzI1NiJ9.e30.AA", json!({ "jti": "b" }), false),
+            ("opaque", json!({ "jti": "b" }), false),
+        ] {
+            assert_eq!(is_about_another(&answer(&changes), token), expected, "{token} {changes}");
+        }
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct EffectSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     Revoke(Revoked),
+    /// What the provider says of a user has changed: its logins are refreshed there before their time.
+    Refresh(Revoked),
     /// The transmitter shows that the stream works.
     Verified {
         state: Option<String>,
@@ -41,49 +43,7 @@ pub enum NoEffect {
     Unmapped(String),
 }
 
-const CAEP: &str = "https://schemas.openid.net/secevent/caep/event-type/";
-const RISC: &str = "https://schemas.openid.net/secevent/risc/event-type/";
-const SSF: &str = "https://schemas.openid.net/secevent/ssf/event-type/";
-
 impl SecurityEvent {
-    /// A short name of a known type, for metrics: what a transmitter sends must not become a label.
-    pub fn short_kind(&self) -> &'static str {
-        const KNOWN: &[(&str, &[&str])] = &[
-            (
-                CAEP,
-                &[
-                    "session-revoked",
-                    "session-established",
-                    "session-presented",
-                    "credential-change",
-                    "token-claims-change",
-                    "assurance-level-change",
-                    "device-compliance-change",
-                    "risk-level-change",
-                ],
-            ),
-            (
-                RISC,
-                &[
-                    "account-disabled",
-                    "account-enabled",
-                    "account-purged",
-                    "account-credential-change-required",
-                    "credential-compromise",
-                    "sessions-revoked",
-                    "identifier-changed",
-                    "identifier-recycled",
-                ],
-            ),
-            (SSF, &["verification", "stream-updated"]),
-        ];
-        let known = KNOWN.iter().find_map(|(prefix, names)| {
-            let name = self.kind.strip_prefix(prefix)?;
-            names.iter().find(|known| **known == name)
-        });
-        known.copied().unwrap_or("other")
-    }
-
     /// What the event does. The error is that of a malformed event, for the log.
     pub fn effect(&self, settings: &EffectSettings) -> Result<Effect, String> {
         Ok(match self.short_kind() {
@@ -96,7 +56,16 @@ impl SecurityEvent {
             "account-disabled" | "account-purged" | "account-credential-change-required" | "credential-compromise" => {
                 self.revoke(settings, false)
             }
-            "verification" => self.verification(settings),
+            "token-claims-change" | "assurance-level-change" | "risk-level-change" => self.refresh(settings),
+            "device-compliance-change" if self.is_compliant() => Effect::Nothing(NoEffect::NotConcerned),
+            "device-compliance-change" => self.refresh(settings),
+            "verification" | "stream-updated" if !self.is_of_stream(settings) => {
+                Effect::Nothing(NoEffect::Unmapped("an event about another stream".into()))
+            }
+            "verification" => {
+                let state = self.members.get("state").map(|state| state.as_str().unwrap_or_default());
+                Effect::Verified { state: state.map(str::to_owned) }
+            }
             "stream-updated" => {
                 let status = self.members.get("status").and_then(Value::as_str);
                 Effect::StreamUpdated(status.ok_or("status is missing or not a string")?.to_owned())
@@ -120,33 +89,53 @@ impl SecurityEvent {
 
     /// `names_session`: the event may be about one session.
     fn revoke(&self, settings: &EffectSettings, names_session: bool) -> Effect {
-        let revoked = match &self.subject {
-            None => Err("the event has no sub_id".to_owned()),
-            Some(subject) => revoked(subject, self, settings, names_session),
-        };
-        revoked.map_or_else(|why| Effect::Nothing(NoEffect::Unmapped(why)), Effect::Revoke)
+        let about = if names_session { About::SessionOrUser } else { About::User };
+        self.mapped(settings, about).map_or_else(unmapped, Effect::Revoke)
     }
 
-    /// SSF section 8.1.4.1: the subject is the stream itself.
-    fn verification(&self, settings: &EffectSettings) -> Effect {
-        let is_other = match (&self.subject, &settings.stream_id) {
-            (Some(SubjectId::Opaque(stream)), Some(ours)) => stream != ours,
-            _ => false,
-        };
-        if is_other {
-            return Effect::Nothing(NoEffect::Unmapped("the verification of another stream".into()));
-        }
-        let state = self.members.get("state").and_then(Value::as_str);
-        Effect::Verified { state: state.map(str::to_owned) }
+    fn refresh(&self, settings: &EffectSettings) -> Effect {
+        self.mapped(settings, About::AnyOf).map_or_else(unmapped, Effect::Refresh)
     }
+
+    fn mapped(&self, settings: &EffectSettings, about: About) -> Result<Revoked, String> {
+        let subject = self.subject.as_ref().ok_or("the event has no sub_id")?;
+        revoked(subject, self, settings, about)
+    }
+
+    fn is_compliant(&self) -> bool {
+        self.members.get("current_status").and_then(Value::as_str) == Some("compliant")
+    }
+
+    /// SSF sections 8.1.4.1 and 8.1.5: the subject is the stream itself.
+    fn is_of_stream(&self, settings: &EffectSettings) -> bool {
+        match (&self.subject, &settings.stream_id) {
+            (Some(SubjectId::Opaque(stream)), Some(ours)) => stream == ours,
+            (_, ours) => ours.is_none(),
+        }
+    }
+}
+
+/// What an event can be about.
+#[derive(Clone, Copy, PartialEq)]
+enum About {
+    User,
+    SessionOrUser,
+    /// As before. It does no harm if it reaches more sessions of the user than are meant, for example those on all
+    /// devices.
+    AnyOf,
+}
+
+fn unmapped(why: String) -> Effect {
+    Effect::Nothing(NoEffect::Unmapped(why))
 }
 
 fn revoked(
     subject: &SubjectId,
     event: &SecurityEvent,
     settings: &EffectSettings,
-    names_session: bool,
+    about: About,
 ) -> Result<Revoked, String> {
+    let names_session = about != About::User;
     let allowed = |issuer: &str| match settings.subject_issuers.iter().any(|allowed| allowed == issuer) {
         true => Ok(issuer.to_owned()),
         false => Err(format!("the issuer {} is not one of event_stream.subject_issuers", quoted(Some(issuer)))),
@@ -173,7 +162,7 @@ fn revoked(
         SubjectId::Opaque(_) if names_session => session(subject, None),
         // All members hold together: a user on one device, or of one application, is less than the user.
         SubjectId::Complex { user: Some(id), session: None, others }
-            if others.iter().all(|name| name == "\"tenant\"") =>
+            if about == About::AnyOf || others.iter().all(|name| name == "\"tenant\"") =>
         {
             user(id)
         }
@@ -197,6 +186,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::tokens::provider_events::event_kind::{CAEP, RISC, SSF};
     use crate::tokens::provider_events::subject_id;
     use crate::types::clock::UnixTime;
 
@@ -232,6 +222,10 @@ mod tests {
 
     fn of_alice() -> Effect {
         Effect::Revoke(Revoked::Subject { issuer: ISSUER.into(), subject: "alice".into(), not_after: TIME })
+    }
+
+    fn refresh_of_alice() -> Effect {
+        Effect::Refresh(Revoked::Subject { issuer: ISSUER.into(), subject: "alice".into(), not_after: TIME })
     }
 
     fn of_session() -> Effect {
@@ -292,15 +286,33 @@ mod tests {
             (format!("{RISC}sessions-revoked"), json!({}), of_alice()),
             (format!("{RISC}account-enabled"), json!({}), nothing()),
             (format!("{RISC}identifier-changed"), json!({}), nothing()),
-            (format!("{CAEP}token-claims-change"), json!({}), nothing()),
+            (format!("{RISC}recovery-activated"), json!({}), nothing()),
+            (format!("{CAEP}session-established"), json!({}), nothing()),
+            (format!("{CAEP}token-claims-change"), json!({ "claims": { "role": "x" } }), refresh_of_alice()),
+            (format!("{CAEP}assurance-level-change"), json!({ "current_level": "nist-aal1" }), refresh_of_alice()),
+            (format!("{CAEP}risk-level-change"), json!({ "current_level": "HIGH" }), refresh_of_alice()),
+            (format!("{CAEP}device-compliance-change"), json!({}), refresh_of_alice()),
+            (format!("{CAEP}device-compliance-change"), json!({ "current_status": "compliant" }), nothing()),
             (format!("{CAEP}account-disabled"), json!({}), Effect::Nothing(NoEffect::UnknownType)),
             ("https://other.example/session-revoked".into(), json!({}), Effect::Nothing(NoEffect::UnknownType)),
-            (format!("{SSF}stream-updated"), json!({ "status": "paused" }), Effect::StreamUpdated("paused".into())),
         ] {
             let effect = event(&kind, &alice(), &members).effect(&settings());
             assert_eq!(effect, Ok(expected), "{kind}");
         }
-        assert!(event(&format!("{SSF}stream-updated"), &alice(), &json!({})).effect(&settings()).is_err());
+    }
+
+    #[test]
+    fn a_change_on_one_device_refreshes_all_logins_of_the_user() {
+        let of = |kind: &str, mut subject: Value| {
+            subject["format"] = "complex".into();
+            event(&format!("{CAEP}{kind}"), &subject, &json!({})).effect(&settings()).expect("an effect")
+        };
+        let on_a_device = || json!({ "user": alice(), "device": opaque("d") });
+        assert_eq!(of("device-compliance-change", on_a_device()), refresh_of_alice());
+        let session = Revoked::Session { issuer: ISSUER.into(), session: "s1".into() };
+        assert_eq!(of("token-claims-change", json!({ "session": opaque("s1") })), Effect::Refresh(session));
+        assert!(is_unmapped(&of("device-compliance-change", json!({ "device": opaque("d") }))));
+        assert!(is_unmapped(&of("session-revoked", on_a_device())), "it would end too much");
     }
 
     #[test]
@@ -331,6 +343,19 @@ mod tests {
         let verified = |state: Option<&str>| Effect::Verified { state: state.map(str::to_owned) };
         assert_eq!(of(&opaque("stream-1"), &json!({ "state": "x" })), verified(Some("x")));
         assert_eq!(of(&opaque("stream-1"), &json!({})), verified(None));
-        assert!(is_unmapped(&of(&opaque("stream-2"), &json!({}))));
+        assert_eq!(of(&opaque("stream-1"), &json!({ "state": 7 })), verified(Some("")), "it is not a known one");
+        for other in [opaque("stream-2"), alice(), Value::Null] {
+            assert!(is_unmapped(&of(&other, &json!({}))), "{other}");
+        }
+        let updated = |subject: &Value, members: &Value| {
+            event(&format!("{SSF}stream-updated"), subject, members).effect(&settings())
+        };
+        let paused = json!({ "status": "paused" });
+        assert_eq!(updated(&opaque("stream-1"), &paused), Ok(Effect::StreamUpdated("paused".into())));
+        assert!(updated(&opaque("stream-2"), &paused).is_ok_and(|effect| is_unmapped(&effect)));
+        assert!(updated(&opaque("stream-1"), &json!({})).is_err());
+        let without_id = EffectSettings { stream_id: None, ..settings() };
+        let any = event(&format!("{SSF}stream-updated"), &opaque("stream-2"), &paused).effect(&without_id);
+        assert_eq!(any, Ok(Effect::StreamUpdated("paused".into())));
     }
 }

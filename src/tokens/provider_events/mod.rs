@@ -8,8 +8,10 @@
 mod claims;
 mod effect;
 mod event_error;
+mod event_kind;
 pub mod logout_token;
 pub mod security_event;
+pub mod stream_state;
 mod subject_id;
 
 pub use effect::{Effect, EffectSettings, NoEffect};

@@ -1,6 +1,7 @@
 //! What an ID token must say, after its signature, issuer and algorithm were verified (OpenID Connect Core section
 //! 3.1.3.7; for a refresh section 12.2).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base64::Engine;
@@ -26,9 +27,29 @@ pub struct Check<'c> {
     pub nonce: &'c str,
     /// Issued with it.
     pub access_token: &'c str,
+    pub asked: Asked<'c>,
     /// `None`: this is the first one.
     pub earlier: Option<Earlier<'c>>,
     pub now: UnixTime,
+}
+
+/// What the gateway asked of the authentication. A user can remove it from the URL of the request, so the ID token must
+/// confirm it (Core section 3.1.3.7, items 12 and 13).
+#[derive(Clone, Copy, Default)]
+pub struct Asked<'c> {
+    /// `max_age`: at most this long ago, in seconds.
+    pub max_age: Option<u64>,
+    /// `acr_values`: one of these, separated by spaces.
+    pub acr_values: Option<&'c str>,
+}
+
+impl<'c> Asked<'c> {
+    /// `parameters`: of the request.
+    pub fn by(parameters: &'c BTreeMap<String, String>) -> Self {
+        // The configuration rejects what is no number.
+        let max_age = parameters.get("max_age").map(|age| age.parse().unwrap_or_default());
+        Asked { max_age, acr_values: parameters.get("acr_values").map(String::as_str) }
+    }
 }
 
 /// What may not change by a refresh.
@@ -63,6 +84,7 @@ impl Check<'_> {
             None => None,
             Some(value) => Some(value.as_f64().filter(|time| *time >= 0.0).ok_or("auth_time is not a date")? as u64),
         };
+        self.check_asked(auth_time)?;
         if let Some(earlier) = self.earlier {
             if earlier.subject != subject {
                 return Err("sub has changed since the login");
@@ -135,6 +157,21 @@ impl Check<'_> {
         }
     }
 
+    fn check_asked(&self, auth_time: Option<u64>) -> Result<(), &'static str> {
+        if let Some(max_age) = self.asked.max_age {
+            let age = Duration::from_secs(max_age) + CLOCK_SKEW;
+            let since = auth_time.ok_or("auth_time is missing, and max_age was asked for")?;
+            if UnixTime::from_secs(since) + age < self.now {
+                return Err("the user signed in at the provider longer ago than max_age");
+            }
+        }
+        let Some(asked) = self.asked.acr_values else { return Ok(()) };
+        match self.text("acr", "acr is not text")? {
+            Some(acr) if asked.split(' ').any(|asked| asked == acr) => Ok(()),
+            _ => Err("acr is none of acr_values"),
+        }
+    }
+
     /// `at_hash` binds the access token to the ID token (Core section 3.1.3.6).
     fn check_access_token(&self) -> Result<(), &'static str> {
         let Some(found) = self.text("at_hash", "at_hash is not text")? else { return Ok(()) };
@@ -194,6 +231,7 @@ mod tests {
             client_id: "client",
             nonce: "n",
             access_token: "jHkWEdUXMU1BwAsC4vtUsZwnNvTIxEl0z9K3vx5KF0Y",
+            asked: Asked::default(),
             earlier,
             now: UnixTime::from_secs(NOW),
         };
@@ -275,6 +313,31 @@ mod tests {
         }
         let unknown = run(&json!({ "alg": "XX1" }), &with(&json!({ "at_hash": "x" })), None);
         assert_eq!(unknown, Err("at_hash with an unknown algorithm"));
+    }
+
+    /// The user can remove `max_age` and `acr_values` from the URL of the provider.
+    #[test]
+    fn the_token_confirms_what_was_asked_for() {
+        let run = |asked: Asked<'_>, changes: Value| {
+            let (header, claims) = (json!({ "alg": "RS256" }), with(&changes));
+            let objects = [&header, &claims].map(|value| value.as_object().expect("an object"));
+            let (issuer, client_id, nonce, now) = (ISSUER, "client", "n", UnixTime::from_secs(NOW));
+            let [header, claims] = objects;
+            let check = Check { header, claims, issuer, client_id, nonce, access_token: "", asked, earlier: None, now };
+            check.run().err()
+        };
+        let parameters = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        let (max_age, acr) = (parameters("max_age", "300"), parameters("acr_values", "mfa hardware"));
+        let (max_age, acr) = (Asked::by(&max_age), Asked::by(&acr));
+        let old = Some("the user signed in at the provider longer ago than max_age");
+        assert_eq!(run(max_age, json!({ "auth_time": NOW - 360 })), None);
+        assert_eq!(run(max_age, json!({ "auth_time": NOW - 361 })), old);
+        assert_eq!(run(max_age, json!({})), Some("auth_time is missing, and max_age was asked for"));
+        assert_eq!(run(acr, json!({ "acr": "hardware" })), None);
+        for changes in [json!({ "acr": "pwd" }), json!({ "acr": "mfa hardware" }), json!({})] {
+            assert_eq!(run(acr, changes.clone()), Some("acr is none of acr_values"), "{changes}");
+        }
+        assert_eq!(run(acr, json!({ "acr": 1 })), Some("acr is not text"));
     }
 
     #[test]

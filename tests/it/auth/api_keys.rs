@@ -176,6 +176,44 @@ async fn every_bad_key_has_the_same_response() {
     gateway.drain_and_check_log();
 }
 
+/// Without clock skew: a key in memory, and one that is looked up then.
+#[tokio::test]
+async fn a_key_ends_at_its_time() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with_config(&upstream, ROUTES);
+    let mut keys = Vec::new();
+    for _ in 0..4 {
+        keys.push(gateway.issue_key(&json!({ "sub": "robot", "expiresIn": 10 })).await.0);
+    }
+    assert_eq!(status(&gateway.client().bearer(&keys[0]), "/keys").await, 200);
+    for (step, new, expected) in [(9_999, 1, 200), (1, 2, 401), (1_000, 3, 401)] {
+        gateway.advance(Duration::from_millis(step));
+        for key in [&keys[0], &keys[new]] {
+            assert_eq!(status(&gateway.client().bearer(key), "/keys").await, expected, "key {new}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_text_without_the_checksum_of_a_key_is_not_looked_up() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with_config(&upstream, ROUTES);
+    let (key, _) = gateway.issue_key(&json!({ "sub": "robot" })).await;
+    assert_eq!(status(&gateway.client().bearer(&key), "/keys").await, 200);
+    let reads = async || gateway.metric("bearward_api_key_reads_total{result=\"ok\"").await;
+    let before = reads().await;
+    for place in [10, 40, key.len() - 1] {
+        let mut bad = key.clone().into_bytes();
+        bad[place] = if bad[place] == b'0' { b'1' } else { b'0' };
+        let bad = String::from_utf8(bad).expect("text");
+        assert_eq!(status(&gateway.client().bearer(&bad), "/keys").await, 401, "{place}");
+    }
+    assert_eq!(reads().await, before);
+    // Its neighbour: well formed, and looked up.
+    assert_eq!(status(&gateway.client().bearer(&generate(TokenId::random()).0), "/keys").await, 401);
+    assert_eq!(reads().await, before + 1.0);
+}
+
 #[tokio::test]
 async fn guesses_are_limited_per_address_and_known_keys_go_on() {
     let upstream = Upstream::start();

@@ -73,7 +73,7 @@ fn forward_auth_needs_a_path_a_dialect_and_callers() {
              from = [\"10.0.0.5\"]",
             "forward_auth.path",
             (4, 8),
-            "an endpoint of [oauth] has the path /auth",
+            "oauth.token_endpoint has the path /auth",
         ),
     ]);
 }

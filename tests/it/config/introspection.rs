@@ -86,6 +86,12 @@ fn introspection_is_checked() {
             "1 to 10000",
         ),
         (
+            asked!("client_auth = \"none\"\nconsecutive_timeouts = 1001"),
+            "issuer[0].introspection.consecutive_timeouts",
+            (8, 24),
+            "0 to 1000",
+        ),
+        (
             asked!("client_auth = \"none\"\nrequire_token_type = 1"),
             "issuer[0].introspection.require_token_type",
             (8, 22),
@@ -146,7 +152,7 @@ fn introspection_has_defaults() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = config::parse(&text, folder.path(), Probe::None).expect("a valid configuration");
     let settings = config.issuers[0].introspection.as_ref().expect("it is asked");
-    assert_eq!((settings.cache.as_secs(), settings.concurrency), (60, 64));
+    assert_eq!((settings.cache.as_secs(), settings.concurrency, settings.consecutive_timeouts), (60, 64, 3));
     assert_eq!(settings.rules, AnswerRules { token_type: true, issuer: false });
     assert_eq!((&*settings.client.client_id, &*settings.client.issuer), ("c", "https://a"));
     assert!(!settings.verifies_jwts && config.issuers[0].policy.algorithms.is_empty());
@@ -158,4 +164,25 @@ fn accepting_answers_without_token_type_is_reported() {
         asked!("client_auth = \"none\"\nrequire_token_type = false"),
         &[("issuer[0].introspection.require_token_type", 10, "refresh tokens of this issuer")],
     )]);
+}
+
+/// Without a handshake, the server would not know who asks.
+#[test]
+fn a_client_certificate_needs_https() {
+    let by_certificate = "client_auth = \"tls_client_auth\"\nclient_certificate = \"a.pem\"\nclient_key = \"a.key\"";
+    let upstream = "[[upstream]]\nservers = [\"http://127.0.0.1:1\"]\n";
+    for (scheme, expected) in
+        [("https", vec![]), ("http", vec!["issuer[0].introspection.endpoint", "token_exchange[0].token_endpoint"])]
+    {
+        let text = format!(
+            "[[issuer]]\nissuer = \"https://a\"\naudience = [\"b\"]\n[issuer.introspection]\n\
+             endpoint = \"{scheme}://127.0.0.1/i\"\nclient_id = \"c\"\n{by_certificate}\n{upstream}\
+             [[token_exchange]]\nname = \"orders\"\ntoken_endpoint = \"{scheme}://127.0.0.1/t\"\nclient_id = \"c\"\n\
+             audience = [\"d\"]\n{by_certificate}\n"
+        );
+        let folder = super::secrets::folder();
+        let errors = config::parse(&text, folder.path(), Probe::None).err();
+        let keys = errors.iter().flat_map(|errors| errors.all()).map(|error| error.place.key.clone());
+        assert_eq!(keys.collect::<Vec<_>>(), expected, "{scheme}");
+    }
 }

@@ -44,7 +44,7 @@ fn endpoints_have_different_paths() {
             "[oauth]\ntoken_endpoint = \"/a\"\nrevocation_endpoint = \"/a\"",
             "oauth.revocation_endpoint",
             (3, 23),
-            "the same path",
+            "oauth.token_endpoint has the path /a",
         ),
         (
             "[[route]]\npath = \"/a\"\n[oauth]\nintrospection_endpoint = \"/a\"",

@@ -80,6 +80,24 @@ fn a_rule_names_its_parties_and_what_it_grants() {
     assert_eq!(read(&without).expect_err("no endpoint").0, "oauth.client");
 }
 
+/// Every exchange would fail: a subject token is verified with keys.
+#[test]
+fn an_issuer_that_is_only_asked_has_no_rule() {
+    let asked =
+        "[issuer.introspection]\nendpoint = \"https://login.example/i\"\nclient_id = \"a\"\nclient_auth = \"none\"\n";
+    let with = |keys: &str| {
+        let issuer = format!(
+            "[[issuer]]\nissuer = \"https://asked.example\"\naudience = [\"https://api.example\"]\n{keys}{asked}"
+        );
+        let rule = GOOD.replace("https://login.example", "https://asked.example");
+        read(&format!("{issuer}{PARTIES}[[oauth.exchange]]\n{rule}"))
+    };
+    let (key, message) = with("").expect_err("no keys");
+    assert_eq!(key, "oauth.exchange[0].issuer");
+    assert!(message.contains("no source of keys"), "{message}");
+    with("jwks_file = \"keys.json\"\nalgorithms = [\"ES256\"]\n").unwrap_or_else(|error| panic!("{error:?}"));
+}
+
 #[test]
 fn a_rule_has_the_audience_of_its_issuer() {
     let text = format!("{PARTIES}[[oauth.exchange]]\n{GOOD}");

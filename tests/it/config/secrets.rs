@@ -37,7 +37,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 /// Each key that names a secret, and the secret.
-const SECRETS: [(&str, &str, &str); 15] = [
+const SECRETS: [(&str, &str, &str); 16] = [
     (
         "[[listener]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"a.pem\", key = \"a.key\" }",
         "listener[0].tls.key",
@@ -92,6 +92,11 @@ const SECRETS: [(&str, &str, &str); 15] = [
         "[[event_stream]]\nname = \"a\"\nissuer = \"https://a.example\"\naudience = \"b\"\npath = \"/events\"\nauthorization_file = \"authorization\"",
         "event_stream[0].authorization_file",
         "authorization",
+    ),
+    (
+        "[[event_stream]]\nname = \"a\"\nissuer = \"https://a.example\"\naudience = \"b\"\npoll_url = \"https://a.example/p\"\n[event_stream.client]\ntoken_endpoint = \"https://a.example/t\"\nclient_id = \"c\"\nclient_secret_file = \"client.secret\"",
+        "event_stream[0].client.client_secret_file",
+        "client.secret",
     ),
     ("[admin]\ntoken_file = \"admin.token\"", "admin.token_file", "admin.token"),
 ];

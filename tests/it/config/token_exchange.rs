@@ -40,6 +40,7 @@ fn an_exchange_has_an_endpoint_a_client_and_a_target() {
         (replaced("client.secret", "no.secret"), "client_secret_file", "does not exist"),
         (replaced("audience = [\"https://orders.internal\"]\n", ""), "audience", "the target is missing"),
         (with("scopes = [\"a b\"]"), "scopes[0]", "not a scope"),
+        (with("consecutive_timeouts = 1001"), "consecutive_timeouts", "out of range"),
         (with("subject_audience = [\"https://localhost:8443\"]"), "subject_audience", "an audience of this gateway"),
         (replaced("client_secret_file = \"client.secret\"", assertion), "issuer", "is missing"),
     ] {

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -244,8 +245,9 @@ fn the_commands_of_the_readme_work() {
     let service_port = free_port();
     let admin = format!("[admin]\naddress = \"127.0.0.1:{}\"\n\n[tokens]", machine.admin_port);
     let show_status = "curl --silent --output /dev/null --write-out '%{http_code}\\n'";
+    // $server is the program itself if the shell needs no process of its own for the list of commands.
     let script = format!(
-        "trap 'pkill --parent $server' EXIT\n( {service} ) >/dev/null 2>&1 & server=$!\n\
+        "trap 'kill $server $(pgrep --parent $server); wait $server || true' EXIT\n( {service} ) >/dev/null 2>&1 & server=$!\n\
          until curl --silent http://127.0.0.1:3000 >/dev/null; do sleep 0.02; done\n\
          mkdir mine; cd mine\n{config}\n{}",
         requests.replace("curl ", &format!("{show_status} ")).replace("bearward serve &", "bearward serve")
@@ -254,4 +256,6 @@ fn the_commands_of_the_readme_work() {
     let output = machine.run(&machine.on_this_machine(&script));
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(printed.lines().collect::<Vec<_>>(), ["200", "401"], "{}", super::text(&output));
+    let left = TcpStream::connect((Ipv4Addr::LOCALHOST, service_port));
+    assert!(left.is_err(), "the service of the README is still running");
 }

@@ -15,13 +15,14 @@ const TOOLS: [&str; 21] = [
 ];
 
 /// What else leads to a peer: the parts of `tests/it/support` that start one, and paths of its own.
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 13] = [
     "PostgresServer::",
     "postgres_server(",
     "Browser::open",
     "Page::open",
     "Haproxy::",
     "OidcProvider::",
+    "Glewlwyd::",
     "run_in_node(",
     "FrontProxy::",
     "Pooler::",

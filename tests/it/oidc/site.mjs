@@ -105,7 +105,7 @@ export class Site {
       scopes: settings.scopes ?? ["openid", "offline_access", "read", "write"],
       conformIdTokenClaims: false,
       rotateRefreshToken: true,
-      clientAuthMethods: [...METHODS, ...(settings.tls?.client_ca ? ["tls_client_auth"] : [])],
+      clientAuthMethods: [...METHODS, ...(settings.tls?.client_ca ? ["tls_client_auth", "self_signed_tls_client_auth"] : [])],
       pkce: { required: () => settings.pkce_required ?? true },
       ttl: { Session: 3600, Grant: 3600, Interaction: 600, IdToken: 3600, ...settings.ttl },
       ...settings.configuration,
@@ -126,6 +126,7 @@ export class Site {
         mTLS: {
           enabled: Boolean(settings.tls?.client_ca),
           tlsClientAuth: Boolean(settings.tls?.client_ca),
+          selfSignedTlsClientAuth: Boolean(settings.tls?.client_ca),
           getCertificate: (ctx) => new X509Certificate(ctx.socket.getPeerCertificate().raw).toString(),
           certificateAuthorized: (ctx) => ctx.socket.authorized,
           certificateSubjectMatches: (ctx, property, expected) =>

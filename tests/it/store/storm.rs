@@ -14,14 +14,17 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bearward::store::{RevokeOutcome, RevokedBy, Store};
+use bearward::store::{
+    Mark, MarkKind, Marked, ProviderLogin, RefreshedLogin, RevokeOutcome, RevokedBy, SavedLogin, Store,
+};
 use bearward::tokens::family::revocation::{Revocation, Revoked};
+use bearward::tokens::family::{Family, Origin};
 use bearward::types::ids::TokenId;
 use bearward::types::secret;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::given::*;
+use super::given::{self, *};
 use super::{embedded, postgres};
 use crate::support::postgres::PostgresServer;
 use crate::support::repetitions::repetitions;
@@ -38,6 +41,10 @@ struct Acknowledged {
     generations: HashMap<TokenId, u64>,
     revoked: HashSet<TokenId>,
     tokens: HashMap<u64, String>,
+    /// What was used once, with the session that ended with it.
+    marks: HashSet<String>,
+    /// The newest version of the tokens of each login at a provider.
+    logins: HashMap<TokenId, u64>,
 }
 
 impl Acknowledged {
@@ -52,6 +59,12 @@ impl Acknowledged {
             }
             ["token", sequence, jti] => {
                 self.tokens.insert(number(sequence), jti.into());
+            }
+            ["mark", name] => {
+                self.marks.insert(name.into());
+            }
+            ["login", id, version] => {
+                self.logins.insert(family_id(id), number(version));
             }
             // Output of the child's test harness.
             _ => {}
@@ -68,6 +81,8 @@ impl Acknowledged {
             assert_eq!(entry.what, Revoked::Token { issuer: ISSUER.into(), jti: jti.clone() });
         }
 
+        self.compare_marks(store, &log).await;
+        self.compare_logins(store).await;
         let logged: HashSet<_> = log.iter().filter_map(family_of).collect();
         // Starts all reads first, because waiting for each one separately takes most of the test's time.
         let answers: Vec<_> = self.generations.iter().map(|(id, seen)| (id, seen, store.family(*id))).collect();
@@ -78,6 +93,36 @@ impl Acknowledged {
                 assert!(family.revoked.is_some() && logged.contains(id), "{id} is no longer revoked");
             }
         }
+    }
+}
+
+impl Acknowledged {
+    /// A mark and its revocation are written together: the log has the session of each mark, and of no other.
+    async fn compare_marks(&self, store: &dyn Store, log: &[Revocation]) {
+        let logged: HashSet<_> = log.iter().filter_map(session_of).collect();
+        assert!(self.marks.iter().all(|name| logged.contains(&**name)), "a session that was reported lives");
+        let uses: Vec<_> = logged.iter().map(|name| (name, store.mark(mark(name), vec![], LOGIN.into()))).collect();
+        for (name, used) in uses {
+            assert_eq!(used.await.expect("works"), Marked::Repeated, "{name} ended, and its mark is gone");
+        }
+    }
+
+    async fn compare_logins(&self, store: &dyn Store) {
+        let answers: Vec<_> =
+            self.logins.iter().map(|(id, version)| (id, version, store.provider_login(*id))).collect();
+        for (id, version, answer) in answers {
+            let (family, login) = answer.await.expect("reads").expect("an acknowledged login is there");
+            assert!(login.version >= *version, "{id} fell back to the tokens {} from {version}", login.version);
+            // The tokens and what they say are of one version.
+            assert_eq!((login.sealed, family.scope), (sealed(login.version), format!("scope {}", login.version)));
+        }
+    }
+}
+
+fn session_of(entry: &Revocation) -> Option<&str> {
+    match &entry.what {
+        Revoked::Session { session, .. } => Some(session),
+        _ => None,
     }
 }
 
@@ -165,6 +210,8 @@ async fn kill_again_and_again(place: &Place) {
         acknowledged.compare(&*place.open()).await;
     }
     assert!(!acknowledged.revoked.is_empty() && !acknowledged.tokens.is_empty(), "the children did too little");
+    assert!(!acknowledged.marks.is_empty(), "the children did too little");
+    assert!(acknowledged.logins.values().any(|version| *version > 1), "the children did too little");
     assert!(acknowledged.generations.values().any(|generation| *generation > 2), "the children did too little");
 }
 
@@ -196,7 +243,55 @@ async fn child() {
     let name = std::env::var(DATABASE).expect("only the tests above start this, and name the database");
     let store: &'static dyn Store = Box::leak(Place::parse(&name).open());
     let mut clients: JoinSet<()> = (0..8).map(|_| work(store)).collect();
+    (0..4).for_each(|number| drop(clients.spawn(work_with_a_provider(store, number))));
     while clients.join_next().await.is_some() {}
+}
+
+const PROVIDER: &str = "https://login.example";
+
+/// Of a report that ends the session with this name.
+fn mark(name: &str) -> Mark {
+    let until = LOGIN + Duration::from_hours(24);
+    Mark { kind: MarkKind::LogoutToken, issuer: PROVIDER.into(), key: name.into(), value: [7; 32], until }
+}
+
+fn sealed(version: u64) -> Vec<u8> {
+    format!("tokens {version}").into_bytes()
+}
+
+/// Signs in at a provider, refreshes there, and gets a report that ends the session.
+async fn work_with_a_provider(store: &'static dyn Store, number: u64) {
+    for round in 0.. {
+        let session = format!("{number}-{round}-{}", u64::from_be_bytes(secret::random()));
+        let dated = LOGIN;
+        let origin =
+            Origin { issuer: PROVIDER.into(), subject: session.clone(), session: Some(session.clone()), dated };
+        let family = Family { scope: "scope 0".into(), origin: Some(origin), ..given::login(&session, LOGIN) };
+        let tokens = |version| ProviderLogin {
+            provider: "corp".into(),
+            root: 1,
+            sealed: sealed(version),
+            version,
+            due: LOGIN,
+            claimed: true,
+        };
+        let begun = store.begin_login(family, tokens(0), None, ANY, LOGIN.into()).await.expect("the store works");
+        let family = begun.expect("a new session");
+        write_line(&format!("login {} 0", family.id));
+        for version in 1..4 {
+            let (scope, claims) = (format!("scope {version}"), family.claims.clone());
+            let refreshed = RefreshedLogin { login: tokens(version), scope, claims, idle_expiry: family.idle_expiry };
+            let saved = store.save_login(family.id, [1; 16], refreshed, LOGIN.into()).await.expect("the store works");
+            assert_eq!(saved, SavedLogin::Saved);
+            write_line(&format!("login {} {version}", family.id));
+        }
+        let revoke = vec![Revoked::Session { issuer: PROVIDER.into(), session: session.clone() }];
+        let marked = store.mark(mark(&session), revoke, LOGIN.into()).await.expect("the store works");
+        assert_eq!(marked, Marked::First);
+        write_line(&format!("mark {session}"));
+        write_line(&format!("revoked {}", family.id));
+        write_line(&format!("family {} 1", family.id));
+    }
 }
 
 /// Logs in, refreshes, logs out and revokes a token, again and again until the process is killed.

@@ -23,7 +23,8 @@ macro_rules! run_the_suite {
             a_shorter_access_lifetime_keeps_older_tokens_revocable,
             a_shorter_family_lifetime_keeps_older_tokens_revocable,
             a_longer_lifetime_keeps_earlier_revocations, events_beyond_the_limit_are_lost_and_counted,
-            a_watermark_survives_a_change_of_the_issuers_name, marks_are_kept_over_a_restart;
+            a_watermark_survives_a_change_of_the_issuers_name, marks_are_kept_over_a_restart,
+            an_interrupted_refresh_is_found_after_a_restart;
         );
         $crate::store::suite::run_the_suite!($run;
             audit: each_decision_is_recorded_once_and_in_order,
@@ -45,7 +46,8 @@ macro_rules! run_the_suite {
             keys_hide_no_session, the_last_use_of_a_key_is_only_raised,
             a_key_is_never_refreshed, a_revoked_key_is_in_the_log_and_audited,
             a_watermark_voids_keys_for_as_long_as_they_live;
-            endings: what_was_ended_is_listed_newest_first, a_list_of_endings_has_pages, the_list_outlives_the_log;
+            endings: what_was_ended_is_listed_newest_first, a_list_of_endings_has_pages,
+            what_a_provider_ended_can_be_found, the_list_outlives_the_log;
             search: pages_have_each_session_once_in_order, a_search_finds_one_subject_or_a_prefix,
             a_search_finds_the_wanted_state, ended_sessions_do_not_slow_a_page_down;
             origins: a_revoked_session_ends_exactly_its_families,
@@ -54,10 +56,12 @@ macro_rules! run_the_suite {
             a_session_that_expired_long_ago_is_not_ended, a_thousand_families_of_one_session_end_together;
             provider_logins: a_login_comes_back_as_it_was_written, a_login_ends_the_session_that_it_replaces,
             a_void_login_replaces_nothing, a_lease_is_exclusive_and_ends, one_of_many_gets_the_lease,
+            an_interrupted_refresh_is_found,
             refreshed_tokens_are_saved_with_their_claims, a_late_holder_keeps_its_tokens_unless_there_are_newer,
             tokens_of_an_ended_session_are_only_told, each_end_of_a_session_is_found,
             an_unclaimed_login_ends_after_five_minutes, a_session_that_lives_on_is_not_told,
-            at_most_the_wanted_number_is_found, a_login_that_cannot_be_told_is_swept_after_a_day;
+            at_most_the_wanted_number_is_found, a_login_that_cannot_be_told_is_swept_after_a_day,
+            logins_of_a_session_or_a_user_are_made_due;
             marks: a_mark_is_used_once, only_the_first_use_revokes, a_mark_that_cannot_revoke_is_not_used,
             one_of_many_uses_at_once_is_the_first, a_mark_is_swept_when_it_has_expired;
             log: the_log_has_no_gaps_and_starts_at_the_given_entry, a_family_is_only_revoked_with_an_actor,

@@ -12,6 +12,7 @@ pub mod dns;
 pub mod frames;
 pub mod front_proxy;
 pub mod gateway;
+pub mod glewlwyd;
 pub mod haproxy;
 pub mod honest_client;
 pub mod jwks;

@@ -30,7 +30,12 @@ const HEALTHY: &[(&str, &str)] = &[
     ("bearward_upstream_server_retries_total{server='a'}", "0+2x120"),
     ("bearward_signing_key_rotation_seconds", "86400-60x120"),
     ("bearward_issuer_keys_age_seconds{issuer='i'}", "600x120"),
+    ("bearward_client_keys_age_seconds{client='c'}", "600x120"),
     ("bearward_store_forked_total", "0x120"),
+    ("bearward_event_stream_overdue{stream='s'}", "0x120"),
+    ("bearward_event_stream_overdue{stream='s',instance='other'}", "1x120"),
+    ("bearward_provider_reports_total{source='s',kind='session-revoked',outcome='revoked'}", "0+60x120"),
+    ("bearward_provider_reports_total{source='s',kind='stream-updated',outcome='stopped'}", "1x120"),
     ("bearward_streams_opened_total", "0+10x120"),
     ("bearward_streams_closed_total", "0+10x120"),
     ("bearward_streams_ended_total{reason='expired'}", "0+1x120"),
@@ -67,8 +72,17 @@ const FIRING: &[(&str, &str, &str)] = &[
     ("BearwardRevokedKeyUsed", "bearward_rejections_total{reason='key_revoked'}", "0+1x120"),
     ("BearwardKeyRotationOverdue", "bearward_signing_key_rotation_seconds", "0x120"),
     ("BearwardIssuerKeysOld", "bearward_issuer_keys_age_seconds{issuer='i'}", "0+60x120"),
+    ("BearwardClientKeysOld", "bearward_client_keys_age_seconds{client='c'}", "0+60x120"),
+    ("BearwardTokenServerFails", "bearward_rejections_total{reason='introspection_unavailable'}", "0+1x120"),
     ("BearwardIssuerKeysMissing", "bearward_rejections_total{reason='keys_unavailable'}", "0+1x120"),
     ("BearwardUnknownKeys", "bearward_rejections_total{reason='unknown_key'}", "0+60x120"),
+    ("BearwardEventStreamSilent", "bearward_event_stream_overdue{stream='s'}", "1x120"),
+    (
+        "BearwardEventStreamStopped",
+        "bearward_provider_reports_total{source='s',kind='stream-updated',outcome='stopped'}",
+        "0x110 1x10",
+    ),
+    ("BearwardProviderReportsFail", "bearward_provider_reports_total{source='s',outcome='rejected'}", "0+1x120"),
     ("BearwardLoginsFail", "bearward_rejections_total{reason='login_capture'}", "0+1x120"),
     ("BearwardStoreUnavailable", "bearward_rejections_total{reason='store_unavailable'}", "0+1x120"),
     ("BearwardDatabaseTooOld", "bearward_rejections_total{reason='grant_ahead'}", "0+1x120"),
@@ -165,7 +179,8 @@ fn alerts_of_the_board() -> String {
 
 fn series(name: &str, values: &str) -> Value {
     let (metric, labels) = name.strip_suffix('}').and_then(|name| name.split_once('{')).unwrap_or((name, ""));
-    let labels = format!("job='bearward',instance='gateway',{labels}");
+    let instance = if labels.contains("instance=") { "" } else { "instance='gateway'," };
+    let labels = format!("job='bearward',{instance}{labels}");
     json!({ "series": format!("{metric}{{{}}}", labels.trim_end_matches(',')), "values": values })
 }
 

@@ -72,7 +72,8 @@ async fn scraped(upstream: &Upstream, keys: &KeyServer) -> (Gateway, Prometheus)
     let text = format!(
         "[upstream.health_check]\npath = \"/healthz\"\n[store]\n{}\n[[issuer]]\nissuer = \"https://login.example\"\n\
          audience = [\"a\"]\nalgorithms = [\"ES256\"]\njwks_url = \"{keys}\"\n[[event_stream]]\nname = \"corp\"\n\
-         issuer = \"https://login.example\"\naudience = \"https://gateway.example/events\"\npath = \"/events\"\n\
+         issuer = \"https://login.example\"\naudience = \"https://gateway.example/events\"\n\
+         poll_url = \"{keys}\"\n\
          algorithms = [\"ES256\"]\njwks_url = \"{keys}\"\nauthorization_file = \"{}\"\n",
         PostgresServer::shared().store_keys(),
         authorization.display(),

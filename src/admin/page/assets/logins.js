@@ -5,14 +5,15 @@ import { badge, byId, confirmed, el, empty, failure, fillPlace, mono, show, tabl
 
 const TONES = { live: "green", revoked: "red" };
 const REASONS = {
-  logout: "by its owner", admin: "by", reuse: "a refresh token was used twice", limit: "too many logins",
+  logout: "by its owner", admin: "by", provider: "by the provider", reuse: "a refresh token was used twice",
+  limit: "too many logins",
 };
 
 /** The search that is shown: what was asked, the entries so far, and where it goes on. */
 let search = null;
 
-const ended = ({ reason, operator, caller }) =>
-  [REASONS[reason] ?? reason, operator ?? caller].filter(Boolean).join(" ");
+const ended = ({ reason, operator, caller, provider }) =>
+  [REASONS[reason] ?? reason, operator ?? caller ?? provider].filter(Boolean).join(" ");
 
 const subjectLink = sub => el("a", { class: "mono", href: `#logins?subject=${encodeURIComponent(sub)}` }, sub);
 

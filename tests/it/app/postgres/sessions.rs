@@ -8,6 +8,8 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::{copy_roots, folder, gateway, store_keys};
+use crate::gateway::provider_events::{Signer, push, transmitter};
+use crate::gateway::streams::{assert_open, close_frame, open, revoked, within_a_second};
 use crate::support::clock::ManualClock;
 use crate::support::postgres::PostgresServer;
 use crate::support::wait::eventually_ok;
@@ -208,4 +210,43 @@ async fn an_api_key_revoked_through_one_gateway_ends_at_the_other() {
     })
     .await;
     assert_eq!(there.admin_client().get("/admin/v1/api-keys").await.json()["apiKeys"][0]["state"], "revoked");
+}
+
+/// A provider reports to one gateway, and the user has a WebSocket through the other one.
+#[tokio::test]
+async fn a_report_to_one_gateway_ends_a_stream_at_the_other_within_a_second() {
+    let (signer, upstream) = (Signer::start(), Upstream::start());
+    let (keys, clock) = (store_keys(), Arc::new(ManualClock::new()));
+    let folders = [transmitter::folder(), transmitter::folder()].map(Arc::new);
+    let text = || {
+        let more = format!("[store]\n{keys}\n{}", transmitter::sections(&signer, "path = \"/events/corp\""));
+        Gateway::config_text(&upstream.address.to_string(), &more)
+    };
+    let here = Gateway::in_folder(text(), folders[0].clone(), clock.clone());
+    copy_roots(folders[0].path(), folders[1].path());
+    let there = Gateway::in_folder(text(), folders[1].clone(), clock.clone());
+    for round in 0..3 {
+        let sid = format!("s{round}");
+        let alice = signer.access_token(here.now_secs(), "alice", Some(&sid));
+        let mut socket = open(&there, &alice).await;
+        assert_open(&mut socket).await;
+        let subject = transmitter::session(&sid);
+        let token = transmitter::event(&signer, &here, &subject, &json!({}));
+        eventually_ok("the gateway has the transmitter's keys", async || {
+            let elsewhere = transmitter::event(&signer, &here, &transmitter::session("none"), &json!({}));
+            let response = push(&here, &elsewhere).await;
+            if response.status == 202 { Ok(()) } else { Err(response.text()) }
+        })
+        .await;
+        within_a_second(async {
+            assert_eq!(push(&here, &token).await.status, 202);
+            assert_eq!(close_frame(&mut socket).await, revoked());
+        })
+        .await;
+        assert_eq!(there.status_of(&alice).await, 401);
+        // The transmitter may repeat an event at another gateway.
+        assert_eq!(push(&there, &token).await.status, 202);
+    }
+    let repeated = "bearward_provider_reports_total{source=\"corp\",kind=\"session-revoked\",outcome=\"repeated\"}";
+    assert_eq!(there.metric(repeated).await, 3.0);
 }

@@ -80,7 +80,8 @@ async fn guesses_in_flight_are_counted_at_once() {
 #[tokio::test]
 async fn questions_in_flight_have_a_limit() {
     let (upstream, endpoint) = (Upstream::start(), Endpoint::start());
-    let gateway = asking(&upstream, &endpoint, "concurrency = 2\nclient_timeout = \"1s\"");
+    let limits = "concurrency = 2\nclient_timeout = \"1s\"\nconsecutive_timeouts = 0";
+    let gateway = asking(&upstream, &endpoint, limits);
     endpoint.hold();
     let requests = (0..6).map(|number| client(&gateway, &format!("alice.{number}"))).collect::<Vec<_>>();
     let responses = join_all(requests.iter().map(|client| client.get("/"))).await;
@@ -89,4 +90,59 @@ async fn questions_in_flight_have_a_limit() {
     assert!((2..=4).contains(&endpoint.count()), "{}", endpoint.count());
     endpoint.release(100);
     assert_eq!(status(&gateway, "alice.0").await, 200);
+}
+
+/// The first three questions wait for an endpoint that hangs. After that, one at a time tries it for all.
+#[tokio::test]
+async fn an_endpoint_that_hangs_delays_few_requests() {
+    let (upstream, endpoint) = (Upstream::start(), Endpoint::start());
+    let gateway = asking(&upstream, &endpoint, "client_timeout = \"2s\"");
+    assert_eq!(status(&gateway, "known.1").await, 200);
+    let statuses = async |name: &str, count: usize| {
+        let requests = (0..count).map(|number| client(&gateway, &format!("{name}.{number}"))).collect::<Vec<_>>();
+        let answered = join_all(requests.iter().map(|client| client.get("/"))).await;
+        answered.iter().map(|response| response.status.as_u16()).collect::<Vec<_>>()
+    };
+    endpoint.hold();
+    assert_eq!((statuses("alice", 3).await, endpoint.count()), (vec![503; 3], 4));
+    assert_eq!((statuses("bob", 20).await, endpoint.count()), (vec![503; 20], 5));
+    assert_eq!(gateway.metric("bearward_introspections_total{outcome=\"skipped\"}").await, 19.0);
+    assert_eq!(status(&gateway, "known.1").await, 200);
+    // The first answer ends it.
+    endpoint.release(100);
+    assert_eq!(status(&gateway, "carol.1").await, 200);
+    assert_eq!(statuses("dora", 20).await, vec![200; 20]);
+}
+
+#[tokio::test]
+async fn a_thousand_hostile_tokens_open_nothing_and_delay_no_known_one() {
+    let (upstream, endpoint) = (Upstream::start(), Endpoint::start());
+    let gateway = asking(&upstream, &endpoint, "[limits]\nbad_signatures = 20");
+    assert_eq!(status(&gateway, "known.1").await, 200);
+    upstream.forget();
+    endpoint.deny();
+    let hostile = |number: usize| match number % 8 {
+        0 => format!("guess-{number}"),
+        1 => {
+            format!("{}.{}.", segment("{\"alg\":\"none\"}"), segment(format!("{{\"iss\":\"{LOGIN}\",\"n\":{number}}}")))
+        }
+        2 => format!("{number}.{}", "x".repeat(8_000)),
+        3 => format!("{number}%0d%0aactive%3dtrue&active=true&token=known.1"),
+        4 => format!("bwk_{number}"),
+        5 => format!("bwr1_{number}"),
+        6 => format!("{}{number}", "....".repeat(500)),
+        _ => format!("{}.{number}.=", segment("{\"alg\":\"HS256\"}")),
+    };
+    let tokens: Vec<String> = (0..1_000).map(hostile).collect();
+    for (round, batch) in tokens.chunks(50).enumerate() {
+        let requests = batch.iter().map(|token| client(&gateway, token)).collect::<Vec<_>>();
+        for (response, token) in join_all(requests.iter().map(|client| client.get("/"))).await.iter().zip(batch) {
+            assert!(matches!(response.status.as_u16(), 400 | 401 | 429), "{} {token}", response.status);
+        }
+        assert!(upstream.seen().len() == round, "only the known token passes");
+        assert_eq!(status(&gateway, "known.1").await, 200, "round {round}");
+    }
+    let asked = endpoint.count();
+    assert!((2..=30).contains(&asked), "{asked} questions");
+    assert!(endpoint.questions().iter().all(|question| question.form.split('&').count() == 2), "one token each");
 }

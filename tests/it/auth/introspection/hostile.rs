@@ -121,3 +121,47 @@ async fn what_an_answer_need_not_have_is_the_choice_of_the_operator() {
         assert_eq!(status(&gateway, "alice.1").await, expected, "{more}");
     }
 }
+
+/// Nothing in an answer about an opaque token names it. So each question has a connection of its own, on which only the
+/// first answer in time counts.
+#[tokio::test]
+async fn an_answer_about_another_token_is_never_used() {
+    let (upstream, endpoint) = (Upstream::start(), Endpoint::start());
+    let gateway = asking(&upstream, &endpoint, "client_timeout = \"300ms\"");
+    let other = response("200 OK", JSON, active("root.1", &json!({ "scope": "write" })).to_string());
+    let ahead = other.clone();
+    endpoint.respond(move |token| {
+        let own = response("200 OK", JSON, active(token, &json!({})).to_string());
+        [own, ahead.clone(), ahead.clone()].concat()
+    });
+    for subject in ["alice", "bob"] {
+        upstream.forget();
+        assert_eq!(status(&gateway, &format!("{subject}.1")).await, 200);
+        assert_eq!(upstream.only_request().header("x-auth-subject"), Some(subject));
+    }
+    // An answer that comes after the time limit, when the next token is asked about.
+    endpoint.hold();
+    assert_eq!(status(&gateway, "carol.1").await, 503);
+    endpoint.respond(move |token| match token {
+        "carol.1" => other.clone(),
+        token => response("200 OK", JSON, active(token, &json!({})).to_string()),
+    });
+    endpoint.release(100);
+    upstream.forget();
+    assert_eq!(status(&gateway, "dora.1").await, 200);
+    assert_eq!(upstream.only_request().header("x-auth-subject"), Some("dora"));
+}
+
+/// A JWT says itself which one it is.
+#[tokio::test]
+async fn an_answer_with_the_jti_of_another_jwt_is_none() {
+    let (upstream, endpoint) = (Upstream::start(), Endpoint::start());
+    let gateway = asking(&upstream, &endpoint, "");
+    let claims = json!({ "iss": LOGIN, "jti": "of alice", "sub": "alice" });
+    let jwt = Mint::new(Algorithm::ES256).with_claims(gateway.now_secs(), claims);
+    endpoint.answer_json(|_| json!({ "jti": "of root", "sub": "root" }));
+    client(&gateway, &jwt).get("/").await.assert_rejected(503, "temporarily_unavailable");
+    assert!(upstream.seen().is_empty());
+    endpoint.answer_json(|_| json!({ "jti": "of alice", "sub": "alice" }));
+    assert_eq!(status(&gateway, &jwt).await, 200);
+}

@@ -207,10 +207,12 @@ async fn a_revocation_ends_a_token_that_is_cached_as_active() {
     let (upstream, endpoint) = (Upstream::start(), Endpoint::start());
     let gateway = asking(&upstream, &endpoint, "");
     let now = gateway.now_secs();
-    endpoint.answer_json(move |token| json!({ "jti": token, "iat": now }));
-    for (token, what) in
-        [("alice.1", json!({ "sub": "alice", "issuer": LOGIN })), ("bob.1", json!({ "jti": "bob.1", "issuer": LOGIN }))]
-    {
+    endpoint.answer_json(move |token| json!({ "jti": token, "iat": now, "sid": format!("session of {token}") }));
+    for (token, what) in [
+        ("alice.1", json!({ "sub": "alice", "issuer": LOGIN })),
+        ("bob.1", json!({ "jti": "bob.1", "issuer": LOGIN })),
+        ("dora.1", json!({ "session": "session of dora.1", "issuer": LOGIN })),
+    ] {
         assert_eq!((status(&gateway, token).await, status(&gateway, "carol.1").await), (200, 200));
         assert_eq!(gateway.admin_client().post("/admin/v1/revocations", &what).await.status, 200);
         assert_eq!((status(&gateway, token).await, status(&gateway, "carol.1").await), (401, 200));
@@ -218,7 +220,8 @@ async fn a_revocation_ends_a_token_that_is_cached_as_active() {
     assert_eq!(gateway.log_line(|line| line["status"] == 401).await["reason"], "revoked");
     // Also after the issuer was asked again, which says that it is active.
     gateway.advance(2 * MINUTE);
-    assert_eq!((status(&gateway, "alice.1").await, endpoint.count()), (401, 4));
+    assert_eq!((status(&gateway, "alice.1").await, endpoint.count()), (401, 5));
+    assert_eq!((status(&gateway, "dora.1").await, endpoint.count()), (401, 6));
 }
 
 #[tokio::test]

@@ -94,6 +94,19 @@ async fn a_provider_accepts_each_way_of_authentication() {
         &json!({ "pem": key.public_key_pem() }),
     )
     .await;
+    let self_signed = rcgen::generate_simple_self_signed(["gateway".to_owned()]).expect("a certificate");
+    std::fs::write(folder.path().join("self.pem"), self_signed.cert.pem()).expect("written");
+    let self_key = self_signed.signing_key.serialize_pem();
+    bearward::types::secret::write_private(&folder.path().join("self.key"), self_key.as_bytes()).expect("written");
+    let certificate = crate::support::oidc_provider::run_in_node(
+        "import { importX509, exportJWK } from 'jose';
+        const jwk = await exportJWK(await importX509(settings.pem, 'ES256', { extractable: true }));
+        const der = settings.pem.replace(/-----[^-]+-----|\\s/g, '');
+        finish({ ...jwk, x5c: [der], use: 'sig' });",
+        &json!({ "pem": self_signed.cert.pem() }),
+    )
+    .await;
+    let of_own_certificate = json!({ "jwks": { "keys": [certificate] } });
     let of_assertion = json!({ "jwks": { "keys": [jwk] }, "token_endpoint_auth_signing_alg": "ES256" });
     let of_certificate = json!({ "tls_client_auth_san_dns": "gateway.internal" });
     let tls = json!({ "cert": path("server.pem"), "key": path("server.key"), "client_ca": path("ca.pem") });
@@ -103,6 +116,12 @@ async fn a_provider_accepts_each_way_of_authentication() {
             Value::Null,
             "client_auth = \"private_key_jwt\"\n\
              assertion_key_file = \"assertion.key\"\nassertion_key_id = \"of the gateway\"",
+        ),
+        (
+            client_of("self_signed_tls_client_auth", of_own_certificate),
+            tls.clone(),
+            "client_auth = \"tls_client_auth\"\n\
+             client_certificate = \"self.pem\"\nclient_key = \"self.key\"\nca_file = \"ca.pem\"",
         ),
         (
             client_of("tls_client_auth", of_certificate),

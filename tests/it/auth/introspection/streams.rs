@@ -81,6 +81,21 @@ async fn a_stream_ends_with_the_exp_of_its_token() {
     assert_eq!(within_a_second(close_frame(&mut socket)).await, (1008, "the token expired".to_owned()));
 }
 
+/// The provider's word about a session reaches tokens that the gateway has only asked about.
+#[tokio::test]
+async fn a_stream_ends_when_the_session_of_its_token_is_revoked() {
+    let (upstream, endpoint) = (Upstream::start(), Endpoint::start());
+    let gateway = asking(&upstream, &endpoint, "");
+    let now = gateway.now_secs();
+    endpoint.answer_json(move |token| json!({ "sid": format!("session of {token}"), "iat": now }));
+    let [mut alice, mut bob] = [open(&gateway, "alice.1").await, open(&gateway, "bob.1").await];
+    let what = json!({ "session": "session of alice.1", "issuer": LOGIN });
+    assert_eq!(gateway.admin_client().post("/admin/v1/revocations", &what).await.status, 200);
+    assert_eq!(within_a_second(close_frame(&mut alice)).await.0, 1008);
+    assert_open(&mut bob).await;
+    assert_eq!((status(&gateway, "alice.1").await, status(&gateway, "bob.1").await), (401, 200));
+}
+
 #[tokio::test]
 async fn removing_an_asked_issuer_ends_its_streams() {
     let (upstream, endpoint) = (Upstream::start(), Endpoint::start());

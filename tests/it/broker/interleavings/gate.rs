@@ -131,6 +131,10 @@ impl Store for Gate {
         self.store.api_keys(search)
     }
 
+    fn make_logins_due(&self, of: Revoked, at: UnixTime) -> StoreFuture<Vec<TokenId>> {
+        self.store.make_logins_due(of, at)
+    }
+
     fn used(&self, id: TokenId, at: UnixTime) -> StoreFuture<()> {
         self.store.used(id, at)
     }
@@ -193,6 +197,10 @@ impl Store for Gate {
         context: EventContext,
     ) -> StoreFuture<SavedLogin> {
         self.store.save_login(id, holder, refreshed, context)
+    }
+
+    fn interrupted_logins(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(Family, ProviderLogin)>> {
+        self.store.interrupted_logins(now, limit)
     }
 
     fn logins_to_revoke(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(TokenId, ProviderLogin)>> {

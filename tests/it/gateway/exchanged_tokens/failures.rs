@@ -7,7 +7,10 @@ use serde_json::json;
 
 use super::server::TokenServer;
 use super::{gateway, last_token, reason};
-use crate::support::Upstream;
+use crate::support::{Client, TokenPair, Upstream};
+
+/// How long a rejected token is not sent to the server again.
+const REMEMBERED: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn a_bad_response_is_502_and_nothing_is_forwarded() {
@@ -31,6 +34,7 @@ async fn a_bad_response_is_502_and_nothing_is_forwarded() {
             let mut state = server.state();
             (state.status, state.changes, state.body) = (status, changes.clone(), body);
         }
+        gateway.advance(REMEMBERED);
         let response = gateway.client().bearer(&pair.access).get("/orders").await;
         assert_eq!(response.status, 502, "{changes} {body:?}: {response:?}");
         response.assert_rejected(502, "bad_gateway");
@@ -41,7 +45,8 @@ async fn a_bad_response_is_502_and_nothing_is_forwarded() {
         let mut state = server.state();
         (state.status, state.changes, state.body) = (200, json!({}), None);
     }
-    assert_eq!(gateway.client().bearer(&pair.access).get("/orders").await.status, 200, "a failure is not kept");
+    gateway.advance(REMEMBERED);
+    assert_eq!(gateway.client().bearer(&pair.access).get("/orders").await.status, 200);
     gateway.drain_and_check_log();
 }
 
@@ -61,6 +66,53 @@ async fn a_server_that_fails_or_is_gone_is_503() {
     response.assert_rejected(503, "temporarily_unavailable");
     assert!(upstream.seen().is_empty());
     assert_eq!(reason(&gateway, "/orders").await, "token_exchange_unavailable");
+}
+
+/// A client that repeats a token that the server rejects does not cost an exchange each time.
+#[tokio::test]
+async fn a_rejected_token_is_exchanged_again_after_5_seconds() {
+    let (upstream, server) = (Upstream::start(), TokenServer::start());
+    let gateway = gateway(&upstream, &server, "");
+    let [alice, bob] = [gateway.issue("alice", "").await, gateway.issue("bob", "").await];
+    let get = async |pair: &TokenPair, path: &str| gateway.client().bearer(&pair.access).get(path).await.status;
+    (server.state().status, server.state().changes) = (400, json!({ "error": "invalid_request" }));
+    for _ in 0..10 {
+        assert_eq!(get(&alice, "/orders").await, 502);
+    }
+    assert_eq!(server.count(), 1);
+    assert_eq!((get(&alice, "/stock").await.as_u16(), server.count()), (502, 2), "another exchange");
+    (server.state().status, server.state().changes) = (200, json!({}));
+    assert_eq!((get(&bob, "/orders").await.as_u16(), server.count()), (200, 3), "another token");
+    gateway.advance(REMEMBERED - Duration::from_millis(1));
+    assert_eq!((get(&alice, "/orders").await.as_u16(), server.count()), (502, 3));
+    gateway.advance(Duration::from_millis(1));
+    assert_eq!((get(&alice, "/orders").await.as_u16(), server.count()), (200, 4));
+    for (outcome, expected) in [("issued", 2.0), ("failed", 2.0), ("unavailable", 0.0), ("skipped", 0.0)] {
+        let metric = format!("bearward_token_exchanges_total{{outcome=\"{outcome}\"}}");
+        assert_eq!(gateway.metric(&metric).await, expected, "{metric}");
+    }
+}
+
+/// The first three exchanges wait for a server that hangs. After that, one at a time tries it for all.
+#[tokio::test]
+async fn a_server_that_hangs_delays_few_requests() {
+    let (upstream, server) = (Upstream::start(), TokenServer::start());
+    let gateway = gateway(&upstream, &server, "");
+    server.state().delay = Duration::from_hours(1);
+    let mut clients = Vec::new();
+    for number in 0..13 {
+        clients.push(gateway.client().bearer(&gateway.issue(&format!("user{number}"), "").await.access));
+    }
+    let statuses = async |clients: &[Client]| {
+        let responses = join_all(clients.iter().map(|client| client.get("/orders"))).await;
+        responses.iter().map(|response| response.status.as_u16()).collect::<Vec<_>>()
+    };
+    assert_eq!((statuses(&clients[..3]).await, server.count()), (vec![503; 3], 3));
+    assert_eq!((statuses(&clients[3..]).await, server.count()), (vec![503; 10], 4));
+    server.state().delay = Duration::ZERO;
+    assert_eq!(statuses(&clients[..1]).await, [200]);
+    assert_eq!(statuses(&clients).await, [200; 13]);
+    assert_eq!(gateway.metric("bearward_token_exchanges_total{outcome=\"skipped\"}").await, 9.0);
 }
 
 #[tokio::test]
@@ -92,6 +144,7 @@ async fn the_clients_token_is_never_passed_on_instead() {
     server.state().status = 400;
     assert_eq!(gateway.client().bearer(&pair.access).get("/observed").await.status, 502);
     server.state().status = 200;
+    gateway.advance(REMEMBERED);
     assert_eq!(gateway.client().bearer(&pair.access).get("/observed").await.status, 200);
     assert_eq!(last_token(&upstream).as_deref(), Some("exchanged.2"));
 }

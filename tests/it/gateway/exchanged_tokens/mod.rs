@@ -37,7 +37,7 @@ fn exchanges(server: &TokenServer) -> String {
     let table = |name: &str, more: &str| {
         format!(
             "[[token_exchange]]\nname = \"{name}\"\ntoken_endpoint = \"http://{}/token\"\nclient_id = \"gateway\"\n\
-             client_secret_file = \"client.secret\"\naudience = [\"https://{name}.internal\"]\n{more}",
+             client_secret_file = \"client.secret\"\nclient_timeout = \"2s\"\naudience = [\"https://{name}.internal\"]\n{more}",
             server.address
         )
     };

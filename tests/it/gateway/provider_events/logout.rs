@@ -113,6 +113,43 @@ async fn logout_ends_subject_is_for_tokens_without_a_sid() {
     assert_eq!(gateway.status_of(&access).await, 401);
 }
 
+/// The provider says which session ended, and may be wrong about its user. To reject the report would leave the session
+/// open; to believe both would end the sessions of a user that the provider did not name alone.
+#[tokio::test]
+async fn if_sid_and_sub_disagree_the_session_ends_and_nothing_else() {
+    let (signer, upstream) = (Signer::start(), Upstream::start());
+    let gateway = start(&signer, &upstream, "").await;
+    let now = gateway.now_secs();
+    let of_alice = signer.access_token(now, "alice", Some("s1"));
+    let (of_bob, same_sid) = (signer.access_token(now, "bob", Some("s2")), signer.access_token(now, "bob", Some("s1")));
+    for token in [&of_alice, &of_bob, &same_sid] {
+        assert_eq!(gateway.status_of(token).await, 200);
+    }
+    assert_eq!(send(&gateway, &token(&signer, &gateway, &json!({ "sid": "s1", "sub": "bob" }))).await.status, 200);
+    for (token, status) in [(&of_alice, 401), (&of_bob, 200), (&same_sid, 401)] {
+        assert_eq!(gateway.status_of(token).await, status);
+    }
+}
+
+#[tokio::test]
+async fn equal_sids_of_two_issuers_stay_apart() {
+    let (signer, stranger, upstream) = (Signer::start(), Signer::start(), Upstream::start());
+    let gateway = start(&signer, &upstream, &stranger.issuer_section()).await;
+    let now = gateway.now_secs();
+    let [here, elsewhere] = [&signer, &stranger].map(|signer| signer.access_token(now, "alice", Some("s1")));
+    eventually_ok("the other issuer's tokens are accepted", async || match gateway.status_of(&elsewhere).await {
+        200 => Ok(()),
+        status => Err(status.to_string()),
+    })
+    .await;
+    assert_eq!(gateway.status_of(&here).await, 200);
+    // No cookie is read, and no Origin: a provider sends neither, and no page can sign.
+    let client = gateway.client().header("origin", "https://other.example").header("cookie", "__Host-bearward=x");
+    let logout = token(&signer, &gateway, &json!({ "sid": "s1", "sub": "alice" }));
+    assert_eq!(send_form(client, &format!("logout_token={logout}")).await.status, 200);
+    assert_eq!((gateway.status_of(&here).await, gateway.status_of(&elsewhere).await), (401, 200));
+}
+
 #[tokio::test]
 async fn a_logout_token_is_used_once() {
     let (signer, upstream) = (Signer::start(), Upstream::start());

@@ -4,7 +4,10 @@ mod logout;
 mod poll;
 mod push;
 mod real_provider;
-mod transmitter;
+pub mod transmitter;
+mod verify;
+
+pub use push::push;
 
 use bearward::tokens::jwt::Algorithm;
 use serde_json::{Value, json};
@@ -19,13 +22,13 @@ pub fn gateway_with_a_stream(upstream: &Upstream) -> Gateway {
 }
 
 /// A provider of the test: its keys, and the tokens that it signs.
-struct Signer {
+pub struct Signer {
     server: KeyServer,
     mint: Mint,
 }
 
 impl Signer {
-    fn start() -> Signer {
+    pub fn start() -> Signer {
         let mint = Mint::new(Algorithm::ES256);
         let server = KeyServer::start(&[&mint]);
         Signer { server, mint }
@@ -43,7 +46,7 @@ impl Signer {
     }
 
     /// An access token of this user and session, from now.
-    fn access_token(&self, now: u64, subject: &str, session: Option<&str>) -> String {
+    pub fn access_token(&self, now: u64, subject: &str, session: Option<&str>) -> String {
         let mut changes =
             json!({ "iss": self.issuer(), "sub": subject, "jti": format!("{subject} {session:?} {now}") });
         if let Some(session) = session {

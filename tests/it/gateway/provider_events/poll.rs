@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::Signer;
-use super::transmitter::{AUTHORIZATION, Poll, event, gateway, sections, session};
+use super::transmitter::{
+    AUDIENCE, AUTHORIZATION, Poll, SESSION_REVOKED, event, folder, gateway, sections, sections_without_authorization,
+    session,
+};
 use crate::gateway::streams::{assert_open, close_frame, open, revoked};
-use crate::support::Upstream;
-use crate::support::wait::eventually;
+use crate::support::program::GatewayProcess;
+use crate::support::wait::{eventually, eventually_ok};
+use crate::support::{Gateway, Upstream};
 
 #[tokio::test]
 async fn a_polled_event_closes_streams_and_is_acknowledged() {
@@ -75,4 +79,92 @@ async fn a_failing_transmitter_is_asked_again() {
     poll.offer("j1", event(&signer, &gateway, &session("s1"), &json!({ "jti": "j1" })));
     poll.state().status = None;
     assert_eq!(close_frame(&mut socket).await, revoked());
+}
+
+/// `kill -9` after the revocation is durable, and before the transmitter knows.
+#[tokio::test]
+async fn an_event_is_carried_out_again_after_kill_9_and_changes_nothing() {
+    let (signer, upstream, poll) = (Signer::start(), Upstream::start(), Poll::start());
+    let folder = folder();
+    let text = Gateway::config_text(&upstream.address.to_string(), &sections(&signer, &poll.section()));
+    std::fs::write(folder.path().join("gateway.toml"), text).expect("written");
+    let start = async || {
+        let path = folder.path().to_owned();
+        tokio::task::spawn_blocking(move || GatewayProcess::start(&path)).await.expect("it starts")
+    };
+    let status = async |served: &GatewayProcess, token: &str| {
+        let status = served.client().bearer(token).get("/").await.status.as_u16();
+        if status == 401 { Ok(()) } else { Err(status.to_string()) }
+    };
+    let now = bearward::types::clock::UnixTime::from_secs(std::time::UNIX_EPOCH.elapsed().expect("later").as_secs());
+    let alice = signer.access_token(now.as_secs(), "alice", Some("s1"));
+    let claims = json!({
+        "iss": signer.issuer(), "aud": AUDIENCE, "iat": now.as_secs(), "jti": "j1", "sub_id": session("s1"),
+        "events": { SESSION_REVOKED: {} },
+    });
+    poll.state().deaf_to_acks = true;
+    let served = start().await;
+    assert_eq!(status(&served, &alice).await, Err("200".to_owned()));
+    poll.offer("j1", signer.sign("secevent+jwt", &claims));
+    eventually_ok("the event has ended the session", async || status(&served, &alice).await).await;
+    served.program.kill();
+    assert_eq!(poll.state().events.len(), 1, "it is not acknowledged");
+    let served = start().await;
+    assert_eq!(status(&served, &alice).await, Ok(()));
+    poll.state().deaf_to_acks = false;
+    eventually("the event is acknowledged", || poll.state().events.is_empty()).await;
+    assert_eq!(status(&served, &alice).await, Ok(()));
+    let ended = served.admin_client().get("/admin/v1/tokens/ended?reason=provider").await.json();
+    let ended = ended["ended"].as_array().expect("a list").clone();
+    assert_eq!((ended.len(), &ended[0]["provider"]), (1, &json!("corp")), "{ended:?}");
+}
+
+/// A transmitter that always announces more, and one that ignores every answer.
+#[tokio::test]
+async fn a_transmitter_that_repeats_itself_is_not_polled_without_a_pause() {
+    let (signer, upstream, poll) = (Signer::start(), Upstream::start(), Poll::start());
+    poll.state().has_more = true;
+    let gateway = gateway(&upstream, &sections(&signer, &poll.section()));
+    let polls = async || {
+        let before = poll.state().requests.len();
+        tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
+        poll.state().requests.len() - before
+    };
+    eventually("the gateway polls", || !poll.state().requests.is_empty()).await;
+    assert!((1..=4).contains(&polls().await), "poll_interval is 1s");
+    // It offers the same event after each answer.
+    let token = event(&signer, &gateway, &session("s1"), &json!({ "jti": "j1" }));
+    poll.state().keeps_events = true;
+    poll.offer("j1", token);
+    assert!((1..=5).contains(&polls().await), "poll_interval is 1s");
+}
+
+#[tokio::test]
+async fn a_poll_with_an_access_token_of_its_own() {
+    let (signer, upstream, poll) = (Signer::start(), Upstream::start(), Poll::start());
+    poll.state().accepts = Some("token-1".into());
+    let keys = format!("{}\n{}", poll.section(), poll.client_section());
+    let gateway = gateway(&upstream, &sections_without_authorization(&signer, &keys));
+    let mut socket = open(&gateway, &signer.access_token(gateway.now_secs(), "alice", Some("s1"))).await;
+    eventually("the gateway polls", || poll.state().requests.len() > 1).await;
+    assert_open(&mut socket).await;
+    {
+        let state = poll.state();
+        let (body, authorization) = &state.tokens[0];
+        assert_eq!(body, "grant_type=client_credentials&scope=ssf.read");
+        // Id and secret are form-encoded before base64 (RFC 6749 section 2.3.1).
+        let credentials = "gate%3Away:of%20the%20client%3A%20%2B%20%25%20%26";
+        let expected = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, credentials);
+        assert_eq!(*authorization, format!("Basic {expected}"));
+        assert_eq!(state.tokens.len(), 1, "one token for several polls");
+    }
+    // The server has revoked the token: the gateway gets another one.
+    poll.state().accepts = Some("token-2".into());
+    poll.offer("j1", event(&signer, &gateway, &session("s1"), &json!({ "jti": "j1" })));
+    assert_eq!(close_frame(&mut socket).await, revoked());
+    assert_eq!(poll.state().tokens.len(), 2);
+    // And before its end.
+    poll.state().accepts = None;
+    gateway.advance(std::time::Duration::from_secs(575));
+    eventually("another token", || poll.state().tokens.len() == 3).await;
 }

@@ -22,7 +22,7 @@ async fn start(signer: &Signer, upstream: &Upstream, more: &str) -> Gateway {
     gateway
 }
 
-async fn push(gateway: &Gateway, token: &str) -> TestResponse {
+pub async fn push(gateway: &Gateway, token: &str) -> TestResponse {
     push_as(gateway.client().header("authorization", AUTHORIZATION), token).await
 }
 
@@ -31,7 +31,7 @@ async fn push_as(client: Client, token: &str) -> TestResponse {
     client.send(Method::POST, "/events/corp", Bytes::from(token.to_owned())).await
 }
 
-fn error(response: &TestResponse) -> (u16, String) {
+pub(super) fn error(response: &TestResponse) -> (u16, String) {
     (response.status.as_u16(), response.json()["err"].as_str().unwrap_or_default().to_owned())
 }
 
@@ -201,4 +201,78 @@ async fn a_disabled_account_and_a_new_password_end_sessions() {
         assert_eq!(push(&gateway, &token).await.status, 202);
         assert_eq!(gateway.status_of(&access).await, status, "{name}");
     }
+}
+
+/// Garbage, and good claims with bad signatures, cost the store nothing and are limited. Another address is not.
+#[tokio::test]
+async fn a_flood_of_garbage_writes_nothing_and_is_limited() {
+    let (signer, upstream) = (Signer::start(), Upstream::start());
+    let gateway = start(&signer, &upstream, "[forwarding]\ntrusted = [\"127.0.0.0/8\"]").await;
+    let alice = signer.access_token(gateway.now_secs(), "alice", Some("s1"));
+    assert_eq!(gateway.status_of(&alice).await, 200);
+    let database =
+        || std::fs::metadata(gateway.path().join("bearward.db-wal")).expect("a file").modified().expect("a time");
+    let from =
+        |address: &str| gateway.client().header("authorization", AUTHORIZATION).header("x-forwarded-for", address);
+    let stranger = Signer::start();
+    let forged = {
+        let mut header = signer.mint.header();
+        header["typ"] = "secevent+jwt".into();
+        stranger.mint.sign(&header, &claims(&signer, &gateway, &session("s1")))
+    };
+    let unsigned = format!("{}.{}", forged.rsplit_once('.').expect("a signature").0, "A".repeat(86));
+    // What the events before have left to write.
+    let before = eventually_ok("the store is quiet", async || {
+        let before = database();
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        if database() == before { Ok(before) } else { Err("it is written".to_owned()) }
+    })
+    .await;
+    let mut statuses = std::collections::BTreeMap::<u16, usize>::new();
+    for number in 0..1_000 {
+        let token = match number % 4 {
+            0 => "garbage".to_owned(),
+            1 => format!("a.b.{number}"),
+            2 => forged.clone(),
+            _ => unsigned.clone(),
+        };
+        *statuses.entry(push_as(from("192.0.2.1"), &token).await.status.as_u16()).or_default() += 1;
+    }
+    assert_eq!(database(), before, "the store was written");
+    let limited = statuses.get(&429).copied().unwrap_or_default();
+    // `throttle.failures`
+    assert!(limited > 300 && statuses.keys().all(|status| matches!(status, 400 | 429)), "{statuses:?}");
+    assert_eq!(gateway.status_of(&alice).await, 200);
+    let good = event(&signer, &gateway, &session("s1"), &json!({}));
+    assert_eq!(push_as(from("198.51.100.7"), &good).await.status, 202, "the transmitter is not limited");
+    assert_eq!(gateway.status_of(&alice).await, 401);
+}
+
+/// A change that ends no session: claims, assurance, a device. Without a login at a provider, nothing is refreshed.
+#[tokio::test]
+async fn each_type_of_event_is_counted_by_its_name() {
+    let (signer, upstream) = (Signer::start(), Upstream::start());
+    let gateway = start(&signer, &upstream, "").await;
+    let alice = signer.access_token(gateway.now_secs(), "alice", None);
+    assert_eq!(gateway.status_of(&alice).await, 200);
+    for (profile, kind, outcome) in [
+        ("caep", "token-claims-change", "refreshed"),
+        ("caep", "assurance-level-change", "refreshed"),
+        ("caep", "device-compliance-change", "refreshed"),
+        ("caep", "risk-level-change", "refreshed"),
+        ("caep", "session-established", "ignored"),
+        ("caep", "session-presented", "ignored"),
+        ("risc", "account-enabled", "ignored"),
+        ("risc", "identifier-changed", "ignored"),
+        ("risc", "identifier-recycled", "ignored"),
+        ("risc", "opt-in", "ignored"),
+        ("risc", "recovery-activated", "ignored"),
+    ] {
+        let uri = format!("https://schemas.openid.net/secevent/{profile}/event-type/{kind}");
+        let token = event(&signer, &gateway, &user(&signer, "alice"), &json!({ "events": { uri: {} } }));
+        assert_eq!(push(&gateway, &token).await.status, 202, "{kind}");
+        let labels = format!("source=\"corp\",kind=\"{kind}\",outcome=\"{outcome}\"");
+        assert_eq!(gateway.metric(&format!("bearward_provider_reports_total{{{labels}}}")).await, 1.0, "{kind}");
+    }
+    assert_eq!(gateway.status_of(&alice).await, 200);
 }

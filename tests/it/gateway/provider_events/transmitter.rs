@@ -20,6 +20,7 @@ use crate::support::Gateway;
 
 pub const AUDIENCE: &str = "https://gateway.example/events";
 pub const AUTHORIZATION: &str = "Bearer 0123456789abcdef0123456789abcdef";
+pub const CLIENT_SECRET: &str = "of the client: + % &";
 pub const SESSION_REVOKED: &str = "https://schemas.openid.net/secevent/caep/event-type/session-revoked";
 
 /// Another one each time.
@@ -30,24 +31,33 @@ pub fn new_jti() -> String {
 
 /// `[[event_stream]]` of this transmitter: its configuration names its keys. Its access tokens are accepted.
 pub fn sections(signer: &Signer, more: &str) -> String {
+    sections_without_authorization(signer, &format!("authorization_file = \"events.authorization\"\n{more}"))
+}
+
+pub fn sections_without_authorization(signer: &Signer, more: &str) -> String {
     let issuer = signer.issuer();
     signer.server.publish_discovery("/.well-known/ssf-configuration", &issuer);
     format!(
         "{}\n[[event_stream]]\nname = \"corp\"\nissuer = \"{issuer}\"\naudience = \"{AUDIENCE}\"\n\
-         algorithms = [\"ES256\"]\nauthorization_file = \"events.authorization\"\n{more}\n",
+         algorithms = [\"ES256\"]\n{more}\n",
         signer.issuer_section(),
     )
 }
 
 /// A gateway with the sections of [`sections`] and their secret.
 pub fn gateway(upstream: &crate::support::Upstream, sections: &str) -> Gateway {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = Arc::new(tempfile::TempDir::new().expect("a folder"));
-    let file = folder.path().join("events.authorization");
-    std::fs::write(&file, format!("{AUTHORIZATION}\n")).expect("written");
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("private");
+    let folder = Arc::new(folder());
     let text = Gateway::config_text(&upstream.address.to_string(), sections);
     Gateway::in_folder(text, folder, Arc::new(crate::support::clock::ManualClock::new()))
+}
+
+/// With the secrets of [`sections`] and of [`Poll::client_section`].
+pub fn folder() -> tempfile::TempDir {
+    let folder = tempfile::TempDir::new().expect("a folder");
+    for (name, content) in [("events.authorization", AUTHORIZATION), ("client.secret", CLIENT_SECRET)] {
+        bearward::types::secret::write_private(&folder.path().join(name), content.as_bytes()).expect("written");
+    }
+    folder
 }
 
 /// The claims of an event about this user and session.
@@ -70,7 +80,7 @@ pub fn session(id: &str) -> Value {
     json!({ "format": "opaque", "id": id })
 }
 
-/// Offers events at `/poll`.
+/// Offers events at `/poll`, requests for verifications at `/verify`, and access tokens at `/token`.
 pub struct Poll {
     pub address: SocketAddr,
     state: Arc<Mutex<PollState>>,
@@ -87,6 +97,18 @@ pub struct PollState {
     pub authorizations: Vec<String>,
     /// The status of each response.
     pub status: Option<u16>,
+    /// No request with an acknowledgement is read.
+    pub deaf_to_acks: bool,
+    /// It offers each event again and again.
+    pub keeps_events: bool,
+    /// If true, there are always more events.
+    pub has_more: bool,
+    /// The body of each request for a verification.
+    pub verifications: Vec<Value>,
+    /// The body and `Authorization` of each request for a token. The token number n is `token-n`.
+    pub tokens: Vec<(String, String)>,
+    /// The only token that is accepted. `None`: any `Authorization` is.
+    pub accepts: Option<String>,
 }
 
 impl Poll {
@@ -109,6 +131,15 @@ impl Poll {
 
     pub fn section(&self) -> String {
         format!("poll_url = \"http://{}/poll\"\npoll_interval = \"1s\"", self.address)
+    }
+
+    /// `[event_stream.client]`, which gets tokens here.
+    pub fn client_section(&self) -> String {
+        format!(
+            "[event_stream.client]\ntoken_endpoint = \"http://{}/token\"\nclient_id = \"gate:way\"\n\
+             client_secret_file = \"client.secret\"\n",
+            self.address
+        )
     }
 
     pub fn state(&self) -> MutexGuard<'_, PollState> {
@@ -136,13 +167,36 @@ async fn respond(
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let authorization = request.headers().get("authorization").and_then(|value| value.to_str().ok());
     let authorization = authorization.unwrap_or_default().to_owned();
+    let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.expect("a body").to_bytes();
-    let asked: Value = serde_json::from_slice(&body).expect("JSON");
     let mut state = state.lock().expect("unpoisoned");
+    let empty = |status: u16| Ok(Response::builder().status(status).body(Full::default()).expect("a response"));
+    if path == "/token" {
+        state.tokens.push((String::from_utf8(body.to_vec()).expect("text"), authorization));
+        let token = format!("token-{}", state.tokens.len());
+        let response = json!({ "access_token": token, "token_type": "Bearer", "expires_in": 600 });
+        let response = Response::builder().header("content-type", "application/json").body(response.to_string().into());
+        return Ok(response.expect("a response"));
+    }
+    if state.accepts.as_ref().is_some_and(|accepted| authorization != format!("Bearer {accepted}")) {
+        return empty(401);
+    }
+    let asked: Value = serde_json::from_slice(&body).expect("JSON");
+    if path == "/verify" {
+        state.verifications.push(asked);
+        return empty(204);
+    }
+    if state.deaf_to_acks && asked["ack"] != json!([]) {
+        return empty(503);
+    }
     state.requests.push(asked.clone());
     state.authorizations.push(authorization);
     if let Some(status) = state.status {
-        return Ok(Response::builder().status(status).body(Full::default()).expect("a response"));
+        return empty(status);
+    }
+    if state.keeps_events {
+        let response = json!({ "sets": state.events, "moreAvailable": true });
+        return Ok(Response::new(Full::new(Bytes::from(response.to_string()))));
     }
     for jti in asked["ack"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         state.events.remove(jti);
@@ -150,6 +204,6 @@ async fn respond(
     for jti in asked["setErrs"].as_object().into_iter().flatten().map(|(jti, _)| jti) {
         state.events.remove(jti);
     }
-    let response = json!({ "sets": state.events, "moreAvailable": false });
+    let response = json!({ "sets": state.events, "moreAvailable": state.has_more });
     Ok(Response::new(Full::new(Bytes::from(response.to_string()))))
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::liar::{Liar, Lies, Signature};
 use super::visitor::Visitor;
 use super::{APP, everything, gateway};
+use crate::gateway::provider_events::{Signer, push, transmitter};
 use crate::support::Upstream;
 use crate::support::wait::eventually_within;
 use crate::support::wire::TIMEOUT;
@@ -152,4 +153,38 @@ async fn a_provider_cannot_grant_what_was_not_asked_for() {
     assert_eq!(liar.sign_in(&mut visitor, |back| back).await.status, 303);
     assert_eq!(visitor.fetch(&format!("{APP}/")).await.status, 200);
     assert_eq!(upstream.only_request().header("x-auth-scope"), Some("openid"));
+}
+
+/// The provider reports the end of a session, or of an account, while its user is on the way back to the gateway.
+#[tokio::test]
+async fn a_login_that_was_ended_before_its_callback_is_none() {
+    let (liar, upstream, signer) = (Liar::start(&json!({})), Upstream::start(), Signer::start());
+    let stream = format!("path = \"/events/corp\"\nsubject_issuers = [\"{}\"]", liar.issuer);
+    let sections = transmitter::sections(&signer, &stream);
+    let gateway = gateway(&upstream, &format!("{}{sections}", everything(&liar.issuer, ""))).await;
+    let now = gateway.now_secs();
+    let report = async |subject: &Value, events: Value| {
+        eventually_within(TIMEOUT, "the event is accepted", async || {
+            let event = transmitter::event(&signer, &gateway, subject, &json!({ "events": events }));
+            let response = push(&gateway, &event).await;
+            if response.status == 202 { Ok(()) } else { Err(response.text()) }
+        })
+        .await;
+    };
+    let signs_in = async |lies: Lies| {
+        liar.tell(lies);
+        let mut alice = Visitor::of(&gateway);
+        let status = liar.sign_in(&mut alice, |back| back).await.status.as_u16();
+        assert_eq!(alice.session().is_some(), status == 303, "{status}");
+        status
+    };
+    report(&transmitter::session("s1"), json!({ transmitter::SESSION_REVOKED: {} })).await;
+    assert_eq!(signs_in(claims(json!({ "sid": "s1" }))).await, 400);
+    assert_eq!(signs_in(claims(json!({ "sid": "s2" }))).await, 303);
+    let disabled = "https://schemas.openid.net/secevent/risc/event-type/account-disabled";
+    let alice = json!({ "format": "iss_sub", "iss": liar.issuer, "sub": "alice" });
+    report(&alice, json!({ disabled: { "event_timestamp": now } })).await;
+    for (issued, status) in [(now - 1, 400), (now, 400), (now + 1, 303)] {
+        assert_eq!(signs_in(claims(json!({ "sid": "s3", "iat": issued }))).await, status, "{issued} at {now}");
+    }
 }

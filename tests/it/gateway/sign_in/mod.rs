@@ -1,20 +1,29 @@
 //! Sign-in for browsers at a provider.
 
 mod attempts;
+mod glewlwyd;
+mod held;
+mod killed;
 mod liar;
 mod lies;
 mod pages;
 mod provider;
 mod refresh;
+mod replicas;
 mod sessions;
+mod stopped;
+mod streams;
+mod unused;
 mod visitor;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tempfile::TempDir;
 
 use visitor::Visitor;
 
+use crate::gateway::provider_events::transmitter::AUTHORIZATION;
 use crate::support::clock::ManualClock;
 use crate::support::wait::eventually_within;
 use crate::support::wire::TIMEOUT;
@@ -42,16 +51,28 @@ fn everything(issuer: &str, more: &str) -> String {
 
 /// It knows the metadata of the provider at `/`.
 async fn gateway(upstream: &Upstream, more: &str) -> Gateway {
-    let folder = Arc::new(TempDir::new().expect("a folder"));
-    bearward::types::secret::write_private(&folder.path().join("client.secret"), SECRET.as_bytes()).expect("written");
     let text = Gateway::config_text(&upstream.address.to_string(), more);
-    let gateway = Gateway::in_folder(text, folder, Arc::new(ManualClock::new()));
+    let gateway = Gateway::in_folder(text, folder(), Arc::new(ManualClock::new()));
+    is_ready(gateway.address()).await;
+    gateway
+}
+
+/// With the secrets of the client and of the event stream.
+fn folder() -> Arc<TempDir> {
+    let folder = Arc::new(TempDir::new().expect("a folder"));
+    for (name, content) in [("client.secret", SECRET), ("events.authorization", AUTHORIZATION)] {
+        bearward::types::secret::write_private(&folder.path().join(name), content.as_bytes()).expect("written");
+    }
+    folder
+}
+
+/// Waits until the gateway knows the metadata of the provider at `/`.
+async fn is_ready(gateway: SocketAddr) {
     eventually_within(TIMEOUT, "the metadata is known", async || {
-        match Visitor::of(&gateway).load(&format!("{APP}/")).await.status.as_u16() {
+        match Visitor::at(gateway).load(&format!("{APP}/")).await.status.as_u16() {
             302 => Ok(()),
             status => Err(status.to_string()),
         }
     })
     .await;
-    gateway
 }

@@ -51,6 +51,35 @@ async fn a_browser_signs_in_comes_back_and_signs_out() {
     assert_eq!(browser.run(script, &Value::Null).await, json!([401, "https://app.example/oauth2/sign_in/main"]));
 }
 
+/// It could replace the login by its own, so that the user works for the attacker.
+#[tokio::test]
+async fn a_sister_domain_cannot_set_the_cookie() {
+    let (at, upstream) = (super::provider::start(json!({})), Upstream::start());
+    let more = format!("{}[[route]]\npath = \"/open\"\npublic = true\n", everything(&at.issuer, ""));
+    let gateway = gateway(&upstream, &more).await;
+    let hosts = [("app.example", gateway.tls_address()), ("evil.app.example", gateway.tls_address())];
+    let browser = Browser::open(&hosts, &[&gateway.certificate()], &[]).await;
+    let page = format!("{APP}/orders");
+    browser.go(&page).await;
+    shows(&browser, &page).await;
+    let sessions = async || {
+        let all = browser.devtools("Network.getAllCookies", &json!({})).await;
+        let all = all["cookies"].as_array().expect("a list").clone();
+        let named = all.into_iter().filter(|cookie| cookie["name"] == "__Host-bearward");
+        named.map(|cookie| (cookie["domain"].clone(), cookie["value"].clone())).collect::<Vec<_>>()
+    };
+    let before = sessions().await;
+    assert_eq!((before.len(), &before[0].0), (1, &json!("app.example")));
+    browser.go("https://evil.app.example/open").await;
+    let script = "for (const name of ['__Host-bearward', 'bearward']) \
+                  document.cookie = `${name}=forged; Path=/; Secure; Domain=app.example`; return document.cookie";
+    assert_eq!(browser.run(script, &Value::Null).await, "bearward=forged");
+    assert_eq!(sessions().await, before);
+    browser.go(&page).await;
+    shows(&browser, &page).await;
+    assert_eq!(at.log("token").await.len(), 1, "the look-alike ends nothing");
+}
+
 /// Tabs that were open when the session ended: only the page that the user loads goes to the provider.
 #[tokio::test]
 async fn fifty_fetches_without_a_login_begin_no_sign_in() {

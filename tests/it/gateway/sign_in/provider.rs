@@ -4,10 +4,19 @@ use serde_json::{Value, json};
 
 use super::visitor::{Visitor, parameter};
 use super::{APP, CALLBACK, CLIENT, SECRET, SIGNED_OUT, everything, gateway, provider};
+use crate::gateway::streams::{Socket, assert_open, close_frame, open_with, revoked, within_a_second};
 use crate::support::tokens::claims_of;
 use crate::support::wait::eventually_within;
 use crate::support::wire::TIMEOUT;
-use crate::support::{OidcProvider, Upstream};
+use crate::support::{Gateway, OidcProvider, Upstream};
+
+fn client() -> Value {
+    json!({
+        "client_id": CLIENT, "client_secret": SECRET, "redirect_uris": [CALLBACK],
+        "post_logout_redirect_uris": [SIGNED_OUT],
+        "grant_types": ["authorization_code", "refresh_token"], "scope": "openid profile email offline_access groups",
+    })
+}
 
 pub(super) fn start(more: Value) -> OidcProvider {
     let mut settings = json!({
@@ -16,11 +25,7 @@ pub(super) fn start(more: Value) -> OidcProvider {
             "alice": { "email": "alice@ours.example", "email_verified": true, "groups": ["staff"] },
             "bob": { "email": "bob@other.example", "email_verified": true },
         },
-        "clients": [{
-            "client_id": CLIENT, "client_secret": SECRET, "redirect_uris": [CALLBACK],
-            "post_logout_redirect_uris": [SIGNED_OUT],
-            "grant_types": ["authorization_code", "refresh_token"], "scope": "openid profile email offline_access groups",
-        }],
+        "clients": [client()],
         "scopes": ["openid", "profile", "email", "offline_access", "groups"],
     });
     for (name, value) in more.as_object().expect("an object") {
@@ -145,4 +150,42 @@ async fn a_user_who_declines_sees_a_page() {
     assert_eq!(page.status, 403, "{page:?}");
     assert!(page.text().contains("/oauth2/sign_in/main") && visitor.session().is_none(), "{page:?}");
     assert!(visitor.attempts().is_empty());
+}
+
+/// The browser has only a cookie. An administrator ends the session at the provider, which reports it.
+#[tokio::test]
+async fn the_websocket_of_a_browser_closes_when_its_session_ends_at_the_provider() {
+    let (provider, upstream) = (start(json!({})), Upstream::start());
+    let gateway = gateway(&upstream, &everything(&provider.issuer, "")).await;
+    let mut client = client();
+    client["backchannel_logout_uri"] = format!("http://{}/oauth2/backchannel_logout/main", gateway.address()).into();
+    client["backchannel_logout_session_required"] = true.into();
+    provider.control("/clients", &client).await;
+    let mut alice = Visitor::of(&gateway);
+    assert_eq!(alice.navigate(&format!("{APP}/")).await.status, 200, "{:#?}", alice.way);
+    provider.control("/account", &json!({ "account": "bob" })).await;
+    let mut bob = Visitor::of(&gateway);
+    assert_eq!(bob.navigate(&format!("{APP}/")).await.status, 200, "{:#?}", bob.way);
+    let [mut of_alice, mut of_bob] = [socket_of(&gateway, &alice).await, socket_of(&gateway, &bob).await];
+    assert_open(&mut of_alice).await;
+    within_a_second(async {
+        provider.control("/end", &json!({ "account": "alice" })).await;
+        assert_eq!(close_frame(&mut of_alice).await, revoked());
+    })
+    .await;
+    alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
+    assert_open(&mut of_bob).await;
+    let ended = gateway.admin_client().get("/admin/v1/tokens/ended?reason=provider").await.json();
+    let session = ended["ended"].as_array().and_then(|list| list.iter().find(|entry| entry["what"] == "session"));
+    let session = session.unwrap_or_else(|| panic!("{ended}"));
+    assert_eq!((&session["provider"], &session["sub"]), (&json!("main"), &json!("main|alice")));
+    assert_eq!(session["issuer"], provider.issuer);
+    let events = gateway.audit_events(4).await;
+    let event = events.iter().find(|event| event["event"] == "token.revoked").expect("an event");
+    assert_eq!((&event["reason"], &event["provider"]), (&json!("provider"), &json!("main")), "{event}");
+}
+
+async fn socket_of(gateway: &Gateway, visitor: &Visitor) -> Socket {
+    let cookie = format!("__Host-bearward={}", visitor.session().expect("a session"));
+    open_with(gateway, "app.example", &[("cookie", &cookie), ("origin", APP)]).await
 }

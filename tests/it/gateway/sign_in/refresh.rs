@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 
 use super::visitor::Visitor;
 use super::{APP, everything, gateway};
+use crate::gateway::provider_events::{Signer, push, transmitter};
 use crate::support::wait::eventually_within;
 use crate::support::wire::TIMEOUT;
 use crate::support::{Gateway, OidcProvider, Upstream};
 
-const KEYS: &str =
+pub(super) const KEYS: &str =
     "scopes = [\"openid\", \"email\", \"offline_access\"]\nauthorization_parameters = [\"prompt=consent\"]";
 
 /// The access token lives 600 s. The refresh tokens rotate, and a second use of one ends all.
@@ -21,7 +22,7 @@ fn provider() -> OidcProvider {
     }))
 }
 
-async fn signed_in(keys: &str) -> (OidcProvider, Upstream, Gateway, Visitor) {
+pub(super) async fn signed_in(keys: &str) -> (OidcProvider, Upstream, Gateway, Visitor) {
     let (provider, upstream) = (provider(), Upstream::start());
     let gateway = gateway(&upstream, &everything(&provider.issuer, &format!("{KEYS}\n{keys}"))).await;
     let mut alice = Visitor::of(&gateway);
@@ -29,13 +30,13 @@ async fn signed_in(keys: &str) -> (OidcProvider, Upstream, Gateway, Visitor) {
     (provider, upstream, gateway, alice)
 }
 
-async fn refreshes(provider: &OidcProvider) -> Vec<Value> {
+pub(super) async fn refreshes(provider: &OidcProvider) -> Vec<Value> {
     let calls = provider.log("token").await;
     calls.into_iter().filter(|call| call["params"]["grant_type"] == "refresh_token").collect()
 }
 
 /// The statuses of this many requests at once.
-async fn at_once(alice: &Visitor, number: usize) -> Vec<u16> {
+pub(super) async fn at_once(alice: &Visitor, number: usize) -> Vec<u16> {
     let one = |mut alice: Visitor| async move { alice.fetch(&format!("{APP}/")).await.status.as_u16() };
     let all: Vec<_> = (0..number).map(|_| tokio::spawn(one(alice.clone()))).collect();
     let mut statuses = Vec::new();
@@ -45,7 +46,7 @@ async fn at_once(alice: &Visitor, number: usize) -> Vec<u16> {
     statuses
 }
 
-async fn is_refreshed(provider: &OidcProvider, times: usize) {
+pub(super) async fn is_refreshed(provider: &OidcProvider, times: usize) {
     eventually_within(TIMEOUT, "the refresh", async || match refreshes(provider).await.len() {
         number if number == times => Ok(()),
         number => Err(number.to_string()),
@@ -124,4 +125,47 @@ async fn claims_and_rules_are_those_of_the_refresh() {
     provider.control("/accounts", &json!({ "name": "alice", "claims": claims })).await;
     gateway.advance(Duration::from_secs(700));
     alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
+}
+
+/// A security event says that claims have changed: the login is refreshed at once, and not only when its tokens end.
+#[tokio::test]
+async fn a_change_of_claims_reaches_a_login_at_once() {
+    let signer = Signer::start();
+    let (provider, upstream) = (provider(), Upstream::start());
+    let more = format!("{KEYS}\nemail_domains = [\"ours.example\"]");
+    let stream = format!("path = \"/events/corp\"\nsubject_issuers = [\"{}\"]", provider.issuer);
+    let gateway = gateway(
+        &upstream,
+        &format!("{}{}", everything(&provider.issuer, &more), transmitter::sections(&signer, &stream)),
+    )
+    .await;
+    let mut alice = Visitor::of(&gateway);
+    assert_eq!(alice.navigate(&format!("{APP}/")).await.status, 200, "{:#?}", alice.way);
+    let claims = json!({ "email": "a@evil.example", "email_verified": true });
+    provider.control("/accounts", &json!({ "name": "alice", "claims": claims })).await;
+    gateway.advance(Duration::from_secs(60));
+    assert_eq!(alice.fetch(&format!("{APP}/")).await.status, 200, "the gateway does not know yet");
+    assert_eq!(refreshes(&provider).await.len(), 0);
+    let kind = "https://schemas.openid.net/secevent/caep/event-type/token-claims-change";
+    let subject = json!({ "format": "iss_sub", "iss": provider.issuer, "sub": "alice" });
+    eventually_within(TIMEOUT, "the event is accepted", async || {
+        let changes = json!({ "events": { kind: { "claims": { "email": "a@evil.example" } } } });
+        let token = transmitter::event(&signer, &gateway, &subject, &changes);
+        let response = push(&gateway, &token).await;
+        if response.status == 202 { Ok(()) } else { Err(response.text()) }
+    })
+    .await;
+    eventually_within(TIMEOUT, "the login ends", async || {
+        gateway.advance(Duration::from_secs(1));
+        match alice.fetch(&format!("{APP}/")).await.status.as_u16() {
+            401 => Ok(()),
+            status => Err(status.to_string()),
+        }
+    })
+    .await;
+    assert_eq!(refreshes(&provider).await.len(), 1);
+    let listed = gateway.admin_client().get("/admin/v1/tokens/ended?reason=provider").await.json();
+    let ended = &listed["ended"][0];
+    assert_eq!((&ended["reason"], &ended["provider"]), (&json!("provider"), &json!("main")), "{listed}");
+    assert_eq!(ended["issuer"], provider.issuer);
 }

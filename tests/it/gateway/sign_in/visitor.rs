@@ -21,7 +21,11 @@ pub struct Visitor {
 impl Visitor {
     /// `https://app.example` is the gateway, as behind a proxy that ends TLS. Every other host is an address.
     pub fn of(gateway: &Gateway) -> Visitor {
-        Visitor { gateway: gateway.address(), jars: BTreeMap::new(), way: Vec::new() }
+        Visitor::at(gateway.address())
+    }
+
+    pub fn at(gateway: SocketAddr) -> Visitor {
+        Visitor { gateway, jars: BTreeMap::new(), way: Vec::new() }
     }
 
     /// The gateway has another address now.
@@ -121,6 +125,11 @@ impl Visitor {
                 secrets::remember(value);
             }
         }
+    }
+
+    /// A cookie of another site.
+    pub fn cookie(&self, url: &str, name: &str) -> Option<&str> {
+        self.jars.get(&split(url).0)?.get(name).map(String::as_str)
     }
 
     /// The cookie of the gateway.

@@ -37,8 +37,14 @@ fn gateway_of_one_worker(upstream: &str, more: &str) -> Gateway {
 }
 
 pub async fn open(gateway: &Gateway, token: &str) -> Socket {
-    let mut request = "ws://gateway.test/ws".into_client_request().expect("a request");
-    request.headers_mut().insert("authorization", format!("Bearer {token}").parse().expect("a header value"));
+    open_with(gateway, "gateway.test", &[("authorization", &format!("Bearer {token}"))]).await
+}
+
+pub async fn open_with(gateway: &Gateway, host: &str, fields: &[(&'static str, &str)]) -> Socket {
+    let mut request = format!("ws://{host}/ws").into_client_request().expect("a request");
+    for (name, value) in fields {
+        request.headers_mut().insert(*name, value.parse().expect("a header value"));
+    }
     let stream = TcpStream::connect(gateway.address()).await.expect("the gateway listens");
     client_async(request, stream).await.expect("a WebSocket").0
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use bearward::store::{Ending, EndingSearch, RevokedBy, Revoker, Store};
+use bearward::store::{Ending, EndingSearch, RevokedBy, Revoker, Store, shown_reason};
 use bearward::tokens::audit_event::EventContext;
-use bearward::tokens::family::RevokeReason;
 use bearward::tokens::family::revocation::Revoked;
+use bearward::tokens::family::{Family, Origin, RevokeReason};
 use bearward::types::clock::UnixTime;
 
 use crate::store::given::*;
@@ -14,7 +14,8 @@ use crate::store::given::*;
 async fn pages(store: &dyn Store, reason: Option<RevokeReason>, limit: usize) -> Vec<Vec<Ending>> {
     let (mut pages, mut before) = (Vec::new(), None);
     loop {
-        let found = store.endings(EndingSearch { reason, before, limit }).await.expect("the store works");
+        let found =
+            store.endings(EndingSearch { reason, by_provider: None, before, limit }).await.expect("the store works");
         assert!(found.endings.len() <= limit && pages.len() < 100);
         for (ending, family) in &found.endings {
             assert_eq!(family.as_ref().map(|family| Revoked::Family(family.id)).is_some(), is_session(ending));
@@ -109,6 +110,35 @@ pub(crate) async fn a_list_of_endings_has_pages(store: &dyn Store) {
     assert_eq!(by_admin.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
     assert_eq!(all(store, Some(RevokeReason::Logout)).await.len(), 6);
     assert_eq!(all(store, Some(RevokeReason::Reuse)).await, []);
+}
+
+pub(crate) async fn what_a_provider_ended_can_be_found(store: &dyn Store) {
+    let origin = |session: &str| Origin {
+        issuer: "https://login.example".into(),
+        subject: "alice".into(),
+        session: Some(session.into()),
+        dated: LOGIN,
+    };
+    for number in 0..2 {
+        let family = Family { origin: Some(origin("s1")), ..login(&format!("user{number}"), LOGIN) };
+        store.issue(family, ANY, LOGIN.into()).await.expect("the store works");
+    }
+    let others = issued(store, "bob", LOGIN).await;
+    store.revoke_family(others.id, RevokedBy::Admin, by_operator(LOGIN)).await.expect("the store works");
+    let of_session = Revoked::Session { issuer: "https://login.example".into(), session: "s1".into() };
+    let by_corp = EventContext::from(LOGIN).by_provider(&"corp".into());
+    store.revoke(of_session, by_corp).await.expect("the store works");
+    let found = async |by_provider| {
+        let search = EndingSearch { reason: Some(RevokeReason::Admin), by_provider, before: None, limit: 10 };
+        store.endings(search).await.expect("the store works").endings
+    };
+    let reported = found(Some(true)).await;
+    assert_eq!(reported.len(), 3, "the session there, and two here");
+    for (ending, _) in reported {
+        assert_eq!(ending.by, Some(Revoker::Provider("corp".into())));
+        assert_eq!(shown_reason(ending.reason, ending.by.as_ref()), "provider");
+    }
+    assert_eq!((found(Some(false)).await.len(), found(None).await.len()), (1, 4));
 }
 
 pub(crate) async fn the_list_outlives_the_log(store: &dyn Store) {

@@ -85,7 +85,10 @@ pub(crate) async fn a_revoked_session_ends_exactly_its_families(store: &dyn Stor
     revoke(store, session(B, "s\0x")).await;
     assert_eq!(ended(store, &families).await, [true, true, false, false, true, false]);
 
-    let found = store.endings(EndingSearch { reason: None, before: None, limit: 9 }).await.expect("the store works");
+    let found = store
+        .endings(EndingSearch { reason: None, by_provider: None, before: None, limit: 9 })
+        .await
+        .expect("the store works");
     let listed: Vec<_> = found.endings.iter().rev().map(|(ending, _)| ending.what.clone()).collect();
     assert_eq!(listed, log(store).await);
     let families_listed = found.endings.iter().filter(|(_, family)| family.is_some()).count();

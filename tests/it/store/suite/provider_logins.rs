@@ -31,7 +31,7 @@ fn tokens(version: u64) -> ProviderLogin {
     ProviderLogin { provider: "corp".into(), root: 255, sealed, version, due: LOGIN + MINUTE, claimed: false }
 }
 
-async fn begun(store: &dyn Store, subject: &str) -> Family {
+pub(super) async fn begun(store: &dyn Store, subject: &str) -> Family {
     let began = store.begin_login(family(subject), tokens(0), None, ANY, LOGIN.into()).await;
     began.expect("the store works").expect("not void")
 }
@@ -55,6 +55,10 @@ async fn save(store: &dyn Store, family: &Family, login: ProviderLogin, now: Uni
     let Family { scope, claims, idle_expiry, .. } = family.clone();
     let refreshed = RefreshedLogin { login, scope, claims, idle_expiry };
     store.save_login(family.id, ONE, refreshed, now.into()).await.expect("the store works")
+}
+
+async fn made_due(store: &dyn Store, of: Revoked, at: UnixTime) -> Vec<TokenId> {
+    store.make_logins_due(of, at).await.expect("the store works")
 }
 
 async fn end(store: &dyn Store, family: &Family, now: UnixTime) {
@@ -150,6 +154,32 @@ pub(crate) async fn one_of_many_gets_the_lease(store: &dyn Store) {
         }
         assert_eq!(granted, 1);
     }
+}
+
+pub(crate) async fn an_interrupted_refresh_is_found(store: &dyn Store) {
+    let interrupted = async |now| store.interrupted_logins(now, 100).await.expect("the store works");
+    let (family, saved) = (claimed(store, "alice").await, claimed(store, "bob").await);
+    let (given_up, ended) = (claimed(store, "carol").await, claimed(store, "dave").await);
+    assert_eq!(interrupted(LOGIN + DAY).await, [], "without a lease");
+    for family in [&family, &saved, &given_up, &ended] {
+        assert_eq!(lease(store, family, 0, ONE, LOGIN).await, LoginLease::Granted);
+    }
+    save(store, &saved, tokens(1), LOGIN).await;
+    let until = UnixTime::default();
+    let gives_up = store.lease_login(given_up.id, 0, ONE, LOGIN, until).await.expect("the store works");
+    assert_eq!(gives_up, LoginLease::Granted);
+    assert_eq!(lease(store, &given_up, 0, OTHER, LOGIN).await, LoginLease::Granted, "at once");
+    save(store, &given_up, tokens(1), LOGIN).await;
+    store.lease_login(given_up.id, 1, OTHER, LOGIN, until).await.expect("the store works");
+    end(store, &ended, LOGIN).await;
+    let lapsed = LOGIN + SECOND * 10;
+    assert_eq!(interrupted(lapsed - MILLISECOND).await, [], "while the holder works");
+    let login = ProviderLogin { claimed: true, ..tokens(0) };
+    assert_eq!(interrupted(lapsed).await, [(family.clone(), login)]);
+    assert_eq!(lease(store, &family, 0, OTHER, lapsed).await, LoginLease::Granted);
+    assert_eq!(interrupted(lapsed).await, [], "another one has it");
+    store.revoke(Revoked::Everything { not_after: LOGIN }, lapsed.into()).await.expect("the store works");
+    assert_eq!(interrupted(lapsed + MINUTE).await, []);
 }
 
 pub(crate) async fn refreshed_tokens_are_saved_with_their_claims(store: &dyn Store) {
@@ -310,4 +340,38 @@ pub(crate) async fn a_login_that_cannot_be_told_is_swept_after_a_day(store: &dyn
     store.sweep(ends + DAY + MILLISECOND, 100).await.expect("the store works");
     assert_eq!(found(store, unnoticed.id).await, None);
     assert!(found(store, alive.id).await.is_some());
+}
+
+pub(crate) async fn logins_of_a_session_or_a_user_are_made_due(store: &dyn Store) {
+    let (alice, bob) = (claimed(store, "alice").await, claimed(store, "bob").await);
+    let later = Family {
+        origin: Some(Origin { dated: LOGIN + SECOND, ..alice.origin.clone().expect("one") }),
+        ..family("alice")
+    };
+    store.begin_login(later.clone(), tokens(0), None, ANY, LOGIN.into()).await.expect("the store works");
+    // Without a refresh token, a login is never due.
+    let other = Family { id: TokenId::random(), ..family("alice") };
+    let without = ProviderLogin { due: UnixTime::MAX, ..tokens(0) };
+    store.begin_login(other.clone(), without, None, ANY, LOGIN.into()).await.expect("the store works");
+    let at = LOGIN + 2 * SECOND;
+    let due = async |family: &Family| found(store, family.id).await.expect("it is there").1.due;
+
+    let user = |subject: &str| Revoked::Subject { issuer: PROVIDER.into(), subject: subject.into(), not_after: LOGIN };
+    assert_eq!(made_due(store, user("alice"), at).await, [alice.id]);
+    assert_eq!((due(&alice).await, due(&bob).await), (at, LOGIN + MINUTE));
+    assert_eq!((due(&later).await, due(&other).await), (LOGIN + MINUTE, UnixTime::MAX));
+    assert_eq!(made_due(store, user("alice"), at).await, [], "it is due already");
+    let elsewhere = Revoked::Session { issuer: "https://other.example".into(), session: "session of bob".into() };
+    assert_eq!(made_due(store, elsewhere, at).await, []);
+    let here = Revoked::Session { issuer: PROVIDER.into(), session: "session of bob".into() };
+    assert_eq!(made_due(store, here, at).await, [bob.id]);
+    let all = Revoked::Issuer { issuer: PROVIDER.into(), not_after: UnixTime::MAX };
+    assert_eq!(made_due(store, all.clone(), at).await, [later.id]);
+
+    // Another gateway refreshes it at the same time: its tokens are kept.
+    assert_eq!(lease(store, &bob, 0, ONE, at).await, LoginLease::Granted);
+    assert_eq!(save(store, &bob, ProviderLogin { due: at + MINUTE, ..tokens(1) }, at).await, SavedLogin::Saved);
+    assert_eq!(due(&bob).await, at + MINUTE);
+    end(store, &bob, at).await;
+    assert_eq!(made_due(store, all, at).await, [], "an ended login is not refreshed");
 }

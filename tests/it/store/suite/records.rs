@@ -10,6 +10,7 @@ use bearward::tokens::family::rotation::Rotation;
 use bearward::types::clock::UnixTime;
 use bearward::types::reject::Reason;
 
+use super::provider_logins::begun;
 use crate::store::given::*;
 
 /// Where a store is: it can be closed and opened again.
@@ -170,4 +171,17 @@ pub(crate) async fn marks_are_kept_over_a_restart(place: &dyn Place) {
         assert_eq!(store.mark(mark(), session(), LOGIN.into()).await.expect("marks"), expected);
         assert_eq!(store.revocations_since(0, LOGIN).await.expect("reads").len(), 1);
     }
+}
+
+/// A store of one gateway knows that no holder is left. Otherwise the lease ends by itself.
+pub(crate) async fn an_interrupted_refresh_is_found_after_a_restart(place: &dyn Place) {
+    let (store, now) = (place.open(), LOGIN + Duration::from_secs(1));
+    let family = begun(&*store, "alice").await;
+    let until = LOGIN + Duration::from_mins(1);
+    store.lease_login(family.id, 0, [1; 16], now, until).await.expect("leases");
+    drop(store);
+    let store = place.open();
+    let found = async |now| store.interrupted_logins(now, 10).await.expect("reads").len();
+    let is_alone = place.order() == LogOrder::InOrder;
+    assert_eq!((found(now).await, found(until).await), (usize::from(is_alone), 1));
 }

@@ -52,6 +52,33 @@ async fn without_its_keys_a_client_gets_503() {
     assert_error(&granted(gateway.client(), &assertion, &[]).await, 503, "temporarily_unavailable");
 }
 
+/// The keys of one client are not worth the traffic of all others: the gateway stays ready.
+#[tokio::test]
+async fn operators_see_how_the_keys_of_a_client_are() {
+    let (upstream, key) = (Upstream::start(), MachineKey::new());
+    let server = KeyServer::start(&[&key.0]);
+    let gateway = fetched(&upstream, &server);
+    becomes(&gateway, &key, 200).await;
+    let entry = async || {
+        let list = gateway.admin_client().get("/admin/v1/issuers").await.json();
+        list["issuers"].as_array().expect("a list").iter().find(|entry| entry["kind"] == "client").cloned()
+    };
+    let found = entry().await.expect("the client is listed");
+    assert_eq!((&found["issuer"], &found["state"], &found["keys"]), (&"ci".into(), &"current".into(), &1.into()));
+    assert_eq!(gateway.metric("bearward_client_key_fetches_total{client=\"ci\",outcome=\"changed\"}").await, 1.0);
+    server.pages().status = http::StatusCode::INTERNAL_SERVER_ERROR;
+    gateway.advance(Duration::from_secs(31));
+    assert_eq!(status(&gateway, &MachineKey::new()).await, 503, "it may have a new key");
+    eventually_ok("a fetch has failed", async || {
+        let failed = gateway.metric("bearward_client_key_fetches_total{client=\"ci\",outcome=\"failed\"}").await;
+        if failed >= 1.0 { Ok(()) } else { Err(failed.to_string()) }
+    })
+    .await;
+    assert!(gateway.metric("bearward_client_keys_age_seconds{client=\"ci\"}").await >= 31.0);
+    assert_eq!(entry().await.expect("listed")["state"], "failing");
+    assert_eq!(gateway.admin_client().get("/readyz").await.status, 200);
+}
+
 #[tokio::test]
 async fn a_reload_changes_clients_and_their_keys() {
     let (upstream, [old, new]) = (Upstream::start(), [MachineKey::new(), MachineKey::new()]);

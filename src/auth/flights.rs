@@ -1,4 +1,6 @@
 //! One question at a time about a token: the requests that come meanwhile get the same answer, also a failure.
+//!
+//! If the client of the request that asks disconnects, the next one asks.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,17 +9,17 @@ use foldhash::fast::RandomState;
 use tokio::sync::Mutex as AsyncMutex;
 
 /// The outcome, once a request has it. If the request that asks is dropped, the next one asks.
-pub(in crate::auth) type Flight<T> = Arc<AsyncMutex<Option<T>>>;
+pub(super) type Flight<T> = Arc<AsyncMutex<Option<T>>>;
 
 pub(super) struct Flights<T> {
     by_token: Mutex<HashMap<u128, Flight<T>, RandomState>>,
 }
 
 /// One request's part in a flight.
-pub(in crate::auth) struct Seat<'f, T> {
+pub(super) struct Seat<'f, T> {
     flights: &'f Flights<T>,
     token: u128,
-    pub(in crate::auth) flight: Flight<T>,
+    pub(super) flight: Flight<T>,
 }
 
 impl<T> Flights<T> {
@@ -33,7 +35,7 @@ impl<T> Flights<T> {
 
 impl<T> Seat<'_, T> {
     /// Later requests ask again. Call it when the outcome is known.
-    pub(in crate::auth) fn close(&self) {
+    pub(super) fn close(&self) {
         let mut flights = self.flights.lock();
         if flights.get(&self.token).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
             flights.remove(&self.token);

@@ -7,56 +7,63 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 
 use crate::types::clock::Uptime;
-use crate::types::reject::Reason;
 
-/// How long an inactive token stays rejected. It is short, because a server can answer about a token that its other
-/// replicas do not know yet.
+/// How long a token stays rejected. It is short, because a server can answer about a token that its other replicas do
+/// not know yet.
 const REMEMBERED: Duration = Duration::from_secs(5);
 
 /// Maximum number of tokens of the last five seconds, and as many of the five before. What does not fit costs a
 /// question, which counts against its address.
 const CAPACITY: usize = 16_384;
 
-#[derive(Default)]
-pub(super) struct RejectedTokens {
-    generations: Mutex<Generations>,
+/// `W`: why a token was rejected.
+pub(super) struct RejectedTokens<W> {
+    generations: Mutex<Generations<W>>,
 }
 
-type ByToken = HashMap<u128, (Uptime, Reason), RandomState>;
+type ByToken<W> = HashMap<u128, (Uptime, W), RandomState>;
 
-#[derive(Default)]
-struct Generations {
-    current: ByToken,
-    previous: ByToken,
+struct Generations<W> {
+    current: ByToken<W>,
+    previous: ByToken<W>,
     since: Uptime,
 }
 
-impl RejectedTokens {
-    pub(super) fn find(&self, token: u128, now: Uptime) -> Option<Reason> {
+impl<W: Clone> RejectedTokens<W> {
+    pub(super) fn find(&self, token: u128, now: Uptime) -> Option<W> {
         let generations = self.lock();
         let found = generations.current.get(&token).or_else(|| generations.previous.get(&token));
-        found.filter(|(at, _)| now.since(*at) < REMEMBERED).map(|(_, reason)| *reason)
+        found.filter(|(at, _)| now.since(*at) < REMEMBERED).map(|(_, why)| why.clone())
     }
 
-    pub(super) fn insert(&self, token: u128, reason: Reason, now: Uptime) {
+    pub(super) fn insert(&self, token: u128, why: W, now: Uptime) {
         let mut generations = self.lock();
         if now.since(generations.since) >= REMEMBERED {
             generations.previous = std::mem::take(&mut generations.current);
             generations.since = now;
         }
         if generations.current.len() < CAPACITY {
-            generations.current.insert(token, (now, reason));
+            generations.current.insert(token, (now, why));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Generations> {
+    fn lock(&self) -> MutexGuard<'_, Generations<W>> {
         self.generations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<W> Default for RejectedTokens<W> {
+    fn default() -> Self {
+        let generations =
+            Generations { current: HashMap::default(), previous: HashMap::default(), since: Uptime::default() };
+        RejectedTokens { generations: Mutex::new(generations) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::reject::Reason;
 
     const START: Uptime = Uptime::from_secs(100);
     const MICROSECOND: Duration = Duration::from_micros(1);
