@@ -178,6 +178,7 @@ pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
         token_id: name("x-auth-token-id"),
         issuer: name("x-auth-issuer"),
         claims: Vec::new(),
+        certificate: Default::default(),
     };
     let hygiene = Arc::new(Hygiene::new(identity.names(), &FieldRules::default()));
     let authenticator = Authenticator {

@@ -108,6 +108,7 @@ impl Steps {
             origin: &self.origin,
             is_from_proxy: false,
             sni: None,
+            certificate: None,
             route: &mut None,
             worker: &self.worker.0,
             record,

@@ -137,6 +137,7 @@ impl Explainer {
             origin,
             is_from_proxy: false,
             sni: None,
+            certificate: None,
             route: &mut route,
             worker: &self.worker,
             record: &mut record,

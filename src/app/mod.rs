@@ -19,6 +19,7 @@ mod proofs;
 mod reload;
 mod reload_metrics;
 mod reload_thread;
+mod removed_fields;
 mod root_secrets;
 mod running;
 mod secrets;

@@ -100,12 +100,19 @@ impl LiveConfig {
     fn add_renewed(&self, current: &Config, next: &Config, read: &[Option<Arc<ServerTls>>], reloaded: &mut Reloaded) {
         let tables = (0..current.listeners.len()).map(|number| (format!("listener[{number}].tls"), "listener"));
         let tables = tables.chain([("admin.tls".to_owned(), "admin")]);
-        let settings = current.listeners.iter().zip(&next.listeners).map(|(current, next)| current.tls == next.tls);
+        let settings = current
+            .listeners
+            .iter()
+            .zip(&next.listeners)
+            .map(|(current, next)| (&current.tls, &current.clients) == (&next.tls, &next.clients));
         let active = self.certificates.iter().chain([&self.admin_certificate]);
         for (((key, table), is_same_file), (active, read)) in tables.zip(settings.chain([true])).zip(active.zip(read)) {
             let (Some(active), Some(read)) = (active, read) else { continue };
             if is_same_file && !active.load().has_certificates_of(read) {
                 reloaded.changes.push(Change::content(key).json());
+                add_table(table, reloaded);
+            } else if is_same_file && !active.load().has_client_files_of(read) {
+                reloaded.changes.push(Change::content(key.replace(".tls", ".client_ca")).json());
                 add_table(table, reloaded);
             }
         }
@@ -118,6 +125,7 @@ impl LiveConfig {
                 active.store(certificate);
             }
         }
+        tls::note_reload();
     }
 }
 
@@ -192,10 +200,10 @@ fn new_secrets(current: &Config, config: &Config, changes: &[Change]) -> Vec<Cha
 
 /// The certificates of the listeners, and of the admin listener last.
 fn read_certificates(config: &Config, tickets: &TicketSource) -> Result<Vec<Option<Arc<ServerTls>>>, StartError> {
-    let listeners = config.listeners.iter().map(|listener| (&listener.tls, tickets));
-    let settings = listeners.chain([(&config.admin.tls, &TicketSource::Process)]).enumerate();
-    let read = |(number, (settings, tickets))| {
-        tls::server_tls(settings, tickets, number).map_err(|error| StartError::Certificate(error.into()))
+    let listeners = config.listeners.iter().map(|listener| (&listener.tls, listener.clients.as_ref(), tickets));
+    let settings = listeners.chain([(&config.admin.tls, None, &TicketSource::Process)]).enumerate();
+    let read = |(number, (settings, clients, tickets))| {
+        tls::server_tls(settings, clients, tickets, number).map_err(|error| StartError::Certificate(error.into()))
     };
     settings.map(read).collect()
 }
@@ -226,10 +234,12 @@ fn changed(current: &Config, next: &Config) -> Vec<&'static str> {
 }
 
 fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
-    // A reload can replace the certificates of a listener. It cannot switch between cleartext and TLS.
+    // A reload can replace the certificates of a listener. It cannot switch between cleartext and TLS, or ask clients
+    // for certificates: connections without one would stay open.
     let sockets = |config: &Config| {
         let socket = |listener: &ListenerSettings| {
-            (listener.address, listener.tls == tls::Settings::Off, listener.proxy_protocol)
+            let clients = listener.clients.as_ref().map(|clients| clients.policy);
+            (listener.address, listener.tls == tls::Settings::Off, clients, listener.proxy_protocol)
         };
         config.listeners.iter().map(socket).collect::<Vec<_>>()
     };

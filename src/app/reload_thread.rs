@@ -220,6 +220,8 @@ fn watched(config: &Config, file: &Path) -> Vec<PathBuf> {
             paths.extend(pairs.iter().flat_map(|pair| [pair.certificate.clone(), pair.key.clone()]));
         }
     }
+    let clients = config.listeners.iter().filter_map(|listener| listener.clients.as_ref());
+    paths.extend(clients.flat_map(|clients| clients.files().cloned()));
     if config.watch == Watch::All {
         paths.push(file.to_owned());
         paths.extend(config::included(&config.include));

@@ -12,6 +12,7 @@ use super::issuer_keys::{self, KeyWatch};
 use super::open_store::{self, max_token_life};
 use super::own_keys;
 use super::proofs;
+use super::removed_fields;
 use super::root_secrets::{agree, read_roots};
 use super::shared_store;
 use super::stored;
@@ -31,20 +32,19 @@ use crate::config::{Config, Finding, ForeignIssuer};
 use crate::gateway::Gateway;
 use crate::gateway::cookie_refresh::CookieRefresh;
 use crate::gateway::forward::Forwarder;
-use crate::gateway::forward_auth::{self, ForwardAuth};
+use crate::gateway::forward_auth::ForwardAuth;
 use crate::gateway::provider_events::{LogoutReceiver, Receivers};
 use crate::gateway::route::{Capture, Route};
 use crate::gateway::sign_in::SignIn;
 use crate::gateway::token_calls::TokenCalls;
 use crate::limits::rate_limit::RateLimits;
 use crate::limits::throttle::Throttle;
-use crate::protocols::http::forwarded::Forwarding;
-use crate::protocols::http::headers::{Hygiene, METHOD_OVERRIDES, X_FORWARDED_PREFIX, X_REAL_IP};
 use crate::protocols::tls::TicketSource;
 use crate::store::Store;
 use crate::telemetry::metrics::{Metrics, RequestsByRoute};
 use crate::telemetry::snapshots::{Others, Servers, Snapshots};
 use crate::tokens::jwt::replacement::ReplacementSettings;
+use crate::tokens::jwt::{Audience, Issuer};
 use crate::tokens::login::LoginHeaders;
 use crate::types::clock::{Clock, SteadyClock};
 
@@ -204,21 +204,10 @@ impl SharedState {
         let has = |capture| config.routes.iter().any(|route| route.capture == Some(capture));
         let captures_logins = has(Capture::Login) || has(Capture::CookieLogin);
         let login = captures_logins.then(|| config.login.headers.clone());
-        let overrides = METHOD_OVERRIDES.iter().filter(|_| config.routes.iter().any(Route::decides_by_method));
-        let removed = overrides.chain(login.iter().flat_map(LoginHeaders::names));
-        let Forwarding { sets_real_ip, fields, .. } = &config.forwarding;
-        let of_routes = config.routes.iter().flat_map(|route| &route.request_headers);
-        let of_routes = of_routes.flat_map(|rules| rules.only_by_gateway());
-        let strips = config.routes.iter().any(|route| route.strip_prefix.is_some());
-        let of_routes = of_routes.chain(strips.then_some(&X_FORWARDED_PREFIX));
-        let own = config.identity.names().chain(removed).chain(of_routes).chain(sets_real_ip.then_some(&X_REAL_IP));
-        // A proxy that calls another path than forward_auth.path must not show the secret to a backend.
-        let own = own.chain(config.forward_auth.is_some().then_some(&forward_auth::SECRET));
-        let hygiene = Hygiene::new(own, fields);
         Ok(Forwarder {
             upstreams: self.upstreams.prepare(config)?,
-            hygiene: Arc::new(hygiene),
-            sets_real_ip: *sets_real_ip,
+            hygiene: Arc::new(removed_fields::hygiene(config, login.as_ref())),
+            sets_real_ip: config.forwarding.sets_real_ip,
             login,
             has_login_cookies: has(Capture::CookieLogin),
             has_sign_in: config.sign_in.is_some(),
@@ -233,6 +222,7 @@ impl SharedState {
                 lifetime: config.tokens.lifetimes.access,
             },
             exchanges: self.exchanges(config),
+            certificate_headers: config.identity.certificate.clone(),
         })
     }
 

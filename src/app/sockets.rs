@@ -11,7 +11,7 @@ use crate::admin::ListenerTls;
 use crate::config::Config;
 use crate::protocols::local_socket::LocalListener;
 use crate::protocols::socket;
-use crate::protocols::tls::{self, Description, ServerTls, TicketSource};
+use crate::protocols::tls::{self, ClientAuthSettings, Description, RevocationList, ServerTls, TicketSource};
 use crate::server::Listener;
 use crate::telemetry::metrics::{LabelledValue, Metrics};
 
@@ -49,7 +49,7 @@ impl Sockets {
         let (mut addresses, mut certificates) = (Vec::new(), Vec::new());
         let (admin, admin_address) = binder.admin(config)?;
         for (number, settings) in config.listeners.iter().enumerate() {
-            let tls = server_tls(&settings.tls, tickets, number)?;
+            let tls = server_tls(&settings.tls, settings.clients.as_ref(), tickets, number)?;
             let (sockets, address) = binder.take_or_bind(settings.address, config.workers)?;
             let proxy_protocol = settings.proxy_protocol;
             for (worker, sockets) in listeners.iter_mut().zip(sockets) {
@@ -78,6 +78,11 @@ impl Sockets {
         let listeners = self.with_certificates().into_iter();
         let active: Vec<_> =
             listeners.filter_map(|listener| Some((listener.address.to_string(), listener.tls?))).collect();
+        let of_lists = active.clone();
+        let help = "When a revocation list for clients has to be replaced, in Unix time";
+        metrics.gauges("client_crl_next_update_timestamp_seconds", help, move || {
+            of_lists.iter().flat_map(|(listener, tls)| next_updates(listener, &tls.load())).collect()
+        });
         let help = "When the certificate of a listener expires, in Unix time";
         metrics.gauges("certificate_not_after_timestamp_seconds", help, move || {
             active.iter().flat_map(|(listener, tls)| expiries(listener, &tls.load())).collect()
@@ -93,12 +98,22 @@ fn expiries(listener: &str, side: &ServerTls) -> Vec<LabelledValue> {
     side.certificates.iter().map(labelled).collect()
 }
 
+fn next_updates(listener: &str, side: &ServerTls) -> Vec<LabelledValue> {
+    let labelled = |list: &RevocationList| {
+        let file = list.file.display().to_string();
+        (vec![("listener", listener.to_owned()), ("crl", file)], list.next_update.as_secs() as f64)
+    };
+    side.revocation_lists().iter().map(labelled).collect()
+}
+
 fn server_tls(
     settings: &tls::Settings,
+    clients: Option<&ClientAuthSettings>,
     tickets: &TicketSource,
     listener: usize,
 ) -> Result<Option<Arc<ArcSwap<ServerTls>>>, StartError> {
-    let side = tls::server_tls(settings, tickets, listener).map_err(|error| StartError::Certificate(error.into()))?;
+    let side = tls::server_tls(settings, clients, tickets, listener);
+    let side = side.map_err(|error| StartError::Certificate(error.into()))?;
     Ok(side.map(|side| Arc::new(ArcSwap::new(side))))
 }
 
@@ -128,7 +143,7 @@ impl Binder {
 
     fn admin(&mut self, config: &Config) -> Result<(AdminSocket, SocketAddr), StartError> {
         // Operators have few connections, and each gateway is asked by its own address.
-        let tls = server_tls(&config.admin.tls, &TicketSource::Process, config.listeners.len())?;
+        let tls = server_tls(&config.admin.tls, None, &TicketSource::Process, config.listeners.len())?;
         let (sockets, address) = self.take_or_bind(config.admin.address, 1)?;
         let socket = sockets.into_iter().flatten().next_back();
         let no_socket = || StartError::Listen { address, source: io::ErrorKind::NotFound.into() };

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 
+use crate::protocols::tls::{ClientCertificate, Name};
 use crate::tokens::jwt::VerifiedToken;
 use crate::tokens::jwt::pointer::Pointer;
 
@@ -28,13 +29,44 @@ pub struct Identity {
     pub issuer: Option<HeaderName>,
     /// `[[identity.claim]]`
     pub claims: Vec<(Pointer, HeaderName)>,
+    pub certificate: CertificateHeaders,
+}
+
+/// The headers about the client's certificate. Each is off by default.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CertificateHeaders {
+    pub subject: Option<HeaderName>,
+    pub dns: Option<HeaderName>,
+    pub uri: Option<HeaderName>,
+    pub sha256: Option<HeaderName>,
+}
+
+impl CertificateHeaders {
+    fn names(&self) -> impl Iterator<Item = &HeaderName> {
+        [&self.subject, &self.dns, &self.uri, &self.sha256].into_iter().flatten()
+    }
+
+    /// The headers of a request with this certificate. A certificate that no authority has verified gives only its
+    /// thumbprint: its holder can have written any name in it.
+    pub fn of(&self, certificate: &ClientCertificate) -> Vec<(HeaderName, HeaderValue)> {
+        let list = |pick: fn(&Name) -> Option<&str>| {
+            let names = certificate.names.iter().filter_map(pick);
+            Some(names.map(|name| encode(name, b"%,")).collect::<Vec<_>>().join(",")).filter(|list| !list.is_empty())
+        };
+        let subject = Some(encode(&certificate.subject, b"%")).filter(|subject| !subject.is_empty());
+        let named = [(&self.subject, subject), (&self.dns, list(Name::dns)), (&self.uri, list(Name::uri))];
+        let named = named.into_iter().filter(|_| certificate.is_verified);
+        let all = named.chain([(&self.sha256, Some(certificate.thumbprint_text()))]);
+        in_one_buffer(all.filter_map(|(name, value)| Some((name.clone()?, value?))).collect())
+    }
 }
 
 impl Identity {
     /// The names that the gateway sets.
     pub fn set_names(&self) -> impl Iterator<Item = &HeaderName> {
         let four = [&self.subject, &self.scope, &self.token_id, &self.issuer];
-        four.into_iter().flatten().chain(self.claims.iter().map(|(_, name)| name))
+        let claims = self.claims.iter().map(|(_, name)| name);
+        four.into_iter().flatten().chain(claims).chain(self.certificate.names())
     }
 
     /// All names that no client may send.

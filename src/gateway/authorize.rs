@@ -50,9 +50,17 @@ impl Permit {
 
 /// Returns the permit of a request that needs no token, or the route if it needs one. A token in the request is not
 /// verified and identifies no caller.
-pub fn without_token(route: Arc<Route>, method: &Method, headers: &HeaderMap) -> Result<Permit, Arc<Route>> {
+///
+/// `has_certificate`: the client certificate meets the route's rule. A public route needs nothing else. A preflight
+/// never has one: browsers send it without credentials.
+pub fn without_token(
+    route: Arc<Route>,
+    method: &Method,
+    headers: &HeaderMap,
+    has_certificate: bool,
+) -> Result<Permit, Arc<Route>> {
     let open = match route.access {
-        Access::Public => true,
+        Access::Public => has_certificate || route.preflight && is_preflight(method, headers),
         Access::Token(_) => route.preflight && is_preflight(method, headers),
     };
     if open { Ok(Permit { route, caller: None, observed: None }) } else { Err(route) }
@@ -88,7 +96,7 @@ mod tests {
         let asks = HeaderMap::from_iter(fields);
         let needs_token = |access: Access, preflight, method, headers: &HeaderMap| {
             let route = Arc::new(Route { access, preflight, ..Route::everything() });
-            without_token(route, &method, headers).is_err()
+            without_token(route, &method, headers, true).is_err()
         };
         for (preflight, method, headers, expected) in [
             (true, Method::OPTIONS, &asks, false),

@@ -4,10 +4,14 @@ use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use crate::protocols::http::forwarded::Origin;
-use crate::protocols::tls::{Session, Sni};
+use http::HeaderMap;
+
+use crate::protocols::http::forwarded::{Forwarding, Origin};
+use crate::protocols::tls::{PeerCertificate, Session, Sni};
 use crate::telemetry::metrics::Count;
+use crate::types::clock::UnixTime;
 
 /// One client connection, shared by its requests and by the tunnels that outlive it.
 pub struct Peer {
@@ -22,6 +26,8 @@ pub struct Peer {
     pub sni: Option<Sni>,
     /// `None` without TLS.
     pub tls: Option<Session>,
+    /// `None` if the client has shown no certificate.
+    pub certificate: Option<Arc<PeerCertificate>>,
     /// Requests received on this connection.
     pub requests: Count,
     pub in_flight: InFlightCount,
@@ -34,6 +40,17 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// For how long the connection may be used: no longer than the certificate of the client is good.
+    pub fn max_age(&self, configured: Duration, now: UnixTime) -> Duration {
+        let left = |certificate: &Arc<PeerCertificate>| certificate.end().since(now);
+        self.certificate.as_ref().map_or(configured, |certificate| configured.min(left(certificate)))
+    }
+
+    /// Where a request comes from according to a trusted proxy. `None` if the peer is the client.
+    pub fn forwarded_origin(&self, forwarding: &Forwarding, headers: &HeaderMap) -> Option<Box<Origin>> {
+        if self.trusts_forwarded { forwarding.origin(&self.origin, headers) } else { None }
+    }
+
     /// Returns true if the connection carries no further request.
     pub fn must_close(&self) -> bool {
         self.requests.get() >= self.last_request || self.ended.load(Ordering::Relaxed)

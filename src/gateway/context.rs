@@ -12,7 +12,7 @@ use crate::gateway::upload::Progress;
 use crate::gateway::worker::Worker;
 use crate::limits::rate_limit::RateLimitHeaders;
 use crate::protocols::http::forwarded::Origin;
-use crate::protocols::tls::Sni;
+use crate::protocols::tls::{ClientCertificate, PeerCertificate, Sni};
 use crate::telemetry::access_log::Record;
 use crate::tokens::audit_event::EventContext;
 use crate::types::clock::{Clock, UnixTime};
@@ -30,6 +30,8 @@ pub struct RequestContext<'r> {
     pub is_from_proxy: bool,
     /// The server name of the TLS handshake. `None` if the request need not match it.
     pub sni: Option<&'r Sni>,
+    /// What the client proved with a certificate.
+    pub certificate: Option<Arc<PeerCertificate>>,
     /// The route that was found. `None` before routing, and for calls that the gateway answers itself.
     pub route: &'r mut Option<Arc<Route>>,
     pub worker: &'r Worker,
@@ -47,6 +49,10 @@ impl RequestContext<'_> {
     /// Address of the client.
     pub fn client(&self) -> IpAddr {
         self.origin.address
+    }
+
+    pub fn certificate(&self) -> Option<&ClientCertificate> {
+        self.certificate.as_ref().map(|shown| &shown.certificate)
     }
 
     /// The part that authentication needs, for a token that is the credential of the request.

@@ -247,14 +247,18 @@ impl Decider {
         context: &mut RequestContext<'_>,
     ) -> Result<Permit, Reject> {
         // Only public routes and CORS preflights need no token. Every other request is verified.
-        let route = match without_token(route, request.method(), request.headers()) {
+        let certificate = route.certificate.check(context.certificate());
+        let route = match without_token(route, request.method(), request.headers(), certificate.is_ok()) {
             Ok(permit) => {
                 context.trace.step(Step::Token, || "not required".into());
                 return Ok(permit);
             }
             Err(route) => route,
         };
-        let caller = self.caller(&route, request, host, context).await;
+        let caller = match certificate {
+            Ok(()) => self.caller(&route, request, host, context).await,
+            Err(reject) => Err(reject),
+        };
         context.record.caller = caller.as_ref().ok().map(|caller| caller.token().clone());
         let permit = authorize(route, caller)?;
         context.record.observed = permit.observed().cloned();

@@ -9,12 +9,13 @@ use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Versi
 use http_body::Body as _;
 
 use crate::auth::bearer;
+use crate::auth::identity::CertificateHeaders;
 use crate::auth::keyring::Keyring;
 use crate::auth::token_exchange::TokenExchange;
 use crate::gateway::authorize::Permit;
 use crate::gateway::context::RequestContext;
 use crate::gateway::redirects;
-use crate::gateway::streams::{HeldToken, Termination, TokenBound};
+use crate::gateway::streams::{Held, HeldToken, Termination, TokenBound};
 use crate::gateway::upload::{Progress, Upload, response_within};
 use crate::limits::pace::MinRate;
 use crate::protocols::grpc;
@@ -55,6 +56,7 @@ pub struct Forwarder {
     pub header_list_size: usize,
     pub keyring: Arc<Keyring>,
     pub replacement: ReplacementSettings,
+    pub certificate_headers: CertificateHeaders,
     /// `[[token_exchange]]`
     pub exchanges: Vec<TokenExchange>,
 }
@@ -110,8 +112,9 @@ impl Forwarder {
         let (websocket, token_was_subprotocol) = head?;
         let key = upstream.key(request.headers(), permit.caller().map(|caller| caller.token().subject.as_str()));
         let serves_stale = permit.route().serves_stale();
-        let held = permit.holder().map(|cached| HeldToken { cached, serves_stale });
-        let mut token_bound = TokenBound::by(held, &context.worker.streams);
+        let certificate = context.certificate.clone().filter(|_| permit.route().enforce);
+        let token = permit.holder().map(|cached| HeldToken { cached, serves_stale });
+        let mut token_bound = TokenBound::by(Held { token, certificate }, &context.worker.streams);
         let min_rate = if is_grpc_call { self.grpc_rate() } else { self.min_upload_rate };
         let rules = context.route.as_ref().and_then(|route| route.request_headers.clone());
         *context.upload = self.limit_body(request, context.record.version, &token_bound, min_rate, rules)?;
@@ -203,6 +206,9 @@ impl Forwarder {
             *request.uri_mut() = prefix.strip(request.uri())?;
         }
         set_identity(request, permit, context.record);
+        if let Some(certificate) = context.certificate() {
+            request.headers_mut().extend(self.certificate_headers.of(certificate));
+        }
         match &context.record.trace {
             Some(trace) => trace.set_fields(request.headers_mut()),
             // Without `[trace]`, the trace of a trusted proxy passes, and the backend begins one for all others.

@@ -5,6 +5,7 @@
 
 pub mod authorize;
 pub mod client;
+pub mod client_certificates;
 pub mod context;
 pub mod cookie_refresh;
 pub mod cors;
@@ -61,7 +62,7 @@ use crate::gateway::worker::Worker;
 use crate::limits::limiter::Quota;
 use crate::limits::rate_limit::{RateLimitHeaders, RateLimits};
 use crate::protocols::http::body::Body;
-use crate::protocols::http::forwarded::{Forwarding, Origin};
+use crate::protocols::http::forwarded::Forwarding;
 use crate::protocols::http::framing::FramingError;
 use crate::protocols::http::respond::RejectFormat;
 use crate::protocols::websocket;
@@ -182,7 +183,7 @@ impl Gateway {
     ) -> Result<Forwarded, Reject> {
         let asked = self.asked_by(request);
         let forwarded = match asked {
-            None => self.forwarded_origin(peer, request),
+            None => peer.forwarded_origin(&self.forwarding, request.headers()),
             Some(forward_auth) => Some(forward_auth.ask(request, peer, (&self.decider, &self.forwarding), delivery)?),
         };
         let origin = forwarded.as_deref().unwrap_or(&peer.origin);
@@ -195,6 +196,8 @@ impl Gateway {
         if let Err(large) = self.decider.check_head_size(request) {
             return Err(self.decider.malformed(request).unwrap_or(large));
         }
+        let (now, of_proxy) = (delivery.record.time, forwarded.is_some().then_some(is_of_proxy));
+        let certificate = client_certificates::of_request(peer, request.headers(), of_proxy, &self.forwarding, now)?;
         websocket::http2::translate(request)?;
         let is_token_call = || self.decider.routes.is_token_call(request.uri().path());
         if let Err(overloaded) = delivery.reserve(origin.address, is_token_call) {
@@ -209,6 +212,7 @@ impl Gateway {
             is_from_proxy: forwarded.is_some(),
             // A trusted proxy sends the requests for many hosts over one connection.
             sni: peer.sni.as_ref().filter(|_| forwarded.is_none()),
+            certificate,
             route,
             worker,
             record,
@@ -264,7 +268,8 @@ impl Gateway {
     ) -> Result<Forwarded, Reject> {
         let permit = ForwardAuth::permit(decision)?;
         let authorization = self.forwarder.authorization(request, &permit, context).await?;
-        Ok(Forwarded::local_reply(forward_auth.allow(&permit, authorization, context.record)))
+        let certificate = context.certificate().map(|certificate| self.forwarder.certificate_headers.of(certificate));
+        Ok(Forwarded::local_reply(forward_auth.allow(&permit, authorization, certificate, context.record)))
     }
 
     /// Returns true if requests of many clients come from this address.
@@ -291,14 +296,6 @@ impl Gateway {
             Ok((caller, cookies)) => (self.decider.decide_refreshed(caller, context), Some(cookies)),
             Err(reject) => (Err(reject), None),
         }
-    }
-
-    /// Where the request comes from according to a trusted proxy. `None` if the peer is the client.
-    fn forwarded_origin(&self, peer: &Peer, request: &Request<Body>) -> Option<Box<Origin>> {
-        if !peer.trusts_forwarded {
-            return None;
-        }
-        self.forwarding.origin(&peer.origin, request.headers())
     }
 
     /// Takes one request from every rate limit that applies.

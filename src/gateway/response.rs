@@ -157,7 +157,8 @@ fn may_last(is_rejected: bool, is_grpc_call: bool, headers: &HeaderMap) -> bool 
 
 /// Carries a WebSocket until one side closes it or its token ends.
 fn spawn_tunnel(tunnel: Tunnel, token_bound: Option<TokenBound>, mut delivery: Box<Delivery>, worker: &Arc<Worker>) {
-    let mut open = worker.streams.open_tunnel(token_bound.as_ref().and_then(TokenBound::held));
+    let held = token_bound.as_ref().map(|bound| bound.held().clone()).unwrap_or_default();
+    let mut open = worker.streams.open_tunnel(&held);
     tokio::spawn(async move {
         let record = &mut delivery.record;
         let end = tunnel.run(&mut record.sent, &mut record.received, open.ended()).await;

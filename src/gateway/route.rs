@@ -6,6 +6,7 @@ use http::Method;
 
 use crate::auth::bearer::TokenLocations;
 use crate::auth::proofs::ProofRule;
+use crate::gateway::client_certificates::CertificateRule;
 use crate::gateway::cors;
 use crate::gateway::fixed_response::{FixedResponse, Maintenance};
 use crate::gateway::rules::Rules;
@@ -36,6 +37,8 @@ pub struct Route {
     /// `route.strip_prefix`: removed from the path that the backend gets.
     pub strip_prefix: Option<Box<PathPrefix>>,
     pub access: Access,
+    /// Which client certificate a request needs, beside the token or alone.
+    pub certificate: CertificateRule,
     /// If true, the backend does CORS: preflights (OPTIONS with Origin and Access-Control-Request-Method) need no
     /// token, and the gateway leaves the fields of the backend unchanged.
     pub preflight: bool,
@@ -111,6 +114,7 @@ impl Route {
             upstream: 0,
             strip_prefix: None,
             access: Access::Token(Rules::default()),
+            certificate: CertificateRule::default(),
             preflight: false,
             cors: None,
             places: TokenLocations::default(),
@@ -142,6 +146,9 @@ impl Route {
 
     /// Returns true if this route may accept a request that the rules of `other` reject.
     pub fn asks_for_less_than(&self, other: &Route) -> bool {
+        if other.enforce && !self.certificate.implies(&other.certificate) {
+            return true;
+        }
         match (&self.access, &other.access) {
             (_, Access::Public) => false,
             _ if !other.enforce => false,
@@ -167,6 +174,8 @@ mod tests {
     fn a_route_asks_for_less_if_it_accepts_what_the_other_rejects() {
         let everything = Route::everything();
         let public = Route { access: Access::Public, ..everything.clone() };
+        let certificate = CertificateRule { is_required: true, names: Vec::new() };
+        let mutual = Route { certificate, ..public.clone() };
         let reports = Route { enforce: false, ..everything.clone() };
         for (route, other, expected) in [
             (&public, &everything, true),
@@ -176,6 +185,10 @@ mod tests {
             (&public, &public, false),
             (&public, &reports, false),
             (&everything, &reports, false),
+            (&public, &mutual, true),
+            (&everything, &mutual, true),
+            (&mutual, &public, false),
+            (&mutual, &everything, true),
         ] {
             assert_eq!(route.asks_for_less_than(other), expected, "{route:?} {other:?}");
         }

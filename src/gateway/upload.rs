@@ -178,7 +178,7 @@ async fn token_end(token_bound: &mut TokenBound) -> Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::streams::{Streams, TokenChecks};
+    use crate::gateway::streams::{Held, Streams, TokenChecks};
 
     #[test]
     fn a_server_has_its_timeout_since_data_last_moved() {
@@ -225,7 +225,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_without_a_body_waits_once_for_its_response() {
         const TIMEOUT: Duration = LONG_RUNNING_AFTER.saturating_add(Duration::from_millis(100));
-        let mut token_bound = TokenBound::by(None, &Streams::new(TokenChecks::alone(), Arc::default()));
+        let mut token_bound = TokenBound::by(Held::default(), &Streams::new(TokenChecks::alone(), Arc::default()));
         let (started, never) = (Instant::now(), pin!(std::future::pending()));
         let reject = response_within(TIMEOUT, None, &mut token_bound, never).await.err();
         assert_eq!(reject.map(|reject| reject.reason), Some(Reason::UpstreamTimeout));

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
@@ -19,7 +20,7 @@ use crate::limits::per_address::AddressGuard;
 use crate::limits::reserve::Reserve;
 use crate::protocols::http::forwarded::Origin;
 use crate::protocols::socket;
-use crate::protocols::tls::{ServerTls, Session, Sni};
+use crate::protocols::tls::{PeerCertificate, ServerTls, Session, Sni};
 use crate::telemetry::metrics::{Count, WorkerMetrics};
 use crate::types::limit::Limit;
 
@@ -28,7 +29,7 @@ pub(super) async fn serve(
     mut stream: TcpStream,
     address: SocketAddr,
     proxy_protocol: bool,
-    tls: Option<Arc<ServerTls>>,
+    tls: Option<Arc<ArcSwap<ServerTls>>>,
     state: Arc<WorkerState>,
     alive: mpsc::Sender<Infallible>,
 ) {
@@ -50,6 +51,7 @@ pub(super) async fn serve(
         origin: Origin::new(client.address.ip(), tls.is_some()),
         sni: None,
         tls: None,
+        certificate: None,
         requests: Count::default(),
         in_flight: InFlightCount::default(),
         last_request: state.shared.settings.load().requests_per_connection,
@@ -59,7 +61,7 @@ pub(super) async fn serve(
     let turn = state.crowd.begin(number);
     let ended = match tls {
         None => serve_cleartext(stream, Arc::new(peer), idle, turn, &state).await,
-        Some(side) => serve_tls(stream, side, peer, idle, turn, &state).await,
+        Some(active) => serve_tls(stream, &active, peer, idle, turn, &state).await,
     };
     if let Err(error) = ended {
         tracing::debug!(client = %client.address, %error, "connection ended");
@@ -133,12 +135,13 @@ fn make_room(state: &WorkerState) {
 
 async fn serve_tls(
     stream: TcpStream,
-    side: Arc<ServerTls>,
+    active: &Arc<ArcSwap<ServerTls>>,
     mut peer: Peer,
     idle: Idle,
     turn: impl Future<Output = ()>,
     state: &Arc<WorkerState>,
 ) -> io::Result<()> {
+    let side = active.load_full();
     // Boxed: its memory is freed after the handshake, however long the connection is idle then.
     let time_limit = state.shared.settings.load().tls_handshake;
     let mut handshake = Box::pin(handshake::tls(stream, &side, turn, time_limit));
@@ -158,6 +161,11 @@ async fn serve_tls(
     };
     let session = stream.get_ref().1;
     peer.tls = Session::of(session);
+    peer.certificate = PeerCertificate::of(session, &side, active).map(Arc::new);
+    if peer.certificate.is_none() && side.requires_certificates() {
+        // rustls has failed the handshake already, unless it has an error.
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
     peer.sni = session.server_name().map(|name| Sni { name: name.to_owned(), tls: side });
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     connection::serve(stream, is_http2, Arc::new(peer), state.clone()).await

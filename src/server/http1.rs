@@ -46,7 +46,7 @@ where
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let settings = shared.settings.load_full();
-    let max_age = Instant::now() + settings.max_connection_age;
+    let max_age = Instant::now() + shared.max_age(peer, settings.max_connection_age);
     loop {
         let exchange = stream.exchange();
         let connection = builder(&settings).serve_connection(TokioIo::new(stream), service.clone());

@@ -47,7 +47,7 @@ where
     // Boxed: it is large, and this future passes through several functions.
     let settings = shared.settings.load_full();
     let mut connection = Box::pin(builder(&settings, metrics).serve_connection(TokioIo::new(stream), service));
-    let max_age = Instant::now() + settings.max_connection_age;
+    let max_age = Instant::now() + shared.max_age(peer, settings.max_connection_age);
     tokio::select! {
         biased;
         ended = connection.as_mut() => return ended,

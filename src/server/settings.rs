@@ -12,6 +12,8 @@ use crate::protocols::tls;
 pub struct ListenerSettings {
     pub address: SocketAddr,
     pub tls: tls::Settings,
+    /// `None`: clients are not asked for certificates.
+    pub clients: Option<tls::ClientAuthSettings>,
     /// If true, each connection begins with a PROXY protocol header, sent by a peer that `[forwarding]` trusts.
     pub proxy_protocol: bool,
 }

@@ -70,6 +70,11 @@ impl Shared {
         tokio::time::sleep(FIRST_REQUEST).await;
     }
 
+    /// For how long a connection may be used.
+    pub(super) fn max_age(&self, peer: &Peer, configured: Duration) -> Duration {
+        peer.max_age(configured, self.gateway.load().clock.now())
+    }
+
     /// How many of `limits.connections` are kept for addresses with few connections.
     pub(super) fn reserved_connections(&self) -> usize {
         let settings = self.settings.load();

@@ -79,8 +79,7 @@ async fn listen(listener: Listener, state: Arc<WorkerState>, alive: mpsc::Sender
         Err(error) => return tracing::error!(%error, "failed to listen"),
     };
     let serve = |stream: TcpStream, address: SocketAddr| {
-        let tls = tls.as_ref().map(|tls| tls.load_full());
-        tokio::spawn(admission::serve(stream, address, proxy_protocol, tls, state.clone(), alive.clone()));
+        tokio::spawn(admission::serve(stream, address, proxy_protocol, tls.clone(), state.clone(), alive.clone()));
     };
     tokio::select! {
         never = accept(&socket, &serve) => match never {},

@@ -126,6 +126,14 @@ reasons! {
     NonceRejected = "nonce_rejected", BAD_REQUEST, "use_dpop_nonce", "the DPoP proof needs the nonce of DPoP-Nonce";
     /// `limits.used_proofs`
     ProofsFull = "proofs_full", SERVICE_UNAVAILABLE, "temporarily_unavailable", "too many DPoP proofs were used within a minute";
+    /// `route.client_certificate`
+    CertificateMissing = "certificate_missing", FORBIDDEN, "forbidden", "a client certificate is required";
+    /// `route.client_names`, or a certificate that no authority has verified.
+    CertificateDenied = "certificate_denied", FORBIDDEN, "forbidden", "the client certificate does not allow this request";
+    /// The certificate has expired or was revoked after the handshake. The connection closes.
+    CertificateRevoked = "certificate_revoked", FORBIDDEN, "forbidden", "the client certificate is no longer valid";
+    /// `forwarding.client_certificate`
+    BadClientCert = "bad_client_cert", BAD_REQUEST, "invalid_request", "the header Client-Cert is not one certificate";
     InsufficientScope = "insufficient_scope", FORBIDDEN, "insufficient_scope", "the token lacks a required scope";
     /// The token came from a cookie, and another site may have caused the request.
     Csrf = "csrf", FORBIDDEN, "forbidden", "the Origin header is missing or not allowed";

@@ -156,7 +156,14 @@ pub fn headers(bytes: &[u8]) -> bool {
     let mut left = sent.clone();
     let subject = HeaderName::from_static("x-auth-subject");
     let claims = vec![(Pointer::parse("/a").expect("a pointer"), HeaderName::from_static("x-auth-claims"))];
-    let identity = Identity { subject: Some(subject), scope: None, token_id: None, issuer: None, claims };
+    let identity = Identity {
+        subject: Some(subject),
+        scope: None,
+        token_id: None,
+        issuer: None,
+        claims,
+        certificate: Default::default(),
+    };
     Hygiene::new(identity.names(), &FieldRules::default()).clean_request(&mut left);
 
     let as_cgi = |name: &str| name.to_ascii_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_");

@@ -10,7 +10,8 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::identity::HEADER;
-use crate::protocols::http::forwarded::Forwarding;
+use crate::protocols::http::client_cert::CLIENT_CERT;
+use crate::protocols::http::forwarded::{ClientCert, Forwarding};
 use crate::protocols::http::headers;
 use crate::protocols::http::name_pattern::NamePattern;
 use crate::protocols::http::removed_fields::{FieldRules, removed_by_default};
@@ -25,9 +26,12 @@ pub(super) fn read(table: &mut Table<'_>, identity: &Identity) -> Forwarding {
     let trusted =
         table.take("trusted", Shape::list(NETWORK)).and_then(|value| value.list_of("[\"10.0.0.0/8\"]", network));
     let sets_real_ip = table.boolean("x_real_ip", false);
+    let words = [("off", ClientCert::Off), ("any", ClientCert::Any), ("verified", ClientCert::Verified)];
+    let client_cert = table.choice("client_certificate", ClientCert::Off, &words);
     let remove = table.take("remove", Shape::list(HEADER)).and_then(|value| value.list_of("[\"X-Tenant\"]", removed));
     let real_ip = sets_real_ip.then_some(headers::X_REAL_IP.as_str());
     let own = identity.names().map(|name| name.as_str()).chain(headers::own_fields()).chain(real_ip);
+    let own = own.chain((client_cert != ClientCert::Off).then_some(CLIENT_CERT.as_str()));
     let own: Vec<NamePattern> = own.map(NamePattern::exact).collect();
     let keep = table
         .take("keep", Shape::list(HEADER))
@@ -36,7 +40,11 @@ pub(super) fn read(table: &mut Table<'_>, identity: &Identity) -> Forwarding {
         table.default(key, Vec::<String>::new());
     }
     let fields = FieldRules { remove: remove.unwrap_or_default(), keep: keep.unwrap_or_default() };
-    let forwarding = Forwarding { trusted: trusted.unwrap_or_default(), sets_real_ip, fields };
+    let forwarding = Forwarding { trusted: trusted.unwrap_or_default(), sets_real_ip, client_cert, fields };
+    if client_cert != ClientCert::Off && forwarding.trusted.is_empty() && !table.has("trusted") {
+        let error = ConfigError::new("no proxy is trusted", "expected the networks of your proxies in `trusted`");
+        table.reject("client_certificate", error);
+    }
     if let Some(network) = forwarding.trusted.iter().find(|network| is_wide(network)) {
         let warning = ConfigError::new(
             format!("{network} contains addresses of clients"),

@@ -2,7 +2,7 @@
 
 use http::HeaderName;
 
-use crate::auth::identity::{DEFAULT_NAMES, Identity};
+use crate::auth::identity::{CertificateHeaders, DEFAULT_NAMES, Identity};
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
@@ -48,21 +48,32 @@ pub(super) const HEADER: Shape = Shape::Pattern("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 /// The empty string turns a header off.
 pub(super) const OPTIONAL_HEADER: Shape = Shape::Pattern("^[A-Za-z0-9!#$%&'*+.^_`|~-]*$");
 
-/// In the order of [`DEFAULT_NAMES`].
-const KEYS: [&str; 4] = ["subject", "scope", "token_id", "issuer"];
+/// In the order of [`DEFAULT_NAMES`]. Those about the client's certificate are off by default.
+const KEYS: [&str; 8] = [
+    "subject",
+    "scope",
+    "token_id",
+    "issuer",
+    "certificate_subject",
+    "certificate_dns",
+    "certificate_uri",
+    "certificate_sha256",
+];
 
 pub(super) fn read(table: &mut Table<'_>) -> Identity {
-    let headers = [0, 1, 2, 3].map(|index| {
-        let (key, default) = (KEYS[index], &DEFAULT_NAMES[index]);
+    let headers = [0, 1, 2, 3, 4, 5, 6, 7].map(|index| {
+        let (key, default) = (KEYS[index], DEFAULT_NAMES.get(index));
         let value = table.take(key, OPTIONAL_HEADER);
-        table.default(key, SHOWN_NAMES[index]);
-        value.map_or_else(|| Some(default.clone()), |value| value.parse(header_or_off).flatten())
+        table.default(key, SHOWN_NAMES.get(index).copied().unwrap_or_default());
+        value.map_or_else(|| default.cloned(), |value| value.parse(header_or_off).flatten())
     });
     let claims: Vec<_> = table.tables("claim", claim).into_iter().flatten().collect();
     report_duplicates(table, &headers);
     report_duplicate_claims(table, &headers, &claims);
-    let [subject, scope, token_id, issuer] = headers;
-    Identity { subject, scope, token_id, issuer, claims: claims.into_iter().map(|claim| claim.value).collect() }
+    let [subject, scope, token_id, issuer, of_certificate, dns, uri, sha256] = headers;
+    let certificate = CertificateHeaders { subject: of_certificate, dns, uri, sha256 };
+    let claims = claims.into_iter().map(|claim| claim.value).collect();
+    Identity { subject, scope, token_id, issuer, claims, certificate }
 }
 
 /// `[[identity.claim]]`. `None` if one of its keys is missing or wrong.
@@ -99,7 +110,7 @@ pub(super) fn normalized(name: &HeaderName) -> String {
 pub(super) const SAME_HEADER: &str =
     "choose another name; case is ignored, and `_` and `-` are equal, as in many backends";
 
-fn report_duplicates(table: &Table<'_>, headers: &[Option<HeaderName>; 4]) {
+fn report_duplicates(table: &Table<'_>, headers: &[Option<HeaderName>]) {
     for (index, header) in headers.iter().enumerate() {
         let Some(header) = header else { continue };
         let same =
@@ -122,7 +133,7 @@ fn report_duplicates(table: &Table<'_>, headers: &[Option<HeaderName>; 4]) {
 
 fn report_duplicate_claims(
     table: &Table<'_>,
-    headers: &[Option<HeaderName>; 4],
+    headers: &[Option<HeaderName>],
     claims: &[Placed<(Pointer, HeaderName)>],
 ) {
     for (index, Placed { value: (_, name), place }) in claims.iter().enumerate() {

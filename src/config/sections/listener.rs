@@ -6,8 +6,8 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::value::{Value, choose};
-use crate::config::sections::pem;
 use crate::config::sections::placed::Placed;
+use crate::config::sections::{listener_clients, pem};
 use crate::protocols::http::forwarded::Forwarding;
 use crate::protocols::tls::{self, CertificateFiles};
 use crate::server::ListenerSettings;
@@ -30,7 +30,8 @@ pub(super) fn listeners(root: &mut Table<'_>, forwarding: &Forwarding) -> Vec<Pl
         listener(table, forwarding);
         table.default("address", DEFAULT_ADDRESS.to_string());
     });
-    let value = ListenerSettings { address: DEFAULT_ADDRESS, tls: self_signed(root), proxy_protocol: false };
+    let value =
+        ListenerSettings { address: DEFAULT_ADDRESS, tls: self_signed(root), clients: None, proxy_protocol: false };
     vec![Placed { value, place: root.place("listener") }]
 }
 
@@ -40,8 +41,10 @@ fn listener(table: &mut Table<'_>, forwarding: &Forwarding) -> Option<Placed<Lis
     let address = address.and_then(|value| value.parse(socket_address));
     let tls = tls(table).unwrap_or_else(|| self_signed(table));
     table.default("tls", "self-signed");
+    let clients = listener_clients::read(table, tls != tls::Settings::Off);
     let proxy_protocol = proxy_protocol(table, forwarding);
-    Some(Placed { value: ListenerSettings { address: address?, tls, proxy_protocol }, place: table.place("address") })
+    let value = ListenerSettings { address: address?, tls, clients, proxy_protocol };
+    Some(Placed { value, place: table.place("address") })
 }
 
 /// Only trusted proxies may send the header.

@@ -24,6 +24,7 @@ mod issuer;
 mod keys;
 mod limits;
 mod listener;
+mod listener_clients;
 mod login;
 mod oauth;
 mod oauth_client;
@@ -39,6 +40,8 @@ mod provider;
 mod rate;
 mod respond;
 mod route;
+mod route_clients;
+mod route_conflicts;
 mod route_warnings;
 mod rules;
 mod sign_in;
@@ -109,6 +112,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         store: store.postgres(),
         reserved: &reserved,
         maintenance: &maintenance,
+        can_verify_clients: route_clients::can_verify(&listeners, &forwarding),
     };
     let mut routes = route::routes(root, &context);
     rate::number_all(&mut rates, &mut routes);

@@ -15,8 +15,8 @@ use crate::config::sections::placed::Placed;
 use crate::config::sections::respond::Switch;
 use crate::config::sections::token_exchange::TokenExchanges;
 use crate::config::sections::{
-    header_rules, host, path_forms, postgres, proof, rate, respond, route_warnings, rules, sign_in_keys, strip_prefix,
-    token,
+    header_rules, host, path_forms, postgres, proof, rate, respond, route_clients, route_conflicts, route_warnings,
+    rules, sign_in_keys, strip_prefix, token,
 };
 use crate::gateway::route::{Access, Capture, Route};
 use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX, metadata_path};
@@ -48,6 +48,7 @@ pub(super) struct Context<'c> {
     pub(super) reserved: &'c Reserved,
     /// `[maintenance]`
     pub(super) maintenance: &'c Switch,
+    pub(super) can_verify_clients: bool,
 }
 
 pub(super) fn routes(root: &mut Table<'_>, context: &Context<'_>) -> Vec<Route> {
@@ -55,7 +56,7 @@ pub(super) fn routes(root: &mut Table<'_>, context: &Context<'_>) -> Vec<Route> 
     let routes = root.tables("route", |table| route(table, context));
     if !routes.is_empty() {
         let routes: Vec<_> = routes.into_iter().flatten().collect();
-        report_duplicates(root, &routes);
+        route_conflicts::report(root, &routes);
         path_forms::report_case(root, &routes);
         route_warnings::report(root, &routes, upstreams);
         report_reserved(root, &routes, issuers);
@@ -88,6 +89,7 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
         store,
         reserved,
         maintenance,
+        can_verify_clients,
     } = *context;
     let path = table.required("path", Shape::Pattern("^/"), "\"/orders/\"").and_then(|value| value.parse(path));
     let ignore_case = table.boolean("ignore_case", false);
@@ -119,6 +121,7 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
     }
     let token_forwarding = token::forwarding(table, own_audience, token_exchanges, &places);
     let proof = proof::of_route(table, access == Access::Public, &places);
+    let certificate = route_clients::of_route(table, can_verify_clients);
     let enforce = table.boolean("enforce", true);
     if !enforce && access == Access::Public {
         let error = ConfigError::new(
@@ -153,6 +156,7 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
         upstream: upstream.unwrap_or(0),
         strip_prefix: strip_prefix.map(Box::new),
         access,
+        certificate,
         preflight,
         cors: cors.policy(),
         places,
@@ -367,32 +371,10 @@ fn name(text: &str) -> Result<String, ConfigError> {
     }
 }
 
-fn report_duplicates(root: &Table<'_>, routes: &[Placed<Route>]) {
-    for (index, route) in routes.iter().enumerate() {
-        let Some(first) = routes[..index].iter().find(|first| overlap(&first.value, &route.value)) else { continue };
-        let methods = match (&first.value.methods, &route.value.methods) {
-            (some, _) | (_, some) if !some.is_empty() => "give them different `methods` or a different `host`",
-            _ => "remove one, or give them different `methods` or a different `host`",
-        };
-        let error =
-            ConfigError::new("two routes match the same requests", "expected a different path, host or methods")
-                .help(methods)
-                .related(&first.place, "the first route is here");
-        root.report().add(error.at(&route.place));
-    }
-}
-
 /// The path of the authorization server metadata contains the path of `tokens.issuer`, so it is checked here.
 fn report_reserved(root: &Table<'_>, routes: &[Placed<Route>], issuers: &[String]) {
     let Some(metadata) = issuers.first().map(|own| metadata_path(own)) else { return };
     for route in routes.iter().filter(|route| route.value.path.trim_end_matches('/') == metadata) {
         root.report().add(reserved_path(&metadata).at(&route.place));
     }
-}
-
-fn overlap(a: &Route, b: &Route) -> bool {
-    let any = a.methods.is_empty() || b.methods.is_empty();
-    path_forms::are_equal(a, b)
-        && a.host == b.host
-        && (any || a.methods.iter().any(|method| b.methods.contains(method)))
 }

@@ -155,8 +155,15 @@ impl ForwardAuth {
         }
     }
 
-    /// The response that allows a request. `authorization`: what the backend gets in this header.
-    pub fn allow(&self, permit: &Permit, authorization: Option<&HeaderValue>, record: &Record) -> Response<Body> {
+    /// The response that allows a request. `authorization`: what the backend gets in this header. `certificate`: the
+    /// headers about the certificate of the client.
+    pub fn allow(
+        &self,
+        permit: &Permit,
+        authorization: Option<&HeaderValue>,
+        certificate: Option<Vec<(HeaderName, HeaderValue)>>,
+        record: &Record,
+    ) -> Response<Body> {
         let mut response = Response::new(Body::empty());
         let headers = response.headers_mut();
         headers.reserve(self.names.len() + 3);
@@ -166,6 +173,7 @@ impl ForwardAuth {
         for (name, value) in permit.caller().into_iter().flat_map(|caller| &caller.cached().identity) {
             headers.insert(name.clone(), value.clone());
         }
+        headers.extend(certificate.into_iter().flatten());
         if let Some(observed) = permit.observed() {
             headers.insert(OBSERVED, HeaderValue::from_static(observed.reason.code()));
         }

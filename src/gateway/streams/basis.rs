@@ -8,6 +8,7 @@ use crate::auth::leases::{Leases, StreamLease};
 use crate::auth::renewals::{FamilyWatch, Renewals};
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::CachedToken;
+use crate::protocols::tls::PeerCertificate;
 use crate::store::Freshness;
 use crate::tokens::jwt::Validity;
 use crate::tokens::jwt::verify::{is_still_valid, verify};
@@ -44,6 +45,41 @@ pub struct HeldToken {
     pub cached: Arc<CachedToken>,
     /// See [`crate::auth::context::AuthContext::serves_stale`].
     pub serves_stale: Option<bool>,
+}
+
+/// What a stream was opened with, and ends with.
+#[derive(Clone, Default)]
+pub struct Held {
+    /// `None` for a stream without a token, as on a public route.
+    pub token: Option<HeldToken>,
+    /// The certificate of the client.
+    pub certificate: Option<Arc<PeerCertificate>>,
+}
+
+pub(super) struct StreamBasis {
+    token: Option<TokenBasis>,
+    certificate: Option<Arc<PeerCertificate>>,
+}
+
+impl StreamBasis {
+    pub(super) fn on(held: &Held, checks: &TokenChecks) -> Self {
+        let token = held.token.as_ref().map(|token| TokenBasis::on(token, checks));
+        StreamBasis { token, certificate: held.certificate.clone() }
+    }
+
+    /// When the current token or the certificate expires.
+    pub(super) fn deadline(&self) -> UnixTime {
+        let of_token = self.token.as_ref().map_or(UnixTime::MAX, TokenBasis::deadline);
+        self.certificate.as_ref().map_or(of_token, |certificate| of_token.min(certificate.end()))
+    }
+
+    /// Returns why the stream must end, if it must.
+    pub(super) fn check(&mut self, checks: &TokenChecks, now: UnixTime) -> Result<(), Reason> {
+        if self.certificate.as_ref().is_some_and(|certificate| certificate.check(now).is_err()) {
+            return Err(Reason::CertificateRevoked);
+        }
+        self.token.as_mut().map_or(Ok(()), |token| token.check(checks, now))
+    }
 }
 
 pub(super) struct TokenBasis {

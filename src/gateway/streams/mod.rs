@@ -14,7 +14,7 @@ mod grpc;
 mod registry;
 mod token_bound;
 
-pub use basis::{HeldToken, TokenChecks};
+pub use basis::{Held, HeldToken, TokenChecks};
 pub use drain_behavior::DrainBehavior;
 pub use registry::{OpenStream, Streams};
 pub use token_bound::{Termination, TokenBound};

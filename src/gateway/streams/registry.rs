@@ -1,8 +1,8 @@
 //! The open streams of one worker, and the task that ends them.
 //!
 //! Four times a second, the task compares the time with the earliest expiry, the epoch of revocations, the generation
-//! of keys, the number of opaque tokens that ended early, and whether revocations may be missing here. It checks the
-//! streams themselves only if one of these has moved. Without streams, it sleeps.
+//! of keys, the number of opaque tokens that ended early, the number of reloads, and whether revocations may be missing
+//! here. It checks the streams themselves only if one of these has moved. Without streams, it sleeps.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use super::basis::{HeldToken, TokenBasis, TokenChecks};
+use super::basis::{Held, StreamBasis, TokenChecks};
 use super::drain_behavior::DrainBehavior;
+use crate::protocols::tls;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::types::clock::UnixTime;
 use crate::types::close_reason::CloseReason;
@@ -49,8 +50,7 @@ struct Open {
 }
 
 struct Entry {
-    /// `None` for a stream without a token, as on a public route.
-    basis: Option<TokenBasis>,
+    basis: StreamBasis,
     drain_behavior: DrainBehavior,
     end: oneshot::Sender<CloseReason>,
 }
@@ -63,6 +63,8 @@ struct LastChecked {
     is_stale: bool,
     /// The number of opaque tokens that ended early.
     leases_ended: u64,
+    /// The number of reloads, each of which can bring a revocation list for clients.
+    reloads: u64,
 }
 
 impl Streams {
@@ -71,31 +73,31 @@ impl Streams {
     }
 
     /// Registers a WebSocket.
-    pub fn open_tunnel(self: &Arc<Self>, token: Option<&HeldToken>) -> OpenStream {
-        self.open(token, DrainBehavior::AtOnce)
+    pub fn open_tunnel(self: &Arc<Self>, held: &Held) -> OpenStream {
+        self.open(held, DrainBehavior::AtOnce)
     }
 
     /// Registers a stream. If its token has ended meanwhile, the stream ends at once.
-    pub(super) fn open(self: &Arc<Self>, token: Option<&HeldToken>, drain_behavior: DrainBehavior) -> OpenStream {
+    pub(super) fn open(self: &Arc<Self>, held: &Held, drain_behavior: DrainBehavior) -> OpenStream {
         let (end, ended) = oneshot::channel();
-        let mut basis = token.map(|token| TokenBasis::on(token, &self.checks));
-        let checked = basis.as_mut().map(|basis| basis.check(&self.checks, self.checks.clock.now()));
+        let mut basis = StreamBasis::on(held, &self.checks);
+        let checked = basis.check(&self.checks, self.checks.clock.now());
         let mut open = self.lock();
         open.newest += 1;
         let stream = OpenStream { number: open.newest, streams: self.clone(), ended: Some(ended) };
         self.metrics.streams_opened.inc();
         let entry = Entry { basis, drain_behavior, end };
         match checked {
-            Some(Err(reason)) => entry.end(CloseReason::Token(reason)),
+            Err(reason) => entry.end(CloseReason::Token(reason)),
             _ if open.ends_now(drain_behavior) => entry.end(CloseReason::Draining),
             _ => open.insert(stream.number, entry, &self.first_opened),
         }
         stream
     }
 
-    /// Checks a token before its stream is registered.
-    pub(super) fn check(&self, token: &HeldToken) -> Result<(), Reason> {
-        TokenBasis::on(token, &self.checks).check(&self.checks, self.checks.clock.now())
+    /// Checks what a stream depends on before it is registered.
+    pub(super) fn check(&self, held: &Held) -> Result<(), Reason> {
+        StreamBasis::on(held, &self.checks).check(&self.checks, self.checks.clock.now())
     }
 
     /// Ends streams when their token ends, for as long as it is polled.
@@ -117,6 +119,7 @@ impl Streams {
             generation: self.checks.keyring.generation(),
             is_stale: self.checks.is_stale(),
             leases_ended: self.checks.leases.ended(),
+            reloads: tls::reloads(),
         }
     }
 
@@ -147,7 +150,7 @@ impl Streams {
         let (mut last, mut earliest, mut ended) = (None, open.earliest, Vec::new());
         for (number, entry) in open.streams.range_mut((from, Bound::Unbounded)).take(count) {
             last = Some(*number);
-            match entry.basis.as_mut().map_or(Ok(()), |basis| basis.check(&self.checks, now)) {
+            match entry.basis.check(&self.checks, now) {
                 Ok(()) => earliest = earliest.min(entry.deadline()),
                 Err(reason) => ended.push((*number, reason)),
             }
@@ -217,7 +220,7 @@ impl Open {
 
 impl Entry {
     fn deadline(&self) -> UnixTime {
-        self.basis.as_ref().map_or(UnixTime::MAX, TokenBasis::deadline)
+        self.basis.deadline()
     }
 
     fn end(self, reason: CloseReason) {
@@ -273,6 +276,7 @@ mod tests {
 
     use super::*;
     use crate::auth::token_cache::CachedToken;
+    use crate::gateway::streams::HeldToken;
     use crate::tokens::family::revocation::{Revocation, Revoked};
     use crate::tokens::jwt::VerifiedToken;
     use crate::types::ids::TokenId;
@@ -298,9 +302,9 @@ mod tests {
                 [DrainBehavior::AtOnce, DrainBehavior::AtLast, DrainBehavior::CutOff].into_iter().zip(expected)
             {
                 let draining = ends.then_some(CloseReason::Draining);
-                assert_eq!(ended(&mut streams.open(None, behavior)), draining, "{behavior:?}");
+                assert_eq!(ended(&mut streams.open(&Held::default(), behavior)), draining, "{behavior:?}");
                 // The behavior is known only after the stream was opened.
-                let mut later = streams.open(None, DrainBehavior::CutOff);
+                let mut later = streams.open(&Held::default(), DrainBehavior::CutOff);
                 later.set_drain_behavior(behavior);
                 assert_eq!(ended(&mut later), draining, "{behavior:?}");
             }
@@ -315,7 +319,8 @@ mod tests {
     #[test]
     fn a_drain_ends_streams_by_their_last_behavior() {
         let streams = streams();
-        let mut open = [DrainBehavior::CutOff, DrainBehavior::AtOnce].map(|behavior| streams.open(None, behavior));
+        let mut open =
+            [DrainBehavior::CutOff, DrainBehavior::AtOnce].map(|behavior| streams.open(&Held::default(), behavior));
         open[0].set_drain_behavior(DrainBehavior::AtOnce);
         open[1].set_drain_behavior(DrainBehavior::CutOff);
         streams.drain();
@@ -329,8 +334,8 @@ mod tests {
         token.family = Some(FAMILY);
         let generation = streams.checks.keyring.generation();
         let cached = Arc::new(CachedToken::new("a token", token, Vec::new(), generation));
-        let held = HeldToken { cached, serves_stale: None };
-        let mut stream = streams.open_tunnel(Some(&held));
+        let held = Held { token: Some(HeldToken { cached, serves_stale: None }), certificate: None };
+        let mut stream = streams.open_tunnel(&held);
         let mut last = streams.current();
         streams.check_all(&mut last).await;
         assert_eq!(ended(&mut stream), None);
@@ -338,7 +343,7 @@ mod tests {
         let revocation = Revocation { sequence: 1, what: Revoked::Family(FAMILY), at: now, until: UnixTime::MAX };
         streams.checks.revocations.enforce(&revocation, now);
         let revoked = Some(CloseReason::Token(Reason::Revoked));
-        assert_eq!(ended(&mut streams.open_tunnel(Some(&held))), revoked, "opened after the revocation");
+        assert_eq!(ended(&mut streams.open_tunnel(&held)), revoked, "opened after the revocation");
         streams.check_all(&mut last).await;
         assert_eq!(ended(&mut stream), revoked);
     }

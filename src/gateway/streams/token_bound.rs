@@ -11,7 +11,7 @@ use http::{Method, Response};
 use http_body::Body as HttpBody;
 use tokio::time::{Sleep, sleep};
 
-use super::basis::HeldToken;
+use super::basis::Held;
 use super::drain_behavior::DrainBehavior;
 use super::grpc::{self as messages, Messages};
 use super::registry::{OpenStream, Streams};
@@ -99,21 +99,20 @@ impl Termination {
 /// Registered as a stream only once it lasts.
 pub struct TokenBound {
     streams: Arc<Streams>,
-    /// `None` without a token, as on a public route.
-    token: Option<HeldToken>,
+    held: Held,
     termination: Termination,
     stream: Option<OpenStream>,
     ended: Option<CloseReason>,
 }
 
 impl TokenBound {
-    pub fn by(token: Option<HeldToken>, streams: &Arc<Streams>) -> Self {
-        TokenBound { streams: streams.clone(), token, termination: Termination::default(), stream: None, ended: None }
+    pub fn by(held: Held, streams: &Arc<Streams>) -> Self {
+        TokenBound { streams: streams.clone(), held, termination: Termination::default(), stream: None, ended: None }
     }
 
-    /// The same token, for another body.
+    /// The same token and certificate, for another body.
     pub fn another(&self) -> Self {
-        TokenBound::by(self.token.clone(), &self.streams)
+        TokenBound::by(self.held.clone(), &self.streams)
     }
 
     pub fn set_termination(&mut self, termination: Termination) {
@@ -129,14 +128,14 @@ impl TokenBound {
         !matches!(self.termination, Termination::Abort)
     }
 
-    pub fn held(&self) -> Option<&HeldToken> {
-        self.token.as_ref()
+    pub fn held(&self) -> &Held {
+        &self.held
     }
 
     /// Registers the stream: it lasts.
     pub fn lasts(&mut self) {
         if self.stream.is_none() && self.ended.is_none() {
-            self.stream = Some(self.streams.open(self.token.as_ref(), self.termination.drain_behavior()));
+            self.stream = Some(self.streams.open(&self.held, self.termination.drain_behavior()));
         }
     }
 
@@ -193,7 +192,7 @@ impl TokenBound {
 
     /// Returns how the body ends if its source broke off because the same token has ended.
     pub fn end_of_broken(&mut self) -> Option<BodyEnd> {
-        let check = || self.streams.check(self.token.as_ref()?).err().map(CloseReason::Token);
+        let check = || self.streams.check(&self.held).err().map(CloseReason::Token);
         let reason = self.ended.or_else(check)?;
         self.ended = Some(reason);
         let is_whole = self.termination.tracker().is_none_or(|tracker| tracker.messages.is_between());
@@ -265,11 +264,11 @@ mod tests {
     fn a_body_is_registered_once_and_not_after_its_end() {
         let metrics = Arc::default();
         let streams = Streams::new(TokenChecks::alone(), Arc::clone(&metrics));
-        let mut ended = TokenBound::by(None, &streams);
+        let mut ended = TokenBound::by(Held::default(), &streams);
         ended.ended = Some(CloseReason::Draining);
         ended.lasts();
         assert_eq!(metrics.streams_opened.get(), 0);
-        let mut lasting = TokenBound::by(None, &streams);
+        let mut lasting = TokenBound::by(Held::default(), &streams);
         lasting.lasts();
         lasting.lasts();
         assert_eq!(metrics.streams_opened.get(), 1);

@@ -64,6 +64,18 @@ fn contains(networks: &[IpNet], address: IpAddr) -> bool {
     networks.iter().any(|network| network.contains(&address))
 }
 
+/// `forwarding.client_certificate`: what the trusted proxies say about a client in `Client-Cert`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientCert {
+    /// Nothing: the field is removed.
+    #[default]
+    Off,
+    /// The client has the key of the certificate.
+    Any,
+    /// The proxies have verified the chain, too.
+    Verified,
+}
+
 /// `[forwarding]`
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Forwarding {
@@ -71,6 +83,7 @@ pub struct Forwarding {
     pub trusted: Vec<IpNet>,
     /// `forwarding.x_real_ip`: if true, backends get the client's address in `X-Real-IP` too.
     pub sets_real_ip: bool,
+    pub client_cert: ClientCert,
     pub fields: FieldRules,
 }
 

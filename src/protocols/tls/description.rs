@@ -1,6 +1,6 @@
 //! What operators see of a certificate: its names, who issued it, and when it expires.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::types::der::{OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE, element, elements};
@@ -23,9 +23,10 @@ const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
 /// The tags of `GeneralName`.
-const DNS_NAME: u8 = 0x82;
-const URI: u8 = 0x86;
-const IP_ADDRESS: u8 = 0x87;
+pub(super) const EMAIL: u8 = 0x81;
+pub(super) const DNS_NAME: u8 = 0x82;
+pub(super) const URI: u8 = 0x86;
+pub(super) const IP_ADDRESS: u8 = 0x87;
 const BMP_STRING: u8 = 0x1e;
 
 /// The types of names that issuers have (RFC 4514 section 3); 2.5.4.x.
@@ -33,32 +34,37 @@ const ATTRIBUTES: [(u8, &str); 6] = [(3, "CN"), (6, "C"), (7, "L"), (8, "ST"), (
 
 /// The names in a certificate in DER. Empty if it has none.
 pub(super) fn names(certificate: &[u8]) -> Vec<String> {
+    alternative_names(certificate).filter_map(|(tag, name)| general_name(tag, name)).collect()
+}
+
+/// The tags and contents of `subjectAltName`.
+pub(super) fn alternative_names(certificate: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let extensions = signed_fields(certificate).find(|(tag, _)| *tag == EXTENSIONS);
     let extensions = extensions.and_then(|(_, content)| element(content, SEQUENCE)).map_or(&[][..], |(list, _)| list);
     let is_names =
         |extension: &&[u8]| element(extension, OBJECT_IDENTIFIER).is_some_and(|(id, _)| id == SUBJECT_ALT_NAME);
     let found = elements(extensions).map(|(_, extension)| extension).find(is_names);
     let value = found.and_then(|extension| elements(extension).find(|(tag, _)| *tag == OCTET_STRING));
-    let names = value.and_then(|(_, value)| element(value, SEQUENCE)).map_or(&[][..], |(names, _)| names);
-    elements(names).filter_map(|(tag, name)| general_name(tag, name)).collect()
+    elements(value.and_then(|(_, value)| element(value, SEQUENCE)).map_or(&[][..], |(names, _)| names))
 }
 
 fn general_name(tag: u8, name: &[u8]) -> Option<String> {
     match tag {
         DNS_NAME | URI => Some(String::from_utf8_lossy(name).into_owned()),
-        IP_ADDRESS => match name.len() {
-            4 => Some(Ipv4Addr::from(<[u8; 4]>::try_from(name).ok()?).to_string()),
-            16 => Some(Ipv6Addr::from(<[u8; 16]>::try_from(name).ok()?).to_string()),
-            _ => None,
-        },
+        IP_ADDRESS => ip_address(name).map(|address| address.to_string()),
         _ => None,
     }
+}
+
+pub(super) fn ip_address(name: &[u8]) -> Option<IpAddr> {
+    let v4 = || <[u8; 4]>::try_from(name).ok().map(IpAddr::from);
+    v4().or_else(|| <[u8; 16]>::try_from(name).ok().map(IpAddr::from))
 }
 
 /// Who issued a certificate in DER, in the order of the certificate.
 pub(super) fn issuer(certificate: &[u8]) -> String {
     // After the serial number and the algorithm.
-    let name = signed_fields(certificate).filter(|(tag, _)| *tag != VERSION).nth(2).map_or(&[][..], |(_, name)| name);
+    let name = signed_field(certificate, 2);
     let attributes = elements(name).flat_map(|(_, set)| elements(set)).filter_map(|(_, attribute)| {
         let mut parts = elements(attribute);
         let ((_, kind), (tag, value)) = (parts.next()?, parts.next()?);
@@ -72,7 +78,7 @@ fn attribute_name(kind: &[u8]) -> &'static str {
     ATTRIBUTES.iter().find(|(known, _)| known == number).map_or("other", |(_, name)| name)
 }
 
-fn text(tag: u8, value: &[u8]) -> String {
+pub(super) fn text(tag: u8, value: &[u8]) -> String {
     match tag {
         BMP_STRING => {
             let units: Vec<u16> = value.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
@@ -80,6 +86,22 @@ fn text(tag: u8, value: &[u8]) -> String {
         }
         _ => String::from_utf8_lossy(value).into_owned(),
     }
+}
+
+/// `notBefore` and `notAfter` (RFC 5280 section 4.1.2.5), with their tags.
+pub(super) fn validity(certificate: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    elements(signed_field(certificate, 3))
+}
+
+/// The attributes of the subject: sets of them.
+pub(super) fn subject(certificate: &[u8]) -> impl Iterator<Item = &[u8]> {
+    elements(signed_field(certificate, 4)).map(|(_, set)| set)
+}
+
+/// A field after the version, which is optional. The serial number is the first.
+fn signed_field(certificate: &[u8], place: usize) -> &[u8] {
+    let mut fields = signed_fields(certificate).filter(|(tag, _)| *tag != VERSION);
+    fields.nth(place).map_or(&[][..], |(_, content)| content)
 }
 
 /// Certificate ::= SEQUENCE { tbsCertificate SEQUENCE { … }, … }

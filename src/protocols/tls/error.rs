@@ -40,6 +40,11 @@ pub enum TlsError {
         certificate: PathBuf,
     },
     NoTrustedRoots,
+    /// Also a list without `nextUpdate`.
+    InvalidRevocationList {
+        file: PathBuf,
+    },
+    ClientVerifier(String),
     GenerateSelfSigned(rcgen::Error),
     WriteSelfSigned {
         folder: PathBuf,
@@ -65,6 +70,10 @@ impl fmt::Display for TlsError {
             TlsError::KeyMismatch { key, certificate } => {
                 write!(f, "the key {} does not belong to the certificate {}", key.display(), certificate.display())
             }
+            TlsError::InvalidRevocationList { file } => {
+                write!(f, "{}: there is no revocation list (CRL) with nextUpdate in this file", file.display())
+            }
+            TlsError::ClientVerifier(problem) => write!(f, "client_ca and client_crl cannot be used: {problem}"),
             TlsError::NoTrustedRoots => {
                 f.write_str("no trusted CA certificates: install those of the system, or set ca_file")
             }
@@ -90,6 +99,8 @@ impl Error for TlsError {
             | TlsError::NoCertificateConfigured
             | TlsError::NoExpiry { .. }
             | TlsError::KeyMismatch { .. }
+            | TlsError::InvalidRevocationList { .. }
+            | TlsError::ClientVerifier(_)
             | TlsError::NoTrustedRoots => None,
         }
     }

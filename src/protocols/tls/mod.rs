@@ -6,18 +6,28 @@
 mod certificates;
 mod channel_binding;
 mod client;
+mod client_auth;
+mod client_certificate;
 mod description;
 mod error;
+mod peer_certificate;
 pub mod plain_http;
+mod revocation_lists;
 mod server;
 mod session;
+mod subject;
 mod tickets;
+mod validity;
 
 pub use certificates::{CertificateFiles, load};
 pub use channel_binding::server_end_point;
 pub use client::{client_config, client_config_with};
+pub use client_auth::{ClientAuthSettings, ClientPolicy};
+pub use client_certificate::{ClientCertificate, Name};
 pub use description::Description;
 pub use error::TlsError;
+pub use peer_certificate::{PeerCertificate, note_reload, reloads};
+pub use revocation_lists::{RevocationList, read_revocation_lists};
 pub use server::{ServerTls, Settings, Sni, TicketSource, server_tls};
 pub use session::Session;
 pub use tickets::{TicketKey, TicketKeys, WINDOW};

@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use super::certificates::{CertificateFiles, describe, dns_names, generate_self_signed, load, provider};
+use super::client_auth::{ClientAuth, ClientAuthSettings, ClientPolicy};
 use super::description::Description;
 use super::error::TlsError;
+use super::revocation_lists::RevocationList;
 use super::tickets::{TicketKeys, Tickets};
 
 /// `listener.tls`.
@@ -31,9 +34,40 @@ pub struct ServerTls {
     resolver: Arc<SniResolver>,
     /// In the order of the configuration.
     pub certificates: Vec<Description>,
+    /// `None`: clients are not asked for certificates.
+    clients: Option<Arc<ClientAuth>>,
 }
 
 impl ServerTls {
+    /// Returns true if no client may connect without a certificate.
+    pub fn requires_certificates(&self) -> bool {
+        self.clients.as_ref().is_some_and(|clients| clients.policy == ClientPolicy::Required)
+    }
+
+    /// Returns true if a certificate that a client shows is signed by `client_ca`.
+    pub(super) fn verifies_clients(&self) -> bool {
+        self.clients.as_ref().is_some_and(|clients| clients.is_verified())
+    }
+
+    /// Verifies the chain of a client, the leaf first.
+    pub(super) fn verify_client(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<(), rustls::Error> {
+        self.clients.as_ref().map_or(Ok(()), |clients| clients.verify(chain, now))
+    }
+
+    /// The revocation lists for clients, in the order of the configuration.
+    pub fn revocation_lists(&self) -> &[RevocationList] {
+        self.clients.as_ref().map_or(&[], |clients| &clients.lists)
+    }
+
+    /// Returns true if both accept the certificates of the same clients.
+    pub fn has_client_files_of(&self, other: &ServerTls) -> bool {
+        match (&self.clients, &other.clients) {
+            (Some(mine), Some(others)) => mine.has_files_of(others),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
     /// Returns true if a certificate is for this host.
     pub fn names(&self, host: &str) -> bool {
         self.resolver.find(host).is_some()
@@ -78,6 +112,7 @@ pub enum TicketSource {
 /// `listener` is its number in the configuration, which is the same at each gateway.
 pub fn server_tls(
     settings: &Settings,
+    clients: Option<&ClientAuthSettings>,
     tickets: &TicketSource,
     listener: usize,
 ) -> Result<Option<Arc<ServerTls>>, TlsError> {
@@ -102,12 +137,25 @@ pub fn server_tls(
         certificates.push((Arc::new(certificate), files.certificate));
     }
     let resolver = Arc::new(SniResolver::new(certificates)?);
-    let mut config = ServerConfig::builder_with_provider(provider())
+    let clients = clients.map(ClientAuth::read).transpose()?.map(Arc::new);
+    let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
-        .map_err(TlsError::Library)?
-        .with_no_client_auth()
-        .with_cert_resolver(resolver.clone());
+        .map_err(TlsError::Library)?;
+    let builder = match &clients {
+        None => builder.with_no_client_auth(),
+        Some(clients) => builder.with_client_cert_verifier(clients.clone()),
+    };
+    let mut config = builder.with_cert_resolver(resolver.clone());
     config.alpn_protocols = [&b"h2"[..], b"http/1.1", b"http/1.0"].map(<[u8]>::to_vec).to_vec();
+    if clients.is_some() {
+        forbid_resumption(&mut config);
+        return Ok(Some(Arc::new(ServerTls {
+            config: Arc::new(config),
+            resolver,
+            certificates: descriptions,
+            clients,
+        })));
+    }
     // Tickets keep the resumption state with the client, so it costs no memory here and any worker can resume the
     // session.
     config.ticketer = match tickets {
@@ -116,7 +164,15 @@ pub fn server_tls(
     };
     // Each ticket costs the gateway about 1 µs, and one is enough to resume.
     config.send_tls13_tickets = 1;
-    Ok(Some(Arc::new(ServerTls { config: Arc::new(config), resolver, certificates: descriptions })))
+    Ok(Some(Arc::new(ServerTls { config: Arc::new(config), resolver, certificates: descriptions, clients })))
+}
+
+/// rustls resumes a session without a look at the certificate of its client: also one that a list has revoked since,
+/// and one that began without a certificate. So each connection has a full handshake.
+fn forbid_resumption(config: &mut ServerConfig) {
+    // The default ticketer makes no tickets.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
 }
 
 /// Chooses the certificate that names the requested host, or else the first one.

@@ -7,6 +7,7 @@ use bearward::tokens::jwt::Algorithm;
 use crate::deploy::pages::pages;
 use crate::gateway::provider_events::gateway_with_a_stream;
 use crate::house::source;
+use crate::support::certificates::Authority;
 use crate::support::postgres::PostgresServer;
 use crate::support::tokens::Mint;
 use crate::support::wait::eventually_ok;
@@ -156,8 +157,11 @@ async fn shown() -> BTreeMap<String, BTreeSet<String>> {
     let shared = Gateway::with_config(&upstream, &store);
     let gateway = Gateway::with_issuer(&upstream, &Mint::new(Algorithm::ES256), "");
     let with_stream = gateway_with_a_stream(&upstream);
+    let authority = Authority::new();
+    let list = authority.revocation_list(&[], gateway.now_secs() + 86_400);
+    let with_list = Gateway::with_revocation_list(&upstream, &authority, &list, "");
     let mut shown: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-    let samples = [scrape(&gateway).await, scrape(&shared).await, scrape(&with_stream).await];
+    let samples = [scrape(&gateway).await, scrape(&shared).await, scrape(&with_stream).await, scrape(&with_list).await];
     for sample in samples.into_iter().flat_map(HashMap::into_keys) {
         let (name, labels) = sample.split_once('{').unwrap_or((&sample, ""));
         // The three kinds of samples of a histogram share its name.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use bearward::types::clock::{Clock, SystemClock};
 use bearward::types::reject::Reason;
 use bearward::types::secret;
 
@@ -109,7 +110,11 @@ fn the_index_lists_every_page_and_every_example() {
 #[test]
 fn every_configuration_in_the_pages_is_valid() {
     let folder = tempfile::tempdir().expect("a folder");
-    super::write_certificates(&Authority::new(), &folder.path().join("tls"));
+    let authority = Authority::new();
+    super::write_certificates(&authority, &folder.path().join("tls"));
+    fs::write(folder.path().join("tls/clients-ca.pem"), authority.pem()).expect("written");
+    let list = authority.revocation_list(&[], SystemClock.now().as_secs() + 86_400);
+    fs::write(folder.path().join("tls/clients.crl"), list).expect("written");
     secret::write_private(&folder.path().join("webhook.authorization"), b"Bearer x\n").expect("written");
     let secret = b"0123456789abcdef0123456789abcdef\n";
     for name in ["orders.secret", "postgres.password", "login.secret", "events.authorization", "introspection.secret"] {

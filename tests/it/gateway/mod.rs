@@ -1,5 +1,6 @@
 //! What the gateway does with requests: it checks tokens, forwards, serves its own endpoints, and watches streams.
 
+pub mod client_certificates;
 pub mod cors;
 pub mod enforce;
 mod exchanged_tokens;

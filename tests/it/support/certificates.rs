@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use bearward::types::clock::{Clock, SystemClock};
 use bearward::types::secret;
-use rcgen::{BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, CertificateRevocationListParams, CertifiedIssuer,
+    DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber,
+};
 use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -48,10 +51,50 @@ impl Authority {
         let mut params = CertificateParams::new([name.to_owned()]).expect("parameters");
         // Half a day from a change of the number of days that are left.
         let end = SystemClock.now().as_secs().saturating_add_signed(days * DAY) - DAY as u64 / 2;
-        let since_1970 = |seconds: u64| rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds);
-        params.not_before = since_1970(end - 90 * DAY as u64);
-        params.not_after = since_1970(end);
+        set_validity(&mut params, end - 90 * DAY as u64, end);
         Signed { certificate: params.signed_by(&key, &self.0).expect("a certificate"), key }
+    }
+
+    /// An authority below this one. Its certificate has this serial number.
+    pub fn authority(&self, serial: u64) -> Authority {
+        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.serial_number = Some(SerialNumber::from(serial));
+        params.distinguished_name.push(DnType::CommonName, format!("authority {serial} of the tests"));
+        let issuer = CertifiedIssuer::signed_by(params, KeyPair::generate().expect("a key"), &self.0);
+        Authority(issuer.expect("a certificate"))
+    }
+
+    /// A certificate for the client `CN=orders,O=Example`, edited.
+    pub fn client(&self, edit: impl FnOnce(&mut CertificateParams)) -> Signed {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::default();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::OrganizationName, "Example");
+        params.distinguished_name.push(DnType::CommonName, "orders");
+        edit(&mut params);
+        Signed { certificate: params.signed_by(&key, &self.0).expect("a certificate"), key }
+    }
+
+    /// A revocation list in PEM that ends at `next_update`, in seconds since 1970.
+    pub fn revocation_list(&self, revoked: &[u64], next_update: u64) -> String {
+        let since_1970 = |seconds: u64| rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds);
+        let entry = |serial: &u64| RevokedCertParams {
+            serial_number: SerialNumber::from(*serial),
+            revocation_time: since_1970(next_update - 2 * DAY as u64),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let params = CertificateRevocationListParams {
+            this_update: since_1970(next_update - 2 * DAY as u64),
+            next_update: since_1970(next_update),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.iter().map(entry).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.0).expect("a list").pem().expect("PEM")
     }
 
     /// A TLS server with a certificate for `name`.
@@ -67,6 +110,12 @@ impl Authority {
     }
 }
 
+/// From when until when a certificate is valid, in seconds since 1970.
+pub fn set_validity(params: &mut CertificateParams, from: u64, until: u64) {
+    let since_1970 = |seconds: u64| rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds);
+    (params.not_before, params.not_after) = (since_1970(from), since_1970(until));
+}
+
 pub struct Signed {
     certificate: Certificate,
     key: KeyPair,
@@ -75,6 +124,12 @@ pub struct Signed {
 impl Signed {
     pub fn certificate(&self) -> CertificateDer<'static> {
         self.certificate.der().clone()
+    }
+
+    /// The certificate and its key, for a client. `others`: the rest of its chain.
+    pub fn pair(&self, others: &[CertificateDer<'static>]) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        let key = PrivateKeyDer::try_from(self.key.serialize_der()).expect("a key");
+        ([&[self.certificate()], others].concat(), key)
     }
 
     /// Writes `name.pem` and `name.key`. Each file is replaced atomically.

@@ -16,6 +16,7 @@ pub mod glewlwyd;
 pub mod haproxy;
 pub mod honest_client;
 pub mod jwks;
+pub mod mutual_tls;
 pub mod oidc_provider;
 pub mod pooler;
 #[allow(dead_code)]

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use bearward::tokens::jwt::Algorithm;
+use bearward::types::clock::{Clock, SystemClock};
 use bearward::types::secret;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -12,6 +13,7 @@ use tempfile::TempDir;
 use super::alerts::{documented_metrics, metric_names};
 
 use crate::house::source;
+use crate::support::certificates::Authority;
 use crate::support::ports::free_port;
 use crate::support::postgres::PostgresServer;
 use crate::support::tokens::Mint;
@@ -63,8 +65,8 @@ impl Drop for Prometheus {
     }
 }
 
-/// A gateway that is scraped. It has an `[[issuer]]`, an `[[event_stream]]`, health checks and PostgreSQL, and so all
-/// metrics.
+/// A gateway that is scraped. It has an `[[issuer]]`, an `[[event_stream]]`, health checks, a revocation list and
+/// PostgreSQL, and so all metrics.
 async fn scraped(upstream: &Upstream, keys: &KeyServer) -> (Gateway, Prometheus) {
     let folder = TempDir::new().expect("a folder");
     let authorization = folder.path().join("authorization");
@@ -79,7 +81,9 @@ async fn scraped(upstream: &Upstream, keys: &KeyServer) -> (Gateway, Prometheus)
         authorization.display(),
         keys = keys.url("/keys"),
     );
-    let gateway = Gateway::with_config(upstream, &text);
+    let authority = Authority::new();
+    let list = authority.revocation_list(&[], SystemClock.now().as_secs() + 86_400);
+    let gateway = Gateway::with_revocation_list(upstream, &authority, &list, &text);
     let prometheus = Prometheus::start(&[gateway.admin_address().to_string()]);
     eventually_within(Duration::from_secs(60), "Prometheus has scraped", async || {
         prometheus.query("up").await.map(drop)

@@ -104,7 +104,14 @@ impl Process {
             reports: ReportCounts::default(),
             clock: Arc::new(SteadyClock::new(clock.clone())),
         };
-        let identity = Identity { subject: None, scope: None, token_id: None, issuer: None, claims: vec![] };
+        let identity = Identity {
+            subject: None,
+            scope: None,
+            token_id: None,
+            issuer: None,
+            claims: vec![],
+            certificate: Default::default(),
+        };
         let authenticator = Authenticator {
             keyring,
             revocations,

@@ -1,6 +1,7 @@
 //! TLS and cleartext listeners.
 
 mod certificates;
+mod clients;
 mod handshakes;
 mod listeners;
 mod manual_client;

@@ -1,0 +1,76 @@
+//! `client_certificate`, `client_ca` and `client_crl` of a listener: which certificates clients show.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
+use crate::config::document::table::Table;
+use crate::config::sections::pem;
+use crate::protocols::tls::{ClientAuthSettings, ClientPolicy, read_revocation_lists};
+use crate::types::clock::{Clock, SystemClock};
+
+const WORDS: [(&str, Option<ClientPolicy>); 4] = [
+    ("off", None),
+    ("any", Some(ClientPolicy::Any)),
+    ("optional", Some(ClientPolicy::Optional)),
+    ("required", Some(ClientPolicy::Required)),
+];
+
+/// `None`: clients are not asked for certificates.
+pub(super) fn read(table: &mut Table<'_>, has_tls: bool) -> Option<ClientAuthSettings> {
+    let policy = table.choice("client_certificate", None, &WORDS);
+    let verifies = matches!(policy, Some(ClientPolicy::Optional | ClientPolicy::Required));
+    let ca = table.path("client_ca");
+    if let Some(path) = ca.as_deref().filter(|_| verifies) {
+        table.accept("client_ca", pem::certificates(path));
+    }
+    let lists = lists(table);
+    for file in lists.iter().filter(|_| verifies) {
+        check_list(table, file);
+    }
+    if policy.is_some() && !has_tls {
+        let error =
+            ConfigError::new("a listener without TLS gets no certificates", "expected `tls` with a certificate");
+        let help = "behind a proxy that terminates TLS, see forwarding.client_certificate";
+        table.reject("client_certificate", error.help(help));
+    }
+    if verifies && !table.has("client_ca") {
+        let error = ConfigError::new("`client_ca` is missing", "expected the CA certificates of the clients");
+        table.reject("client_certificate", error.help("add `client_ca`, or write \"any\" to accept any certificate"));
+    }
+    for (key, is_set) in [("client_ca", ca.is_some()), ("client_crl", !lists.is_empty())] {
+        if !verifies && is_set {
+            let error = ConfigError::new(
+                format!("`{key}` has no effect here"),
+                "expected it with client_certificate = \"optional\" or \"required\"",
+            );
+            table.reject(key, error.help("set `client_certificate`, or remove this key"));
+        }
+    }
+    Some(ClientAuthSettings { policy: policy?, ca, lists })
+}
+
+fn lists(table: &mut Table<'_>) -> Vec<PathBuf> {
+    let base = table.report().base().to_owned();
+    let lists = table.take("client_crl", Shape::list(Shape::Path));
+    table.default("client_crl", Vec::<String>::new());
+    let lists = lists.and_then(|value| value.list_of("[\"tls/clients.crl\"]", |text| Ok(base.join(text))));
+    lists.unwrap_or_default()
+}
+
+fn check_list(table: &mut Table<'_>, file: &Path) {
+    match read_revocation_lists(file) {
+        Err(error) => {
+            let expected = "expected a revocation list (CRL) in PEM or DER, with nextUpdate";
+            table.reject("client_crl", ConfigError::new(error.to_string(), expected));
+        }
+        Ok((list, _)) if list.next_update <= SystemClock.now() => {
+            let ended = ConfigError::new(
+                format!("{} ended at {}", file.display(), list.next_update),
+                "no client certificate is accepted until there is a newer list",
+            );
+            table.warn("client_crl", ended.help("get the newest list of the authority"));
+        }
+        Ok(_) => {}
+    }
+}

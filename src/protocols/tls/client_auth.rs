@@ -1,0 +1,159 @@
+//! Client certificates of a listener: who has to show one, and which are accepted.
+//!
+//! One policy holds for a whole listener. Chosen by SNI or Host, a client could reach a host under the policy of
+//! another one (Traefik GHSA-5r4w-85f3-pw66).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, UnixTime as PkiTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
+
+use super::certificates::{provider, read_certificates};
+use super::client_certificate::ClientCertificate;
+use super::error::TlsError;
+use super::revocation_lists::{RevocationList, read_revocation_lists};
+use crate::types::clock::UnixTime;
+
+/// A longer chain costs the gateway more signatures than an honest client has (Go CVE-2018-16875).
+const MAX_CHAIN: usize = 8;
+const MAX_CHAIN_SIZE: usize = 16 * 1024;
+
+/// `listener.client_certificate`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientPolicy {
+    /// A client may show any certificate, also a self-signed one. It proves only that the client has its key.
+    Any,
+    /// A client may show a certificate of `client_ca`. With any other one, its handshake fails.
+    Optional,
+    /// A client must show a certificate of `client_ca`.
+    Required,
+}
+
+/// The keys of a listener about the certificates of clients.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientAuthSettings {
+    pub policy: ClientPolicy,
+    /// `listener.client_ca`. `None` only for [`ClientPolicy::Any`].
+    pub ca: Option<PathBuf>,
+    /// `listener.client_crl`
+    pub lists: Vec<PathBuf>,
+}
+
+impl ClientAuthSettings {
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.ca.iter().chain(&self.lists)
+    }
+}
+
+/// Verifies the certificates of clients.
+#[derive(Debug)]
+pub(super) struct ClientAuth {
+    pub(super) policy: ClientPolicy,
+    /// `None`: the client only has to prove that it has the key.
+    chains: Option<Arc<dyn ClientCertVerifier>>,
+    algorithms: WebPkiSupportedAlgorithms,
+    /// SHA-256 of what was read from each file.
+    contents: Vec<Vec<u8>>,
+    pub(super) lists: Vec<RevocationList>,
+}
+
+impl ClientAuth {
+    /// Reads the files.
+    pub(super) fn read(settings: &ClientAuthSettings) -> Result<Self, TlsError> {
+        let algorithms = provider().signature_verification_algorithms;
+        let (policy, mut contents, mut lists) = (settings.policy, Vec::new(), Vec::new());
+        let Some(ca) = &settings.ca else {
+            return Ok(ClientAuth { policy, chains: None, algorithms, contents, lists });
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in read_certificates(ca)? {
+            contents.push(digest(&SHA256, &certificate).as_ref().to_vec());
+            roots.add(certificate).map_err(|source| TlsError::Invalid { file: ca.clone(), source })?;
+        }
+        let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+        for file in &settings.lists {
+            let (description, of_file) = read_revocation_lists(file)?;
+            contents.extend(of_file.iter().map(|list| digest(&SHA256, list).as_ref().to_vec()));
+            lists.push(description);
+            builder = builder.with_crls(of_file);
+        }
+        // By default, rustls ignores that a list has ended.
+        builder = builder.enforce_revocation_expiration();
+        let chains = builder.build().map_err(|source| TlsError::ClientVerifier(source.to_string()))?;
+        Ok(ClientAuth { policy, chains: Some(chains), algorithms, contents, lists })
+    }
+
+    /// Returns true if `client_ca` has signed the certificates of clients.
+    pub(super) fn is_verified(&self) -> bool {
+        self.chains.is_some()
+    }
+
+    pub(super) fn has_files_of(&self, other: &ClientAuth) -> bool {
+        self.contents == other.contents
+    }
+
+    /// Verifies a chain, the leaf first.
+    pub(super) fn verify(&self, chain: &[CertificateDer<'_>], now: PkiTime) -> Result<(), Error> {
+        let (leaf, others) = chain.split_first().ok_or(Error::NoCertificatesPresented)?;
+        self.verify_client_cert(leaf, others, now).map(|_| ())
+    }
+}
+
+impl ClientCertVerifier for ClientAuth {
+    fn client_auth_mandatory(&self) -> bool {
+        self.policy == ClientPolicy::Required
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.chains.as_ref().map_or(&[], |chains| chains.root_hint_subjects())
+    }
+
+    fn verify_client_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        now: PkiTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let size = leaf.len() + others.iter().map(|certificate| certificate.len()).sum::<usize>();
+        if others.len() >= MAX_CHAIN || size > MAX_CHAIN_SIZE {
+            return Err(Error::General("the chain of the client is too long".to_owned()));
+        }
+        // Whatever signed it: the gateway must be able to read its dates and names.
+        let Some(read) = ClientCertificate::parse(leaf, false) else {
+            return Err(CertificateError::BadEncoding.into());
+        };
+        match &self.chains {
+            Some(chains) => chains.verify_client_cert(leaf, others, now),
+            None if read.is_in_time(UnixTime::from_secs(now.as_secs())) => Ok(ClientCertVerified::assertion()),
+            None => Err(CertificateError::Expired.into()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,109 @@
+//! `client_certificate` of listeners, routes and `[forwarding]`.
+
+use bearward::config::{self, Probe};
+use bearward::types::clock::{Clock, SystemClock};
+use rustls::pki_types::CertificateRevocationListDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::check;
+use crate::support::certificates::Authority;
+
+/// A listener with these keys, which begin at line 3.
+macro_rules! listener {
+    ($rest:literal) => {
+        concat!("[[listener]]\naddress = \"0.0.0.0:1\"\n", $rest)
+    };
+}
+
+#[test]
+fn a_listener_has_what_its_policy_needs() {
+    let (policy, ca, lists) = ("listener[0].client_certificate", "listener[0].client_ca", "listener[0].client_crl");
+    check(&[
+        (
+            listener!("client_certificate = \"on\""),
+            policy,
+            (3, 22),
+            "expected \"off\", \"any\", \"optional\", \"required\"",
+        ),
+        (listener!("client_certificate = \"required\""), policy, (3, 22), "`client_ca` is missing"),
+        (listener!("client_certificate = \"optional\""), policy, (3, 22), "`client_ca` is missing"),
+        (listener!("tls = \"off\"\nclient_certificate = \"any\""), policy, (4, 22), "without TLS gets no certificates"),
+        (listener!("client_certificate = \"required\"\nclient_ca = \"no.pem\""), ca, (4, 13), "does not exist"),
+        (listener!("client_certificate = \"required\"\nclient_ca = \"Cargo.toml\""), ca, (4, 13), "no certificate"),
+        (
+            listener!("client_certificate = \"any\"\nclient_crl = [\"no.crl\"]"),
+            lists,
+            (4, 14),
+            "`client_crl` has no effect here",
+        ),
+        (listener!("client_ca = \"Cargo.toml\""), ca, (3, 13), "`client_ca` has no effect here"),
+    ]);
+}
+
+#[test]
+fn a_route_asks_only_for_what_a_request_can_have() {
+    let needed = "[[route]]\npath = \"/\"\nclient_certificate = \"required\"";
+    let names = "[[route]]\npath = \"/\"\nclient_names = [\"dns:a\"]";
+    check(&[
+        (needed, "route[0].client_certificate", (3, 22), "no request would have a verified certificate"),
+        (names, "route[0].client_names", (3, 16), "no effect without a certificate"),
+        (
+            "[[route]]\npath = \"/\"\nclient_names = [\"orders.internal\"]",
+            "route[0].client_names[0]",
+            (3, 17),
+            "write dns:, uri:, ip: or email: before the name",
+        ),
+        ("[[route]]\npath = \"/\"\nclient_names = [\"dns:*.a\"]", "route[0].client_names[0]", (3, 17), "no wildcard"),
+        (
+            "[forwarding]\nclient_certificate = \"verified\"",
+            "forwarding.client_certificate",
+            (2, 22),
+            "no proxy is trusted",
+        ),
+        (
+            "[forwarding]\ntrusted = [\"10.0.0.1\"]\nclient_certificate = \"any\"\nkeep = [\"Client-Cert\"]",
+            "forwarding.keep[0]",
+            (4, 9),
+            "a client must not set Client-Cert",
+        ),
+        (
+            "[identity]\ncertificate_dns = \"X-Auth-Scope\"",
+            "identity.certificate_dns",
+            (2, 19),
+            "`certificate_dns` and `scope` have the same header",
+        ),
+    ]);
+}
+
+#[test]
+fn a_revocation_list_says_when_it_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = Authority::new();
+    let write = |name: &str, content: &[u8]| std::fs::write(folder.path().join(name), content).expect("written");
+    write("clients.pem", authority.pem().as_bytes());
+    let now = SystemClock.now().as_secs();
+    let text = "[[upstream]]\nservers = [\"http://127.0.0.1:1\"]\n[[listener]]\naddress = \"0.0.0.0:1\"\n\
+                client_certificate = \"optional\"\nclient_ca = \"clients.pem\"\nclient_crl = [\"clients.crl\"]\n";
+    let parse = || config::parse_with_warnings(text, folder.path(), Probe::None);
+    let says = |part: &str| {
+        let errors = parse().map(|_| ()).expect_err("an invalid list").to_string();
+        assert!(errors.contains(part), "{errors}");
+    };
+    let warned = || {
+        let (_, warnings) = parse().expect("a valid list");
+        warnings.all().iter().filter(|warning| warning.place.key == "listener[0].client_crl").count()
+    };
+    says("clients.crl");
+    write("clients.crl", b"");
+    says("there is no revocation list (CRL) with nextUpdate in this file");
+    write("clients.crl", b"0\x03\x02\x01\x01");
+    says("there is no revocation list (CRL) with nextUpdate in this file");
+    let pem = authority.revocation_list(&[1], now + 60);
+    write("clients.crl", pem.as_bytes());
+    assert_eq!(warned(), 0);
+    let der = CertificateRevocationListDer::from_pem_slice(pem.as_bytes()).expect("PEM");
+    write("clients.crl", &der);
+    assert_eq!(warned(), 0);
+    write("clients.crl", authority.revocation_list(&[1], now - 60).as_bytes());
+    assert_eq!(warned(), 1);
+}

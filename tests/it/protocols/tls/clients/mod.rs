@@ -1,0 +1,6 @@
+//! Certificates of clients: which handshakes succeed, and for how long a connection lasts.
+
+mod connections;
+mod handshakes;
+mod parties;
+mod resumption;
