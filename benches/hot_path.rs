@@ -14,6 +14,7 @@ use bearward::gateway::authorize::authorize;
 use bearward::gateway::route_table::Action;
 use bearward::limits::concurrency::ConcurrencyLimit;
 use bearward::limits::rate_limit::{Client, Per, RateLimitHeaders, RateLimits, Settings, Share};
+use bearward::protocols::http::challenges::{Challenges, REALM};
 use bearward::protocols::http::framing::{Consumed, Framing, Limits};
 use bearward::protocols::http::headers::set_origin;
 use bearward::protocols::http::path::CanonicalPath;
@@ -197,9 +198,11 @@ fn rejections(c: &mut Criterion) {
         ("expired", Reject::from(Reason::Expired)),
         ("scope missing", Reject::from(Reason::InsufficientScope).needs_scope("orders:read orders:write")),
     ] {
-        group.bench_function(name, |b| b.iter(|| respond::reject(&reject, &respond::REALM, id, RejectFormat::Json)));
+        group.bench_function(name, |b| {
+            b.iter(|| respond::reject(&reject, Challenges::bearer(&REALM), id, RejectFormat::Json))
+        });
         group.bench_function(format!("{name}, as a problem"), |b| {
-            b.iter(|| respond::reject(&reject, &respond::REALM, id, RejectFormat::Problem))
+            b.iter(|| respond::reject(&reject, Challenges::bearer(&REALM), id, RejectFormat::Problem))
         });
     }
 }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
 
+use bearward::tokens::dpop::{DpopProof, Expected, Target, access_token_hash};
 use bearward::tokens::jwt::verify::verify;
 use bearward::tokens::jwt::{Algorithm, Validity};
 use bearward::types::reject::Reason;
@@ -46,5 +47,27 @@ fn rejected(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, accepted, rejected);
+/// A DPoP proof: all checks, and all but that of the signature.
+fn proof(c: &mut Criterion) {
+    let mut group = c.benchmark_group("proof");
+    let client = Mint::new(Algorithm::ES256);
+    let (token, target) =
+        (client.token(0), Target { is_https: true, authority: "api.example", path: "/orders/1", is_websocket: false });
+    let ath = access_token_hash(&token);
+    let proof = client.proof(&json!({
+        "jti": "0123456789abcdef", "htm": "GET", "htu": "https://api.example/orders/1", "iat": NOW.as_secs(),
+        "ath": ath,
+    }));
+    let expected =
+        Expected { target, method: "GET", other_method: None, ath: Some(&ath), key: None, nonce: None, now: NOW };
+    assert!(DpopProof::read(proof.as_bytes()).and_then(|proof| proof.check(&expected)?.verify()).is_ok());
+    group.bench_function("all", |b| {
+        b.iter(|| DpopProof::read(proof.as_bytes()).and_then(|proof| proof.check(&expected)?.verify()));
+    });
+    group.bench_function("all but the signature", |b| {
+        b.iter(|| DpopProof::read(proof.as_bytes()).and_then(|proof| proof.check(&expected).map(drop)));
+    });
+}
+
+criterion_group!(benches, accepted, rejected, proof);
 criterion_main!(benches);

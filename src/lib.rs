@@ -99,6 +99,7 @@
 //! | `limits.retry_delay` | `server/retry_delay.rs` | the next 429 is delayed |
 //! | `limits.token_size` | `auth/bearer/mod.rs`; for own tokens `broker/issue.rs` | 401 `token_too_large` |
 //! | `limits.token_cache_size` | `auth/token_cache.rs` | the least used tokens are verified again |
+//! | `limits.used_proofs` | `auth/proofs/used.rs` | 503 `proofs_full` |
 //! | `limits.bad_signatures` | `auth/bad_signatures.rs`, called by `auth/authenticate.rs`, `auth/verify_api_key.rs` and `auth/verify_opaque.rs` | 429 `rate_limited` |
 //! | `limits.introspected_bad_signatures` | `auth/bad_signatures.rs`, called as above for introspection | 429 `rate_limited` |
 //! | `limits.sessions_per_subject` | `store/sqlite/families.rs`, `store/postgres/families.rs` | the least recently used family is revoked |
@@ -148,7 +149,7 @@
 //! | a captured login | request | `login.max_response_size` (`gateway/login_capture/`) |
 //! | a WebSocket | connection | 8 KiB in each direction (`protocols/websocket/tunnel.rs`); over HTTP/2, 24 KiB more to the client |
 //! | rejections | worker | `admin.recent_rejections` and a quarter more, each of 6 texts of `access_log.max_field_size` and 400 bytes (`telemetry/recent_rejections.rs`) |
-//! | statistics | process | 180 KiB for 300 seconds (`telemetry/snapshots/`) |
+//! | statistics | process | 200 KiB for 300 seconds (`telemetry/snapshots/`) |
 //! | spans | process | `trace.queue_size`, and 1 MiB on their way to the collector (`telemetry/spans/`) |
 //! | the rest of a rejected body | connection | 16 KiB on the stack, not kept (`server/linger.rs`) |
 //!
@@ -166,6 +167,7 @@
 //! | **handle** | what the browser of a login at a provider holds in a cookie: it names a family, and is no token |
 //! | **attempt** | a sign-in that has begun and not ended; only a sealed cookie of the browser knows it |
 //! | **capture** | a backend's own login becomes a token pair on its way to the client; its own logout revokes the family |
+//! | **proof** | a DPoP proof (RFC 9449): a JWT beside the token of one request, signed by the key that the token is bound to |
 //! | **watermark** | a time: every session that began at or before it is revoked, of a subject or of all, and every token of another issuer with such an `iat` |
 //! | **epoch** | a counter that only revocations move: while it stands still, a cached token needs no lookup |
 //! | **outbox** | audit events in the store that wait for delivery, written in the transaction that they report |
@@ -180,6 +182,7 @@
 //!   be set. Only what begins or ends at a date keeps a `UnixTime`: tokens, sessions, keys, revocations and events.
 //! - No stream outlives its token by more than a second.
 //! - No database type leaves `store/`.
+//! - A proof is checked on every request, and used up once, last of all.
 //! - Every reason for a rejection is defined once, in `types/reject.rs`.
 //! - No secret has a `Debug` or `Display` that shows it.
 //! - Every task has an owner in `app/` that can stop it.

@@ -30,6 +30,8 @@ pub struct Keys {
     folder: TempDir,
     pub roots: RootCertStore,
     signers: Vec<Signer>,
+    /// The key of a client.
+    client: Signer,
     /// Number of the next token. Each token has its own.
     next: Cell<u128>,
 }
@@ -38,6 +40,8 @@ struct Signer {
     algorithm: Algorithm,
     key: EncodingKey,
     kid: Value,
+    /// The members that a public key must have.
+    public: Value,
 }
 
 impl Keys {
@@ -49,10 +53,12 @@ impl Keys {
             signers.push(Signer::make(algorithm, folder.path())?);
         }
         write_private(&folder.path().join("hs256.secret"), SHARED_SECRET.as_bytes())?;
+        let client = tempfile::tempdir()?;
+        let client = Signer::make(Algorithm::ES256, client.path())?;
         let key = EncodingKey::from_secret(SHARED_SECRET.as_bytes());
-        signers.push(Signer { algorithm: Algorithm::HS256, key, kid: Value::Null });
+        signers.push(Signer { algorithm: Algorithm::HS256, key, kid: Value::Null, public: Value::Null });
         // Starts at 2^64, because the numbers of sessions start at 1.
-        Ok(Keys { folder, roots, signers, next: Cell::new(1 << 64) })
+        Ok(Keys { folder, roots, signers, client, next: Cell::new(1 << 64) })
     }
 
     /// Contains `certificate.pem`, `key.pem` and `both.pem`; private keys as `es256.pem` and so on; JWKS as
@@ -67,6 +73,24 @@ impl Keys {
         let first = self.next.get();
         self.next.set(first + count as u128);
         in_threads(count, |number| signer.sign(first + number as u128))
+    }
+
+    /// The fields of `count` GET requests for `path` with one token, which is bound to the key of the client, and a
+    /// proof for each. The key id is the thumbprint of a key.
+    pub fn proven(&self, path: &str, count: usize) -> Outcome<Vec<String>> {
+        let bound = json!({ "cnf": { "jkt": self.client.kid } });
+        let issuer = self.signer(Algorithm::EdDSA)?;
+        let token = issuer.sign_with(self.next.replace(self.next.get() + 1), &bound)?;
+        let ath = URL_SAFE_NO_PAD.encode(bearward::types::secret::digest(&[token.as_bytes()]));
+        let header = json!({ "typ": "dpop+jwt", "alg": "ES256", "jwk": self.client.public });
+        let client = &self.client;
+        in_threads(count, |_| {
+            let jti = to_base62(&bearward::types::secret::random::<16>(), 22);
+            let (url, now) = (format!("http://localhost{path}"), SystemClock.now().as_secs());
+            let claims = json!({ "jti": jti, "htm": "GET", "htu": url, "iat": now, "ath": ath });
+            let proof = client.sign_segments(&header, &claims)?;
+            Ok(format!("Authorization: DPoP {token}\r\nDPoP: {proof}\r\n"))
+        })
     }
 
     /// An ID token of an identity provider. Its keys are in `rs256.json`.
@@ -102,13 +126,22 @@ impl Signer {
             Algorithm::ES256 => EncodingKey::from_ec_pem(pem.expose()),
             _ => EncodingKey::from_rsa_pem(pem.expose()),
         };
-        Ok(Signer { algorithm, key: key?, kid: jwk["kid"].clone() })
+        let mut public = jwk.clone();
+        if let Some(members) = public.as_object_mut() {
+            members.retain(|name, _| ["kty", "crv", "x", "y", "n", "e"].contains(&name.as_str()));
+        }
+        Ok(Signer { algorithm, key: key?, kid: jwk["kid"].clone(), public })
     }
 
     /// Signs the claims of a token from the gateway, and two more claims that a login adds.
     fn sign(&self, number: u128) -> Outcome<String> {
+        self.sign_with(number, &json!({}))
+    }
+
+    /// As [`Signer::sign`], with further claims.
+    fn sign_with(&self, number: u128, more: &Value) -> Outcome<String> {
         let now = SystemClock.now().as_secs();
-        let claims = json!({
+        let mut claims = json!({
             "iss": issuer(self.algorithm),
             "sub": format!("user-{number:020x}@example.com"),
             "aud": AUDIENCE,
@@ -122,6 +155,9 @@ impl Signer {
             "name": "A User of the Example",
             "tenant": "c5d9e0a4-6f7b-4f0e-9a39-0f6cf3f2b1de",
         });
+        for (name, value) in more.as_object().into_iter().flatten() {
+            claims[name] = value.clone();
+        }
         self.sign_claims("at+jwt", &claims)
     }
 
@@ -130,8 +166,12 @@ impl Signer {
         if self.kid.is_string() {
             header["kid"] = self.kid.clone();
         }
+        self.sign_segments(&header, claims)
+    }
+
+    fn sign_segments(&self, header: &Value, claims: &Value) -> Outcome<String> {
         let segment = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let message = format!("{}.{}", segment(&header), segment(claims));
+        let message = format!("{}.{}", segment(header), segment(claims));
         let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &self.key, self.algorithm)?;
         Ok(format!("{message}.{signature}"))
     }

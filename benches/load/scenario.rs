@@ -45,10 +45,12 @@ pub enum Tokens {
     Forged,
     /// Tokens with bad signatures, each sent once.
     ForgedNew,
+    /// One token that is bound to a key, with a new proof for each request.
+    Proven,
 }
 
 /// `plain` is `es256` on a public route. Each other scenario differs from one of these two in one point.
-pub const SCENARIOS: [Scenario; 18] = [
+pub const SCENARIOS: [Scenario; 19] = [
     Scenario { path: "/public/1k", ..ES256.named("plain") },
     ES256,
     Scenario { tokens: Tokens::One(Algorithm::RS256), ..ES256.named("rs256") },
@@ -56,6 +58,7 @@ pub const SCENARIOS: [Scenario; 18] = [
     Scenario { tokens: Tokens::One(Algorithm::HS256), ..ES256.named("hs256") },
     Scenario { tokens: Tokens::Many(1_000), ..ES256.named("es256-1000") },
     Scenario { tokens: Tokens::Many(10_000), ..ES256.named("es256-10k") },
+    Scenario { tokens: Tokens::Proven, ..ES256.named("dpop") },
     Scenario { streams: true, ..ES256.named("streams") },
     Scenario { expected_status: &[401], tokens: Tokens::Forged, ..ES256.named("bad") },
     Scenario {
@@ -128,7 +131,7 @@ impl Scenario {
 
     /// Returns true if each request is sent once.
     pub fn is_once(&self) -> bool {
-        matches!(self.tokens, Tokens::New | Tokens::ForgedNew)
+        matches!(self.tokens, Tokens::New | Tokens::ForgedNew | Tokens::Proven)
     }
 }
 
@@ -163,8 +166,12 @@ impl<'k> RequestPool<'k> {
             Tokens::New => self.keys.tokens(Algorithm::ES256, enough)?,
             Tokens::Forged => self.keys.forgeries(1)?,
             Tokens::ForgedNew => self.keys.forgeries(enough)?,
+            Tokens::Proven => self.keys.proven(scenario.path, enough)?,
         };
-        let with = |token: &String| request(scenario.path, &format!("Authorization: Bearer {token}\r\n"));
+        let with = |token: &String| match scenario.tokens {
+            Tokens::Proven => request(scenario.path, token),
+            _ => request(scenario.path, &format!("Authorization: Bearer {token}\r\n")),
+        };
         let requests = match tokens.as_slice() {
             [] => vec![request(scenario.path, "")],
             tokens => tokens.iter().map(with).collect(),

@@ -19,6 +19,7 @@ use bearward::auth::bearer;
 use bearward::auth::context::AuthContext;
 use bearward::auth::identity::Identity;
 use bearward::auth::keyring::{Keyring, Keys, OwnIssuer};
+use bearward::auth::proofs::{ProofRule, Proofs};
 use bearward::auth::revocations::Revocations;
 use bearward::auth::signature_queue::SignatureQueue;
 use bearward::auth::token_cache::TokenCache;
@@ -115,10 +116,22 @@ impl Mint {
         format!("{}.{}", message.expect("three segments").0, signature.expect("three segments").1)
     }
 
+    /// A DPoP proof by this key.
+    pub fn proof(&self, claims: &Value) -> String {
+        let mut public = self.jwk.clone();
+        public.as_object_mut().expect("an object").retain(|name, _| ["kty", "crv", "x", "y"].contains(&name.as_str()));
+        let header = json!({ "typ": "dpop+jwt", "alg": algorithm_name(self.algorithm), "jwk": public });
+        self.sign_segments(&header, claims)
+    }
+
     fn sign(&self, claims: &Value) -> String {
         let header = json!({ "typ": "at+jwt", "alg": algorithm_name(self.algorithm), "kid": self.jwk["kid"] });
+        self.sign_segments(&header, claims)
+    }
+
+    fn sign_segments(&self, header: &Value, claims: &Value) -> String {
         let segment = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let message = format!("{}.{}", segment(&header), segment(claims));
+        let message = format!("{}.{}", segment(header), segment(claims));
         let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &self.key, self.algorithm);
         format!("{message}.{}", signature.expect("a signature"))
     }
@@ -177,6 +190,8 @@ pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
         api_keys: Arc::default(),
         introspection: Arc::default(),
         handles: Arc::default(),
+        proofs: Proofs::of_process(UnixTime::default()),
+        max_used_proofs: 1_000_000,
         freshness: None,
         identity,
         token_size: 8 << 10,
@@ -229,6 +244,8 @@ impl BenchWorker {
             serves_stale: None,
             api_keys: false,
             provider: None,
+            proof: ProofRule::IfBound,
+            presented: None,
             rejected_token: None,
             trace: Trace::OFF,
         }

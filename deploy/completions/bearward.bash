@@ -507,7 +507,7 @@ _bearward() {
             return 0
             ;;
         bearward__subcmd__token__subcmd__issue)
-            opts="-h --config --subject --scope --label --client-id --json --help"
+            opts="-h --config --subject --scope --label --client-id --jkt --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -530,6 +530,10 @@ _bearward() {
                     return 0
                     ;;
                 --client-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --jkt)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -92,6 +92,7 @@ complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from issue" -l scope -d 'Scopes, separated by spaces' -r
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from issue" -l label -d 'Name of the session in a list of devices' -r
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from issue" -l client-id -d 'The client that gets the token: its `client_id`' -r
+complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from issue" -l jkt -d 'Bind the tokens to the key of a client (DPoP): the SHA-256 thumbprint of its public key, by RFC 7638' -r
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from issue" -l json -d 'Print the token pair as JSON'
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from issue" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from list" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F

@@ -9,6 +9,7 @@ use crate::auth::handles::{HandleSettings, Handles};
 use crate::auth::introspection::{Introspection, IntrospectionCounts};
 use crate::auth::keyring::Keyring;
 use crate::auth::leases::Leases;
+use crate::auth::proofs::Proofs;
 use crate::auth::renewals::Renewals;
 use crate::auth::revocations::Revocations;
 use crate::auth::seen_generations::SeenGenerations;
@@ -22,7 +23,7 @@ use crate::gateway::route_table::RouteTable;
 use crate::gateway::streams::TokenChecks;
 use crate::store::Freshness;
 use crate::telemetry::metrics::{Metrics, RequestsByRoute};
-use crate::types::clock::Clock;
+use crate::types::clock::{Clock, UnixTime};
 
 pub(super) struct AuthState {
     pub(super) keyring: Arc<Keyring>,
@@ -35,6 +36,7 @@ pub(super) struct AuthState {
     pub(super) introspection_counts: Arc<IntrospectionCounts>,
     pub(super) exchange_counts: Arc<ExchangeCounts>,
     pub(super) handles: Arc<Handles>,
+    pub(super) proofs: Proofs,
     /// `None`: the store belongs to this gateway alone.
     freshness: Option<Arc<Freshness>>,
 }
@@ -46,6 +48,7 @@ impl AuthState {
         api_keys: ApiKeys,
         handles: Handles,
         freshness: Option<Arc<Freshness>>,
+        now: UnixTime,
     ) -> Self {
         AuthState {
             keyring,
@@ -57,6 +60,7 @@ impl AuthState {
             introspection_counts: Arc::default(),
             exchange_counts: Arc::default(),
             handles: Arc::new(handles),
+            proofs: Proofs::of_process(now),
             freshness,
         }
     }
@@ -64,7 +68,11 @@ impl AuthState {
     /// With the same keys and revocations. A token that is only explained confirms no refresh and renews no stream.
     pub(super) fn without_effects(&self) -> Self {
         let (api_keys, handles) = (self.api_keys.without_effects(), self.handles.without_effects());
-        AuthState::new(self.keyring.clone(), self.revocations.clone(), api_keys, handles, self.freshness.clone())
+        let (keyring, revocations) = (self.keyring.clone(), self.revocations.clone());
+        // It uses no proof up, so that it needs no time.
+        let state =
+            AuthState::new(keyring, revocations, api_keys, handles, self.freshness.clone(), UnixTime::default());
+        AuthState { proofs: self.proofs.clone(), ..state }
     }
 
     pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
@@ -82,6 +90,8 @@ impl AuthState {
         let revocations = self.revocations.clone();
         let help = "Number of the newest revocation in the store's log that is enforced";
         metrics.gauge("revocation_sequence", help, move || revocations.sequence() as f64);
+        let used_proofs = self.proofs.used.clone();
+        metrics.gauge("used_proofs", "Used DPoP proofs in memory", move || used_proofs.count() as f64);
         let api_keys = self.api_keys.clone();
         metrics.counters("api_key_reads", "API keys read from the store", move || {
             api_keys.reads().map(|(result, count)| (vec![("result", result.to_owned())], count as f64)).to_vec()
@@ -112,6 +122,8 @@ impl AuthState {
             api_keys: self.api_keys.clone(),
             introspection: Arc::new(self.introspection(config)),
             handles: self.handles.clone(),
+            proofs: self.proofs.clone(),
+            max_used_proofs: config.limits.used_proofs,
             freshness: self.freshness.clone(),
             identity: config.identity.clone(),
             token_size: config.limits.token_size,

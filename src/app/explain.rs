@@ -80,7 +80,8 @@ impl Explainer {
             Ok(revocations) => (revocations, None),
             Err(unknown) => (Revocations::new(), Some(unknown)),
         };
-        let auth = AuthState::new(keyring, Arc::new(revocations), api_keys(config), Handles::default(), None);
+        let auth =
+            AuthState::new(keyring, Arc::new(revocations), api_keys(config), Handles::default(), None, clock.now());
         let limits = &config.limits;
         let bad_signatures = BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, 1);
         let worker = worker(bad_signatures, &auth, clock.clone());

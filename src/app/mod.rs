@@ -15,6 +15,7 @@ mod live_explain;
 mod open_store;
 mod own_calls;
 mod own_keys;
+mod proofs;
 mod reload;
 mod reload_metrics;
 mod reload_thread;

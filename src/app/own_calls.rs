@@ -86,7 +86,7 @@ impl OwnCalls {
         context: &RequestContext<'_>,
     ) -> Outcome {
         self.check_calls(context)?;
-        let token = authenticator.authenticate_refresh(headers, self.idle, &context.auth()).await?;
+        let (token, _) = authenticator.authenticate_refresh(headers, self.idle, &context.auth_by(headers)).await?;
         let session = self.refreshable(&token, authenticator, context).await?;
         Ok(format!("refreshes session {session}, if the body has its current refresh token"))
     }

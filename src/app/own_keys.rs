@@ -109,7 +109,7 @@ pub(super) fn own_policy(tokens: &TokenSettings, algorithms: Vec<Algorithm>) -> 
         // Not `lifetimes.access`: after the operator lowers it, older tokens remain valid until they expire.
         max_lifetime: Lifetimes::MAX_ACCESS,
         require_subject: true,
-        confirmation: Confirmation::Reject,
+        confirmation: Confirmation::Check,
         own: true,
     }
 }

@@ -155,7 +155,11 @@ fn plan(current: &Config, config: Config) -> (Config, Reloaded) {
         throttle: config.throttle,
         connections: current.connections.reloaded(&config.connections),
         access_log: access_log::Settings { target: current.access_log.target.clone(), ..config.access_log },
-        limits: Limits { token_cache_size: config.limits.token_cache_size, ..current.limits },
+        limits: Limits {
+            token_cache_size: config.limits.token_cache_size,
+            used_proofs: config.limits.used_proofs,
+            ..current.limits
+        },
         issuers: config.issuers,
         providers: config.providers,
         listeners: if listeners_change { current.listeners.clone() } else { config.listeners },
@@ -255,7 +259,7 @@ fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
 
 /// What all connections share, and what the broker was built with.
 fn limits_require_restart(current: &Config, next: &Config) -> bool {
-    let cached = |limits: &Limits| Limits { token_cache_size: 0, ..limits.clone() };
+    let cached = |limits: &Limits| Limits { token_cache_size: 0, used_proofs: 0, ..limits.clone() };
     current.connections.reloaded(&next.connections) != next.connections
         || cached(&current.limits) != cached(&next.limits)
 }

@@ -11,6 +11,7 @@ use super::event_streams::EventStreams;
 use super::issuer_keys::{self, KeyWatch};
 use super::open_store::{self, max_token_life};
 use super::own_keys;
+use super::proofs;
 use super::removed_fields;
 use super::root_secrets::{agree, read_roots};
 use super::shared_store;
@@ -43,6 +44,8 @@ use crate::store::Store;
 use crate::telemetry::metrics::{Metrics, RequestsByRoute};
 use crate::telemetry::snapshots::{Others, Servers, Snapshots};
 use crate::tokens::jwt::replacement::ReplacementSettings;
+use crate::tokens::jwt::{Audience, Issuer};
+use crate::tokens::login::LoginHeaders;
 use crate::types::clock::{Clock, SteadyClock};
 
 pub(super) struct SharedState {
@@ -117,8 +120,9 @@ impl SharedState {
         let login_refresh = LoginRefresh::new(broker.clone(), sign_ins.clone(), clock.clone());
         let refresher = Refresher(login_refresh.clone());
         let handles = Handles::of_store(handle_settings(config), roots, store.clone(), Arc::new(refresher));
-        let mut auth = AuthState::new(keyring, revocations, api_keys, handles, store.freshness());
+        let mut auth = AuthState::new(keyring, revocations, api_keys, handles, store.freshness(), now);
         auth.seen_generations = seen_generations;
+        auth.proofs = proofs::of_store(config, &store, now);
         let limits = &config.limits;
         let bad_signatures =
             BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, config.workers);

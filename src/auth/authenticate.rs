@@ -6,12 +6,13 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use crate::auth::api_keys::{ApiKeys, BadKey};
-use crate::auth::bearer::{self, BearerToken};
+use crate::auth::bearer::{self, BearerToken, TokenScheme};
 use crate::auth::context::AuthContext;
 use crate::auth::handles::Handles;
 use crate::auth::identity::Identity;
 use crate::auth::introspection::Introspection;
-use crate::auth::keyring::{Keyring, RefetchOutcome, unless_failing};
+use crate::auth::keyring::{Keyring, unless_failing};
+use crate::auth::proofs::{ProofRule, Proofs};
 use crate::auth::renewals::Renewals;
 use crate::auth::revocations::{RevocationKeys, Revocations};
 use crate::auth::seen_generations::SeenGenerations;
@@ -19,16 +20,19 @@ use crate::auth::signature_queue::SignaturePermit;
 use crate::auth::stale::check_freshness;
 use crate::auth::token_cache::{CachedToken, TokenCache};
 use crate::store::Freshness;
+use crate::tokens::dpop::VerifiedProof;
 use crate::tokens::family::api_key::is_api_key;
 use crate::tokens::family::handle::is_handle;
-use crate::tokens::jwt::verify::{is_still_valid, unverified_issuer, verify};
+use crate::tokens::jwt::verify::{is_still_valid, verify};
 use crate::tokens::jwt::{Validity, VerifiedToken};
 use crate::types::reject::{Reason, Reject};
+use crate::types::thumbprint::Thumbprint;
 use crate::types::trace::Step;
 
 /// Proof that a request carries a verified token that is neither expired nor revoked. Only this module makes one.
 pub struct Caller {
     cached: Arc<CachedToken>,
+    proof: Option<VerifiedProof>,
 }
 
 impl Caller {
@@ -38,6 +42,11 @@ impl Caller {
 
     pub fn cached(&self) -> &Arc<CachedToken> {
         &self.cached
+    }
+
+    /// The proof that the client has the key of the token. `None` if it needs none.
+    pub fn proof(&self) -> Option<&VerifiedProof> {
+        self.proof.as_ref()
     }
 
     pub fn into_cached(self) -> Arc<CachedToken> {
@@ -55,6 +64,9 @@ pub struct Authenticator {
     pub api_keys: Arc<ApiKeys>,
     pub introspection: Arc<Introspection>,
     pub handles: Arc<Handles>,
+    pub proofs: Proofs,
+    /// `limits.used_proofs`
+    pub max_used_proofs: usize,
     /// `None`: this gateway is alone, and knows every revocation.
     pub freshness: Option<Arc<Freshness>>,
     pub identity: Identity,
@@ -95,7 +107,24 @@ impl Authenticator {
         };
         self.check_revoked(&cached, context).map_err(revoked)?;
         context.trace.step(Step::Revocation, || "not revoked".into());
-        Ok(Caller { cached })
+        self.prove(cached, bearer.scheme(), context).await
+    }
+
+    /// The caller of a good token, if it has the proof that this token needs here. Most tokens need none.
+    async fn prove(
+        &self,
+        cached: Arc<CachedToken>,
+        scheme: TokenScheme,
+        context: &AuthContext<'_>,
+    ) -> Result<Caller, Reject> {
+        let is_plain = cached.binding().is_none() && scheme != TokenScheme::Dpop;
+        if is_plain && context.proof != ProofRule::Required {
+            return Ok(Caller { cached, proof: None });
+        }
+        // Boxed because it is rare, as above.
+        let checked = Box::pin(self.check_proof(&cached, scheme, context)).await;
+        let proof = checked.inspect_err(|_| context.note_rejected(&cached.token))?;
+        Ok(Caller { cached, proof })
     }
 
     /// Rejects a revoked token, and every token while this gateway cannot know what is revoked.
@@ -129,16 +158,7 @@ impl Authenticator {
         }
     }
 
-    /// Another gateway may have created the first key of an algorithm, too.
-    fn may_have_new_key(&self, unknown: &Reject) -> bool {
-        match unknown.reason {
-            Reason::UnknownKey => true,
-            Reason::AlgorithmNotAllowed => self.keyring.own_refetch().is_some(),
-            _ => false,
-        }
-    }
-
-    async fn verify_and_cache(
+    pub(super) async fn verify_and_cache(
         &self,
         bearer: BearerToken<'_>,
         context: &AuthContext<'_>,
@@ -222,38 +242,8 @@ impl Authenticator {
         result
     }
 
-    /// Asks the issuer for its keys, because the token's key may be newer than ours, and verifies again. If the issuer
-    /// cannot be asked, the token may still be good, so the answer is 503 and not 401.
-    async fn refetch_and_verify(
-        &self,
-        bearer: BearerToken<'_>,
-        context: &AuthContext<'_>,
-        unknown: Reject,
-    ) -> Result<Arc<CachedToken>, Reject> {
-        let is_failing = self.refetch(bearer, context, unknown).await?;
-        let verified = self.verify_and_cache(bearer, context).await;
-        verified.map_err(|still| unless_failing(still, is_failing))
-    }
-
-    /// Asks the issuer of this token for its keys, or the store for the gateway's own. Returns true if that fails.
-    pub(super) async fn refetch(
-        &self,
-        bearer: BearerToken<'_>,
-        context: &AuthContext<'_>,
-        unknown: Reject,
-    ) -> Result<bool, Reject> {
-        let issuer = bearer.text().ok().and_then(unverified_issuer).unwrap_or_default();
-        let Some(refetched) = self.keyring.refetch(&issuer, context.clock.uptime()).await else { return Err(unknown) };
-        match refetched.outcome {
-            // A fetch within the cooldown may have ended after the first look at the keys.
-            RefetchOutcome::Fetched | RefetchOutcome::CoolingDown => Ok(refetched.is_failing),
-            RefetchOutcome::TimedOut => {
-                Err(Reject::new(Reason::KeysUnavailable, "unknown key, and its issuer did not answer in time"))
-            }
-        }
-    }
-
-    /// Verifies the Bearer of a refresh. It may have expired up to `idle` ago, because that is when clients refresh.
+    /// Verifies the token of a refresh, and the proof beside it, if it is bound to a key. It may have expired up to
+    /// `idle` ago, because that is when clients refresh.
     ///
     /// A revoked family is not rejected here. The store rejects it as `invalid_grant`, because many clients refresh
     /// again on any 401 and would loop.
@@ -262,9 +252,11 @@ impl Authenticator {
         headers: &HeaderMap,
         idle: Duration,
         context: &AuthContext<'_>,
-    ) -> Result<VerifiedToken, Reject> {
-        let bearer = bearer::find(headers, self.token_size)?;
-        self.authenticate_expired(bearer, idle, context).await
+    ) -> Result<(VerifiedToken, Option<Thumbprint>), Reject> {
+        let bearer = bearer::find_with_scheme(headers, self.token_size)?;
+        let token = self.authenticate_expired(bearer, idle, context).await?;
+        let key = self.refresh_key(&token, bearer, context).await?;
+        Ok((token, key))
     }
 
     /// As [`Authenticator::authenticate_refresh`], for a token that was found elsewhere.
@@ -317,14 +309,18 @@ impl Authenticator {
         if let Some(family) = cached.token.family {
             self.renewals.record(family, &cached, context.clock.uptime());
         }
-        self.authenticate_known(cached, context)
+        self.authenticate_known(cached, context).await
     }
 
     /// The caller of a token that was verified before.
-    pub fn authenticate_known(&self, cached: Arc<CachedToken>, context: &AuthContext<'_>) -> Result<Caller, Reject> {
+    pub async fn authenticate_known(
+        &self,
+        cached: Arc<CachedToken>,
+        context: &AuthContext<'_>,
+    ) -> Result<Caller, Reject> {
         cached.check_time(context.now).inspect_err(|_| context.note_rejected(&cached.token))?;
         self.check_revoked(&cached, context)?;
-        Ok(Caller { cached })
+        self.prove(cached, TokenScheme::Other, context).await
     }
 }
 

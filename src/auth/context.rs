@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::auth::bad_signatures::Payer;
+use crate::auth::proofs::{PresentedProof, ProofRule};
 use crate::auth::signature_queue::SignatureQueue;
 use crate::auth::token_cache::CachedToken;
 use crate::telemetry::metrics::WorkerMetrics;
@@ -28,6 +29,10 @@ pub struct AuthContext<'r> {
     pub api_keys: bool,
     /// `route.sign_in`, if the credential is in its cookie.
     pub provider: Option<&'r str>,
+    /// Whether a token needs a proof. Off for a token that is not the credential of the request.
+    pub proof: ProofRule,
+    /// The request, to compare a proof with. `None`: a token that needs a proof is rejected.
+    pub presented: Option<PresentedProof<'r>>,
     /// Gets a token that is rejected although its signature is good: operators ask which subject it was.
     pub rejected_token: Option<&'r OnceLock<Arc<VerifiedToken>>>,
     pub trace: Trace<'r>,

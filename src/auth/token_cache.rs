@@ -19,6 +19,7 @@ use quick_cache::sync::Cache;
 use crate::auth::bearer::BearerToken;
 use crate::auth::exchanged_tokens::ExchangedTokens;
 use crate::auth::leases::Lease;
+use crate::auth::proofs::TokenBinding;
 use crate::auth::revocations::{RevocationKeys, Revocations};
 use crate::tokens::jwt::replacement::Replacements;
 use crate::tokens::jwt::{Validity, VerifiedToken};
@@ -41,6 +42,8 @@ pub struct CachedToken {
     pub is_api_key: bool,
     /// See [`VerifiedToken::is_opaque`].
     is_opaque: bool,
+    /// If true, there is a `binding`. Here, so that a token without one costs no other cache line.
+    is_bound: bool,
     /// See [`VerifiedToken::provider`].
     pub provider: Option<Arc<str>>,
     /// The token as sent. A stream verifies it again after a change of keys.
@@ -58,12 +61,15 @@ pub struct CachedToken {
     header_bytes: usize,
     /// Only for an opaque token: how long the newest answer about it holds for streams.
     pub lease: Option<Arc<Lease>>,
+    /// What proofs beside the token must fit. Their outcome is never cached.
+    binding: Option<Box<TokenBinding>>,
 }
 
 impl CachedToken {
     pub fn new(text: &str, token: VerifiedToken, identity: Vec<(HeaderName, HeaderValue)>, generation: u64) -> Self {
         let keys = RevocationKeys::of(&token);
         let header_bytes = header_bytes(&identity);
+        let binding = TokenBinding::of(&token, text);
         CachedToken {
             not_before: token.not_before,
             expires: token.expires,
@@ -71,6 +77,7 @@ impl CachedToken {
             checked_epoch: AtomicU64::new(0),
             is_api_key: token.is_api_key,
             is_opaque: token.is_opaque,
+            is_bound: binding.is_some(),
             provider: token.provider.clone(),
             token: Arc::new(token),
             text: text.into(),
@@ -81,6 +88,7 @@ impl CachedToken {
             exchanged: ExchangedTokens::default(),
             header_bytes,
             lease: None,
+            binding,
         }
     }
 
@@ -94,7 +102,7 @@ impl CachedToken {
     ) -> Self {
         // A JWT brings its claims along. Those of an opaque token come from its issuer.
         let claims = serde_json::to_vec(&token.claims).map_or(0, |claims| 4 * claims.len());
-        let cached = CachedToken::new("", token, identity, generation);
+        let cached = CachedToken::new(&text, token, identity, generation);
         let header_bytes = cached.header_bytes + claims;
         CachedToken { text, header_bytes, lease: Some(lease), ..cached }
     }
@@ -156,6 +164,7 @@ impl CachedToken {
             checked_epoch: AtomicU64::new(0),
             is_api_key: self.is_api_key,
             is_opaque: self.is_opaque,
+            is_bound: self.is_bound,
             provider: self.provider.clone(),
             token: self.token.clone(),
             text: self.text.clone(),
@@ -166,7 +175,13 @@ impl CachedToken {
             exchanged: ExchangedTokens::default(),
             header_bytes,
             lease: self.lease.clone(),
+            binding: self.binding.clone(),
         }
+    }
+
+    /// What proofs beside the token must fit. `None` for a token that needs none.
+    pub fn binding(&self) -> Option<&TokenBinding> {
+        if self.is_bound { self.binding.as_deref() } else { None }
     }
 
     /// Returns true if this is an API key that the route does not accept, or that must be read from the store again, or

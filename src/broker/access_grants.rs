@@ -4,6 +4,8 @@
 //! refresh token of it was ever made. It does not count towards `limits.sessions_per_subject`, because a service that
 //! gets a token for each of its requests must not end the logins of a user.
 
+use serde_json::json;
+
 use super::service::Broker;
 use super::token_pair::TokenPair;
 use crate::store::{Mark, Marked};
@@ -13,6 +15,7 @@ use crate::tokens::login::Login;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
+use crate::types::thumbprint::Thumbprint;
 
 /// An access token, and the scope that it was granted.
 pub struct AccessGrant {
@@ -20,6 +23,8 @@ pub struct AccessGrant {
     /// How long the access token is valid from now, in seconds.
     pub lifetime: u64,
     pub scope: String,
+    /// If true, the access token needs proofs.
+    pub is_bound: bool,
     pub token_id: TokenId,
 }
 
@@ -38,15 +43,18 @@ impl Broker {
         let no_limit = usize::MAX;
         let issued = self.with_timeout(self.store.issue(family, no_limit, context)).await?;
         let Some(family) = issued else { return Ok(None) };
-        let (access_token, lifetime) = self.access_token(&family, now)?;
-        Ok(Some(AccessGrant { access_token, lifetime, scope: family.scope, token_id: family.id }))
+        let (access_token, lifetime) = self.access_token(&family, None, now)?;
+        let (is_bound, token_id) = (family.bound_to().is_some(), family.id);
+        Ok(Some(AccessGrant { access_token, lifetime, scope: family.scope, is_bound, token_id }))
     }
 
-    /// As [`Broker::issue`], for a session at another issuer. `None` as in [`Broker::issue_access`].
+    /// As [`Broker::issue`], for a session at another issuer. `None` as in [`Broker::issue_access`]. `key`: binds the
+    /// first access token alone.
     pub async fn issue_from(
         &self,
         login: Login,
         origin: Origin,
+        key: Option<Thumbprint>,
         context: EventContext,
     ) -> Result<Option<TokenPair>, Reject> {
         let now = context.at;
@@ -54,7 +62,7 @@ impl Broker {
         self.check_usable(&family, now)?;
         let max_live = self.settings.sessions_per_subject;
         let issued = self.with_timeout(self.store.issue(family, max_live, context)).await?;
-        issued.map(|family| self.pair(&family, now)).transpose()
+        issued.map(|family| self.pair(&family, key, now)).transpose()
     }
 
     /// Takes what can be used once.
@@ -62,10 +70,19 @@ impl Broker {
         Ok(self.with_timeout(self.store.mark(mark, Vec::new(), context)).await?)
     }
 
-    /// The current access token of a family, and its lifetime in seconds.
-    pub(super) fn access_token(&self, family: &Family, now: UnixTime) -> Result<(String, u64), Reject> {
+    /// The current access token of a family, and its lifetime in seconds. `key`: binds this token alone, if the family
+    /// is not bound. A client that authenticates may have another key each time (RFC 9449 section 5).
+    pub(super) fn access_token(
+        &self,
+        family: &Family,
+        key: Option<Thumbprint>,
+        now: UnixTime,
+    ) -> Result<(String, u64), Reject> {
         let (issued, expires) = self.access_window(family, now);
-        let claims = self.access_claims(family, issued, expires);
+        let mut claims = self.access_claims(family, issued, expires);
+        if let Some(key) = key.filter(|_| family.bound_to().is_none()) {
+            claims.insert("cnf".into(), json!({ "jkt": key.to_string() }));
+        }
         let signed = self.keyring.keys().own().signing.sign(&claims);
         let access_token = signed.map_err(|error| Reject::new(Reason::Internal, error.to_string()))?;
         Ok((access_token, expires.saturating_sub(now.as_secs())))

@@ -22,8 +22,9 @@ use crate::tokens::family::rotation::{Rotation, rotate};
 use crate::tokens::jwt::{VerifiedToken, json};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
-use crate::types::reject::Reason::{self, GrantForged, GrantMismatch, GrantUnknown};
+use crate::types::reject::Reason::{self, GrantForged, GrantMismatch, GrantUnknown, ProofRejected};
 use crate::types::reject::Reject;
+use crate::types::thumbprint::Thumbprint;
 
 /// A valid request body. It has no `Debug`: the token must not reach a log.
 pub struct RefreshRequest {
@@ -63,9 +64,22 @@ struct RefreshCaller {
     subject: Option<String>,
     /// The client that the request names.
     client_id: Option<String>,
+    /// The key of which it has a proof.
+    key: Option<Thumbprint>,
 }
 
 impl RefreshCaller {
+    /// Why the family must not be touched: a session that is bound to a key needs a proof of this key. It is checked
+    /// before the rotation, so that a stolen refresh token without its key can neither rotate nor revoke the session
+    /// (doorkeeper 1794 revoked first).
+    fn lacks_key(&self, family: &Family) -> Option<Reason> {
+        match (family.bound_to(), self.key) {
+            (Some(_), None) => Some(Reason::ProofRejected),
+            (Some(bound), Some(key)) if bound != key => Some(Reason::GrantMismatch),
+            _ => None,
+        }
+    }
+
     fn may_hold(&self, family: &Family) -> bool {
         self.subject.as_ref().is_none_or(|subject| family.subject == *subject)
             && check_holder(&family.client_id, self.client_id.as_deref()).is_ok()
@@ -73,11 +87,12 @@ impl RefreshCaller {
 }
 
 impl Broker {
-    /// `bearer`: a token that [`crate::auth::authenticate::Authenticator::authenticate_refresh`] accepted.
+    /// `bearer`: a token that [`crate::auth::authenticate::Authenticator::authenticate_refresh`] accepted, and the key
+    /// that it has found.
     pub async fn refresh(
         &self,
         request: RefreshRequest,
-        bearer: &VerifiedToken,
+        (bearer, key): (&VerifiedToken, Option<Thumbprint>),
         context: EventContext,
     ) -> Result<TokenPair, Reject> {
         let presented = PresentedToken::parse(&request.refresh_token).ok_or(Reason::GrantMalformed)?;
@@ -93,22 +108,23 @@ impl Broker {
             ));
         }
         let now = context.at;
-        let caller = RefreshCaller { subject: Some(bearer.subject.clone()), client_id: request.client_id };
+        let caller = RefreshCaller { subject: Some(bearer.subject.clone()), client_id: request.client_id, key };
         let rotation = self.rotate(presented, caller, context).await?;
-        self.respond(rotation, token_id, now)
+        self.respond(rotation, token_id, key, now)
     }
 
-    /// For a client that presents a refresh token without a bearer token.
+    /// For a client that presents a refresh token without a bearer token. `key`: the one of which it has a proof.
     pub async fn refresh_for_client(
         &self,
         presented: PresentedToken,
         client_id: Option<&str>,
+        key: Option<Thumbprint>,
         context: EventContext,
     ) -> Result<TokenPair, Reject> {
         let (token_id, now) = (presented.token_id, context.at);
-        let caller = RefreshCaller { subject: None, client_id: client_id.map(str::to_owned) };
+        let caller = RefreshCaller { subject: None, client_id: client_id.map(str::to_owned), key };
         let rotation = self.rotate(presented, caller, context).await?;
-        self.respond(rotation, token_id, now)
+        self.respond(rotation, token_id, key, now)
     }
 
     async fn rotate(
@@ -129,18 +145,25 @@ impl Broker {
             let family = family.map(|family| with_confirmed(family, seen));
             match family.as_deref() {
                 Some(family) if !holder.may_hold(family) => Rotation::Rejected(Reason::GrantMismatch),
+                Some(family) if let Some(reason) = holder.lacks_key(family) => Rotation::Rejected(reason),
                 family => with_address(client, rotate(family, watermark, presented, &roots, &lifetimes, clock.read())),
             }
         };
         let rotation = self.with_timeout(self.store.rotate(presented, Box::new(decide), context)).await?;
         // An attacker who knows only the id of a family must not use up its refreshes.
-        if !matches!(rotation, Rotation::Rejected(GrantUnknown | GrantForged | GrantMismatch)) {
+        if !matches!(rotation, Rotation::Rejected(GrantUnknown | GrantForged | GrantMismatch | ProofRejected)) {
             self.throttle.count_refresh(token_id);
         }
         Ok(rotation)
     }
 
-    fn respond(&self, rotation: Rotation, token_id: TokenId, now: UnixTime) -> Result<TokenPair, Reject> {
+    fn respond(
+        &self,
+        rotation: Rotation,
+        token_id: TokenId,
+        key: Option<Thumbprint>,
+        now: UnixTime,
+    ) -> Result<TokenPair, Reject> {
         let family = match rotation {
             Rotation::Rotated(family) | Rotation::Replayed(family) | Rotation::Recovered(family) => family,
             Rotation::Reused(_) => {
@@ -156,7 +179,7 @@ impl Broker {
                 return Err(reason.into());
             }
         };
-        self.pair(&family, now)
+        self.pair(&family, key, now)
     }
 }
 

@@ -23,6 +23,9 @@ pub struct TokenPair {
     pub lifetime: u64,
     #[serde(skip)]
     pub scope: String,
+    /// If true, the access token needs proofs.
+    #[serde(skip)]
+    pub is_bound: bool,
     #[serde(skip)]
     pub(super) family: TokenId,
 }

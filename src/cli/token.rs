@@ -31,6 +31,9 @@ pub(super) enum TokenCommand {
         /// The client that gets the token: its `client_id`.
         #[arg(long, default_value = "")]
         client_id: String,
+        /// Bind the tokens to the key of a client (DPoP): the SHA-256 thumbprint of its public key, by RFC 7638.
+        #[arg(long)]
+        jkt: Option<String>,
         /// Print the token pair as JSON.
         #[arg(long)]
         json: bool,
@@ -85,8 +88,11 @@ pub(super) struct RevokeTarget {
 
 pub(super) fn run(command: TokenCommand) -> Result<(), CommandError> {
     match command {
-        TokenCommand::Issue { config, subject, scope, label, client_id, json } => {
-            let body = json!({ "sub": subject, "scope": scope, "label": label, "clientId": client_id });
+        TokenCommand::Issue { config, subject, scope, label, client_id, jkt, json } => {
+            let mut body = json!({ "sub": subject, "scope": scope, "label": label, "clientId": client_id });
+            if let Some(jkt) = jkt {
+                body["jkt"] = json!(jkt);
+            }
             let pair = call(&config.admin_socket()?, Method::POST, "/admin/v1/tokens", Some(&body))?;
             if json { say!("{pair}") } else { print_pair(&pair) }
         }

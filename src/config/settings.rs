@@ -76,6 +76,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// Returns true if the store remembers used proofs. Without nonces, several gateways have nothing else in common.
+    pub fn shares_proofs(&self) -> bool {
+        let tokens = &self.tokens;
+        tokens.proofs_in_store.unwrap_or(self.store.is_shared() && !tokens.proof_nonce)
+    }
+
     /// The limits for all routes, then those of each route, in the order of their numbers.
     pub fn all_rates(&self) -> impl Iterator<Item = &rate_limit::Settings> {
         self.rates.iter().chain(self.routes.iter().flat_map(|route| &route.rates))
@@ -180,6 +186,10 @@ pub struct TokenSettings {
     pub extra_fields: bool,
     /// `limits.sessions_per_subject`: maximum number of live families of one subject.
     pub sessions_per_subject: usize,
+    /// If true, each proof needs a nonce (`tokens.proof_nonce`).
+    pub proof_nonce: bool,
+    /// `tokens.proof_replay`: true for "store", false for "process". `None`: as the store and `proof_nonce` suggest.
+    pub proofs_in_store: Option<bool>,
 }
 
 /// `[[issuer]]`.
@@ -260,6 +270,8 @@ pub struct Limits {
     pub token_size: usize,
     /// `limits.token_cache_size`: maximum memory for verified tokens, in bytes.
     pub token_cache_size: usize,
+    /// `limits.used_proofs`: maximum number of DPoP proofs that are remembered.
+    pub used_proofs: usize,
     /// `limits.bad_signatures`: a burst for each address, which is available again after ten seconds.
     pub bad_signatures: Rate,
     /// `limits.introspected_bad_signatures`: the same for the tokens that one caller introspects.

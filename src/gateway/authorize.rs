@@ -33,6 +33,15 @@ impl Permit {
         self.caller.filter(|_| self.route.enforce).map(Caller::into_cached)
     }
 
+    /// The same permit after a rejection. As [`authorize`], for what is checked later.
+    pub fn unless_rejected(self, checked: Result<(), Reject>) -> Result<Self, Reject> {
+        match checked {
+            Ok(()) => Ok(self),
+            Err(reject) if self.route.enforce => Err(reject),
+            Err(reject) => Ok(Permit { route: self.route, caller: None, observed: Some(Arc::new(reject)) }),
+        }
+    }
+
     /// Why the request would be rejected if its route enforced that.
     pub fn observed(&self) -> Option<&Arc<Reject>> {
         self.observed.as_ref()

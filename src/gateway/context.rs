@@ -3,7 +3,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use http::HeaderMap;
+
 use crate::auth::context::AuthContext;
+use crate::auth::proofs::{PresentedProof, ProofRule};
 use crate::gateway::route::Route;
 use crate::gateway::upload::Progress;
 use crate::gateway::worker::Worker;
@@ -52,7 +55,19 @@ impl RequestContext<'_> {
         self.certificate.as_ref().map(|shown| &shown.certificate)
     }
 
-    /// The part that authentication needs.
+    /// The part that authentication needs, for a token that is the credential of the request.
+    pub fn auth_by<'c>(&'c self, headers: &'c HeaderMap) -> AuthContext<'c> {
+        let presented = PresentedProof {
+            headers,
+            method: &self.record.method,
+            scheme: &self.origin.scheme,
+            host: self.record.host.as_ref(),
+            path: self.record.uri.path(),
+        };
+        AuthContext { presented: Some(presented), ..self.auth() }
+    }
+
+    /// The part that authentication needs. A token that needs a proof is rejected.
     pub fn auth(&self) -> AuthContext<'_> {
         AuthContext {
             now: self.now,
@@ -64,6 +79,8 @@ impl RequestContext<'_> {
             // The step that finds the token knows.
             provider: None,
             api_keys: self.route.as_ref().is_some_and(|route| route.places.api_keys),
+            proof: self.route.as_ref().map_or(ProofRule::IfBound, |route| route.proof),
+            presented: None,
             rejected_token: Some(&self.record.rejected_token),
             trace: self.trace,
         }

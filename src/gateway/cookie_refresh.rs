@@ -76,7 +76,7 @@ impl CookieRefresh {
         let slot = self.slot(hash, context.clock.uptime());
         let mut slot = slot.lock().await;
         if let Some(done) = slot.as_ref().filter(|done| done.is_current(context.clock.uptime())) {
-            let caller = authenticator.authenticate_known(done.access.clone(), &context.auth())?;
+            let caller = authenticator.authenticate_known(done.access.clone(), &context.auth()).await?;
             return Ok((caller, done.cookies.clone()));
         }
         let (throttle, client) = (&broker.throttle, context.client());
@@ -109,7 +109,7 @@ async fn rotate(
 ) -> Result<TokenPair, Reject> {
     let idle = broker.settings.lifetimes.idle;
     let bearer = authenticator.authenticate_expired(expired, idle, &context.auth()).await?;
-    broker.refresh(RefreshRequest::of_cookie(presented), &bearer, context.event()).await
+    broker.refresh(RefreshRequest::of_cookie(presented), (&bearer, None), context.event()).await
 }
 
 fn is_current(slot: &Slot, now: Uptime) -> bool {

@@ -22,9 +22,10 @@ const ORIGIN: HeaderValue = HeaderValue::from_static("Origin");
 const OF_PREFLIGHT: HeaderValue = HeaderValue::from_static("Origin, Access-Control-Request-Method");
 
 /// Request fields that every client of the gateway sends. Browsers ask for them by a preflight.
-const ALLOWED: [&str; 2] = ["Authorization", "Content-Type"];
+const ALLOWED: [&str; 3] = ["Authorization", "Content-Type", "DPoP"];
 /// Response fields that say why a request was rejected and when to try again. Pages cannot read them otherwise.
-const EXPOSED: [&str; 5] = ["WWW-Authenticate", "Retry-After", "RateLimit-Policy", "RateLimit", "X-Request-Id"];
+const EXPOSED: [&str; 6] =
+    ["WWW-Authenticate", "Retry-After", "RateLimit-Policy", "RateLimit", "X-Request-Id", "DPoP-Nonce"];
 
 /// `[cors]` or `[route.cors]`: which pages may send requests and read their responses. The values of the fields are
 /// made once, when the configuration is read.
@@ -306,7 +307,7 @@ mod tests {
         policy(&[APP], false).apply(Some(&HeaderValue::from_static(APP)), &mut response);
         assert_eq!(
             text(&response, "access-control-expose-headers"),
-            "WWW-Authenticate, Retry-After, RateLimit-Policy, RateLimit, X-Request-Id, location"
+            "WWW-Authenticate, Retry-After, RateLimit-Policy, RateLimit, X-Request-Id, DPoP-Nonce, location"
         );
     }
 
@@ -320,7 +321,7 @@ mod tests {
             ("access-control-allow-origin", APP),
             ("access-control-allow-credentials", "true"),
             ("access-control-allow-methods", "DELETE"),
-            ("access-control-allow-headers", "Authorization, Content-Type, x-csrf"),
+            ("access-control-allow-headers", "Authorization, Content-Type, DPoP, x-csrf"),
             ("access-control-max-age", "60"),
             ("access-control-allow-private-network", ""),
             ("vary", "Origin, Access-Control-Request-Method"),

@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use crate::auth::authenticate::{Authenticator, Caller};
 use crate::auth::bearer::{TokenLocation, session_cookie};
 use crate::auth::context::AuthContext;
+use crate::auth::proofs::ProofRule;
 use crate::gateway::authorize::{Permit, authorize, without_token};
 use crate::gateway::context::RequestContext;
 use crate::gateway::cors::{self, Cors};
@@ -294,13 +295,17 @@ impl Decider {
             csrf::check(request.headers(), &target, &route.origins)?;
             context.trace.step(Step::Origin, || "not from another site".into());
         }
-        let auth = context.auth();
+        let auth = context.auth_by(request.headers());
         if found.location == TokenLocation::SignIn {
             let provider = route.sign_in.as_deref();
             return self.signed_in(request.headers(), &AuthContext { api_keys: false, provider, ..auth }).await;
         }
         let auth = AuthContext { api_keys: auth.api_keys && found.location.can_have_api_key(), ..auth };
-        self.authenticator.authenticate(found.token(), &auth).await
+        let caller = self.authenticator.authenticate(found.token(), &auth).await?;
+        if route.proof == ProofRule::Off && caller.cached().binding().is_some() {
+            auth.metrics.unproven_tokens.inc();
+        }
+        Ok(caller)
     }
 
     /// The caller of the first cookie that is good: one that another host has set must not lock the user out.

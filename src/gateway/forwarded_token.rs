@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use http::{HeaderValue, Request, header};
 
+use crate::auth::bearer;
 use crate::auth::token_cache::CachedToken;
 use crate::auth::token_exchange::TokenExchange;
 use crate::gateway::authorize::Permit;
@@ -62,6 +63,9 @@ impl Forwarder {
         if let Some(token) = token {
             request.headers_mut().insert(header::AUTHORIZATION, token);
         }
+        if permit.caller().is_some_and(|caller| caller.proof().is_some()) {
+            as_bearer(request)?;
+        }
         Ok(token_was_subprotocol)
     }
 
@@ -102,4 +106,14 @@ impl Forwarder {
         let token = token.ok_or_else(|| Reject::new(Reason::Internal, "a replaced token is no Bearer"))?;
         Ok(Cow::Owned(token.to_owned()))
     }
+}
+
+/// The gateway has used the proof, so a backend that reads the scheme DPoP would miss it.
+fn as_bearer(request: &mut Request<Body>) -> Result<(), Reject> {
+    let headers = request.headers_mut();
+    let Some(value) = headers.get(header::AUTHORIZATION).filter(|value| bearer::is_dpop(value)) else { return Ok(()) };
+    let token = value.to_str().ok().and_then(|value| value.get("DPoP ".len()..)).unwrap_or_default();
+    let changed = HeaderValue::from_str(&format!("Bearer {token}"));
+    headers.insert(header::AUTHORIZATION, changed.map_err(|_| Reason::Internal)?);
+    Ok(())
 }

@@ -36,6 +36,7 @@ pub mod streams;
 pub mod token_calls;
 pub mod unreadable;
 pub mod upload;
+mod used_proof;
 pub mod worker;
 
 use std::net::IpAddr;
@@ -130,8 +131,9 @@ impl Gateway {
             Ok(forwarded) => (forwarded, false),
             Err(reject) => {
                 let has_unread_body = delivery.has_unread_body(request);
-                let challenge = self.token_calls.challenge();
-                let mut rejected = rules.reject(reject, challenge, peer, &mut delivery, has_unread_body);
+                let (route, challenge) = (delivery.route.clone(), self.token_calls.challenge());
+                let challenges = response::challenges(route.as_deref(), request.headers(), challenge);
+                let mut rejected = rules.reject(reject, challenges, peer, &mut delivery, has_unread_body);
                 rules.show_maintenance(&mut rejected.0.response, &delivery);
                 // Lets other requests run first: hyper would otherwise handle many rejected requests in a row. The
                 // rejection is recorded before: the client may reset its stream meanwhile.
@@ -241,6 +243,8 @@ impl Gateway {
             decision => (decision, None),
         };
         self.check_rates(&decision, request.uri().path(), &mut context)?;
+        let decision = used_proof::use_up(decision, &self.decider.authenticator, &mut context).await;
+        let nonce = used_proof::next_nonce(&decision, &self.decider.authenticator, context.now);
         let decision = match (decision, &self.sign_in) {
             // The proxy would have to send the browser on.
             (Err(reject), Some(sign_in)) if asked.is_none() => match sign_in.answer(reject, request, &mut context) {
@@ -256,7 +260,8 @@ impl Gateway {
         if let Ok(Decision::Forward { permit, .. }) = &decision {
             is_grpc_call.store(self.forwarder.is_grpc_call(permit, request), Ordering::Relaxed);
         }
-        let mut forwarded = self.carry_out(decision?, request, &mut context).await?;
+        let forwarded = self.carry_out(decision?, request, &mut context).await?;
+        let mut forwarded = used_proof::add_nonce(nonce, forwarded);
         if let Some(cookies) = cookies {
             forwarded = cookies.add_to(forwarded);
         }
@@ -378,7 +383,10 @@ impl Gateway {
             return Ok(Forwarded::local_reply(response));
         }
         let broker = &self.token_calls.broker;
-        let captured = login_capture::begin(&permit, request, &broker.throttle, context)?;
+        let captured = match login_capture::begin(&permit, request, &broker.throttle, context)? {
+            Some(captured) => Some(captured.bind(request.headers(), &self.decider.authenticator, context).await?),
+            None => None,
+        };
         let forwarded = self.forwarder.forward(permit, request, host, context).await;
         let Some(captured) = captured else { return forwarded };
         let forwarded = match forwarded {

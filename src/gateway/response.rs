@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, Response, Version, header};
 
+use crate::auth::bearer;
+use crate::auth::proofs::ProofRule;
 use crate::gateway::client::Peer;
 use crate::gateway::cors::Cors;
 use crate::gateway::delivery::Delivery;
@@ -13,6 +15,7 @@ use crate::gateway::route::Route;
 use crate::gateway::streams::TokenBound;
 use crate::gateway::worker::Worker;
 use crate::protocols::http::body::Body;
+use crate::protocols::http::challenges::Challenges;
 use crate::protocols::http::media_type;
 use crate::protocols::http::respond::{self, RejectFormat};
 use crate::protocols::websocket::{Tunnel, TunnelEnd};
@@ -34,13 +37,13 @@ impl ResponseRules {
     pub(super) fn reject(
         &self,
         reject: Reject,
-        challenge: &HeaderValue,
+        challenges: Challenges<'_>,
         peer: &Peer,
         delivery: &mut Delivery,
         has_unread_body: bool,
     ) -> (Forwarded, bool) {
         let record = &mut delivery.record;
-        let mut response = respond::reject(&reject, challenge, record.request_id, self.format);
+        let mut response = respond::reject(&reject, challenges, record.request_id, self.format);
         let mut body_rejected = false;
         if has_unread_body && record.version != Version::HTTP_2 {
             response.headers_mut().insert(header::CONNECTION, CLOSE);
@@ -65,6 +68,16 @@ impl ResponseRules {
         if let Some(page) = maintenance.and_then(|maintenance| maintenance.page.as_ref()) {
             page.replace(response);
         }
+    }
+}
+
+/// The schemes that a route accepts. `challenge`: for the scheme Bearer.
+pub(super) fn challenges<'c>(route: Option<&Route>, headers: &HeaderMap, challenge: &'c HeaderValue) -> Challenges<'c> {
+    let tried_dpop = || headers.get(header::AUTHORIZATION).is_some_and(bearer::is_dpop);
+    match route.map_or(ProofRule::IfBound, |route| route.proof) {
+        ProofRule::Off => Challenges::bearer(challenge),
+        ProofRule::IfBound => Challenges::bearer(challenge).and_dpop(tried_dpop()),
+        ProofRule::Required => Challenges::only_dpop(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::Method;
 
 use crate::auth::bearer::TokenLocations;
+use crate::auth::proofs::ProofRule;
 use crate::gateway::client_certificates::CertificateRule;
 use crate::gateway::cors;
 use crate::gateway::fixed_response::{FixedResponse, Maintenance};
@@ -48,6 +49,8 @@ pub struct Route {
     pub origins: Vec<String>,
     /// `route.sign_in`: the provider where browsers sign in. `None`: they do not.
     pub sign_in: Option<Arc<str>>,
+    /// `route.proof`
+    pub proof: ProofRule,
     pub token_forwarding: TokenForwarding,
     /// If false, a request that would be rejected for its token is forwarded and only reported.
     pub enforce: bool,
@@ -117,6 +120,7 @@ impl Route {
             places: TokenLocations::default(),
             origins: Vec::new(),
             sign_in: None,
+            proof: ProofRule::IfBound,
             token_forwarding: TokenForwarding::Pass,
             enforce: true,
             rates: Vec::new(),

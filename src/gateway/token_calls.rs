@@ -22,6 +22,7 @@ use crate::gateway::provider_events::{EVENT_LIMIT, LOGOUT_LIMIT, Receivers};
 use crate::limits::pace::MinRate;
 use crate::limits::throttle::is_failure;
 use crate::protocols::http::body::{self, Body};
+use crate::protocols::http::challenges::REALM;
 use crate::protocols::http::respond;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
@@ -56,8 +57,8 @@ pub async fn revoker(
 ) -> Result<(Caller, Option<TokenId>), Reject> {
     let family = revoke::named_family(parameter);
     context.record.token_id = family;
-    let bearer = bearer::find(headers, authenticator.token_size)?;
-    let caller = authenticator.authenticate(bearer, &context.auth()).await?;
+    let bearer = bearer::find_with_scheme(headers, authenticator.token_size)?;
+    let caller = authenticator.authenticate(bearer, &context.auth_by(headers)).await?;
     context.record.caller = Some(caller.token().clone());
     Ok((caller, family))
 }
@@ -87,10 +88,11 @@ impl TokenCalls {
             return Err(Reject::new(Reason::ClientNotAuthenticated, detail));
         }
         let idle = self.broker.settings.lifetimes.idle;
-        let bearer = authenticator.authenticate_refresh(request.headers(), idle, &context.auth()).await?;
+        let auth = context.auth_by(request.headers());
+        let (bearer, key) = authenticator.authenticate_refresh(request.headers(), idle, &auth).await?;
         let bearer = Arc::new(bearer);
         context.record.caller = Some(bearer.clone());
-        let pair = self.broker.refresh(refresh, &bearer, context.event()).await?;
+        let pair = self.broker.refresh(refresh, (&bearer, key), context.event()).await?;
         Ok(respond::json(StatusCode::OK, &pair))
     }
 
@@ -114,6 +116,7 @@ impl TokenCalls {
         context: &mut RequestContext<'_>,
     ) -> Outcome {
         let (caller, family) = revoker(parameter, headers, authenticator, context).await?;
+        authenticator.use_proof(&caller, context.now).await?;
         self.broker.revoke(&caller, family, context.event()).await?;
         Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
     }
@@ -220,9 +223,9 @@ impl TokenCalls {
         respond::public_json(&metadata, self.keyring.keys().own().max_age)
     }
 
-    /// The beginning of `WWW-Authenticate`.
+    /// The beginning of the challenge for the scheme Bearer.
     pub fn challenge(&self) -> &HeaderValue {
-        self.endpoints.resource.as_ref().map_or(&respond::REALM, |resource| &resource.challenge)
+        self.endpoints.resource.as_ref().map_or(&REALM, |resource| &resource.challenge)
     }
 
     /// Counts a call for the address that it comes from: `throttle.calls` before it, `throttle.failures` after it.

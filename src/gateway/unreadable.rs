@@ -6,6 +6,7 @@ use http_body::Body as _;
 use crate::gateway::client::Peer;
 use crate::gateway::worker::Worker;
 use crate::protocols::http::body::Body;
+use crate::protocols::http::challenges::Challenges;
 use crate::protocols::http::framing::FramingError;
 use crate::protocols::http::respond::{self, RejectFormat};
 use crate::telemetry::access_log::Record;
@@ -31,7 +32,7 @@ pub fn reject_malformed(
 ) -> Response<Body> {
     let reject = Reject { limit: error.limit, ..Reject::new(error.reason, error.message) };
     let request_id = worker.request_ids.next();
-    let mut response = respond::reject(&reject, challenge, request_id, RejectFormat::Json);
+    let mut response = respond::reject(&reject, Challenges::bearer(challenge), request_id, RejectFormat::Json);
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     record(request_id, peer, worker, reject, response.body().size_hint().lower(), now);
     response

@@ -19,6 +19,8 @@ pub enum MarkKind {
     ClientAssertion,
     /// The subject token of a token exchange, by its `jti`.
     SubjectToken,
+    /// A DPoP proof, by a hash of its `jti`.
+    Proof,
 }
 
 impl MarkKind {
@@ -30,6 +32,7 @@ impl MarkKind {
             MarkKind::SecurityEvent => "security_event",
             MarkKind::ClientAssertion => "client_assertion",
             MarkKind::SubjectToken => "subject_token",
+            MarkKind::Proof => "proof",
         }
     }
 }
@@ -99,9 +102,9 @@ mod tests {
 
     #[test]
     fn kind_issuer_and_key_name_a_mark() {
-        use MarkKind::{ClientAssertion, LogoutToken, SecurityEvent, SignIn, SubjectToken};
+        use MarkKind::{ClientAssertion, LogoutToken, Proof, SecurityEvent, SignIn, SubjectToken};
         let mut ids = HashSet::new();
-        for kind in [SignIn, LogoutToken, SecurityEvent, ClientAssertion, SubjectToken] {
+        for kind in [SignIn, LogoutToken, SecurityEvent, ClientAssertion, SubjectToken, Proof] {
             for (issuer, key) in [("a", "bc"), ("ab", "c"), ("", "abc"), ("abc", "")] {
                 assert!(ids.insert(mark(kind, issuer, key).id()), "{kind:?} {issuer} {key}");
             }

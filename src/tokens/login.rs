@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::tokens::jwt::json;
 use crate::tokens::scope::are_scope_tokens;
+use crate::types::thumbprint::Thumbprint;
 
 /// Claims that only the gateway sets. A login must not contain them.
 pub const RESERVED_CLAIMS: &[&str] = &[
@@ -52,6 +53,8 @@ pub struct Login {
     pub address: Option<IpAddr>,
     pub idle: Option<Duration>,
     pub absolute: Option<Duration>,
+    /// The key of the client (DPoP): all tokens of the login are bound to it.
+    pub bound_to: Option<Thumbprint>,
 }
 
 impl Login {

@@ -12,4 +12,5 @@ pub mod process;
 pub mod regular_file;
 pub mod reject;
 pub mod secret;
+pub mod thumbprint;
 pub mod trace;

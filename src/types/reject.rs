@@ -107,8 +107,27 @@ reasons! {
     /// The cookie of a login at a provider, unknown, forged, expired or revoked: one response for all.
     BadSession = "bad_session", UNAUTHORIZED, "invalid_token", "sign in again";
     Revoked = "revoked", UNAUTHORIZED, "invalid_token", "the token was revoked";
-    /// The claim `cnf`: the token is valid only with a proof, and the gateway checks none.
+    /// The claim `cnf`: the token is valid only with a proof, and this request can have none.
     BoundToKey = "bound_to_key", UNAUTHORIZED, "invalid_token", "the token is bound to a key, and is not accepted without a proof";
+    /// `route.proof`, or the scheme DPoP.
+    TokenNotBound = "token_not_bound", UNAUTHORIZED, "invalid_token", "the token is not bound to a key (DPoP), and must be here";
+
+    // The proof beside a token (DPoP, RFC 9449).
+    ProofMissing = "proof_missing", UNAUTHORIZED, "invalid_dpop_proof", "the token needs a DPoP proof";
+    ProofMalformed = "proof_malformed", UNAUTHORIZED, "invalid_dpop_proof", "the DPoP proof is malformed";
+    ProofKey = "proof_key", UNAUTHORIZED, "invalid_token", "the DPoP proof is by another key than that of the token";
+    ProofRequest = "proof_request", UNAUTHORIZED, "invalid_dpop_proof", "the DPoP proof is for another request or token";
+    ProofTime = "proof_time", UNAUTHORIZED, "invalid_dpop_proof", "the DPoP proof is too old, or dated ahead";
+    ProofSignature = "proof_signature", UNAUTHORIZED, "invalid_dpop_proof", "the signature of the DPoP proof is not valid";
+    ProofReplayed = "proof_replayed", UNAUTHORIZED, "invalid_dpop_proof", "the DPoP proof was used before";
+    /// Where tokens are granted. The detail names the reason.
+    ProofRejected = "proof_rejected", BAD_REQUEST, "invalid_dpop_proof", "the DPoP proof is missing or not valid";
+    /// `tokens.proof_nonce`
+    ProofNonce = "proof_nonce", UNAUTHORIZED, "use_dpop_nonce", "the DPoP proof needs the nonce of DPoP-Nonce";
+    /// The same where tokens are granted.
+    NonceRejected = "nonce_rejected", BAD_REQUEST, "use_dpop_nonce", "the DPoP proof needs the nonce of DPoP-Nonce";
+    /// `limits.used_proofs`
+    ProofsFull = "proofs_full", SERVICE_UNAVAILABLE, "temporarily_unavailable", "too many DPoP proofs were used within a minute";
     /// `route.client_certificate`
     CertificateMissing = "certificate_missing", FORBIDDEN, "forbidden", "a client certificate is required";
     /// `route.client_names`, or a certificate that no authority has verified.
@@ -248,6 +267,12 @@ impl Reason {
         matches!(self.status(), StatusCode::UNAUTHORIZED) || self == Reason::InsufficientScope
     }
 
+    /// Returns true if the token has no proof, or one that does not fit.
+    pub fn is_about_proof(self) -> bool {
+        matches!(self.public_code(), "invalid_dpop_proof" | "use_dpop_nonce")
+            || matches!(self, Reason::BoundToKey | Reason::TokenNotBound | Reason::ProofKey)
+    }
+
     /// Returns true if the connection must be closed, because the next request on it could be misread.
     pub const fn must_close_connection(self) -> bool {
         matches!(
@@ -290,6 +315,10 @@ pub struct Reject {
     pub login_url: Option<Box<str>>,
     /// If true, the client used the scheme Basic, so a 401 names that scheme (RFC 6749 section 5.2).
     pub used_basic: bool,
+    /// What the client reads instead of the message of the reason. It must not contain what the client sent.
+    pub described: Option<Box<str>>,
+    /// The nonce for the next proof.
+    pub dpop_nonce: Option<HeaderValue>,
     /// The limit that was hit, if the reason does not tell.
     pub limit: Option<Limit>,
 }
@@ -304,8 +333,20 @@ impl Reject {
             retry_after: reason.default_retry_after(),
             login_url: None,
             used_basic: false,
+            described: None,
+            dpop_nonce: None,
             limit: None,
         }
+    }
+
+    pub fn described(mut self, text: String) -> Self {
+        self.described = Some(text.into());
+        self
+    }
+
+    /// What the client reads.
+    pub fn message(&self) -> &str {
+        self.described.as_deref().unwrap_or(self.reason.message())
     }
 
     pub fn of_limit(mut self, limit: Limit) -> Self {
@@ -349,28 +390,4 @@ impl fmt::Debug for Reject {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn codes_are_unique_and_indexes_correct() {
-        let mut codes: Vec<_> = Reason::ALL.iter().map(|reason| reason.code()).collect();
-        for (place, reason) in Reason::ALL.iter().enumerate() {
-            assert_eq!(reason.index(), place);
-        }
-        codes.sort_unstable();
-        codes.dedup();
-        assert_eq!(codes.len(), Reason::ALL.len());
-    }
-
-    /// A client that refreshes on each 401 would otherwise loop with an invalid refresh token.
-    #[test]
-    fn an_invalid_grant_is_never_401() {
-        for reason in Reason::ALL {
-            assert_eq!(reason.public_code() == "invalid_grant", reason.code().starts_with("grant_"));
-            if reason.public_code() == "invalid_grant" {
-                assert_eq!(reason.status(), StatusCode::BAD_REQUEST);
-            }
-        }
-    }
-}
+mod tests;

@@ -17,6 +17,7 @@ pub enum Step {
     Signature,
     Introspection,
     Revocation,
+    Proof,
     Rules,
     Rate,
 }
@@ -37,6 +38,7 @@ impl Step {
             Step::Signature => "signature",
             Step::Introspection => "introspection",
             Step::Revocation => "revocation",
+            Step::Proof => "proof",
             Step::Rules => "rules",
             Step::Rate => "rate",
         }

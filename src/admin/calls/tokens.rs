@@ -28,6 +28,7 @@ use crate::tokens::audit_event::EventContext;
 use crate::tokens::login::Login;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
+use crate::types::thumbprint::Thumbprint;
 
 /// The body of an issue call. Lifetimes are in seconds; the configured lifetime is the maximum.
 #[derive(Deserialize)]
@@ -49,6 +50,8 @@ struct IssueRequest {
     address: Option<IpAddr>,
     idle: Option<u64>,
     absolute: Option<u64>,
+    /// The thumbprint of the client's key.
+    jkt: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -100,6 +103,11 @@ async fn issue(admin: &Admin, request: Request<Incoming>, context: EventContext)
 }
 
 fn login(body: IssueRequest) -> Result<Login, String> {
+    let thumbprint = |text: &String| {
+        let wrong = || "jkt is not the SHA-256 thumbprint of a key: 43 characters of base64url (RFC 7638)".to_owned();
+        Thumbprint::parse(text).ok_or_else(wrong)
+    };
+    let bound_to = body.jkt.as_ref().map(thumbprint).transpose()?;
     let login = Login {
         subject: body.sub,
         scope: body.scope,
@@ -113,6 +121,7 @@ fn login(body: IssueRequest) -> Result<Login, String> {
         address: body.address.map(|address| address.to_canonical()),
         idle: body.idle.map(Duration::from_secs),
         absolute: body.absolute.map(Duration::from_secs),
+        bound_to,
     };
     login.check().map_err(|error| error.to_string())?;
     Ok(login)

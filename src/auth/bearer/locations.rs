@@ -8,8 +8,8 @@ use std::fmt;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 
-use super::header::{credentials, find, is_bearer};
-use super::token::{BearerToken, decode_base64url};
+use super::header::{credentials, find_with_scheme};
+use super::token::{BearerToken, TokenScheme, decode_base64url};
 use super::{cookie, login_cookies, query, session_cookie, subprotocol};
 use crate::protocols::http::name_pattern::NamePattern;
 use crate::protocols::websocket;
@@ -90,12 +90,13 @@ impl TokenLocation {
 /// The one token of a request, not verified yet.
 pub struct FoundToken<'r> {
     token: Cow<'r, [u8]>,
+    scheme: TokenScheme,
     pub location: TokenLocation,
 }
 
 impl FoundToken<'_> {
     pub fn token(&self) -> BearerToken<'_> {
-        BearerToken::from_checked(&self.token)
+        BearerToken::from_checked(&self.token, self.scheme)
     }
 }
 
@@ -134,8 +135,8 @@ impl TokenLocations {
             && !has_key
             && !request.headers().contains_key(header::AUTHORIZATION)
         {
-            let token = Cow::Borrowed(BearerToken::new(handle, max_size)?.as_bytes());
-            return Ok(FoundToken { token, location: TokenLocation::SignIn });
+            let token = Cow::Borrowed(BearerToken::new(handle, TokenScheme::Other, max_size)?.as_bytes());
+            return Ok(FoundToken { token, scheme: TokenScheme::Other, location: TokenLocation::SignIn });
         }
         if self.is_header_only() && !has_key && handle.is_none() {
             return find_in_header(request.headers(), max_size);
@@ -158,17 +159,19 @@ impl TokenLocations {
             }
             FoundCredential::Authorization => return find_in_header(request.headers(), max_size),
             FoundCredential::ApiKey => return find_api_key(request.headers(), max_size),
-            FoundCredential::Plain(token) => Cow::Borrowed(BearerToken::new(token, max_size)?.as_bytes()),
+            FoundCredential::Plain(token) => {
+                Cow::Borrowed(BearerToken::new(token, TokenScheme::Other, max_size)?.as_bytes())
+            }
             FoundCredential::Encoded(token) => Cow::Owned(decode_base64url(token, max_size)?),
         };
-        Ok(FoundToken { token, location })
+        Ok(FoundToken { token, scheme: TokenScheme::Other, location })
     }
 
-    /// Every credential of the request. A Bearer in `Authorization` always counts, because the backend would read it.
+    /// Every credential of the request. A token in `Authorization` always counts, because the backend would read it.
     fn all<'r, B>(&self, request: &'r Request<B>) -> Vec<(TokenLocation, FoundCredential<'r>)> {
         let headers = request.headers();
         let mut all = Vec::new();
-        if headers.get(header::AUTHORIZATION).is_some_and(|value| self.header || is_bearer(value)) {
+        if headers.get(header::AUTHORIZATION).is_some_and(|value| self.header || credentials(value).is_some()) {
             all.push((TokenLocation::Header, FoundCredential::Authorization));
         }
         if self.api_keys {
@@ -241,13 +244,17 @@ impl TokenLocations {
             let name = name.0.clone();
             headers.remove(name);
         }
-        if headers.get_all(header::AUTHORIZATION).iter().any(|value| credentials(value).is_some_and(is_api_key)) {
+        if headers
+            .get_all(header::AUTHORIZATION)
+            .iter()
+            .any(|value| credentials(value).is_some_and(|(token, _)| is_api_key(token)))
+        {
             headers.remove(header::AUTHORIZATION);
         }
     }
 
     fn drop_from_headers(&self, headers: &mut HeaderMap) {
-        if self.header || headers.get_all(header::AUTHORIZATION).iter().any(is_bearer) {
+        if self.header || headers.get_all(header::AUTHORIZATION).iter().any(|value| credentials(value).is_some()) {
             headers.remove(header::AUTHORIZATION);
         }
         if !self.cookies.is_empty() {
@@ -263,8 +270,9 @@ fn is_named_api_key(name: &HeaderName) -> bool {
 }
 
 fn find_in_header(headers: &HeaderMap, max_size: usize) -> Result<FoundToken<'_>, Reject> {
-    let token = find(headers, max_size)?;
-    Ok(FoundToken { token: Cow::Borrowed(token.as_bytes()), location: TokenLocation::Header })
+    let token = find_with_scheme(headers, max_size)?;
+    let (bytes, scheme) = (Cow::Borrowed(token.as_bytes()), token.scheme());
+    Ok(FoundToken { token: bytes, scheme, location: TokenLocation::Header })
 }
 
 /// The only `X-API-Key`. A token of another kind there is rejected: other checks belong to it.
@@ -277,8 +285,9 @@ fn find_api_key(headers: &HeaderMap, max_size: usize) -> Result<FoundToken<'_>, 
     if !is_api_key(value.as_bytes()) {
         return Err(Reject::new(Reason::BadApiKey, "X-API-Key has no key of this gateway"));
     }
-    let token = BearerToken::new(value.as_bytes(), max_size)?;
-    Ok(FoundToken { token: Cow::Borrowed(token.as_bytes()), location: TokenLocation::ApiKeyHeader })
+    let token = BearerToken::new(value.as_bytes(), TokenScheme::Other, max_size)?;
+    let (bytes, scheme) = (Cow::Borrowed(token.as_bytes()), token.scheme());
+    Ok(FoundToken { token: bytes, scheme, location: TokenLocation::ApiKeyHeader })
 }
 
 fn set_query<B>(request: &mut Request<B>, query: &str) -> Result<(), Reject> {

@@ -1,4 +1,4 @@
-//! Finds the one bearer token of a request: in the Authorization header, and in the other locations that a route allows
+//! Finds the one access token of a request: in the Authorization header, and in the other locations that a route allows
 //! ([`TokenLocations`]). Pure.
 //!
 //! A token from here is not verified yet. `tokens::jwt::verify` decides whether it is valid.
@@ -12,7 +12,7 @@ pub mod session_cookie;
 mod subprotocol;
 mod token;
 
-pub use header::{find, is_bearer};
+pub use header::{find, find_with_scheme, is_bearer, is_dpop};
 pub use locations::{FoundToken, TokenLocation, TokenLocations};
 pub use subprotocol::MARKER;
-pub use token::{BearerToken, is_sendable};
+pub use token::{BearerToken, TokenScheme, is_sendable};

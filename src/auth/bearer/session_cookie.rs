@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue};
 
 use super::cookie;
-use super::token::BearerToken;
+use super::token::{BearerToken, TokenScheme};
 use crate::tokens::sign_in::attempt;
 use crate::types::reject::Reject;
 
@@ -32,7 +32,7 @@ pub fn handles(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
 
 /// As [`handles`], as credentials.
 pub fn tokens(headers: &HeaderMap, max_size: usize) -> impl Iterator<Item = Result<BearerToken<'_>, Reject>> {
-    handles(headers).map(move |handle| BearerToken::new(handle, max_size))
+    handles(headers).map(move |handle| BearerToken::new(handle, TokenScheme::Other, max_size))
 }
 
 /// The names and values of the attempt cookies.

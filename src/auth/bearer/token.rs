@@ -3,24 +3,39 @@
 use crate::tokens::jwt::decode_segment;
 use crate::types::reject::{Reason, Reject};
 
+/// How the client presents a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenScheme {
+    /// `Authorization: Bearer …` (RFC 6750)
+    Bearer,
+    /// `Authorization: DPoP …` (RFC 9449 section 7.1)
+    Dpop,
+    /// Elsewhere than in `Authorization`.
+    Other,
+}
+
 /// A token as the client sent it. It has no `Display` and no `Debug`: it must not reach a log.
 #[derive(Clone, Copy)]
-pub struct BearerToken<'r>(&'r [u8]);
+pub struct BearerToken<'r>(&'r [u8], TokenScheme);
 
 impl<'r> BearerToken<'r> {
     /// `max_size`: `limits.token_size`.
-    pub(super) fn new(bytes: &'r [u8], max_size: usize) -> Result<Self, Reject> {
-        check_size(bytes, max_size).map(|()| BearerToken(bytes))
+    pub(super) fn new(bytes: &'r [u8], scheme: TokenScheme, max_size: usize) -> Result<Self, Reject> {
+        check_size(bytes, max_size).map(|()| BearerToken(bytes, scheme))
     }
 
     /// Does not check the size again.
-    pub(super) const fn from_checked(bytes: &'r [u8]) -> Self {
-        BearerToken(bytes)
+    pub(super) const fn from_checked(bytes: &'r [u8], scheme: TokenScheme) -> Self {
+        BearerToken(bytes, scheme)
     }
 
     /// A token that is a parameter of a call (introspection), not the credential of the request.
     pub fn from_text(text: &'r str, max_size: usize) -> Result<Self, Reject> {
-        BearerToken::new(text.as_bytes(), max_size)
+        BearerToken::new(text.as_bytes(), TokenScheme::Other, max_size)
+    }
+
+    pub fn scheme(self) -> TokenScheme {
+        self.1
     }
 
     /// The bytes as sent, not checked: enough to look a token up in the cache.

@@ -81,8 +81,8 @@ fn issuer(table: &mut Table<'_>, name: Option<&str>) -> Option<Placed<ForeignIss
         require_subject: table.boolean("require_subject", true),
         confirmation: table.choice(
             "cnf",
-            Confirmation::Reject,
-            &[("reject", Confirmation::Reject), ("ignore", Confirmation::Ignore)],
+            Confirmation::Check,
+            &[("check", Confirmation::Check), ("reject", Confirmation::Reject), ("ignore", Confirmation::Ignore)],
         ),
         own: false,
     };

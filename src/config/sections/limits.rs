@@ -115,6 +115,7 @@ pub(super) fn limits(table: &mut Table<'_>) -> Limits {
         others: settings::Limits {
             token_size: table.size("token_size", 8 * KIB, 512..=MIB),
             token_cache_size: table.size("token_cache_size", 64 * MIB, MIB..=64 * GIB),
+            used_proofs: table.integer("used_proofs", 1_000_000, 1_000..=100_000_000),
             bad_signatures: bad_signatures(table, "bad_signatures", 100, 10_000),
             introspected_bad_signatures: bad_signatures(table, "introspected_bad_signatures", 10_000, 1_000_000),
         },

@@ -35,6 +35,7 @@ mod path_forms;
 mod pem;
 mod placed;
 mod postgres;
+mod proof;
 mod provider;
 mod rate;
 mod respond;

@@ -15,8 +15,8 @@ use crate::config::sections::placed::Placed;
 use crate::config::sections::respond::Switch;
 use crate::config::sections::token_exchange::TokenExchanges;
 use crate::config::sections::{
-    header_rules, host, path_forms, postgres, rate, respond, route_clients, route_conflicts, route_warnings, rules,
-    sign_in_keys, strip_prefix, token,
+    header_rules, host, path_forms, postgres, proof, rate, respond, route_clients, route_conflicts, route_warnings,
+    rules, sign_in_keys, strip_prefix, token,
 };
 use crate::gateway::route::{Access, Capture, Route};
 use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX, metadata_path};
@@ -120,6 +120,7 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
         origins.extend(cors.with_credentials().iter().cloned());
     }
     let token_forwarding = token::forwarding(table, own_audience, token_exchanges, &places);
+    let proof = proof::of_route(table, access == Access::Public, &places);
     let certificate = route_clients::of_route(table, can_verify_clients);
     let enforce = table.boolean("enforce", true);
     if !enforce && access == Access::Public {
@@ -161,6 +162,7 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
         places,
         origins,
         sign_in,
+        proof,
         token_forwarding,
         enforce,
         rates,

@@ -61,7 +61,15 @@ pub(super) fn read(
         expires_at_milliseconds: table.choice("expires_at", false, &[("seconds", false), ("milliseconds", true)]),
         extra_fields: table.boolean("extra_fields", false),
         sessions_per_subject,
+        proof_nonce: table.choice("proof_nonce", false, &[("off", false), ("required", true)]),
+        proofs_in_store: proofs_in_store(table),
     }
+}
+
+/// `proof_replay`. Its default depends on the store.
+fn proofs_in_store(table: &mut Table<'_>) -> Option<bool> {
+    let words = [("process", false), ("store", true)];
+    table.take("proof_replay", Shape::choice(&words)).and_then(|value| value.choice(&words))
 }
 
 /// The `iss` of the gateway is a URL without query and fragment (RFC 8414 section 2). http:// is allowed: the URL is

@@ -18,6 +18,7 @@ use http::response::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Body as HttpBody;
 
+use crate::auth::authenticate::Authenticator;
 use crate::broker::{Broker, TokenPair};
 use crate::gateway::authorize::Permit;
 use crate::gateway::context::RequestContext;
@@ -33,11 +34,14 @@ use crate::tokens::jwt::VerifiedToken;
 use crate::tokens::login::{Login, LoginHeaderValues};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
+use crate::types::thumbprint::Thumbprint;
 use merge::{JsonObject, MergeError};
 
 /// A request with a response that is captured.
 pub struct Captured {
     capture: Capture,
+    /// The key of the client, of which it has sent a proof.
+    bound_to: Option<Thumbprint>,
     caller: Option<Arc<VerifiedToken>>,
     /// The route accepts the cookie of a captured login.
     login_cookie: bool,
@@ -88,7 +92,8 @@ pub fn begin<B: HttpBody>(
     }
     let caller = permit.caller().map(|caller| caller.token().clone());
     let login_cookie = permit.route().places.login_cookie;
-    Ok(Some(Captured { capture, caller, login_cookie, is_submission, has_checked_origin, attempt }))
+    let bound_to = None;
+    Ok(Some(Captured { capture, bound_to, caller, login_cookie, is_submission, has_checked_origin, attempt }))
 }
 
 /// Returns true if the backend could take the request as a login. A GET without a query, a body and credentials only
@@ -116,6 +121,26 @@ fn check_origin<B>(permit: &Permit, request: &Request<B>, context: &RequestConte
 }
 
 impl Captured {
+    /// The login of a client that sends a proof is bound to its key, and gets no tokens if the proof is bad. A browser
+    /// that keeps the tokens in cookies sends no proofs.
+    pub async fn bind(
+        mut self,
+        headers: &HeaderMap,
+        authenticator: &Authenticator,
+        context: &RequestContext<'_>,
+    ) -> Result<Self, Reject> {
+        if self.capture == Capture::Login {
+            match Box::pin(authenticator.grant_key(&context.auth_by(headers))).await {
+                Ok(key) => self.bound_to = key,
+                Err(reject) => {
+                    self.abandon(reject.reason);
+                    return Err(reject);
+                }
+            }
+        }
+        Ok(self)
+    }
+
     /// The backend gave no response. A closed connection may be how it rejects a wrong password, so the attempt counts
     /// unless the request was not sent.
     pub fn abandon(self, reason: Reason) {
@@ -140,7 +165,7 @@ impl Captured {
             return Err(rejected("a login by a method that any page can cause (expected POST)"));
         }
         match (self.capture, self.caller) {
-            (Capture::Login, _) => login(forwarded, broker, limits, context).await,
+            (Capture::Login, _) => login(forwarded, self.bound_to, broker, limits, context).await,
             (Capture::CookieLogin, _) => cookie_login(forwarded, broker, limits, context).await,
             (Capture::Logout, Some(caller)) => {
                 logout(forwarded, broker, &caller, self.login_cookie, context.event()).await
@@ -153,6 +178,7 @@ impl Captured {
 
 async fn login(
     mut forwarded: Forwarded,
+    bound_to: Option<Thumbprint>,
     broker: &Broker,
     limits: Limits,
     context: &mut RequestContext<'_>,
@@ -169,7 +195,7 @@ async fn login(
     if let Some(lease) = forwarded.lease.take() {
         lease.release();
     }
-    let pair = issue(login, broker, event, context).await?;
+    let pair = issue(Login { bound_to, ..login }, broker, event, context).await?;
     let response = respond(head, object.with(&pair).map_err(unmergeable)?);
     Ok(Forwarded { response, ..forwarded })
 }

@@ -6,6 +6,7 @@ use super::basic;
 use crate::auth::authenticate::{Authenticator, Caller};
 use crate::auth::bearer::{self, BearerToken};
 use crate::auth::context::AuthContext;
+use crate::auth::proofs::ProofRule;
 use crate::auth::registered_clients::ClientKeys;
 use crate::broker::Broker;
 use crate::gateway::context::RequestContext;
@@ -36,9 +37,9 @@ impl Call<'_, '_> {
         self.authenticate_for(AuthContext { payer, rejected_token: None, ..self.context.auth() }, token).await
     }
 
-    /// The token is a parameter, not a credential for a route, so that it may be an API key.
+    /// The token is a parameter, not a credential for a route, so that it may be an API key, and needs no proof.
     async fn authenticate_for(&self, context: AuthContext<'_>, token: &str) -> Result<Caller, Reject> {
-        let context = AuthContext { api_keys: true, ..context };
+        let context = AuthContext { api_keys: true, proof: ProofRule::Off, ..context };
         let bearer = BearerToken::from_text(token, self.authenticator.token_size)?;
         self.authenticator.authenticate(bearer, &context).await
     }

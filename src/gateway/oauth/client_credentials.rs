@@ -13,12 +13,14 @@ use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::tokens::login::Login;
 use crate::types::reject::{Reason, Reject};
+use crate::types::thumbprint::Thumbprint;
 
 impl Call<'_, '_> {
     pub(super) async fn client_credentials(
         &mut self,
         form: &Form,
         client: CallingClient<'_>,
+        key: Option<Thumbprint>,
     ) -> Result<Response<Body>, Reject> {
         let client = client.registered()?;
         if !client.client_credentials {
@@ -27,6 +29,7 @@ impl Call<'_, '_> {
         let login = Login {
             audience: target(form, &client.audience)?,
             scope: granted_scope(form.get("scope"), &client.scopes)?,
+            bound_to: key,
             ..self.login_of(client)
         };
         let issued = self.broker.issue_access(login, None, self.context.event()).await?;

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::basic;
 use super::call::Call;
 use super::form::Form;
+use super::token_response::token_type;
 use crate::auth::authenticate::Authenticator;
 use crate::auth::bearer;
 use crate::gateway::context::RequestContext;
@@ -24,7 +25,7 @@ use crate::types::reject::{Reason, Reject};
 pub const INTROSPECT_SCOPE: &str = "token:introspect";
 
 /// The claims that are returned: those of RFC 7662 section 2.2, `auth_time` (RFC 9470 section 6.2), `sid`, and `cnf`,
-/// so that the caller can require the proof that the gateway does not check (RFC 8705 section 3.2). Other claims are
+/// so that the caller can require the proof (RFC 9449 section 6.2, RFC 8705 section 3.2). Other claims are
 /// only for the token's audience.
 const CLAIMS: &[&str] =
     &["iss", "sub", "aud", "client_id", "scope", "exp", "nbf", "iat", "auth_time", "jti", "sid", "cnf"];
@@ -40,8 +41,8 @@ pub async fn authenticate(
     if basic::is_used(headers) {
         return basic::authenticate(headers, resource_servers).map(ResourceServer::key);
     }
-    let bearer = bearer::find(headers, authenticator.token_size)?;
-    let caller = authenticator.authenticate(bearer, &context.auth()).await?;
+    let bearer = bearer::find_with_scheme(headers, authenticator.token_size)?;
+    let caller = authenticator.authenticate(bearer, &context.auth_by(headers)).await?;
     let token = caller.token();
     context.record.caller = Some(token.clone());
     // Only tokens of this gateway have a family. A scope of this name from another issuer may mean something else.
@@ -81,7 +82,7 @@ impl Call<'_, '_> {
                 let all = &caller.token().claims;
                 let returned = CLAIMS.iter().filter_map(|name| Some(((*name).to_owned(), all.get(*name)?.clone())));
                 let mut claims: Map<String, Value> = returned.collect();
-                claims.insert("token_type".into(), json!("Bearer"));
+                claims.insert("token_type".into(), json!(token_type(caller.token().bound_to.is_some())));
                 Ok(Some(claims))
             }
             Err(reject) if reject.reason.is_invalid_token() => Ok(None),
@@ -108,6 +109,9 @@ impl Call<'_, '_> {
         claims.insert("auth_time".into(), json!(family.created_at.as_secs()));
         claims.insert("sid".into(), json!(family.id));
         claims.insert("token_type".into(), json!("refresh_token"));
+        if let Some(cnf) = family.claims.get("cnf") {
+            claims.insert("cnf".into(), cnf.clone());
+        }
         for (name, value) in [("scope", family.scope), ("client_id", family.client_id)] {
             if !value.is_empty() {
                 claims.insert(name.into(), json!(value));

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::gateway::endpoints::{Endpoint, Endpoints};
 use crate::gateway::route_table::KEYS_PATH;
+use crate::tokens::dpop::PROOF_ALGORITHMS;
 
 pub fn of(issuer: &str, offered: &Endpoints) -> Value {
     let mut metadata = endpoints(&base(issuer), offered);
@@ -45,6 +46,8 @@ fn endpoints(base: &str, offered: &Endpoints) -> Map<String, Value> {
         }
         if endpoint == Endpoint::Token {
             endpoints.insert("grant_types_supported".into(), json!(offered.grant_types()));
+            let algorithms: Vec<&str> = PROOF_ALGORITHMS.split(' ').collect();
+            endpoints.insert("dpop_signing_alg_values_supported".into(), json!(algorithms));
         }
     }
     endpoints

@@ -21,6 +21,7 @@ use crate::tokens::jwt::verify::unverified_issuer;
 use crate::tokens::login::Login;
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
+use crate::types::thumbprint::Thumbprint;
 
 /// What a client asks for.
 struct ExchangeRequest<'f> {
@@ -50,6 +51,7 @@ impl<'c> Call<'c, '_> {
         &mut self,
         form: &Form,
         client: CallingClient<'_>,
+        key: Option<Thumbprint>,
     ) -> Result<Response<Body>, Reject> {
         let request = ExchangeRequest::read(form)?;
         let audience = target(form, &self.broker.settings.audience)?;
@@ -63,12 +65,14 @@ impl<'c> Call<'c, '_> {
             // A public client could claim the name of another one.
             client_id: client.registered().map_or_else(|_| String::new(), |client| client.client_id.clone()),
             address: Some(self.context.client()),
+            // A client that authenticates may refresh with another key (RFC 9449 section 5).
+            bound_to: key.filter(|_| !rule.refresh_token || client.registered().is_err()),
             ..rule.login(&token, self.broker.settings.lifetimes.access, self.context.now)?
         };
         if rule.single_use {
             self.take_once(request.subject_token, &token).await?;
         }
-        self.issue(rule.refresh_token, login, &token).await
+        self.issue(rule.refresh_token, login, key, &token).await
     }
 
     /// The rules that this client may use.
@@ -130,13 +134,19 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    async fn issue(&mut self, refresh: bool, login: Login, token: &VerifiedToken) -> Result<Response<Body>, Reject> {
+    async fn issue(
+        &mut self,
+        refresh: bool,
+        login: Login,
+        key: Option<Thumbprint>,
+        token: &VerifiedToken,
+    ) -> Result<Response<Body>, Reject> {
         let caller = Some(login.client_id.clone()).filter(|client| !client.is_empty());
         let event = EventContext { caller, ..self.context.event() };
         let origin = origin_of(token);
         let revoked = || unacceptable("its session, subject or issuer was revoked");
         if refresh {
-            let pair = self.broker.issue_from(login, origin, event).await?.ok_or_else(revoked)?;
+            let pair = self.broker.issue_from(login, origin, key, event).await?.ok_or_else(revoked)?;
             self.context.record.token_id = Some(pair.token_id());
             Ok(respond::json(StatusCode::OK, &TokenResponse::from(&pair).with_type(ACCESS_TOKEN_TYPE)))
         } else {

@@ -31,7 +31,7 @@ impl<'p> From<&'p TokenPair> for TokenResponse<'p> {
         TokenResponse {
             access_token: &pair.access_token,
             issued_token_type: None,
-            token_type: "Bearer",
+            token_type: token_type(pair.is_bound),
             expires_in: pair.lifetime,
             refresh_token: Some(&pair.refresh_token),
             scope: &pair.scope,
@@ -44,10 +44,15 @@ impl<'p> From<&'p AccessGrant> for TokenResponse<'p> {
         TokenResponse {
             access_token: &grant.access_token,
             issued_token_type: None,
-            token_type: "Bearer",
+            token_type: token_type(grant.is_bound),
             expires_in: grant.lifetime,
             refresh_token: None,
             scope: &grant.scope,
         }
     }
+}
+
+/// RFC 9449 section 5.
+pub(super) fn token_type(is_bound: bool) -> &'static str {
+    if is_bound { "DPoP" } else { "Bearer" }
 }

@@ -2,6 +2,7 @@
 //! responses.
 
 pub mod body;
+pub mod challenges;
 pub mod client;
 pub mod client_cert;
 pub mod field_list;

@@ -54,6 +54,8 @@ pub const CLIENT_CLAIMS: &[&str] = &[
     "X-SSL-*",
     "X-Amzn-Mtls-*",
     "X-ARR-ClientCert",
+    // A proof (RFC 9449) that the gateway has checked and used up.
+    "DPoP",
 ];
 
 /// `forwarding.remove` and `forwarding.keep`

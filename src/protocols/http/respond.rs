@@ -7,17 +7,20 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use serde::Serialize;
 
 use crate::protocols::grpc;
 use crate::protocols::http::body::Body;
+use crate::protocols::http::challenges::{Challenges, REALM};
 use crate::types::ids::RequestId;
-use crate::types::reject::{Reason, Reject};
+use crate::types::reject::Reject;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 const ANY_ORIGIN: HeaderValue = HeaderValue::from_static("*");
+/// The nonce for the next proof of the client (RFC 9449 section 8).
+pub const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 #[derive(Serialize)]
@@ -40,12 +43,6 @@ struct Problem<'r> {
     title: &'r str,
     detail: &'r str,
 }
-
-/// `WWW-Authenticate` without an error.
-pub static REALM: HeaderValue = HeaderValue::from_static("Bearer realm=\"bearward\"");
-
-/// `WWW-Authenticate` for a client that used the scheme Basic (RFC 7617).
-static BASIC: HeaderValue = HeaderValue::from_static("Basic realm=\"bearward\", charset=\"UTF-8\"");
 
 /// The format of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,26 +67,36 @@ impl RejectFormat {
     }
 }
 
-/// The response to a rejected request. `challenge`: the beginning of `WWW-Authenticate`, if the reason has one.
-pub fn reject(reject: &Reject, challenge: &HeaderValue, request_id: RequestId, format: RejectFormat) -> Response<Body> {
+/// The response to a rejected request. `challenges`: for `WWW-Authenticate`, if the reason has one.
+pub fn reject(
+    reject: &Reject,
+    challenges: Challenges<'_>,
+    request_id: RequestId,
+    format: RejectFormat,
+) -> Response<Body> {
     match format {
-        RejectFormat::Grpc => grpc::rejection(reject.reason, request_id),
-        _ => render(reject, reject.reason.message(), challenge, request_id, format == RejectFormat::Problem),
+        RejectFormat::Grpc => {
+            let mut response = grpc::rejection(reject.reason, request_id);
+            set_nonce(reject, response.headers_mut());
+            response
+        }
+        _ => render(reject, reject.message(), challenges, request_id, format == RejectFormat::Problem),
     }
 }
 
 /// As [`fn@reject`], with the detail that otherwise is only logged. For callers of the admin API, who may read the log.
 pub fn reject_with_detail(reject: &Reject, request_id: RequestId, wants_problem: bool) -> Response<Body> {
+    let challenges = Challenges::bearer(&REALM);
     match &*reject.detail {
-        "" => render(reject, reject.reason.message(), &REALM, request_id, wants_problem),
-        detail => render(reject, &format!("{}: {detail}", reject.reason.message()), &REALM, request_id, wants_problem),
+        "" => render(reject, reject.message(), challenges, request_id, wants_problem),
+        detail => render(reject, &format!("{}: {detail}", reject.message()), challenges, request_id, wants_problem),
     }
 }
 
 fn render(
     reject: &Reject,
     description: &str,
-    challenge: &HeaderValue,
+    challenges: Challenges<'_>,
     request_id: RequestId,
     wants_problem: bool,
 ) -> Response<Body> {
@@ -107,11 +114,12 @@ fn render(
     };
     let mut response = json(status, &rejection);
     let headers = response.headers_mut();
+    set_nonce(reject, headers);
     if wants_problem {
         headers.insert(header::CONTENT_TYPE, PROBLEM);
     }
-    if let Some(challenge) = www_authenticate(reject, challenge) {
-        headers.insert(header::WWW_AUTHENTICATE, challenge);
+    for challenge in challenges.of(reject) {
+        headers.append(header::WWW_AUTHENTICATE, challenge);
     }
     if let Some(allow) = &reject.allow {
         headers.insert(header::ALLOW, allow.clone());
@@ -123,6 +131,12 @@ fn render(
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
+}
+
+fn set_nonce(reject: &Reject, headers: &mut HeaderMap) {
+    if let Some(nonce) = &reject.dpop_nonce {
+        headers.insert(DPOP_NONCE, nonce.clone());
+    }
 }
 
 /// A JSON response that must not be cached.
@@ -158,26 +172,6 @@ pub fn public_json(value: &impl Serialize, max_age: Duration) -> Response<Body> 
 pub fn wants_problem(headers: &HeaderMap) -> bool {
     let lists = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.contains("application/problem+json"));
     headers.get_all(header::ACCEPT).iter().any(lists)
-}
-
-/// `WWW-Authenticate` by RFC 6750 section 3. A request without a token gets the scheme and no error code.
-fn www_authenticate(reject: &Reject, challenge: &HeaderValue) -> Option<HeaderValue> {
-    let reason = reject.reason;
-    if !reason.has_challenge() {
-        return None;
-    }
-    if reject.used_basic {
-        return Some(BASIC.clone());
-    }
-    if matches!(reason, Reason::NoToken | Reason::AdminTokenWrong) {
-        return Some(challenge.clone());
-    }
-    let (error, message) = (reason.public_code(), reason.message());
-    let mut text = format!("{}, error=\"{error}\", error_description=\"{message}\"", challenge.to_str().ok()?);
-    if let Some(scope) = reject.scope.as_ref().and_then(|scope| scope.to_str().ok()) {
-        text.push_str(&format!(", scope=\"{scope}\""));
-    }
-    HeaderValue::from_str(&text).ok()
 }
 
 #[cfg(test)]

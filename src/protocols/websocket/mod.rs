@@ -11,4 +11,6 @@ mod tunnel;
 mod upgrade;
 
 pub use tunnel::{Tunnel, TunnelEnd};
-pub use upgrade::{UpgradeRequest, accept_upgrade, is_upgrade_request, set_upgrade_headers, take_upgrade};
+pub use upgrade::{
+    UpgradeRequest, accept_upgrade, has_websocket_upgrade, is_upgrade_request, set_upgrade_headers, take_upgrade,
+};

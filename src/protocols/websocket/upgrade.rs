@@ -88,7 +88,7 @@ impl Tunnel {
 }
 
 /// Returns true if there is one `Upgrade` field and its value is `websocket`.
-fn has_websocket_upgrade(headers: &HeaderMap) -> bool {
+pub fn has_websocket_upgrade(headers: &HeaderMap) -> bool {
     let mut values = headers.get_all(header::UPGRADE).iter();
     let is_named = values.next().is_some_and(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"websocket"));
     is_named && values.next().is_none()

@@ -209,6 +209,9 @@ const COUNTERS: &[(&str, &str, ReadCount)] = &[
         &worker.slow_clients_disconnected
     }),
     ("token_cache_hits", "Requests with a token from the cache", |worker| &worker.token_cache_hits),
+    ("unproven_tokens", "Requests with a token that is bound to a key, on routes with proof = \"off\"", |worker| {
+        &worker.unproven_tokens
+    }),
     ("token_cache_misses", "Requests with a token that was not in the cache", |worker| &worker.token_cache_misses),
     ("upstream_connects", "Connections opened to upstreams", |worker| &worker.upstream_connects),
     ("upstream_retries", "Requests that failed at a server and were sent again, to it or to another one", |worker| {

@@ -42,6 +42,8 @@ pub struct WorkerMetrics {
     pub slow_clients_disconnected: Count,
     pub token_cache_hits: Count,
     pub token_cache_misses: Count,
+    /// Tokens that are bound to a key, on routes with `proof = "off"`.
+    pub unproven_tokens: Count,
     pub upstream_connects: Count,
     pub upstream_retries: Count,
     /// Increased by the worker and by the thread that writes the log.
@@ -78,6 +80,7 @@ impl Default for WorkerMetrics {
             slow_clients_disconnected: Count::default(),
             token_cache_hits: Count::default(),
             token_cache_misses: Count::default(),
+            unproven_tokens: Count::default(),
             upstream_connects: Count::default(),
             upstream_retries: Count::default(),
             access_log_dropped: Count::default(),

@@ -10,6 +10,7 @@ use super::lifetimes::Lifetimes;
 use super::origin::Origin;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
+use crate::types::thumbprint::Thumbprint;
 
 /// One login, as the store keeps it.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,6 +131,12 @@ impl Family {
     pub fn next_idle_expiry(&self, lifetimes: &Lifetimes, now: UnixTime) -> UnixTime {
         let idle = self.idle.unwrap_or(lifetimes.idle).min(lifetimes.idle);
         (now + idle).min(self.absolute_expiry)
+    }
+
+    /// The key of the client: each refresh needs a proof of it. It is the claim `cnf` of all access tokens of the
+    /// family, which only the gateway sets, so that both are always the same.
+    pub fn bound_to(&self) -> Option<Thumbprint> {
+        Thumbprint::parse(self.claims.get("cnf")?.get("jkt")?.as_str()?)
     }
 
     /// Returns true for a login with refresh tokens: not for an API key, and not for an access token that was issued

@@ -9,11 +9,12 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::base64url::decode_segment;
+use super::confirmation;
 use super::issuer::{Audience, Confirmation, Issuer};
 use super::json::quoted;
 use super::jws::Jws;
 use super::verified_token::{Validity, VerifiedToken};
-use super::verify::{TrustedIssuer, check_audience, check_confirmation, date, read_claims, string};
+use super::verify::{TrustedIssuer, check_audience, date, read_claims, string};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 use crate::types::trace::Trace;
@@ -62,7 +63,7 @@ pub fn accept(
     check_issuer(&answer, policy, rules)?;
     check_kind(&answer, policy, rules)?;
     check_audience(&answer, &policy.audience)?;
-    check_confirmation(&answer, policy.confirmation)?;
+    let bound_to = confirmation::read(&answer, policy.confirmation)?;
     // Only about the answer: the rest describes the token, as the claims of a JWT do.
     answer.retain(|name, _| name != "active" && name != "token_type");
     let leased = now + lease;
@@ -71,7 +72,7 @@ pub fn accept(
     let token = read_claims(answer, policy, now)?;
     // Without the clock skew: no token of ours that replaces it may live longer than it.
     let expires = token.expires - policy.clock_skew;
-    let token = VerifiedToken { is_opaque: true, expires: expires.min(leased), ..token };
+    let token = VerifiedToken { is_opaque: true, expires: expires.min(leased), bound_to, ..token };
     token.check_time(now, Validity::Live)?;
     Ok(token)
 }
@@ -99,10 +100,11 @@ fn check_kind(answer: &Map<String, Value>, policy: &Issuer, rules: AnswerRules) 
     match answer.get("token_type") {
         None if !rules.token_type => {}
         Some(kind) if is_one_of(kind, &["bearer"]) => {}
-        // The gateway checks no proof, so that this is a token with `cnf`.
+        // Without `cnf`, it is not known which key the token is bound to.
         Some(kind) if is_one_of(kind, &["dpop"]) => match policy.confirmation {
             Confirmation::Ignore => {}
-            Confirmation::Reject => return Err(Reject::new(Reason::BoundToKey, "token_type is \"DPoP\"")),
+            Confirmation::Check if answer.contains_key("cnf") => {}
+            _ => return Err(Reject::new(Reason::BoundToKey, "token_type is \"DPoP\"")),
         },
         _ => return wrong("token_type"),
     }

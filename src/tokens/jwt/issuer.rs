@@ -25,10 +25,11 @@ pub struct Issuer {
     pub own: bool,
 }
 
-/// `issuer.cnf`: what happens to a token that is bound to a key of its client (claim `cnf`, RFC 7800). The gateway
-/// checks no proof that the client has the key.
+/// `issuer.cnf`: what happens to a token that is bound to a key of its client (claim `cnf`, RFC 7800).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confirmation {
+    /// The token needs a proof that the client has the key, as `route.proof` says.
+    Check,
     Reject,
     /// The token is accepted without a proof.
     Ignore,

@@ -11,6 +11,7 @@ use crate::tokens::family::{Family, KeyRate};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
+use crate::types::thumbprint::Thumbprint;
 
 /// A token with a valid signature, issuer, audience and type. Its validity in time and its revocation are checked on
 /// every request.
@@ -43,6 +44,8 @@ pub struct VerifiedToken {
     /// The claim `rgn` of the gateway's own tokens: the generation that the token was issued with.
     pub generation: Option<u64>,
     pub claims: Map<String, Value>,
+    /// The key of the client, by a proof of which alone the token is good (`cnf`). `None` for a bearer token.
+    pub bound_to: Option<Thumbprint>,
     /// The issuer settings that the token was checked against.
     pub(super) policy: Arc<Issuer>,
     /// The key that verified the signature; `None` until the signature was checked.
@@ -84,6 +87,7 @@ impl VerifiedToken {
             claims,
             policy: policy.clone(),
             signer: None,
+            bound_to: None,
         }
     }
 
@@ -170,6 +174,7 @@ impl VerifiedToken {
             claims: Map::new(),
             policy: Arc::new(policy),
             signer: None,
+            bound_to: None,
         }
     }
 }

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::issuer::{Audience, Confirmation, Issuer};
+use super::confirmation;
+use super::issuer::{Audience, Issuer};
 use super::json::{optional_date, optional_str, quoted};
 use super::jws::Jws;
 use super::key_set::KeySet;
@@ -48,7 +49,7 @@ pub fn verify(
     jws.kid()?;
     trace.step(Step::Header, || jws.describe_header(algorithm));
     check_audience(&claims, &policy.audience)?;
-    check_confirmation(&claims, policy.confirmation)?;
+    let bound_to = confirmation::read(&claims, policy.confirmation)?;
     let verified = read_claims(claims, policy, now)?;
     trace.step(Step::Claims, || format!("sub {:?}, scope {:?}", verified.subject, verified.scope.join(" ")));
     verified.check_time(now, validity)?;
@@ -57,7 +58,7 @@ pub fn verify(
     });
 
     let signer = jws.verify(&issuer.keys, algorithm, trace)?;
-    Ok(VerifiedToken { signer: Some(signer), ..verified })
+    Ok(VerifiedToken { signer: Some(signer), bound_to, ..verified })
 }
 
 /// Returns true if [`verify`] would accept this token again with the same key and issuer settings. The time is not
@@ -123,15 +124,6 @@ pub(super) fn check_audience(claims: &Map<String, Value>, audience: &Audience) -
     }
 }
 
-/// A token with `cnf` is worth nothing without the key of its client (RFC 7800, RFC 8705, RFC 9449). If it were
-/// accepted as a plain Bearer, a stolen one would be as good as the client.
-pub(super) fn check_confirmation(claims: &Map<String, Value>, confirmation: Confirmation) -> Result<(), Reject> {
-    match confirmation == Confirmation::Reject && claims.contains_key("cnf") {
-        true => Err(Reject::new(Reason::BoundToKey, "the token has the claim cnf, and `issuer.cnf` is \"reject\"")),
-        false => Ok(()),
-    }
-}
-
 pub(super) fn read_claims(
     claims: Map<String, Value>,
     policy: &Arc<Issuer>,
@@ -171,6 +163,7 @@ pub(super) fn read_claims(
         claims,
         policy: policy.clone(),
         signer: None,
+        bound_to: None,
     })
 }
 

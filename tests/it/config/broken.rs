@@ -62,6 +62,8 @@ fn values_of_the_wrong_type_are_rejected() {
         ("[tokens]\nissuer = 7", "tokens.issuer", (2, 10), "a string in quotes"),
         ("[tokens]\naudience = \"a\"", "tokens.audience", (2, 12), "write it in brackets"),
         ("[tokens]\naudience = [\"a\", 7]", "tokens.audience[1]", (2, 18), "this is a number"),
+        ("[tokens]\nproof_nonce = true", "tokens.proof_nonce", (2, 15), "a string"),
+        ("[tokens]\nproof_replay = \"redis\"", "tokens.proof_replay", (2, 16), "process"),
         ("[tokens]\nextra_fields = \"true\"", "tokens.extra_fields", (2, 16), "without quotes"),
         ("[tokens]\nclock_skew = 2026-01-01", "tokens.clock_skew", (2, 14), "this is a date"),
     ]);
@@ -88,6 +90,7 @@ fn durations_and_sizes_need_a_unit_and_a_valid_range() {
             (2, 23),
             "\"8192B\", \"8192KiB\", \"8192MiB\"",
         ),
+        ("[limits]\nused_proofs = 999", "limits.used_proofs", (2, 15), "from 1000 to 100000000"),
         ("[limits]\nrequest_header_size = \"16 bananas\"", "limits.request_header_size", (2, 23), "is not a size"),
         ("[limits]\nrequest_header_size = \"4KiB\"", "limits.request_header_size", (2, 23), "expected 8KiB to 1MiB"),
         (

@@ -105,6 +105,14 @@ fn routes_that_seem_protected_are_reported() {
     ]);
 }
 
+#[test]
+fn a_route_that_checks_no_proofs_is_reported() {
+    check(&[
+        ("[[route]]\npath = \"/\"\nproof = \"off\"", &[("route[0].proof", 5, "a stolen one works, too")]),
+        ("[[route]]\npath = \"/\"\nproof = \"required\"", &[]),
+    ]);
+}
+
 /// The gateway cannot mix up paths of different backends.
 #[test]
 fn routes_to_different_backends_are_not_reported() {

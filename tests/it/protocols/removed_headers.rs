@@ -56,6 +56,7 @@ const CLAIMS: &[&str] = &[
     "X-SSL-Cert",
     "X-Amzn-Mtls-Clientcert",
     "X-ARR-ClientCert",
+    "DPoP",
 ];
 
 /// Names that only look similar.

@@ -7,6 +7,7 @@ mod explain;
 mod old_server;
 mod outage;
 mod pooler;
+mod proofs;
 mod roots;
 mod sessions;
 

@@ -16,7 +16,7 @@ use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, TestResponse, TokenPair, Upstream};
 
 /// Two gateways with the same database and root secret.
-fn two_gateways(upstream: &Upstream) -> [Gateway; 2] {
+pub(super) fn two_gateways(upstream: &Upstream) -> [Gateway; 2] {
     let (keys, clock, folders) = (store_keys(), Arc::new(ManualClock::new()), [folder(), folder()]);
     let first = gateway(upstream, &keys, &folders[0], &clock);
     copy_roots(folders[0].path(), folders[1].path());

@@ -11,6 +11,7 @@ use bearward::auth::bearer;
 use bearward::auth::context::AuthContext;
 use bearward::auth::identity::Identity;
 use bearward::auth::keyring::{Keyring, Keys, OwnIssuer};
+use bearward::auth::proofs::{ProofRule, Proofs};
 use bearward::auth::revocations::Revocations;
 use bearward::auth::signature_queue::SignatureQueue;
 use bearward::auth::token_cache::TokenCache;
@@ -120,6 +121,8 @@ impl Process {
             api_keys: Arc::default(),
             introspection: Arc::default(),
             handles: Arc::default(),
+            proofs: Proofs::of_process(UnixTime::default()),
+            max_used_proofs: 1_000_000,
             freshness: None,
             identity,
             token_size: TOKEN_SIZE,
@@ -147,6 +150,8 @@ impl Process {
             serves_stale: None,
             api_keys: false,
             provider: None,
+            proof: ProofRule::IfBound,
+            presented: None,
             rejected_token: None,
             trace: Trace::OFF,
         }
@@ -178,9 +183,10 @@ impl Process {
         let mut headers = bearer_headers(access);
         headers.insert(header::CONTENT_TYPE, "application/json".parse().expect("a value"));
         let request = RefreshRequest::read(&headers, json!({ "refreshToken": refresh }).to_string().as_bytes())?;
-        let bearer = run_ready(self.authenticator.authenticate_refresh(&headers, LIFETIMES.idle, &self.context(now)))?;
+        let (bearer, key) =
+            run_ready(self.authenticator.authenticate_refresh(&headers, LIFETIMES.idle, &self.context(now)))?;
         self.clock.0.fetch_max(now.as_millis(), Ordering::Relaxed);
-        self.broker.refresh(request, &bearer, now.into()).await
+        self.broker.refresh(request, (&bearer, key), now.into()).await
     }
 
     /// `DELETE /token/{tokenId}`

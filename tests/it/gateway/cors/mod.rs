@@ -69,7 +69,7 @@ async fn own_calls_and_routes_answer_preflights_without_a_token() {
             assert_eq!((granted.status.as_u16(), granted.body.len()), (204, 0), "{path}: {granted:?}");
             assert_eq!(granted.header("access-control-allow-origin"), Some(APP));
             assert_eq!(granted.header("access-control-allow-methods"), Some(method));
-            assert_eq!(granted.header("access-control-allow-headers"), Some("Authorization, Content-Type"));
+            assert_eq!(granted.header("access-control-allow-headers"), Some("Authorization, Content-Type, DPoP"));
             assert_eq!(granted.header("access-control-max-age"), Some("600"));
             assert!(!granted.headers.contains_key("access-control-allow-credentials"));
             assert!(varies_by_origin(&granted));
@@ -286,7 +286,7 @@ methods = ["GET"]
     for (field, value) in [
         ("access-control-allow-origin", "https://partner.example"),
         ("access-control-allow-credentials", "true"),
-        ("access-control-allow-headers", "Authorization, Content-Type, x-partner"),
+        ("access-control-allow-headers", "Authorization, Content-Type, DPoP, x-partner"),
         ("access-control-max-age", "60"),
     ] {
         assert_eq!(granted.header(field), Some(value));

@@ -258,12 +258,17 @@ async fn introspection_of_a_bound_token_follows_its_issuer() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
     let cnf = json!({ "jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I" });
-    for (key, expected) in [("", json!(false)), ("cnf = \"ignore\"\n", json!(true))] {
+    for (key, expected, kind) in [
+        ("", json!(true), "DPoP"),
+        ("cnf = \"reject\"\n", json!(false), ""),
+        ("cnf = \"ignore\"\n", json!(true), "Bearer"),
+    ] {
         let gateway = Gateway::with_issuer(&upstream, &mint, &format!("{key}{OAUTH}"));
         let caller = gateway.issue("service", SCOPE).await;
         let bound = mint.with_claims(gateway.now_secs(), json!({ "cnf": cnf }));
         let claims = introspected(&gateway, &caller, &bound).await;
         assert_eq!(claims["active"], expected);
         assert_eq!(claims.get("cnf"), Some(&cnf).filter(|_| expected == true));
+        assert_eq!(claims["token_type"].as_str().unwrap_or_default(), kind);
     }
 }

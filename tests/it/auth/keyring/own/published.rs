@@ -55,6 +55,8 @@ async fn the_metadata_lists_only_configured_endpoints() {
             "token_endpoint": format!("{ISSUER}/t"),
             "token_endpoint_auth_methods_supported": ["none"],
             "grant_types_supported": ["refresh_token"],
+            "dpop_signing_alg_values_supported":
+                ["ES256", "ES384", "EdDSA", "Ed25519", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512"],
             "revocation_endpoint": format!("{ISSUER}/r"),
             "revocation_endpoint_auth_methods_supported": ["none"],
             "introspection_endpoint": format!("{ISSUER}/i"),

@@ -1,0 +1,116 @@
+//! Checks the proof of a request: the part of authentication that no cache may remember.
+
+use http::HeaderValue;
+
+use crate::auth::authenticate::{Authenticator, Caller};
+use crate::auth::bearer::{BearerToken, TokenScheme};
+use crate::auth::context::AuthContext;
+use crate::auth::proofs::{PresentedProof, ProofRule, TokenBinding};
+use crate::auth::token_cache::CachedToken;
+use crate::tokens::dpop::{Expected, NonceCheck, VerifiedProof};
+use crate::tokens::jwt::VerifiedToken;
+use crate::types::clock::UnixTime;
+use crate::types::reject::{Reason, Reject};
+use crate::types::thumbprint::Thumbprint;
+use crate::types::trace::Step;
+
+impl Authenticator {
+    /// The proof of the request, if its token needs one. It is good, and may have been used before.
+    pub(super) async fn check_proof(
+        &self,
+        known: &CachedToken,
+        scheme: TokenScheme,
+        context: &AuthContext<'_>,
+    ) -> Result<Option<VerifiedProof>, Reject> {
+        let Some(binding) = context.proof.needs(scheme, known.binding())? else { return Ok(None) };
+        // Without the request there is nothing to compare a proof with.
+        let presented = context.presented.ok_or(Reason::ProofMissing)?;
+        self.verify_proof(&presented, Some(binding), context).await.map(Some)
+    }
+
+    async fn verify_proof(
+        &self,
+        presented: &PresentedProof<'_>,
+        binding: Option<&TokenBinding>,
+        context: &AuthContext<'_>,
+    ) -> Result<VerifiedProof, Reject> {
+        let proof = presented.read()?;
+        let known = |text: &str| {
+            let nonce = self.proofs.nonces.as_ref()?.check(text, context.now)?;
+            Some((nonce.made, nonce.is_old))
+        };
+        let nonce: Option<NonceCheck<'_>> = if self.proofs.nonces.is_some() { Some(&known) } else { None };
+        let expected = Expected { nonce, ..presented.expected(binding, context.now)? };
+        let checked = proof.check(&expected).map_err(|reject| self.with_nonce(reject, context.now))?;
+        let permit = context.signature_queue.next().await;
+        let verified = checked.verify();
+        permit.end().await;
+        let verified = verified?;
+        context.trace.step(Step::Proof, || format!("valid, made at {}", UnixTime::from_secs(verified.issued)));
+        Ok(verified)
+    }
+
+    /// The key of a client that asks for tokens, if it sends a proof: the tokens are then bound to the key (RFC 9449
+    /// section 5). The proof is used up, before anything is granted.
+    pub async fn grant_key(&self, context: &AuthContext<'_>) -> Result<Option<Thumbprint>, Reject> {
+        let Some(presented) = context.presented.filter(PresentedProof::has_proof) else { return Ok(None) };
+        let verified = self.verify_proof(&presented, None, context).await.map_err(of_grant)?;
+        self.proofs.use_up(&verified, self.max_used_proofs, context.now).await.map_err(of_grant)?;
+        Ok(Some(verified.key))
+    }
+
+    /// As [`Authenticator::grant_key`], for a refresh beside an access token. A token that is bound needs a proof of
+    /// the same key, for this token.
+    pub(super) async fn refresh_key(
+        &self,
+        token: &VerifiedToken,
+        bearer: BearerToken<'_>,
+        context: &AuthContext<'_>,
+    ) -> Result<Option<Thumbprint>, Reject> {
+        let binding = TokenBinding::of(token, bearer.text()?);
+        let needed = ProofRule::IfBound.needs(bearer.scheme(), binding.as_deref()).map_err(of_grant)?;
+        let Some(binding) = needed else { return Ok(None) };
+        let presented = context.presented.ok_or(Reason::ProofMissing)?;
+        let verified = self.verify_proof(&presented, Some(binding), context).await.map_err(of_grant)?;
+        self.proofs.use_up(&verified, self.max_used_proofs, context.now).await.map_err(of_grant)?;
+        Ok(Some(verified.key))
+    }
+
+    /// Uses the proof of a request up. Call it last, when nothing else can reject the request.
+    pub async fn use_proof(&self, caller: &Caller, now: UnixTime) -> Result<(), Reject> {
+        match caller.proof() {
+            None => Ok(()),
+            Some(proof) => self.proofs.use_up(proof, self.max_used_proofs, now).await,
+        }
+    }
+
+    /// The nonce that the client should use next, if that of its proof will soon be too old.
+    pub fn next_nonce(&self, caller: &Caller, now: UnixTime) -> Option<HeaderValue> {
+        let is_old = caller.proof().is_some_and(|proof| proof.has_old_nonce);
+        self.proofs.nonces.as_ref().filter(|_| is_old).map(|nonces| nonces.current(now))
+    }
+
+    /// A client without a good nonce gets one (RFC 9449 sections 8 and 9).
+    fn with_nonce(&self, reject: Reject, now: UnixTime) -> Reject {
+        match &self.proofs.nonces {
+            Some(nonces) if reject.reason == Reason::ProofNonce => {
+                Reject { dpop_nonce: Some(nonces.current(now)), ..reject }
+            }
+            _ => reject,
+        }
+    }
+}
+
+/// RFC 9449 section 5: where tokens are granted, a bad proof gets 400. Many clients refresh again on any 401.
+fn of_grant(reject: Reject) -> Reject {
+    if !reject.reason.is_about_proof() {
+        return reject;
+    }
+    let described = reject.message().to_owned();
+    let detail = match &*reject.detail {
+        "" => reject.reason.code().to_owned(),
+        detail => format!("{}: {detail}", reject.reason.code()),
+    };
+    let reason = if reject.reason == Reason::ProofNonce { Reason::NonceRejected } else { Reason::ProofRejected };
+    Reject { dpop_nonce: reject.dpop_nonce, ..Reject::new(reason, detail).described(described) }
+}

@@ -1,0 +1,65 @@
+//! What a request shows beside its token, and what the gateway knows of the request. Pure.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+
+use crate::protocols::websocket;
+use crate::tokens::dpop::{DpopProof, Expected, Target};
+use crate::types::clock::UnixTime;
+use crate::types::reject::{Reason, Reject};
+
+use super::binding::TokenBinding;
+
+static DPOP: HeaderName = HeaderName::from_static("dpop");
+
+/// A request that may have a proof.
+#[derive(Clone, Copy)]
+pub struct PresentedProof<'r> {
+    pub headers: &'r HeaderMap,
+    /// As received: an extended CONNECT is a GET for all later steps.
+    pub method: &'r Method,
+    /// `http` or `https`
+    pub scheme: &'r HeaderValue,
+    pub host: Option<&'r HeaderValue>,
+    /// As received, before a route changes it.
+    pub path: &'r str,
+}
+
+impl<'r> PresentedProof<'r> {
+    pub fn has_proof(&self) -> bool {
+        self.headers.contains_key(&DPOP)
+    }
+
+    /// The one proof of the request.
+    pub fn read(&self) -> Result<DpopProof<'r>, Reject> {
+        let mut fields = self.headers.get_all(&DPOP).iter();
+        let field = fields.next().ok_or_else(|| Reject::new(Reason::ProofMissing, "no DPoP header"))?;
+        if fields.next().is_some() {
+            return Err(Reject::new(Reason::ProofMalformed, "several DPoP headers"));
+        }
+        DpopProof::read(field.as_bytes())
+    }
+
+    /// `binding`: of the token beside the proof. `None`: any key is good.
+    pub fn expected<'e>(&self, binding: Option<&'e TokenBinding>, now: UnixTime) -> Result<Expected<'e>, Reject>
+    where
+        'r: 'e,
+    {
+        let authority = self.host.and_then(|host| host.to_str().ok());
+        let authority = authority.ok_or_else(|| Reject::new(Reason::ProofRequest, "the request has no host"))?;
+        let is_connect = *self.method == Method::CONNECT;
+        Ok(Expected {
+            target: Target {
+                is_https: self.scheme == "https",
+                authority,
+                path: self.path,
+                is_websocket: websocket::has_websocket_upgrade(self.headers),
+            },
+            method: self.method.as_str(),
+            other_method: is_connect.then_some("GET"),
+            ath: binding.map(|binding| &*binding.ath),
+            key: binding.map(|binding| binding.key),
+            nonce: None,
+            now,
+        })
+    }
+}

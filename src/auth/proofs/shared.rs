@@ -1,0 +1,40 @@
+//! Used proofs in the store, for several gateways behind one name: each accepts a proof only if no other one did.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::store::{Mark, MarkKind, Marked, Store};
+use crate::tokens::audit_event::EventContext;
+use crate::tokens::dpop::{MAX_AGE, VerifiedProof};
+use crate::types::clock::UnixTime;
+use crate::types::reject::{Reason, Reject, with_causes};
+
+pub struct SharedProofs {
+    pub store: Arc<dyn Store>,
+    /// `timeouts.store`
+    pub timeout: Duration,
+}
+
+impl SharedProofs {
+    /// Remembers a proof, or rejects it if a gateway has used it before. While the store does not respond, no proof is
+    /// accepted.
+    pub async fn insert(&self, proof: &VerifiedProof, now: UnixTime) -> Result<(), Reject> {
+        let mark = Mark {
+            kind: MarkKind::Proof,
+            issuer: proof.key.to_string(),
+            key: format!("{:032x}", proof.id),
+            value: [0; 32],
+            until: UnixTime::from_secs(proof.issued + MAX_AGE + 1),
+        };
+        let marked = self.store.mark(mark, Vec::new(), EventContext::from(now));
+        match tokio::time::timeout(self.timeout, marked).await {
+            Ok(Ok(Marked::First)) => Ok(()),
+            Ok(Ok(Marked::Repeated | Marked::Taken)) => Err(Reject::new(
+                Reason::ProofReplayed,
+                "the jti was used before with this key, perhaps at another gateway",
+            )),
+            Ok(Err(error)) => Err(Reject::new(Reason::StoreUnavailable, with_causes(&error))),
+            Err(_) => Err(Reject::new(Reason::StoreUnavailable, "the store did not respond in time")),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The proofs that were used, so that none is used twice (RFC 9449 section 11.1). All workers share them, and they
+//! outlive a reload.
+//!
+//! The set is exact: nothing is evicted. Proofs lie in buckets of five seconds by their `iat`, and a bucket is dropped
+//! as a whole when no proof of its time is good any more. While the set is full, requests with proofs get 503. Only
+//! proofs by the keys of valid tokens get in, after the rates of the request, so that strangers cannot fill it.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use foldhash::fast::RandomState;
+
+use crate::tokens::dpop::{MAX_AGE, MAX_AHEAD, VerifiedProof};
+use crate::types::clock::UnixTime;
+use crate::types::reject::{Reason, Reject};
+
+/// Workers that use proofs at the same time seldom meet in one of these.
+const SHARDS: usize = 16;
+
+/// Seconds of `iat` in one bucket.
+const BUCKET: u64 = 5;
+
+/// Buckets of a shard. All proofs that are good at one time lie in 14 of them.
+const BUCKETS: usize = ((MAX_AGE + MAX_AHEAD) / BUCKET) as usize + 2;
+
+pub struct UsedProofs {
+    shards: [Mutex<Shard>; SHARDS],
+    /// The highest time in seconds that was ever used. A clock that is set back makes no old proof good again: the
+    /// proofs of that time are forgotten.
+    newest: AtomicU64,
+    /// When this process began. It does not know what was used before.
+    began: u64,
+}
+
+#[derive(Default)]
+struct Shard {
+    buckets: [Bucket; BUCKETS],
+}
+
+#[derive(Default)]
+struct Bucket {
+    /// `iat` of its first second, divided by [`BUCKET`].
+    number: u64,
+    ids: HashSet<u128, RandomState>,
+}
+
+impl UsedProofs {
+    /// `began`: when this process began.
+    pub fn new(began: UnixTime) -> Self {
+        UsedProofs { shards: Default::default(), newest: AtomicU64::new(0), began: began.as_secs() }
+    }
+
+    /// How many proofs are remembered.
+    pub fn count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).count()).sum()
+    }
+
+    /// Remembers a proof, or rejects it if it was used before. `max`: `limits.used_proofs`.
+    pub fn insert(&self, proof: &VerifiedProof, max: usize, now: UnixTime) -> Result<(), Reject> {
+        self.newest.fetch_max(now.as_secs(), Ordering::AcqRel);
+        let shard = &self.shards[(proof.id % SHARDS as u128) as usize];
+        let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock: a thread that was stopped before it must not use a time from before other proofs.
+        let newest = self.newest.load(Ordering::Acquire);
+        if proof.issued + MAX_AGE < newest {
+            let detail = "the clock of the gateway was set back, and used proofs of this time are forgotten";
+            return Err(Reject::new(Reason::ProofTime, detail));
+        }
+        if proof.issued < self.began {
+            let detail = "the proof is older than this process, which does not know whether it was used";
+            return Err(Reject::new(Reason::ProofTime, detail));
+        }
+        shard.insert(proof, max.div_ceil(SHARDS), newest)
+    }
+}
+
+impl Shard {
+    fn count(&self) -> usize {
+        self.buckets.iter().map(|bucket| bucket.ids.len()).sum()
+    }
+
+    fn insert(&mut self, proof: &VerifiedProof, max: usize, newest: u64) -> Result<(), Reject> {
+        let number = proof.issued / BUCKET;
+        let place = (number % BUCKETS as u64) as usize;
+        if self.buckets[place].number != number {
+            self.drop_old(newest);
+            // All good proofs are within the time of the buckets, so that this one is empty now.
+            self.buckets[place].number = number;
+        }
+        if self.buckets[place].ids.contains(&proof.id) {
+            return Err(Reject::new(Reason::ProofReplayed, "the jti was used before with this key"));
+        }
+        if self.count() >= max {
+            return Err(Reject::new(Reason::ProofsFull, "limits.used_proofs are remembered"));
+        }
+        self.buckets[place].ids.insert(proof.id);
+        Ok(())
+    }
+
+    /// Drops the buckets of which no proof is good any more.
+    fn drop_old(&mut self, newest: u64) {
+        for bucket in &mut self.buckets {
+            if (bucket.number + 1) * BUCKET + MAX_AGE <= newest {
+                bucket.ids = HashSet::default();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::thumbprint::Thumbprint;
+
+    const BEGAN: UnixTime = UnixTime::from_secs(1_000_000);
+
+    fn proof(id: u128, issued: u64) -> VerifiedProof {
+        let key = Thumbprint::parse("NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs").expect("a thumbprint");
+        VerifiedProof { key, id, issued, has_old_nonce: false }
+    }
+
+    fn insert(used: &UsedProofs, proof: &VerifiedProof, now: u64) -> Option<Reason> {
+        used.insert(proof, 1_000_000, UnixTime::from_secs(now)).err().map(|reject| reject.reason)
+    }
+
+    /// Keycloak 43505 and sourcebot 1395 remembered a proof from its use, and not from its `iat`.
+    #[test]
+    fn a_proof_is_remembered_for_as_long_as_it_is_good() {
+        for issued in 1_000_000..1_000_200_u64 {
+            for first in issued.saturating_sub(MAX_AHEAD)..=issued + MAX_AGE {
+                let (used, proof) = (UsedProofs::new(BEGAN), proof(7, issued));
+                assert_eq!(insert(&used, &proof, first), None);
+                for again in [first, issued + MAX_AGE - 1, issued + MAX_AGE] {
+                    let again = again.max(first);
+                    // Other proofs come meanwhile.
+                    let other = super::tests::proof(16 + 7, again);
+                    let _ = insert(&used, &other, again);
+                    assert_eq!(insert(&used, &proof, again), Some(Reason::ProofReplayed), "{issued} {first} {again}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_no_old_proof_good() {
+        let used = UsedProofs::new(BEGAN);
+        assert_eq!(insert(&used, &proof(1, 1_000_100), 1_000_100), None);
+        assert_eq!(insert(&used, &proof(2, 1_000_220), 1_000_220), None);
+        assert_eq!(insert(&used, &proof(1, 1_000_100), 1_000_100), Some(Reason::ProofTime));
+        assert_eq!(insert(&used, &proof(3, 1_000_160), 1_000_100), None);
+    }
+
+    #[test]
+    fn a_new_process_takes_no_older_proof() {
+        let used = UsedProofs::new(BEGAN);
+        assert_eq!(insert(&used, &proof(1, 999_999), 1_000_000), Some(Reason::ProofTime));
+        assert_eq!(insert(&used, &proof(1, 1_000_000), 1_000_000), None);
+    }
+
+    #[test]
+    fn a_full_set_rejects_and_forgets_nothing() {
+        let used = UsedProofs::new(BEGAN);
+        let insert = |id: u128, issued: u64, now: u64| {
+            used.insert(&proof(id, issued), 32, UnixTime::from_secs(now)).err().map(|reject| reject.reason)
+        };
+        for id in 0..32 {
+            assert_eq!(insert(id, 1_000_000, 1_000_000), None);
+        }
+        for id in 32..64 {
+            assert_eq!(insert(id, 1_000_003, 1_000_003), Some(Reason::ProofsFull));
+            assert_eq!(insert(id - 32, 1_000_000, 1_000_003), Some(Reason::ProofReplayed));
+        }
+        assert_eq!(used.count(), 32);
+        // A minute later there is room.
+        for id in 32..64 {
+            assert_eq!(insert(id, 1_000_065, 1_000_065), None);
+        }
+        assert_eq!(used.count(), 32);
+    }
+}
