@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bearward::tokens::jwt::Algorithm;
+use serde_json::json;
 
 use crate::deploy::pages::pages;
 use crate::gateway::provider_events::gateway_with_a_stream;
@@ -10,7 +11,7 @@ use crate::house::source;
 use crate::support::postgres::PostgresServer;
 use crate::support::tokens::Mint;
 use crate::support::wait::eventually_ok;
-use crate::support::{Client, Gateway, TestResponse, Upstream};
+use crate::support::{Client, Gateway, OidcProvider, TestResponse, Upstream};
 
 /// What Prometheus sends.
 const ACCEPTED_BY_PROMETHEUS: &str = "application/openmetrics-text; version=1.0.0,\
@@ -158,7 +159,8 @@ async fn shown() -> BTreeMap<String, BTreeSet<String>> {
     let with_stream = gateway_with_a_stream(&upstream);
     let mut shown: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     let samples = [scrape(&gateway).await, scrape(&shared).await, scrape(&with_stream).await];
-    for sample in samples.into_iter().flat_map(HashMap::into_keys) {
+    let samples = samples.into_iter().chain([scraped_with_keys(&upstream).await]);
+    for sample in samples.flat_map(HashMap::into_keys) {
         let (name, labels) = sample.split_once('{').unwrap_or((&sample, ""));
         // The three kinds of samples of a histogram share its name.
         let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
@@ -167,6 +169,26 @@ async fn shown() -> BTreeMap<String, BTreeSet<String>> {
         shown.entry(name.to_owned()).or_default().extend(labels.map(|(label, _)| label.to_owned()));
     }
     shown
+}
+
+/// Of a gateway with a client and a provider, when it has the keys of both.
+async fn scraped_with_keys(upstream: &Upstream) -> HashMap<String, f64> {
+    let provider = OidcProvider::start(&json!({}));
+    let issuer = &provider.issuer;
+    let more = format!(
+        "[oauth]\ntoken_endpoint = \"/oauth/token\"\n[[oauth.client]]\nclient_id = \"ci\"\n\
+         jwks_url = \"{issuer}/jwks\"\nalgorithms = [\"RS256\"]\n\
+         [[provider]]\nname = \"login\"\nissuer = \"{issuer}\"\nclient_id = \"a\"\nclient_auth = \"none\"\n"
+    );
+    let gateway = Gateway::with_config(upstream, &more);
+    eventually_ok("it has the keys of both", async || {
+        let samples = scrape(&gateway).await;
+        let has = |name: &str| samples.keys().any(|sample| sample.starts_with(name));
+        let both = has("bearward_client_keys_age_seconds") && has("bearward_provider_keys_age_seconds");
+        if both { Ok(()) } else { Err(format!("{samples:?}")) }
+    })
+    .await;
+    scrape(&gateway).await
 }
 
 /// monitoring.md has a row for each metric.
