@@ -44,8 +44,6 @@ use crate::store::Store;
 use crate::telemetry::metrics::{Metrics, RequestsByRoute};
 use crate::telemetry::snapshots::{Others, Servers, Snapshots};
 use crate::tokens::jwt::replacement::ReplacementSettings;
-use crate::tokens::jwt::{Audience, Issuer};
-use crate::tokens::login::LoginHeaders;
 use crate::types::clock::{Clock, SteadyClock};
 
 pub(super) struct SharedState {

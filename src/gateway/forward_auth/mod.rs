@@ -301,7 +301,9 @@ fn set_identity(
     for (name, value) in permit.caller().into_iter().flat_map(|caller| &caller.cached().identity) {
         headers.insert(name.clone(), value.clone());
     }
-    headers.extend(certificate.into_iter().flatten());
+    for (name, value) in certificate.into_iter().flatten() {
+        headers.insert(name, value);
+    }
     if let Some(observed) = permit.observed() {
         headers.insert(HeaderName::from_static(OBSERVED), HeaderValue::from_static(observed.reason.code()));
     }

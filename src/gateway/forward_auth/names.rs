@@ -83,10 +83,12 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
+    use crate::auth::identity::CertificateHeaders;
 
     fn names(decides_by_method: bool) -> Names {
         let subject = Some(HeaderName::from_static("x-user"));
-        let identity = Identity { subject, scope: None, token_id: None, issuer: None, claims: Vec::new() };
+        let certificate = CertificateHeaders::default();
+        let identity = Identity { subject, scope: None, token_id: None, issuer: None, claims: Vec::new(), certificate };
         Names::new(&identity, decides_by_method)
     }
 
