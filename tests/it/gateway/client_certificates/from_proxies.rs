@@ -10,7 +10,7 @@ use super::headers::thumbprint;
 use crate::support::certificates::{Authority, set_validity};
 use crate::support::client::send_raw;
 use crate::support::mutual_tls::MutualClient;
-use crate::support::{Gateway, Upstream};
+use crate::support::{Client, Gateway, Upstream};
 
 const ROUTES: &str = r#"
 [identity]
@@ -141,4 +141,29 @@ async fn a_proxy_with_a_certificate_does_not_lend_it_to_its_clients() {
     assert_eq!(proxy.status("/alone/", "").await, 403);
     let shown = field(&Authority::new().client(|_| {}).certificate());
     assert_eq!(proxy.status("/alone/", &format!("Client-Cert: {shown}\r\n")).await, 200);
+}
+
+/// Another proxy asks about its client: each header has one value, and is empty without a certificate.
+#[tokio::test]
+async fn a_proxy_that_asks_gets_each_header_once() {
+    let upstream = Upstream::start();
+    let shown = Authority::new().client(|_| {});
+    let asks = format!("[forward_auth]\npath = \"/auth\"\ndialect = \"x-forwarded\"\nfrom = [\"{PROXY}\"]\n{ROUTES}");
+    let more = format!("[forwarding]\ntrusted = [\"{PROXY}\"]\nclient_certificate = \"{VERIFIED}\"\n{asks}");
+    let gateway = Gateway::with_config(&upstream, &more);
+    let asking = gateway
+        .client()
+        .header("x-forwarded-method", "GET")
+        .header("x-forwarded-proto", "https")
+        .header("x-forwarded-host", "api.example")
+        .header("x-forwarded-uri", "/");
+    let subject = async |client: Client| {
+        let response = client.get("/auth").await;
+        assert_eq!(response.status, 200, "{}", response.text());
+        response.headers.get_all("x-cert-subject").iter().map(|value| value.to_str().expect("text").to_owned()).collect()
+    };
+    let with: Vec<String> = subject(asking.clone().header("client-cert", &field(&shown.certificate()))).await;
+    assert_eq!(with, ["CN=orders,O=Example"]);
+    let without: Vec<String> = subject(asking).await;
+    assert_eq!(without, [""]);
 }
