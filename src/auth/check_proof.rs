@@ -22,7 +22,14 @@ impl Authenticator {
         scheme: TokenScheme,
         context: &AuthContext<'_>,
     ) -> Result<Option<VerifiedProof>, Reject> {
-        let Some(binding) = context.proof.needs(scheme, known.binding())? else { return Ok(None) };
+        let certificate = known.token.bound_to_certificate;
+        check_certificate(certificate, context)?;
+        let rule = match context.proof {
+            // A certificate keeps thieves away as well as a key does.
+            ProofRule::Required if certificate.is_some() => ProofRule::IfBound,
+            rule => rule,
+        };
+        let Some(binding) = rule.needs(scheme, known.binding())? else { return Ok(None) };
         // Without the request there is nothing to compare a proof with.
         let presented = context.presented.ok_or(Reason::ProofMissing)?;
         self.verify_proof(&presented, Some(binding), context).await.map(Some)
@@ -67,6 +74,7 @@ impl Authenticator {
         bearer: BearerToken<'_>,
         context: &AuthContext<'_>,
     ) -> Result<Option<Thumbprint>, Reject> {
+        check_certificate(token.bound_to_certificate, context)?;
         let binding = TokenBinding::of(token, bearer.text()?);
         let needed = ProofRule::IfBound.needs(bearer.scheme(), binding.as_deref()).map_err(of_grant)?;
         let Some(binding) = needed else { return Ok(None) };
@@ -98,6 +106,18 @@ impl Authenticator {
             }
             _ => reject,
         }
+    }
+}
+
+/// RFC 8705 section 3: the certificate beside a token must be the one that it is bound to, on every request. A renewed
+/// certificate ends its tokens (section 6.3).
+fn check_certificate(bound: Option<Thumbprint>, context: &AuthContext<'_>) -> Result<(), Reject> {
+    let Some(bound) = bound.filter(|_| context.proof != ProofRule::Off) else { return Ok(()) };
+    let other = |detail| Err(Reject::new(Reason::CertificateOther, detail));
+    match context.presented.and_then(|presented| presented.certificate) {
+        Some(shown) if shown == bound => Ok(()),
+        Some(shown) => other(format!("the client has shown {shown}")),
+        None => other("the client has shown no certificate".to_owned()),
     }
 }
 

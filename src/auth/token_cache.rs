@@ -42,7 +42,7 @@ pub struct CachedToken {
     pub is_api_key: bool,
     /// See [`VerifiedToken::is_opaque`].
     is_opaque: bool,
-    /// If true, there is a `binding`. Here, so that a token without one costs no other cache line.
+    /// If true, there is a `binding` or a certificate. Here, so that a token without one costs no other cache line.
     is_bound: bool,
     /// See [`VerifiedToken::provider`].
     pub provider: Option<Arc<str>>,
@@ -77,7 +77,7 @@ impl CachedToken {
             checked_epoch: AtomicU64::new(0),
             is_api_key: token.is_api_key,
             is_opaque: token.is_opaque,
-            is_bound: binding.is_some(),
+            is_bound: binding.is_some() || token.bound_to_certificate.is_some(),
             provider: token.provider.clone(),
             token: Arc::new(token),
             text: text.into(),
@@ -177,6 +177,11 @@ impl CachedToken {
             lease: self.lease.clone(),
             binding: self.binding.clone(),
         }
+    }
+
+    /// Returns true if the token needs a proof or a certificate beside it.
+    pub fn is_bound(&self) -> bool {
+        self.is_bound
     }
 
     /// What proofs beside the token must fit. `None` for a token that needs none.

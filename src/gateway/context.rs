@@ -16,6 +16,7 @@ use crate::protocols::tls::{ClientCertificate, PeerCertificate, Sni};
 use crate::telemetry::access_log::Record;
 use crate::tokens::audit_event::EventContext;
 use crate::types::clock::{Clock, UnixTime};
+use crate::types::thumbprint::Thumbprint;
 use crate::types::trace::Trace;
 
 /// One request on its way through the gateway. Passed by `&mut`, so that it is never copied.
@@ -63,6 +64,7 @@ impl RequestContext<'_> {
             scheme: &self.origin.scheme,
             host: self.record.host.as_ref(),
             path: self.record.uri.path(),
+            certificate: self.certificate().map(|shown| Thumbprint::from_bytes(shown.thumbprint)),
         };
         AuthContext { presented: Some(presented), ..self.auth() }
     }

@@ -109,6 +109,8 @@ reasons! {
     Revoked = "revoked", UNAUTHORIZED, "invalid_token", "the token was revoked";
     /// The claim `cnf`: the token is valid only with a proof, and this request can have none.
     BoundToKey = "bound_to_key", UNAUTHORIZED, "invalid_token", "the token is bound to a key, and is not accepted without a proof";
+    /// The claim `cnf` with `x5t#S256` (RFC 8705 section 3).
+    CertificateOther = "certificate_other", UNAUTHORIZED, "invalid_token", "the token is bound to another client certificate";
     /// `route.proof`, or the scheme DPoP.
     TokenNotBound = "token_not_bound", UNAUTHORIZED, "invalid_token", "the token is not bound to a key (DPoP), and must be here";
 

@@ -1,4 +1,5 @@
-//! The thumbprint of a client's public key (RFC 7638): what a token that is bound to the key has as `cnf.jkt`.
+//! The thumbprint of a client's public key (RFC 7638) or certificate (RFC 8705): what a token that is bound to it has
+//! as `cnf.jkt` or `cnf.x5t#S256`.
 
 use std::fmt;
 
@@ -7,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::types::secret;
 
-/// The SHA-256 of the canonical form of a public key.
+/// The SHA-256 of the canonical form of a public key, or of a certificate in DER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Thumbprint([u8; 32]);
 
@@ -15,6 +16,10 @@ impl Thumbprint {
     /// Reads 43 characters of base64url, which have only one form.
     pub fn parse(text: &str) -> Option<Self> {
         URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok().map(Thumbprint)
+    }
+
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Thumbprint(bytes)
     }
 
     /// `canonical`: the key as RFC 7638 section 3 writes it.

@@ -6,6 +6,7 @@ use crate::protocols::websocket;
 use crate::tokens::dpop::{DpopProof, Expected, Target};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
+use crate::types::thumbprint::Thumbprint;
 
 use super::binding::TokenBinding;
 
@@ -22,6 +23,8 @@ pub struct PresentedProof<'r> {
     pub host: Option<&'r HeaderValue>,
     /// As received, before a route changes it.
     pub path: &'r str,
+    /// Of the certificate that the client has shown.
+    pub certificate: Option<Thumbprint>,
 }
 
 impl<'r> PresentedProof<'r> {

@@ -63,7 +63,7 @@ pub fn accept(
     check_issuer(&answer, policy, rules)?;
     check_kind(&answer, policy, rules)?;
     check_audience(&answer, &policy.audience)?;
-    let bound_to = confirmation::read(&answer, policy.confirmation)?;
+    let bound = confirmation::read(&answer, policy.confirmation)?;
     // Only about the answer: the rest describes the token, as the claims of a JWT do.
     answer.retain(|name, _| name != "active" && name != "token_type");
     let leased = now + lease;
@@ -72,7 +72,9 @@ pub fn accept(
     let token = read_claims(answer, policy, now)?;
     // Without the clock skew: no token of ours that replaces it may live longer than it.
     let expires = token.expires - policy.clock_skew;
-    let token = VerifiedToken { is_opaque: true, expires: expires.min(leased), bound_to, ..token };
+    let (bound_to, bound_to_certificate) = (bound.key, bound.certificate);
+    let expires = expires.min(leased);
+    let token = VerifiedToken { is_opaque: true, expires, bound_to, bound_to_certificate, ..token };
     token.check_time(now, Validity::Live)?;
     Ok(token)
 }

@@ -46,6 +46,8 @@ pub struct VerifiedToken {
     pub claims: Map<String, Value>,
     /// The key of the client, by a proof of which alone the token is good (`cnf`). `None` for a bearer token.
     pub bound_to: Option<Thumbprint>,
+    /// The certificate of the client, beside which alone the token is good (`cnf`, RFC 8705).
+    pub bound_to_certificate: Option<Thumbprint>,
     /// The issuer settings that the token was checked against.
     pub(super) policy: Arc<Issuer>,
     /// The key that verified the signature; `None` until the signature was checked.
@@ -88,6 +90,7 @@ impl VerifiedToken {
             policy: policy.clone(),
             signer: None,
             bound_to: None,
+            bound_to_certificate: None,
         }
     }
 
@@ -175,6 +178,7 @@ impl VerifiedToken {
             policy: Arc::new(policy),
             signer: None,
             bound_to: None,
+            bound_to_certificate: None,
         }
     }
 }

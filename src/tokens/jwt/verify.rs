@@ -49,7 +49,7 @@ pub fn verify(
     jws.kid()?;
     trace.step(Step::Header, || jws.describe_header(algorithm));
     check_audience(&claims, &policy.audience)?;
-    let bound_to = confirmation::read(&claims, policy.confirmation)?;
+    let bound = confirmation::read(&claims, policy.confirmation)?;
     let verified = read_claims(claims, policy, now)?;
     trace.step(Step::Claims, || format!("sub {:?}, scope {:?}", verified.subject, verified.scope.join(" ")));
     verified.check_time(now, validity)?;
@@ -58,7 +58,7 @@ pub fn verify(
     });
 
     let signer = jws.verify(&issuer.keys, algorithm, trace)?;
-    Ok(VerifiedToken { signer: Some(signer), bound_to, ..verified })
+    Ok(VerifiedToken { signer: Some(signer), bound_to: bound.key, bound_to_certificate: bound.certificate, ..verified })
 }
 
 /// Returns true if [`verify`] would accept this token again with the same key and issuer settings. The time is not
@@ -164,6 +164,7 @@ pub(super) fn read_claims(
         policy: policy.clone(),
         signer: None,
         bound_to: None,
+        bound_to_certificate: None,
     })
 }
 

@@ -4,6 +4,7 @@ mod api_key_rates;
 mod api_keys;
 mod api_keys_without_store;
 pub mod authenticate;
+mod certificate_bound;
 pub mod dpop;
 mod introspection;
 pub mod key_changes;
