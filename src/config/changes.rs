@@ -117,6 +117,8 @@ fn tables(values: &Values) -> Vec<Table<'_>> {
             table.settings.insert(rest, setting);
         }
     }
+    // A table of a list has at least one value. Without one, the whole table waits for a restart.
+    tables.retain(|table| !table.key.ends_with(']') || table.settings.values().any(|setting| setting.value.is_some()));
     tables.iter_mut().for_each(Table::find_item);
     tables
 }

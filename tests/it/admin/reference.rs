@@ -149,8 +149,8 @@ async fn every_response_has_the_members_of_the_page() {
     }
     let sessions = admin.get("/admin/v1/subjects/alice/tokens").await.json();
     let list = documented("GET", "/admin/v1/subjects/{subject}/tokens");
-    // No other caller and no provider has ended them.
-    let others = ["caller", "provider"].map(str::to_owned);
+    // No other caller and no provider has ended them, and they began at no other issuer.
+    let others = ["caller", "provider", "issuer"].map(str::to_owned);
     let with_caller = |entry: &Value| names_of(entry).into_iter().chain(others.clone()).collect::<BTreeSet<_>>();
     assert_eq!(with_caller(&sessions["tokens"][0]), list);
     let page = admin.get("/admin/v1/tokens?state=all&limit=1").await.json();

@@ -83,7 +83,7 @@ pub async fn assert_all_rejected(gateway: &Gateway, upstream: &Upstream, attacks
             _ => faults.push(format!("{}: expected a line with {:?}, found {its:?}", attack.name, attack.reason)),
         }
     }
-    faults.extend(faults_in_explanations(gateway, attacks, &lines).await);
+    faults.extend(Box::pin(faults_in_explanations(gateway, attacks, &lines)).await);
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
     assert!(upstream.seen().is_empty(), "the backend saw {:?}", upstream.seen());
 }

@@ -160,7 +160,12 @@ async fn a_proxy_that_asks_gets_each_header_once() {
     let subject = async |client: Client| {
         let response = client.get("/auth").await;
         assert_eq!(response.status, 200, "{}", response.text());
-        response.headers.get_all("x-cert-subject").iter().map(|value| value.to_str().expect("text").to_owned()).collect()
+        response
+            .headers
+            .get_all("x-cert-subject")
+            .iter()
+            .map(|value| value.to_str().expect("text").to_owned())
+            .collect()
     };
     let with: Vec<String> = subject(asking.clone().header("client-cert", &field(&shown.certificate()))).await;
     assert_eq!(with, ["CN=orders,O=Example"]);

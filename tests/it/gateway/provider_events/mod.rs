@@ -16,9 +16,11 @@ use crate::support::jwks::KeyServer;
 use crate::support::tokens::Mint;
 use crate::support::{Gateway, Upstream};
 
-/// A gateway that receives security events.
+/// A gateway that polls security events, and so has all metrics of a stream.
 pub fn gateway_with_a_stream(upstream: &Upstream) -> Gateway {
-    transmitter::gateway(upstream, &transmitter::sections(&Signer::start(), "path = \"/events/corp\""))
+    let signer = Signer::start();
+    let polls = format!("poll_url = \"{}\"", signer.server.url("/poll"));
+    transmitter::gateway(upstream, &transmitter::sections(&signer, &polls))
 }
 
 /// A provider of the test: its keys, and the tokens that it signs.
