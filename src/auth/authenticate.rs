@@ -117,7 +117,7 @@ impl Authenticator {
         scheme: TokenScheme,
         context: &AuthContext<'_>,
     ) -> Result<Caller, Reject> {
-        let is_plain = !cached.is_bound() && scheme != TokenScheme::Dpop;
+        let is_plain = !cached.is_bound && scheme != TokenScheme::Dpop;
         if is_plain && context.proof != ProofRule::Required {
             return Ok(Caller { cached, proof: None });
         }

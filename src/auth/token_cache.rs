@@ -43,7 +43,7 @@ pub struct CachedToken {
     /// See [`VerifiedToken::is_opaque`].
     is_opaque: bool,
     /// If true, there is a `binding` or a certificate. Here, so that a token without one costs no other cache line.
-    is_bound: bool,
+    pub is_bound: bool,
     /// See [`VerifiedToken::provider`].
     pub provider: Option<Arc<str>>,
     /// The token as sent. A stream verifies it again after a change of keys.
@@ -177,11 +177,6 @@ impl CachedToken {
             lease: self.lease.clone(),
             binding: self.binding.clone(),
         }
-    }
-
-    /// Returns true if the token needs a proof or a certificate beside it.
-    pub fn is_bound(&self) -> bool {
-        self.is_bound
     }
 
     /// What proofs beside the token must fit. `None` for a token that needs none.

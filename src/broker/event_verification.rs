@@ -1,5 +1,5 @@
 //! Requests verifications of event streams (SSF section 8.1.4.2): a stream without events looks like a stream that is
-//! broken, and a transmitter may end a stream whose receiver does nothing (`inactivity_timeout`).
+//! broken, and a transmitter may end a stream if its receiver does nothing (`inactivity_timeout`).
 
 use std::fmt;
 use std::path::PathBuf;

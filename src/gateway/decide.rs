@@ -302,7 +302,7 @@ impl Decider {
         }
         let auth = AuthContext { api_keys: auth.api_keys && found.location.can_have_api_key(), ..auth };
         let caller = self.authenticator.authenticate(found.token(), &auth).await?;
-        if route.proof == ProofRule::Off && caller.cached().is_bound() {
+        if route.proof == ProofRule::Off && caller.cached().is_bound {
             auth.metrics.unproven_tokens.inc();
         }
         Ok(caller)

@@ -261,10 +261,7 @@ impl Gateway {
             is_grpc_call.store(self.forwarder.is_grpc_call(permit, request), Ordering::Relaxed);
         }
         let forwarded = self.carry_out(decision?, request, &mut context).await?;
-        let mut forwarded = used_proof::add_nonce(nonce, forwarded);
-        if let Some(cookies) = cookies {
-            forwarded = cookies.add_to(forwarded);
-        }
+        let forwarded = NewCookies::add_any(cookies, used_proof::add_nonce(nonce, forwarded));
         response::check_connect(forwarded, context.record)
     }
 

@@ -21,7 +21,8 @@ macro_rules! make_due {
             $of,
             " and f.revoked_at is null and f.idle_expiry > $1 and l.due > $1 and l.due < 9223372036854775807 limit 512
             ), locked as (
-                select l.id from provider_logins l join due d on d.id = l.id where l.due > $1 for update of l skip locked
+                select l.id from provider_logins l join due d on d.id = l.id
+                where l.due > $1 for update of l skip locked
             ), changed as (
                 update provider_logins l set due = $1, changes = l.changes + 1
                 from locked where l.id = locked.id returning l.id
