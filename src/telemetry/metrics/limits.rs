@@ -47,6 +47,7 @@ const OF_CLIENTS: &[(&str, ReadHits)] = &[
     ("limits.rejected_bodies", |worker| worker.hits_of(Limit::RejectedBodies)),
     ("limits.retry_delay", |worker| worker.hits_of(Limit::RetryDelay)),
     ("limits.token_size", |worker| worker.rejections_for(Reason::TokenTooLarge)),
+    ("limits.used_proofs", |worker| worker.rejections_for(Reason::ProofsFull)),
     ("limits.bad_signatures", |worker| others(worker, Reason::RateLimited, Limit::IntrospectedBadSignatures)),
     ("limits.introspected_bad_signatures", |worker| worker.hits_of(Limit::IntrospectedBadSignatures)),
     ("rate", |worker| worker.rejections_for(Reason::QuotaExceeded)),

@@ -56,7 +56,8 @@ fn response_to(reason: Reason) -> (u16, &'static str) {
         | Reason::WrongAudience
         | Reason::Expired
         | Reason::NotYetValid
-        | Reason::LifetimeTooLong => (401, "invalid_token"),
+        | Reason::LifetimeTooLong
+        | Reason::TokenNotBound => (401, "invalid_token"),
         other => panic!("no attack in these tables ends in {other:?}"),
     }
 }

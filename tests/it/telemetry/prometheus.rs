@@ -7,7 +7,7 @@ use std::time::Duration;
 use bearward::tokens::jwt::Algorithm;
 use bearward::types::clock::{Clock, SystemClock};
 use bearward::types::secret;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::alerts::{documented_metrics, metric_names};
@@ -18,7 +18,7 @@ use crate::support::ports::free_port;
 use crate::support::postgres::PostgresServer;
 use crate::support::tokens::Mint;
 use crate::support::wait::{eventually_ok, eventually_within};
-use crate::support::{Client, Gateway, KeyServer, Upstream};
+use crate::support::{Client, Gateway, KeyServer, OidcProvider, Upstream};
 
 /// Ends with the test.
 struct Prometheus {
@@ -65,18 +65,23 @@ impl Drop for Prometheus {
     }
 }
 
-/// A gateway that is scraped. It has an `[[issuer]]`, an `[[event_stream]]`, health checks, a revocation list and
-/// PostgreSQL, and so all metrics.
+/// A gateway that is scraped. It has an `[[issuer]]`, a `[[provider]]`, an `[[oauth.client]]`, an `[[event_stream]]`,
+/// health checks, a revocation list and PostgreSQL, and so all metrics.
 async fn scraped(upstream: &Upstream, keys: &KeyServer) -> (Gateway, Prometheus) {
     let folder = TempDir::new().expect("a folder");
     let authorization = folder.path().join("authorization");
     secret::write_private(&authorization, "Bearer 0123456789abcdef0123456789abcdef".as_bytes()).expect("written");
+    let provider = OidcProvider::start(&json!({}));
     let text = format!(
-        "[upstream.health_check]\npath = \"/healthz\"\n[store]\n{}\n[[issuer]]\nissuer = \"https://login.example\"\n\
+        "[oauth]\ntoken_endpoint = \"/oauth/token\"\n[[oauth.client]]\nclient_id = \"ci\"\n\
+         jwks_url = \"{keys}\"\nalgorithms = [\"ES256\"]\n\
+         [[provider]]\nname = \"login\"\nissuer = \"{}\"\nclient_id = \"a\"\nclient_auth = \"none\"\n\
+         [upstream.health_check]\npath = \"/healthz\"\n[store]\n{}\n[[issuer]]\nissuer = \"https://login.example\"\n\
          audience = [\"a\"]\nalgorithms = [\"ES256\"]\njwks_url = \"{keys}\"\n[[event_stream]]\nname = \"corp\"\n\
          issuer = \"https://login.example\"\naudience = \"https://gateway.example/events\"\n\
          poll_url = \"{keys}\"\n\
          algorithms = [\"ES256\"]\njwks_url = \"{keys}\"\nauthorization_file = \"{}\"\n",
+        provider.issuer,
         PostgresServer::shared().store_keys(),
         authorization.display(),
         keys = keys.url("/keys"),
@@ -84,6 +89,11 @@ async fn scraped(upstream: &Upstream, keys: &KeyServer) -> (Gateway, Prometheus)
     let authority = Authority::new();
     let list = authority.revocation_list(&[], SystemClock.now().as_secs() + 86_400);
     let gateway = Gateway::with_revocation_list(upstream, &authority, &list, &text);
+    eventually_ok("it has the keys of the provider", async || {
+        let text = Client::http1(gateway.admin_address()).host("localhost").get("/metrics").await.text();
+        if text.contains("bearward_provider_keys_age_seconds{") { Ok(()) } else { Err(text) }
+    })
+    .await;
     let prometheus = Prometheus::start(&[gateway.admin_address().to_string()]);
     eventually_within(Duration::from_secs(60), "Prometheus has scraped", async || {
         prometheus.query("up").await.map(drop)

@@ -153,6 +153,7 @@ async fn a_proxy_that_asks_gets_each_header_once() {
     let gateway = Gateway::with_config(&upstream, &more);
     let asking = gateway
         .client()
+        .proxy()
         .header("x-forwarded-for", "198.51.100.7")
         .header("x-forwarded-method", "GET")
         .header("x-forwarded-proto", "https")

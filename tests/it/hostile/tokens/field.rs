@@ -26,7 +26,7 @@ pub(super) fn rows(world: &World) -> Vec<Row> {
         ("a shorter scheme", format!("Beare {good}"), NoToken),
         ("Basic", basic.clone(), NoToken),
         ("Basic around a token", format!("Basic {good}"), NoToken),
-        ("DPoP", format!("DPoP {good}"), NoToken),
+        ("the scheme of tokens that are bound to a key", format!("DPoP {good}"), TokenNotBound),
         ("MAC", format!("MAC {good}"), NoToken),
         ("Token", format!("Token {good}"), NoToken),
         ("JWT", format!("JWT {good}"), NoToken),
