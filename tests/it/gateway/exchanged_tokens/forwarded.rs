@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use bearward::config::{self, Probe};
 use futures_util::future::join_all;
 use serde_json::json;
 
 use super::server::TokenServer;
-use super::{gateway, last_token};
-use crate::support::Upstream;
+use super::{ROUTES, exchanges, gateway, last_token};
 use crate::support::tokens::claims_of;
+use crate::support::{Gateway, Upstream};
 
 #[tokio::test]
 async fn the_backend_gets_the_exchanged_token() {
@@ -116,4 +117,24 @@ async fn an_exchanged_token_ends_with_the_clients_token() {
     let next = gateway.issue("alice", "").await;
     assert_eq!(gateway.client().bearer(&next.access).get("/orders").await.status, 200);
     assert_eq!(last_token(&upstream).as_deref(), Some("exchanged.2"));
+}
+
+/// The routes of the new configuration name the exchanges of the new configuration.
+#[tokio::test]
+async fn a_reload_adds_and_replaces_exchanges() {
+    let (upstream, first, second) = (Upstream::start(), TokenServer::start(), TokenServer::start());
+    let gateway = gateway(&upstream, &first, "");
+    let pair = gateway.issue("alice", "").await;
+    let reload = |tables: &str| {
+        let text = Gateway::config_text(&upstream.address.to_string(), tables);
+        let config = config::parse(&text, gateway.path(), Probe::None).expect("a good configuration");
+        gateway.running().reload(config).expect("it reloads");
+    };
+    reload("");
+    reload(&format!("{}{ROUTES}", exchanges(&second)));
+    for path in ["/orders", "/stock"] {
+        assert_eq!(gateway.client().bearer(&pair.access).get(path).await.status, 200);
+        assert!(last_token(&upstream).is_some_and(|token| token.starts_with("exchanged.")));
+    }
+    assert_eq!((first.state().seen.len(), second.state().seen.len()), (0, 2));
 }
