@@ -157,6 +157,8 @@ reasons! {
     GrantExpired = "grant_expired", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     GrantReused = "grant_reused", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     GrantMismatch = "grant_mismatch", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
+    /// The session is bound to a certificate (RFC 8705 section 4), and the client has not shown it.
+    GrantCertificate = "grant_certificate", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     /// The token is valid but newer than the store: an old backup was restored, or the disk lost a write.
     GrantAhead = "grant_ahead", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     // RFC 6749 section 5.2 and RFC 7009 section 2.2.1.
@@ -167,7 +169,9 @@ reasons! {
     WrongClientSecret = "wrong_client_secret", UNAUTHORIZED, "invalid_client", "the client id or the client secret is not valid";
     /// The assertion of an `[[oauth.client]]`.
     ClientAssertion = "client_assertion", UNAUTHORIZED, "invalid_client", "the client assertion is not valid";
-    ClientNotAuthenticated = "client_not_authenticated", UNAUTHORIZED, "invalid_client", "this client must authenticate with a client assertion (private_key_jwt)";
+    /// `oauth.client.client_auth`, with one of the two methods of RFC 8705 section 2.
+    ClientCertificate = "client_certificate", UNAUTHORIZED, "invalid_client", "this client must authenticate with its client certificate";
+    ClientNotAuthenticated = "client_not_authenticated", UNAUTHORIZED, "invalid_client", "this client must authenticate at the token endpoint: with a client assertion or its certificate";
     UnauthorizedClient = "unauthorized_client", BAD_REQUEST, "unauthorized_client", "this client may not use this grant_type";
     InvalidScope = "invalid_scope", BAD_REQUEST, "invalid_scope", "the requested scope cannot be granted";
     /// `[[oauth.exchange]]`; RFC 8693 section 2.2.2.
