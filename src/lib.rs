@@ -183,7 +183,7 @@
 //! - No stream outlives its token by more than a second.
 //! - No database type leaves `store/`.
 //! - A proof is checked on every request, and used up once, last of all.
-//! - Every reason for a rejection is defined once, in `types/reject.rs`.
+//! - Every reason for a rejection is defined once, in `types/reject/reason.rs`.
 //! - No secret has a `Debug` or `Display` that shows it.
 //! - Every task has an owner in `app/` that can stop it.
 

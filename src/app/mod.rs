@@ -10,6 +10,7 @@ mod copy_store;
 mod error;
 mod event_streams;
 pub mod explain;
+mod explain_certificate;
 mod issuer_keys;
 mod live_explain;
 mod open_store;

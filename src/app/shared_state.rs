@@ -364,6 +364,7 @@ fn broker_settings(config: &Config) -> broker::Settings {
         store_timeout: config.store.timeout,
         expires_at_milliseconds: tokens.expires_at_milliseconds,
         extra_fields: tokens.extra_fields,
+        certificate_bound: tokens.certificate_bound,
         lifetime_jitter: tokens.lifetime_jitter,
     }
 }

@@ -184,6 +184,8 @@ pub struct TokenSettings {
     pub expires_at_milliseconds: bool,
     /// If true, refresh responses also contain `tokenId` and `expiresIn`.
     pub extra_fields: bool,
+    /// If true, tokens of a public client that shows a certificate are bound to it.
+    pub certificate_bound: bool,
     /// `limits.sessions_per_subject`: maximum number of live families of one subject.
     pub sessions_per_subject: usize,
     /// If true, each proof needs a nonce (`tokens.proof_nonce`).

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::iter;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method};
@@ -24,6 +25,8 @@ pub struct Endpoints {
     pub token_endpoint: Option<String>,
     pub revocation_endpoint: Option<String>,
     pub introspection_endpoint: Option<String>,
+    /// `oauth.mtls_url`: the beginning of their URLs where clients are asked for certificates.
+    pub mtls_url: Option<String>,
     pub resource: Option<ProtectedResource>,
     /// `[[oauth.resource_server]]`
     pub resource_servers: Vec<ResourceServer>,
@@ -71,9 +74,17 @@ impl Endpoints {
 
     /// The names of the algorithms with which clients sign their assertions, each once.
     pub fn assertion_algorithms(&self) -> Vec<&'static str> {
-        let all = self.clients.iter().flat_map(|client| &client.policy.algorithms);
+        let policies = self.clients.iter().filter_map(RegisteredClient::assertions);
+        let all = policies.flat_map(|(policy, _)| &policy.algorithms);
         let names: BTreeSet<_> = all.map(|algorithm| algorithm_name(*algorithm)).collect();
         names.into_iter().collect()
+    }
+
+    /// How clients can authenticate at the token endpoint (RFC 8414). All others are public clients.
+    pub fn client_methods(&self) -> Vec<&'static str> {
+        let method = |client: &RegisteredClient| client.certificate().map_or("private_key_jwt", |known| known.method());
+        let methods: BTreeSet<_> = self.clients.iter().map(method).collect();
+        iter::once("none").chain(methods).collect()
     }
 
     /// The registered client with this name.

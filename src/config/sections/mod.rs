@@ -28,6 +28,7 @@ mod listener_clients;
 mod login;
 mod oauth;
 mod oauth_client;
+mod oauth_client_certificate;
 mod oauth_clients;
 mod oauth_exchange;
 mod own_paths;
@@ -119,7 +120,8 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let (sign_in_path, sign_in) =
         root.table("sign_in", |table| sign_in::read(table, &providers, &routes, &tokens.lifetimes));
     let https = root.table("https", |table| https::read(table, &listeners, &forwarding, &routes, &tokens.issuer));
-    let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers, &tokens));
+    let clients = route_clients::certificates(&listeners, &forwarding);
+    let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers, (&tokens, clients)));
     let forward_auth = root.table("forward_auth", |table| forward_auth::read(table, &routes, &forwarding.trusted));
     let (event_streams, pushed) = event_stream::event_streams(root, &tokens.issuer, &routes);
     let own = own_paths::OwnPaths {

@@ -1,5 +1,6 @@
 //! Opaque tokens: the gateway asks their issuer about them (RFC 7662).
 
+mod certificates;
 mod endpoint;
 mod floods;
 mod hostile;

@@ -91,6 +91,7 @@ impl Process {
                 expires_at_milliseconds: false,
                 lifetime_jitter: 5,
                 extra_fields: true,
+                certificate_bound: false,
             },
             store: gate.clone(),
             roots: Arc::new(roots()),
