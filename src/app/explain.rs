@@ -37,6 +37,7 @@ use crate::protocols::http::forwarded::Origin;
 use crate::store::{StoreError, StoreFuture};
 use crate::telemetry::access_log::Record;
 use crate::telemetry::metrics::{RequestsByRoute, WorkerMetrics};
+use crate::tokens::dpop::PublicUrl;
 use crate::tokens::family::Family;
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::sign::SIGNING;
@@ -56,6 +57,8 @@ pub struct Explainer {
     revocations_unknown: Option<Arc<str>>,
     /// `tokens.issuer`, if it does not know the keys that have signed this issuer's tokens.
     keys_unknown_of: Option<String>,
+    /// `public_url` of the first listener that has one.
+    public_url: Option<Arc<PublicUrl>>,
     /// It has no connections, and serves the one request.
     worker: Worker,
     /// Keeps the fetched keys up to date. A running gateway does it itself.
@@ -88,7 +91,16 @@ impl Explainer {
         let sessions = Sessions::Database(config.store.clone());
         let own_calls = OwnCalls::new(config, sessions, None, revocations_unknown.clone());
         let decider = auth.decider(config, CACHE_SIZE, &RequestsByRoute::default());
-        Ok(Explainer { decider, own_calls, clock, revocations_unknown, keys_unknown_of, worker, _keys: Some(keys) })
+        Ok(Explainer {
+            decider,
+            own_calls,
+            clock,
+            revocations_unknown,
+            keys_unknown_of,
+            public_url: public_url(config),
+            worker,
+            _keys: Some(keys),
+        })
     }
 
     /// With the keys, revocations, sessions and limits of a running gateway. It counts nothing.
@@ -106,6 +118,7 @@ impl Explainer {
             clock,
             revocations_unknown: None,
             keys_unknown_of: None,
+            public_url: public_url(config),
             _keys: None,
         }
     }
@@ -130,7 +143,10 @@ impl Explainer {
             };
             steps.lock().unwrap_or_else(PoisonError::into_inner).push((step, result));
         };
-        let (mut record, mut route, mut rate_limit_headers, mut upload) = (Record::default(), None, None, None);
+        // A proof is compared with the request of the record.
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let mut record = Record { method, uri, ..Record::default() };
+        let (mut route, mut rate_limit_headers, mut upload) = (None, None, None);
         let mut context = RequestContext {
             now: self.clock.now(),
             clock: &*self.clock,
@@ -138,6 +154,7 @@ impl Explainer {
             is_from_proxy: false,
             sni: None,
             certificate: None,
+            public_url: self.public_url.as_deref(),
             route: &mut route,
             worker: &self.worker,
             record: &mut record,
@@ -250,6 +267,11 @@ fn revocations(store: &StoreSettings, now: UnixTime) -> Result<Revocations, Arc<
         revocations.enforce(&revocation, now);
     }
     Ok(revocations)
+}
+
+/// The one of the first listener that has one: a question names no listener.
+fn public_url(config: &Config) -> Option<Arc<PublicUrl>> {
+    config.listeners.iter().find_map(|listener| listener.public_url.clone())
 }
 
 /// A worker without connections.

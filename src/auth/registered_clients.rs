@@ -29,6 +29,8 @@ pub struct RegisteredClient {
     pub audience: Vec<String>,
     /// How long its own tokens are valid.
     pub lifetime: Duration,
+    /// If true, it gets only access tokens that are bound to a key (RFC 9449 section 5.2).
+    pub dpop_bound: bool,
 }
 
 impl RegisteredClient {

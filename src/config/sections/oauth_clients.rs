@@ -41,6 +41,7 @@ fn client(table: &mut Table<'_>, tokens: &TokenSettings, issuers: &[String]) -> 
     let source = source(table);
     let algorithms = algorithms(table, source.as_ref());
     let client_credentials = table.boolean("client_credentials", true);
+    let dpop_bound = table.boolean("dpop_bound_access_tokens", false);
     let scopes = table.take("scopes", Shape::list(rules::SCOPE));
     table.default("scopes", Vec::<String>::new());
     let scopes = scopes.and_then(|value| value.list_of("[\"orders:read\"]", rules::scope)).unwrap_or_default();
@@ -63,7 +64,8 @@ fn client(table: &mut Table<'_>, tokens: &TokenSettings, issuers: &[String]) -> 
         table.report().add(error.at(&source.place));
     }
     let keys = source.value;
-    let value = RegisteredClient { client_id, policy, keys, client_credentials, scopes, audience, lifetime };
+    let value =
+        RegisteredClient { client_id, policy, keys, client_credentials, scopes, audience, lifetime, dpop_bound };
     Some(Placed { value, place: table.place("client_id") })
 }
 
