@@ -39,6 +39,7 @@ use crate::protocols::tls::ClientChain;
 use crate::store::{StoreError, StoreFuture};
 use crate::telemetry::access_log::Record;
 use crate::telemetry::metrics::{RequestsByRoute, WorkerMetrics};
+use crate::tokens::dpop::PublicUrl;
 use crate::tokens::family::Family;
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::sign::SIGNING;
@@ -58,6 +59,8 @@ pub struct Explainer {
     revocations_unknown: Option<Arc<str>>,
     /// `tokens.issuer`, if it does not know the keys that have signed this issuer's tokens.
     keys_unknown_of: Option<String>,
+    /// `public_url` of the first listener that has one.
+    public_url: Option<Arc<PublicUrl>>,
     /// It has no connections, and serves the one request.
     worker: Worker,
     listeners: AskingListeners,
@@ -100,6 +103,7 @@ impl Explainer {
             clock,
             revocations_unknown,
             keys_unknown_of,
+            public_url: public_url(config),
             worker,
             listeners,
             shown,
@@ -124,6 +128,7 @@ impl Explainer {
             keys_unknown_of: None,
             listeners: AskingListeners::of(config),
             shown: None,
+            public_url: public_url(config),
             _keys: None,
         }
     }
@@ -158,7 +163,10 @@ impl Explainer {
             Ok(accepted) => accepted,
             Err(reject) => return Explanation { steps: Vec::new(), outcome: Outcome::Rejected(reject) },
         };
-        let (mut record, mut route, mut rate_limit_headers, mut upload) = (Record::default(), None, None, None);
+        // A proof is compared with the request of the record.
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let mut record = Record { method, uri, ..Record::default() };
+        let (mut route, mut rate_limit_headers, mut upload) = (None, None, None);
         let mut context = RequestContext {
             now,
             clock: &*self.clock,
@@ -166,6 +174,7 @@ impl Explainer {
             is_from_proxy: false,
             sni: None,
             certificate: accepted.as_ref().map(|accepted| accepted.certificate.clone()),
+            public_url: self.public_url.as_deref(),
             route: &mut route,
             worker: &self.worker,
             record: &mut record,
@@ -281,6 +290,11 @@ fn revocations(store: &StoreSettings, now: UnixTime) -> Result<Revocations, Arc<
         revocations.enforce(&revocation, now);
     }
     Ok(revocations)
+}
+
+/// The one of the first listener that has one: a question names no listener.
+fn public_url(config: &Config) -> Option<Arc<PublicUrl>> {
+    config.listeners.iter().find_map(|listener| listener.public_url.clone())
 }
 
 /// A worker without connections.

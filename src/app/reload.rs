@@ -239,7 +239,8 @@ fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
     let sockets = |config: &Config| {
         let socket = |listener: &ListenerSettings| {
             let clients = listener.clients.as_ref().map(|clients| clients.policy);
-            (listener.address, listener.tls == tls::Settings::Off, clients, listener.proxy_protocol)
+            let url = listener.public_url.clone();
+            (listener.address, listener.tls == tls::Settings::Off, clients, listener.proxy_protocol, url)
         };
         config.listeners.iter().map(socket).collect::<Vec<_>>()
     };

@@ -1,5 +1,6 @@
 //! What all requests share, and what outlives a reload: store, revocations, keys, upstreams.
 
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use super::removed_fields;
 use super::root_secrets::{agree, read_roots};
 use super::shared_store;
 use super::stored;
+use super::takeover;
 use super::upstreams::UpstreamWatch;
 use crate::auth::api_keys::ApiKeys;
 use crate::auth::bad_signatures::BadSignatures;
@@ -77,13 +79,15 @@ pub(super) struct SharedState {
 }
 
 impl SharedState {
-    /// `store_patience` is how long to wait for another gateway to close the store.
+    /// `predecessor`: the gateway that this one takes over from. It closes the store, and then tells which proofs were
+    /// used.
     pub(super) async fn build(
         config: &Config,
         clock: Arc<dyn Clock>,
-        store_patience: Duration,
+        predecessor: Option<&UnixStream>,
     ) -> Result<Self, StartError> {
         let now = clock.now();
+        let store_patience = if predecessor.is_some() { takeover::STORE_WAIT } else { Duration::ZERO };
         let roots = read_roots(&config.store.secret)?;
         let revocations = Arc::new(Revocations::new());
         let store = open_store::open(config, revocations.clone(), clock.clone(), store_patience)?;
@@ -120,7 +124,7 @@ impl SharedState {
         let handles = Handles::of_store(handle_settings(config), roots, store.clone(), Arc::new(refresher));
         let mut auth = AuthState::new(keyring, revocations, api_keys, handles, store.freshness(), now);
         auth.seen_generations = seen_generations;
-        auth.proofs = proofs::of_store(config, &store, now);
+        auth.proofs = proofs::of_store(config, &store, predecessor, now);
         let limits = &config.limits;
         let bad_signatures =
             BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, config.workers);

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -20,8 +21,9 @@ pub enum Inherited {
     None,
     /// Each must belong to an address of the configuration: clients of any other one would wait for ever.
     Systemd(Vec<TcpListener>),
-    /// From the gateway that this one replaces. Its configuration may have other addresses.
-    Gateway(Vec<TcpListener>),
+    /// From the gateway that this one replaces. Its configuration may have other addresses. It sends what it knows of
+    /// proofs on the stream, when it accepts none any more.
+    Gateway(Vec<TcpListener>, UnixStream),
 }
 
 pub(super) struct Sockets {
@@ -51,9 +53,11 @@ impl Sockets {
         for (number, settings) in config.listeners.iter().enumerate() {
             let tls = server_tls(&settings.tls, settings.clients.as_ref(), tickets, number)?;
             let (sockets, address) = binder.take_or_bind(settings.address, config.workers)?;
-            let proxy_protocol = settings.proxy_protocol;
+            let (proxy_protocol, public_url) = (settings.proxy_protocol, &settings.public_url);
+            let listener =
+                |socket| Listener { socket, tls: tls.clone(), proxy_protocol, public_url: public_url.clone() };
             for (worker, sockets) in listeners.iter_mut().zip(sockets) {
-                worker.extend(sockets.into_iter().map(|socket| Listener { socket, tls: tls.clone(), proxy_protocol }));
+                worker.extend(sockets.into_iter().map(listener));
             }
             addresses.push(address);
             certificates.push(tls);
@@ -130,7 +134,7 @@ impl Binder {
         let (sockets, takes_all) = match inherited {
             Inherited::None => (Vec::new(), false),
             Inherited::Systemd(sockets) => (sockets, true),
-            Inherited::Gateway(sockets) => (sockets, false),
+            Inherited::Gateway(sockets, _) => (sockets, false),
         };
         let with_address = |socket: TcpListener| {
             socket.set_nonblocking(true)?;

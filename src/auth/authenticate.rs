@@ -118,7 +118,7 @@ impl Authenticator {
         context: &AuthContext<'_>,
     ) -> Result<Caller, Reject> {
         let is_plain = !cached.is_bound && scheme != TokenScheme::Dpop;
-        if is_plain && context.proof != ProofRule::Required {
+        if is_plain && context.proof != ProofRule::Required || context.proof == ProofRule::Off {
             return Ok(Caller { cached, proof: None });
         }
         // Boxed because it is rare, as above.

@@ -50,10 +50,13 @@ impl Authenticator {
         let nonce: Option<NonceCheck<'_>> = if self.proofs.nonces.is_some() { Some(&known) } else { None };
         let expected = Expected { nonce, ..presented.expected(binding, context.now)? };
         let checked = proof.check(&expected).map_err(|reject| self.with_nonce(reject, context.now))?;
+        // Public keys are no secret: with a stolen token, or without one where tokens are granted, each request could
+        // cost a signature.
+        context.payer.check(context.clock.uptime())?;
         let permit = context.signature_queue.next().await;
         let verified = checked.verify();
         permit.end().await;
-        let verified = verified?;
+        let verified = verified.inspect_err(|_| context.payer.count(context.clock.uptime()))?;
         context.trace.step(Step::Proof, || format!("valid, made at {}", UnixTime::from_secs(verified.issued)));
         Ok(verified)
     }
@@ -66,7 +69,8 @@ impl Authenticator {
             return Ok(Bound { key: None, certificate });
         };
         let verified = self.verify_proof(&presented, None, context).await.map_err(of_grant)?;
-        self.proofs.use_up(&verified, self.max_used_proofs, context.now).await.map_err(of_grant)?;
+        let used = self.proofs.use_up_for_grant(&verified, self.max_used_proofs, context.now).await;
+        used.map_err(of_grant)?;
         Ok(Bound { key: Some(verified.key), certificate })
     }
 

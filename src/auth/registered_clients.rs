@@ -30,6 +30,8 @@ pub struct RegisteredClient {
     pub audience: Vec<String>,
     /// How long its own tokens are valid.
     pub lifetime: Duration,
+    /// If true, it gets only access tokens that are bound to a key (RFC 9449 section 5.2).
+    pub dpop_bound: bool,
 }
 
 /// `oauth.client.client_auth`: how a client proves who it is.

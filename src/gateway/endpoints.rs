@@ -11,6 +11,7 @@ use http::{HeaderValue, Method};
 use crate::auth::registered_clients::RegisteredClient;
 use crate::gateway::exchange_rule::ExchangeRule;
 use crate::limits::limiter::Key;
+use crate::tokens::dpop::PROOF_ALGORITHMS;
 use crate::tokens::jwt::algorithm_name;
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
@@ -177,6 +178,8 @@ impl ProtectedResource {
             "resource": resource,
             "authorization_servers": authorization_servers,
             "bearer_methods_supported": ["header"],
+            // RFC 9728 section 2.
+            "dpop_signing_alg_values_supported": PROOF_ALGORITHMS.split(' ').collect::<Vec<_>>(),
         });
         if !scopes.is_empty() {
             document["scopes_supported"] = scopes.into();

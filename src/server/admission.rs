@@ -22,13 +22,21 @@ use crate::protocols::http::forwarded::Origin;
 use crate::protocols::socket;
 use crate::protocols::tls::{PeerCertificate, ServerTls, Session, Sni};
 use crate::telemetry::metrics::{Count, WorkerMetrics};
+use crate::tokens::dpop::PublicUrl;
 use crate::types::limit::Limit;
+
+/// Where a connection comes from, and what its listener says about it.
+pub(super) struct Arrival {
+    pub(super) address: SocketAddr,
+    /// See [`crate::server::ListenerSettings`].
+    pub(super) proxy_protocol: bool,
+    pub(super) public_url: Option<Arc<PublicUrl>>,
+}
 
 /// Serves one accepted connection until it ends.
 pub(super) async fn serve(
     mut stream: TcpStream,
-    address: SocketAddr,
-    proxy_protocol: bool,
+    Arrival { address, proxy_protocol, public_url }: Arrival,
     tls: Option<Arc<ArcSwap<ServerTls>>>,
     state: Arc<WorkerState>,
     alive: mpsc::Sender<Infallible>,
@@ -52,6 +60,7 @@ pub(super) async fn serve(
         sni: None,
         tls: None,
         certificate: None,
+        public_url,
         requests: Count::default(),
         in_flight: InFlightCount::default(),
         last_request: state.shared.settings.load().requests_per_connection,

@@ -1,13 +1,14 @@
 //! `[[listener]]`: addresses and TLS.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::value::{Value, choose};
 use crate::config::sections::placed::Placed;
-use crate::config::sections::{listener_clients, pem};
+use crate::config::sections::{listener_clients, pem, public_url};
 use crate::protocols::http::forwarded::Forwarding;
 use crate::protocols::tls::{self, CertificateFiles};
 use crate::server::ListenerSettings;
@@ -30,8 +31,13 @@ pub(super) fn listeners(root: &mut Table<'_>, forwarding: &Forwarding) -> Vec<Pl
         listener(table, forwarding);
         table.default("address", DEFAULT_ADDRESS.to_string());
     });
-    let value =
-        ListenerSettings { address: DEFAULT_ADDRESS, tls: self_signed(root), clients: None, proxy_protocol: false };
+    let value = ListenerSettings {
+        address: DEFAULT_ADDRESS,
+        tls: self_signed(root),
+        clients: None,
+        proxy_protocol: false,
+        public_url: None,
+    };
     vec![Placed { value, place: root.place("listener") }]
 }
 
@@ -43,7 +49,9 @@ fn listener(table: &mut Table<'_>, forwarding: &Forwarding) -> Option<Placed<Lis
     table.default("tls", "self-signed");
     let clients = listener_clients::read(table, tls != tls::Settings::Off);
     let proxy_protocol = proxy_protocol(table, forwarding);
-    let value = ListenerSettings { address: address?, tls, clients, proxy_protocol };
+    let public_url = table.take("public_url", Shape::Pattern("^https?://.+$"));
+    let public_url = public_url.and_then(|value| value.parse(public_url::parse)).map(Arc::new);
+    let value = ListenerSettings { address: address?, tls, clients, proxy_protocol, public_url };
     Some(Placed { value, place: table.place("address") })
 }
 

@@ -38,6 +38,7 @@ mod placed;
 mod postgres;
 mod proof;
 mod provider;
+mod public_url;
 mod rate;
 mod respond;
 mod route;

@@ -53,6 +53,7 @@ fn client(
     let algorithms = if has_keys { algorithms(table, source.as_ref()) } else { unused(table) };
     let certificate_bound = certificate_bound(table, has_keys, possible);
     let client_credentials = table.boolean("client_credentials", true);
+    let dpop_bound = table.boolean("dpop_bound_access_tokens", false);
     let scopes = table.take("scopes", Shape::list(rules::SCOPE));
     table.default("scopes", Vec::<String>::new());
     let scopes = scopes.and_then(|value| value.list_of("[\"orders:read\"]", rules::scope)).unwrap_or_default();
@@ -80,6 +81,7 @@ fn client(
         scopes,
         audience,
         lifetime,
+        dpop_bound,
     };
     Some(Placed { value, place: table.place("client_id") })
 }

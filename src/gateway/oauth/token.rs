@@ -26,6 +26,9 @@ impl Call<'_, '_> {
         let client = self.client(form).await?;
         // After the client, and before anything is granted.
         let proved = self.authenticator.grant_proof(&self.context.auth_by(self.headers)).await?;
+        if proved.key.is_none() && client.registered().is_ok_and(|client| client.dpop_bound) {
+            return Err(Reject::new(Reason::ProofRejected, "dpop_bound_access_tokens is true, and there is no proof"));
+        }
         let holder = client.holder(proved, self.broker.settings.certificate_bound)?;
         match grant {
             "client_credentials" => self.client_credentials(form, client, holder).await,

@@ -1,6 +1,7 @@
 //! The real proxies, with the configurations of `deploy/beside`.
 
 mod ext_authz;
+mod proofs;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -120,6 +121,7 @@ async fn check(site: &mut Site) {
     let pair = site.gateway.issue("alice", "orders").await;
     allowed_requests(site, &pair.access).await;
     rejected_requests(site, &pair.access).await;
+    proofs::through(site).await;
     encoded_paths(site).await;
     forged_identities(site, &pair.access).await;
     other_spellings(site, &pair.access).await;
@@ -334,7 +336,9 @@ async fn nginx_forwards_what_the_gateway_allows() {
         "http {\naccess_log off; client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;\n";
     let asks = "proxy_pass http://bearward/auth;";
     let shows = format!("{asks} proxy_set_header X-Forward-Auth-Secret \"{SECRET}\";");
-    site.write("nginx.conf", |text| text.replacen("http {", paths, 1).replace(asks, &shows));
+    let host = "X-Original-Host   $host";
+    let with_port = format!("{host}:$server_port");
+    site.write("nginx.conf", |text| text.replacen("http {", paths, 1).replace(asks, &shows).replace(host, &with_port));
     let folder = site.folder.path().to_str().expect("UTF-8").to_owned();
     let global = "daemon off; pid nginx.pid; error_log stderr;";
     let mut site = site.start(&nginx(), &["-p", &folder, "-c", "nginx.conf", "-g", global]);
