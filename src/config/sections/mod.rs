@@ -105,6 +105,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let context = route::Context {
         upstreams: &upstreams,
         issuers: &issuers.names,
+        foreign_issuers: &issuers.accepted,
         own_audience: &tokens.audience,
         token_exchanges: &token_exchanges,
         cors: &cors,
@@ -120,7 +121,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         root.table("sign_in", |table| sign_in::read(table, &providers, &routes, &tokens.lifetimes));
     let https = root.table("https", |table| https::read(table, &listeners, &forwarding, &routes, &tokens.issuer));
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers, &tokens));
-    let forward_auth = root.table("forward_auth", |table| forward_auth::read(table, &routes, &forwarding.trusted));
+    let forward_auth = root.table("forward_auth", |table| forward_auth::read(table, &routes, &forwarding));
     let (event_streams, pushed) = event_stream::event_streams(root, &tokens.issuer, &routes);
     let own = own_paths::OwnPaths {
         issuer: &tokens.issuer,
