@@ -107,6 +107,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let context = route::Context {
         upstreams: &upstreams,
         issuers: &issuers.names,
+        foreign_issuers: &issuers.accepted,
         own_audience: &tokens.audience,
         token_exchanges: &token_exchanges,
         cors: &cors,
@@ -123,7 +124,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let https = root.table("https", |table| https::read(table, &listeners, &forwarding, &routes, &tokens.issuer));
     let clients = route_clients::certificates(&listeners, &forwarding);
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers, (&tokens, clients)));
-    let forward_auth = root.table("forward_auth", |table| forward_auth::read(table, &routes, &forwarding.trusted));
+    let forward_auth = root.table("forward_auth", |table| forward_auth::read(table, &routes, &forwarding));
     let (event_streams, pushed) = event_stream::event_streams(root, &tokens.issuer, &routes);
     let own = own_paths::OwnPaths {
         issuer: &tokens.issuer,

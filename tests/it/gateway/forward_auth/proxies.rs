@@ -7,6 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bearward::protocols::http::name_pattern::NamePattern;
 use bearward::types::secret;
 use futures_util::{SinkExt, StreamExt};
@@ -14,6 +16,7 @@ use tempfile::TempDir;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::house::source;
+use crate::support::certificates::Authority;
 use crate::support::clock::ManualClock;
 use crate::support::front_proxy::{FrontProxy, installed, nginx};
 use crate::support::ports::free_address;
@@ -24,7 +27,9 @@ use crate::support::{Gateway, Upstream, Wire};
 /// Routes in addition to those of `deploy/beside/gateway.toml`.
 const MORE: &str = "[[route]]\npath = \"/limited\"\npublic = true\n[[route.rate]]\nper = \"address\"\nrequests = 1\n\
     window = \"1h\"\n[[route]]\npath = \"/observed\"\nenforce = false\n[[route]]\npath = \"/replaced\"\n\
-    token = \"replace\"\ntoken_audience = [\"https://orders.internal\"]\n";
+    token = \"replace\"\ntoken_audience = [\"https://orders.internal\"]\n\
+    [[route]]\npath = \"/certified\"\npublic = true\nclient_certificate = \"required\"\n\
+    [forwarding]\ntrusted = [\"127.0.0.1\"]\nclient_certificate = \"verified\"\n";
 
 /// Where the clients of the tests connect from. All of 127.0.0.0/8 is this machine.
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
@@ -129,6 +134,7 @@ async fn check(site: &mut Site) {
     other_protocols(site, &pair.access).await;
     nominated_headers(site, &pair.access).await;
     other_paths(site).await;
+    named_certificates(site).await;
     limits(site).await;
     // Without the gateway, nothing passes.
     site.gateway.drain();
@@ -312,6 +318,16 @@ async fn other_paths(site: &Site) {
         site.send("GET /public/a", &format!("{name}: /orders\r\n")).await;
         assert!(site.backend.seen().iter().all(|seen| seen.header(name).is_none()), "{name}");
         site.backend.forget();
+    }
+}
+
+/// The gateway believes a trusted proxy which certificate a client has, and no client.
+async fn named_certificates(site: &Site) {
+    let certificate = STANDARD.encode(Authority::new().client(|_| {}).certificate());
+    for fields in [format!("Client-Cert: :{certificate}:\r\n"), String::new()] {
+        let response = site.send("GET /certified", &fields).await;
+        assert_eq!(response.status, 403, "{fields}: {response:?}");
+        site.assert_silent(&fields);
     }
 }
 
