@@ -143,6 +143,7 @@
 //! | a response of an identity provider | sign-in, refresh | 1 MiB (`auth/oauth_client/`) |
 //! | failed refreshes at providers | process | 4,096 (`broker/sign_in/refresh.rs`) |
 //! | tokens that another server has just rejected | introspection, each `[[token_exchange]]` | 32,768 (`auth/recently_rejected.rs`) |
+//! | logout tokens that wait for a key | provider | 256, each of 32 KiB (`gateway/provider_events/late.rs`) |
 //! | a report of an identity provider | request | 32 KiB, a security event 64 KiB (`gateway/provider_events/`) |
 //! | the response to a poll | event stream | 8 MiB (`broker/event_poll.rs`) |
 //! | a message of Envoy about a request | request | twice `limits.request_header_size` (`gateway/forward_auth/`) |

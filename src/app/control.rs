@@ -25,7 +25,7 @@ const CONFIRM_INTERVAL: Duration = Duration::from_millis(500);
 const TELL_INTERVAL: Duration = Duration::from_secs(5);
 /// How often to look for refreshes at providers that a killed process has left.
 const RESUME_INTERVAL: Duration = Duration::from_secs(2);
-/// How long a drain waits for refreshes at providers. Most providers respond in less than a second.
+/// How long a drain waits for sign-ins and refreshes at providers. Most providers respond in less than a second.
 const REFRESH_GRACE: Duration = Duration::from_secs(10);
 /// How often to check whether a signing key starts to sign, or is no longer accepted.
 const KEY_INTERVAL: Duration = Duration::from_secs(1);
@@ -147,7 +147,7 @@ impl Control {
         opaque_tokens.abort();
         providers.abort();
         refreshes.abort();
-        state.login_refresh.finish(REFRESH_GRACE).await;
+        tokio::join!(state.login_refresh.finish(REFRESH_GRACE), state.broker.detached.finish(REFRESH_GRACE));
         if is_shared || !*replaced.borrow() {
             write_confirmations(&state).await;
         }

@@ -28,8 +28,8 @@ use crate::auth::registered_clients::ClientKeys;
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::TokenCache;
 use crate::auth::token_exchange::TokenExchange;
-use crate::broker::sign_in::{LoginRefresh, Refresher, SignInProvider, SignInProviders};
-use crate::broker::{self, Broker, ReportCounts};
+use crate::broker::sign_in::{Breakers, CallCounts, LoginRefresh, Refresher, SignInProvider, SignInProviders};
+use crate::broker::{self, Broker, Detached, ReportCounts};
 use crate::config::{Config, Finding, ForeignIssuer};
 use crate::gateway::Gateway;
 use crate::gateway::cookie_refresh::CookieRefresh;
@@ -63,6 +63,7 @@ pub(super) struct SharedState {
     /// The providers of the active gateway.
     pub(super) sign_ins: Arc<ArcSwap<SignInProviders>>,
     pub(super) login_refresh: Arc<LoginRefresh>,
+    provider_calls: Arc<CallCounts>,
     provider_watch: KeyWatch,
     pub(super) clock: Arc<dyn Clock>,
     /// Who can open the session tickets of the listeners.
@@ -116,9 +117,11 @@ impl SharedState {
             seen_generations: Arc::clone(&seen_generations),
             throttle: Arc::new(Throttle::new(&config.throttle, clock.clone())),
             reports: ReportCounts::default(),
+            detached: Detached::here(),
             clock: Arc::new(SteadyClock::new(clock.clone())),
         });
-        let sign_ins = Arc::new(ArcSwap::from(sign_in_providers(config, &providers)));
+        let provider_calls = Arc::default();
+        let sign_ins = Arc::new(ArcSwap::from(sign_in_providers(config, &providers, &provider_calls)));
         let login_refresh = LoginRefresh::new(broker.clone(), sign_ins.clone(), clock.clone());
         let refresher = Refresher(login_refresh.clone());
         let handles = Handles::of_store(handle_settings(config), roots, store.clone(), Arc::new(refresher));
@@ -142,6 +145,7 @@ impl SharedState {
             providers,
             sign_ins,
             login_refresh,
+            provider_calls,
             provider_watch,
             clock,
             tickets,
@@ -181,8 +185,8 @@ impl SharedState {
             },
             forwarder: self.forwarder(config)?,
             sign_in: config.sign_in.clone().map(|settings| {
-                let providers = sign_in_providers(config, &self.providers);
-                Box::new(SignIn::new(settings, providers, self.broker.clone()))
+                let providers = sign_in_providers(config, &self.providers, &self.provider_calls);
+                Box::new(SignIn::new(settings, providers, self.broker.clone(), self.clock.clone()))
             }),
             forward_auth: config.forward_auth.clone().map(|settings| {
                 let decides_by_method = config.routes.iter().any(Route::decides_by_method);
@@ -196,8 +200,9 @@ impl SharedState {
 
     /// Where identity providers report, in the order of [`Config::report_paths`].
     fn receivers(&self, config: &Config) -> Receivers {
-        let logout =
-            |provider: &Arc<Provider>| LogoutReceiver { provider: provider.clone(), providers: self.providers.clone() };
+        let logout = |provider: &Arc<Provider>| {
+            LogoutReceiver::new(provider.clone(), self.providers.clone(), self.clock.clone())
+        };
         let logouts = config.providers.iter().map(|provider| Arc::new(logout(provider))).collect();
         Receivers { logouts, streams: self.event_streams.receivers.clone() }
     }
@@ -340,19 +345,25 @@ impl SharedState {
         metrics.counters("route_requests", "Requests by route and status class", move || by_route.load().labelled());
         self.auth.register_metrics(metrics);
         self.event_streams.register_metrics(&self.broker, &self.clock, metrics);
+        let calls = self.provider_calls.clone();
+        let help = "Calls to providers for sign-ins by provider, call and outcome";
+        metrics.counters("provider_calls", help, move || calls.labelled());
         let token_cache = self.token_cache.clone();
         metrics.gauge("token_cache_entries", "Tokens in the token cache", move || token_cache.load().count() as f64);
     }
 }
 
 /// The providers at which browsers sign in.
-fn sign_in_providers(config: &Config, known: &Arc<Providers>) -> Arc<SignInProviders> {
+fn sign_in_providers(config: &Config, known: &Arc<Providers>, counts: &Arc<CallCounts>) -> Arc<SignInProviders> {
+    config.providers.iter().for_each(|provider| counts.expect(&provider.name));
     let providers = config.sign_in.iter().flat_map(|settings| &settings.providers);
     let with_rules = providers.map(|(provider, settings)| SignInProvider {
         provider: provider.clone(),
         settings: settings.clone(),
         known: known.clone(),
         warned: Arc::default(),
+        breakers: Arc::new(Breakers::new(settings.consecutive_timeouts)),
+        counts: counts.clone(),
     });
     Arc::new(SignInProviders::new(with_rules.collect()))
 }
