@@ -45,12 +45,6 @@ pub struct ClientAuthSettings {
     pub lists: Vec<PathBuf>,
 }
 
-impl ClientAuthSettings {
-    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        self.ca.iter().chain(&self.lists)
-    }
-}
-
 /// Verifies the certificates of clients.
 #[derive(Debug)]
 pub(super) struct ClientAuth {
