@@ -87,7 +87,8 @@ fn check_roots(export: &Export, roots: &Roots, from: &Path) -> Result<(), StartE
                 && !key.is_revoked_for_good()
                 && checked.is_ok()
             {
-                checked = seal::open(key, roots).map(drop).map_err(|error| StartError::SigningKeys(error.into()));
+                checked =
+                    seal::open_public(key, roots).map(drop).map_err(|error| StartError::SigningKeys(error.into()));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The gateway's own signing keys: from the operator's file, or from the store.
+//! The gateway's own signing keys: from the store, or the operator's file with the keys that it had before.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use super::error::{Cause, StartError};
 use super::root_secrets::read_existing_roots;
 use super::stored;
 use crate::auth::keyring::{Keyring, Keys, OwnIssuer};
-use crate::broker::KeyTools;
 use crate::broker::keys::OwnKeys;
+use crate::broker::{KeyFile, KeyTools};
 use crate::config::{Config, TokenSettings};
 use crate::store::Store;
 use crate::telemetry::metrics::Metrics;
@@ -29,14 +29,9 @@ pub(super) async fn start(
     now: UnixTime,
 ) -> Result<(Arc<Keyring>, Arc<OwnKeys>), StartError> {
     let tokens = &config.tokens;
-    if let Some(file) = &tokens.signing_key_file {
-        let key = read_signing_key(file, tokens)?;
-        tracing::info!(
-            kid = key.kid,
-            "tokens.signing_key_file signs; it is not rotated, and a new key requires a restart"
-        );
-        let keyring = Arc::new(Keyring::new(Keys::new(single_key(tokens, key)?)));
-        return Ok((keyring.clone(), Arc::new(OwnKeys::new(None, Vec::new(), keyring, now))));
+    let in_file = signing_key(tokens)?;
+    if let Some(key) = &in_file {
+        tracing::info!(kid = key.kid, "tokens.signing_key_file signs; the operator rotates it");
     }
     let tools = KeyTools {
         store: store.clone(),
@@ -44,6 +39,7 @@ pub(super) async fn start(
         roots: roots.clone(),
         lifetimes: lifetimes(tokens),
         policy: own_policy(tokens, SIGNING.to_vec()),
+        file: in_file.map(KeyFile::new),
     };
     let stored = tools.load(now).await.map_err(signing_keys)?;
     let keyring = Keyring::new(Keys::new(tools.own_issuer(&stored, now).map_err(signing_keys)?));
@@ -52,25 +48,30 @@ pub(super) async fn start(
     Ok((keyring.clone(), Arc::new(OwnKeys::new(Some(tools), stored, keyring, now))))
 }
 
-/// The keys that a start would load. It changes nothing, because a gateway may be running. Before the first start it
-/// returns a new key, which has signed nothing.
-pub(super) fn read_only(config: &Config, now: UnixTime) -> Result<Keys, StartError> {
-    find(config, now)?.map_or_else(|| unused(&config.tokens), Ok)
-}
-
-/// As [`read_only`]. `None` if the store has no keys.
+/// The keys that a start would load. It changes nothing, because a gateway may be running. `None` if the store has no
+/// keys, and no file has one.
 pub(super) fn find(config: &Config, now: UnixTime) -> Result<Option<Keys>, StartError> {
     let tokens = &config.tokens;
-    if let Some(file) = &tokens.signing_key_file {
-        return single_key(tokens, read_signing_key(file, tokens)?).map(Keys::new).map(Some);
+    let in_file = signing_key(tokens)?.map(Arc::new);
+    match stored(config, in_file.clone(), now)? {
+        None => in_file.map(|key| single_key(tokens, key).map(Keys::new)).transpose(),
+        own => Ok(own.map(Keys::new)),
     }
+}
+
+/// The keys of the store, and the key that signs if it is in a file. `None` if the store has no keys.
+pub(super) fn stored(
+    config: &Config,
+    in_file: Option<Arc<SigningKey>>,
+    now: UnixTime,
+) -> Result<Option<OwnIssuer>, StartError> {
     let stored = stored::signing_keys(&config.store)?;
     if stored.is_empty() {
         return Ok(None);
     }
-    let roots = read_existing_roots(&config.store.secret)?;
-    let own = OwnIssuer::from_stored(&own_policy(tokens, SIGNING.to_vec()), &stored, &roots, &lifetimes(tokens), now);
-    own.map(|own| Some(Keys::new(own))).map_err(signing_keys)
+    let (tokens, roots) = (&config.tokens, read_existing_roots(&config.store.secret)?);
+    let policy = own_policy(tokens, SIGNING.to_vec());
+    OwnIssuer::from_stored(&policy, &stored, &roots, &lifetimes(tokens), in_file, now).map(Some).map_err(signing_keys)
 }
 
 /// A new key, which has signed nothing.
@@ -125,17 +126,23 @@ fn lifetimes(tokens: &TokenSettings) -> KeyLifetimes {
     }
 }
 
-fn single_key(tokens: &TokenSettings, key: SigningKey) -> Result<OwnIssuer, StartError> {
+fn single_key(tokens: &TokenSettings, key: Arc<SigningKey>) -> Result<OwnIssuer, StartError> {
     with_policy(own_policy(tokens, vec![key.algorithm]), key)
 }
 
-fn with_policy(policy: Issuer, key: SigningKey) -> Result<OwnIssuer, StartError> {
-    let keys = Arc::new(verifying_keys([&key]).map_err(signing_keys)?);
+fn with_policy(policy: Issuer, key: impl Into<Arc<SigningKey>>) -> Result<OwnIssuer, StartError> {
+    let key = key.into();
+    let keys = Arc::new(verifying_keys([&*key]).map_err(signing_keys)?);
     Ok(OwnIssuer::single_key(TrustedIssuer { policy: Arc::new(policy), keys }, key))
 }
 
 fn new_key(tokens: &TokenSettings) -> Result<SigningKey, Cause> {
     Ok(SigningKey::from_pem(generate_pem(tokens.algorithm)?.expose(), tokens.algorithm)?)
+}
+
+/// The key in `tokens.signing_key_file`.
+pub(super) fn signing_key(tokens: &TokenSettings) -> Result<Option<SigningKey>, StartError> {
+    tokens.signing_key_file.as_ref().map(|file| read_signing_key(file, tokens)).transpose()
 }
 
 fn read_signing_key(file: &Path, tokens: &TokenSettings) -> Result<SigningKey, StartError> {

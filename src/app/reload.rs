@@ -1,10 +1,10 @@
 //! What a reload changes in a running gateway. [`reload_thread`](super::reload_thread) decides when.
 //!
 //! A reload replaces routes, rates, upstreams, identity and login headers, OAuth endpoints, CORS, trusted proxies,
-//! forward auth, the other issuers with their keys, certificates, and the limits, timeouts and throttles that are only
-//! read. Requests in flight end under the settings that they started with, and connections keep their timeouts. The
-//! state of servers and the counts of unchanged rates stay. The token cache starts with the
-//! known API keys only, because its entries depend on the old configuration.
+//! forward auth, token exchanges, the other issuers with their keys, certificates, the signing key, and the limits,
+//! timeouts and throttles that are only read. Requests in flight end under the settings that they started with, and
+//! connections keep their timeouts. The state of servers and the counts of unchanged rates stay. The token cache
+//! starts with the known API keys only, because its entries depend on the old configuration.
 //!
 //! A reload reads everything before it replaces anything, so an invalid file changes nothing. All other settings
 //! (addresses, store, the gateway's own tokens, limits that all connections share) require a restart, which it reports.
@@ -15,6 +15,7 @@ use arc_swap::ArcSwap;
 use serde_json::Value as Json;
 
 use super::error::StartError;
+use super::own_keys;
 use super::reload_metrics::ReloadMetrics;
 use super::shared_state::SharedState;
 use crate::admin::Reloaded;
@@ -26,6 +27,7 @@ use crate::server::{ListenerSettings, Shared};
 use crate::telemetry::access_log::{self, AccessLog};
 use crate::telemetry::recent_rejections::RecentRejections;
 use crate::telemetry::spans::Tracer;
+use crate::tokens::jwt::sign::SigningKey;
 use crate::types::clock::Clock;
 
 /// The active configuration, and what a reload replaces.
@@ -54,6 +56,7 @@ impl LiveConfig {
         let (next, mut reloaded) = plan(&current, config);
         let certificates = read_certificates(&next, &self.state.tickets)?;
         self.add_renewed(&current, &next, &certificates, &mut reloaded);
+        let signing_key = self.signing_key(&next, &mut reloaded)?;
         let previous = self.shared.gateway.load();
         let gateway = self.state.gateway(&next, &previous.rates)?;
         add_upstreams(&previous, &gateway, &mut reloaded);
@@ -68,6 +71,7 @@ impl LiveConfig {
         self.tracer.iter().for_each(|tracer| tracer.set_max_field(next.access_log.max_field_size));
         self.in_force.store(Arc::new(next.values.json()));
         self.replace_certificates(certificates);
+        self.replace_signing_key(signing_key);
         self.shared.gateway.store(Arc::new(gateway));
         *current = next;
         Ok(reloaded)
@@ -79,6 +83,7 @@ impl LiveConfig {
         let (next, mut reloaded) = plan(&current, config);
         let certificates = read_certificates(&next, &self.state.tickets)?;
         self.add_renewed(&current, &next, &certificates, &mut reloaded);
+        self.signing_key(&next, &mut reloaded)?;
         let active = self.shared.gateway.load();
         add_upstreams(&active, &self.state.gateway(&next, &active.rates)?, &mut reloaded);
         self.state.check_keys(&next)?;
@@ -90,6 +95,29 @@ impl LiveConfig {
         let current = self.config();
         self.replace_certificates(read_certificates(&current, &self.state.tickets)?);
         Ok(())
+    }
+
+    /// Reads the file of the signing key again, and nothing else.
+    pub(super) fn reload_signing_key(&self) -> Result<(), StartError> {
+        self.replace_signing_key(own_keys::signing_key(&self.config().tokens)?);
+        Ok(())
+    }
+
+    fn replace_signing_key(&self, key: Option<SigningKey>) {
+        if let Some(key) = key {
+            self.state.broker.own_keys.replace_file_key(key);
+        }
+    }
+
+    /// The key in `tokens.signing_key_file`. Reports if it is another one.
+    fn signing_key(&self, next: &Config, reloaded: &mut Reloaded) -> Result<Option<SigningKey>, StartError> {
+        let key = own_keys::signing_key(&next.tokens)?;
+        let current = self.state.broker.own_keys.in_file();
+        if key.as_ref().map(|key| &key.kid) != current.as_ref().map(|key| &key.kid) {
+            reloaded.changes.push(Change::content("tokens.signing_key_file").json());
+            add_table("tokens", reloaded);
+        }
+        Ok(key)
     }
 
     pub(super) fn config(&self) -> MutexGuard<'_, Config> {
@@ -137,12 +165,14 @@ fn plan(current: &Config, config: Config) -> (Config, Reloaded) {
     changes.extend(new_secrets(current, &config, &changes));
     let changes = changes.iter().map(Change::json).collect();
     let next = Config {
+        files: config.files,
         values: current.values.reloaded(&config.values, listeners_change),
         include: config.include,
         watch: config.watch,
         routes: config.routes,
         rates: config.rates,
         upstreams: config.upstreams,
+        token_exchanges: config.token_exchanges,
         identity: config.identity,
         login: config.login,
         oauth: config.oauth,

@@ -16,8 +16,7 @@ use super::reload::LiveConfig;
 use super::systemd::notify_systemd;
 use super::thread::spawn;
 use crate::admin::{ReloadError, ReloadRequest, Reloaded};
-use crate::config::{self, Config, Probe, Watch};
-use crate::protocols::tls;
+use crate::config::{self, Config, NamedFile, Probe, Watch};
 use crate::types::regular_file;
 use crate::types::reject::with_causes;
 
@@ -25,6 +24,9 @@ use crate::types::reject::with_causes;
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a file must stay unchanged before it is reloaded: another process may still be writing it.
 const SETTLE_TIME: Duration = Duration::from_millis(250);
+
+/// The key that names the file of the signing key.
+const SIGNING_KEY: &str = "tokens.signing_key_file";
 
 /// How long the end of the process waits for a reload, and how often it looks: a network file system can hang.
 const END_TIME: Duration = Duration::from_secs(5);
@@ -162,20 +164,45 @@ impl Reloader {
         if self.read_watched() != now {
             return;
         }
-        let watch = self.live.config().watch;
+        let has_changed = |file: &&NamedFile| now.get(&file.path) != self.seen.get(&file.path);
+        let config = self.live.config();
+        let (watch, files) = (config.watch, config.files.iter().filter(has_changed).cloned().collect::<Vec<_>>());
+        drop(config);
+        let (at_start, loaded): (Vec<_>, Vec<_>) = files.into_iter().partition(NamedFile::requires_restart);
+        for NamedFile { key, path } in at_start {
+            let file = path.display();
+            match now.get(&path) {
+                Some(Some(_)) => {
+                    tracing::warn!(key, %file, "a secret has changed; the gateway uses it after a restart")
+                }
+                _ => tracing::error!(key, %file, "a secret cannot be read any more; the next start needs it"),
+            }
+        }
         match watch {
             // This also updates the set of watched files.
             Watch::All => return drop(self.reload()),
-            Watch::Certificates => self.reload_certificates(),
-            Watch::Off => {}
+            Watch::Certificates if !loaded.is_empty() => self.reload_files(&loaded),
+            Watch::Certificates | Watch::Off => {}
         }
         self.seen = now;
     }
 
-    fn reload_certificates(&self) {
-        let result = self.live.reload_certificates();
-        self.live.metrics.record(result.is_ok(), &*self.live.clock);
-        match result {
+    /// Reads the certificates and the signing key again: both, so that the metric tells whether all are active.
+    fn reload_files(&self, changed: &[NamedFile]) {
+        let is_key = |file: &NamedFile| file.key == SIGNING_KEY;
+        let key = self.live.reload_signing_key();
+        match &key {
+            Ok(()) if changed.iter().any(is_key) => tracing::info!("{SIGNING_KEY} has changed"),
+            Ok(()) => {}
+            Err(error) => {
+                let error = with_causes(error);
+                tracing::error!(error, "{SIGNING_KEY} has changed and is invalid; the old key signs");
+            }
+        }
+        let certificates = self.live.reload_certificates();
+        self.live.metrics.record(key.is_ok() && certificates.is_ok(), &*self.live.clock);
+        match certificates {
+            Ok(()) if changed.iter().all(is_key) => {}
             Ok(()) => tracing::info!("certificate files have changed; the new certificates are active"),
             Err(error) => {
                 let error = with_causes(&error);
@@ -214,20 +241,20 @@ fn watched(config: &Config, file: &Path) -> Vec<PathBuf> {
     if config.watch == Watch::Off {
         return Vec::new();
     }
-    let mut paths = Vec::new();
-    for settings in config.listeners.iter().map(|listener| &listener.tls).chain([&config.admin.tls]) {
-        if let tls::Settings::Certificates(pairs) = settings {
-            paths.extend(pairs.iter().flat_map(|pair| [pair.certificate.clone(), pair.key.clone()]));
-        }
-    }
-    let clients = config.listeners.iter().filter_map(|listener| listener.clients.as_ref());
-    paths.extend(clients.flat_map(|clients| clients.files().cloned()));
-    if config.watch == Watch::All {
+    let is_all = config.watch == Watch::All;
+    let is_watched =
+        |file: &&NamedFile| is_all || is_certificate(&file.key) || file.key == SIGNING_KEY || file.requires_restart();
+    let mut paths: Vec<_> = config.files.iter().filter(is_watched).map(|file| file.path.clone()).collect();
+    if is_all {
         paths.push(file.to_owned());
         paths.extend(config::included(&config.include));
-        paths.extend(config.upstreams.iter().flat_map(|upstream| upstream.tls.files().cloned()));
     }
     paths
+}
+
+/// A certificate of a listener, its key, and what checks the certificates of clients.
+fn is_certificate(key: &str) -> bool {
+    ["listener", "admin.tls"].iter().any(|table| key.starts_with(table))
 }
 
 #[cfg(test)]

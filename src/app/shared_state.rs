@@ -248,9 +248,8 @@ impl SharedState {
         for entry in &stored::revocations(&config.store, revocations.sequence(), now)? {
             revocations.enforce(entry, now);
         }
-        // A key in tokens.signing_key_file does not change while the gateway runs.
-        if config.tokens.signing_key_file.is_none() {
-            self.auth.keyring.replace_own(own_keys::read_only(config, now)?.own().clone());
+        if let Some(own) = own_keys::stored(config, self.broker.own_keys.in_file(), now)? {
+            self.auth.keyring.replace_own(own);
         }
         Ok(())
     }

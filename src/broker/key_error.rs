@@ -18,6 +18,8 @@ pub enum KeysError {
     Unusable(OwnKeysError),
     /// The task that creates or changes a key was ended.
     Task(JoinError),
+    /// An operator has revoked the key in `tokens.signing_key_file`.
+    FileKeyRevoked { kid: String },
 }
 
 impl KeysError {
@@ -33,6 +35,11 @@ impl fmt::Display for KeysError {
             KeysError::Key(error) => error.fmt(f),
             KeysError::Unusable(error) => error.fmt(f),
             KeysError::Task(error) => error.fmt(f),
+            KeysError::FileKeyRevoked { kid } => write!(
+                f,
+                "the key {kid} in tokens.signing_key_file was revoked: its tokens are rejected; put another key into \
+                 the file"
+            ),
         }
     }
 }
@@ -44,6 +51,7 @@ impl Error for KeysError {
             KeysError::Key(error) => error.source(),
             KeysError::Unusable(error) => error.source(),
             KeysError::Task(error) => error.source(),
+            KeysError::FileKeyRevoked { .. } => None,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::key_error::KeysError;
+use super::key_file::KeyFile;
 use super::store_error::timeout_error;
 use crate::auth::keyring::{OwnIssuer, OwnKeysError};
 use crate::store::{DecideKeys, KeysChanged, Store};
@@ -13,7 +14,10 @@ use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::refresh_token::Roots;
 use crate::tokens::jwt::sign::{SigningKey, generate_pem};
 use crate::tokens::jwt::{Algorithm, Issuer, algorithm_name};
-use crate::tokens::signing::{KeyLifetimes, StoredKey, schedule, seal};
+use crate::tokens::signing::file_key::{self, Due};
+use crate::tokens::signing::schedule::{Use, use_of};
+use crate::tokens::signing::seal::{self, SealError};
+use crate::tokens::signing::{KeyLifetimes, StoredKey, schedule};
 use crate::types::clock::UnixTime;
 use crate::types::secret::Secret;
 
@@ -26,6 +30,8 @@ pub struct KeyTools {
     pub lifetimes: KeyLifetimes,
     /// The policy for the gateway's own tokens, with every algorithm that a key may have.
     pub policy: Issuer,
+    /// `None`: the gateway makes its keys.
+    pub file: Option<KeyFile>,
 }
 
 impl KeyTools {
@@ -34,27 +40,62 @@ impl KeyTools {
     pub async fn load(&self, now: UnixTime) -> Result<Vec<StoredKey>, KeysError> {
         let found = self.with_timeout(self.change(Box::new(|keys| keys), now.into())).await?.after;
         let resealed = self.reseal(&found)?;
-        let created = match schedule::needs_new_key(&found, &self.lifetimes, now) {
-            true => Some(self.create(now).await?),
-            false => None,
-        };
+        let with_new_seals =
+            move |keys: Vec<StoredKey>| keys.into_iter().map(|key| with_new_seal(key, &resealed)).collect();
         let lifetimes = self.lifetimes;
-        let advance = move |keys: Vec<StoredKey>| {
-            let keys = keys.into_iter().map(|key| with_new_seal(key, &resealed)).collect();
-            schedule::advance(keys, &lifetimes, created.as_ref(), now)
+        let advance: DecideKeys = match &self.file {
+            Some(file) => {
+                let own = self.row_of(&file.current(), now)?;
+                if file_key::due(&own.kid, true, &found, now) == Due::Revoked {
+                    return Err(KeysError::FileKeyRevoked { kid: own.kid });
+                }
+                Box::new(move |keys| file_key::adopt(with_new_seals(keys), &lifetimes, &own, now))
+            }
+            None => {
+                let must_replace = self.is_in_a_file(&found);
+                let created = match must_replace || schedule::needs_new_key(&found, &lifetimes, now) {
+                    true => Some(self.create(now).await?),
+                    false => None,
+                };
+                Box::new(move |keys| match created.as_ref().filter(|_| must_replace) {
+                    Some(created) => schedule::rotate(with_new_seals(keys), &lifetimes, created, true, now),
+                    None => schedule::advance(with_new_seals(keys), &lifetimes, created.as_ref(), now),
+                })
+            }
         };
-        Ok(self.with_timeout(self.change(Box::new(advance), now.into())).await?.after)
+        Ok(self.with_timeout(self.change(advance, now.into())).await?.after)
+    }
+
+    /// Returns true if the key that signs was in a file until now, so that the store cannot sign with it.
+    fn is_in_a_file(&self, keys: &[StoredKey]) -> bool {
+        schedule::active(keys).is_some_and(|key| matches!(seal::open(key, &self.roots), Err(SealError::InFile { .. })))
+    }
+
+    /// The row of a key in `tokens.signing_key_file`: only its public half.
+    pub(super) fn row_of(&self, key: &SigningKey, now: UnixTime) -> Result<StoredKey, KeysError> {
+        let jwk = Secret::new(key.public_jwk().to_string().into_bytes());
+        let (root, sealed) = seal::seal(&key.kid, &jwk, &self.roots).map_err(KeysError::key)?;
+        Ok(new_row(key.kid.clone(), key.algorithm, (root, sealed), now))
     }
 
     /// The gateway as an issuer, with these keys at `now`.
     pub fn own_issuer(&self, keys: &[StoredKey], now: UnixTime) -> Result<OwnIssuer, OwnKeysError> {
-        OwnIssuer::from_stored(&self.policy, keys, &self.roots, &self.lifetimes, now)
+        let in_file = self.file.as_ref().map(KeyFile::current);
+        OwnIssuer::from_stored(&self.policy, keys, &self.roots, &self.lifetimes, in_file, now)
+    }
+
+    /// What this gateway uses the key for.
+    pub(super) fn use_of(&self, key: &StoredKey, now: UnixTime) -> Use {
+        match &self.file {
+            Some(file) => file_key::use_beside(&file.current().kid, key, &self.lifetimes, now),
+            None => use_of(key, &self.lifetimes, now),
+        }
     }
 
     /// The keys that can be opened. A running gateway continues without the others: one damaged row must not prevent
     /// the revocation of another key.
     pub(super) fn usable(&self, keys: &[StoredKey]) -> Vec<StoredKey> {
-        let is_usable = |key: &&StoredKey| key.sealed.is_empty() || seal::open(key, &self.roots).is_ok();
+        let is_usable = |key: &&StoredKey| key.sealed.is_empty() || seal::open_public(key, &self.roots).is_ok();
         keys.iter().filter(is_usable).cloned().collect()
     }
 
@@ -75,18 +116,8 @@ impl KeyTools {
     pub(super) async fn create(&self, now: UnixTime) -> Result<StoredKey, KeysError> {
         let algorithm = self.lifetimes.algorithm;
         let (kid, pem) = tokio::task::spawn_blocking(move || create_pem(algorithm)).await??;
-        let (root, sealed) = seal::seal(&kid, &pem, &self.roots).map_err(KeysError::key)?;
-        Ok(StoredKey {
-            kid,
-            algorithm: algorithm_name(algorithm).into(),
-            root,
-            sealed,
-            created_at: now,
-            activated_at: None,
-            retired_at: None,
-            revoked_at: None,
-            token_life: Duration::ZERO,
-        })
+        let sealed = seal::seal(&kid, &pem, &self.roots).map_err(KeysError::key)?;
+        Ok(new_row(kid, algorithm, sealed, now))
     }
 
     fn reseal(&self, keys: &[StoredKey]) -> Result<Vec<StoredKey>, KeysError> {
@@ -98,6 +129,22 @@ impl KeyTools {
             Ok(StoredKey { root, sealed, ..key.clone() })
         });
         resealed.collect()
+    }
+}
+
+/// `sealed`: the number of the root secret, and the sealed key.
+fn new_row(kid: String, algorithm: Algorithm, sealed: (u8, Vec<u8>), now: UnixTime) -> StoredKey {
+    let (root, sealed) = sealed;
+    StoredKey {
+        kid,
+        algorithm: algorithm_name(algorithm).into(),
+        root,
+        sealed,
+        created_at: now,
+        activated_at: None,
+        retired_at: None,
+        revoked_at: None,
+        token_life: Duration::ZERO,
     }
 }
 

@@ -12,19 +12,22 @@ use arc_swap::ArcSwap;
 use tokio::time::timeout;
 
 use super::key_error::KeysError;
+use super::key_file::KeyFile;
 use super::key_tools::KeyTools;
 use super::store_error::timeout_error;
 use crate::auth::keyring::Keyring;
 use crate::store::{DecideKeys, StoreError};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::jwt::algorithm_name;
-use crate::tokens::signing::schedule::{self, MAX_KEYS, Use, use_of};
+use crate::tokens::jwt::sign::SigningKey;
+use crate::tokens::signing::file_key::{self, Due};
+use crate::tokens::signing::schedule::{self, MAX_KEYS, Use};
 use crate::tokens::signing::{KeyLifetimes, KeyState, StoredKey};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject, with_causes};
 
 pub struct OwnKeys {
-    /// `None`: the key comes from `tokens.signing_key_file`. Another file and a restart change it.
+    /// `None`: the keys never change. Only tests have that.
     tools: Option<KeyTools>,
     keyring: Arc<Keyring>,
     /// The keys as they are in the store.
@@ -42,13 +45,13 @@ pub struct KeyStatus {
     pub state: &'static str,
     /// When the state changes by itself: the key begins to sign, retires, is accepted only at refreshes, is deleted.
     pub next_step: Option<UnixTime>,
-    /// `None` for a key from `tokens.signing_key_file`.
+    /// `None` for a key that never changes.
     pub stored: Option<StoredKey>,
 }
 
 impl OwnKeys {
     pub fn new(tools: Option<KeyTools>, stored: Vec<StoredKey>, keyring: Arc<Keyring>, now: UnixTime) -> Self {
-        let uses = tools.as_ref().map(|tools| uses(&stored, &tools.lifetimes, now)).unwrap_or_default();
+        let uses = tools.as_ref().map(|tools| uses(&stored, tools, now)).unwrap_or_default();
         OwnKeys {
             tools,
             keyring,
@@ -61,6 +64,9 @@ impl OwnKeys {
     /// Makes the changes that are due. Does not call the store if none is.
     pub async fn tick(self: &Arc<Self>, now: UnixTime) -> Result<(), KeysError> {
         let Some(tools) = &self.tools else { return Ok(()) };
+        if let Some(file) = &tools.file {
+            return self.tick_with_file(tools, file, now).await;
+        }
         let (stored, lifetimes) = (self.stored.load_full(), tools.lifetimes);
         let needs_new_key = schedule::needs_new_key(&stored, &lifetimes, now);
         if needs_new_key || schedule::advance(stored.to_vec(), &lifetimes, None, now) != *stored {
@@ -68,11 +74,55 @@ impl OwnKeys {
             let decide = Box::new(move |keys| schedule::advance(keys, &lifetimes, created.as_ref(), now));
             return self.clone().change(tools.clone(), decide, now.into()).await;
         }
-        if *self.uses_in_force.lock().unwrap_or_else(PoisonError::into_inner) != uses(&stored, &lifetimes, now) {
+        self.update_uses(tools, &stored, now).await
+    }
+
+    async fn update_uses(&self, tools: &KeyTools, stored: &[StoredKey], now: UnixTime) -> Result<(), KeysError> {
+        if *self.uses_in_force.lock().unwrap_or_else(PoisonError::into_inner) != uses(stored, tools, now) {
             let _guard = self.lock_changes(tools.store_timeout).await?;
             return self.put_in_force(tools, self.stored.load_full(), now);
         }
         Ok(())
+    }
+
+    async fn tick_with_file(
+        self: &Arc<Self>,
+        tools: &KeyTools,
+        file: &KeyFile,
+        now: UnixTime,
+    ) -> Result<(), KeysError> {
+        let (stored, lifetimes) = (self.stored.load_full(), tools.lifetimes);
+        let (current, read) = (file.current(), file.read());
+        let (kid, is_new) = (read.kid.clone(), read.kid != current.kid);
+        let decide: DecideKeys = match file_key::due(&kid, is_new, &stored, now) {
+            Due::Revoked => return Err(KeysError::FileKeyRevoked { kid }),
+            Due::Adopt => {
+                let own = tools.row_of(&read, now)?;
+                Box::new(move |keys| file_key::adopt(keys, &lifetimes, &own, now))
+            }
+            Due::Keep => Box::new(move |keys| file_key::keep(keys, &lifetimes, &kid, now)),
+            Due::Nothing if is_new || file_key::advance(stored.to_vec(), &lifetimes, now) != *stored => {
+                Box::new(move |keys| file_key::advance(keys, &lifetimes, now))
+            }
+            Due::Nothing => return self.update_uses(tools, &stored, now).await,
+        };
+        self.clone().change(tools.clone(), decide, now.into()).await?;
+        if is_new {
+            tracing::info!(kid = read.kid, replaced = current.kid, "a new key in tokens.signing_key_file signs");
+        }
+        Ok(())
+    }
+
+    /// The key in `tokens.signing_key_file` that signs.
+    pub fn in_file(&self) -> Option<Arc<SigningKey>> {
+        Some(self.tools.as_ref()?.file.as_ref()?.current())
+    }
+
+    /// The content of `tokens.signing_key_file`. Another key signs within a second, when the store has its public half.
+    pub fn replace_file_key(&self, key: SigningKey) {
+        if let Some(file) = self.tools.as_ref().and_then(|tools| tools.file.as_ref()) {
+            file.replace(key);
+        }
     }
 
     /// Puts the keys in force that are in the store, which another gateway may have changed.
@@ -85,13 +135,14 @@ impl OwnKeys {
     /// when they fetch the set again.
     pub async fn rotate(self: Arc<Self>, at_once: bool, context: EventContext) -> Result<(), Reject> {
         let now = context.at;
-        let tools = self.tools.clone().ok_or(Reason::KeysFixed)?;
+        let tools = self.tools.clone().filter(|tools| tools.file.is_none()).ok_or(Reason::KeysFixed)?;
         if self.stored.load().len() >= MAX_KEYS {
             let detail = format!("the store has {MAX_KEYS} signing keys, the maximum; wait until old ones are deleted");
             return Err(Reject::new(Reason::KeysTooMany, detail));
         }
-        let rotate = move |keys, lifetimes: &KeyLifetimes, created: &StoredKey| {
-            schedule::rotate(keys, lifetimes, created, at_once, now)
+        let rotate = move |keys, lifetimes: &KeyLifetimes, created: Option<&StoredKey>| match created {
+            Some(created) => schedule::rotate(keys, lifetimes, created, at_once, now),
+            None => keys,
         };
         self.change_by_operator(tools, context, rotate).await
     }
@@ -101,12 +152,15 @@ impl OwnKeys {
     pub async fn revoke(self: Arc<Self>, kid: String, may_refresh: bool, context: EventContext) -> Result<(), Reject> {
         let now = context.at;
         let tools = self.tools.clone().ok_or(Reason::KeysFixed)?;
+        if tools.file.as_ref().is_some_and(|file| file.current().kid == kid) {
+            return Err(Reason::KeysFixed.into());
+        }
         if !self.stored.load().iter().any(|key| key.kid == kid) {
             return Err(Reason::KeyNotFound.into());
         }
         self.check_may_refresh(&kid, may_refresh)?;
         let revoked = kid.clone();
-        let revoke = move |keys, lifetimes: &KeyLifetimes, created: &StoredKey| {
+        let revoke = move |keys, lifetimes: &KeyLifetimes, created: Option<&StoredKey>| {
             schedule::revoke(keys, lifetimes, created, &revoked, may_refresh, now)
         };
         self.clone().change_by_operator(tools, context, revoke).await?;
@@ -138,20 +192,19 @@ impl OwnKeys {
         let status = |key: &StoredKey| KeyStatus {
             kid: key.kid.clone(),
             algorithm: key.algorithm.clone(),
-            state: match (key.state(), use_of(key, &tools.lifetimes, now)) {
-                (KeyState::Retired, Use::RefreshOnly) => "refresh-only",
-                (state, _) => state.as_str(),
-            },
-            next_step: schedule::next_step(key, &stored, &tools.lifetimes, now),
+            state: state_name(key, tools, now),
+            next_step: schedule::next_step(key, &stored, &tools.lifetimes, now)
+                .filter(|_| tools.file.is_none() || !key.is(KeyState::Active)),
             stored: Some(key.clone()),
         };
-        (stored.iter().map(status).collect(), schedule::next_rotation(&stored, &tools.lifetimes))
+        let next = schedule::next_rotation(&stored, &tools.lifetimes).filter(|_| tools.file.is_none());
+        (stored.iter().map(status).collect(), next)
     }
 
     /// Seconds since the active key began to sign, and seconds until the next one does (0: overdue). `None` if the key
     /// is not rotated.
     pub fn ages(&self, now: UnixTime) -> Option<(f64, f64)> {
-        let tools = self.tools.as_ref()?;
+        let tools = self.tools.as_ref().filter(|tools| tools.file.is_none())?;
         let stored = self.stored.load();
         let since = schedule::active(&stored)?.activated_at?;
         let next = schedule::next_rotation(&stored, &tools.lifetimes)?;
@@ -162,11 +215,15 @@ impl OwnKeys {
         self: Arc<Self>,
         tools: KeyTools,
         context: EventContext,
-        decide: impl Fn(Vec<StoredKey>, &KeyLifetimes, &StoredKey) -> Vec<StoredKey> + Send + 'static,
+        decide: impl Fn(Vec<StoredKey>, &KeyLifetimes, Option<&StoredKey>) -> Vec<StoredKey> + Send + 'static,
     ) -> Result<(), Reject> {
         let changed = async {
-            let (created, lifetimes) = (tools.create(context.at).await?, tools.lifetimes);
-            let decide = Box::new(move |keys| decide(keys, &lifetimes, &created));
+            let created = match tools.file {
+                Some(_) => None,
+                None => Some(tools.create(context.at).await?),
+            };
+            let lifetimes = tools.lifetimes;
+            let decide = Box::new(move |keys| decide(keys, &lifetimes, created.as_ref()));
             self.change(tools.clone(), decide, context).await?;
             // An earlier call may have made this change, and failed because the standby of the database is away.
             tools.with_timeout(async { Ok(tools.store.check().await?) }).await
@@ -204,20 +261,34 @@ impl OwnKeys {
     }
 
     fn put_in_force(&self, tools: &KeyTools, keys: Arc<Vec<StoredKey>>, now: UnixTime) -> Result<(), KeysError> {
+        if let Some(file) = &tools.file
+            && keys.iter().any(|key| key.kid == file.read().kid && key.is(KeyState::Active))
+        {
+            file.sign_with(file.read());
+        }
         let issuer = tools.own_issuer(&keys, now).or_else(|error| {
             let error = with_causes(&error);
             tracing::error!(error, "cannot use a signing key; tokens that it signed are rejected");
             tools.own_issuer(&tools.usable(&keys), now)
         })?;
         self.keyring.replace_own(issuer);
-        *self.uses_in_force.lock().unwrap_or_else(PoisonError::into_inner) = uses(&keys, &tools.lifetimes, now);
+        *self.uses_in_force.lock().unwrap_or_else(PoisonError::into_inner) = uses(&keys, tools, now);
         self.stored.store(keys);
         Ok(())
     }
 }
 
-fn uses(keys: &[StoredKey], lifetimes: &KeyLifetimes, now: UnixTime) -> Vec<(String, Use)> {
-    keys.iter().map(|key| (key.kid.clone(), use_of(key, lifetimes, now))).collect()
+fn uses(keys: &[StoredKey], tools: &KeyTools, now: UnixTime) -> Vec<(String, Use)> {
+    keys.iter().map(|key| (key.kid.clone(), tools.use_of(key, now))).collect()
+}
+
+fn state_name(key: &StoredKey, tools: &KeyTools, now: UnixTime) -> &'static str {
+    match (key.state(), tools.use_of(key, now)) {
+        (KeyState::Retired, Use::RefreshOnly) => "refresh-only",
+        // It signs, whatever another gateway with another file has made of it.
+        (KeyState::Retired, Use::Sign) => "active",
+        (state, _) => state.as_str(),
+    }
 }
 
 #[cfg(test)]

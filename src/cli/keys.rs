@@ -119,6 +119,6 @@ fn print_table(keys: &Value) {
     }
     match keys.get("nextRotation").and_then(Value::as_str) {
         Some(time) => say!("the next key signs from {}", printable(time)),
-        None => say!("the key in tokens.signing_key_file is not rotated"),
+        None => say!("the key in tokens.signing_key_file signs; you rotate it"),
     }
 }

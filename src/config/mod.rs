@@ -7,6 +7,7 @@ mod changes;
 mod clock;
 mod document;
 mod include;
+mod named_files;
 mod reading;
 mod restart;
 mod schema;
@@ -22,6 +23,7 @@ pub use changes::{Change, Kind};
 pub use document::error::{ConfigError, ConfigErrors, Place};
 pub use document::warnings::ConfigWarnings;
 pub use include::included;
+pub use named_files::NamedFile;
 pub use settings::{
     Config, Database, EventDelivery, EventStream, EventVerification, ForeignIssuer, Limits, Probe, StoreSettings,
     TokenSettings, Watch,
@@ -113,9 +115,9 @@ pub fn parse_with_warnings(text: &str, base: &Path, probe: Probe) -> Result<(Con
 }
 
 fn gateway(reading: &Reading, probe: Probe) -> Result<(Config, Vec<ConfigError>), ConfigErrors> {
-    let Read { mut result, warnings, values } =
+    let Read { mut result, warnings, values, files } =
         reading.read(keys, |root| root.read(|root| sections::gateway(root, probe)))?;
-    result.values = values;
+    (result.values, result.files) = (values, files);
     Ok((result, warnings))
 }
 

@@ -13,6 +13,7 @@ use crate::config::document::sources::Sources;
 use crate::config::document::table::Table;
 use crate::config::document::tree::{SourceFile, Tree};
 use crate::config::include;
+use crate::config::named_files::{self, NamedFile};
 use crate::config::values::Values;
 use crate::types::regular_file;
 
@@ -30,6 +31,7 @@ pub(super) struct Read<T> {
     pub(super) result: T,
     pub(super) warnings: Vec<ConfigError>,
     pub(super) values: Values,
+    pub(super) files: Vec<NamedFile>,
 }
 
 impl Reading {
@@ -70,10 +72,11 @@ impl Reading {
         let result = part(Table::new(&tree.root, Place::default(), &report));
         let (warnings, records) = (report.take_warnings(), report.take_records());
         let errors = tree.with_syntax_errors(report.into_errors(every_key));
-        match errors.is_empty() {
-            true => Ok(Read { result, warnings, values: Values::new(records, &tree.sources, &tree.outside) }),
-            false => Err(ConfigErrors::new(tree.sources, errors)),
+        if !errors.is_empty() {
+            return Err(ConfigErrors::new(tree.sources, errors));
         }
+        let files = named_files::of(&records, &self.base);
+        Ok(Read { result, warnings, values: Values::new(records, &tree.sources, &tree.outside), files })
     }
 
     /// The place of a key, such as `issuer[0].max_lifetime`, or of the nearest table above it that is in the files.

@@ -13,6 +13,7 @@ use crate::auth::introspection::IntrospectionSettings;
 use crate::auth::keyring::KeySource;
 use crate::auth::provider::Provider;
 use crate::auth::token_exchange;
+use crate::config::named_files::NamedFile;
 use crate::config::values::Values;
 use crate::gateway::cors;
 use crate::gateway::endpoints::{Endpoint, Endpoints};
@@ -37,6 +38,8 @@ use crate::{admin, server, upstream};
 pub struct Config {
     /// Every key with its value and where it comes from.
     pub values: Values,
+    /// The files that were read because a key names them.
+    pub files: Vec<NamedFile>,
     /// `include`: patterns of files.
     pub include: Vec<PathBuf>,
     pub watch: Watch,
@@ -105,9 +108,9 @@ pub(super) fn logout_path(sign_in_path: &str, provider: &str) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
     Off,
-    /// Certificates and their private keys.
+    /// Certificates and their private keys, and the signing key.
     Certificates,
-    /// Also the configuration.
+    /// Also the configuration, and every other file that it names.
     All,
 }
 

@@ -82,7 +82,10 @@ pub(super) fn keys_changed(changed: &KeysChanged) -> Vec<Event> {
         let is_new = |time: fn(&StoredKey) -> Option<UnixTime>| time(key).is_some() && before.and_then(time).is_none();
         let names = [
             ("key.created", before.is_none()),
-            ("key.activated", is_new(|key| key.activated_at)),
+            (
+                "key.activated",
+                key.activated_at.is_some() && before.and_then(|key| key.activated_at) != key.activated_at,
+            ),
             ("key.retired", is_new(|key| key.retired_at)),
             ("key.revoked", is_new(|key| key.revoked_at) || is_now_final(before, key)),
         ];

@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use super::error::OwnKeysError;
 use crate::tokens::family::refresh_token::Roots;
 use crate::tokens::jwt::key_set::KeySet;
-use crate::tokens::jwt::sign::{SigningKey, verifying_keys};
+use crate::tokens::jwt::sign::SigningKey;
 use crate::tokens::jwt::verify::TrustedIssuer;
-use crate::tokens::jwt::{Algorithm, Issuer};
+use crate::tokens::jwt::{Algorithm, Issuer, PublicKey};
+use crate::tokens::signing::file_key::use_beside;
 use crate::tokens::signing::schedule::{Use, use_of};
 use crate::tokens::signing::{KeyLifetimes, StoredKey, seal};
 use crate::types::clock::UnixTime;
@@ -31,54 +32,62 @@ pub struct OwnIssuer {
 
 impl OwnIssuer {
     /// One key, which is never rotated.
-    pub fn single_key(trusted: TrustedIssuer, signing: SigningKey) -> Self {
+    pub fn single_key(trusted: TrustedIssuer, signing: impl Into<Arc<SigningKey>>) -> Self {
+        let signing = signing.into();
         OwnIssuer {
             at_refresh: trusted.keys.clone(),
             trusted,
             published: json!({ "keys": [signing.public_jwk()] }),
-            signing: Arc::new(signing),
+            signing,
             max_age: Duration::from_mins(10),
         }
     }
 
     /// The keys of the store, newest first, each with its use at `now`. The algorithms of `policy` are those that a key
-    /// may have.
+    /// may have. `in_file`: the key in `tokens.signing_key_file`, which signs whatever the store says, and verifies
+    /// unless the store has it as revoked.
     pub fn from_stored(
         policy: &Issuer,
         keys: &[StoredKey],
         roots: &Roots,
         lifetimes: &KeyLifetimes,
+        in_file: Option<Arc<SigningKey>>,
         now: UnixTime,
     ) -> Result<Self, OwnKeysError> {
-        let (mut signing, mut verifying, mut refreshing) = (None, Vec::new(), Vec::new());
-        for (key, key_use) in keys.iter().map(|key| (key, use_of(key, lifetimes, now))) {
-            if key_use == Use::Nothing {
-                continue;
-            }
-            let opened = Arc::new(seal::open(key, roots).map_err(OwnKeysError::key)?);
-            refreshing.push(opened.clone());
-            if key_use >= Use::Verify {
-                verifying.push(opened.clone());
-            }
-            if key_use == Use::Sign {
-                signing.get_or_insert(opened);
-            }
+        let used = |key: &StoredKey| match &in_file {
+            Some(own) => use_beside(&own.kid, key, lifetimes, now),
+            None => use_of(key, lifetimes, now),
+        };
+        let new = in_file.as_ref().filter(|own| !keys.iter().any(|key| key.kid == own.kid));
+        let (mut signing, mut verifying, mut at_refreshes) = (in_file.clone(), Vec::new(), Vec::new());
+        verifying.extend(new.map(|own| own.public()));
+        for (key, key_use) in keys.iter().map(|key| (key, used(key))) {
+            let public = match key_use {
+                Use::Nothing => continue,
+                Use::Sign if in_file.is_none() => {
+                    let opened = Arc::new(seal::open(key, roots).map_err(OwnKeysError::key)?);
+                    let public = opened.public();
+                    signing.get_or_insert(opened);
+                    public
+                }
+                _ => seal::open_public(key, roots).map_err(OwnKeysError::key)?,
+            };
+            if key_use >= Use::Verify { &mut verifying } else { &mut at_refreshes }.push(public);
         }
         let signing = signing.ok_or(OwnKeysError::NoSigningKey)?;
         let revoked = |at_most: Use| {
-            let gone =
-                keys.iter().filter(move |key| key.revoked_at.is_some() && use_of(key, lifetimes, now) <= at_most);
+            let gone = keys.iter().filter(|key| key.revoked_at.is_some() && used(key) <= at_most);
             gone.map(|key| key.kid.clone()).collect()
         };
         let policy = Issuer { algorithms: algorithms_of(policy, &verifying), ..policy.clone() };
-        let set = |keys: &[Arc<SigningKey>]| verifying_keys(keys.iter().map(|key| &**key)).map_err(OwnKeysError::key);
+        let published = json!({ "keys": verifying.iter().map(|key| &key.jwk).collect::<Vec<_>>() });
+        let set = |keys: &[PublicKey]| PublicKey::set(keys).map_err(OwnKeysError::key);
+        let verify_everywhere = set(&verifying)?.with_revoked(revoked(Use::RefreshOnly));
+        verifying.append(&mut at_refreshes);
         Ok(OwnIssuer {
-            published: json!({ "keys": verifying.iter().map(|key| key.public_jwk()).collect::<Vec<_>>() }),
-            at_refresh: Arc::new(set(&refreshing)?.with_revoked(revoked(Use::Nothing))),
-            trusted: TrustedIssuer {
-                keys: Arc::new(set(&verifying)?.with_revoked(revoked(Use::RefreshOnly))),
-                policy: Arc::new(policy),
-            },
+            published,
+            at_refresh: Arc::new(set(&verifying)?.with_revoked(revoked(Use::Nothing))),
+            trusted: TrustedIssuer { keys: Arc::new(verify_everywhere), policy: Arc::new(policy) },
             signing,
             max_age: lifetimes.max_age(),
         })
@@ -86,7 +95,7 @@ impl OwnIssuer {
 }
 
 /// Each algorithm once and in a fixed order, so that another key of the same algorithm leaves the policy unchanged.
-fn algorithms_of(policy: &Issuer, keys: &[Arc<SigningKey>]) -> Vec<Algorithm> {
+fn algorithms_of(policy: &Issuer, keys: &[PublicKey]) -> Vec<Algorithm> {
     let has_a_key = |algorithm: &&Algorithm| keys.iter().any(|key| key.algorithm == **algorithm);
     policy.algorithms.iter().filter(has_a_key).copied().collect()
 }
@@ -142,7 +151,7 @@ mod tests {
             clock_skew: skew,
             idle: day,
         };
-        let own = OwnIssuer::from_stored(&policy, &keys, &roots, &lifetimes, now).expect("a key signs");
+        let own = OwnIssuer::from_stored(&policy, &keys, &roots, &lifetimes, None, now).expect("a key signs");
         assert_eq!(own.trusted.policy.algorithms, [Algorithm::EdDSA, Algorithm::ES256]);
     }
 }

@@ -143,6 +143,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     Config {
         // Known when all keys are read.
         values: Values::default(),
+        files: Vec::new(),
         include,
         watch,
         workers,

@@ -48,12 +48,6 @@ pub struct ClientAuthSettings {
     pub lists: Vec<PathBuf>,
 }
 
-impl ClientAuthSettings {
-    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        self.ca.iter().chain(&self.lists)
-    }
-}
-
 /// What a client shows in a handshake, the leaf first.
 pub type ClientChain = Vec<CertificateDer<'static>>;
 

@@ -16,10 +16,9 @@ use serde_json::{Map, Value};
 
 use super::algorithm::{Algorithm, algorithm_name};
 use super::der;
-use super::jwk::{self, ParsedJwk};
-use super::key::Key;
-use super::key_error::{KeyError, KeySetError};
+use super::key_error::KeySetError;
 use super::key_set::KeySet;
+use super::public_key::PublicKey;
 use crate::types::secret::Secret;
 
 /// The algorithms that `tokens.algorithm` accepts.
@@ -108,18 +107,14 @@ impl SigningKey {
         jsonwebtoken::encode(&header, claims, &self.encoding).map_err(SigningError::Signing)
     }
 
-    fn verifying_key(&self) -> Result<Key, KeyError> {
-        match jwk::parse(&self.public_jwk(), &[self.algorithm])? {
-            ParsedJwk::Key(key) => Ok(key),
-            ParsedJwk::Skipped(why) => Err(KeyError::Unsuitable(why)),
-        }
+    pub fn public(&self) -> PublicKey {
+        PublicKey { kid: self.kid.clone(), algorithm: self.algorithm, jwk: self.public_jwk() }
     }
 }
 
 /// The keys that verify the signatures of these keys.
 pub fn verifying_keys<'k>(keys: impl IntoIterator<Item = &'k SigningKey>) -> Result<KeySet, KeySetError> {
-    let keys = keys.into_iter().map(SigningKey::verifying_key);
-    KeySet::from_keys(keys.collect::<Result<_, _>>()?)
+    PublicKey::set(&keys.into_iter().map(SigningKey::public).collect::<Vec<_>>())
 }
 
 /// A new private key in PKCS#8 PEM.

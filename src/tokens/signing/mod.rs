@@ -5,9 +5,10 @@
 //! valid. After that it verifies only at refreshes, where expired tokens are accepted, and finally it is deleted. An
 //! operator can end a key early; it is then **revoked**.
 //!
-//! [`schedule`] decides what happens to the keys at a given time. [`seal`] encrypts private keys, so that a reader of
-//! the store cannot use them.
+//! [`schedule`] decides what happens to the keys at a given time, and [`file_key`] if the operator makes them. [`seal`]
+//! encrypts private keys, so that a reader of the store cannot use them.
 
+pub mod file_key;
 mod key_lifetimes;
 pub mod schedule;
 pub mod seal;

@@ -142,12 +142,12 @@ pub fn rotate(
     advance(keys, lifetimes, Some(new_key), now)
 }
 
-/// Revokes this key. If it was active, the next key signs. If `may_refresh` is true, its tokens are still accepted at
-/// refreshes; otherwise its private half is deleted.
+/// Revokes this key. If it was active, the next key signs, if there is one. If `may_refresh` is true, its tokens are
+/// still accepted at refreshes; otherwise its private half is deleted.
 pub fn revoke(
     mut keys: Vec<StoredKey>,
     lifetimes: &KeyLifetimes,
-    new_key: &StoredKey,
+    new_key: Option<&StoredKey>,
     kid: &str,
     may_refresh: bool,
     now: UnixTime,
@@ -158,10 +158,11 @@ pub fn revoke(
             key.sealed = Vec::new();
         }
     }
-    advance(keys, lifetimes, Some(new_key), now)
+    advance(keys, lifetimes, new_key, now)
 }
 
-fn activate(keys: &mut [StoredKey], kid: &str, now: UnixTime) {
+/// Lets this key sign, and no other.
+pub(super) fn activate(keys: &mut [StoredKey], kid: &str, now: UnixTime) {
     for key in keys {
         if key.kid == kid {
             key.activated_at = Some(now);

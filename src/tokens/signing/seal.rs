@@ -1,15 +1,18 @@
-//! Private keys in the store, encrypted and authenticated with a key that is derived from a root secret. The `kid` is
+//! Signing keys in the store, encrypted and authenticated with a key that is derived from a root secret. The `kid` is
 //! part of the encryption, so that one sealed key cannot replace another.
 //!
 //! The ciphertext begins with a mark of the root secret. It tells a wrong root secret from a changed row, which need
 //! different actions of the operator. The mark is derived one way and reveals nothing about the secret.
+//!
+//! What is sealed is the private key in PEM, or, of a key in `tokens.signing_key_file`, its public half as a JWK: the
+//! private half stays in the file.
 
 use std::fmt;
 
 use super::stored_key::StoredKey;
 use crate::tokens::family::refresh_token::Roots;
-use crate::tokens::jwt::algorithm_named;
 use crate::tokens::jwt::sign::{SigningError, SigningKey};
+use crate::tokens::jwt::{Algorithm, PublicKey, algorithm_named};
 use crate::types::secret::{self, Secret};
 
 const MARK_LEN: usize = 8;
@@ -45,6 +48,10 @@ pub enum SealError {
         kid: String,
         error: SigningError,
     },
+    /// The store has only the public half.
+    InFile {
+        kid: String,
+    },
 }
 
 impl fmt::Display for SealError {
@@ -77,6 +84,12 @@ impl fmt::Display for SealError {
                 write!(f, "the signing key {kid} in the store contains another key, {found}: restore a backup")
             }
             SealError::Unusable { kid, error } => write!(f, "the signing key {kid} in the store: {error}"),
+            SealError::InFile { kid } => {
+                write!(
+                    f,
+                    "the signing key {kid} is in tokens.signing_key_file of another gateway: name the file here too"
+                )
+            }
         }
     }
 }
@@ -84,10 +97,10 @@ impl fmt::Display for SealError {
 /// The text of each error already contains its cause, so there is no further source to print.
 impl std::error::Error for SealError {}
 
-/// Seals a private key under the newest root secret. Returns the number of that secret and the sealed key.
-pub fn seal(kid: &str, pem: &Secret, roots: &Roots) -> Result<(u8, Vec<u8>), SealError> {
+/// Seals a key under the newest root secret. Returns the number of that secret and the sealed key.
+pub fn seal(kid: &str, key: &Secret, roots: &Roots) -> Result<(u8, Vec<u8>), SealError> {
     let root = roots.newest_secret().ok_or(SealError::NoRootSecret)?;
-    let sealed = secret::seal(&sealing_key(root), kid, pem.expose());
+    let sealed = secret::seal(&sealing_key(root), kid, key.expose());
     let sealed = sealed.ok_or_else(|| SealError::SealingFailed { kid: kid.to_owned() })?;
     Ok((roots.newest(), [mark(root).as_slice(), &sealed].concat()))
 }
@@ -106,14 +119,44 @@ pub fn unseal(key: &StoredKey, roots: &Roots) -> Result<Secret, SealError> {
 
 /// The private key, ready for use.
 pub fn open(key: &StoredKey, roots: &Roots) -> Result<SigningKey, SealError> {
-    let kid = || key.kid.clone();
-    let algorithm = algorithm_named(&key.algorithm).ok_or_else(|| SealError::UnknownAlgorithm { kid: kid() })?;
-    let opened = SigningKey::from_pem(unseal(key, roots)?.expose(), algorithm)
-        .map_err(|error| SealError::Unusable { kid: kid(), error })?;
-    // The kid is the thumbprint of the key. The other columns of the row are not authenticated.
-    match opened.kid == key.kid {
-        true => Ok(opened),
-        false => Err(SealError::OtherKey { kid: kid(), found: opened.kid }),
+    let (algorithm, sealed) = (algorithm_of(key)?, unseal(key, roots)?);
+    if is_public(&sealed) {
+        return Err(SealError::InFile { kid: key.kid.clone() });
+    }
+    private_key(key, &sealed, algorithm)
+}
+
+/// The public half, also of a key of which the private half is in a file.
+pub fn open_public(key: &StoredKey, roots: &Roots) -> Result<PublicKey, SealError> {
+    let (algorithm, sealed) = (algorithm_of(key)?, unseal(key, roots)?);
+    if !is_public(&sealed) {
+        return private_key(key, &sealed, algorithm).map(|opened| opened.public());
+    }
+    let opened = PublicKey::from_json(sealed.expose(), algorithm);
+    let opened = opened.ok_or_else(|| SealError::Changed { kid: key.kid.clone() })?;
+    check_kid(key, &opened.kid).map(|()| opened)
+}
+
+/// PEM does not begin with a brace, and a JWK does.
+fn is_public(sealed: &Secret) -> bool {
+    sealed.expose().starts_with(b"{")
+}
+
+fn algorithm_of(key: &StoredKey) -> Result<Algorithm, SealError> {
+    algorithm_named(&key.algorithm).ok_or_else(|| SealError::UnknownAlgorithm { kid: key.kid.clone() })
+}
+
+fn private_key(key: &StoredKey, pem: &Secret, algorithm: Algorithm) -> Result<SigningKey, SealError> {
+    let opened = SigningKey::from_pem(pem.expose(), algorithm)
+        .map_err(|error| SealError::Unusable { kid: key.kid.clone(), error })?;
+    check_kid(key, &opened.kid).map(|()| opened)
+}
+
+/// The kid is the thumbprint of the key. The other columns of the row are not authenticated.
+fn check_kid(key: &StoredKey, found: &str) -> Result<(), SealError> {
+    match found == key.kid {
+        true => Ok(()),
+        false => Err(SealError::OtherKey { kid: key.kid.clone(), found: found.to_owned() }),
     }
 }
 
@@ -180,5 +223,21 @@ mod tests {
         assert!(matches!(error(&short, &[(1, 7)]), SealError::Changed { .. }));
         let unknown = StoredKey { algorithm: "ES999".into(), ..key };
         assert!(matches!(error(&unknown, &[(1, 7)]), SealError::UnknownAlgorithm { .. }));
+    }
+
+    #[test]
+    fn the_public_half_of_a_key_in_a_file_verifies_and_does_not_sign() {
+        let roots = roots(&[(1, 7)]);
+        let private = sealed_under(&roots);
+        let public = open_public(&private, &roots).expect("opens");
+        assert_eq!(public.kid, private.kid);
+        let sealed = |kid: &str| {
+            let (root, sealed) = seal(kid, &Secret::new(public.jwk.to_string().into_bytes()), &roots).expect("sealed");
+            StoredKey { kid: kid.into(), root, sealed, ..private.clone() }
+        };
+        let in_file = sealed(&private.kid);
+        assert_eq!(open_public(&in_file, &roots).expect("opens").jwk, public.jwk);
+        assert!(matches!(open(&in_file, &roots), Err(SealError::InFile { .. })));
+        assert!(matches!(open_public(&sealed("other"), &roots), Err(SealError::OtherKey { .. })));
     }
 }

@@ -12,7 +12,7 @@ pub struct StoredKey {
     pub algorithm: String,
     /// The number of the root secret that seals it.
     pub root: u8,
-    /// The private key in PKCS#8 PEM, encrypted by [`seal`](super::seal::seal). Empty if the key was revoked for good.
+    /// The key, encrypted by [`seal`](super::seal::seal). Empty if it was revoked for good.
     pub sealed: Vec<u8>,
     /// The key is published from here on.
     pub created_at: UnixTime,

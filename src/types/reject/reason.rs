@@ -203,7 +203,7 @@ reasons! {
     ApiKeyNotFound = "api_key_not_found", NOT_FOUND, "not_found", "no such API key";
     KeyNotFound = "key_not_found", NOT_FOUND, "not_found", "no such signing key";
     KeyFinallyRevoked = "key_finally_revoked", CONFLICT, "invalid_request", "the key is already revoked for good, which cannot be undone: its tokens may not refresh, and their users log in again";
-    KeysFixed = "keys_fixed", BAD_REQUEST, "invalid_request", "tokens.signing_key_file sets the signing key; replace the file and restart the gateway";
+    KeysFixed = "keys_fixed", BAD_REQUEST, "invalid_request", "tokens.signing_key_file sets the key that signs: put another key into the file, and then revoke this one";
     KeysTooMany = "keys_too_many", TOO_MANY_REQUESTS, "rate_limited", "there are too many signing keys";
 
     // Limits, overload and backends.

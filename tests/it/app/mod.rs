@@ -7,3 +7,4 @@ pub mod lifecycle;
 mod postgres;
 pub mod reload;
 mod reload_limits;
+mod secrets;

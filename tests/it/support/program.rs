@@ -105,6 +105,11 @@ impl Program {
         self.stderr.wait_for(text)
     }
 
+    /// What it has written to standard error.
+    pub fn stderr_so_far(&self) -> String {
+        self.stderr.so_far()
+    }
+
     /// Sends a signal by its name.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("bash").args(["-c", &format!("kill -{name} {}", self.id())]).status();

@@ -138,14 +138,14 @@ fn another_algorithm_signs_after_its_key_was_published() {
 fn a_revoked_key_verifies_nothing_and_another_signs() {
     let pair = rotate(advanced(&[], "a", T0), &LIFETIMES, &new_key("b", T0), true, T0 + DAY);
     let now = T0 + DAY * 2;
-    let revoked = revoke(pair.clone(), &LIFETIMES, &new_key("c", now), "b", false, now);
+    let revoked = revoke(pair.clone(), &LIFETIMES, Some(&new_key("c", now)), "b", false, now);
     assert_eq!(states(&revoked), ["c active", "b revoked", "a retired"]);
     assert_eq!(uses(&revoked, now)[1], Use::Nothing);
     assert!(revoked[1].sealed.is_empty(), "its private half is deleted");
 
-    let still_refreshing = revoke(pair.clone(), &LIFETIMES, &new_key("c", now), "b", true, now);
+    let still_refreshing = revoke(pair.clone(), &LIFETIMES, Some(&new_key("c", now)), "b", true, now);
     assert_eq!(uses(&still_refreshing, now)[1], Use::RefreshOnly);
-    let revoked_twice = revoke(still_refreshing, &LIFETIMES, &new_key("d", now), "b", false, now + DAY);
+    let revoked_twice = revoke(still_refreshing, &LIFETIMES, Some(&new_key("d", now)), "b", false, now + DAY);
     assert_eq!((revoked_twice[1].revoked_at, uses(&revoked_twice, now)[1]), (Some(now), Use::Nothing));
 
     // It is kept while a client could present one of its tokens.
@@ -153,10 +153,10 @@ fn a_revoked_key_verifies_nothing_and_another_signs() {
     assert!(states(&advanced(&revoked, "d", deleted - MILLI)).contains(&"b revoked".into()));
     assert!(!states(&advanced(&revoked, "d", deleted)).contains(&"b revoked".into()));
 
-    let revoked_retired = revoke(pair.clone(), &LIFETIMES, &new_key("c", now), "a", false, now);
+    let revoked_retired = revoke(pair.clone(), &LIFETIMES, Some(&new_key("c", now)), "a", false, now);
     assert_eq!(states(&revoked_retired), ["b active", "a revoked"], "the active key still signs");
     let published = rotate(pair, &LIFETIMES, &new_key("c", now), false, now);
-    let replaced = revoke(published, &LIFETIMES, &new_key("d", now), "b", false, now);
+    let replaced = revoke(published, &LIFETIMES, Some(&new_key("d", now)), "b", false, now);
     assert_eq!(states(&replaced), ["c active", "b revoked", "a retired"], "the published key takes over");
 }
 

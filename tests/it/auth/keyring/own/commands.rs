@@ -115,7 +115,7 @@ async fn deleting_a_key_is_an_audit_event() {
 }
 
 #[tokio::test]
-async fn a_signing_key_file_is_not_rotated() {
+async fn the_gateway_does_not_rotate_a_key_in_a_file() {
     let upstream = Upstream::start();
     let folder = std::sync::Arc::new(TempDir::new().expect("a folder"));
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).expect("a key");
@@ -124,7 +124,7 @@ async fn a_signing_key_file_is_not_rotated() {
         .replace("[tokens]\n", "[tokens]\nsigning_key_file = \"signing.pem\"\n");
     fs::write(folder.path().join("gateway.toml"), &text).expect("written");
     let program = GatewayProcess::start(folder.path());
-    program.program.wait_for_stderr("tokens.signing_key_file signs; it is not rotated");
+    program.program.wait_for_stderr("tokens.signing_key_file signs; the operator rotates it");
     program.program.kill();
 
     let clock = std::sync::Arc::new(crate::support::clock::ManualClock::new());
@@ -133,7 +133,9 @@ async fn a_signing_key_file_is_not_rotated() {
     gateway.advance(DAY * 365);
     let admin = gateway.admin_client();
     let response = admin.get("/admin/v1/keys").await.json();
-    assert_eq!(response, json!({ "keys": [{ "kid": kid, "algorithm": "ES256", "state": "active" }] }));
+    let [key] = &response["keys"].as_array().expect("a list")[..] else { panic!("{response}") };
+    assert_eq!((&key["kid"], &key["algorithm"], &key["state"]), (&json!(kid), &json!("ES256"), &json!("active")));
+    assert!(key.get("nextStepAt").is_none() && response.get("nextRotation").is_none(), "{response}");
     for path in ["/admin/v1/keys/rotate".to_owned(), format!("/admin/v1/keys/{kid}/revoke")] {
         let response = admin.post(&path, &json!({})).await;
         response.assert_rejected(400, "invalid_request");
