@@ -17,7 +17,6 @@ use super::systemd::notify_systemd;
 use super::thread::spawn;
 use crate::admin::{ReloadError, ReloadRequest, Reloaded};
 use crate::config::{self, Config, Probe, Watch};
-use crate::protocols::tls;
 use crate::types::regular_file;
 use crate::types::reject::with_causes;
 
@@ -216,9 +215,7 @@ fn watched(config: &Config, file: &Path) -> Vec<PathBuf> {
     }
     let mut paths = Vec::new();
     for settings in config.listeners.iter().map(|listener| &listener.tls).chain([&config.admin.tls]) {
-        if let tls::Settings::Certificates(pairs) = settings {
-            paths.extend(pairs.iter().flat_map(|pair| [pair.certificate.clone(), pair.key.clone()]));
-        }
+        paths.extend(settings.files().flat_map(|pair| [pair.certificate.clone(), pair.key.clone()]));
     }
     let clients = config.listeners.iter().filter_map(|listener| listener.clients.as_ref());
     paths.extend(clients.flat_map(|clients| clients.files().cloned()));
