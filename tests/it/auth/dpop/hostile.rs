@@ -139,7 +139,7 @@ async fn no_hostile_proof_reaches_a_backend() {
             continue;
         }
         assert_eq!(arrived, 0, "{name}");
-        let error = if ["bound_to_key", "token_not_bound", "proof_key"].contains(reason) {
+        let error = if ["bound_to_key", "certificate_other", "token_not_bound", "proof_key"].contains(reason) {
             "invalid_token"
         } else {
             "invalid_dpop_proof"

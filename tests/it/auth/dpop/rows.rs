@@ -20,6 +20,7 @@ const REQUEST: &str = "proof_request";
 const TIME: &str = "proof_time";
 const SIGNATURE: &str = "proof_signature";
 const BOUND: &str = "bound_to_key";
+const CERTIFICATE: &str = "certificate_other";
 const OK: &str = "";
 
 pub const ROWS: &[Row] = &[
@@ -184,7 +185,7 @@ pub const ROWS: &[Row] = &[
     (
         "certificate only",
         |parties, case| case.token(parties.bound_to(json!({ "x5t#S256": parties.own.thumbprint() }))),
-        BOUND,
+        CERTIFICATE,
     ),
     (
         "certificate, too",
