@@ -11,7 +11,9 @@ use crate::admin::ListenerTls;
 use crate::config::Config;
 use crate::protocols::local_socket::LocalListener;
 use crate::protocols::socket;
-use crate::protocols::tls::{self, AcmeCertificates, ClientAuthSettings, Description, RevocationList, ServerTls, TicketSource};
+use crate::protocols::tls::{
+    self, AcmeCertificates, ClientAuthSettings, Description, RevocationList, ServerTls, TicketSource,
+};
 use crate::server::Listener;
 use crate::telemetry::metrics::{LabelledValue, Metrics};
 

@@ -10,10 +10,10 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 
+use super::handshake::Connected;
 use super::idle_list::Idle;
 use super::proxied::{self, Client};
 use super::shared::{WorkerState, is_shared_proxy};
-use super::handshake::Connected;
 use super::{connection, handshake};
 use crate::gateway::client::{InFlightCount, Peer};
 use crate::limits::penalty::PenaltyBox;

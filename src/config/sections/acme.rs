@@ -73,7 +73,8 @@ fn directory_url(text: &str) -> Result<SecureUrl, ConfigError> {
 fn contact_url(text: &str) -> Result<String, ConfigError> {
     let is_address = |text: &str| {
         let parts = text.split_once('@').filter(|(user, host)| !user.is_empty() && !host.is_empty());
-        parts.is_some() && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"?,@\"<>".contains(&byte) || byte == b'@')
+        parts.is_some()
+            && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"?,@\"<>".contains(&byte) || byte == b'@')
     };
     // RFC 8555 section 7.3: one address, and no other fields.
     match is_address(text) && text.matches('@').count() == 1 {
@@ -132,7 +133,23 @@ mod tests {
         }
         assert_eq!(name("API.Example").ok().as_deref(), Some("api.example"));
         let (label, long) = ("a".repeat(64), ["a"; 128].join("."));
-        for text in ["", ".", "a.", ".a", "a..b", "-a.b", "a-.b", "a_b.c", "a b", "ü.example", "*.a.b", "1.2.3.4", "::1", &label, &long] {
+        for text in [
+            "",
+            ".",
+            "a.",
+            ".a",
+            "a..b",
+            "-a.b",
+            "a-.b",
+            "a_b.c",
+            "a b",
+            "ü.example",
+            "*.a.b",
+            "1.2.3.4",
+            "::1",
+            &label,
+            &long,
+        ] {
             assert!(name(text).is_err(), "{text}");
         }
     }

@@ -23,11 +23,7 @@ const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECI
 /// The form of `listener.address` and `admin.address`.
 pub(super) const ADDRESS: Shape = Shape::Pattern("^.+:[0-9]+$");
 
-pub(super) fn listeners(
-    root: &mut Table<'_>,
-    forwarding: &Forwarding,
-    acme: &Acme,
-) -> Vec<Placed<ListenerSettings>> {
+pub(super) fn listeners(root: &mut Table<'_>, forwarding: &Forwarding, acme: &Acme) -> Vec<Placed<ListenerSettings>> {
     let listeners = root.tables("listener", |table| listener(table, forwarding, acme));
     if !listeners.is_empty() {
         return listeners.into_iter().flatten().collect();

@@ -9,10 +9,10 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
+use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::NoServerSessionStorage;
-use rustls::ServerConfig;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use super::certificates::{describe, provider};
@@ -120,25 +120,26 @@ impl Issued {
 }
 
 /// A new P-256 key in PKCS#8.
-pub fn new_key() -> Result<Secret, rcgen::Error> {
-    Ok(Secret::new(KeyPair::generate()?.serialize_der()))
+pub fn new_key() -> Result<Secret, TlsError> {
+    let key = KeyPair::generate().map_err(TlsError::Generate)?;
+    Ok(Secret::new(key.serialize_der()))
 }
 
 /// A certificate signing request for this name, in DER.
-pub fn signing_request(name: &str, key: &Secret) -> Result<Vec<u8>, rcgen::Error> {
-    let key = KeyPair::try_from(key.expose())?;
-    let mut params = CertificateParams::new([name.to_owned()])?;
+pub fn signing_request(name: &str, key: &Secret) -> Result<Vec<u8>, TlsError> {
+    let key = KeyPair::try_from(key.expose()).map_err(TlsError::Generate)?;
+    let mut params = CertificateParams::new([name.to_owned()]).map_err(TlsError::Generate)?;
     params.distinguished_name = DistinguishedName::new();
-    Ok(params.serialize_request(&key)?.der().to_vec())
+    Ok(params.serialize_request(&key).map_err(TlsError::Generate)?.der().to_vec())
 }
 
 /// The side of a connection that validates `name`: a certificate with this digest of the key authorization (RFC 8737
 /// section 3). It asks for no certificate, issues no tickets, and speaks no other protocol.
 pub fn validation_side(name: &str, digest: &[u8]) -> Result<Arc<ServerConfig>, TlsError> {
-    let key = KeyPair::generate().map_err(TlsError::GenerateSelfSigned)?;
-    let mut params = CertificateParams::new([name.to_owned()]).map_err(TlsError::GenerateSelfSigned)?;
+    let key = KeyPair::generate().map_err(TlsError::Generate)?;
+    let mut params = CertificateParams::new([name.to_owned()]).map_err(TlsError::Generate)?;
     params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
-    let certificate = params.self_signed(&key).map_err(TlsError::GenerateSelfSigned)?;
+    let certificate = params.self_signed(&key).map_err(TlsError::Generate)?;
     let key_der = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let certified = CertifiedKey::from_der(vec![certificate.der().clone()], key_der, &provider());
     let certified = certified.map_err(TlsError::Library)?;

@@ -41,8 +41,7 @@ impl Settings {
     /// The names that an ACME server certifies.
     pub fn acme_names(&self) -> impl Iterator<Item = &String> {
         let sources = if let Settings::Certificates(sources) = self { &sources[..] } else { &[] };
-        let names = |source| if let CertificateSource::Acme(names) = source { &names[..] } else { &[] };
-        sources.iter().flat_map(names)
+        sources.iter().flat_map(|source| if let CertificateSource::Acme(names) = source { &names[..] } else { &[] })
     }
 
     /// The files of certificates and private keys.

@@ -57,7 +57,10 @@ struct Known {
 
 enum Content {
     Account(Account),
-    Name { state: Box<NameState>, issued: Option<Arc<Issued>> },
+    Name {
+        state: Box<NameState>,
+        issued: Option<Arc<Issued>>,
+    },
     /// It cannot be opened, and is written anew.
     Unreadable,
 }
@@ -207,9 +210,8 @@ impl Entries {
     fn open(&self, entry: &AcmeEntry, before: Option<&Known>) -> Content {
         let content = match entry.name.split_once(' ') {
             Some(("account", _)) => state::open(entry, &self.roots).map(Content::Account),
-            Some(("name", name)) => {
-                state::open(entry, &self.roots).map(|state| Content::name(name, state, before.map(|known| &known.content)))
-            }
+            Some(("name", name)) => state::open(entry, &self.roots)
+                .map(|state| Content::name(name, state, before.map(|known| &known.content))),
             _ => None,
         };
         content.unwrap_or_else(|| {

@@ -90,9 +90,8 @@ impl Task<'_> {
     async fn new_order(&self, account: &Account) -> Result<Order, Failure> {
         let identifiers = [Identifier::Dns(self.name.to_owned())];
         let order = || NewOrder::new(&identifiers);
-        let has_window = |certificate: &&Certificate| {
-            certificate.directory == self.directory && certificate.window.is_some()
-        };
+        let has_window =
+            |certificate: &&Certificate| certificate.directory == self.directory && certificate.window.is_some();
         let replaced = self.state.certificate.as_ref().filter(has_window).and_then(|_| self.entries.issued(self.name));
         let id = replaced.and_then(|issued| Some(format!("\"{}\"", issued.id.as_ref()?)));
         let id = id.as_ref().and_then(|id| serde_json::from_str::<CertificateIdentifier<'_>>(id).ok());
@@ -116,8 +115,9 @@ impl Task<'_> {
             }
             let challenge = authorization.challenge(ChallengeType::TlsAlpn01);
             let mut challenge = challenge.ok_or(Failure::WrongAnswer("the authority offers no tls-alpn-01"))?;
+            let digest = <[u8; 32]>::try_from(challenge.key_authorization().digest().as_ref());
             if let Some(state) = &mut self.state.order {
-                state.validation = Some(challenge.key_authorization()?.digest());
+                state.validation = digest.ok();
             }
             self.save().await?;
             self.wait_for_others().await;

@@ -78,8 +78,7 @@ impl Certificate {
     ) -> Self {
         let (life, issued_at) = ((life.0.as_secs(), life.1.as_secs()), now.as_secs());
         let renew_at = by_age(life, random);
-        let mut certificate =
-            Certificate { directory, chain, key, life, issued_at, renew_at, window: None, ask_at: 0 };
+        let mut certificate = Certificate { directory, chain, key, life, issued_at, renew_at, window: None, ask_at: 0 };
         certificate.not_too_soon();
         certificate
     }
@@ -132,7 +131,11 @@ mod tests {
             assert_eq!(waits(&mut state, FailureKind::Other, None), expected);
         }
         assert_eq!(waits(&mut state, FailureKind::Absent, None), 30, "the authority is away");
-        assert_eq!(waits(&mut state, FailureKind::Absent, Some(Duration::from_secs(7200))), 120, "it has asked for this");
+        assert_eq!(
+            waits(&mut state, FailureKind::Absent, Some(Duration::from_secs(7200))),
+            120,
+            "it has asked for this"
+        );
         let hostile = Some(Duration::from_secs(u64::MAX));
         assert_eq!(waits(&mut state, FailureKind::Other, hostile), 1440);
     }

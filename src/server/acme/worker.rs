@@ -72,7 +72,8 @@ impl Worker {
     /// Does what is due. Returns the pause until the next turn.
     async fn turn(&self, wanted: &Wanted, state: &mut WorkState) -> Duration {
         let directory = wanted.settings.directory.text();
-        let due: Vec<&String> = wanted.names.iter().filter(|name| self.is_due(name, &directory, state.repeats)).collect();
+        let due: Vec<&String> =
+            wanted.names.iter().filter(|name| self.is_due(name, &directory, state.repeats)).collect();
         if due.is_empty() {
             state.repeats = false;
             self.tidy(state).await;
@@ -128,13 +129,7 @@ impl Worker {
         }
     }
 
-    async fn work_on(
-        &self,
-        name: &str,
-        wanted: &Wanted,
-        work: &mut WorkState,
-        repeats: bool,
-    ) -> Result<(), Failure> {
+    async fn work_on(&self, name: &str, wanted: &Wanted, work: &mut WorkState, repeats: bool) -> Result<(), Failure> {
         let (version, mut state) = self.entries.state(name);
         if repeats {
             state.retry_at = 0;

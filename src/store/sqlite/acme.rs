@@ -9,7 +9,8 @@ use crate::store::sqlite::rows::{counter, read_counter};
 
 pub(super) fn changed(batch: &mut Batch<'_>, known: &[(String, u64)]) -> Result<Vec<AcmeEntry>, StoreError> {
     let entries = batch.query("select * from acme order by name", [], read)?;
-    let is_known = |entry: &AcmeEntry| known.iter().any(|(name, version)| (name, *version) == (&entry.name, entry.version));
+    let is_known =
+        |entry: &AcmeEntry| known.iter().any(|(name, version)| (name, *version) == (&entry.name, entry.version));
     Ok(entries.into_iter().filter(|entry| !is_known(entry)).collect())
 }
 

@@ -5,10 +5,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, mpsc};
 
 use bearward::store::{
-    AcmeEntry,
-    DecideKeys, DecideRotation, EndingSearch, FoundEndings, FoundFamilies, KeySearch, KeysChanged, LoginLease, Mark,
-    Marked, Outbox, ProviderLogin, RefreshedLogin, RevocationHook, RevokeOutcome, RevokedBy, Revoker, SavedLogin,
-    Search, Settings, Store, StoreError, StoreFuture,
+    AcmeEntry, DecideKeys, DecideRotation, EndingSearch, FoundEndings, FoundFamilies, KeySearch, KeysChanged,
+    LoginLease, Mark, Marked, Outbox, ProviderLogin, RefreshedLogin, RevocationHook, RevokeOutcome, RevokedBy, Revoker,
+    SavedLogin, Search, Settings, Store, StoreError, StoreFuture,
 };
 use bearward::tokens::audit_event::{Event, EventContext, Recorded};
 use bearward::tokens::family::Family;

@@ -130,8 +130,7 @@ impl Backend {
         let stream = TcpStream::connect(self.address).await.expect("Pebble listens");
         let name = ServerName::try_from("localhost").expect("a name");
         let stream = self.tls.connect(name, stream).await.expect("TLS");
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
         tokio::spawn(connection);
         let (head, body) = sender.send_request(request).await.expect("a response").into_parts();
         Response::from_parts(head, body.collect().await.expect("a body").to_bytes())

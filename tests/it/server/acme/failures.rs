@@ -89,10 +89,7 @@ const WRONG: &[(Wrong, &str)] = &[
     (("/dir", |response| with_status(response.map(|_| "oops".into()), StatusCode::INTERNAL_SERVER_ERROR)), "JSON"),
     (("/dir", |response| without_length(response, b"[]".to_vec())), "JSON"),
     (("/dir", |response| without_length(response, vec![b' '; 1 << 20])), "larger than"),
-    (
-        ("/dir", |response| directory(|text| text.replace("https://", "http://"))(response)),
-        "not https://",
-    ),
+    (("/dir", |response| directory(|text| text.replace("https://", "http://"))(response)), "not https://"),
     (("/nonce-plz", |response| with_status(response, StatusCode::NOT_FOUND)), "newNonce"),
     (("/order-plz", |response| with_status(response, StatusCode::BAD_GATEWAY)), "the authority"),
     (("/order-plz", limited), "too many [31m orders"),

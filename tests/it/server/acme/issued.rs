@@ -30,7 +30,8 @@ async fn a_name_gets_a_certificate_and_a_restart_keeps_it() {
     assert_eq!(listener["acme"][0]["issued"], true);
     assert_eq!(listener["acme"][0]["failures"], 0);
     assert!(listener["acme"][0]["nextOrder"].is_string() && listener["acme"][0]["error"].is_null(), "{listener}");
-    let metric = format!("bearward_certificate_not_after_timestamp_seconds{{listener=\"{}\"", given.gateway.tls_address());
+    let metric =
+        format!("bearward_certificate_not_after_timestamp_seconds{{listener=\"{}\"", given.gateway.tls_address());
     assert!(given.gateway.metric(&metric).await > 1e9);
 
     given.front.set_away(true);
@@ -87,7 +88,10 @@ async fn without_advice_a_certificate_is_renewed_after_two_thirds_of_its_life() 
     let year = 365 * 24 * HOUR;
     given.gateway.advance(3 * year);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!((given.orders(), certificate(given.gateway.tls_address(), NAME).await.expect("one")), (1, first.clone()));
+    assert_eq!(
+        (given.orders(), certificate(given.gateway.tls_address(), NAME).await.expect("one")),
+        (1, first.clone())
+    );
     given.gateway.advance(year / 2);
     renewed(given.gateway.tls_address(), NAME, &first).await;
 }

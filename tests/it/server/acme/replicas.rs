@@ -12,8 +12,8 @@ use tokio::net::{TcpListener, TcpStream};
 use super::authority::Front;
 use super::{NAME, acme, certificate, issued, renewed, with_tls};
 use crate::support::clock::ManualClock;
-use crate::support::postgres::PostgresServer;
 use crate::support::ports::free_port;
+use crate::support::postgres::PostgresServer;
 use crate::support::{Gateway, Upstream};
 
 /// Passes connections on to one gateway after the other, as DNS with two addresses does.
@@ -59,7 +59,10 @@ async fn two_gateways_order_once_and_both_are_validated() {
     assert_eq!(issued(gateways[1].tls_address(), NAME).await, found);
     assert_eq!(front.state.orders().len(), 1);
     let validated = async |gateway: &Gateway| gateway.metric("bearward_acme_validations_total").await;
-    assert!(validated(&gateways[0]).await >= 1.0 && validated(&gateways[1]).await >= 1.0, "Pebble connects three times");
+    assert!(
+        validated(&gateways[0]).await >= 1.0 && validated(&gateways[1]).await >= 1.0,
+        "Pebble connects three times"
+    );
 
     // One of them ends. The other one renews.
     let [first, second] = gateways;

@@ -31,7 +31,8 @@ async fn only_pending_names_are_validated() {
             [(&["acme-tls/1", "h2"][..], Some("h2")), (&["http/1.1", "acme-tls/1"], Some("http/1.1")), (&[], None)]
         {
             let stream = handshake_at(address, NAME, versions, offered).await.expect("an ordinary client");
-            let chosen = stream.get_ref().1.alpn_protocol().map(|protocol| String::from_utf8_lossy(protocol).into_owned());
+            let chosen =
+                stream.get_ref().1.alpn_protocol().map(|protocol| String::from_utf8_lossy(protocol).into_owned());
             assert_eq!(chosen.as_deref(), expected, "{offered:?}");
         }
         let error = handshake_at(address, NAME, versions, &["acme-tls/2"]).await.expect_err("unknown");
