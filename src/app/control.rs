@@ -9,7 +9,9 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
+use super::acme::AcmeTasks;
 use super::error::StartError;
+use super::reload::LiveConfig;
 use super::shared_state::SharedState;
 use super::sockets::AdminSocket;
 use super::thread;
@@ -72,7 +74,7 @@ impl Drop for ControlThread {
 
 /// What the control thread works on.
 pub(super) struct Control {
-    pub(super) state: Arc<SharedState>,
+    pub(super) live: Arc<LiveConfig>,
     pub(super) admin: Arc<Admin>,
     pub(super) connections: Arc<AdminConnections>,
     pub(super) socket: AdminSocket,
@@ -88,7 +90,8 @@ impl Control {
         mut stopped: watch::Receiver<bool>,
         replaced: watch::Sender<bool>,
     ) {
-        let Control { state, admin, connections, socket, is_shared } = self;
+        let Control { live, admin, connections, socket, is_shared } = self;
+        let state = live.state.clone();
         let AdminSocket { local, socket, tls } = socket;
         let listener = unless_failed(socket::into_tokio(socket));
         let listener =
@@ -108,6 +111,8 @@ impl Control {
         let opaque_tokens = tokio::spawn(renew_opaque_tokens(state.clone()));
         let providers = tokio::spawn(tell_providers(state.clone()));
         let refreshes = tokio::spawn(resume_refreshes(state.clone()));
+        let mut acme = Some(AcmeTasks::start(&live, &admin.counters));
+        drop(live);
         let mut event_streams = Some(state.event_streams.start(&state.broker, &state.clock));
         let mut hand_over = pin!(hand_over);
         let (mut confirm, mut expire) = (every(CONFIRM_INTERVAL), every(EXPIRE_INTERVAL));
@@ -125,6 +130,7 @@ impl Control {
                     local = None;
                     event_streams = None;
                     if !is_shared {
+                        acme = None;
                         sweeping.abort();
                         keys.abort();
                         providers.abort();
@@ -134,7 +140,7 @@ impl Control {
                 }
             }
         }
-        drop((local, event_streams));
+        drop((local, event_streams, acme));
         admin.wrong_tokens.log_others();
         local_listener.iter().for_each(|listener| listener.abort());
         admin.stats_streams.end().await;

@@ -3,6 +3,7 @@
 //! The order of the start is a matter of security: secrets, store, every revocation, keys, addresses. The gateway
 //! accepts the first connection when all of these are ready. Every thread and task has an owner here that can stop it.
 
+mod acme;
 mod audit;
 mod auth_state;
 mod control;

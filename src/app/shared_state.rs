@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use super::acme;
 use super::auth_state::{AuthState, api_key_settings, handle_settings};
 use super::error::StartError;
 use super::event_streams::EventStreams;
@@ -42,6 +43,7 @@ use crate::gateway::token_calls::TokenCalls;
 use crate::limits::rate_limit::RateLimits;
 use crate::limits::throttle::Throttle;
 use crate::protocols::tls::TicketSource;
+use crate::server::acme::Entries;
 use crate::store::Store;
 use crate::telemetry::metrics::{Metrics, RequestsByRoute};
 use crate::telemetry::snapshots::{Others, Servers, Snapshots};
@@ -68,6 +70,8 @@ pub(super) struct SharedState {
     pub(super) clock: Arc<dyn Clock>,
     /// Who can open the session tickets of the listeners.
     pub(super) tickets: TicketSource,
+    /// The names for an ACME server.
+    pub(super) acme: Arc<Entries>,
     /// The cache of the active gateway. Each gateway has its own, because its entries hold headers by its
     /// configuration.
     token_cache: Arc<ArcSwap<TokenCache>>,
@@ -97,6 +101,7 @@ impl SharedState {
         let clock = shared_store::clock(&*store, clock);
         let now = clock.now();
         let tickets = shared_store::tickets(&*store, &roots, now).await;
+        let acme = acme::open(config, &store, &roots).await;
         let (keyring, own_keys) = own_keys::start(config, &store, &roots, now).await?;
         let key_watch = KeyWatch::new(keyring.clone(), clock.clone());
         key_watch.start(&config.issuers).await?;
@@ -149,6 +154,7 @@ impl SharedState {
             provider_watch,
             clock,
             tickets,
+            acme,
             token_cache,
             introspection: Arc::default(),
             requests_by_route: Arc::default(),
@@ -343,6 +349,7 @@ impl SharedState {
         let by_route = self.requests_by_route.clone();
         metrics.counters("route_requests", "Requests by route and status class", move || by_route.load().labelled());
         self.auth.register_metrics(metrics);
+        acme::register_metrics(&self.acme, metrics);
         self.event_streams.register_metrics(&self.broker, &self.clock, metrics);
         let calls = self.provider_calls.clone();
         let help = "Calls to providers for sign-ins by provider, call and outcome";

@@ -12,7 +12,9 @@ use crate::admin::ListenerTls;
 use crate::config::Config;
 use crate::protocols::local_socket::LocalListener;
 use crate::protocols::socket;
-use crate::protocols::tls::{self, ClientAuthSettings, Description, RevocationList, ServerTls, TicketSource};
+use crate::protocols::tls::{
+    self, AcmeCertificates, ClientAuthSettings, Description, RevocationList, ServerTls, TicketSource,
+};
 use crate::server::Listener;
 use crate::telemetry::metrics::{LabelledValue, Metrics};
 
@@ -45,13 +47,18 @@ pub(super) struct AdminSocket {
 }
 
 impl Sockets {
-    pub(super) fn open(config: &Config, tickets: &TicketSource, inherited: Inherited) -> Result<Self, StartError> {
+    pub(super) fn open(
+        config: &Config,
+        tickets: &TicketSource,
+        acme: &Arc<AcmeCertificates>,
+        inherited: Inherited,
+    ) -> Result<Self, StartError> {
         let mut binder = Binder::new(inherited)?;
         let mut listeners: Vec<Vec<Listener>> = (0..config.workers).map(|_| Vec::new()).collect();
         let (mut addresses, mut certificates) = (Vec::new(), Vec::new());
         let (admin, admin_address) = binder.admin(config)?;
         for (number, settings) in config.listeners.iter().enumerate() {
-            let tls = server_tls(&settings.tls, settings.clients.as_ref(), tickets, number)?;
+            let tls = server_tls(&settings.tls, settings.clients.as_ref(), tickets, number, acme)?;
             let (sockets, address) = binder.take_or_bind(settings.address, config.workers)?;
             let (proxy_protocol, public_url) = (settings.proxy_protocol, &settings.public_url);
             let listener =
@@ -115,8 +122,9 @@ fn server_tls(
     clients: Option<&ClientAuthSettings>,
     tickets: &TicketSource,
     listener: usize,
+    acme: &Arc<AcmeCertificates>,
 ) -> Result<Option<Arc<ArcSwap<ServerTls>>>, StartError> {
-    let side = tls::server_tls(settings, clients, tickets, listener);
+    let side = tls::server_tls(settings, clients, tickets, listener, acme);
     let side = side.map_err(|error| StartError::Certificate(error.into()))?;
     Ok(side.map(|side| Arc::new(ArcSwap::new(side))))
 }
@@ -147,7 +155,8 @@ impl Binder {
 
     fn admin(&mut self, config: &Config) -> Result<(AdminSocket, SocketAddr), StartError> {
         // Operators have few connections, and each gateway is asked by its own address.
-        let tls = server_tls(&config.admin.tls, None, &TicketSource::Process, config.listeners.len())?;
+        let (process, number) = (TicketSource::Process, config.listeners.len());
+        let tls = server_tls(&config.admin.tls, None, &process, number, &Arc::default())?;
         let (sockets, address) = self.take_or_bind(config.admin.address, 1)?;
         let socket = sockets.into_iter().flatten().next_back();
         let no_socket = || StartError::Listen { address, source: io::ErrorKind::NotFound.into() };

@@ -71,7 +71,7 @@ pub fn start_with(
     let runtime = thread::runtime()?;
     let mut prepared = prepare(&config, clock, &inherited, &runtime)?;
     // From here on clients can connect: to all addresses or to none.
-    let sockets = Sockets::open(&config, &prepared.state.tickets, inherited)?;
+    let sockets = Sockets::open(&config, &prepared.state.tickets, &prepared.state.acme.certificates, inherited)?;
     sockets.register_metrics(&mut prepared.metrics);
     run(config, prepared, sockets, (runtime, admin_token), file)
 }
@@ -127,7 +127,7 @@ fn run(
     });
     let admin = Arc::new(admin(&live, token, &metrics, readiness, rejections, listeners, reloads));
     let (serving, admin_socket) = (admin.serving.clone(), sockets.admin.local.path().to_owned());
-    let control = Control { state: state.clone(), admin, connections, socket: sockets.admin, is_shared };
+    let control = Control { live: live.clone(), admin, connections, socket: sockets.admin, is_shared };
     let control = ControlThread::start(runtime, control, hand_over)?;
     let audit = delivery.map(audit::start).transpose()?;
     let traces = tracer.as_ref().zip(receiver).map(|(tracer, receiver)| traces::start(tracer, receiver)).transpose()?;

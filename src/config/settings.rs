@@ -46,6 +46,7 @@ pub struct Config {
     /// At least 1. `workers = 0` in the file is replaced by the number of CPU cores.
     pub workers: usize,
     pub listeners: Vec<server::ListenerSettings>,
+    pub acme: Arc<server::acme::AcmeSettings>,
     pub connections: server::ConnectionSettings,
     pub admin: admin::Settings,
     pub store: StoreSettings,

@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 
+use super::handshake::Connected;
 use super::idle_list::Idle;
 use super::proxied::{self, Client};
 use super::shared::{WorkerState, is_shared_proxy};
@@ -161,7 +162,11 @@ async fn serve_tls(
     };
     drop((handshake, idle));
     let stream = match ended {
-        Ok(stream) => stream,
+        Ok(Connected::Client(stream)) => stream,
+        Ok(Connected::Validated) => {
+            side.acme.iter().for_each(|names| names.certificates.count_validation());
+            return Ok(());
+        }
         Err(failure) => {
             state.worker.metrics.handshakes_failed.inc();
             state.shared.penalize(&peer, &state.worker.metrics, PenaltyBox::failed_handshake);

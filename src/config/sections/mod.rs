@@ -4,6 +4,7 @@
 //! later. A check changes nothing on disk and sends nothing over the network.
 
 mod access_log;
+mod acme;
 mod addresses;
 mod admin;
 mod audit;
@@ -86,7 +87,8 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let timeouts = root.table("timeouts", limits::timeouts);
     let identity = root.table("identity", identity::read);
     let forwarding = root.table("forwarding", |table| forwarding::read(table, &identity));
-    let listeners = listener::listeners(root, &forwarding);
+    let acme = root.table("acme", acme::read);
+    let listeners = listener::listeners(root, &forwarding, &acme);
     let store = root.table("store", |table| store::read(table, timeouts.store));
     let admin = root.table("admin", |table| admin::read(table, &store.beside));
     addresses::check(root, &listeners, &admin, probe);
@@ -147,6 +149,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         include,
         watch,
         workers,
+        acme: acme.settings,
         listeners: listeners.into_iter().map(|listener| listener.value).collect(),
         connections: limits::connection(&limits, &timeouts),
         admin: admin.value,

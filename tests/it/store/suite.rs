@@ -1,6 +1,7 @@
 //! The contract of a store, as functions that take an empty store. Each implementation runs all of them: see
 //! `embedded`.
 
+pub(crate) mod acme;
 pub(crate) mod api_keys;
 pub(crate) mod audit;
 pub(crate) mod due_logins;
@@ -42,6 +43,7 @@ macro_rules! run_the_suite {
             an_expired_family_is_revoked_while_its_last_token_may_live,
             confirming_only_raises_and_only_what_exists, a_subject_sees_its_families_newest_first,
             signing_keys_change_as_decided, a_working_store_passes_its_check;
+            acme: an_entry_changes_one_version_at_a_time;
             api_keys: a_key_comes_back_as_it_was_written, keys_are_listed_without_logins_page_by_page,
             keys_do_not_count_for_the_limit_of_sessions, access_tokens_alone_do_not_count_for_the_limit,
             keys_hide_no_session, the_last_use_of_a_key_is_only_raised,
