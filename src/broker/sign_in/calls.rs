@@ -31,7 +31,10 @@ pub(super) enum CallOutcome {
 /// By provider, call and outcome. Shared by all workers, and outlives a reload. Its size is bounded by the
 /// configuration.
 #[derive(Default)]
-pub struct CallCounts(Mutex<BTreeMap<(Arc<str>, ProviderCall, CallOutcome), u64>>);
+pub struct CallCounts(Mutex<Counts>);
+
+/// By the name of the provider, what was asked, and what came of it.
+type Counts = BTreeMap<(Arc<str>, ProviderCall, CallOutcome), u64>;
 
 /// One for each endpoint of a provider: a response of one says nothing of another.
 #[derive(Debug)]
@@ -103,7 +106,7 @@ impl CallCounts {
         self.lock().iter().map(labelled).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Arc<str>, ProviderCall, CallOutcome), u64>> {
+    fn lock(&self) -> MutexGuard<'_, Counts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -140,7 +140,7 @@ impl SignInProvider {
         fields: &[(&str, &str)],
         clock: &dyn Clock,
     ) -> Result<TokenResponse, NoTokens> {
-        let sent = self.call(call, self.provider.client.post(&metadata.token, fields, clock.now())).await;
+        let sent = self.call(call, Box::pin(self.provider.client.post(&metadata.token, fields, clock.now()))).await;
         let response = sent.map_err(NoTokens::Unavailable)?;
         match response.object() {
             Some(object) => token_response::read(&object).map_err(failed),
@@ -196,7 +196,7 @@ impl SignInProvider {
         subject: &str,
     ) -> Result<Option<Map<String, Value>>, NoTokens> {
         let Some(endpoint) = &metadata.userinfo else { return Ok(None) };
-        let sent = self.call(ProviderCall::UserInfo, self.provider.client.get(endpoint, access_token)).await;
+        let sent = self.call(ProviderCall::UserInfo, Box::pin(self.provider.client.get(endpoint, access_token))).await;
         let response = sent.map_err(NoTokens::Unavailable)?;
         if response.status.is_server_error() {
             return Err(NoTokens::Unavailable(format!("UserInfo: status {}", response.status)));

@@ -64,7 +64,8 @@ impl SignInProvider {
         self.known.metadata(&self.provider)
     }
 
-    /// Makes a call, unless the endpoint hangs. The error is for the log.
+    /// Makes a call, unless the endpoint hangs. The error is for the log. Callers box the request: its future over TLS is
+    /// large.
     pub(super) async fn call(
         &self,
         call: ProviderCall,
@@ -75,8 +76,7 @@ impl SignInProvider {
             self.counts.count(name, call, CallOutcome::Skipped);
             return Err("the provider did not respond in time to the last calls, and is asked again soon".to_owned());
         };
-        // Boxed: the future of a request over TLS is large.
-        let response = Box::pin(request).await;
+        let response = request.await;
         turn.end(response.as_ref().is_err_and(OAuthClientError::is_timeout));
         self.counts.count(name, call, CallOutcome::of(&response));
         response.map_err(|error| with_causes(&error))
@@ -90,7 +90,8 @@ impl SignInProvider {
         now: UnixTime,
     ) -> Result<(), NotRevoked> {
         let fields = [("token", token.text.as_str()), ("token_type_hint", token.hint)];
-        let response = self.call(ProviderCall::Revocation, self.provider.client.post(endpoint, &fields, now)).await;
+        let response =
+            self.call(ProviderCall::Revocation, Box::pin(self.provider.client.post(endpoint, &fields, now))).await;
         let status = response.map_err(|problem| NotRevoked { problem, is_down: true })?.status;
         match status.is_success() {
             true => Ok(()),

@@ -61,7 +61,7 @@ impl SignIn {
     pub(super) fn sign_in_from(&self, provider: &str, origin: &str, headers: &HeaderMap) -> String {
         let page = headers.get(REFERER).and_then(|page| page.to_str().ok()?.strip_prefix(origin));
         let page = return_path::accepted(page.unwrap_or_default(), |path| self.is_own(path));
-        let query = form::write([("return", page)].into_iter());
+        let query = form::write([("return", page)]);
         format!("{}?{query}", self.path_of(paths::SIGN_IN, provider))
     }
 

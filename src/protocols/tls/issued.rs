@@ -135,7 +135,7 @@ pub fn signing_request(name: &str, key: &Secret) -> Result<Vec<u8>, TlsError> {
 
 /// The side of a connection that validates `name`: a certificate with this digest of the key authorization (RFC 8737
 /// section 3). It asks for no certificate, issues no tickets, and speaks no other protocol.
-pub fn validation_side(name: &str, digest: &[u8]) -> Result<Arc<ServerConfig>, TlsError> {
+pub(super) fn validation_side(name: &str, digest: &[u8]) -> Result<Arc<ServerConfig>, TlsError> {
     let key = KeyPair::generate().map_err(TlsError::Generate)?;
     let mut params = CertificateParams::new([name.to_owned()]).map_err(TlsError::Generate)?;
     params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];

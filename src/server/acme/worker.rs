@@ -175,7 +175,7 @@ impl Worker {
 
     async fn ask(&self, task: &mut Task<'_>, wanted: &Wanted) -> Result<(), Failure> {
         let Some(id) = self.entries.issued(task.name).and_then(|issued| issued.id.clone()) else { return Ok(()) };
-        let answer = renewal_info::ask(&Authority::new(wanted.settings.clone()), &id).await;
+        let answer = Box::pin(renewal_info::ask(&Authority::new(wanted.settings.clone()), &id)).await;
         if let Err(failure) = &answer {
             tracing::warn!(name = task.name, error = failure.text(), "no renewal information; asking again later");
         }

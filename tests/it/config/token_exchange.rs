@@ -14,12 +14,14 @@ const PROVIDER: &str = "[[provider]]\nname = \"main\"\nissuer = \"https://login.
     client_auth = \"none\"\n";
 const ROUTE: &str = "[[route]]\npath = \"/\"\ntoken = \"exchange\"\ntoken_exchange = \"orders\"\n";
 
-fn read(text: &str) -> Result<Config, (String, String)> {
+fn read(text: &str) -> Result<Config, Shown> {
     read_with_warnings(text).map(|(config, _)| config)
 }
 
-/// The warnings: key and message of each.
-fn read_with_warnings(text: &str) -> Result<(Config, Vec<(String, String)>), (String, String)> {
+/// Key and message of an error or a warning.
+type Shown = (String, String);
+
+fn read_with_warnings(text: &str) -> Result<(Config, Vec<Shown>), Shown> {
     let folder = tempfile::tempdir().expect("a folder");
     let pem = generate_pem(Algorithm::ES256).expect("a key");
     for (name, content) in [("client.secret", &b"of the client"[..]), ("client.key", pem.expose())] {

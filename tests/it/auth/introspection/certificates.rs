@@ -25,7 +25,7 @@ async fn an_opaque_token_is_good_beside_its_certificate_alone() {
         "bound.1" => json!({ "cnf": { "x5t#S256": hash } }),
         _ => json!({}),
     });
-    ["bound.1", "free.1"].map(secrets::remember);
+    let _ = ["bound.1", "free.1"].map(secrets::remember);
     let [own, other, none] = [Some(own), Some(other), None].map(|shown| MutualClient::new(&gateway, shown));
     // Twice each: the second time, the answer is known.
     for (client, expected) in [(&other, 401), (&own, 200), (&none, 401), (&own, 200), (&other, 401)] {

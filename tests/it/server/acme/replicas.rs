@@ -76,5 +76,5 @@ async fn two_gateways_order_once_and_both_are_validated() {
     let config = bearward::config::parse(&text, second.path(), bearward::config::Probe::None).expect("valid");
     second.running().reload(config).expect("it reloads");
     renewed(second.tls_address(), NAME, &found).await;
-    assert_eq!(certificate(second.tls_address(), NAME).await.is_ok(), true);
+    assert!(certificate(second.tls_address(), NAME).await.is_ok());
 }
