@@ -1,18 +1,14 @@
-//! Certificates from an ACME server: what runs beside the listeners, and what the metrics show.
+//! Certificates from an ACME server: what is wanted and known, and what the metrics show.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::task::AbortHandle;
-
-use super::reload::LiveConfig;
 use crate::config::Config;
 use crate::protocols::tls::AcmeState;
-use crate::server::acme::{Entries, Wanted, Worker, follow, work};
+use crate::server::acme::{Entries, Wanted};
 use crate::store::Store;
-use crate::telemetry::metrics::{LabelledValue, Metrics, WorkerMetrics};
+use crate::telemetry::metrics::{LabelledValue, Metrics};
 use crate::tokens::family::refresh_token::Roots;
-use crate::types::reject::with_causes;
 
 /// Reads the certificates of the store, before clients can connect. Without the store, the gateway begins without them.
 pub(super) async fn open(config: &Config, store: &Arc<dyn Store>, roots: &Arc<Roots>) -> Arc<Entries> {
@@ -34,38 +30,6 @@ pub(super) fn wanted(config: &Config) -> Wanted {
         }
     }
     Wanted { names, settings: config.acme.clone() }
-}
-
-/// Ends its tasks when dropped. Another gateway, or the next start, goes on with an order.
-pub(super) struct AcmeTasks([AbortHandle; 3]);
-
-impl AcmeTasks {
-    /// On the current runtime.
-    pub(super) fn start(live: &Arc<LiveConfig>, metrics: &Arc<WorkerMetrics>) -> Self {
-        let entries = live.state.acme.clone();
-        let worker = Worker { entries: entries.clone(), clock: live.state.clock.clone(), metrics: metrics.clone() };
-        let tasks = [tokio::spawn(follow(entries)), tokio::spawn(work(worker)), tokio::spawn(activate(live.clone()))];
-        AcmeTasks(tasks.map(|task| task.abort_handle()))
-    }
-}
-
-impl Drop for AcmeTasks {
-    fn drop(&mut self) {
-        self.0.iter().for_each(AbortHandle::abort);
-    }
-}
-
-/// Has the listeners use new certificates.
-async fn activate(live: Arc<LiveConfig>) {
-    let mut changes = live.state.acme.certificates.changes();
-    while changes.changed().await.is_ok() {
-        let live = live.clone();
-        // On a thread of its own: it waits for a reload, which can wait for a file system.
-        let activated = tokio::task::spawn_blocking(move || live.activate_acme()).await;
-        if let Ok(Err(error)) = activated {
-            tracing::error!(error = with_causes(&error), "cannot use a new certificate; the old ones stay active");
-        }
-    }
 }
 
 pub(super) fn register_metrics(entries: &Arc<Entries>, metrics: &mut Metrics) {

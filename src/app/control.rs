@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use super::acme::AcmeTasks;
+use super::acme_tasks::AcmeTasks;
 use super::error::StartError;
 use super::reload::LiveConfig;
 use super::shared_state::SharedState;

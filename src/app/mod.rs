@@ -4,6 +4,7 @@
 //! accepts the first connection when all of these are ready. Every thread and task has an owner here that can stop it.
 
 mod acme;
+mod acme_tasks;
 mod audit;
 mod auth_state;
 mod control;

@@ -20,7 +20,8 @@ const PREFACE_START: &[u8] = b"PRI";
 /// How long a client may take to read why its handshake failed.
 const ALERT_TIME: Duration = Duration::from_secs(1);
 
-/// How long a connection that validates a name may take from its first message on. An authority has nothing to wait for.
+/// How long a connection that validates a name may take from its first message on. An authority has nothing to wait
+/// for.
 const VALIDATION_TIME: Duration = Duration::from_secs(5);
 
 /// A connection after its handshake.
@@ -93,8 +94,8 @@ async fn plain(stream: HandshakeBuffer<TcpStream>, side: &ServerTls) -> Result<O
 }
 
 /// Reads the first message of the client. An ACME server that speaks nothing but `acme-tls/1`, and validates a name at
-/// this moment, gets the certificate for that; the connection then ends without data. For all others this is an ordinary
-/// handshake, which has no such protocol. `None`: a name was validated.
+/// this moment, gets the certificate for that; the connection then ends without data. For all others this is an
+/// ordinary handshake, which has no such protocol. `None`: a name was validated.
 async fn unless_validation(
     stream: HandshakeBuffer<TcpStream>,
     side: &ServerTls,

@@ -113,7 +113,9 @@ fn builder(settings: &ConnectionSettings, metrics: &Arc<WorkerMetrics>) -> http2
         .keep_alive_timeout(settings.request_header)
         // Maximum bytes of one response that are buffered. A connection has up to `http2_concurrent_streams` responses.
         .max_send_buf_size(128 * 1024)
-        .max_pending_accept_reset_streams(20)
+        // Of one read from the socket. Low by default against floods of resets, but `limits.http2_resets` counts those,
+        // and a proxy that asks about the requests of many clients passes all their resets on.
+        .max_pending_accept_reset_streams(1_000)
         .max_local_error_reset_streams(100);
     builder
 }

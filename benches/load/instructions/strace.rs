@@ -9,8 +9,8 @@ use crate::Outcome;
 
 const FILE: &str = "strace.out";
 
-/// `strace PROGRAM`, with all its threads. A line for each call goes to a file in the folder. The process is the program,
-/// and strace is its grandchild, so that it ends with it.
+/// `strace PROGRAM`, with all its threads. A line for each call goes to a file in the folder. The process is the
+/// program, and strace is its grandchild, so that it ends with it.
 pub fn command(program: &Path, folder: &Path) -> Command {
     let mut command = Command::new("strace");
     command.args(["--daemonize", "--follow-forks", "--string-limit=0", "--output"]).arg(folder.join(FILE)).arg(program);

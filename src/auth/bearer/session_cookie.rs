@@ -26,8 +26,8 @@ pub const MAX_TRIED: usize = 4;
 
 const ATTRIBUTES: &str = "; Path=/; Secure; HttpOnly; SameSite=Lax";
 
-/// The values of the session cookie, at most [`MAX_TRIED`]. An empty one is none: that is how applications delete one. A
-/// longer one than a handle is none either, and must not hide one behind it.
+/// The values of the session cookie, at most [`MAX_TRIED`]. An empty one is none: that is how applications delete one.
+/// A longer one than a handle is none either, and must not hide one behind it.
 pub fn handles(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
     let is_possible = |value: &&[u8]| (1..=handle::LEN).contains(&value.len());
     cookie::values(headers, SESSION).filter(is_possible).take(MAX_TRIED)

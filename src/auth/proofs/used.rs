@@ -1,5 +1,5 @@
-//! The proofs that were used, so that none is used twice (RFC 9449 section 11.1). All workers share them, they outlive a
-//! reload, and a take-over passes them on.
+//! The proofs that were used, so that none is used twice (RFC 9449 section 11.1). All workers share them, they
+//! outlive a reload, and a take-over passes them on.
 //!
 //! The set is exact: nothing is evicted. Proofs lie in buckets of five seconds by their `iat`, and a bucket is dropped
 //! as a whole when no proof of its time is good any more. While the set is full, requests with proofs get 503.

@@ -1,5 +1,6 @@
-//! The calls of sign-ins and refreshes to providers: they are counted, and while an endpoint hangs, all but one at a time
-//! fail at once. Otherwise, each login of a dead provider would hold a request of the other routes' limit for seconds.
+//! The calls of sign-ins and refreshes to providers: they are counted, and while an endpoint hangs, all but one at a
+//! time fail at once. Otherwise, each login of a dead provider would hold a request of the other routes' limit for
+//! seconds.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -64,8 +64,8 @@ impl SignInProvider {
         self.known.metadata(&self.provider)
     }
 
-    /// Makes a call, unless the endpoint hangs. The error is for the log. Callers box the request: its future over TLS is
-    /// large.
+    /// Makes a call, unless the endpoint hangs. The error is for the log. Callers box the request: its future
+    /// over TLS is large.
     pub(super) async fn call(
         &self,
         call: ProviderCall,

@@ -103,11 +103,9 @@ pub(super) fn name(text: &str) -> Result<String, ConfigError> {
     }
 }
 
-/// Returns false, and reports why, if there are no names or too many.
+/// Returns false if there are no names. Returns false, and reports why, if there are too many.
 pub(super) fn check_names(table: &Table<'_>, names: &[String], limit: usize) -> bool {
-    if names.is_empty() {
-        table.reject("acme", ConfigError::new("the list is empty", "expected at least one name"));
-    } else if names.len() > limit {
+    if names.len() > limit {
         let error = ConfigError::new(
             format!("the listener has {} names", names.len()),
             format!("expected at most {limit}, which is acme.names_per_listener"),

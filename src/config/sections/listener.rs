@@ -107,7 +107,7 @@ fn tls_shape() -> Shape {
     Shape::Any(vec![words, Shape::Table, Shape::some(Shape::Table)])
 }
 
-/// `None` if the key is missing or wrong. `acme`: `None` for a listener whose names are not validated.
+/// `None` if the key is missing or wrong. `acme`: `None` for a listener without such names.
 pub(super) fn tls(table: &mut Table<'_>, acme: Option<&Acme>) -> Option<tls::Settings> {
     let value = table.take("tls", tls_shape())?;
     if value.is_string() {
@@ -164,7 +164,11 @@ fn source(table: &mut Table<'_>, acme: Option<&Acme>) -> Option<CertificateSourc
             table.reject(key, error.help("write two tables: [{ acme = […] }, { certificate = \"…\", key = \"…\" }]"));
         }
     }
-    let names = names?.list_of("[\"api.example.com\"]", acme::name)?;
+    let (names, example) = (names?, "[\"api.example.com\"]");
+    if names.list(example)?.is_empty() {
+        table.reject("acme", ConfigError::new("the list is empty", "expected at least one name"));
+    }
+    let names = names.list_of(example, acme::name)?;
     acme::check_names(table, &names, acme.names_per_listener).then_some(CertificateSource::Acme(names))
 }
 

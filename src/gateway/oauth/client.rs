@@ -41,7 +41,8 @@ impl<'c> CallingClient<'c> {
         }
     }
 
-    /// What its tokens are bound to, of what it has proved. `by_default`: `tokens.certificate_bound`, for public clients.
+    /// What its tokens are bound to, of what it has proved. `by_default`: `tokens.certificate_bound`, for public
+    /// clients.
     pub(super) fn holder(self, proved: Bound, by_default: bool) -> Result<Holder, Reject> {
         let binds = match self {
             CallingClient::Public(_) => by_default,

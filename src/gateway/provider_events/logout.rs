@@ -89,7 +89,8 @@ impl LogoutReceiver {
     }
 }
 
-/// Returns true if the logout can be carried out later: with a key that is not known yet, or when the database responds.
+/// Returns true if the logout can be carried out later: with a key that is not known yet, or when the database
+/// responds.
 fn may_pass(reject: &Reject) -> bool {
     reject.reason == Reason::UnknownKey || reject.reason.status().is_server_error()
 }

@@ -141,8 +141,9 @@ pub(super) fn validation_side(name: &str, digest: &[u8]) -> Result<Arc<ServerCon
     params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
     let certificate = params.self_signed(&key).map_err(TlsError::Generate)?;
     let key_der = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let certified = CertifiedKey::from_der(vec![certificate.der().clone()], key_der, &provider());
-    let certified = certified.map_err(TlsError::Library)?;
+    let signer = provider().key_provider.load_private_key(key_der).map_err(TlsError::Library)?;
+    // Not by `from_der`: its comparison with the key rejects critical extensions that it does not know.
+    let certified = CertifiedKey::new(vec![certificate.der().clone()], signer);
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Library)?

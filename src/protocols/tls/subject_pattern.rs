@@ -2,9 +2,9 @@
 
 use super::subject::{NAMED, escape};
 
-/// The subject in the form of [`super::ClientCertificate::subject`], in which equal texts are equal subjects: `cn=a, o=b`
-/// becomes `CN=a,O=b`. `None` if the text is no subject, or has an attribute that needs its number: such a value is
-/// written as `2.5.4.5=#0c0137`.
+/// The subject in the form of [`super::ClientCertificate::subject`], in which equal texts are equal subjects:
+/// `cn=a, o=b` becomes `CN=a,O=b`. `None` if the text is no subject, or has an attribute that needs its number: such a
+/// value is written as `2.5.4.5=#0c0137`.
 pub fn canonical_subject(text: &str) -> Option<String> {
     let sets = split(text, ',').map(|set| {
         let attributes: Option<Vec<String>> = split(set, '+').map(attribute).collect();

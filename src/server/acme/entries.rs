@@ -157,7 +157,7 @@ impl Entries {
         self.known().get(&name_entry(name)).is_some_and(|known| known.root != self.roots.newest())
     }
 
-    /// Entries of names that nobody wants any more: their certificate has ended.
+    /// Entries of names that no listener wants any more: their certificate has ended.
     pub(super) fn outdated(&self, now: UnixTime) -> Vec<(String, u64)> {
         let wanted = self.wanted.borrow();
         let is_outdated = |(entry, known): &(&String, &Known)| {

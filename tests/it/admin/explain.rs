@@ -48,7 +48,8 @@ async fn a_revocation_and_a_rotated_key_count_at_once() {
 #[tokio::test]
 async fn a_question_can_have_a_certificate() {
     let (authority, upstream) = (Authority::new(), Upstream::start());
-    let route = "[[route]]\npath = \"/alone/\"\npublic = true\nclient_certificate = \"required\"\n";
+    let route =
+        "[[route]]\npath = \"/alone/\"\npublic = true\nclient_certificate = \"required\"\n[[route]]\npath = \"/\"\n";
     let gateway = Gateway::with_clients(&upstream, &authority, "client_certificate = \"optional\"", route);
     let [own, other, foreign] = [&authority, &authority, &Authority::new()].map(|authority| authority.client(|_| {}));
     let hash = Thumbprint::of_certificate(&own.certificate()).to_string();

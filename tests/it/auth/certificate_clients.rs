@@ -129,7 +129,7 @@ async fn a_bound_token_of_oidc_provider_is_good_beside_its_certificate() {
     assert_eq!(upstream.seen().len(), 3);
 }
 
-/// A gateway whose token endpoint takes the certificate of the client `orders`.
+/// A gateway with a token endpoint that takes the certificate of the client `orders`.
 fn issuing(certificates: &Certificates, upstream: &Upstream) -> Gateway {
     let more = format!(
         "[oauth]\ntoken_endpoint = \"/oauth/token\"\nrevocation_endpoint = \"/oauth/revoke\"\nmtls_url = \"{ALIAS}\"\n\
@@ -167,7 +167,7 @@ async fn openid_client_authenticates_with_its_certificate_at_the_alias() {
         const status = async (shown) => (await fetchWith(shown)(mtls, { headers })).status;
         const statuses = [await status(own), await status({}), await status({ cert: other, key: otherKey })];
         const stranger = await client.clientCredentialsGrant(await as({ cert: other, key: otherKey }), {})
-          .catch((error) => error.error);
+          .catch((error) => error.error ?? error.cause?.[0]?.parameters?.error ?? String(error.cause ?? error));
         await client.tokenRevocation(await as(own), tokens.access_token);
         finish({ token: tokens.access_token, statuses, stranger, after: await status(own), called });";
     let (authority, upstream) = (Authority::new(), Upstream::start());

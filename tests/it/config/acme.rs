@@ -24,17 +24,15 @@ fn names_are_those_of_hosts() {
         (
             listener!("{ acme = [\"a.b\"], key = \"Cargo.toml\" }"),
             "listener[0].tls.key",
-            (3, 32),
+            (3, 31),
             "`key` has no effect beside `acme`",
         ),
-        (listener!("{ key = \"Cargo.toml\" }"), "listener[0].tls.certificate", (3, 7), "`certificate` is missing"),
         (
             "[acme]\nnames_per_listener = 1\n[[listener]]\naddress = \"0.0.0.0:1\"\ntls = { acme = [\"a\", \"b\"] }",
             names,
             (5, 16),
             "expected at most 1, which is acme.names_per_listener",
         ),
-        ("[admin]\ntls = { acme = [\"a.b\"] }", "admin.tls.acme", (2, 9), "unknown key"),
     ]);
     let text = with_upstream(listener!("[{ acme = [\"API.example\", \"b.example\"] }, { acme = [\"c\"] }]"));
     let config = parse(&text).expect("valid");

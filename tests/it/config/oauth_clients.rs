@@ -103,7 +103,7 @@ fn a_client_with_a_certificate_has_one_name_or_its_certificates() {
     let hash = "A".repeat(43);
     let by_hash = format!("{own}certificate_sha256 = [\"{hash}\"]\n");
     for (listener, keys, key, says) in [
-        (VERIFYING, format!("{id}client_auth = \"tls\"\n"), "client_auth", "unknown value"),
+        (VERIFYING, format!("{GOOD}client_auth = \"tls\"\n"), "client_auth", "unknown value"),
         (VERIFYING, format!("{id}client_auth = \"tls_client_auth\"\n"), "client_auth", "has no name"),
         (VERIFYING, by_name("orders"), "certificate_name", "not a name of a client"),
         (VERIFYING, by_name("cn:orders"), "certificate_name", "not a name of a client"),

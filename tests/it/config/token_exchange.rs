@@ -11,7 +11,7 @@ use super::with_upstream;
 const GOOD: &str = "name = \"orders\"\ntoken_endpoint = \"https://login.example/token\"\nclient_id = \"gateway\"\n\
     client_secret_file = \"client.secret\"\naudience = [\"https://orders.internal\"]\n";
 const PROVIDER: &str = "[[provider]]\nname = \"main\"\nissuer = \"https://login.example\"\nclient_id = \"a\"\n\
-    client_auth = \"none\"\n";
+    client_auth = \"none\"\n[sign_in]\nexternal_urls = [\"https://app.example\"]\n";
 const ROUTE: &str = "[[route]]\npath = \"/\"\ntoken = \"exchange\"\ntoken_exchange = \"orders\"\n";
 
 fn read(text: &str) -> Result<Config, Shown> {
@@ -89,7 +89,7 @@ fn a_route_names_its_exchange() {
 
 /// The gateway shows an opaque token to its issuer alone.
 #[test]
-fn a_route_whose_opaque_tokens_cannot_be_exchanged_is_reported() {
+fn a_route_with_opaque_tokens_that_cannot_be_exchanged_is_reported() {
     let issuer = |name: &str, more: &str| format!("[[issuer]]\nissuer = \"{name}\"\naudience = [\"b\"]\n{more}");
     let opaque = "[issuer.introspection]\nendpoint = \"https://a/i\"\nclient_id = \"c\"\nclient_auth = \"none\"\n";
     let keys = "discover = true\nalgorithms = [\"ES256\"]\n";

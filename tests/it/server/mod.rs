@@ -1,6 +1,6 @@
 //! Client connections: idle connections, lingering close, rejected uploads. Certificates that the gateway gets itself.
 
-mod acme;
+pub mod acme;
 pub mod idle;
 pub mod linger_slots;
 pub mod lingering_close;

@@ -40,7 +40,8 @@ impl Pebble {
         names.args(["-dns01", &dns.to_string(), "-management", &free_address().to_string()]);
         let mut server = Command::new("pebble");
         server.args(["-config", &file("pebble.json"), "-dnsserver", &dns.to_string(), "-strict"]);
-        server.env("PEBBLE_VA_NOSLEEP", "1");
+        // Each order validates its names again.
+        server.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_AUTHZREUSE", "0");
         let processes = [names, server].map(|command| spawn(command, folder.path())).into();
         let mut pebble = Pebble { address, authority, processes, _folder: folder };
         pebble.wait_until_ready();

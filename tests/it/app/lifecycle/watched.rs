@@ -96,7 +96,7 @@ async fn a_change_of_the_watched_files_reloads_once() {
     }
 }
 
-/// A revocation list is a file that others write. Nobody sends the gateway a signal for it.
+/// A revocation list is a file that others write. No signal follows.
 #[tokio::test]
 async fn a_new_revocation_list_is_loaded_without_a_reload() {
     let (upstream, authority) = (Upstream::start(), Authority::new());

@@ -106,7 +106,8 @@ async fn oauth4webapi_refreshes_with_proofs_and_nonces() {
         const client = { client_id: 'app' };
         const DPoP = oauth.DPoP(client, await oauth.generateKeyPair('ES256'));
         const refreshed = async (token) => {
-            const send = () => oauth.refreshTokenGrantRequest(server, client, oauth.None(), token, { ...options, DPoP });
+            const all = { ...options, DPoP };
+            const send = () => oauth.refreshTokenGrantRequest(server, client, oauth.None(), token, all);
             const read = async () => oauth.processRefreshTokenResponse(server, client, await send());
             return read().catch((error) => oauth.isDPoPNonceError(error) ? read() : Promise.reject(error));
         };
@@ -114,7 +115,8 @@ async fn oauth4webapi_refreshes_with_proofs_and_nonces() {
         const second = await refreshed(first.refresh_token);
         const send = () => oauth.protectedResourceRequest(
             second.access_token, 'GET', new URL(`${issuer}/a`), undefined, undefined, { ...options, DPoP });
-        const { status } = await send().catch((error) => oauth.isDPoPNonceError(error) ? send() : Promise.reject(error));
+        const again = (error) => oauth.isDPoPNonceError(error) ? send() : Promise.reject(error);
+        const { status } = await send().catch(again);
         finish({ types: [first.token_type, second.token_type], status, asked });";
     let (found, _) = run(CODE).await;
     let types: Vec<_> = found["types"].as_array().expect("a list").iter().map(|name| name.as_str()).collect();

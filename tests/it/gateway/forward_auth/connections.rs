@@ -118,7 +118,7 @@ async fn a_burst_of_cancelled_calls_leaves_the_connection_open() {
     }
 }
 
-/// Envoy denies a request whose call fails. The gateway answers what has begun, and Envoy opens a new connection.
+/// Envoy denies a request if its call fails. The gateway answers what has begun, and Envoy opens a new connection.
 #[tokio::test]
 async fn a_call_that_has_begun_is_answered_during_the_drain() {
     let (mut gateway, _upstream) = with_config(&format!("{ROUTES}{FORWARD_AUTH}"));

@@ -43,6 +43,16 @@ fn with_tls(upstream: &Upstream, port: u16, tls: &str, more: &str) -> String {
     text.replace(listener, &format!("address = \"127.0.0.1:{port}\"\ntls = {tls}"))
 }
 
+/// A gateway with a name for an authority that is away. Its first order has failed.
+pub async fn gateway_without_authority(upstream: &Upstream) -> Gateway {
+    let away = format!("[acme]\ndirectory = \"https://127.0.0.1:{}/dir\"\n", free_port());
+    let text = with_tls(upstream, free_port(), &acme(&[NAME]), &away);
+    let folder = Arc::new(TempDir::new().expect("a folder"));
+    let gateway = Gateway::in_folder(text, folder, Arc::new(ManualClock::new()));
+    gateway.wait_for_metric(&format!("acme_failures{{name=\"{NAME}\"}}"), 1).await;
+    gateway
+}
+
 fn acme(names: &[&str]) -> String {
     format!("{{ acme = {names:?} }}")
 }
@@ -72,7 +82,7 @@ impl Given {
         self.gateway.advance(time);
         eventually_within(PATIENCE, "an order fails", async || {
             let now = self.gateway.metric("bearward_acme_orders_total{result=\"failed\"}").await;
-            if now > failed { Ok(()) } else { Err(format!("{now} failed")) }
+            if now > failed { Ok(()) } else { Err(format!("{now} failed: {}", shown(&self.gateway).await["acme"])) }
         })
         .await;
     }

@@ -59,7 +59,7 @@ async fn an_unfinished_hello_is_cut_off_and_plain_http_gets_a_response() {
     stream.read_to_string(&mut response).await.expect("closed");
     assert!(response.starts_with("HTTP/1.1 400 ") && response.contains("https"), "{response}");
     let mut stream = TcpStream::connect(address).await.expect("it listens");
-    stream.write_all(&[0x16, 3, 1, 0, 5, 9, 9, 9, 9, 9]).await.expect("sent");
+    stream.write_all(&[0x16, 3, 1, 0xff, 0xff]).await.expect("sent");
     let mut alert = Vec::new();
     stream.read_to_end(&mut alert).await.expect("closed");
     assert_eq!(alert.first(), Some(&0x15), "an alert: {alert:?}");

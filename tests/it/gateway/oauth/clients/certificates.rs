@@ -122,7 +122,7 @@ fn has(line: &Value, part: &str) -> bool {
 
 /// The certificate must be verified, and be that of this very connection.
 #[tokio::test]
-async fn a_name_that_nobody_verified_proves_nothing() {
+async fn a_name_that_was_not_verified_proves_nothing() {
     let (authority, upstream) = (Authority::new(), Upstream::start());
     let gateway = gateway(&upstream, &authority, &named("ci", "dns:ci.internal"));
     let good = authority.client(|params| params.subject_alt_names = vec![dns("ci.internal")]);
