@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use instant_acme::{
-    Account, AuthorizationStatus, CertificateIdentifier, ChallengeType, Error, Identifier, NewOrder, Order,
-    OrderStatus, RetryPolicy,
+    Account, AuthorizationStatus, CertificateIdentifier, ChallengeStatus, ChallengeType, Error, Identifier, NewOrder,
+    Order, OrderStatus, RetryPolicy,
 };
 use tokio::time::sleep;
 
@@ -121,7 +121,10 @@ impl Task<'_> {
             }
             self.save().await?;
             self.wait_for_others().await;
-            challenge.set_ready().await?;
+            // The gateway that had begun the order may have said so before it ended.
+            if challenge.status == ChallengeStatus::Pending {
+                challenge.set_ready().await?;
+            }
         }
         Ok(())
     }

@@ -14,14 +14,14 @@ const PROVIDER: &str = "[[provider]]\nname = \"main\"\nissuer = \"https://login.
     client_auth = \"none\"\n[sign_in]\nexternal_urls = [\"https://app.example\"]\n";
 const ROUTE: &str = "[[route]]\npath = \"/\"\ntoken = \"exchange\"\ntoken_exchange = \"orders\"\n";
 
-fn read(text: &str) -> Result<Config, Shown> {
+/// The key and the message of an error or a warning.
+type Found = (String, String);
+
+fn read(text: &str) -> Result<Config, Found> {
     read_with_warnings(text).map(|(config, _)| config)
 }
 
-/// Key and message of an error or a warning.
-type Shown = (String, String);
-
-fn read_with_warnings(text: &str) -> Result<(Config, Vec<Shown>), Shown> {
+fn read_with_warnings(text: &str) -> Result<(Config, Vec<Found>), Found> {
     let folder = tempfile::tempdir().expect("a folder");
     let pem = generate_pem(Algorithm::ES256).expect("a key");
     for (name, content) in [("client.secret", &b"of the client"[..]), ("client.key", pem.expose())] {

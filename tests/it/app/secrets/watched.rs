@@ -37,7 +37,8 @@ fn basic(client: &str, name: &str, letter: &str) -> String {
 }
 
 async fn ask(client: &Client, letter: &str) -> TestResponse {
-    let client = client.clone().header("x-original-method", "GET").header("x-original-host", "api.example");
+    let client = client.clone().proxy().header("x-forwarded-for", "198.51.100.7").header("x-forwarded-proto", "https");
+    let client = client.header("x-original-method", "GET").header("x-original-host", "api.example");
     let secret = format!("proxy-{}", letter.repeat(32));
     client.header("x-original-uri", "/").header("x-forward-auth-secret", &secret).get("/auth").await
 }

@@ -23,6 +23,9 @@ use tokio_rustls::TlsConnector;
 use crate::support::certificates::Authority;
 use crate::support::pebble::Pebble;
 
+/// Pebble's path of challenges.
+pub(super) const CHALLENGE: &str = "/chalZ/";
+
 /// What is wrong with the answer to requests of which the path begins with `.0`.
 pub(super) type Wrong = (&'static str, fn(Response<Bytes>) -> Response<Bytes>);
 
@@ -35,7 +38,7 @@ pub(super) struct State {
     /// The authority confirms `replaces` (RFC 9773 section 5).
     pub(super) confirms: AtomicBool,
     pub(super) wrong: Mutex<Option<Wrong>>,
-    /// Requests with such a path reach Pebble, and get no answer.
+    /// Requests with such a path get no answer. Those to the challenges do not reach Pebble.
     pub(super) silent: Mutex<Option<&'static str>>,
     /// The payloads of new orders.
     orders: Mutex<Vec<Value>>,
@@ -144,6 +147,10 @@ async fn respond(backend: &Backend, state: &State, request: Request<Incoming>) -
     let body = body.collect().await.expect("a body").to_bytes();
     let path = head.uri.path().to_owned();
     let host = head.headers[header::HOST].to_str().expect("ASCII").to_owned();
+    let is_silent = state.silent.lock().expect("unpoisoned").is_some_and(|silent| path.starts_with(silent));
+    if is_silent && path.starts_with(CHALLENGE) {
+        be_silent(state).await;
+    }
     let mut response = match path.starts_with("/renewal/") {
         true => renewal(state),
         false => backend.send(Request::from_parts(head, Full::new(body.clone()))).await,
@@ -161,16 +168,19 @@ async fn respond(backend: &Backend, state: &State, request: Request<Incoming>) -
     if path == "/dir" && state.window.lock().expect("unpoisoned").is_some() {
         response = edited(response, |directory| directory["renewalInfo"] = format!("https://{host}/renewal").into());
     }
-    let is_silent = state.silent.lock().expect("unpoisoned").is_some_and(|silent| path.starts_with(silent));
     if is_silent {
-        state.silenced.fetch_add(1, Ordering::SeqCst);
-        std::future::pending::<()>().await;
+        be_silent(state).await;
     }
     let wrong = *state.wrong.lock().expect("unpoisoned");
     match wrong.filter(|(prefix, _)| path.starts_with(prefix)) {
         Some((_, change)) => change(response),
         None => response,
     }
+}
+
+async fn be_silent(state: &State) {
+    state.silenced.fetch_add(1, Ordering::SeqCst);
+    std::future::pending::<()>().await;
 }
 
 /// `Retry-After` is longer than what the gateway accepts.

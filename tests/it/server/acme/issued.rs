@@ -1,9 +1,12 @@
 //! The first certificate, its renewals, and reloads.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bearward::config::{self, Probe};
+use bearward::store::Store;
+use bearward::store::sqlite::SqliteStore;
 
 use super::{Given, NAME, PATIENCE, acme, certificate, issued, renewed, shown};
 use crate::support::Gateway;
@@ -131,4 +134,25 @@ async fn orders_of_an_hour_are_limited() {
     gateway.advance(HOUR);
     issued(address, "www.example").await;
     assert_eq!(given.orders(), 2);
+}
+
+#[tokio::test]
+async fn a_new_root_secret_seals_what_is_there() {
+    let (mut given, first) = Given::issued().await;
+    given.front.set_away(true);
+    let file = given.gateway.path().join("bearward.secret");
+    let (roots, path) = (std::fs::read_to_string(&file).expect("a secret"), given.gateway.path().join("bearward.db"));
+    given.gateway.drain();
+    let newer = format!("{roots}2 {}\n", "1".repeat(43));
+    bearward::types::secret::write_private(&file, newer.as_bytes()).expect("written");
+    given.gateway = given.gateway.restart();
+    assert_eq!(certificate(given.gateway.tls_address(), NAME).await.expect("at once"), first);
+    // The gateway looks once in a second.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    given.gateway.drain();
+    let settings = crate::store::given::settings();
+    let store = SqliteStore::open_within(Duration::from_secs(10), path, settings, Arc::new(|_, _| {})).expect("opens");
+    let entries = store.acme_entries(Vec::new()).await.expect("reads");
+    let sealed_by: Vec<_> = entries.iter().map(|entry| (&*entry.name, entry.root)).collect();
+    assert!(sealed_by.contains(&("name api.example", 2)), "{sealed_by:?}");
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use rustls::pki_types::CertificateDer;
 use tempfile::TempDir;
 
-use super::authority::Front;
+use super::authority::{CHALLENGE, Front};
 use super::{NAME, acme, issued, with_tls};
 use crate::support::Upstream;
 use crate::support::ports::free_port;
@@ -43,7 +43,7 @@ async fn a_finished_order_is_not_repeated_after_kill_9() {
 
 #[tokio::test]
 async fn an_unfinished_order_goes_on_after_kill_9() {
-    let (orders, _) = killed_at("/chalZ/").await;
+    let (orders, _) = killed_at(CHALLENGE).await;
     assert_eq!(orders, 1);
 }
 
