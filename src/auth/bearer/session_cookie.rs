@@ -15,7 +15,7 @@ use crate::tokens::family::handle;
 use crate::tokens::sign_in::attempt;
 use crate::types::reject::Reject;
 
-/// Its value is a [handle](crate::tokens::family::handle).
+/// Its value is a [`handle`].
 pub const SESSION: &str = "__Host-bearward";
 
 /// When the last attempts began.
