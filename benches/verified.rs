@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 
 use bearward::auth::authenticate::Authenticator;
 use bearward::auth::bearer;
+use bearward::auth::proofs::{PresentedProof, ProofRule};
 use bearward::auth::token_cache::{CachedToken, TokenCache};
+use bearward::tokens::dpop::access_token_hash;
 use bearward::tokens::jwt::Algorithm;
 use bearward::types::reject::Reason;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use foldhash::fast::RandomState;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
 use setup::{BenchWorker, Mint};
 
@@ -65,6 +67,59 @@ fn authenticate(c: &mut Criterion) {
     group.bench_function("no token", |b| {
         let none = HeaderMap::new();
         b.iter(|| worker.authenticate(&authenticator, &none).err().map(|reject| reject.reason));
+    });
+}
+
+/// A known token on routes with each rule: one without a key costs the same everywhere, and one with a key costs its
+/// proof where that is checked. The proof is signed before the clock starts, and used up.
+fn proofs(c: &mut Criterion) {
+    let mut group = c.benchmark_group("proof rule");
+    let (issuer, client) = (Mint::new(Algorithm::ES256), Mint::new(Algorithm::ES256));
+    let (authenticator, _) = setup::authenticator(&issuer);
+    let worker = BenchWorker::new();
+    let (plain, bound) = (issuer.token(0), issuer.token_with("cnf", client.confirmation()));
+    for (name, token, scheme, rule) in [
+        ("off, plain token", &plain, "Bearer", ProofRule::Off),
+        ("if_bound, plain token", &plain, "Bearer", ProofRule::IfBound),
+        ("off, bound token", &bound, "Bearer", ProofRule::Off),
+    ] {
+        let headers = HeaderMap::from_iter([(header::AUTHORIZATION, setup::credentials(scheme, token))]);
+        let authenticate = || worker.authenticate_by(&authenticator, &headers, (rule, None)).is_ok();
+        assert!(authenticate(), "{name}");
+        group.bench_function(name, |b| b.iter(authenticate));
+    }
+    let (method, scheme, host) =
+        (Method::GET, HeaderValue::from_static("https"), HeaderValue::from_static("api.example"));
+    let mut number = 0;
+    let mut with_proof = || {
+        number += 1;
+        let claims = serde_json::json!({
+            "jti": format!("proof-{number}"), "htm": "GET", "htu": "https://api.example/orders/1",
+            "iat": setup::NOW.as_secs(), "ath": access_token_hash(&bound),
+        });
+        let proof = HeaderValue::from_str(&client.proof(&claims)).expect("ASCII");
+        let authorization = (header::AUTHORIZATION, setup::credentials("DPoP", &bound));
+        HeaderMap::from_iter([authorization, (HeaderName::from_static("dpop"), proof)])
+    };
+    group.bench_function("if_bound, bound token", |b| {
+        b.iter_batched_ref(
+            &mut with_proof,
+            |headers| {
+                let presented = PresentedProof {
+                    headers,
+                    method: &method,
+                    scheme: &scheme,
+                    host: Some(&host),
+                    public_url: None,
+                    path: "/orders/1",
+                    certificate: None,
+                };
+                let caller = worker.authenticate_by(&authenticator, headers, (ProofRule::IfBound, Some(presented)));
+                let caller = caller.expect("a good proof");
+                setup::run_ready(authenticator.use_proof(&caller, setup::NOW)).is_ok()
+            },
+            FEW,
+        );
     });
 }
 
@@ -152,5 +207,5 @@ fn on_two_threads(cache: &dyn TokenLookup, token: &str, count: u64) -> Duration 
     start.elapsed()
 }
 
-criterion_group!(benches, authenticate, caches);
+criterion_group!(benches, authenticate, proofs, caches);
 criterion_main!(benches);

@@ -56,6 +56,7 @@
 //! | `clap` | `cli/`, `main` | reads the command line |
 //! | `crc32fast` | `tokens/family/` | the checksum at the end of a refresh token or an API key |
 //! | `h2` | `server/`, `upstream/` | the errors of the protocol under hyper: was it a flood? was the request processed? |
+//! | `instant_acme` | `server/acme/` | orders of certificates; requests to the authority are ours |
 //! | `ipnet` | `config/`, `protocols/http/forwarded` | networks of trusted proxies |
 //! | `jsonwebtoken` | `tokens/jwt/` | keys and signatures only: its checks of claims are lax by default |
 //! | `listenfd` | `protocols/socket_handover` | takes the sockets of systemd without unsafe code of ours |
@@ -63,7 +64,7 @@
 //! | `moka` | `auth/revocations/` | safe only without a capacity: a bounded cache forgets revocations |
 //! | `prometheus_client` | `telemetry/metrics` | names and labels are a promise to dashboards |
 //! | `quick_cache` | `auth/token_cache` | a lost entry costs one verification, so this cache may be bounded |
-//! | `rcgen` | `protocols/tls/` | makes the certificate of the first start |
+//! | `rcgen` | `protocols/tls/` | makes the certificate of the first start, requests for certificates, and what validates a name |
 //! | `rusqlite` | `store/sqlite/` | no database type leaves the store |
 //! | `rustix` | `protocols/socket_handover`, `types/process`, `types/boot_time`, `types/regular_file` | hands listening sockets to another process; its user; no core files; read-only mounts; opens pipes without waiting; a clock that counts a suspended machine |
 //! | `rustls_pki_types` | `tokens/jwt/` | reads the PEM of keys |
@@ -107,6 +108,8 @@
 //! | `throttle.refreshes` | `limits/throttle.rs`, called by `broker/refresh.rs` | 429 `family_limited` |
 //! | `throttle.calls` | `limits/throttle.rs`, called by `gateway/token_calls.rs` and `gateway/login_capture/mod.rs` | 429 `address_limited` |
 //! | `throttle.failures` | `limits/throttle.rs`, called as `throttle.calls` | 429 `failures_limited` |
+//! | `acme.names_per_listener` | `config/sections/acme.rs` | the file is invalid |
+//! | `acme.orders_per_hour` | `server/acme/worker.rs` | the order waits |
 //! | `admin.connections`, `admin.connections_per_address` | `admin/connections.rs` | the longest idle one is closed, or the new one |
 //! | `admin.wrong_tokens` | `admin/access/guess.rs`, called by `admin/router.rs` | 429 `admin_limited` |
 //! | `admin.streams` | `admin/calls/stats_streams.rs` | 429 `streams_limited` |
@@ -140,9 +143,11 @@
 //! | a request body on its way | request | one frame; to an HTTP/2 backend 1 MiB (h2) |
 //! | a copy for a retry | request | the head: only a request without a body is sent twice (`upstream/send.rs`) |
 //! | the body of an own call | request | 8 KiB; of a token exchange 24 KiB (`broker/settings.rs`) |
+//! | a response of an ACME server | order | 256 KiB (`server/acme/authority.rs`) |
 //! | a response of an identity provider | sign-in, refresh | 1 MiB (`auth/oauth_client/`) |
 //! | failed refreshes at providers | process | 4,096 (`broker/sign_in/refresh.rs`) |
 //! | tokens that another server has just rejected | introspection, each `[[token_exchange]]` | 32,768 (`auth/recently_rejected.rs`) |
+//! | logout tokens that wait for a key | provider | 256, each of 32 KiB (`gateway/provider_events/late.rs`) |
 //! | a report of an identity provider | request | 32 KiB, a security event 64 KiB (`gateway/provider_events/`) |
 //! | the response to a poll | event stream | 8 MiB (`broker/event_poll.rs`) |
 //! | a message of Envoy about a request | request | twice `limits.request_header_size` (`gateway/forward_auth/`) |
@@ -183,7 +188,7 @@
 //! - No stream outlives its token by more than a second.
 //! - No database type leaves `store/`.
 //! - A proof is checked on every request, and used up once, last of all.
-//! - Every reason for a rejection is defined once, in `types/reject.rs`.
+//! - Every reason for a rejection is defined once, in `types/reject/reason.rs`.
 //! - No secret has a `Debug` or `Display` that shows it.
 //! - Every task has an owner in `app/` that can stop it.
 

@@ -79,14 +79,14 @@ pub fn traefik(place: Place<'_>, asked: Option<SocketAddr>) -> Outcome<Program> 
             ("providers:", "global: { checkNewVersion: false, sendAnonymousUsage: false }\nproviders:"),
         ],
     )?;
-    let middlewares = if asked.is_some() { "middlewares: [bearward]" } else { "" };
+    let middlewares = if asked.is_some() { "middlewares: [bearward, proof]" } else { "" };
     let routes = include_str!("../../deploy/beside/traefik-routes.yaml");
     let routes = edited(
         routes,
         &[
             ("http://127.0.0.1:8080/auth", &format!("http://{}/auth", asked.unwrap_or(place.origin))),
             ("http://127.0.0.1:3000", &format!("http://{}", place.origin)),
-            ("middlewares: [bearward]", middlewares),
+            ("middlewares: [bearward, proof]", middlewares),
         ],
     )?;
     fs::write(folder.path().join("traefik.yaml"), settings)?;

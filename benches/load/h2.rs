@@ -13,7 +13,7 @@ use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
@@ -46,6 +46,33 @@ pub fn drive(load: &Load, length: Duration, pid: u32) -> Outcome<Measured> {
         let (elapsed, cpu) = (start.elapsed(), cpu_time(pid)?.saturating_sub(cpu_before));
         Ok(Measured { responses: latency.len(), resumed: 0, elapsed, cpu, latency, lateness: histogram()? })
     })
+}
+
+/// One connection that sends the first request of a load again and again.
+pub struct Session {
+    runtime: Runtime,
+    sender: SendRequest<Empty<Bytes>>,
+    request: Request<Empty<Bytes>>,
+}
+
+impl Session {
+    pub fn open(load: &Load) -> Outcome<Session> {
+        let request = to_http2(load.requests.first().ok_or("no request")?)?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let sender = runtime.block_on(connect(&load.target))?;
+        Ok(Session { runtime, sender, request })
+    }
+
+    /// Returns the status of the response.
+    pub fn exchange(&mut self) -> Outcome<u16> {
+        self.runtime.block_on(async {
+            self.sender.ready().await?;
+            let response = self.sender.send_request(self.request.clone()).await?;
+            let status = response.status().as_u16();
+            response.into_body().collect().await?;
+            Ok(status)
+        })
+    }
 }
 
 async fn connect(target: &Target) -> Outcome<SendRequest<Empty<Bytes>>> {

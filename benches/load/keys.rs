@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 use std::thread;
+use std::time::Instant;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,7 +15,7 @@ use bearward::tokens::jwt::{Algorithm, algorithm_name};
 use bearward::types::clock::{Clock, SystemClock};
 use bearward::types::ids::to_base62;
 use bearward::types::secret::write_private;
-use jsonwebtoken::EncodingKey;
+use jsonwebtoken::{DecodingKey, EncodingKey};
 use rustls::RootCertStore;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -91,6 +92,23 @@ impl Keys {
             let proof = client.sign_segments(&header, &claims)?;
             Ok(format!("Authorization: DPoP {token}\r\nDPoP: {proof}\r\n"))
         })
+    }
+
+    /// How long one bare check of a signature takes, with the key of the client ready.
+    pub fn micros_per_check(&self) -> Outcome<f64> {
+        const CHECKS: u32 = 2_000;
+        let coordinate = |name: &str| self.client.public[name].as_str().unwrap_or_default();
+        let key = DecodingKey::from_ec_components(coordinate("x"), coordinate("y"))?;
+        // As long as a proof.
+        let message = vec![b'x'; 500];
+        let signature = jsonwebtoken::crypto::sign(&message, &self.client.key, Algorithm::ES256)?;
+        let began = Instant::now();
+        for _ in 0..CHECKS {
+            if !jsonwebtoken::crypto::verify(&signature, &message, &key, Algorithm::ES256)? {
+                return Err("the signature is not valid".into());
+            }
+        }
+        Ok(began.elapsed().as_secs_f64() * 1e6 / f64::from(CHECKS))
     }
 
     /// An ID token of an identity provider. Its keys are in `rs256.json`.

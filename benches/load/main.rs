@@ -25,6 +25,7 @@ mod fronts;
 mod gateway;
 mod h2;
 mod idle_priority;
+mod instructions;
 mod keys;
 mod origin;
 mod peer_files;
@@ -66,6 +67,12 @@ struct Flags {
     /// Measure the table of goals instead of the scenarios
     #[arg(long)]
     table: bool,
+    /// Count the instructions, allocations and system calls of a request instead, with valgrind
+    #[arg(long, conflicts_with = "table")]
+    instructions: bool,
+    /// Fail if they are more than in benches/README.md
+    #[arg(long, requires = "instructions")]
+    check: bool,
     /// Measure only this row of the table; may be repeated
     #[arg(long, value_parser = table::names(), requires = "table")]
     row: Vec<String>,
@@ -127,6 +134,9 @@ fn run(flags: &Flags) -> Outcome<()> {
     let keys = Keys::make()?;
     let bench = Bench { flags, keys: &keys, origin: origin::start()?, requests: RequestPool::new(&keys, flags.test) };
     print_head(flags);
+    if flags.instructions {
+        return instructions::measure(&bench, flags.check);
+    }
     // With --test, run both.
     if flags.table || flags.test {
         table::measure(&bench)?;

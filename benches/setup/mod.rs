@@ -19,7 +19,7 @@ use bearward::auth::bearer;
 use bearward::auth::context::AuthContext;
 use bearward::auth::identity::Identity;
 use bearward::auth::keyring::{Keyring, Keys, OwnIssuer};
-use bearward::auth::proofs::{ProofRule, Proofs};
+use bearward::auth::proofs::{PresentedProof, ProofRule, Proofs};
 use bearward::auth::revocations::Revocations;
 use bearward::auth::signature_queue::SignatureQueue;
 use bearward::auth::token_cache::TokenCache;
@@ -40,7 +40,7 @@ use bearward::types::ids::{RequestIds, TokenId, to_base62};
 use bearward::types::reject::Reject;
 use bearward::types::trace::Trace;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use jsonwebtoken::EncodingKey;
+use jsonwebtoken::{DecodingKey, EncodingKey};
 use serde_json::{Value, json};
 
 pub const NOW: UnixTime = UnixTime::from_secs(1_800_000_000);
@@ -91,7 +91,7 @@ impl Mint {
             clock_skew: Duration::from_secs(30),
             max_lifetime: Duration::from_secs(3600),
             require_subject: true,
-            confirmation: Confirmation::Reject,
+            confirmation: Confirmation::Check,
             own: true,
         };
         TrustedIssuer { policy: Arc::new(policy), keys: Arc::new(keys) }
@@ -114,6 +114,18 @@ impl Mint {
         let (good, other) = (self.token(0), self.token(1));
         let (message, signature) = (good.rsplit_once('.'), other.rsplit_once('.'));
         format!("{}.{}", message.expect("three segments").0, signature.expect("three segments").1)
+    }
+
+    /// `cnf` of a token that is bound to this key.
+    pub fn confirmation(&self) -> Value {
+        // The id of a key of ours is its thumbprint.
+        json!({ "jkt": self.jwk["kid"] })
+    }
+
+    /// The public key, for ES256.
+    pub fn decoding_key(&self) -> DecodingKey {
+        let coordinate = |name: &str| self.jwk[name].as_str().expect("a coordinate");
+        DecodingKey::from_ec_components(coordinate("x"), coordinate("y")).expect("a key")
     }
 
     /// A DPoP proof by this key.
@@ -234,6 +246,17 @@ impl BenchWorker {
         })
     }
 
+    /// As [`BenchWorker::authenticate`], on a route with this rule, also for a token in the scheme DPoP.
+    pub fn authenticate_by(
+        &self,
+        authenticator: &Authenticator,
+        headers: &HeaderMap,
+        (proof, presented): (ProofRule, Option<PresentedProof<'_>>),
+    ) -> Result<Caller, Reject> {
+        let bearer = bearer::find_with_scheme(headers, authenticator.token_size)?;
+        run_ready(authenticator.authenticate(bearer, &AuthContext { proof, presented, ..self.context(NOW) }))
+    }
+
     pub fn context(&self, now: UnixTime) -> AuthContext<'_> {
         AuthContext {
             now,
@@ -267,6 +290,11 @@ pub fn run_ready<T>(future: impl Future<Output = T>) -> T {
             return outcome;
         }
     }
+}
+
+/// A value of `Authorization`.
+pub fn credentials(scheme: &str, token: &str) -> HeaderValue {
+    HeaderValue::from_str(&format!("{scheme} {token}")).expect("a token is ASCII")
 }
 
 /// Headers with this token only.

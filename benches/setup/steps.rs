@@ -109,6 +109,7 @@ impl Steps {
             is_from_proxy: false,
             sni: None,
             certificate: None,
+            public_url: None,
             route: &mut None,
             worker: &self.worker.0,
             record,

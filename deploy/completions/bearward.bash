@@ -237,7 +237,7 @@ _bearward() {
             return 0
             ;;
         bearward__subcmd__explain)
-            opts="-h --config --request-id --method --path --host --token-stdin --token-in --header --cleartext --at --json --help"
+            opts="-h --config --request-id --method --path --host --token-stdin --token-in --header --cleartext --certificate --at --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -268,6 +268,10 @@ _bearward() {
                     return 0
                     ;;
                 --header)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --certificate)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -507,7 +511,7 @@ _bearward() {
             return 0
             ;;
         bearward__subcmd__token__subcmd__issue)
-            opts="-h --config --subject --scope --label --client-id --jkt --json --help"
+            opts="-h --config --subject --scope --label --client-id --jkt --certificate --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -534,6 +538,10 @@ _bearward() {
                     return 0
                     ;;
                 --jkt)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --certificate)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

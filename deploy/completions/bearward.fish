@@ -62,6 +62,7 @@ complete -c bearward -n "__fish_bearward_using_subcommand explain" -l path -d 'P
 complete -c bearward -n "__fish_bearward_using_subcommand explain" -l host -d 'The `Host` header' -r
 complete -c bearward -n "__fish_bearward_using_subcommand explain" -l token-in -d 'Where the request has the token: header, cookie:NAME, query:NAME or websocket' -r
 complete -c bearward -n "__fish_bearward_using_subcommand explain" -l header -d 'Another header of the request, as "Origin: https://app.example". Can be repeated' -r
+complete -c bearward -n "__fish_bearward_using_subcommand explain" -l certificate -d 'The certificate that the client shows, with its chain: a file in PEM' -r -F
 complete -c bearward -n "__fish_bearward_using_subcommand explain" -l at -d 'Decide as at this time, in RFC 3339 as in the access log. Default: now' -r
 complete -c bearward -n "__fish_bearward_using_subcommand explain" -l token-stdin -d 'Read a token from standard input. Arguments are readable by other users, so they must not hold one'
 complete -c bearward -n "__fish_bearward_using_subcommand explain" -l cleartext -d 'The request arrives without TLS'
@@ -93,6 +94,7 @@ complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from issue" -l label -d 'Name of the session in a list of devices' -r
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from issue" -l client-id -d 'The client that gets the token: its `client_id`' -r
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from issue" -l jkt -d 'Bind the tokens to the key of a client (DPoP): the SHA-256 thumbprint of its public key, by RFC 7638' -r
+complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from issue" -l certificate -d 'Bind the tokens to the certificate of a client (RFC 8705): a file in PEM' -r -F
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from issue" -l json -d 'Print the token pair as JSON'
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from issue" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from list" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F

@@ -90,8 +90,8 @@ impl AuthState {
         let revocations = self.revocations.clone();
         let help = "Number of the newest revocation in the store's log that is enforced";
         metrics.gauge("revocation_sequence", help, move || revocations.sequence() as f64);
-        let used_proofs = self.proofs.used.clone();
-        metrics.gauge("used_proofs", "Used DPoP proofs in memory", move || used_proofs.count() as f64);
+        let proofs = self.proofs.clone();
+        metrics.gauge("used_proofs", "Used DPoP proofs in memory", move || proofs.count() as f64);
         let api_keys = self.api_keys.clone();
         metrics.counters("api_key_reads", "API keys read from the store", move || {
             api_keys.reads().map(|(result, count)| (vec![("result", result.to_owned())], count as f64)).to_vec()

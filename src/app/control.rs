@@ -9,7 +9,9 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
+use super::acme_tasks::AcmeTasks;
 use super::error::StartError;
+use super::reload::LiveConfig;
 use super::shared_state::SharedState;
 use super::sockets::AdminSocket;
 use super::thread;
@@ -25,7 +27,7 @@ const CONFIRM_INTERVAL: Duration = Duration::from_millis(500);
 const TELL_INTERVAL: Duration = Duration::from_secs(5);
 /// How often to look for refreshes at providers that a killed process has left.
 const RESUME_INTERVAL: Duration = Duration::from_secs(2);
-/// How long a drain waits for refreshes at providers. Most providers respond in less than a second.
+/// How long a drain waits for sign-ins and refreshes at providers. Most providers respond in less than a second.
 const REFRESH_GRACE: Duration = Duration::from_secs(10);
 /// How often to check whether a signing key starts to sign, or is no longer accepted.
 const KEY_INTERVAL: Duration = Duration::from_secs(1);
@@ -72,7 +74,7 @@ impl Drop for ControlThread {
 
 /// What the control thread works on.
 pub(super) struct Control {
-    pub(super) state: Arc<SharedState>,
+    pub(super) live: Arc<LiveConfig>,
     pub(super) admin: Arc<Admin>,
     pub(super) connections: Arc<AdminConnections>,
     pub(super) socket: AdminSocket,
@@ -88,7 +90,8 @@ impl Control {
         mut stopped: watch::Receiver<bool>,
         replaced: watch::Sender<bool>,
     ) {
-        let Control { state, admin, connections, socket, is_shared } = self;
+        let Control { live, admin, connections, socket, is_shared } = self;
+        let state = live.state.clone();
         let AdminSocket { local, socket, tls } = socket;
         let listener = unless_failed(socket::into_tokio(socket));
         let listener =
@@ -108,6 +111,8 @@ impl Control {
         let opaque_tokens = tokio::spawn(renew_opaque_tokens(state.clone()));
         let providers = tokio::spawn(tell_providers(state.clone()));
         let refreshes = tokio::spawn(resume_refreshes(state.clone()));
+        let mut acme = Some(AcmeTasks::start(&live, &admin.counters));
+        drop(live);
         let mut event_streams = Some(state.event_streams.start(&state.broker, &state.clock));
         let mut hand_over = pin!(hand_over);
         let (mut confirm, mut expire) = (every(CONFIRM_INTERVAL), every(EXPIRE_INTERVAL));
@@ -125,6 +130,7 @@ impl Control {
                     local = None;
                     event_streams = None;
                     if !is_shared {
+                        acme = None;
                         sweeping.abort();
                         keys.abort();
                         providers.abort();
@@ -134,7 +140,7 @@ impl Control {
                 }
             }
         }
-        drop((local, event_streams));
+        drop((local, event_streams, acme));
         admin.wrong_tokens.log_others();
         local_listener.iter().for_each(|listener| listener.abort());
         admin.stats_streams.end().await;
@@ -147,7 +153,7 @@ impl Control {
         opaque_tokens.abort();
         providers.abort();
         refreshes.abort();
-        state.login_refresh.finish(REFRESH_GRACE).await;
+        tokio::join!(state.login_refresh.finish(REFRESH_GRACE), state.broker.detached.finish(REFRESH_GRACE));
         if is_shared || !*replaced.borrow() {
             write_confirmations(&state).await;
         }

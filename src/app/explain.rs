@@ -13,6 +13,7 @@ use http::Request;
 
 use super::auth_state::{AuthState, api_key_settings};
 use super::error::StartError;
+use super::explain_certificate::AskingListeners;
 use super::issuer_keys::KeyWatch;
 use super::own_calls::{Failure, OwnCalls, Sessions};
 use super::own_keys::{self, own_policy};
@@ -34,9 +35,11 @@ use crate::gateway::streams::Streams;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ConcurrencyLimit;
 use crate::protocols::http::forwarded::Origin;
+use crate::protocols::tls::ClientChain;
 use crate::store::{StoreError, StoreFuture};
 use crate::telemetry::access_log::Record;
 use crate::telemetry::metrics::{RequestsByRoute, WorkerMetrics};
+use crate::tokens::dpop::PublicUrl;
 use crate::tokens::family::Family;
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::sign::SIGNING;
@@ -56,8 +59,13 @@ pub struct Explainer {
     revocations_unknown: Option<Arc<str>>,
     /// `tokens.issuer`, if it does not know the keys that have signed this issuer's tokens.
     keys_unknown_of: Option<String>,
+    /// `public_url` of the first listener that has one.
+    public_url: Option<Arc<PublicUrl>>,
     /// It has no connections, and serves the one request.
     worker: Worker,
+    listeners: AskingListeners,
+    /// What the client shows in its handshake.
+    shown: Option<ClientChain>,
     /// Keeps the fetched keys up to date. A running gateway does it itself.
     _keys: Option<KeyWatch>,
 }
@@ -88,7 +96,19 @@ impl Explainer {
         let sessions = Sessions::Database(config.store.clone());
         let own_calls = OwnCalls::new(config, sessions, None, revocations_unknown.clone());
         let decider = auth.decider(config, CACHE_SIZE, &RequestsByRoute::default());
-        Ok(Explainer { decider, own_calls, clock, revocations_unknown, keys_unknown_of, worker, _keys: Some(keys) })
+        let (listeners, shown, keys) = (AskingListeners::of(config), None, Some(keys));
+        Ok(Explainer {
+            decider,
+            own_calls,
+            clock,
+            revocations_unknown,
+            keys_unknown_of,
+            public_url: public_url(config),
+            worker,
+            listeners,
+            shown,
+            _keys: keys,
+        })
     }
 
     /// With the keys, revocations, sessions and limits of a running gateway. It counts nothing.
@@ -106,8 +126,16 @@ impl Explainer {
             clock,
             revocations_unknown: None,
             keys_unknown_of: None,
+            listeners: AskingListeners::of(config),
+            shown: None,
+            public_url: public_url(config),
             _keys: None,
         }
+    }
+
+    /// About a client that shows this chain in its handshake.
+    pub fn showing(self, chain: Option<ClientChain>) -> Self {
+        Explainer { shown: chain, ..self }
     }
 
     /// `tls`: the request arrives over TLS, and the SNI name is its `Host`.
@@ -130,14 +158,23 @@ impl Explainer {
             };
             steps.lock().unwrap_or_else(PoisonError::into_inner).push((step, result));
         };
-        let (mut record, mut route, mut rate_limit_headers, mut upload) = (Record::default(), None, None, None);
+        let now = self.clock.now();
+        let accepted = match self.shown.as_ref().map(|chain| self.listeners.accept(chain, now)).transpose() {
+            Ok(accepted) => accepted,
+            Err(reject) => return Explanation { steps: Vec::new(), outcome: Outcome::Rejected(reject) },
+        };
+        // A proof is compared with the request of the record.
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let mut record = Record { method, uri, ..Record::default() };
+        let (mut route, mut rate_limit_headers, mut upload) = (None, None, None);
         let mut context = RequestContext {
-            now: self.clock.now(),
+            now,
             clock: &*self.clock,
             origin,
             is_from_proxy: false,
             sni: None,
-            certificate: None,
+            certificate: accepted.as_ref().map(|accepted| accepted.certificate.clone()),
+            public_url: self.public_url.as_deref(),
             route: &mut route,
             worker: &self.worker,
             record: &mut record,
@@ -145,6 +182,9 @@ impl Explainer {
             upload: &mut upload,
             trace: Trace::to(&listener),
         };
+        if let Some(accepted) = accepted {
+            context.trace.step(Step::Certificate, || accepted.found);
+        }
         let decision = match self.decider.check_header_list(request) {
             Ok(()) => self.decider.decide(request, &mut context).await,
             Err(large) => Err(large),
@@ -250,6 +290,11 @@ fn revocations(store: &StoreSettings, now: UnixTime) -> Result<Revocations, Arc<
         revocations.enforce(&revocation, now);
     }
     Ok(revocations)
+}
+
+/// The one of the first listener that has one: a question names no listener.
+fn public_url(config: &Config) -> Option<Arc<PublicUrl>> {
+    config.listeners.iter().find_map(|listener| listener.public_url.clone())
 }
 
 /// A worker without connections.

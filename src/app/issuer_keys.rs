@@ -171,14 +171,14 @@ fn visits(source: &Source, _clock: &dyn Clock, label: &'static str) -> Vec<Label
     outcomes.into_iter().map(labelled).collect()
 }
 
-/// Each client as the issuer of its assertions.
+/// Each client as the issuer of its assertions. Clients with certificates have none.
 pub(super) fn of_clients(config: &Config) -> Vec<ForeignIssuer> {
     // `tokens.issuer` needs a restart, and other settings of the same file do not.
     let audience = || Audience::OneOf(vec![config.tokens.issuer.clone()]);
-    let policy = |client: &RegisteredClient| Issuer { audience: audience(), ..client.policy.clone() };
-    let clients = config.oauth.clients.iter();
+    let policy = |policy: &Issuer| Issuer { audience: audience(), ..policy.clone() };
+    let clients = config.oauth.clients.iter().filter_map(RegisteredClient::assertions);
     clients
-        .map(|client| ForeignIssuer { policy: policy(client), keys: client.keys.clone(), introspection: None })
+        .map(|(rules, keys)| ForeignIssuer { policy: policy(rules), keys: keys.clone(), introspection: None })
         .collect()
 }
 

@@ -18,7 +18,7 @@ impl Explain for LiveExplainer {
         let live = self.0.clone();
         Box::pin(async move {
             // Made anew for each question: it follows reloads, and is needed seldom.
-            let explainer = Explainer::of_running(&live.config(), &live.state);
+            let explainer = Explainer::of_running(&live.config(), &live.state).showing(asked.certificate);
             let gateway = live.shared.gateway.load_full();
             let origin = Origin::new(asked.client, asked.tls);
             let explained = explainer.explain_from(&asked.request, &origin, Some(&gateway)).await;

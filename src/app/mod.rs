@@ -3,6 +3,8 @@
 //! The order of the start is a matter of security: secrets, store, every revocation, keys, addresses. The gateway
 //! accepts the first connection when all of these are ready. Every thread and task has an owner here that can stop it.
 
+mod acme;
+mod acme_tasks;
 mod audit;
 mod auth_state;
 mod control;
@@ -10,6 +12,7 @@ mod copy_store;
 mod error;
 mod event_streams;
 pub mod explain;
+mod explain_certificate;
 mod issuer_keys;
 mod live_explain;
 mod open_store;

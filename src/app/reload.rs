@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use arc_swap::ArcSwap;
 use serde_json::Value as Json;
 
+use super::acme;
 use super::error::StartError;
 use super::own_keys;
 use super::reload_metrics::ReloadMetrics;
@@ -22,7 +23,7 @@ use crate::admin::Reloaded;
 use crate::config::{Change, Config, Limits};
 use crate::gateway::Gateway;
 use crate::gateway::endpoints::ResourceServer;
-use crate::protocols::tls::{self, ServerTls, TicketSource};
+use crate::protocols::tls::{self, ClientAuthSettings, ServerTls, TicketSource};
 use crate::server::{ListenerSettings, Shared};
 use crate::telemetry::access_log::{self, AccessLog};
 use crate::telemetry::recent_rejections::RecentRejections;
@@ -54,7 +55,7 @@ impl LiveConfig {
     pub(super) fn reload(&self, config: Config) -> Result<Reloaded, StartError> {
         let mut current = self.config();
         let (next, mut reloaded) = plan(&current, config);
-        let certificates = read_certificates(&next, &self.state.tickets)?;
+        let certificates = read_certificates(&next, &self.state)?;
         self.add_renewed(&current, &next, &certificates, &mut reloaded);
         let signing_key = self.signing_key(&next, &mut reloaded)?;
         let previous = self.shared.gateway.load();
@@ -72,6 +73,7 @@ impl LiveConfig {
         self.in_force.store(Arc::new(next.values.json()));
         self.replace_certificates(certificates);
         self.replace_signing_key(signing_key);
+        self.state.acme.set_wanted(acme::wanted(&next));
         self.shared.gateway.store(Arc::new(gateway));
         *current = next;
         Ok(reloaded)
@@ -81,7 +83,7 @@ impl LiveConfig {
     pub(super) fn dry_run(&self, config: Config) -> Result<Reloaded, StartError> {
         let current = self.config();
         let (next, mut reloaded) = plan(&current, config);
-        let certificates = read_certificates(&next, &self.state.tickets)?;
+        let certificates = read_certificates(&next, &self.state)?;
         self.add_renewed(&current, &next, &certificates, &mut reloaded);
         self.signing_key(&next, &mut reloaded)?;
         let active = self.shared.gateway.load();
@@ -93,7 +95,21 @@ impl LiveConfig {
     /// Reads the files of the active certificates again, and nothing else.
     pub(super) fn reload_certificates(&self) -> Result<(), StartError> {
         let current = self.config();
-        self.replace_certificates(read_certificates(&current, &self.state.tickets)?);
+        self.replace_certificates(read_certificates(&current, &self.state)?);
+        Ok(())
+    }
+
+    /// Activates what an ACME server has issued. Listeners without a name for it stay as they are.
+    pub(super) fn activate_acme(&self) -> Result<(), StartError> {
+        let current = self.config();
+        for ((number, settings), active) in current.listeners.iter().enumerate().zip(&self.certificates) {
+            if let Some(active) = active.as_ref().filter(|_| settings.tls.acme_names().next().is_some())
+                && let Some(side) = read_listener(&settings.tls, settings.clients.as_ref(), &self.state, number)?
+            {
+                active.store(side);
+            }
+        }
+        tls::note_reload();
         Ok(())
     }
 
@@ -192,6 +208,7 @@ fn plan(current: &Config, config: Config) -> (Config, Reloaded) {
         },
         issuers: config.issuers,
         providers: config.providers,
+        acme: config.acme,
         listeners: if listeners_change { current.listeners.clone() } else { config.listeners },
         ..current.clone()
     };
@@ -229,13 +246,23 @@ fn new_secrets(current: &Config, config: &Config, changes: &[Change]) -> Vec<Cha
 }
 
 /// The certificates of the listeners, and of the admin listener last.
-fn read_certificates(config: &Config, tickets: &TicketSource) -> Result<Vec<Option<Arc<ServerTls>>>, StartError> {
-    let listeners = config.listeners.iter().map(|listener| (&listener.tls, listener.clients.as_ref(), tickets));
-    let settings = listeners.chain([(&config.admin.tls, None, &TicketSource::Process)]).enumerate();
-    let read = |(number, (settings, clients, tickets))| {
-        tls::server_tls(settings, clients, tickets, number).map_err(|error| StartError::Certificate(error.into()))
-    };
-    settings.map(read).collect()
+fn read_certificates(config: &Config, state: &SharedState) -> Result<Vec<Option<Arc<ServerTls>>>, StartError> {
+    let listeners = config.listeners.iter().enumerate();
+    let listeners =
+        listeners.map(|(number, listener)| read_listener(&listener.tls, listener.clients.as_ref(), state, number));
+    let (process, number) = (TicketSource::Process, config.listeners.len());
+    let admin = tls::server_tls(&config.admin.tls, None, &process, number, &Arc::default());
+    listeners.chain([admin.map_err(|error| StartError::Certificate(error.into()))]).collect()
+}
+
+fn read_listener(
+    settings: &tls::Settings,
+    clients: Option<&ClientAuthSettings>,
+    state: &SharedState,
+    number: usize,
+) -> Result<Option<Arc<ServerTls>>, StartError> {
+    let side = tls::server_tls(settings, clients, &state.tickets, number, &state.acme.certificates);
+    side.map_err(|error| StartError::Certificate(error.into()))
 }
 
 fn changed(current: &Config, next: &Config) -> Vec<&'static str> {
@@ -243,6 +270,7 @@ fn changed(current: &Config, next: &Config) -> Vec<&'static str> {
         ("include", current.include != next.include),
         ("watch", current.watch != next.watch),
         ("listener", current.listeners != next.listeners),
+        ("acme", current.acme != next.acme),
         ("issuer", current.issuers != next.issuers),
         ("provider", current.providers != next.providers),
         ("upstream", current.upstreams != next.upstreams),
@@ -269,7 +297,8 @@ fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
     let sockets = |config: &Config| {
         let socket = |listener: &ListenerSettings| {
             let clients = listener.clients.as_ref().map(|clients| clients.policy);
-            (listener.address, listener.tls == tls::Settings::Off, clients, listener.proxy_protocol)
+            let url = listener.public_url.clone();
+            (listener.address, listener.tls == tls::Settings::Off, clients, listener.proxy_protocol, url)
         };
         config.listeners.iter().map(socket).collect::<Vec<_>>()
     };

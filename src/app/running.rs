@@ -14,12 +14,13 @@ use super::control::{self, ControlThread};
 use super::error::StartError;
 use super::reload::LiveConfig;
 use super::reload_thread::ReloadThread;
-use super::takeover::{self, ListenerCopies};
+use super::takeover::{self, ListenerCopies, Successor};
 use super::thread;
 use super::traces::TraceThread;
 use crate::admin::Reloaded;
 use crate::broker::Broker;
 use crate::config::Config;
+use crate::protocols::socket_handover;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::Metrics;
 use crate::types::reject::with_causes;
@@ -41,6 +42,8 @@ pub struct Running {
     pub(super) live: Arc<LiveConfig>,
     pub(super) reload_thread: Option<ReloadThread>,
     pub(super) copies: ListenerCopies,
+    /// The gateway that has taken over.
+    pub(super) successor: Successor,
     /// True when another gateway has the sockets.
     pub(super) replaced: watch::Receiver<bool>,
     pub(super) draining: watch::Sender<bool>,
@@ -95,6 +98,15 @@ impl Running {
         tracing::info!("the store is closed; the next gateway opens it");
     }
 
+    /// Tells the gateway that has taken over which proofs were used. This one accepts none any more.
+    fn hand_over_proofs(&self) {
+        let Some(stream) = self.successor.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let message = self.live.state.auth.proofs.hand_over().to_bytes();
+        if let Err(error) = socket_handover::write_message(stream, &message) {
+            tracing::warn!(%error, "the next gateway did not read which proofs were used");
+        }
+    }
+
     /// Follows the revocations of the gateway that has taken over, for the tokens of requests and streams in flight.
     /// Returns when there are none. Returns false if the revocations cannot be read.
     fn follow_store(&self) -> bool {
@@ -130,12 +142,15 @@ impl Drop for Running {
         *self.copies.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let _ = self.draining.send(true);
         // Several gateways can have PostgreSQL open at once, so this one keeps it until it has drained.
-        if *self.replaced.borrow() && !self.live.config().store.is_shared() {
+        let is_shared = self.live.config().store.is_shared();
+        let was_replaced = *self.replaced.borrow();
+        if was_replaced && !is_shared {
             self.close_store();
-            if !self.follow_store() {
-                // Without their handles, the workers end with the process.
-                self.workers.clear();
-            }
+        }
+        self.hand_over_proofs();
+        if was_replaced && !is_shared && !self.follow_store() {
+            // Without their handles, the workers end with the process.
+            self.workers.clear();
         }
         for worker in self.workers.drain(..) {
             // An error means that the worker panicked, which also ends it.

@@ -1,10 +1,12 @@
 //! What all requests share, and what outlives a reload: store, revocations, keys, upstreams.
 
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use super::acme;
 use super::auth_state::{AuthState, api_key_settings, handle_settings};
 use super::error::StartError;
 use super::event_streams::EventStreams;
@@ -16,6 +18,7 @@ use super::removed_fields;
 use super::root_secrets::{agree, read_roots};
 use super::shared_store;
 use super::stored;
+use super::takeover;
 use super::upstreams::UpstreamWatch;
 use crate::auth::api_keys::ApiKeys;
 use crate::auth::bad_signatures::BadSignatures;
@@ -26,8 +29,8 @@ use crate::auth::registered_clients::ClientKeys;
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::TokenCache;
 use crate::auth::token_exchange::TokenExchange;
-use crate::broker::sign_in::{LoginRefresh, Refresher, SignInProvider, SignInProviders};
-use crate::broker::{self, Broker, ReportCounts};
+use crate::broker::sign_in::{Breakers, CallCounts, LoginRefresh, Refresher, SignInProvider, SignInProviders};
+use crate::broker::{self, Broker, Detached, ReportCounts};
 use crate::config::{Config, Finding, ForeignIssuer};
 use crate::gateway::Gateway;
 use crate::gateway::cookie_refresh::CookieRefresh;
@@ -40,6 +43,7 @@ use crate::gateway::token_calls::TokenCalls;
 use crate::limits::rate_limit::RateLimits;
 use crate::limits::throttle::Throttle;
 use crate::protocols::tls::TicketSource;
+use crate::server::acme::Entries;
 use crate::store::Store;
 use crate::telemetry::metrics::{Metrics, RequestsByRoute};
 use crate::telemetry::snapshots::{Others, Servers, Snapshots};
@@ -61,10 +65,13 @@ pub(super) struct SharedState {
     /// The providers of the active gateway.
     pub(super) sign_ins: Arc<ArcSwap<SignInProviders>>,
     pub(super) login_refresh: Arc<LoginRefresh>,
+    provider_calls: Arc<CallCounts>,
     provider_watch: KeyWatch,
     pub(super) clock: Arc<dyn Clock>,
     /// Who can open the session tickets of the listeners.
     pub(super) tickets: TicketSource,
+    /// The names for an ACME server.
+    pub(super) acme: Arc<Entries>,
     /// The cache of the active gateway. Each gateway has its own, because its entries hold headers by its
     /// configuration.
     token_cache: Arc<ArcSwap<TokenCache>>,
@@ -77,13 +84,15 @@ pub(super) struct SharedState {
 }
 
 impl SharedState {
-    /// `store_patience` is how long to wait for another gateway to close the store.
+    /// `predecessor`: the gateway that this one takes over from. It closes the store, and then tells which proofs were
+    /// used.
     pub(super) async fn build(
         config: &Config,
         clock: Arc<dyn Clock>,
-        store_patience: Duration,
+        predecessor: Option<&UnixStream>,
     ) -> Result<Self, StartError> {
         let now = clock.now();
+        let store_patience = if predecessor.is_some() { takeover::STORE_WAIT } else { Duration::ZERO };
         let roots = read_roots(&config.store.secret)?;
         let revocations = Arc::new(Revocations::new());
         let store = open_store::open(config, revocations.clone(), clock.clone(), store_patience)?;
@@ -92,6 +101,7 @@ impl SharedState {
         let clock = shared_store::clock(&*store, clock);
         let now = clock.now();
         let tickets = shared_store::tickets(&*store, &roots, now).await;
+        let acme = acme::open(config, &store, &roots).await;
         let (keyring, own_keys) = own_keys::start(config, &store, &roots, now).await?;
         let key_watch = KeyWatch::new(keyring.clone(), clock.clone());
         key_watch.start(&config.issuers).await?;
@@ -112,15 +122,17 @@ impl SharedState {
             seen_generations: Arc::clone(&seen_generations),
             throttle: Arc::new(Throttle::new(&config.throttle, clock.clone())),
             reports: ReportCounts::default(),
+            detached: Detached::here(),
             clock: Arc::new(SteadyClock::new(clock.clone())),
         });
-        let sign_ins = Arc::new(ArcSwap::from(sign_in_providers(config, &providers)));
+        let provider_calls = Arc::default();
+        let sign_ins = Arc::new(ArcSwap::from(sign_in_providers(config, &providers, &provider_calls)));
         let login_refresh = LoginRefresh::new(broker.clone(), sign_ins.clone(), clock.clone());
         let refresher = Refresher(login_refresh.clone());
         let handles = Handles::of_store(handle_settings(config), roots, store.clone(), Arc::new(refresher));
         let mut auth = AuthState::new(keyring, revocations, api_keys, handles, store.freshness(), now);
         auth.seen_generations = seen_generations;
-        auth.proofs = proofs::of_store(config, &store, now);
+        auth.proofs = proofs::of_store(config, &store, predecessor, now);
         let limits = &config.limits;
         let bad_signatures =
             BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, config.workers);
@@ -138,9 +150,11 @@ impl SharedState {
             providers,
             sign_ins,
             login_refresh,
+            provider_calls,
             provider_watch,
             clock,
             tickets,
+            acme,
             token_cache,
             introspection: Arc::default(),
             requests_by_route: Arc::default(),
@@ -177,8 +191,8 @@ impl SharedState {
             },
             forwarder: self.forwarder(config)?,
             sign_in: config.sign_in.clone().map(|settings| {
-                let providers = sign_in_providers(config, &self.providers);
-                Box::new(SignIn::new(settings, providers, self.broker.clone()))
+                let providers = sign_in_providers(config, &self.providers, &self.provider_calls);
+                Box::new(SignIn::new(settings, providers, self.broker.clone(), self.clock.clone()))
             }),
             forward_auth: config.forward_auth.clone().map(|settings| {
                 let decides_by_method = config.routes.iter().any(Route::decides_by_method);
@@ -192,8 +206,9 @@ impl SharedState {
 
     /// Where identity providers report, in the order of [`Config::report_paths`].
     fn receivers(&self, config: &Config) -> Receivers {
-        let logout =
-            |provider: &Arc<Provider>| LogoutReceiver { provider: provider.clone(), providers: self.providers.clone() };
+        let logout = |provider: &Arc<Provider>| {
+            LogoutReceiver::new(provider.clone(), self.providers.clone(), self.clock.clone())
+        };
         let logouts = config.providers.iter().map(|provider| Arc::new(logout(provider))).collect();
         Receivers { logouts, streams: self.event_streams.receivers.clone() }
     }
@@ -334,20 +349,27 @@ impl SharedState {
         let by_route = self.requests_by_route.clone();
         metrics.counters("route_requests", "Requests by route and status class", move || by_route.load().labelled());
         self.auth.register_metrics(metrics);
+        acme::register_metrics(&self.acme, metrics);
         self.event_streams.register_metrics(&self.broker, &self.clock, metrics);
+        let calls = self.provider_calls.clone();
+        let help = "Calls to providers for sign-ins by provider, call and outcome";
+        metrics.counters("provider_calls", help, move || calls.labelled());
         let token_cache = self.token_cache.clone();
         metrics.gauge("token_cache_entries", "Tokens in the token cache", move || token_cache.load().count() as f64);
     }
 }
 
 /// The providers at which browsers sign in.
-fn sign_in_providers(config: &Config, known: &Arc<Providers>) -> Arc<SignInProviders> {
+fn sign_in_providers(config: &Config, known: &Arc<Providers>, counts: &Arc<CallCounts>) -> Arc<SignInProviders> {
+    config.providers.iter().for_each(|provider| counts.expect(&provider.name));
     let providers = config.sign_in.iter().flat_map(|settings| &settings.providers);
     let with_rules = providers.map(|(provider, settings)| SignInProvider {
         provider: provider.clone(),
         settings: settings.clone(),
         known: known.clone(),
         warned: Arc::default(),
+        breakers: Arc::new(Breakers::new(settings.consecutive_timeouts)),
+        counts: counts.clone(),
     });
     Arc::new(SignInProviders::new(with_rules.collect()))
 }
@@ -363,6 +385,7 @@ fn broker_settings(config: &Config) -> broker::Settings {
         store_timeout: config.store.timeout,
         expires_at_milliseconds: tokens.expires_at_milliseconds,
         extra_fields: tokens.extra_fields,
+        certificate_bound: tokens.certificate_bound,
         lifetime_jitter: tokens.lifetime_jitter,
     }
 }

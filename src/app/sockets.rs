@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -11,7 +12,9 @@ use crate::admin::ListenerTls;
 use crate::config::Config;
 use crate::protocols::local_socket::LocalListener;
 use crate::protocols::socket;
-use crate::protocols::tls::{self, ClientAuthSettings, Description, RevocationList, ServerTls, TicketSource};
+use crate::protocols::tls::{
+    self, AcmeCertificates, ClientAuthSettings, Description, RevocationList, ServerTls, TicketSource,
+};
 use crate::server::Listener;
 use crate::telemetry::metrics::{LabelledValue, Metrics};
 
@@ -20,8 +23,9 @@ pub enum Inherited {
     None,
     /// Each must belong to an address of the configuration: clients of any other one would wait for ever.
     Systemd(Vec<TcpListener>),
-    /// From the gateway that this one replaces. Its configuration may have other addresses.
-    Gateway(Vec<TcpListener>),
+    /// From the gateway that this one replaces. Its configuration may have other addresses. It sends what it knows of
+    /// proofs on the stream, when it accepts none any more.
+    Gateway(Vec<TcpListener>, UnixStream),
 }
 
 pub(super) struct Sockets {
@@ -43,17 +47,24 @@ pub(super) struct AdminSocket {
 }
 
 impl Sockets {
-    pub(super) fn open(config: &Config, tickets: &TicketSource, inherited: Inherited) -> Result<Self, StartError> {
+    pub(super) fn open(
+        config: &Config,
+        tickets: &TicketSource,
+        acme: &Arc<AcmeCertificates>,
+        inherited: Inherited,
+    ) -> Result<Self, StartError> {
         let mut binder = Binder::new(inherited)?;
         let mut listeners: Vec<Vec<Listener>> = (0..config.workers).map(|_| Vec::new()).collect();
         let (mut addresses, mut certificates) = (Vec::new(), Vec::new());
         let (admin, admin_address) = binder.admin(config)?;
         for (number, settings) in config.listeners.iter().enumerate() {
-            let tls = server_tls(&settings.tls, settings.clients.as_ref(), tickets, number)?;
+            let tls = server_tls(&settings.tls, settings.clients.as_ref(), tickets, number, acme)?;
             let (sockets, address) = binder.take_or_bind(settings.address, config.workers)?;
-            let proxy_protocol = settings.proxy_protocol;
+            let (proxy_protocol, public_url) = (settings.proxy_protocol, &settings.public_url);
+            let listener =
+                |socket| Listener { socket, tls: tls.clone(), proxy_protocol, public_url: public_url.clone() };
             for (worker, sockets) in listeners.iter_mut().zip(sockets) {
-                worker.extend(sockets.into_iter().map(|socket| Listener { socket, tls: tls.clone(), proxy_protocol }));
+                worker.extend(sockets.into_iter().map(listener));
             }
             addresses.push(address);
             certificates.push(tls);
@@ -111,8 +122,9 @@ fn server_tls(
     clients: Option<&ClientAuthSettings>,
     tickets: &TicketSource,
     listener: usize,
+    acme: &Arc<AcmeCertificates>,
 ) -> Result<Option<Arc<ArcSwap<ServerTls>>>, StartError> {
-    let side = tls::server_tls(settings, clients, tickets, listener);
+    let side = tls::server_tls(settings, clients, tickets, listener, acme);
     let side = side.map_err(|error| StartError::Certificate(error.into()))?;
     Ok(side.map(|side| Arc::new(ArcSwap::new(side))))
 }
@@ -130,7 +142,7 @@ impl Binder {
         let (sockets, takes_all) = match inherited {
             Inherited::None => (Vec::new(), false),
             Inherited::Systemd(sockets) => (sockets, true),
-            Inherited::Gateway(sockets) => (sockets, false),
+            Inherited::Gateway(sockets, _) => (sockets, false),
         };
         let with_address = |socket: TcpListener| {
             socket.set_nonblocking(true)?;
@@ -143,7 +155,8 @@ impl Binder {
 
     fn admin(&mut self, config: &Config) -> Result<(AdminSocket, SocketAddr), StartError> {
         // Operators have few connections, and each gateway is asked by its own address.
-        let tls = server_tls(&config.admin.tls, None, &TicketSource::Process, config.listeners.len())?;
+        let (process, number) = (TicketSource::Process, config.listeners.len());
+        let tls = server_tls(&config.admin.tls, None, &process, number, &Arc::default())?;
         let (sockets, address) = self.take_or_bind(config.admin.address, 1)?;
         let socket = sockets.into_iter().flatten().next_back();
         let no_socket = || StartError::Listen { address, source: io::ErrorKind::NotFound.into() };

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::runtime::Runtime;
@@ -22,7 +21,7 @@ use super::running::Running;
 use super::secrets;
 use super::shared_state::SharedState;
 use super::sockets::{Inherited, Sockets};
-use super::takeover::{self, ListenerCopies};
+use super::takeover::{self, ListenerCopies, Successor};
 use super::thread;
 use super::traces;
 use super::workers::{self, Workers};
@@ -53,7 +52,8 @@ pub fn take_over(config: &Config) -> Result<Inherited, StartError> {
     root_secrets::check(config)?;
     let socket = takeover::socket_path(&config.store);
     match socket_handover::request(&socket) {
-        Ok(sockets) => Ok(sockets.map_or(Inherited::None, Inherited::Gateway)),
+        Ok(None) => Ok(Inherited::None),
+        Ok(Some((sockets, stream))) => Ok(Inherited::Gateway(sockets, stream)),
         Err(source) => Err(StartError::TakeOver { socket, source }),
     }
 }
@@ -71,7 +71,7 @@ pub fn start_with(
     let runtime = thread::runtime()?;
     let mut prepared = prepare(&config, clock, &inherited, &runtime)?;
     // From here on clients can connect: to all addresses or to none.
-    let sockets = Sockets::open(&config, &prepared.state.tickets, inherited)?;
+    let sockets = Sockets::open(&config, &prepared.state.tickets, &prepared.state.acme.certificates, inherited)?;
     sockets.register_metrics(&mut prepared.metrics);
     run(config, prepared, sockets, (runtime, admin_token), file)
 }
@@ -105,7 +105,8 @@ fn run(
     let workers = workers.start(sockets.listeners)?;
     let receiver = config.trace.as_ref().map(|trace| trace.receiver.clone());
     let copies: ListenerCopies = Arc::new(Mutex::new(Some(sockets.copies)));
-    let hand_over = takeover::hand_over(&config.store, copies.clone());
+    let successor = Successor::default();
+    let hand_over = takeover::hand_over(&config.store, copies.clone(), successor.clone());
     let is_shared = config.store.is_shared();
     let queue = ReloadQueue::new();
     let reloads = file.is_some().then(|| queue.sender.clone());
@@ -126,7 +127,7 @@ fn run(
     });
     let admin = Arc::new(admin(&live, token, &metrics, readiness, rejections, listeners, reloads));
     let (serving, admin_socket) = (admin.serving.clone(), sockets.admin.local.path().to_owned());
-    let control = Control { state: state.clone(), admin, connections, socket: sockets.admin, is_shared };
+    let control = Control { live: live.clone(), admin, connections, socket: sockets.admin, is_shared };
     let control = ControlThread::start(runtime, control, hand_over)?;
     let audit = delivery.map(audit::start).transpose()?;
     let traces = tracer.as_ref().zip(receiver).map(|(tracer, receiver)| traces::start(tracer, receiver)).transpose()?;
@@ -141,6 +142,7 @@ fn run(
         live,
         reload_thread,
         copies,
+        successor,
         replaced: control.replaced.clone(),
         draining,
         workers,
@@ -206,8 +208,8 @@ fn prepare(
     inherited: &Inherited,
     runtime: &Runtime,
 ) -> Result<Prepared, StartError> {
-    let store_patience = if matches!(inherited, Inherited::Gateway(_)) { takeover::STORE_WAIT } else { Duration::ZERO };
-    let state = runtime.block_on(SharedState::build(config, clock, store_patience))?;
+    let predecessor = if let Inherited::Gateway(_, stream) = inherited { Some(stream) } else { None };
+    let state = runtime.block_on(SharedState::build(config, clock, predecessor))?;
     let gateway = state.gateway(config, &RateLimits::default())?;
     // One more for the control thread, which serves the admin listener.
     let mut metrics = Metrics::new(config.workers + 1);

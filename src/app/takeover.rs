@@ -4,15 +4,17 @@
 //!    (`bearward.db.take-over`), or beside the configuration with PostgreSQL (`bearward.take-over`).
 //! 2. The old gateway hands over its listening sockets, and accepts no more connections.
 //! 3. The old gateway waits up to [`STORE_GRACE`] for requests in flight, delivers audit events once more, and closes
-//!    the store. It drains for `timeouts.drain` without the store: a refresh gets 503. It reads what the new gateway
-//!    revokes ([`FOLLOW_INTERVAL`]), so that its streams end, too.
-//! 4. The new gateway opens the store and accepts. New connections have waited in the queues of the sockets.
+//!    the store. It sends which proofs were used, and drains for `timeouts.drain` without both: a refresh and a request
+//!    with a proof get 503. It reads what the new gateway revokes ([`FOLLOW_INTERVAL`]), so that its streams end, too.
+//! 4. The new gateway opens the store, reads the used proofs, and accepts. New connections have waited in the queues of
+//!    the sockets.
 //!
 //! PostgreSQL is open in both gateways at once: the new one does not wait for it, and the old one keeps it until it has
-//! drained, as any other replica.
+//! drained, as any other replica. It sends the used proofs when its drain begins.
 
 use std::io;
 use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -41,6 +43,9 @@ const RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Copies of the listening sockets, until the gateway drains.
 pub(super) type ListenerCopies = Arc<Mutex<Option<Vec<TcpListener>>>>;
 
+/// The stream to the gateway that has the sockets, for what it gets later.
+pub(super) type Successor = Arc<Mutex<Option<UnixStream>>>;
+
 /// The Unix socket for take-overs: beside the store, because one gateway has the store. With PostgreSQL, two gateways
 /// on one machine need two folders for their configurations.
 pub(super) fn socket_path(store: &StoreSettings) -> PathBuf {
@@ -52,13 +57,20 @@ pub(super) fn socket_path(store: &StoreSettings) -> PathBuf {
 /// Waits for the next gateway, and returns when that has the sockets.
 ///
 /// Without the Unix socket the gateway serves as well: the operator stops it before the next one starts.
-pub(super) fn hand_over(store: &StoreSettings, copies: ListenerCopies) -> impl Future<Output = ()> + use<> {
+pub(super) fn hand_over(
+    store: &StoreSettings,
+    copies: ListenerCopies,
+    successor: Successor,
+) -> impl Future<Output = ()> + use<> {
     let path = socket_path(store);
     // The store is open, so no other gateway uses this path. The path is removed before the store is closed.
     let offer = LocalListener::bind(&path);
     async move {
         match offer {
-            Ok(offer) => hand_over_on(offer, copies).await,
+            Ok(offer) => {
+                let stream = hand_over_on(offer, copies).await;
+                *successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
+            }
             Err(error) => {
                 tracing::warn!(socket = %path.display(), %error, "cannot offer a take-over to the next gateway");
                 std::future::pending().await
@@ -67,7 +79,7 @@ pub(super) fn hand_over(store: &StoreSettings, copies: ListenerCopies) -> impl F
     }
 }
 
-async fn hand_over_on(offer: LocalListener, copies: ListenerCopies) {
+async fn hand_over_on(offer: LocalListener, copies: ListenerCopies) -> UnixStream {
     let listener = match offer.accepting() {
         Ok(listener) => listener,
         Err(error) => {
@@ -84,7 +96,7 @@ async fn hand_over_on(offer: LocalListener, copies: ListenerCopies) {
             spawn_blocking(move || send(stream, &copies)).await.map_err(io::Error::other)?
         };
         match handed_over.await {
-            Ok(()) => return,
+            Ok(stream) => return stream,
             Err(error) => {
                 tracing::warn!(%error, "cannot hand over the listening sockets");
                 tokio::time::sleep(RETRY_DELAY).await;
@@ -93,7 +105,7 @@ async fn hand_over_on(offer: LocalListener, copies: ListenerCopies) {
     }
 }
 
-fn send(stream: std::os::unix::net::UnixStream, copies: &Mutex<Option<Vec<TcpListener>>>) -> io::Result<()> {
+fn send(stream: UnixStream, copies: &Mutex<Option<Vec<TcpListener>>>) -> io::Result<UnixStream> {
     let copies = copies.lock().unwrap_or_else(PoisonError::into_inner);
     let sockets = copies.as_deref().ok_or_else(|| io::Error::other("this gateway is draining"))?;
     socket_handover::send(stream, sockets)

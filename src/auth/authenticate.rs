@@ -20,13 +20,13 @@ use crate::auth::signature_queue::SignaturePermit;
 use crate::auth::stale::check_freshness;
 use crate::auth::token_cache::{CachedToken, TokenCache};
 use crate::store::Freshness;
+use crate::tokens::bound::Bound;
 use crate::tokens::dpop::VerifiedProof;
 use crate::tokens::family::api_key::is_api_key;
 use crate::tokens::family::handle::is_handle;
 use crate::tokens::jwt::verify::{is_still_valid, verify};
 use crate::tokens::jwt::{Validity, VerifiedToken};
 use crate::types::reject::{Reason, Reject};
-use crate::types::thumbprint::Thumbprint;
 use crate::types::trace::Step;
 
 /// Proof that a request carries a verified token that is neither expired nor revoked. Only this module makes one.
@@ -118,7 +118,7 @@ impl Authenticator {
         context: &AuthContext<'_>,
     ) -> Result<Caller, Reject> {
         let is_plain = !cached.is_bound && scheme != TokenScheme::Dpop;
-        if is_plain && context.proof != ProofRule::Required {
+        if is_plain && context.proof != ProofRule::Required || context.proof == ProofRule::Off {
             return Ok(Caller { cached, proof: None });
         }
         // Boxed because it is rare, as above.
@@ -242,8 +242,8 @@ impl Authenticator {
         result
     }
 
-    /// Verifies the token of a refresh, and the proof beside it, if it is bound to a key. It may have expired up to
-    /// `idle` ago, because that is when clients refresh.
+    /// Verifies the token of a refresh, and what proves that it is the client's, if it is bound. It may have expired up
+    /// to `idle` ago, because that is when clients refresh.
     ///
     /// A revoked family is not rejected here. The store rejects it as `invalid_grant`, because many clients refresh
     /// again on any 401 and would loop.
@@ -252,11 +252,11 @@ impl Authenticator {
         headers: &HeaderMap,
         idle: Duration,
         context: &AuthContext<'_>,
-    ) -> Result<(VerifiedToken, Option<Thumbprint>), Reject> {
+    ) -> Result<(VerifiedToken, Bound), Reject> {
         let bearer = bearer::find_with_scheme(headers, self.token_size)?;
         let token = self.authenticate_expired(bearer, idle, context).await?;
-        let key = self.refresh_key(&token, bearer, context).await?;
-        Ok((token, key))
+        let proved = self.refresh_proof(&token, bearer, context).await?;
+        Ok((token, proved))
     }
 
     /// As [`Authenticator::authenticate_refresh`], for a token that was found elsewhere.

@@ -7,6 +7,7 @@ use crate::auth::bearer::{BearerToken, TokenScheme};
 use crate::auth::context::AuthContext;
 use crate::auth::proofs::{PresentedProof, ProofRule, TokenBinding};
 use crate::auth::token_cache::CachedToken;
+use crate::tokens::bound::Bound;
 use crate::tokens::dpop::{Expected, NonceCheck, VerifiedProof};
 use crate::tokens::jwt::VerifiedToken;
 use crate::types::clock::UnixTime;
@@ -49,39 +50,47 @@ impl Authenticator {
         let nonce: Option<NonceCheck<'_>> = if self.proofs.nonces.is_some() { Some(&known) } else { None };
         let expected = Expected { nonce, ..presented.expected(binding, context.now)? };
         let checked = proof.check(&expected).map_err(|reject| self.with_nonce(reject, context.now))?;
+        // Public keys are no secret: with a stolen token, or without one where tokens are granted, each request could
+        // cost a signature.
+        context.payer.check(context.clock.uptime())?;
         let permit = context.signature_queue.next().await;
         let verified = checked.verify();
         permit.end().await;
-        let verified = verified?;
+        let verified = verified.inspect_err(|_| context.payer.count(context.clock.uptime()))?;
         context.trace.step(Step::Proof, || format!("valid, made at {}", UnixTime::from_secs(verified.issued)));
         Ok(verified)
     }
 
-    /// The key of a client that asks for tokens, if it sends a proof: the tokens are then bound to the key (RFC 9449
-    /// section 5). The proof is used up, before anything is granted.
-    pub async fn grant_key(&self, context: &AuthContext<'_>) -> Result<Option<Thumbprint>, Reject> {
-        let Some(presented) = context.presented.filter(PresentedProof::has_proof) else { return Ok(None) };
+    /// What a client that asks for tokens has proved: its certificate, and its key, if it sends a proof. The tokens are
+    /// then bound to the key (RFC 9449 section 5). The proof is used up, before anything is granted.
+    pub async fn grant_proof(&self, context: &AuthContext<'_>) -> Result<Bound, Reject> {
+        let certificate = context.presented.and_then(|presented| presented.certificate);
+        let Some(presented) = context.presented.filter(PresentedProof::has_proof) else {
+            return Ok(Bound { key: None, certificate });
+        };
         let verified = self.verify_proof(&presented, None, context).await.map_err(of_grant)?;
-        self.proofs.use_up(&verified, self.max_used_proofs, context.now).await.map_err(of_grant)?;
-        Ok(Some(verified.key))
+        let used = self.proofs.use_up_for_grant(&verified, self.max_used_proofs, context.now).await;
+        used.map_err(of_grant)?;
+        Ok(Bound { key: Some(verified.key), certificate })
     }
 
-    /// As [`Authenticator::grant_key`], for a refresh beside an access token. A token that is bound needs a proof of
-    /// the same key, for this token.
-    pub(super) async fn refresh_key(
+    /// As [`Authenticator::grant_proof`], for a refresh beside an access token. A token that is bound needs a proof of
+    /// the same key, for this token, and the same certificate.
+    pub(super) async fn refresh_proof(
         &self,
         token: &VerifiedToken,
         bearer: BearerToken<'_>,
         context: &AuthContext<'_>,
-    ) -> Result<Option<Thumbprint>, Reject> {
-        check_certificate(token.bound_to_certificate, context)?;
+    ) -> Result<Bound, Reject> {
+        check_certificate(token.bound_to_certificate, context).map_err(of_grant)?;
+        let certificate = context.presented.and_then(|presented| presented.certificate);
         let binding = TokenBinding::of(token, bearer.text()?);
         let needed = ProofRule::IfBound.needs(bearer.scheme(), binding.as_deref()).map_err(of_grant)?;
-        let Some(binding) = needed else { return Ok(None) };
+        let Some(binding) = needed else { return Ok(Bound { key: None, certificate }) };
         let presented = context.presented.ok_or(Reason::ProofMissing)?;
         let verified = self.verify_proof(&presented, Some(binding), context).await.map_err(of_grant)?;
         self.proofs.use_up(&verified, self.max_used_proofs, context.now).await.map_err(of_grant)?;
-        Ok(Some(verified.key))
+        Ok(Bound { key: Some(verified.key), certificate })
     }
 
     /// Uses the proof of a request up. Call it last, when nothing else can reject the request.
@@ -115,14 +124,21 @@ fn check_certificate(bound: Option<Thumbprint>, context: &AuthContext<'_>) -> Re
     let Some(bound) = bound.filter(|_| context.proof != ProofRule::Off) else { return Ok(()) };
     let other = |detail| Err(Reject::new(Reason::CertificateOther, detail));
     match context.presented.and_then(|presented| presented.certificate) {
-        Some(shown) if shown == bound => Ok(()),
+        Some(shown) if shown == bound => {
+            context.trace.step(Step::Proof, || "the certificate of cnf".to_owned());
+            Ok(())
+        }
         Some(shown) => other(format!("the client has shown {shown}")),
         None => other("the client has shown no certificate".to_owned()),
     }
 }
 
-/// RFC 9449 section 5: where tokens are granted, a bad proof gets 400. Many clients refresh again on any 401.
+/// RFC 9449 section 5: where tokens are granted, a bad proof gets 400, and so does another certificate. Many clients
+/// refresh again on any 401.
 fn of_grant(reject: Reject) -> Reject {
+    if reject.reason == Reason::CertificateOther {
+        return Reject::new(Reason::GrantCertificate, reject.detail);
+    }
     if !reject.reason.is_about_proof() {
         return reject;
     }

@@ -38,23 +38,31 @@ pub struct CertificateHeaders {
     pub subject: Option<HeaderName>,
     pub dns: Option<HeaderName>,
     pub uri: Option<HeaderName>,
+    pub ip: Option<HeaderName>,
+    pub email: Option<HeaderName>,
     pub sha256: Option<HeaderName>,
 }
 
 impl CertificateHeaders {
     fn names(&self) -> impl Iterator<Item = &HeaderName> {
-        [&self.subject, &self.dns, &self.uri, &self.sha256].into_iter().flatten()
+        [&self.subject, &self.dns, &self.uri, &self.ip, &self.email, &self.sha256].into_iter().flatten()
     }
 
     /// The headers of a request with this certificate. A certificate that no authority has verified gives only its
     /// thumbprint: its holder can have written any name in it.
     pub fn of(&self, certificate: &ClientCertificate) -> Vec<(HeaderName, HeaderValue)> {
-        let list = |pick: fn(&Name) -> Option<&str>| {
+        let list = |pick: fn(&Name) -> Option<String>| {
             let names = certificate.names.iter().filter_map(pick);
-            Some(names.map(|name| encode(name, b"%,")).collect::<Vec<_>>().join(",")).filter(|list| !list.is_empty())
+            Some(names.map(|name| encode(&name, b"%,")).collect::<Vec<_>>().join(",")).filter(|list| !list.is_empty())
         };
         let subject = Some(encode(&certificate.subject, b"%")).filter(|subject| !subject.is_empty());
-        let named = [(&self.subject, subject), (&self.dns, list(Name::dns)), (&self.uri, list(Name::uri))];
+        let named = [
+            (&self.subject, subject),
+            (&self.dns, list(Name::dns)),
+            (&self.uri, list(Name::uri)),
+            (&self.ip, list(Name::ip)),
+            (&self.email, list(Name::email)),
+        ];
         let named = named.into_iter().filter(|_| certificate.is_verified);
         let all = named.chain([(&self.sha256, Some(certificate.thumbprint_text()))]);
         in_one_buffer(all.filter_map(|(name, value)| Some((name.clone()?, value?))).collect())

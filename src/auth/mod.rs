@@ -5,6 +5,7 @@ pub mod authenticate;
 pub mod bad_signatures;
 pub mod bearer;
 mod check_proof;
+pub mod client_certificate;
 pub mod context;
 pub mod credentials;
 pub mod exchanged_tokens;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use crate::auth::client_certificate::ExpectedCertificate;
 use crate::auth::context::AuthContext;
 use crate::auth::keyring::{KeySource, KeyUser, Source};
 use crate::tokens::jwt::client_assertion::{self, ClientAssertion};
@@ -18,9 +19,9 @@ use crate::types::reject::{Reason, Reject};
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegisteredClient {
     pub client_id: String,
-    /// The conditions for its assertions.
-    pub policy: Issuer,
-    pub keys: KeySource,
+    pub authentication: ClientProof,
+    /// If true, its access tokens are bound to the certificate that it shows, and it gets none without one.
+    pub certificate_bound: bool,
     /// If true, it gets tokens for itself by the grant `client_credentials`.
     pub client_credentials: bool,
     /// The scopes that its own tokens can have.
@@ -29,9 +30,40 @@ pub struct RegisteredClient {
     pub audience: Vec<String>,
     /// How long its own tokens are valid.
     pub lifetime: Duration,
+    /// If true, it gets only access tokens that are bound to a key (RFC 9449 section 5.2).
+    pub dpop_bound: bool,
+}
+
+/// `oauth.client.client_auth`: how a client proves who it is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ClientProof {
+    /// `private_key_jwt`
+    Assertion {
+        /// The conditions for its assertions.
+        policy: Issuer,
+        keys: KeySource,
+    },
+    /// By its TLS handshake (RFC 8705).
+    Certificate(ExpectedCertificate),
 }
 
 impl RegisteredClient {
+    /// What verifies its assertions. `None` if it authenticates with a certificate.
+    pub fn assertions(&self) -> Option<(&Issuer, &KeySource)> {
+        match &self.authentication {
+            ClientProof::Assertion { policy, keys } => Some((policy, keys)),
+            ClientProof::Certificate(_) => None,
+        }
+    }
+
+    /// The certificate that it authenticates with.
+    pub fn certificate(&self) -> Option<&ExpectedCertificate> {
+        match &self.authentication {
+            ClientProof::Assertion { .. } => None,
+            ClientProof::Certificate(expected) => Some(expected),
+        }
+    }
+
     /// The `sub` of its own tokens.
     pub fn subject(&self) -> String {
         format!("{CLIENT_SUBJECT_PREFIX}{}", self.client_id)

@@ -54,7 +54,8 @@ impl SignatureCheck<'_> {
         }
     }
 
-    async fn verify_once(&self, jwt: &UnverifiedToken<'_>, source: &Source) -> Result<(), Reject> {
+    /// As [`SignatureCheck::verify`], with the keys that are known.
+    pub async fn verify_once(&self, jwt: &UnverifiedToken<'_>, source: &Source) -> Result<(), Reject> {
         self.check_payer()?;
         let permit = self.queue.next().await;
         if permit.has_waited {

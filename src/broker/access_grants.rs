@@ -4,18 +4,17 @@
 //! refresh token of it was ever made. It does not count towards `limits.sessions_per_subject`, because a service that
 //! gets a token for each of its requests must not end the logins of a user.
 
-use serde_json::json;
-
+use super::issue::with_confirmation;
 use super::service::Broker;
 use super::token_pair::TokenPair;
 use crate::store::{Mark, Marked};
 use crate::tokens::audit_event::EventContext;
+use crate::tokens::bound::Bound;
 use crate::tokens::family::{Family, Origin};
 use crate::tokens::login::Login;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
-use crate::types::thumbprint::Thumbprint;
 
 /// An access token, and the scope that it was granted.
 pub struct AccessGrant {
@@ -43,18 +42,18 @@ impl Broker {
         let no_limit = usize::MAX;
         let issued = self.with_timeout(self.store.issue(family, no_limit, context)).await?;
         let Some(family) = issued else { return Ok(None) };
-        let (access_token, lifetime) = self.access_token(&family, None, now)?;
-        let (is_bound, token_id) = (family.bound_to().is_some(), family.id);
+        let (access_token, lifetime) = self.access_token(&family, Bound::default(), now)?;
+        let (is_bound, token_id) = (family.bound_to().key.is_some(), family.id);
         Ok(Some(AccessGrant { access_token, lifetime, scope: family.scope, is_bound, token_id }))
     }
 
-    /// As [`Broker::issue`], for a session at another issuer. `None` as in [`Broker::issue_access`]. `key`: binds the
-    /// first access token alone.
+    /// As [`Broker::issue`], for a session at another issuer. `None` as in [`Broker::issue_access`]. `bind`: what
+    /// the first access token alone is bound to.
     pub async fn issue_from(
         &self,
         login: Login,
         origin: Origin,
-        key: Option<Thumbprint>,
+        bind: Bound,
         context: EventContext,
     ) -> Result<Option<TokenPair>, Reject> {
         let now = context.at;
@@ -62,7 +61,7 @@ impl Broker {
         self.check_usable(&family, now)?;
         let max_live = self.settings.sessions_per_subject;
         let issued = self.with_timeout(self.store.issue(family, max_live, context)).await?;
-        issued.map(|family| self.pair(&family, key, now)).transpose()
+        issued.map(|family| self.pair(&family, bind, now)).transpose()
     }
 
     /// Takes what can be used once.
@@ -70,19 +69,13 @@ impl Broker {
         Ok(self.with_timeout(self.store.mark(mark, Vec::new(), context)).await?)
     }
 
-    /// The current access token of a family, and its lifetime in seconds. `key`: binds this token alone, if the family
-    /// is not bound. A client that authenticates may have another key each time (RFC 9449 section 5).
-    pub(super) fn access_token(
-        &self,
-        family: &Family,
-        key: Option<Thumbprint>,
-        now: UnixTime,
-    ) -> Result<(String, u64), Reject> {
+    /// The current access token of a family, and its lifetime in seconds. `bind`: what this token alone is bound to, if
+    /// the family is not. A client that authenticates may have another key (RFC 9449 section 5) and another certificate
+    /// (RFC 8705 section 4) each time.
+    pub(super) fn access_token(&self, family: &Family, bind: Bound, now: UnixTime) -> Result<(String, u64), Reject> {
         let (issued, expires) = self.access_window(family, now);
-        let mut claims = self.access_claims(family, issued, expires);
-        if let Some(key) = key.filter(|_| family.bound_to().is_none()) {
-            claims.insert("cnf".into(), json!({ "jkt": key.to_string() }));
-        }
+        let cnf = family.bound_to().or(bind).claim();
+        let claims = with_confirmation(self.access_claims(family, issued, expires), cnf);
         let signed = self.keyring.keys().own().signing.sign(&claims);
         let access_token = signed.map_err(|error| Reject::new(Reason::Internal, error.to_string()))?;
         Ok((access_token, expires.saturating_sub(now.as_secs())))

@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 use super::service::Broker;
 use super::token_pair::TokenPair;
 use crate::tokens::audit_event::EventContext;
+use crate::tokens::bound::Bound;
 use crate::tokens::family::{Family, claims_of, refresh_token};
 use crate::tokens::login::Login;
 use crate::types::clock::UnixTime;
 use crate::types::ids::{TokenId, to_base62};
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
-use crate::types::thumbprint::Thumbprint;
 
 /// How many bytes an access token can grow when its generation gets more digits.
 const GROWTH: usize = 32;
@@ -30,7 +30,7 @@ impl Broker {
             let detail = "all tokens of the subject were revoked during the login, or the clock was set back since";
             Reject::new(Reason::LoginCapture, detail)
         };
-        self.pair(&issued.ok_or_else(revoked)?, None, now)
+        self.pair(&issued.ok_or_else(revoked)?, Bound::default(), now)
     }
 
     fn usable_family(&self, login: Login, now: UnixTime) -> Result<Family, Reject> {
@@ -47,7 +47,7 @@ impl Broker {
             return unusable(format!("aud must include {}", accepted.join(" or ")));
         }
         let max = self.settings.token_size;
-        if let Some(len) = beyond(max, self.access_token(family, None, now)?.0.len()) {
+        if let Some(len) = beyond(max, self.access_token(family, Bound::default(), now)?.0.len()) {
             return unusable(format!("the access token can have {len} bytes, but limits.token_size is {max}"));
         }
         Ok(())
@@ -62,7 +62,7 @@ impl Broker {
             scope: login.scope,
             audience: login.audience,
             client_id: login.client_id,
-            claims: with_confirmation(login.claims, login.bound_to),
+            claims: with_confirmation(login.claims, login.bound_to.claim()),
             label: login.label,
             salt: secret::random(),
             generation: 1,
@@ -85,12 +85,12 @@ impl Broker {
 
     /// The pair of the family's current generation: its refresh token, which is always the same, and a new access
     /// token. A repeated refresh cannot get the same access token: it may have expired, or its `jti` may be revoked.
-    /// `key`: as for [`Broker::access_token`].
-    pub(super) fn pair(&self, family: &Family, key: Option<Thumbprint>, now: UnixTime) -> Result<TokenPair, Reject> {
+    /// `bind`: as for [`Broker::access_token`].
+    pub(super) fn pair(&self, family: &Family, bind: Bound, now: UnixTime) -> Result<TokenPair, Reject> {
         let refresh_token = refresh_token::current(family, &self.roots).ok_or_else(|| {
             Reject::new(Reason::Internal, format!("root secret {} is missing from store.secret_file", family.root))
         })?;
-        let (access_token, lifetime) = self.access_token(family, key, now)?;
+        let (access_token, lifetime) = self.access_token(family, bind, now)?;
         let expires = now.as_secs() + lifetime;
         let extra = self.settings.extra_fields;
         Ok(TokenPair {
@@ -103,7 +103,7 @@ impl Broker {
             expires_in: extra.then_some(lifetime),
             lifetime,
             scope: family.scope.clone(),
-            is_bound: family.bound_to().or(key).is_some(),
+            is_bound: family.bound_to().or(bind).key.is_some(),
         })
     }
 
@@ -126,10 +126,10 @@ impl Broker {
     }
 }
 
-/// The claims of a family with this key: each of its access tokens names it.
-fn with_confirmation(mut claims: Map<String, Value>, key: Option<Thumbprint>) -> Map<String, Value> {
-    if let Some(key) = key {
-        claims.insert("cnf".into(), json!({ "jkt": key.to_string() }));
+/// The claims of a family with this `cnf`, which each of its access tokens has.
+pub(super) fn with_confirmation(mut claims: Map<String, Value>, cnf: Option<Value>) -> Map<String, Value> {
+    if let Some(cnf) = cnf {
+        claims.insert("cnf".into(), cnf);
     }
     claims
 }

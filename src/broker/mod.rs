@@ -7,6 +7,7 @@
 mod access_grants;
 mod api_keys;
 mod client;
+mod detached;
 mod event_poll;
 mod event_stream;
 mod event_verification;
@@ -28,6 +29,7 @@ mod token_pair;
 pub use access_grants::AccessGrant;
 pub use api_keys::IssuedKey;
 pub use client::check_holder;
+pub use detached::Detached;
 pub use event_poll::{EventPoll, poll_events};
 pub use event_stream::{EventRejected, EventStream};
 pub use event_verification::{EventVerification, verify_stream};

@@ -16,15 +16,15 @@ use super::service::Broker;
 use super::token_pair::TokenPair;
 use crate::protocols::http::media_type;
 use crate::tokens::audit_event::{Event, EventContext};
+use crate::tokens::bound::{Bound, Holder};
 use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::rotation::{Rotation, rotate};
 use crate::tokens::jwt::{VerifiedToken, json};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
-use crate::types::reject::Reason::{self, GrantForged, GrantMismatch, GrantUnknown, ProofRejected};
+use crate::types::reject::Reason::{self, GrantCertificate, GrantForged, GrantMismatch, GrantUnknown, ProofRejected};
 use crate::types::reject::Reject;
-use crate::types::thumbprint::Thumbprint;
 
 /// A valid request body. It has no `Debug`: the token must not reach a log.
 pub struct RefreshRequest {
@@ -64,18 +64,22 @@ struct RefreshCaller {
     subject: Option<String>,
     /// The client that the request names.
     client_id: Option<String>,
-    /// The key of which it has a proof.
-    key: Option<Thumbprint>,
+    /// What it has proved.
+    proved: Bound,
 }
 
 impl RefreshCaller {
-    /// Why the family must not be touched: a session that is bound to a key needs a proof of this key. It is checked
-    /// before the rotation, so that a stolen refresh token without its key can neither rotate nor revoke the session
-    /// (doorkeeper 1794 revoked first).
-    fn lacks_key(&self, family: &Family) -> Option<Reason> {
-        match (family.bound_to(), self.key) {
-            (Some(_), None) => Some(Reason::ProofRejected),
-            (Some(bound), Some(key)) if bound != key => Some(Reason::GrantMismatch),
+    /// Why the family must not be touched: a session that is bound to a key needs a proof of this key, and one that is
+    /// bound to a certificate needs this certificate (RFC 8705 section 4). It is checked before the rotation, so that a
+    /// stolen refresh token alone can neither rotate nor revoke the session (doorkeeper 1794 revoked first).
+    fn lacks_proof(&self, family: &Family) -> Option<Reason> {
+        let bound = family.bound_to();
+        if bound.certificate.is_some() && bound.certificate != self.proved.certificate {
+            return Some(GrantCertificate);
+        }
+        match (bound.key, self.proved.key) {
+            (Some(_), None) => Some(ProofRejected),
+            (Some(bound), Some(key)) if bound != key => Some(GrantMismatch),
             _ => None,
         }
     }
@@ -87,12 +91,12 @@ impl RefreshCaller {
 }
 
 impl Broker {
-    /// `bearer`: a token that [`crate::auth::authenticate::Authenticator::authenticate_refresh`] accepted, and the key
-    /// that it has found.
+    /// `bearer`: a token that [`crate::auth::authenticate::Authenticator::authenticate_refresh`] accepted, and what the
+    /// client has proved beside it.
     pub async fn refresh(
         &self,
         request: RefreshRequest,
-        (bearer, key): (&VerifiedToken, Option<Thumbprint>),
+        (bearer, proved): (&VerifiedToken, Bound),
         context: EventContext,
     ) -> Result<TokenPair, Reject> {
         let presented = PresentedToken::parse(&request.refresh_token).ok_or(Reason::GrantMalformed)?;
@@ -108,23 +112,24 @@ impl Broker {
             ));
         }
         let now = context.at;
-        let caller = RefreshCaller { subject: Some(bearer.subject.clone()), client_id: request.client_id, key };
+        let caller = RefreshCaller { subject: Some(bearer.subject.clone()), client_id: request.client_id, proved };
         let rotation = self.rotate(presented, caller, context).await?;
-        self.respond(rotation, token_id, key, now)
+        self.respond(rotation, token_id, proved.with_certificate_if(self.settings.certificate_bound), now)
     }
 
-    /// For a client that presents a refresh token without a bearer token. `key`: the one of which it has a proof.
+    /// For a client that presents a refresh token without a bearer token.
     pub async fn refresh_for_client(
         &self,
         presented: PresentedToken,
         client_id: Option<&str>,
-        key: Option<Thumbprint>,
+        holder: Holder,
         context: EventContext,
     ) -> Result<TokenPair, Reject> {
         let (token_id, now) = (presented.token_id, context.at);
-        let caller = RefreshCaller { subject: None, client_id: client_id.map(str::to_owned), key };
+        let proved = holder.proved;
+        let caller = RefreshCaller { subject: None, client_id: client_id.map(str::to_owned), proved };
         let rotation = self.rotate(presented, caller, context).await?;
-        self.respond(rotation, token_id, key, now)
+        self.respond(rotation, token_id, holder.bind, now)
     }
 
     async fn rotate(
@@ -145,25 +150,23 @@ impl Broker {
             let family = family.map(|family| with_confirmed(family, seen));
             match family.as_deref() {
                 Some(family) if !holder.may_hold(family) => Rotation::Rejected(Reason::GrantMismatch),
-                Some(family) if let Some(reason) = holder.lacks_key(family) => Rotation::Rejected(reason),
+                Some(family) if let Some(reason) = holder.lacks_proof(family) => Rotation::Rejected(reason),
                 family => with_address(client, rotate(family, watermark, presented, &roots, &lifetimes, clock.read())),
             }
         };
         let rotation = self.with_timeout(self.store.rotate(presented, Box::new(decide), context)).await?;
         // An attacker who knows only the id of a family must not use up its refreshes.
-        if !matches!(rotation, Rotation::Rejected(GrantUnknown | GrantForged | GrantMismatch | ProofRejected)) {
+        let is_of_other = matches!(
+            rotation,
+            Rotation::Rejected(GrantUnknown | GrantForged | GrantMismatch | GrantCertificate | ProofRejected)
+        );
+        if !is_of_other {
             self.throttle.count_refresh(token_id);
         }
         Ok(rotation)
     }
 
-    fn respond(
-        &self,
-        rotation: Rotation,
-        token_id: TokenId,
-        key: Option<Thumbprint>,
-        now: UnixTime,
-    ) -> Result<TokenPair, Reject> {
+    fn respond(&self, rotation: Rotation, token_id: TokenId, bind: Bound, now: UnixTime) -> Result<TokenPair, Reject> {
         let family = match rotation {
             Rotation::Rotated(family) | Rotation::Replayed(family) | Rotation::Recovered(family) => family,
             Rotation::Reused(_) => {
@@ -179,7 +182,7 @@ impl Broker {
                 return Err(reason.into());
             }
         };
-        self.pair(&family, key, now)
+        self.pair(&family, bind, now)
     }
 }
 

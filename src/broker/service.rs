@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::detached::Detached;
 use super::keys::OwnKeys;
 use super::report_counts::ReportCounts;
 use super::settings::Settings;
@@ -25,6 +26,8 @@ pub struct Broker {
     pub throttle: Arc<Throttle>,
     /// What identity providers reported.
     pub reports: ReportCounts,
+    /// For calls to providers that go on when their client leaves.
+    pub detached: Detached,
     /// Read inside the transaction of a refresh.
     pub clock: Arc<SteadyClock>,
 }

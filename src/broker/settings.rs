@@ -28,4 +28,6 @@ pub struct Settings {
     pub expires_at_milliseconds: bool,
     /// If true, a response has `tokenId` and `expiresIn` besides the four fields.
     pub extra_fields: bool,
+    /// `tokens.certificate_bound`
+    pub certificate_bound: bool,
 }

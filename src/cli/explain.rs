@@ -1,7 +1,10 @@
 //! `bearward explain`: how the gateway decides about a request, step by step.
 
+use std::path::PathBuf;
+
 use http::{HeaderName, HeaderValue, Method, Uri};
 
+use super::chain_file;
 use super::config_argument::ConfigArgument;
 use super::error::CommandError;
 use super::output::say;
@@ -18,7 +21,7 @@ pub(super) struct Arguments {
     /// Say why the running gateway rejected this request: the `requestId` of its response. Nothing else is needed. Exit
     /// with 0 if the gateway knows the request, with 3 if not.
     #[arg(long, value_name = "ID", conflicts_with_all = [
-        "path", "host", "method", "token_stdin", "token_in", "headers", "cleartext", "at",
+        "path", "host", "method", "token_stdin", "token_in", "headers", "cleartext", "certificate", "at",
     ])]
     request_id: Option<String>,
     /// The request method.
@@ -42,6 +45,9 @@ pub(super) struct Arguments {
     /// The request arrives without TLS.
     #[arg(long)]
     cleartext: bool,
+    /// The certificate that the client shows, with its chain: a file in PEM.
+    #[arg(long, value_name = "FILE", conflicts_with = "cleartext")]
+    certificate: Option<PathBuf>,
     #[command(flatten)]
     time: TimeArguments,
     /// Print the steps and the decision as JSON.
@@ -56,11 +62,12 @@ pub(super) fn run(arguments: Arguments) -> Result<(), CommandError> {
         return rejection::explain(&arguments.config, id, arguments.json);
     }
     let config = arguments.config.load(Probe::None)?;
+    let shown = arguments.certificate.as_deref().map(chain_file::read).transpose()?;
     let request = question(&arguments)?.request().map_err(CommandError::invalid)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let explanation = runtime.map_err(CommandError::invalid)?.block_on(async {
         let explainer = Explainer::prepare(&config, arguments.time.clock()).await.map_err(CommandError::invalid)?;
-        Ok::<_, CommandError>(explainer.explain(&request, !arguments.cleartext).await)
+        Ok::<_, CommandError>(explainer.showing(shown).explain(&request, !arguments.cleartext).await)
     })?;
     match arguments.json {
         true => say!("{}", explanation.to_json()),

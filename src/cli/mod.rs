@@ -5,6 +5,7 @@
 
 mod admin_client;
 mod apikey;
+mod chain_file;
 mod check;
 mod config_argument;
 mod demo;

@@ -1,17 +1,19 @@
 //! `bearward token issue|list|revoke`: the tokens of a running gateway.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use http::Method;
 use serde_json::{Value, json};
 
 use super::admin_client::{CallError, call};
+use super::chain_file;
 use super::config_argument::ConfigArgument;
 use super::error::CommandError;
 use super::output::say;
 use super::percent::percent_encode;
 use super::terminal::{array_member, text_member};
+use crate::types::thumbprint::Thumbprint;
 
 #[derive(Subcommand)]
 pub(super) enum TokenCommand {
@@ -34,6 +36,9 @@ pub(super) enum TokenCommand {
         /// Bind the tokens to the key of a client (DPoP): the SHA-256 thumbprint of its public key, by RFC 7638.
         #[arg(long)]
         jkt: Option<String>,
+        /// Bind the tokens to the certificate of a client (RFC 8705): a file in PEM.
+        #[arg(long, value_name = "FILE")]
+        certificate: Option<PathBuf>,
         /// Print the token pair as JSON.
         #[arg(long)]
         json: bool,
@@ -88,10 +93,15 @@ pub(super) struct RevokeTarget {
 
 pub(super) fn run(command: TokenCommand) -> Result<(), CommandError> {
     match command {
-        TokenCommand::Issue { config, subject, scope, label, client_id, jkt, json } => {
+        TokenCommand::Issue { config, subject, scope, label, client_id, jkt, certificate, json } => {
             let mut body = json!({ "sub": subject, "scope": scope, "label": label, "clientId": client_id });
             if let Some(jkt) = jkt {
                 body["jkt"] = json!(jkt);
+            }
+            if let Some(file) = certificate {
+                let chain = chain_file::read(&file)?;
+                let leaf = chain.first().map(|leaf| Thumbprint::of_certificate(leaf).to_string());
+                body["x5t#S256"] = json!(leaf);
             }
             let pair = call(&config.admin_socket()?, Method::POST, "/admin/v1/tokens", Some(&body))?;
             if json { say!("{pair}") } else { print_pair(&pair) }

@@ -3,11 +3,12 @@
 use serde_json::Value as Json;
 
 /// The keys that require a restart, and the tables of which all keys do.
-const RESTART: [&str; 27] = [
+const RESTART: [&str; 28] = [
     "workers",
     "event_stream",
     "listener[].address",
     "listener[].proxy_protocol",
+    "listener[].public_url",
     "listener[].client_certificate",
     "admin",
     "store",

@@ -46,6 +46,7 @@ pub struct Config {
     /// At least 1. `workers = 0` in the file is replaced by the number of CPU cores.
     pub workers: usize,
     pub listeners: Vec<server::ListenerSettings>,
+    pub acme: Arc<server::acme::AcmeSettings>,
     pub connections: server::ConnectionSettings,
     pub admin: admin::Settings,
     pub store: StoreSettings,
@@ -187,6 +188,8 @@ pub struct TokenSettings {
     pub expires_at_milliseconds: bool,
     /// If true, refresh responses also contain `tokenId` and `expiresIn`.
     pub extra_fields: bool,
+    /// If true, tokens of a public client that shows a certificate are bound to it.
+    pub certificate_bound: bool,
     /// `limits.sessions_per_subject`: maximum number of live families of one subject.
     pub sessions_per_subject: usize,
     /// If true, each proof needs a nonce (`tokens.proof_nonce`).

@@ -16,11 +16,12 @@ use crate::config::document::sources::Sources;
 use crate::config::restart;
 
 /// The tables and keys at the top of `gateway.toml`, in its order.
-const ORDER: [&str; 29] = [
+const ORDER: [&str; 30] = [
     "include",
     "watch",
     "workers",
     "listener",
+    "acme",
     "upstream",
     "tokens",
     "store",

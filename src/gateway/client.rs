@@ -11,6 +11,7 @@ use http::HeaderMap;
 use crate::protocols::http::forwarded::{Forwarding, Origin};
 use crate::protocols::tls::{PeerCertificate, Session, Sni};
 use crate::telemetry::metrics::Count;
+use crate::tokens::dpop::PublicUrl;
 use crate::types::clock::UnixTime;
 
 /// One client connection, shared by its requests and by the tunnels that outlive it.
@@ -28,6 +29,8 @@ pub struct Peer {
     pub tls: Option<Session>,
     /// `None` if the client has shown no certificate.
     pub certificate: Option<Arc<PeerCertificate>>,
+    /// `listener.public_url`
+    pub public_url: Option<Arc<PublicUrl>>,
     /// Requests received on this connection.
     pub requests: Count,
     pub in_flight: InFlightCount,

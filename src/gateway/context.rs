@@ -15,6 +15,7 @@ use crate::protocols::http::forwarded::Origin;
 use crate::protocols::tls::{ClientCertificate, PeerCertificate, Sni};
 use crate::telemetry::access_log::Record;
 use crate::tokens::audit_event::EventContext;
+use crate::tokens::dpop::PublicUrl;
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::thumbprint::Thumbprint;
 use crate::types::trace::Trace;
@@ -33,6 +34,8 @@ pub struct RequestContext<'r> {
     pub sni: Option<&'r Sni>,
     /// What the client proved with a certificate.
     pub certificate: Option<Arc<PeerCertificate>>,
+    /// `listener.public_url`. `None` also for a request that another proxy describes, because it names the host.
+    pub public_url: Option<&'r PublicUrl>,
     /// The route that was found. `None` before routing, and for calls that the gateway answers itself.
     pub route: &'r mut Option<Arc<Route>>,
     pub worker: &'r Worker,
@@ -63,6 +66,7 @@ impl RequestContext<'_> {
             method: &self.record.method,
             scheme: &self.origin.scheme,
             host: self.record.host.as_ref(),
+            public_url: self.public_url,
             path: self.record.uri.path(),
             certificate: self.certificate().map(|shown| Thumbprint::from_bytes(shown.thumbprint)),
         };

@@ -17,6 +17,7 @@ use crate::broker::refresh::RefreshRequest;
 use crate::broker::{Broker, TokenPair};
 use crate::gateway::context::RequestContext;
 use crate::gateway::forward::Forwarded;
+use crate::tokens::bound::Bound;
 use crate::types::clock::Uptime;
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
@@ -109,7 +110,7 @@ async fn rotate(
 ) -> Result<TokenPair, Reject> {
     let idle = broker.settings.lifetimes.idle;
     let bearer = authenticator.authenticate_expired(expired, idle, &context.auth()).await?;
-    broker.refresh(RefreshRequest::of_cookie(presented), (&bearer, None), context.event()).await
+    broker.refresh(RefreshRequest::of_cookie(presented), (&bearer, Bound::default()), context.event()).await
 }
 
 fn is_current(slot: &Slot, now: Uptime) -> bool {

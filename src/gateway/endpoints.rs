@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::iter;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method};
@@ -10,6 +11,7 @@ use http::{HeaderValue, Method};
 use crate::auth::registered_clients::RegisteredClient;
 use crate::gateway::exchange_rule::ExchangeRule;
 use crate::limits::limiter::Key;
+use crate::tokens::dpop::PROOF_ALGORITHMS;
 use crate::tokens::jwt::algorithm_name;
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
@@ -24,6 +26,8 @@ pub struct Endpoints {
     pub token_endpoint: Option<String>,
     pub revocation_endpoint: Option<String>,
     pub introspection_endpoint: Option<String>,
+    /// `oauth.mtls_url`: the beginning of their URLs where clients are asked for certificates.
+    pub mtls_url: Option<String>,
     pub resource: Option<ProtectedResource>,
     /// `[[oauth.resource_server]]`
     pub resource_servers: Vec<ResourceServer>,
@@ -71,9 +75,17 @@ impl Endpoints {
 
     /// The names of the algorithms with which clients sign their assertions, each once.
     pub fn assertion_algorithms(&self) -> Vec<&'static str> {
-        let all = self.clients.iter().flat_map(|client| &client.policy.algorithms);
+        let policies = self.clients.iter().filter_map(RegisteredClient::assertions);
+        let all = policies.flat_map(|(policy, _)| &policy.algorithms);
         let names: BTreeSet<_> = all.map(|algorithm| algorithm_name(*algorithm)).collect();
         names.into_iter().collect()
+    }
+
+    /// How clients can authenticate at the token endpoint (RFC 8414). All others are public clients.
+    pub fn client_methods(&self) -> Vec<&'static str> {
+        let method = |client: &RegisteredClient| client.certificate().map_or("private_key_jwt", |known| known.method());
+        let methods: BTreeSet<_> = self.clients.iter().map(method).collect();
+        iter::once("none").chain(methods).collect()
     }
 
     /// The registered client with this name.
@@ -166,6 +178,8 @@ impl ProtectedResource {
             "resource": resource,
             "authorization_servers": authorization_servers,
             "bearer_methods_supported": ["header"],
+            // RFC 9728 section 2.
+            "dpop_signing_alg_values_supported": PROOF_ALGORITHMS.split(' ').collect::<Vec<_>>(),
         });
         if !scopes.is_empty() {
             document["scopes_supported"] = scopes.into();

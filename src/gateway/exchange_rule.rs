@@ -100,6 +100,10 @@ impl ExchangeRule {
         if !token.claims.contains_key("iat") {
             return Err(unacceptable("iat is missing"));
         }
+        // A logout token or another security event, which can have the `typ` and `aud` of an ID token.
+        if token.claims.contains_key("events") {
+            return Err(unacceptable("events make it a security event"));
+        }
         match presenter.kind {
             SubjectTokenType::IdToken => self.check_id_token(&token.claims, presenter.client)?,
             SubjectTokenType::AccessToken | SubjectTokenType::Jwt => {
@@ -129,10 +133,6 @@ impl ExchangeRule {
         let azp = claims.get("azp");
         if azp.is_some_and(|azp| !azp.as_str().is_some_and(is_client)) || azp.is_none() && audiences.len() > 1 {
             return Err(unacceptable("azp is not the client that presents the ID token"));
-        }
-        // A logout token or another security event is no ID token.
-        if claims.contains_key("events") {
-            return Err(unacceptable("an ID token has no events"));
         }
         Ok(())
     }
@@ -246,6 +246,8 @@ mod tests {
             assert!(!checked(&rule(), SubjectTokenType::AccessToken, json!({ "aud": aud })));
         }
         assert!(!checked(&rule(), SubjectTokenType::AccessToken, json!({})));
+        let event = json!({ "aud": "https://shop.example", "events": {} });
+        assert!(!checked(&rule(), SubjectTokenType::AccessToken, event));
         assert!(!checked(&rule(), SubjectTokenType::IdToken, good), "an ID token is for a client");
         let presenter =
             Presenter { kind: SubjectTokenType::Jwt, client: Some("app"), gateway: "https://gateway.example" };

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use http::{HeaderValue, Request, header};
 
 use crate::auth::bearer;
+use crate::auth::proofs::DPOP;
 use crate::auth::token_cache::CachedToken;
 use crate::auth::token_exchange::TokenExchange;
 use crate::gateway::authorize::Permit;
@@ -64,7 +65,7 @@ impl Forwarder {
             request.headers_mut().insert(header::AUTHORIZATION, token);
         }
         if permit.caller().is_some_and(|caller| caller.proof().is_some()) {
-            as_bearer(request)?;
+            without_proof(request)?;
         }
         Ok(token_was_subprotocol)
     }
@@ -108,9 +109,11 @@ impl Forwarder {
     }
 }
 
-/// The gateway has used the proof, so a backend that reads the scheme DPoP would miss it.
-fn as_bearer(request: &mut Request<Body>) -> Result<(), Reject> {
+/// The gateway has used the proof. A backend gets neither the proof, also with `forwarding.keep`, nor the scheme that
+/// promises one.
+fn without_proof(request: &mut Request<Body>) -> Result<(), Reject> {
     let headers = request.headers_mut();
+    headers.remove(&DPOP);
     let Some(value) = headers.get(header::AUTHORIZATION).filter(|value| bearer::is_dpop(value)) else { return Ok(()) };
     let token = value.to_str().ok().and_then(|value| value.get("DPoP ".len()..)).unwrap_or_default();
     let changed = HeaderValue::from_str(&format!("Bearer {token}"));

@@ -227,6 +227,7 @@ impl Gateway {
             // A trusted proxy sends the requests for many hosts over one connection.
             sni: peer.sni.as_ref().filter(|_| forwarded.is_none()),
             certificate,
+            public_url: peer.public_url.as_deref().filter(|_| asked.is_none()),
             route,
             worker,
             record,

@@ -89,10 +89,10 @@ impl TokenCalls {
         }
         let idle = self.broker.settings.lifetimes.idle;
         let auth = context.auth_by(request.headers());
-        let (bearer, key) = authenticator.authenticate_refresh(request.headers(), idle, &auth).await?;
+        let (bearer, proved) = authenticator.authenticate_refresh(request.headers(), idle, &auth).await?;
         let bearer = Arc::new(bearer);
         context.record.caller = Some(bearer.clone());
-        let pair = self.broker.refresh(refresh, (&bearer, key), context.event()).await?;
+        let pair = self.broker.refresh(refresh, (&bearer, proved), context.event()).await?;
         Ok(respond::json(StatusCode::OK, &pair))
     }
 
@@ -219,7 +219,9 @@ impl TokenCalls {
 
     /// `GET /.well-known/oauth-authorization-server`: public.
     pub(super) fn published_metadata(&self) -> Response<Body> {
-        let metadata = metadata::of(&self.broker.settings.issuer, &self.endpoints);
+        let binds = self.broker.settings.certificate_bound
+            || self.endpoints.clients.iter().any(|client| client.certificate_bound);
+        let metadata = metadata::of(&self.broker.settings.issuer, &self.endpoints, binds);
         respond::public_json(&metadata, self.keyring.keys().own().max_age)
     }
 

@@ -34,8 +34,8 @@ pub fn from_systemd() -> io::Result<Vec<TcpListener>> {
 }
 
 /// Requests the sockets of the gateway that listens at `path`. `None` if there is no gateway. The other gateway begins
-/// to shut down when it has sent them.
-pub fn request(path: &Path) -> io::Result<Option<Vec<TcpListener>>> {
+/// to shut down when it has sent them. Later it can send more on the stream: see [`read_message`].
+pub fn request(path: &Path) -> io::Result<Option<(Vec<TcpListener>, UnixStream)>> {
     let mut stream = match UnixStream::connect(path) {
         Ok(stream) => stream,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
@@ -48,11 +48,12 @@ pub fn request(path: &Path) -> io::Result<Option<Vec<TcpListener>>> {
     stream.write_all(GREETING)?;
     let mut received = Vec::new();
     while receive(&stream, &mut received)? != END {}
-    Ok(Some(received))
+    Ok(Some((received, stream)))
 }
 
-/// Sends the sockets to the process that requests them on this stream, if it runs as the same user or as root.
-pub fn send(mut stream: UnixStream, listeners: &[TcpListener]) -> io::Result<()> {
+/// Sends the sockets to the process that requests them on this stream, if it runs as the same user or as root. Returns
+/// the stream, for a message.
+pub fn send(mut stream: UnixStream, listeners: &[TcpListener]) -> io::Result<UnixStream> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     let peer = rustix::net::sockopt::socket_peercred(&stream)?.uid;
@@ -70,7 +71,21 @@ pub fn send(mut stream: UnixStream, listeners: &[TcpListener]) -> io::Result<()>
     for listeners in listeners.chunks(SOCKETS_PER_MESSAGE) {
         send_message(&stream, listeners)?;
     }
-    stream.write_all(&[END])
+    stream.write_all(&[END])?;
+    Ok(stream)
+}
+
+/// Sends what the other process needs besides, and ends the stream.
+pub fn write_message(mut stream: UnixStream, message: &[u8]) -> io::Result<()> {
+    stream.write_all(message)
+}
+
+/// What the other process sends after the sockets. Empty if it sends nothing, as older versions. Waits until it has
+/// ended the stream.
+pub fn read_message(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
+    let mut message = Vec::new();
+    stream.read_to_end(&mut message)?;
+    Ok(message)
 }
 
 fn send_message(stream: &UnixStream, listeners: &[TcpListener]) -> io::Result<()> {
@@ -118,8 +133,13 @@ mod tests {
         let listeners: Vec<_> = (0..70).map(|_| TcpListener::bind("127.0.0.1:0").expect("bound")).collect();
         let addresses: Vec<_> = listeners.iter().map(|listener| listener.local_addr().expect("an address")).collect();
         let waiting: Vec<_> = addresses.iter().map(std::net::TcpStream::connect).collect();
-        let sending = std::thread::spawn(move || send(listening.accept().expect("a request").0, &listeners));
-        let received = request(&path).expect("requested").expect("sent");
+        let sending = std::thread::spawn(move || {
+            let stream = send(listening.accept().expect("a request").0, &listeners)?;
+            // More than the kernel keeps.
+            write_message(stream, &[7; 1 << 20])
+        });
+        let (received, stream) = request(&path).expect("requested").expect("sent");
+        assert_eq!(read_message(&stream).expect("a message"), [7; 1 << 20]);
         sending.join().expect("no panic").expect("sent");
         for ((listener, address), client) in received.iter().zip(addresses).zip(waiting) {
             assert_eq!(listener.local_addr().expect("an address"), address);
@@ -134,6 +154,6 @@ mod tests {
         let (mut client, server) = UnixStream::pair().expect("a pair");
         client.write_all(b"GET / HTTP/1.1\r\n\r\n....").expect("written");
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
-        assert_eq!(send(server, &[listener]).map_err(|error| error.kind()), Err(io::ErrorKind::InvalidData));
+        assert_eq!(send(server, &[listener]).map_err(|error| error.kind()).err(), Some(io::ErrorKind::InvalidData));
     }
 }

@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 
+use super::handshake::Connected;
 use super::idle_list::Idle;
 use super::proxied::{self, Client};
 use super::shared::{WorkerState, is_shared_proxy};
@@ -22,13 +23,21 @@ use crate::protocols::http::forwarded::Origin;
 use crate::protocols::socket;
 use crate::protocols::tls::{PeerCertificate, ServerTls, Session, Sni};
 use crate::telemetry::metrics::{Count, WorkerMetrics};
+use crate::tokens::dpop::PublicUrl;
 use crate::types::limit::Limit;
+
+/// Where a connection comes from, and what its listener says about it.
+pub(super) struct Arrival {
+    pub(super) address: SocketAddr,
+    /// See [`crate::server::ListenerSettings`].
+    pub(super) proxy_protocol: bool,
+    pub(super) public_url: Option<Arc<PublicUrl>>,
+}
 
 /// Serves one accepted connection until it ends.
 pub(super) async fn serve(
     mut stream: TcpStream,
-    address: SocketAddr,
-    proxy_protocol: bool,
+    Arrival { address, proxy_protocol, public_url }: Arrival,
     tls: Option<Arc<ArcSwap<ServerTls>>>,
     state: Arc<WorkerState>,
     alive: mpsc::Sender<Infallible>,
@@ -52,6 +61,7 @@ pub(super) async fn serve(
         sni: None,
         tls: None,
         certificate: None,
+        public_url,
         requests: Count::default(),
         in_flight: InFlightCount::default(),
         last_request: state.shared.settings.load().requests_per_connection,
@@ -152,7 +162,11 @@ async fn serve_tls(
     };
     drop((handshake, idle));
     let stream = match ended {
-        Ok(stream) => stream,
+        Ok(Connected::Client(stream)) => stream,
+        Ok(Connected::Validated) => {
+            side.acme.iter().for_each(|names| names.certificates.count_validation());
+            return Ok(());
+        }
         Err(failure) => {
             state.worker.metrics.handshakes_failed.inc();
             state.shared.penalize(&peer, &state.worker.metrics, PenaltyBox::failed_handshake);

@@ -4,19 +4,34 @@ use std::io;
 use std::time::Duration;
 
 use rustls::ProtocolVersion;
+use rustls::server::Acceptor;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use super::handshake_io::HandshakeBuffer;
-use crate::protocols::tls::ServerTls;
+use crate::protocols::tls::{AcmeNames, ServerTls, VALIDATION_PROTOCOL};
 
 /// The beginning of the connection preface of HTTP/2 (RFC 9113 section 3.4). No HTTP/1 method is `PRI`.
 const PREFACE_START: &[u8] = b"PRI";
 
 /// How long a client may take to read why its handshake failed.
 const ALERT_TIME: Duration = Duration::from_secs(1);
+
+/// How long a connection that validates a name may take from its first message on. An authority has nothing to wait
+/// for.
+const VALIDATION_TIME: Duration = Duration::from_secs(5);
+
+/// A connection after its handshake.
+pub(super) enum Connected {
+    Client(Box<ClientTls>),
+    /// An ACME server has validated a name, and the connection is closed (RFC 8737 section 3).
+    Validated,
+}
+
+type ClientTls = TlsStream<HandshakeBuffer<TcpStream>>;
 
 /// A handshake that failed.
 pub(super) struct Failure {
@@ -43,7 +58,7 @@ pub(super) async fn tls(
     side: &ServerTls,
     turn: impl Future<Output = ()>,
     timeout: Duration,
-) -> Result<Box<TlsStream<HandshakeBuffer<TcpStream>>>, Failure> {
+) -> Result<Connected, Failure> {
     let begun = Instant::now();
     match tokio::time::timeout(timeout, stream.readable()).await {
         Ok(Ok(())) => {}
@@ -52,16 +67,67 @@ pub(super) async fn tls(
     }
     let timeout = timeout.saturating_sub(begun.elapsed());
     turn.await;
-    let handshake = TlsAcceptor::from(side.config.clone()).accept(HandshakeBuffer::new(stream)).into_fallible();
+    let stream = HandshakeBuffer::new(stream);
+    let handshake = async {
+        match &side.acme {
+            None => plain(stream, side).await,
+            Some(names) => Box::pin(unless_validation(stream, side, names)).await,
+        }
+    };
     let mut stream = match tokio::time::timeout(timeout, handshake).await {
-        Ok(Ok(stream)) => Box::new(stream),
-        Ok(Err((error, socket))) => return Err(Failure { error, socket: Some(socket) }),
+        Ok(Ok(Some(stream))) => stream,
+        Ok(Ok(None)) => return Ok(Connected::Validated),
+        Ok(Err(failure)) => return Err(failure),
         Err(elapsed) => return Err(Failure { error: elapsed.into(), socket: None }),
     };
     let (socket, session) = stream.get_mut();
     let has_request = session.process_new_packets().is_ok_and(|read| read.plaintext_bytes_to_read() > 0);
     socket.end_handshake(session.protocol_version() == Some(ProtocolVersion::TLSv1_3), has_request);
-    Ok(stream)
+    Ok(Connected::Client(stream))
+}
+
+/// `None` never.
+async fn plain(stream: HandshakeBuffer<TcpStream>, side: &ServerTls) -> Result<Option<Box<ClientTls>>, Failure> {
+    let handshake = TlsAcceptor::from(side.config.clone()).accept(stream).into_fallible();
+    let stream = handshake.await.map_err(|(error, socket)| Failure { error, socket: Some(socket) })?;
+    Ok(Some(Box::new(stream)))
+}
+
+/// Reads the first message of the client. An ACME server that speaks nothing but `acme-tls/1`, and validates a name at
+/// this moment, gets the certificate for that; the connection then ends without data. For all others this is an
+/// ordinary handshake, which has no such protocol. `None`: a name was validated.
+async fn unless_validation(
+    stream: HandshakeBuffer<TcpStream>,
+    side: &ServerTls,
+    names: &AcmeNames,
+) -> Result<Option<Box<ClientTls>>, Failure> {
+    let mut hello = LazyConfigAcceptor::new(Acceptor::default(), stream);
+    let begun = match (&mut hello).await {
+        Ok(begun) => begun,
+        Err(error) => return Err(Failure { error, socket: hello.take_io() }),
+    };
+    let failed = |(error, socket)| Failure { error, socket: Some(socket) };
+    let mut validation = None;
+    if is_validation(begun.client_hello().alpn()) {
+        let name = begun.client_hello().server_name().map(str::to_owned);
+        validation = names.validation(name.as_deref()).await;
+    }
+    let Some(config) = validation else {
+        let stream = begun.into_stream(side.config.clone()).into_fallible().await.map_err(failed)?;
+        return Ok(Some(Box::new(stream)));
+    };
+    let ended = async {
+        let mut stream = begun.into_stream(config).into_fallible().await.map_err(failed)?;
+        // An authority may have closed the connection already.
+        let _ = stream.shutdown().await;
+        Ok(None)
+    };
+    let late = |elapsed: tokio::time::error::Elapsed| Failure { error: elapsed.into(), socket: None };
+    tokio::time::timeout(VALIDATION_TIME, ended).await.map_err(late)?
+}
+
+fn is_validation<'a>(alpn: Option<impl Iterator<Item = &'a [u8]>>) -> bool {
+    alpn.is_some_and(|mut protocols| protocols.next() == Some(VALIDATION_PROTOCOL) && protocols.next().is_none())
 }
 
 /// Returns true if a cleartext client speaks HTTP/2 with prior knowledge. Looks at the first three bytes without taking

@@ -16,7 +16,7 @@ use super::client_io::ClientStream;
 use super::executor::Executor;
 use super::idle::IdleCheck;
 use super::settings::ConnectionSettings;
-use super::shared::Shared;
+use super::shared::{Shared, is_asking_proxy};
 use super::transport::Transport;
 use crate::gateway::client::Peer;
 use crate::protocols::http::body::Body;
@@ -24,6 +24,11 @@ use crate::telemetry::metrics::WorkerMetrics;
 
 /// How long a client may send nothing after GOAWAY before its connection is closed.
 const GOAWAY_TIME: Duration = Duration::from_secs(1);
+
+/// Maximum requests of a connection that are reset before the gateway has seen them (CVE-2023-44487).
+const MAX_UNSEEN_RESETS: usize = 20;
+/// The same, if one packet of a client of a proxy can make the proxy reset many calls.
+const MAX_UNSEEN_RESETS_OF_PROXIES: usize = 10_000;
 
 /// How often the gateway checks whether a connection that was in use is idle now.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -46,7 +51,8 @@ where
 {
     // Boxed: it is large, and this future passes through several functions.
     let settings = shared.settings.load_full();
-    let mut connection = Box::pin(builder(&settings, metrics).serve_connection(TokioIo::new(stream), service));
+    let asks = is_asking_proxy(peer, &shared.gateway.load());
+    let mut connection = Box::pin(builder(&settings, metrics, asks).serve_connection(TokioIo::new(stream), service));
     let max_age = Instant::now() + shared.max_age(peer, settings.max_connection_age);
     tokio::select! {
         biased;
@@ -93,7 +99,9 @@ async fn idle_too_long(peer: &Peer, shared: &Shared, limit: Duration) {
     }
 }
 
-fn builder(settings: &ConnectionSettings, metrics: &Arc<WorkerMetrics>) -> http2::Builder<Executor> {
+/// `asks`: the client is a proxy that asks about the requests of its clients. Each that leaves resets a call.
+fn builder(settings: &ConnectionSettings, metrics: &Arc<WorkerMetrics>, asks: bool) -> http2::Builder<Executor> {
+    let most_unseen = if asks { MAX_UNSEEN_RESETS_OF_PROXIES } else { MAX_UNSEEN_RESETS };
     let mut builder = http2::Builder::new(Executor {
         write: settings.write,
         least: settings.min_download_rate,
@@ -113,7 +121,7 @@ fn builder(settings: &ConnectionSettings, metrics: &Arc<WorkerMetrics>) -> http2
         .keep_alive_timeout(settings.request_header)
         // Maximum bytes of one response that are buffered. A connection has up to `http2_concurrent_streams` responses.
         .max_send_buf_size(128 * 1024)
-        .max_pending_accept_reset_streams(20)
+        .max_pending_accept_reset_streams(most_unseen)
         .max_local_error_reset_streams(100);
     builder
 }

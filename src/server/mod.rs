@@ -4,8 +4,10 @@
 //! connections. A connection stays on the core that accepted it.
 //!
 //! The way of a connection: `worker` accepts it, `admission` checks the limits, the PROXY protocol header and TLS,
-//! `connection` passes its requests to the gateway, and `http1` or `http2` drives it until it ends.
+//! `connection` passes its requests to the gateway, and `http1` or `http2` drives it until it ends. `acme` gets the
+//! certificates that no file has.
 
+pub mod acme;
 mod admission;
 mod client_io;
 mod connection;

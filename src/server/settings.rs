@@ -1,11 +1,13 @@
 //! The settings of `[[listener]]`, and the limits and timeouts of client connections.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::limits::pace::MinRate;
 use crate::limits::penalty::PenaltySettings;
 use crate::protocols::tls;
+use crate::tokens::dpop::PublicUrl;
 
 /// `[[listener]]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +18,8 @@ pub struct ListenerSettings {
     pub clients: Option<tls::ClientAuthSettings>,
     /// If true, each connection begins with a PROXY protocol header, sent by a peer that `[forwarding]` trusts.
     pub proxy_protocol: bool,
+    /// Where clients reach the listener. `None`: at the host of each request.
+    pub public_url: Option<Arc<PublicUrl>>,
 }
 
 /// The part of `[timeouts]` and `[limits]` that concerns client connections.

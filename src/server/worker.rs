@@ -11,13 +11,14 @@ use arc_swap::ArcSwap;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use super::admission;
+use super::admission::{self, Arrival};
 use super::crowd::CrowdQueue;
 use super::linger_slots::LingerSlots;
 use super::shared::{Shared, WorkerState};
 use crate::gateway::worker::Worker;
 use crate::protocols::socket;
 use crate::protocols::tls::ServerTls;
+use crate::tokens::dpop::PublicUrl;
 
 /// How long a listener pauses after `accept` failed, for example because no file descriptor or memory was left. Without
 /// the pause it would spin.
@@ -35,6 +36,8 @@ pub struct Listener {
     /// Loaded for each connection: a reload replaces it.
     pub tls: Option<Arc<ArcSwap<ServerTls>>>,
     pub proxy_protocol: bool,
+    /// `listener.public_url`
+    pub public_url: Option<Arc<PublicUrl>>,
 }
 
 /// Starts a worker. Its thread ends when all connections are closed during the drain, or when `timeouts.drain` is over.
@@ -73,13 +76,14 @@ async fn run(state: Arc<WorkerState>, listeners: Vec<Listener>) {
 }
 
 async fn listen(listener: Listener, state: Arc<WorkerState>, alive: mpsc::Sender<Infallible>) {
-    let Listener { socket, tls, proxy_protocol } = listener;
+    let Listener { socket, tls, proxy_protocol, public_url } = listener;
     let socket = match socket::into_tokio(socket) {
         Ok(socket) => socket,
         Err(error) => return tracing::error!(%error, "failed to listen"),
     };
     let serve = |stream: TcpStream, address: SocketAddr| {
-        tokio::spawn(admission::serve(stream, address, proxy_protocol, tls.clone(), state.clone(), alive.clone()));
+        let arrival = Arrival { address, proxy_protocol, public_url: public_url.clone() };
+        tokio::spawn(admission::serve(stream, arrival, tls.clone(), state.clone(), alive.clone()));
     };
     tokio::select! {
         never = accept(&socket, &serve) => match never {},

@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicU64;
 
 use tokio::sync::Notify;
 
+use crate::store::acme::AcmeEntry;
 use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::error::StoreError;
 use crate::store::freshness::Freshness;
@@ -231,6 +232,13 @@ pub trait Store: Send + Sync {
 
     /// Calls `decide` with the signing keys, newest first, and writes the decision.
     fn change_signing_keys(&self, decide: DecideKeys, context: EventContext) -> StoreFuture<KeysChanged>;
+
+    /// The entries of which the version is not one of these: those that others have changed.
+    fn acme_entries(&self, known: Vec<(String, u64)>) -> StoreFuture<Vec<AcmeEntry>>;
+
+    /// Writes an entry with the next version, or deletes it if it has no content. Returns false, and changes nothing,
+    /// if the entry in the store does not have the version before: another gateway has changed it.
+    fn save_acme_entry(&self, entry: AcmeEntry) -> StoreFuture<bool>;
 
     /// Records an event that no other method of the store records.
     fn record(&self, event: Event, context: EventContext) -> StoreFuture<()>;

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::store::acme::AcmeEntry;
 use crate::store::endings::{Ending, Revoker};
 use crate::store::mark::StoredMark;
 use crate::store::provider_login::{ProviderLogin, StoredLogin};
@@ -24,10 +25,11 @@ pub enum Part {
     Endings,
     Marks,
     ProviderLogins,
+    Acme,
 }
 
 impl Part {
-    pub const ALL: [Part; 8] = [
+    pub const ALL: [Part; 9] = [
         Part::Families,
         Part::Revocations,
         Part::Subjects,
@@ -36,6 +38,7 @@ impl Part {
         Part::Endings,
         Part::Marks,
         Part::ProviderLogins,
+        Part::Acme,
     ];
 
     /// For operators.
@@ -49,6 +52,7 @@ impl Part {
             Part::Endings => "list of what was ended",
             Part::Marks => "marks of what was used once",
             Part::ProviderLogins => "logins at providers",
+            Part::Acme => "accounts and certificates of ACME",
         }
     }
 }
@@ -64,6 +68,7 @@ pub enum Record {
     Mark(StoredMark),
     /// Without its lease.
     ProviderLogin(Box<StoredLogin>),
+    Acme(AcmeEntry),
 }
 
 /// The watermark of a subject of the gateway.
@@ -187,6 +192,7 @@ fn canonical(record: &Record) -> String {
                 ended_at.map(time),
             ])
         }
+        Record::Acme(AcmeEntry { name, version, root, sealed }) => json!([name, version, root, sealed]),
     }
     .to_string()
 }

@@ -3,6 +3,7 @@
 //! [`Store`] is the interface. [`sqlite`] is the embedded implementation for one gateway, [`postgres`] the one that
 //! several gateways share. What every implementation must do in the same way is in `watermark`, `events` and [`sweep`].
 
+mod acme;
 mod api;
 mod clock_offset;
 pub mod copy;
@@ -20,6 +21,7 @@ pub mod sqlite;
 pub mod sweep;
 mod watermark;
 
+pub use acme::AcmeEntry;
 pub use api::{
     DecideKeys, DecideRotation, KeysChanged, LogOrder, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store,
     StoreFuture,

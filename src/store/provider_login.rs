@@ -63,6 +63,9 @@ pub struct RefreshedLogin {
     pub claims: Map<String, Value>,
     /// Of the family, which never lives longer than its `absolute_expiry`.
     pub idle_expiry: UnixTime,
+    /// When the login was due before, as the caller has read it. If it is due at another time now, something has
+    /// changed at the provider since, and it stays due then.
+    pub due_before: UnixTime,
 }
 
 /// The outcome of [`Store::save_login`](crate::store::Store::save_login).
@@ -128,6 +131,15 @@ impl StoredLogin {
         match self.lease {
             Some(lease) if lease.holder != holder && now < lease.until => LoginLease::Held { until: lease.until },
             _ => LoginLease::Granted,
+        }
+    }
+
+    /// When the login is due after this refresh. The provider may have responded before a change that it reported
+    /// meanwhile.
+    pub(super) fn next_due(&self, refreshed: &RefreshedLogin) -> UnixTime {
+        match self.login.due == refreshed.due_before {
+            true => refreshed.login.due,
+            false => self.login.due.min(refreshed.login.due),
         }
     }
 

@@ -11,9 +11,9 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
+use crate::tokens::bound::Bound;
 use crate::tokens::jwt::json;
 use crate::tokens::scope::are_scope_tokens;
-use crate::types::thumbprint::Thumbprint;
 
 /// Claims that only the gateway sets. A login must not contain them.
 pub const RESERVED_CLAIMS: &[&str] = &[
@@ -53,8 +53,8 @@ pub struct Login {
     pub address: Option<IpAddr>,
     pub idle: Option<Duration>,
     pub absolute: Option<Duration>,
-    /// The key of the client (DPoP): all tokens of the login are bound to it.
-    pub bound_to: Option<Thumbprint>,
+    /// The key (DPoP) and the certificate of the client: all tokens of the login are bound to them.
+    pub bound_to: Bound,
 }
 
 impl Login {

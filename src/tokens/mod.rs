@@ -1,6 +1,7 @@
 //! The rules of tokens, without I/O: JWTs, families, signing keys, logins, audit events and the events of providers.
 
 pub mod audit_event;
+pub mod bound;
 pub mod dpop;
 pub mod family;
 pub mod jwt;

@@ -26,28 +26,43 @@ const NO_DIGIT: u8 = u8::MAX;
 const GROUP: usize = 5;
 const GROUP_BASE: u64 = 62u64.pow(GROUP as u32);
 
+/// The limbs of the longest number, a refresh token of 41 bytes.
+const MAX_LIMBS: usize = 11;
+
 /// Writes `bytes`, one big-endian number, as exactly `width` base62 digits.
 ///
-/// `width` must be large enough: 22 for 16 bytes, 56 for 41, 6 for 4. Higher digits are lost.
+/// `bytes` has at most 44 bytes. `width` must be large enough: 22 for 16 bytes, 56 for 41, 6 for 4. Higher digits are
+/// lost.
 pub fn to_base62(bytes: &[u8], width: usize) -> String {
-    let big_endian = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-    let mut limbs: Vec<u64> = bytes.rchunks(4).map(big_endian).collect();
     let mut digits = vec![b'0'; width];
+    write_base62(bytes, &mut digits);
+    digits.into_iter().map(char::from).collect()
+}
+
+/// As [`to_base62`], into `digits`. Allocates nothing: the access log writes the id of a session for each request.
+fn write_base62(bytes: &[u8], digits: &mut [u8]) {
+    let mut limbs = [0; MAX_LIMBS];
+    let mut used = 0;
+    for (limb, chunk) in limbs.iter_mut().zip(bytes.rchunks(4)) {
+        *limb = chunk.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        used += 1;
+    }
     for group in digits.rchunks_mut(GROUP) {
         let mut remainder = 0;
-        for limb in limbs.iter_mut().rev() {
+        for limb in limbs[..used].iter_mut().rev() {
             let value = remainder << 32 | *limb;
             *limb = value / GROUP_BASE;
             remainder = value % GROUP_BASE;
         }
         // Each group makes the number smaller, so that leading limbs become zero.
-        limbs.pop_if(|limb| *limb == 0);
+        if used > 0 && limbs[used - 1] == 0 {
+            used -= 1;
+        }
         for digit in group.iter_mut().rev() {
             *digit = ALPHABET[(remainder % 62) as usize];
             remainder /= 62;
         }
     }
-    digits.into_iter().map(char::from).collect()
 }
 
 /// Reads base62 digits as one big-endian number of exactly `N` bytes. `None` for other characters and on overflow, so
@@ -119,7 +134,9 @@ impl TokenId {
 
 impl fmt::Display for TokenId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&to_base62(&self.to_bytes(), Self::LEN))
+        let mut digits = [b'0'; Self::LEN];
+        write_base62(&self.to_bytes(), &mut digits);
+        f.write_str(str::from_utf8(&digits).map_err(|_| fmt::Error)?)
     }
 }
 

@@ -34,5 +34,6 @@ limits! {
     MalformedRequests = "limits.malformed_requests",
     RejectedBodies = "limits.rejected_bodies",
     RetryDelay = "limits.retry_delay",
+    AcmeOrders = "acme.orders_per_hour",
     IntrospectedBadSignatures = "limits.introspected_bad_signatures",
 }

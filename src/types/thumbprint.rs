@@ -27,6 +27,11 @@ impl Thumbprint {
         Thumbprint(secret::digest(&[canonical.as_bytes()]))
     }
 
+    /// `certificate`: in DER (RFC 8705 section 3.1).
+    pub fn of_certificate(certificate: &[u8]) -> Self {
+        Thumbprint(secret::digest(&[certificate]))
+    }
+
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

@@ -4,6 +4,7 @@
 /// A passed check. After a failed check, no further steps are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
+    Certificate,
     Host,
     Path,
     Route,
@@ -25,6 +26,7 @@ pub enum Step {
 impl Step {
     pub const fn name(self) -> &'static str {
         match self {
+            Step::Certificate => "certificate",
             Step::Host => "host",
             Step::Path => "path",
             Step::Route => "route",

@@ -5,7 +5,7 @@
 //!
 //! ```sh
 //! export ASAN_OPTIONS=detect_odr_violation=0    # SQLite is linked twice
-//! cargo +nightly fuzz run --fuzz-dir tests/fuzz token -- -max_total_time=60    # or: path, headers, config
+//! cargo +nightly fuzz run --fuzz-dir tests/fuzz token -- -max_total_time=60    # or: path, headers, config, protobuf
 //! cargo +nightly fuzz cmin --fuzz-dir tests/fuzz token                        # minimizes the corpus
 //! ```
 //!
@@ -22,6 +22,7 @@ use bearward::config::{self, Probe};
 use bearward::protocols::http::headers::Hygiene;
 use bearward::protocols::http::path::CanonicalPath;
 use bearward::protocols::http::removed_fields::FieldRules;
+use bearward::protocols::protobuf::{Field, Fields, Message, only};
 use bearward::tokens::jwt::key_set::KeySet;
 use bearward::tokens::jwt::pointer::Pointer;
 use bearward::tokens::jwt::verify::{TrustedIssuer, verify};
@@ -219,4 +220,37 @@ pub fn config(bytes: &[u8]) -> bool {
     assert!(!faults.render(false).is_empty());
     serde_json::from_str::<Value>(&faults.json()).expect("faults as JSON");
     false
+}
+
+/// A message of Protocol Buffers is read whole or not at all: what was read, written again, has the same fields. A
+/// field that is wanted is there at most once, and consists of bytes.
+pub fn protobuf(bytes: &[u8]) -> bool {
+    let fields: Vec<_> = Fields(bytes).collect();
+    assert!(fields.iter().rev().skip(1).all(Result::is_ok), "a field after one that is malformed");
+    let wanted = only(bytes, [1, 2]);
+    let Ok(fields) = fields.into_iter().collect::<Result<Vec<_>, _>>() else {
+        assert!(wanted.is_err(), "fields of a malformed message");
+        return false;
+    };
+    let mut again = Message::default();
+    for (number, field) in &fields {
+        match field {
+            Field::Number(value) => again.number(*number, *value),
+            Field::Bytes(value) => again.bytes(*number, value),
+            Field::Fixed => again.fixed32(*number, 0),
+        }
+    }
+    assert_eq!(Fields(&again.0).collect::<Result<Vec<_>, _>>().as_ref(), Ok(&fields));
+    let values = [1, 2].map(|wanted| fields.iter().filter(|(number, _)| *number == wanted).collect::<Vec<_>>());
+    let expected = values.map(|values| match values[..] {
+        [] => Some(&b""[..]),
+        [(_, Field::Bytes(value))] => Some(*value),
+        _ => None,
+    });
+    let [Some(first), Some(second)] = expected else {
+        assert!(wanted.is_err(), "repeated, or of another type");
+        return true;
+    };
+    assert_eq!(wanted, Ok([first, second]));
+    true
 }

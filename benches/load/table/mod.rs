@@ -11,6 +11,7 @@ mod idle;
 mod line;
 mod operators;
 mod over_plain;
+mod proven;
 mod refresh;
 mod revocations;
 mod side_by_side;
@@ -27,8 +28,9 @@ use line::Line;
 type Rows = fn(&Bench<'_>, &[Kind]) -> Outcome<Vec<Line>>;
 
 /// The measurements that are not in `side_by_side`, in the order of the table.
-const ALONE: [(&str, Rows); 10] = [
+const ALONE: [(&str, Rows); 11] = [
     ("over-plain", over_plain::lines),
+    ("proof", proven::lines),
     ("cookie", cookie::lines),
     ("forward-auth", forward_auth::lines),
     ("idle", idle::lines),

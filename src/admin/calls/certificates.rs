@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::admin::state::{Admin, ListenerTls};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
-use crate::protocols::tls::Description;
+use crate::protocols::tls::{AcmeNames, AcmeState, Description};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 
@@ -27,6 +27,23 @@ struct Listener {
     admin: bool,
     tls: bool,
     certificates: Vec<Certificate>,
+    acme: Vec<AcmeName>,
+}
+
+/// A name that an ACME server certifies.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AcmeName {
+    name: String,
+    /// Whether there is a certificate.
+    issued: bool,
+    /// RFC 3339. Missing while an order is in progress.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_order: Option<String>,
+    /// Failed orders in a row.
+    failures: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -58,7 +75,19 @@ impl Listener {
             admin: listener.is_admin,
             tls: active.is_some(),
             certificates: certificates.map(|certificate| Certificate::of(certificate, now)).collect(),
+            acme: active.iter().flat_map(|tls| &tls.acme).flat_map(AcmeName::all).collect(),
         }
+    }
+}
+
+impl AcmeName {
+    fn all(listener: &AcmeNames) -> impl Iterator<Item = Self> {
+        listener.names.iter().map(|name| {
+            let known = listener.certificates.name(name).unwrap_or_default();
+            let AcmeState { next_order, failures, error } = known.state.clone();
+            let next_order = next_order.map(|time| time.to_string());
+            AcmeName { name: name.clone(), issued: known.issued.is_some(), next_order, failures, error }
+        })
     }
 }
 

@@ -19,6 +19,7 @@ use crate::admin::state::Admin;
 use crate::gateway::explanation::Question;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
+use crate::protocols::tls::client_chain;
 use crate::types::reject::{Reason, Reject};
 
 pub(crate) const PATH: &str = "/admin/v1/explain";
@@ -37,6 +38,8 @@ struct ExplainRequest {
     client: Option<IpAddr>,
     #[serde(default)]
     cleartext: bool,
+    /// In PEM.
+    certificate: Option<String>,
 }
 
 pub(crate) async fn handle(admin: &Admin, request: Request<Incoming>) -> Result<Response<Body>, Reject> {
@@ -62,9 +65,15 @@ fn asked(body: ExplainRequest) -> Result<Asked, String> {
         token: body.token,
         token_in: body.token_in.unwrap_or_else(|| "header".to_owned()),
     };
+    let chain = |text: &String| client_chain(text.as_bytes()).ok_or("certificate: expected PEM, the leaf first");
+    let certificate = body.certificate.as_ref().map(chain).transpose()?;
+    if certificate.is_some() && body.cleartext {
+        return Err("certificate: a request without TLS has none".to_owned());
+    }
     Ok(Asked {
         request: question.request()?,
         client: body.client.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         tls: !body.cleartext,
+        certificate,
     })
 }

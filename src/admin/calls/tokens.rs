@@ -25,6 +25,7 @@ use crate::protocols::http::body::Body;
 use crate::protocols::http::{path, respond};
 use crate::store::RevokedBy;
 use crate::tokens::audit_event::EventContext;
+use crate::tokens::bound::Bound;
 use crate::tokens::login::Login;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
@@ -52,6 +53,9 @@ struct IssueRequest {
     absolute: Option<u64>,
     /// The thumbprint of the client's key.
     jkt: Option<String>,
+    /// The thumbprint of the client's certificate.
+    #[serde(rename = "x5t#S256")]
+    x5t: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -103,11 +107,17 @@ async fn issue(admin: &Admin, request: Request<Incoming>, context: EventContext)
 }
 
 fn login(body: IssueRequest) -> Result<Login, String> {
-    let thumbprint = |text: &String| {
-        let wrong = || "jkt is not the SHA-256 thumbprint of a key: 43 characters of base64url (RFC 7638)".to_owned();
-        Thumbprint::parse(text).ok_or_else(wrong)
+    let thumbprint = |text: Option<String>, wrong: &str| {
+        let read = |text: String| Thumbprint::parse(&text).ok_or_else(|| wrong.to_owned());
+        text.map(read).transpose()
     };
-    let bound_to = body.jkt.as_ref().map(thumbprint).transpose()?;
+    let bound_to = Bound {
+        key: thumbprint(body.jkt, "jkt is not the SHA-256 thumbprint of a key: 43 characters of base64url (RFC 7638)")?,
+        certificate: thumbprint(
+            body.x5t,
+            "x5t#S256 is not the SHA-256 of a certificate in DER: 43 characters of base64url (RFC 8705)",
+        )?,
+    };
     let login = Login {
         subject: body.sub,
         scope: body.scope,

@@ -11,10 +11,11 @@ use http::{HeaderMap, HeaderValue};
 
 use super::cookie;
 use super::token::{BearerToken, TokenScheme};
+use crate::tokens::family::handle;
 use crate::tokens::sign_in::attempt;
 use crate::types::reject::Reject;
 
-/// Its value is a [handle](crate::tokens::family::handle).
+/// Its value is a [`handle`].
 pub const SESSION: &str = "__Host-bearward";
 
 /// When the last attempts began.
@@ -26,8 +27,10 @@ pub const MAX_TRIED: usize = 4;
 const ATTRIBUTES: &str = "; Path=/; Secure; HttpOnly; SameSite=Lax";
 
 /// The values of the session cookie, at most [`MAX_TRIED`]. An empty one is none: that is how applications delete one.
+/// A longer one than a handle is none either, and must not hide one behind it.
 pub fn handles(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
-    cookie::values(headers, SESSION).filter(|value| !value.is_empty()).take(MAX_TRIED)
+    let is_possible = |value: &&[u8]| (1..=handle::LEN).contains(&value.len());
+    cookie::values(headers, SESSION).filter(is_possible).take(MAX_TRIED)
 }
 
 /// As [`handles`], as credentials.

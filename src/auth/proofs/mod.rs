@@ -7,6 +7,7 @@
 //! after rules and rates: a client that gets 403 or 429 has not used its proof.
 
 mod binding;
+mod handed_over;
 mod nonces;
 mod presented;
 mod shared;
@@ -19,16 +20,20 @@ use crate::types::clock::UnixTime;
 use crate::types::reject::Reject;
 
 pub use binding::{ProofRule, TokenBinding};
+pub use handed_over::HandedOver;
 pub use nonces::Nonces;
-pub use presented::PresentedProof;
+pub use presented::{DPOP, PresentedProof};
 pub use shared::SharedProofs;
 pub use used::UsedProofs;
 
 /// What all workers know of proofs. It outlives a reload.
 #[derive(Clone)]
 pub struct Proofs {
-    /// At this process.
+    /// At this process, beside tokens. Only proofs by the keys of valid tokens get in, after the rates of the request,
+    /// so that strangers cannot fill it.
     pub used: Arc<UsedProofs>,
+    /// Of clients that ask for tokens, and may be strangers with keys of their own. Such a proof is good nowhere else.
+    pub used_for_grants: Arc<UsedProofs>,
     /// At all gateways. `None`: this process alone remembers.
     pub shared: Option<Arc<SharedProofs>>,
     /// `None`: proofs need no nonce.
@@ -38,12 +43,50 @@ pub struct Proofs {
 impl Proofs {
     /// Without nonces, for one process that began at this time.
     pub fn of_process(began: UnixTime) -> Self {
-        Proofs { used: Arc::new(UsedProofs::new(began)), shared: None, nonces: None }
+        let used = || Arc::new(UsedProofs::new(began));
+        Proofs { used: used(), used_for_grants: used(), shared: None, nonces: None }
     }
 
-    /// Uses a proof up, or rejects it if it was used before.
+    /// Continues where another process has ended. `None` if only one of both has nonces: the same proof would be
+    /// remembered by another time.
+    pub fn taken_over(handed_over: &HandedOver, has_nonces: bool) -> Option<Self> {
+        let used = |remembered| Arc::new(UsedProofs::taken_over(remembered));
+        let nonces = handed_over.nonces.as_ref().map(|key| Arc::new(Nonces::taken_over(key)));
+        (nonces.is_some() == has_nonces).then(|| Proofs {
+            used: used(&handed_over.of_requests),
+            used_for_grants: used(&handed_over.of_grants),
+            shared: None,
+            nonces,
+        })
+    }
+
+    /// For the process that takes over. From now on, this one accepts no proof.
+    pub fn hand_over(&self) -> HandedOver {
+        HandedOver {
+            of_requests: self.used.hand_over(),
+            of_grants: self.used_for_grants.hand_over(),
+            nonces: self.nonces.as_ref().and_then(|nonces| nonces.hand_over()),
+        }
+    }
+
+    /// How many proofs this process remembers.
+    pub fn count(&self) -> usize {
+        self.used.count() + self.used_for_grants.count()
+    }
+
+    /// Uses the proof beside a token up, or rejects it if it was used before.
     pub async fn use_up(&self, proof: &VerifiedProof, max: usize, now: UnixTime) -> Result<(), Reject> {
         self.used.insert(proof, max, now)?;
+        self.share(proof, now).await
+    }
+
+    /// As [`Proofs::use_up`], for a client that asks for tokens.
+    pub async fn use_up_for_grant(&self, proof: &VerifiedProof, max: usize, now: UnixTime) -> Result<(), Reject> {
+        self.used_for_grants.insert(proof, max, now)?;
+        self.share(proof, now).await
+    }
+
+    async fn share(&self, proof: &VerifiedProof, now: UnixTime) -> Result<(), Reject> {
         match &self.shared {
             Some(shared) => shared.insert(proof, now).await,
             None => Ok(()),

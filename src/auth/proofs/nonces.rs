@@ -3,7 +3,9 @@
 //!
 //! A nonce has a time and a MAC, and nothing is stored. The key of the MAC is random and known to this process alone,
 //! so that a proof with a nonce is good at one process only: a replay at another gateway, or after a restart, gets a
-//! new nonce instead.
+//! new nonce instead. A process that takes over gets the key, together with the proofs that were used.
+
+use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -19,6 +21,20 @@ const STEP: u64 = 30;
 const SIZE: usize = 1 + 8 + MAC;
 const MAC: usize = 16;
 const VERSION: u8 = 1;
+
+/// What makes the nonces of one process.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NonceKey {
+    pub key: [u8; 32],
+    /// When the process began, in seconds.
+    pub began: u64,
+}
+
+impl fmt::Debug for NonceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NonceKey(since {})", self.began)
+    }
+}
 
 pub struct Nonces {
     key: Secret,
@@ -38,6 +54,16 @@ pub struct KnownNonce {
 impl Nonces {
     pub fn new(began: UnixTime) -> Self {
         Nonces { key: Secret::random(32), began: began.as_secs() }
+    }
+
+    /// Continues those of another process.
+    pub fn taken_over(NonceKey { key, began }: &NonceKey) -> Self {
+        Nonces { key: Secret::new(key.to_vec()), began: *began }
+    }
+
+    /// For the process that takes over.
+    pub fn hand_over(&self) -> Option<NonceKey> {
+        Some(NonceKey { key: self.key.expose().try_into().ok()?, began: self.began })
     }
 
     /// The nonce of this moment.

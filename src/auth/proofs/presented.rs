@@ -3,14 +3,15 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use crate::protocols::websocket;
-use crate::tokens::dpop::{DpopProof, Expected, Target};
+use crate::tokens::dpop::{DpopProof, Expected, PublicUrl, Target};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 use crate::types::thumbprint::Thumbprint;
 
 use super::binding::TokenBinding;
 
-static DPOP: HeaderName = HeaderName::from_static("dpop");
+/// The field of a proof.
+pub static DPOP: HeaderName = HeaderName::from_static("dpop");
 
 /// A request that may have a proof.
 #[derive(Clone, Copy)]
@@ -21,6 +22,8 @@ pub struct PresentedProof<'r> {
     /// `http` or `https`
     pub scheme: &'r HeaderValue,
     pub host: Option<&'r HeaderValue>,
+    /// Where clients reach the listener, if the operator says so. The scheme and the host then do not matter.
+    pub public_url: Option<&'r PublicUrl>,
     /// As received, before a route changes it.
     pub path: &'r str,
     /// Of the certificate that the client has shown.
@@ -47,16 +50,9 @@ impl<'r> PresentedProof<'r> {
     where
         'r: 'e,
     {
-        let authority = self.host.and_then(|host| host.to_str().ok());
-        let authority = authority.ok_or_else(|| Reject::new(Reason::ProofRequest, "the request has no host"))?;
         let is_connect = *self.method == Method::CONNECT;
         Ok(Expected {
-            target: Target {
-                is_https: self.scheme == "https",
-                authority,
-                path: self.path,
-                is_websocket: websocket::has_websocket_upgrade(self.headers),
-            },
+            target: self.target()?,
             method: self.method.as_str(),
             other_method: is_connect.then_some("GET"),
             ath: binding.map(|binding| &*binding.ath),
@@ -64,5 +60,18 @@ impl<'r> PresentedProof<'r> {
             nonce: None,
             now,
         })
+    }
+
+    fn target<'e>(&self) -> Result<Target<'e>, Reject>
+    where
+        'r: 'e,
+    {
+        let is_websocket = websocket::has_websocket_upgrade(self.headers);
+        if let Some(url) = self.public_url {
+            return Ok(url.with(self.path, is_websocket));
+        }
+        let authority = self.host.and_then(|host| host.to_str().ok());
+        let authority = authority.ok_or_else(|| Reject::new(Reason::ProofRequest, "the request has no host"))?;
+        Ok(Target { is_https: self.scheme == "https", authority, prefix: "", path: self.path, is_websocket })
     }
 }

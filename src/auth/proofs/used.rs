@@ -1,13 +1,13 @@
-//! The proofs that were used, so that none is used twice (RFC 9449 section 11.1). All workers share them, and they
-//! outlive a reload.
+//! The proofs that were used, so that none is used twice (RFC 9449 section 11.1). All workers share them, they
+//! outlive a reload, and a take-over passes them on.
 //!
 //! The set is exact: nothing is evicted. Proofs lie in buckets of five seconds by their `iat`, and a bucket is dropped
-//! as a whole when no proof of its time is good any more. While the set is full, requests with proofs get 503. Only
-//! proofs by the keys of valid tokens get in, after the rates of the request, so that strangers cannot fill it.
+//! as a whole when no proof of its time is good any more. While the set is full, requests with proofs get 503.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
 
@@ -26,11 +26,26 @@ const BUCKETS: usize = ((MAX_AGE + MAX_AHEAD) / BUCKET) as usize + 2;
 
 pub struct UsedProofs {
     shards: [Mutex<Shard>; SHARDS],
+    /// Chooses the shard. Its keys are random, so that no client can find `jti` that all lie in one.
+    chooser: RandomState,
+    /// How many proofs all shards remember.
+    count: AtomicUsize,
     /// The highest time in seconds that was ever used. A clock that is set back makes no old proof good again: the
     /// proofs of that time are forgotten.
     newest: AtomicU64,
-    /// When this process began. It does not know what was used before.
+    /// When this process began, or the one that it took over from. It does not know what was used before.
     began: u64,
+    /// See [`UsedProofs::hand_over`].
+    is_handed_over: AtomicBool,
+}
+
+/// What one process tells the next one.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Remembered {
+    pub began: u64,
+    pub newest: u64,
+    /// The number of the bucket, and [`VerifiedProof::id`].
+    pub ids: Vec<(u64, u128)>,
 }
 
 #[derive(Default)]
@@ -48,19 +63,56 @@ struct Bucket {
 impl UsedProofs {
     /// `began`: when this process began.
     pub fn new(began: UnixTime) -> Self {
-        UsedProofs { shards: Default::default(), newest: AtomicU64::new(0), began: began.as_secs() }
+        UsedProofs {
+            shards: Default::default(),
+            chooser: RandomState::default(),
+            count: AtomicUsize::new(0),
+            newest: AtomicU64::new(0),
+            began: began.as_secs(),
+            is_handed_over: AtomicBool::new(false),
+        }
+    }
+
+    /// Continues where another process has ended.
+    pub fn taken_over(remembered: &Remembered) -> Self {
+        let mut used = UsedProofs::new(UnixTime::from_secs(remembered.began));
+        used.newest = AtomicU64::new(remembered.newest);
+        for (number, id) in &remembered.ids {
+            used.shard(*id).restore(*number, *id, &used.count);
+        }
+        used
+    }
+
+    /// All that is remembered, for the process that takes over. From now on, this one accepts no proof: it would be
+    /// good a second time there.
+    pub fn hand_over(&self) -> Remembered {
+        self.is_handed_over.store(true, Ordering::Release);
+        let mut ids = Vec::with_capacity(self.count());
+        for shard in &self.shards {
+            let shard = lock(shard);
+            let of = |bucket: &Bucket| bucket.ids.iter().map(|id| (bucket.number, *id)).collect::<Vec<_>>();
+            ids.extend(shard.buckets.iter().flat_map(of));
+        }
+        Remembered { began: self.began, newest: self.newest.load(Ordering::Acquire), ids }
     }
 
     /// How many proofs are remembered.
     pub fn count(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).count()).sum()
+        self.count.load(Ordering::Relaxed)
     }
 
     /// Remembers a proof, or rejects it if it was used before. `max`: `limits.used_proofs`.
     pub fn insert(&self, proof: &VerifiedProof, max: usize, now: UnixTime) -> Result<(), Reject> {
-        self.newest.fetch_max(now.as_secs(), Ordering::AcqRel);
-        let shard = &self.shards[(proof.id % SHARDS as u128) as usize];
-        let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = self.newest.fetch_max(now.as_secs(), Ordering::AcqRel).max(now.as_secs());
+        if self.count() >= max {
+            // Shards without new proofs still have old ones.
+            self.shards.iter().for_each(|shard| lock(shard).drop_old(&self.count, newest));
+        }
+        let mut shard = self.shard(proof.id);
+        if self.is_handed_over.load(Ordering::Acquire) {
+            let detail = "another process has taken over, and remembers proofs";
+            return Err(Reject::new(Reason::StoreUnavailable, detail));
+        }
         // Under the lock: a thread that was stopped before it must not use a time from before other proofs.
         let newest = self.newest.load(Ordering::Acquire);
         if proof.issued + MAX_AGE < newest {
@@ -71,37 +123,60 @@ impl UsedProofs {
             let detail = "the proof is older than this process, which does not know whether it was used";
             return Err(Reject::new(Reason::ProofTime, detail));
         }
-        shard.insert(proof, max.div_ceil(SHARDS), newest)
+        shard.insert(proof, (&self.count, max), newest)
+    }
+
+    fn shard(&self, id: u128) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[(self.chooser.hash_one(id) % SHARDS as u64) as usize])
     }
 }
 
-impl Shard {
-    fn count(&self) -> usize {
-        self.buckets.iter().map(|bucket| bucket.ids.len()).sum()
-    }
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-    fn insert(&mut self, proof: &VerifiedProof, max: usize, newest: u64) -> Result<(), Reject> {
+impl Shard {
+    fn insert(
+        &mut self,
+        proof: &VerifiedProof,
+        (count, max): (&AtomicUsize, usize),
+        newest: u64,
+    ) -> Result<(), Reject> {
         let number = proof.issued / BUCKET;
         let place = (number % BUCKETS as u64) as usize;
         if self.buckets[place].number != number {
-            self.drop_old(newest);
+            self.drop_old(count, newest);
             // All good proofs are within the time of the buckets, so that this one is empty now.
             self.buckets[place].number = number;
         }
         if self.buckets[place].ids.contains(&proof.id) {
             return Err(Reject::new(Reason::ProofReplayed, "the jti was used before with this key"));
         }
-        if self.count() >= max {
+        if count.fetch_add(1, Ordering::Relaxed) >= max {
+            count.fetch_sub(1, Ordering::Relaxed);
             return Err(Reject::new(Reason::ProofsFull, "limits.used_proofs are remembered"));
         }
         self.buckets[place].ids.insert(proof.id);
         Ok(())
     }
 
+    /// Adds what another process has remembered. It may have kept buckets of which no proof is good any more.
+    fn restore(&mut self, number: u64, id: u128, count: &AtomicUsize) {
+        let bucket = &mut self.buckets[(number % BUCKETS as u64) as usize];
+        if bucket.number < number {
+            count.fetch_sub(bucket.ids.len(), Ordering::Relaxed);
+            *bucket = Bucket { number, ids: HashSet::default() };
+        }
+        if bucket.number == number && bucket.ids.insert(id) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Drops the buckets of which no proof is good any more.
-    fn drop_old(&mut self, newest: u64) {
+    fn drop_old(&mut self, count: &AtomicUsize, newest: u64) {
         for bucket in &mut self.buckets {
             if (bucket.number + 1) * BUCKET + MAX_AGE <= newest {
+                count.fetch_sub(bucket.ids.len(), Ordering::Relaxed);
                 bucket.ids = HashSet::default();
             }
         }
@@ -164,6 +239,7 @@ mod tests {
         let insert = |id: u128, issued: u64, now: u64| {
             used.insert(&proof(id, issued), 32, UnixTime::from_secs(now)).err().map(|reject| reject.reason)
         };
+        // Exactly as many as the limit, wherever they lie.
         for id in 0..32 {
             assert_eq!(insert(id, 1_000_000, 1_000_000), None);
         }
@@ -177,5 +253,22 @@ mod tests {
             assert_eq!(insert(id, 1_000_065, 1_000_065), None);
         }
         assert_eq!(used.count(), 32);
+    }
+
+    /// With the time of the gateway as the only judge, the next process would accept each of these again.
+    #[test]
+    fn the_next_process_knows_what_was_used() {
+        let used = UsedProofs::new(BEGAN);
+        for (id, issued) in (0..1_000).zip((1_000_000..1_000_100).cycle()) {
+            let _ = insert(&used, &proof(id, issued), issued);
+        }
+        assert_eq!(insert(&used, &proof(5_000, 1_000_050), 1_000_100), None);
+        let remembered = used.hand_over();
+        assert_eq!(insert(&used, &proof(5_001, 1_000_100), 1_000_100), Some(Reason::StoreUnavailable));
+        let next = UsedProofs::taken_over(&remembered);
+        assert_eq!((next.count(), remembered.ids.len()), (used.count(), used.count()));
+        assert_eq!(insert(&next, &proof(5_000, 1_000_050), 1_000_100), Some(Reason::ProofReplayed));
+        assert_eq!(insert(&next, &proof(5_002, 1_000_050), 1_000_100), None);
+        assert_eq!(insert(&next, &proof(5_003, 999_999), 1_000_001), Some(Reason::ProofTime));
     }
 }

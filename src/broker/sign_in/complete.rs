@@ -1,12 +1,15 @@
 //! The end of a sign-in: the code becomes a family with a handle.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::sync::oneshot;
 
 use super::exchange::{Checked, NoTokens};
 use super::provider::{SignInProvider, UnusedToken};
 use crate::auth::provider::Metadata;
 use crate::broker::service::Broker;
-use crate::store::ProviderLogin;
+use crate::store::{ProviderLogin, RevokedBy};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::{Family, Origin, handle};
 use crate::tokens::login::Login;
@@ -26,11 +29,11 @@ pub struct SignedIn {
 }
 
 /// What the browser brought back, and what it had before.
-pub struct Returned<'r> {
-    pub attempt: &'r Attempt,
-    pub code: &'r str,
+pub struct Returned {
+    pub attempt: Attempt,
+    pub code: String,
     /// The same as in the request to the provider.
-    pub redirect_uri: &'r str,
+    pub redirect_uri: String,
     /// The family of its old handle, which ends: a handle is never used again for another login.
     pub replaces: Option<TokenId>,
 }
@@ -46,29 +49,71 @@ impl Broker {
     /// Exchanges the code, and creates a family. It is durable when this returns. The caller has used the attempt up.
     ///
     /// `context.at` is when the browser came back. A mass revocation since then also ends this login.
+    ///
+    /// If the browser leaves meanwhile, the tokens that the provider issues are revoked there.
     pub async fn sign_in(
+        self: &Arc<Self>,
+        with: &SignInProvider,
+        returned: Returned,
+        lifetimes: LoginLifetimes,
+        clock: &Arc<dyn Clock>,
+        context: EventContext,
+    ) -> Result<SignedIn, Reject> {
+        let (sender, receiver) = oneshot::channel();
+        let (broker, with, clock) = (self.clone(), with.clone(), clock.clone());
+        // Not in the future of the request, which ends with its client.
+        self.detached.begin(async move {
+            let signed_in = broker.complete(&with, returned, lifetimes, &*clock, context).await;
+            if let Err(Ok((signed_in, unused))) = sender.send(signed_in) {
+                broker.abandon(signed_in.family, &with, unused, &*clock).await;
+            }
+        });
+        let no_result = |_| Err(Reject::new(Reason::Internal, "the sign-in ended without a result"));
+        receiver.await.unwrap_or_else(no_result).map(|(signed_in, _)| signed_in)
+    }
+
+    async fn complete(
         &self,
         with: &SignInProvider,
-        returned: Returned<'_>,
+        returned: Returned,
         lifetimes: LoginLifetimes,
         clock: &dyn Clock,
         context: EventContext,
-    ) -> Result<SignedIn, Reject> {
+    ) -> Result<(SignedIn, UnusedToken), Reject> {
         let metadata = with.metadata()?;
-        let sent = (returned.code, returned.redirect_uri);
-        let response = with.exchange_code(&metadata, returned.attempt, sent, clock).await;
+        let sent = (returned.code.as_str(), returned.redirect_uri.as_str());
+        let response = with.exchange_code(&metadata, &returned.attempt, sent, clock).await;
         let response = response.map_err(NoTokens::reject)?;
         let unused = UnusedToken::of(&response);
-        let checked = with.check_first(&metadata, response, returned.attempt, clock).await;
+        let checked = with.check_first(&metadata, response, &returned.attempt, clock).await;
         let signed_in = match checked {
             Ok(checked) => self.begin(with, &metadata, checked, returned, lifetimes, context).await,
             Err(no_tokens) => Err(no_tokens.reject()),
         };
-        if signed_in.is_err() {
-            // No session gets them, and they would live on at the provider.
-            with.revoke_unused(&metadata, unused, clock.now());
+        match signed_in {
+            Ok(signed_in) => Ok((signed_in, unused)),
+            Err(reject) => {
+                // No session gets them, and they would live on at the provider.
+                with.revoke_unused(&metadata, unused, clock.now());
+                Err(reject)
+            }
         }
-        signed_in
+    }
+
+    /// Ends a session that no browser has got, and what it has at the provider.
+    async fn abandon(&self, family: Family, with: &SignInProvider, unused: UnusedToken, clock: &dyn Clock) {
+        let now = clock.now();
+        let revoked = self.store.revoke_family(family.id, RevokedBy::Owner(family.subject), now.into());
+        if let Err(error) = self.with_timeout(revoked).await {
+            // It ends by itself when it was not used for five minutes.
+            tracing::warn!(session = %family.id, %error, "cannot end a session that its browser left");
+        }
+        // The store knows the refresh token, and returns it to be revoked.
+        if !unused.is_refresh_token()
+            && let Ok(metadata) = with.metadata()
+        {
+            with.revoke_unused(&metadata, unused, now);
+        }
     }
 
     async fn begin(
@@ -76,7 +121,7 @@ impl Broker {
         with: &SignInProvider,
         metadata: &Metadata,
         checked: Checked,
-        returned: Returned<'_>,
+        returned: Returned,
         lifetimes: LoginLifetimes,
         context: EventContext,
     ) -> Result<SignedIn, Reject> {

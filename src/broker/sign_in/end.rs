@@ -4,7 +4,9 @@
 //! down leaves a refresh token alive. The end of the session at the provider does not end it (OpenID Connect
 //! Back-Channel Logout section 2.7).
 
-use super::provider::{SignInProviders, UnusedToken};
+use std::collections::HashSet;
+
+use super::provider::{NotRevoked, SignInProviders, UnusedToken};
 use crate::broker::service::Broker;
 use crate::protocols::http::parameters;
 use crate::store::{ProviderLogin, RevokedBy};
@@ -57,20 +59,36 @@ impl Broker {
 
     /// Revokes the tokens of ended logins at their providers (RFC 7009), as far as these respond.
     pub async fn tell_providers(&self, providers: &SignInProviders, clock: &dyn Clock) {
+        let mut down = HashSet::new();
+        // A login that cannot be told is returned a minute later, so that this ends.
+        while self.tell_some(providers, &mut down, clock).await {}
+    }
+
+    /// Returns true if there may be more. `down`: providers that do not respond. Others do not wait for them.
+    async fn tell_some(&self, providers: &SignInProviders, down: &mut HashSet<String>, clock: &dyn Clock) -> bool {
         let ended = match self.with_timeout(self.store.logins_to_revoke(clock.now(), AT_ONCE)).await {
             Ok(ended) => ended,
-            Err(error) => return tracing::warn!(%error, "cannot read which logins have ended"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot read which logins have ended");
+                return false;
+            }
         };
+        let may_have_more = ended.len() >= AT_ONCE;
         for (id, login) in ended {
-            // The store returns it again later.
-            if let Err(problem) = self.tell(id, &login, providers, clock).await {
-                tracing::warn!(session = %id, provider = &*login.provider, problem, "cannot revoke tokens at a provider");
+            if down.contains(&login.provider) {
+                continue;
+            }
+            if let Err(NotRevoked { problem, is_down }) = self.tell(id, &login, providers, clock).await {
+                let provider = &*login.provider;
+                tracing::warn!(session = %id, provider, problem, "cannot revoke tokens at a provider");
+                down.extend(is_down.then_some(login.provider));
                 continue;
             }
             if let Err(error) = self.with_timeout(self.store.forget_login(id)).await {
                 tracing::warn!(%error, "cannot forget a login that has ended");
             }
         }
+        may_have_more
     }
 
     async fn tell(
@@ -79,9 +97,10 @@ impl Broker {
         login: &ProviderLogin,
         providers: &SignInProviders,
         clock: &dyn Clock,
-    ) -> Result<(), String> {
+    ) -> Result<(), NotRevoked> {
         let Some(with) = providers.named(&login.provider) else { return Ok(()) };
-        let metadata = with.metadata().map_err(|unknown| unknown.detail.into_owned())?;
+        let unknown = |unknown: Reject| NotRevoked { problem: unknown.detail.into_owned(), is_down: true };
+        let metadata = with.metadata().map_err(unknown)?;
         let Some(endpoint) = &metadata.revocation else { return Ok(()) };
         let place = Place { family: id, issuer: &with.provider.issuer, version: login.version };
         let tokens = ProviderTokens::open(login.root, &login.sealed, place, &self.roots);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::calls::ProviderCall;
 use super::provider::SignInProvider;
 use crate::auth::oauth_client::OAuthResponse;
 use crate::auth::provider::Metadata;
@@ -13,7 +14,7 @@ use crate::tokens::sign_in::id_token::{Asked, Check, Earlier, IdToken};
 use crate::tokens::sign_in::provider_tokens::ProviderTokens;
 use crate::tokens::sign_in::token_response::{self, TokenResponse};
 use crate::types::clock::Clock;
-use crate::types::reject::{Reason, Reject, with_causes};
+use crate::types::reject::{Reason, Reject};
 
 /// How long before their end the tokens are refreshed.
 const AHEAD: Duration = Duration::from_mins(1);
@@ -91,7 +92,7 @@ impl SignInProvider {
             ("redirect_uri", redirect_uri),
             ("code_verifier", &attempt.verifier),
         ];
-        self.post(metadata, &fields, clock).await
+        self.post(ProviderCall::Code, metadata, &fields, clock).await
     }
 
     pub(super) async fn check_first(
@@ -117,7 +118,7 @@ impl SignInProvider {
     ) -> Result<TokenResponse, NoTokens> {
         let refresh_token = tokens.refresh_token.as_deref().ok_or(NoTokens::InvalidGrant)?;
         let fields = [("grant_type", "refresh_token"), ("refresh_token", refresh_token)];
-        self.post(metadata, &fields, clock).await
+        self.post(ProviderCall::Refresh, metadata, &fields, clock).await
     }
 
     pub(super) async fn check_refreshed(
@@ -134,13 +135,13 @@ impl SignInProvider {
 
     async fn post(
         &self,
+        call: ProviderCall,
         metadata: &Metadata,
         fields: &[(&str, &str)],
         clock: &dyn Clock,
     ) -> Result<TokenResponse, NoTokens> {
-        // Boxed: the future of a request over TLS is large.
-        let sent = Box::pin(self.provider.client.post(&metadata.token, fields, clock.now())).await;
-        let response = sent.map_err(|error| NoTokens::Unavailable(with_causes(&error)))?;
+        let sent = self.call(call, Box::pin(self.provider.client.post(&metadata.token, fields, clock.now()))).await;
+        let response = sent.map_err(NoTokens::Unavailable)?;
         match response.object() {
             Some(object) => token_response::read(&object).map_err(failed),
             None => Err(no_tokens(&response)),
@@ -195,8 +196,8 @@ impl SignInProvider {
         subject: &str,
     ) -> Result<Option<Map<String, Value>>, NoTokens> {
         let Some(endpoint) = &metadata.userinfo else { return Ok(None) };
-        let sent = Box::pin(self.provider.client.get(endpoint, access_token)).await;
-        let response = sent.map_err(|error| NoTokens::Unavailable(with_causes(&error)))?;
+        let sent = self.call(ProviderCall::UserInfo, Box::pin(self.provider.client.get(endpoint, access_token))).await;
+        let response = sent.map_err(NoTokens::Unavailable)?;
         if response.status.is_server_error() {
             return Err(NoTokens::Unavailable(format!("UserInfo: status {}", response.status)));
         }

@@ -1,9 +1,10 @@
 //! Logins at providers: the code that the browser brings becomes a family, which is refreshed there and ended.
 //!
 //! `Broker::sign_in` exchanges the code and creates the family; `refresh` renews it at the provider before the tokens
-//! there end, each time by a `renewal`; `end` signs out here and tells the provider. What the tokens must say is in
-//! `tokens/sign_in/`.
+//! there end, each time by a `renewal`; `end` signs out here and tells the provider; `calls` counts the
+//! calls. What the tokens must say is in `tokens/sign_in/`.
 
+mod calls;
 mod complete;
 mod end;
 mod exchange;
@@ -11,6 +12,7 @@ mod provider;
 mod refresh;
 mod renewal;
 
+pub use calls::{Breakers, CallCounts};
 pub use complete::{LoginLifetimes, Returned, SignedIn};
 pub use end::SignedOut;
 pub use provider::{SignInProvider, SignInProviders, SignInSettings};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::auth::oauth_client::Endpoint;
+use super::calls::{Breakers, CallCounts, CallOutcome, ProviderCall};
+use crate::auth::oauth_client::{Endpoint, OAuthClientError, OAuthResponse};
 use crate::auth::provider::{Metadata, Provider, Providers};
 use crate::tokens::jwt::signed::SignedToken;
 use crate::tokens::sign_in::rules::SignInRules;
@@ -23,6 +24,8 @@ pub struct SignInSettings {
     pub rules: SignInRules,
     /// `provider.max_staleness`: how long logins live on while the provider does not respond.
     pub max_staleness: Duration,
+    /// `provider.consecutive_timeouts`
+    pub consecutive_timeouts: usize,
 }
 
 #[derive(Clone)]
@@ -33,6 +36,16 @@ pub struct SignInProvider {
     pub known: Arc<Providers>,
     /// True when the log has the warning about PKCE.
     pub warned: Arc<AtomicBool>,
+    pub breakers: Arc<Breakers>,
+    /// Of all providers.
+    pub counts: Arc<CallCounts>,
+}
+
+/// Why a token was not revoked at its provider.
+pub(super) struct NotRevoked {
+    pub(super) problem: String,
+    /// If true, other tokens cannot be revoked there either.
+    pub(super) is_down: bool,
 }
 
 impl SignInProvider {
@@ -51,12 +64,39 @@ impl SignInProvider {
         self.known.metadata(&self.provider)
     }
 
+    /// Makes a call, unless the endpoint hangs. The error is for the log. Callers box the request: its future
+    /// over TLS is large.
+    pub(super) async fn call(
+        &self,
+        call: ProviderCall,
+        request: impl Future<Output = Result<OAuthResponse, OAuthClientError>>,
+    ) -> Result<OAuthResponse, String> {
+        let name = &self.provider.name;
+        let Some(turn) = self.breakers.of(call).begin() else {
+            self.counts.count(name, call, CallOutcome::Skipped);
+            return Err("the provider did not respond in time to the last calls, and is asked again soon".to_owned());
+        };
+        let response = request.await;
+        turn.end(response.as_ref().is_err_and(OAuthClientError::is_timeout));
+        self.counts.count(name, call, CallOutcome::of(&response));
+        response.map_err(|error| with_causes(&error))
+    }
+
     /// Revokes a token at the provider (RFC 7009), or says why not.
-    pub(super) async fn revoke(&self, endpoint: &Endpoint, token: &UnusedToken, now: UnixTime) -> Result<(), String> {
+    pub(super) async fn revoke(
+        &self,
+        endpoint: &Endpoint,
+        token: &UnusedToken,
+        now: UnixTime,
+    ) -> Result<(), NotRevoked> {
         let fields = [("token", token.text.as_str()), ("token_type_hint", token.hint)];
-        let response = Box::pin(self.provider.client.post(endpoint, &fields, now)).await;
-        let status = response.map_err(|error| with_causes(&error))?.status;
-        if status.is_success() { Ok(()) } else { Err(format!("status {status}")) }
+        let response =
+            self.call(ProviderCall::Revocation, Box::pin(self.provider.client.post(endpoint, &fields, now))).await;
+        let status = response.map_err(|problem| NotRevoked { problem, is_down: true })?.status;
+        match status.is_success() {
+            true => Ok(()),
+            false => Err(NotRevoked { problem: format!("status {status}"), is_down: status.is_server_error() }),
+        }
     }
 
     /// Revokes a token that no session has. Once, and without waiting: it also ends by itself.
@@ -64,7 +104,7 @@ impl SignInProvider {
         let Some(endpoint) = metadata.revocation.clone() else { return };
         let with = self.clone();
         tokio::spawn(async move {
-            if let Err(problem) = with.revoke(&endpoint, &unused, now).await {
+            if let Err(NotRevoked { problem, .. }) = with.revoke(&endpoint, &unused, now).await {
                 tracing::warn!(provider = &*with.provider.name, problem, "cannot revoke tokens at a provider");
             }
         });
@@ -75,6 +115,9 @@ impl SignInProvider {
         self.known.verify(&self.provider, token, clock.uptime()).await
     }
 }
+
+/// The `token_type_hint` of RFC 7009 section 2.1.
+const REFRESH: &str = "refresh_token";
 
 /// A token of a provider that is to be revoked there. No `Debug`: it must not reach a log.
 pub(super) struct UnusedToken {
@@ -91,8 +134,12 @@ impl UnusedToken {
         }
     }
 
+    pub(super) fn is_refresh_token(&self) -> bool {
+        self.hint == REFRESH
+    }
+
     pub(super) fn refresh(text: String) -> Self {
-        UnusedToken { text, hint: "refresh_token" }
+        UnusedToken { text, hint: REFRESH }
     }
 }
 

@@ -150,7 +150,8 @@ impl Renewal<'_> {
         }
         let idle_expiry = self.family.next_idle_expiry(&self.broker.settings.lifetimes, self.now());
         let Some(login) = self.sealed(&tokens, asked + fresh_for) else { return Outcome::Failed };
-        self.write(RefreshedLogin { login, scope: checked.scope, claims, idle_expiry }).await
+        let due_before = self.login.due;
+        self.write(RefreshedLogin { login, scope: checked.scope, claims, idle_expiry, due_before }).await
     }
 
     /// Writes a refresh token that came with nothing else that can be used. The login stays due.
@@ -160,7 +161,8 @@ impl Renewal<'_> {
         }
         let Some(login) = self.sealed(tokens, self.login.due) else { return };
         let Family { scope, claims, idle_expiry, .. } = self.family.clone();
-        self.write(RefreshedLogin { login, scope, claims, idle_expiry }).await;
+        let due_before = self.login.due;
+        self.write(RefreshedLogin { login, scope, claims, idle_expiry, due_before }).await;
     }
 
     fn sealed(&self, tokens: &ProviderTokens, due: UnixTime) -> Option<ProviderLogin> {

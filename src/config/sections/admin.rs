@@ -26,7 +26,7 @@ pub(super) fn read(table: &mut Table<'_>, beside: &Path) -> Placed<admin::Settin
     let address = table.take("address", listener::ADDRESS);
     table.default("address", DEFAULT_ADMIN_ADDRESS.to_string());
     let address = address.and_then(|value| value.parse(listener::socket_address)).unwrap_or(DEFAULT_ADMIN_ADDRESS);
-    let tls = listener::tls(table);
+    let tls = listener::tls(table, None);
     table.default("tls", "off");
     if !table.has("tls") && !address.ip().is_loopback() {
         let error = ConfigError::new(

@@ -10,6 +10,7 @@ use crate::config::document::table::Table;
 use crate::config::sections::{files, forwarding, oauth};
 use crate::gateway::forward_auth::{CHECK_PATH, Callers, Dialect, Settings};
 use crate::gateway::route::Route;
+use crate::protocols::http::forwarded::{ClientCert, Forwarding};
 
 const DIALECTS: [(&str, Dialect); 4] = [
     ("x-forwarded", Dialect::XForwarded),
@@ -18,8 +19,8 @@ const DIALECTS: [(&str, Dialect); 4] = [
     ("ext_authz_grpc", Dialect::ExtAuthzGrpc),
 ];
 
-/// `None` without a path. `trusted`: `forwarding.trusted`.
-pub(super) fn read(table: &mut Table<'_>, routes: &[Route], trusted: &[IpNet]) -> Option<Settings> {
+/// `None` without a path.
+pub(super) fn read(table: &mut Table<'_>, routes: &[Route], forwarding: &Forwarding) -> Option<Settings> {
     let path = table.take("path", Shape::Pattern("^(/|$)"));
     let path = path.map(|value| value.parse(oauth::path_or_off).flatten());
     let dialect = table.take("dialect", Shape::choice(&DIALECTS)).and_then(|value| value.choice(&DIALECTS));
@@ -57,13 +58,7 @@ pub(super) fn read(table: &mut Table<'_>, routes: &[Route], trusted: &[IpNet]) -
         let key = if table.has("path") { "path" } else { "dialect" };
         table.reject(key, error.help("list the addresses of the proxies in `from`, for example [\"10.0.0.5\"]"));
     }
-    if !table.has("secret_file") && from.iter().any(|network| trusted.iter().any(|other| overlap(network, other))) {
-        let warning = ConfigError::new(
-            "a proxy in `forwarding.trusted` may ask without a secret",
-            "if it forwards requests of clients to the gateway, they may ask too",
-        );
-        table.warn("from", warning.help("set `secret_file`, or let the proxy reject requests for this path"));
-    }
+    warn_of_trusted(table, &from, (is_grpc, forwarding));
     let settings = Settings {
         path,
         dialect: dialect?,
@@ -71,6 +66,29 @@ pub(super) fn read(table: &mut Table<'_>, routes: &[Route], trusted: &[IpNet]) -
     };
     report_same_path(table, &settings, routes);
     Some(settings)
+}
+
+/// `from`: empty for proxies at every address, with the secret.
+fn warn_of_trusted(table: &Table<'_>, from: &[IpNet], (is_grpc, forwarding): (bool, &Forwarding)) {
+    let trusted = &forwarding.trusted;
+    let is_trusted = |network: &IpNet| trusted.iter().any(|other| overlap(network, other));
+    if !table.has("secret_file") && from.iter().any(is_trusted) {
+        let warning = ConfigError::new(
+            "a proxy in `forwarding.trusted` may ask without a secret",
+            "if it forwards requests of clients to the gateway, they may ask too",
+        );
+        table.warn("from", warning.help("set `secret_file`, or let the proxy reject requests for this path"));
+    }
+    let may_be_trusted = from.iter().any(is_trusted) || from.is_empty() && !trusted.is_empty();
+    // Over gRPC, the header is not read.
+    if !is_grpc && forwarding.client_cert != ClientCert::Off && may_be_trusted {
+        let warning = ConfigError::new(
+            "a client can name any certificate, if the proxy asks with its Client-Cert",
+            "`forwarding.client_certificate` is on, and this proxy is trusted",
+        );
+        let help = "let the proxy set or remove Client-Cert in its calls, as the files in deploy/beside do";
+        table.warn("dialect", warning.help(help));
+    }
 }
 
 fn report_without_path(table: &Table<'_>) {

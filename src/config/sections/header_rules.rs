@@ -28,8 +28,14 @@ static WEBSOCKET: [HeaderName; 5] = [
     header::SEC_WEBSOCKET_VERSION,
 ];
 
-/// Fields without which a client reads another body.
-static FRAMING: [HeaderName; 4] = [header::CONTENT_LENGTH, header::CONTENT_ENCODING, header::TE, header::TRAILER];
+/// Fields without which a client reads another body, or a gRPC call another outcome.
+static FRAMING: [HeaderName; 5] = [
+    header::CONTENT_LENGTH,
+    header::CONTENT_ENCODING,
+    header::TE,
+    header::TRAILER,
+    HeaderName::from_static("grpc-status"),
+];
 
 /// The names that a route cannot set, or not change at all.
 pub(super) struct Reserved {

@@ -49,7 +49,7 @@ pub(super) const HEADER: Shape = Shape::Pattern("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 pub(super) const OPTIONAL_HEADER: Shape = Shape::Pattern("^[A-Za-z0-9!#$%&'*+.^_`|~-]*$");
 
 /// In the order of [`DEFAULT_NAMES`]. Those about the client's certificate are off by default.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 10] = [
     "subject",
     "scope",
     "token_id",
@@ -57,11 +57,13 @@ const KEYS: [&str; 8] = [
     "certificate_subject",
     "certificate_dns",
     "certificate_uri",
+    "certificate_ip",
+    "certificate_email",
     "certificate_sha256",
 ];
 
 pub(super) fn read(table: &mut Table<'_>) -> Identity {
-    let headers = [0, 1, 2, 3, 4, 5, 6, 7].map(|index| {
+    let headers = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map(|index| {
         let (key, default) = (KEYS[index], DEFAULT_NAMES.get(index));
         let value = table.take(key, OPTIONAL_HEADER);
         table.default(key, SHOWN_NAMES.get(index).copied().unwrap_or_default());
@@ -70,8 +72,8 @@ pub(super) fn read(table: &mut Table<'_>) -> Identity {
     let claims: Vec<_> = table.tables("claim", claim).into_iter().flatten().collect();
     report_duplicates(table, &headers);
     report_duplicate_claims(table, &headers, &claims);
-    let [subject, scope, token_id, issuer, of_certificate, dns, uri, sha256] = headers;
-    let certificate = CertificateHeaders { subject: of_certificate, dns, uri, sha256 };
+    let [subject, scope, token_id, issuer, of_certificate, dns, uri, ip, email, sha256] = headers;
+    let certificate = CertificateHeaders { subject: of_certificate, dns, uri, ip, email, sha256 };
     let claims = claims.into_iter().map(|claim| claim.value).collect();
     Identity { subject, scope, token_id, issuer, claims, certificate }
 }

@@ -151,10 +151,14 @@ fn some_of(value: &Value<'_>, example: &str, what: &str) -> Option<Vec<String>> 
     Some(list)
 }
 
+pub(super) fn algorithms_shape() -> Shape {
+    Shape::some(Shape::choice(ALGORITHMS))
+}
+
 /// Also for `oauth.client.algorithms`.
 pub(super) fn algorithms(table: &mut Table<'_>, keys: Option<&Placed<KeySource>>) -> Option<Vec<Algorithm>> {
     let example = "[\"ES256\"]";
-    let value = table.take("algorithms", Shape::some(Shape::choice(ALGORITHMS)));
+    let value = table.take("algorithms", algorithms_shape());
     if matches!(keys, Some(Placed { value: KeySource::None, .. })) {
         return introspection::without_algorithms(table);
     }

@@ -1,15 +1,18 @@
 //! `[[listener]]`: addresses and TLS.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::value::{Value, choose};
+use crate::config::sections::acme::{self, Acme};
 use crate::config::sections::placed::Placed;
-use crate::config::sections::{listener_clients, pem};
+use crate::config::sections::{listener_clients, pem, public_url};
 use crate::protocols::http::forwarded::Forwarding;
-use crate::protocols::tls::{self, CertificateFiles};
+use crate::protocols::tls::{self, CertificateFiles, CertificateSource};
 use crate::server::ListenerSettings;
 
 /// The folder of the self-signed certificate.
@@ -21,29 +24,36 @@ const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECI
 /// The form of `listener.address` and `admin.address`.
 pub(super) const ADDRESS: Shape = Shape::Pattern("^.+:[0-9]+$");
 
-pub(super) fn listeners(root: &mut Table<'_>, forwarding: &Forwarding) -> Vec<Placed<ListenerSettings>> {
-    let listeners = root.tables("listener", |table| listener(table, forwarding));
+pub(super) fn listeners(root: &mut Table<'_>, forwarding: &Forwarding, acme: &Acme) -> Vec<Placed<ListenerSettings>> {
+    let listeners = root.tables("listener", |table| listener(table, forwarding, acme));
     if !listeners.is_empty() {
         return listeners.into_iter().flatten().collect();
     }
     root.defaults_of("listener", |table| {
-        listener(table, forwarding);
+        listener(table, forwarding, acme);
         table.default("address", DEFAULT_ADDRESS.to_string());
     });
-    let value =
-        ListenerSettings { address: DEFAULT_ADDRESS, tls: self_signed(root), clients: None, proxy_protocol: false };
+    let value = ListenerSettings {
+        address: DEFAULT_ADDRESS,
+        tls: self_signed(root),
+        clients: None,
+        proxy_protocol: false,
+        public_url: None,
+    };
     vec![Placed { value, place: root.place("listener") }]
 }
 
 /// `None` without a valid address. All other keys are checked anyway.
-fn listener(table: &mut Table<'_>, forwarding: &Forwarding) -> Option<Placed<ListenerSettings>> {
+fn listener(table: &mut Table<'_>, forwarding: &Forwarding, acme: &Acme) -> Option<Placed<ListenerSettings>> {
     let address = table.required("address", ADDRESS, "\"0.0.0.0:8443\"");
     let address = address.and_then(|value| value.parse(socket_address));
-    let tls = tls(table).unwrap_or_else(|| self_signed(table));
+    let tls = tls(table, Some(acme)).unwrap_or_else(|| self_signed(table));
     table.default("tls", "self-signed");
     let clients = listener_clients::read(table, tls != tls::Settings::Off);
     let proxy_protocol = proxy_protocol(table, forwarding);
-    let value = ListenerSettings { address: address?, tls, clients, proxy_protocol };
+    let public_url = table.take("public_url", Shape::Pattern("^https?://.+$"));
+    let public_url = public_url.and_then(|value| value.parse(public_url::parse)).map(Arc::new);
+    let value = ListenerSettings { address: address?, tls, clients, proxy_protocol, public_url };
     Some(Placed { value, place: table.place("address") })
 }
 
@@ -97,8 +107,8 @@ fn tls_shape() -> Shape {
     Shape::Any(vec![words, Shape::Table, Shape::some(Shape::Table)])
 }
 
-/// `None` if the key is missing or wrong.
-pub(super) fn tls(table: &mut Table<'_>) -> Option<tls::Settings> {
+/// `None` if the key is missing or wrong. `acme`: `None` for a listener without such names.
+pub(super) fn tls(table: &mut Table<'_>, acme: Option<&Acme>) -> Option<tls::Settings> {
     let value = table.take("tls", tls_shape())?;
     if value.is_string() {
         let words = [("self-signed", true), ("off", false)];
@@ -107,11 +117,22 @@ pub(super) fn tls(table: &mut Table<'_>) -> Option<tls::Settings> {
             false => tls::Settings::Off,
         });
     }
-    let pairs: Vec<_> = match value.is_list() {
-        true => several(&value).into_iter().filter_map(|table| table.read(certificate)).collect(),
-        false => value.table()?.read(certificate).into_iter().collect(),
+    let read = |table: &mut Table<'_>| source(table, acme);
+    let sources: Vec<_> = match value.is_list() {
+        true => several(&value).into_iter().filter_map(|table| table.read(read)).collect(),
+        false => value.table()?.read(read).into_iter().collect(),
     };
-    (!pairs.is_empty()).then_some(tls::Settings::Certificates(pairs))
+    (!sources.is_empty()).then_some(tls::Settings::Certificates(sources))
+}
+
+/// Required, unless there are names for an ACME server.
+fn file(table: &mut Table<'_>, key: &'static str, example: &str) -> Option<PathBuf> {
+    let file = table.path(key);
+    if !table.has(key) {
+        let error = ConfigError::new(format!("`{key}` is missing"), format!("expected `{key} = {example}`"));
+        table.reject(key, error.missing());
+    }
+    file
 }
 
 fn explain_tls(mut error: ConfigError) -> ConfigError {
@@ -130,10 +151,30 @@ fn several<'a>(list: &Value<'a>) -> Vec<Table<'a>> {
     tables.into_iter().filter_map(Value::table).collect()
 }
 
+/// Files, or names for an ACME server.
+fn source(table: &mut Table<'_>, acme: Option<&Acme>) -> Option<CertificateSource> {
+    let Some(acme) = acme else { return certificate(table).map(CertificateSource::Files) };
+    let names = table.take("acme", Shape::some(acme::NAME));
+    if !table.has("acme") {
+        return certificate(table).map(CertificateSource::Files);
+    }
+    for key in ["certificate", "key"] {
+        if table.path(key).is_some() {
+            let error = ConfigError::new(format!("`{key}` has no effect beside `acme`"), "expected files or names");
+            table.reject(key, error.help("write two tables: [{ acme = […] }, { certificate = \"…\", key = \"…\" }]"));
+        }
+    }
+    let (names, example) = (names?, "[\"api.example.com\"]");
+    if names.list(example)?.is_empty() {
+        table.reject("acme", ConfigError::new("the list is empty", "expected at least one name"));
+    }
+    let names = names.list_of(example, acme::name)?;
+    acme::check_names(table, &names, acme.names_per_listener).then_some(CertificateSource::Acme(names))
+}
+
 fn certificate(table: &mut Table<'_>) -> Option<CertificateFiles> {
-    let certificate =
-        table.required("certificate", Shape::Path, "\"tls/fullchain.pem\"").and_then(|value| value.path());
-    let key = table.required("key", Shape::Path, "\"tls/key.pem\"").and_then(|value| value.path());
+    let certificate = file(table, "certificate", "\"tls/fullchain.pem\"");
+    let key = file(table, "key", "\"tls/key.pem\"");
     let chain = certificate.as_deref().and_then(|path| table.accept("certificate", pem::certificates(path)));
     let private_key = key.as_deref().and_then(|path| table.accept("key", pem::private_key(path)));
     let files = CertificateFiles { certificate: certificate?, key: key? };

@@ -4,6 +4,7 @@
 //! later. A check changes nothing on disk and sends nothing over the network.
 
 mod access_log;
+mod acme;
 mod addresses;
 mod admin;
 mod audit;
@@ -28,6 +29,7 @@ mod listener_clients;
 mod login;
 mod oauth;
 mod oauth_client;
+mod oauth_client_certificate;
 mod oauth_clients;
 mod oauth_exchange;
 mod own_paths;
@@ -37,6 +39,7 @@ mod placed;
 mod postgres;
 mod proof;
 mod provider;
+mod public_url;
 mod rate;
 mod respond;
 mod route;
@@ -84,7 +87,8 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let timeouts = root.table("timeouts", limits::timeouts);
     let identity = root.table("identity", identity::read);
     let forwarding = root.table("forwarding", |table| forwarding::read(table, &identity));
-    let listeners = listener::listeners(root, &forwarding);
+    let acme = root.table("acme", acme::read);
+    let listeners = listener::listeners(root, &forwarding, &acme);
     let store = root.table("store", |table| store::read(table, timeouts.store));
     let admin = root.table("admin", |table| admin::read(table, &store.beside));
     addresses::check(root, &listeners, &admin, probe);
@@ -105,6 +109,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let context = route::Context {
         upstreams: &upstreams,
         issuers: &issuers.names,
+        foreign_issuers: &issuers.accepted,
         own_audience: &tokens.audience,
         token_exchanges: &token_exchanges,
         cors: &cors,
@@ -119,8 +124,9 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let (sign_in_path, sign_in) =
         root.table("sign_in", |table| sign_in::read(table, &providers, &routes, &tokens.lifetimes));
     let https = root.table("https", |table| https::read(table, &listeners, &forwarding, &routes, &tokens.issuer));
-    let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers, &tokens));
-    let forward_auth = root.table("forward_auth", |table| forward_auth::read(table, &routes, &forwarding.trusted));
+    let clients = route_clients::certificates(&listeners, &forwarding);
+    let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers, (&tokens, clients)));
+    let forward_auth = root.table("forward_auth", |table| forward_auth::read(table, &routes, &forwarding));
     let (event_streams, pushed) = event_stream::event_streams(root, &tokens.issuer, &routes);
     let own = own_paths::OwnPaths {
         issuer: &tokens.issuer,
@@ -143,6 +149,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         include,
         watch,
         workers,
+        acme: acme.settings,
         listeners: listeners.into_iter().map(|listener| listener.value).collect(),
         connections: limits::connection(&limits, &timeouts),
         admin: admin.value,

@@ -6,6 +6,7 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::issuer::Issuers;
+use crate::config::sections::oauth_client_certificate::Certificates;
 use crate::config::sections::oauth_exchange::{self, Known};
 use crate::config::sections::placed::Placed;
 use crate::config::sections::{files, oauth_clients, route, rules};
@@ -16,7 +17,13 @@ use crate::protocols::http::path;
 
 const KEYS: [&str; 3] = ["token_endpoint", "revocation_endpoint", "introspection_endpoint"];
 
-pub(super) fn read(table: &mut Table<'_>, routes: &[Route], issuers: &Issuers, tokens: &TokenSettings) -> Endpoints {
+/// `possible`: which certificates clients can show.
+pub(super) fn read(
+    table: &mut Table<'_>,
+    routes: &[Route],
+    issuers: &Issuers,
+    (tokens, possible): (&TokenSettings, Certificates),
+) -> Endpoints {
     let paths = KEYS.map(|key| {
         let path = table.take(key, Shape::Pattern("^(/|$)"));
         table.default(key, "");
@@ -43,7 +50,8 @@ pub(super) fn read(table: &mut Table<'_>, routes: &[Route], issuers: &Issuers, t
         table.reject("scopes_supported", error.missing());
     }
     let resource_servers = resource_servers(table);
-    let clients = oauth_clients::clients(table, tokens, &issuers.names);
+    let clients = oauth_clients::clients(table, (tokens, possible), &issuers.names);
+    let mtls_url = mtls_url(table, possible);
     let known = Known { issuers: &issuers.accepted, names: &issuers.names, clients: &clients };
     let exchange = oauth_exchange::exchanges(table, &known);
     let [token_endpoint, revocation_endpoint, introspection_endpoint] = paths;
@@ -70,10 +78,43 @@ pub(super) fn read(table: &mut Table<'_>, routes: &[Route], issuers: &Issuers, t
         token_endpoint,
         revocation_endpoint,
         introspection_endpoint,
+        mtls_url,
         resource,
         resource_servers,
         clients,
         exchange,
+    }
+}
+
+/// Where clients are asked for certificates: `mtls_endpoint_aliases` (RFC 8705 section 5).
+fn mtls_url(table: &mut Table<'_>, possible: Certificates) -> Option<String> {
+    let url = table.take("mtls_url", Shape::Pattern("^(https://|$)"));
+    table.default("mtls_url", "");
+    let url = url.and_then(|value| value.parse(origin_or_off)).flatten();
+    if url.is_some() && !possible.can_have {
+        let error = ConfigError::new(
+            "no request would have a certificate",
+            "expected a [[listener]] with client_certificate, or forwarding.client_certificate",
+        );
+        table.reject("mtls_url", error);
+    }
+    url
+}
+
+/// The empty string turns it off.
+fn origin_or_off(text: &str) -> Result<Option<String>, ConfigError> {
+    let origin = text.trim_end_matches('/');
+    let is_origin = text.parse::<Uri>().is_ok_and(|uri| {
+        let path = uri.path_and_query().map_or("", |path| path.as_str());
+        uri.scheme_str() == Some("https") && uri.host().is_some_and(|host| !host.is_empty()) && matches!(path, "" | "/")
+    });
+    match (text.is_empty(), is_origin && !text.contains(['@', '#', '"', '\\'])) {
+        (true, _) => Ok(None),
+        (false, true) => Ok(Some(origin.to_owned())),
+        (false, false) => {
+            let expected = "expected https:// and a host, for example \"https://mtls.gateway.example:8444\"";
+            Err(ConfigError::new("this is not the address of a listener", expected))
+        }
     }
 }
 

@@ -1,18 +1,19 @@
-//! `[[oauth.client]]`: clients that authenticate with a key of their own.
+//! `[[oauth.client]]`: clients that authenticate with a key of their own, or with a certificate.
 
 use std::time::Duration;
 
 use crate::auth::keyring::{KeyFile, KeySource, Location, OnStale, Remote, Startup};
-use crate::auth::registered_clients::RegisteredClient;
+use crate::auth::registered_clients::{ClientProof, RegisteredClient};
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::units::format_duration;
+use crate::config::sections::oauth_client_certificate::{self, Certificates, Method};
 use crate::config::sections::placed::Placed;
 use crate::config::sections::{issuer, keys, pem, rules};
 use crate::config::settings::TokenSettings;
 use crate::tokens::family::Lifetimes;
-use crate::tokens::jwt::{Algorithm, client_assertion, is_hmac};
+use crate::tokens::jwt::{Algorithm, Issuer, client_assertion, is_hmac};
 
 /// A longer name would not fit into a subject.
 const MAX_CLIENT_ID: usize = 200;
@@ -21,9 +22,13 @@ const ONE_SECOND: Duration = Duration::from_secs(1);
 const ONE_MINUTE: Duration = Duration::from_mins(1);
 
 /// `issuers`: all accepted issuers, the gateway itself first.
-pub(super) fn clients(table: &mut Table<'_>, tokens: &TokenSettings, issuers: &[String]) -> Vec<RegisteredClient> {
-    let clients: Vec<_> =
-        table.tables("client", |table| client(table, tokens, issuers)).into_iter().flatten().collect();
+pub(super) fn clients(
+    table: &mut Table<'_>,
+    (tokens, possible): (&TokenSettings, Certificates),
+    issuers: &[String],
+) -> Vec<RegisteredClient> {
+    let clients = table.tables("client", |table| client(table, (tokens, possible), issuers));
+    let clients: Vec<_> = clients.into_iter().flatten().collect();
     for (index, Placed { value, place }) in clients.iter().enumerate() {
         let same = |first: &&Placed<RegisteredClient>| first.value.client_id == value.client_id;
         if let Some(first) = clients[..index].iter().find(same) {
@@ -34,13 +39,21 @@ pub(super) fn clients(table: &mut Table<'_>, tokens: &TokenSettings, issuers: &[
     clients.into_iter().map(|client| client.value).collect()
 }
 
-/// `None` without a name or a source of keys. All other keys are checked anyway.
-fn client(table: &mut Table<'_>, tokens: &TokenSettings, issuers: &[String]) -> Option<Placed<RegisteredClient>> {
+/// `None` without a name or what it authenticates with. All other keys are checked anyway.
+fn client(
+    table: &mut Table<'_>,
+    (tokens, possible): (&TokenSettings, Certificates),
+    issuers: &[String],
+) -> Option<Placed<RegisteredClient>> {
     let client_id = table.required("client_id", Shape::Pattern("^[ -9;-~]{1,200}$"), "\"ci\"");
     let client_id = client_id.and_then(|value| value.parse(|text| client_id_beside(text, issuers)));
-    let source = source(table);
-    let algorithms = algorithms(table, source.as_ref());
+    let (method, certificate) = oauth_client_certificate::read(table, possible);
+    let has_keys = method == Method::Assertion;
+    let source = source(table, has_keys);
+    let algorithms = if has_keys { algorithms(table, source.as_ref()) } else { unused(table) };
+    let certificate_bound = certificate_bound(table, has_keys, possible);
     let client_credentials = table.boolean("client_credentials", true);
+    let dpop_bound = table.boolean("dpop_bound_access_tokens", false);
     let scopes = table.take("scopes", Shape::list(rules::SCOPE));
     table.default("scopes", Vec::<String>::new());
     let scopes = scopes.and_then(|value| value.list_of("[\"orders:read\"]", rules::scope)).unwrap_or_default();
@@ -55,16 +68,61 @@ fn client(table: &mut Table<'_>, tokens: &TokenSettings, issuers: &[String]) -> 
             table.reject(key, error.related(&table.place("client_credentials"), "it is off here"));
         }
     }
-    let (client_id, source) = (client_id?, source?);
-    let policy = client_assertion::policy(&client_id, algorithms.unwrap_or_default(), &tokens.issuer);
+    let client_id = client_id?;
+    let authentication = match has_keys {
+        true => assertions(table, source?, client_assertion::policy(&client_id, algorithms?, &tokens.issuer)),
+        false => ClientProof::Certificate(certificate?),
+    };
+    let value = RegisteredClient {
+        client_id,
+        authentication,
+        certificate_bound,
+        client_credentials,
+        scopes,
+        audience,
+        lifetime,
+        dpop_bound,
+    };
+    Some(Placed { value, place: table.place("client_id") })
+}
+
+fn assertions(table: &Table<'_>, source: Placed<KeySource>, policy: Issuer) -> ClientProof {
     if let KeySource::File(file) = &source.value
         && let Err(error) = keys::keys_match(file, &policy)
     {
         table.report().add(error.at(&source.place));
     }
-    let keys = source.value;
-    let value = RegisteredClient { client_id, policy, keys, client_credentials, scopes, audience, lifetime };
-    Some(Placed { value, place: table.place("client_id") })
+    ClientProof::Assertion { policy, keys: source.value }
+}
+
+/// A client with a certificate gets tokens that are bound to it, unless the operator says otherwise.
+fn certificate_bound(table: &mut Table<'_>, has_keys: bool, possible: Certificates) -> bool {
+    let is_bound = table.boolean("certificate_bound", !has_keys);
+    if is_bound && has_keys && !possible.can_have {
+        let error = ConfigError::new(
+            "this client would get no tokens: no request would have a certificate",
+            "expected a [[listener]] with client_certificate, or forwarding.client_certificate",
+        );
+        table.reject("certificate_bound", error);
+    }
+    is_bound
+}
+
+/// `algorithms` of a client without keys.
+fn unused(table: &mut Table<'_>) -> Option<Vec<Algorithm>> {
+    table.take("algorithms", issuer::algorithms_shape());
+    reject_keys(table, &["algorithms"]);
+    None
+}
+
+fn reject_keys(table: &Table<'_>, keys: &[&str]) {
+    for key in keys.iter().filter(|key| table.has(key)) {
+        let error = ConfigError::new(
+            format!("`{key}` has no effect for a client that authenticates with a certificate"),
+            "expected client_auth = \"private_key_jwt\", or no such key",
+        );
+        table.reject(key, error.related(&table.place("client_auth"), "set here"));
+    }
 }
 
 /// RFC 6749 appendix A.1, without the colon that ends it in the scheme Basic (RFC 7617).
@@ -90,8 +148,8 @@ fn client_id_beside(text: &str, issuers: &[String]) -> Result<String, ConfigErro
     }
 }
 
-/// The public keys of the client: exactly one of three keys.
-fn source(table: &mut Table<'_>) -> Option<Placed<KeySource>> {
+/// The public keys of the client: exactly one of three keys. `has_keys`: false if it has a certificate instead.
+fn source(table: &mut Table<'_>, has_keys: bool) -> Option<Placed<KeySource>> {
     // All are read, even if the first is set: an unread key would be reported as unknown.
     let files = [
         ("jwks_file", table.path("jwks_file").map(KeyFile::Jwks)),
@@ -103,6 +161,10 @@ fn source(table: &mut Table<'_>) -> Option<Placed<KeySource>> {
     let ca_file = table.path("ca_file");
     if let Some(path) = &ca_file {
         table.accept("ca_file", pem::certificates(path));
+    }
+    if !has_keys {
+        reject_keys(table, &["jwks_file", "pem_file", "jwks_url", "allow_http", "ca_file"]);
+        return None;
     }
     let mut named = ["jwks_file", "pem_file", "jwks_url"].into_iter().filter(|key| table.has(key));
     let Some(key) = named.next() else {

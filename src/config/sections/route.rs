@@ -16,8 +16,9 @@ use crate::config::sections::respond::Switch;
 use crate::config::sections::token_exchange::TokenExchanges;
 use crate::config::sections::{
     header_rules, host, path_forms, postgres, proof, rate, respond, route_clients, route_conflicts, route_warnings,
-    rules, sign_in_keys, strip_prefix, token,
+    rules, sign_in_keys, strip_prefix, token, token_exchange,
 };
+use crate::config::settings::ForeignIssuer;
 use crate::gateway::route::{Access, Capture, Route};
 use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX, metadata_path};
 use crate::store::postgres::Settings;
@@ -36,6 +37,8 @@ pub(super) struct Context<'c> {
     pub(super) upstreams: &'c Upstreams,
     /// All accepted issuers, the gateway itself first.
     pub(super) issuers: &'c [String],
+    /// The other issuers, as far as they have no errors.
+    pub(super) foreign_issuers: &'c [ForeignIssuer],
     /// The audience of the gateway's tokens.
     pub(super) own_audience: &'c [String],
     pub(super) token_exchanges: &'c TokenExchanges,
@@ -82,6 +85,7 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
     let Context {
         upstreams,
         issuers,
+        foreign_issuers,
         own_audience,
         token_exchanges,
         cors: inherited,
@@ -120,6 +124,7 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
         origins.extend(cors.with_credentials().iter().cloned());
     }
     let token_forwarding = token::forwarding(table, own_audience, token_exchanges, &places);
+    token_exchange::warn_of_opaque_tokens(table, &token_forwarding, &access, (token_exchanges, foreign_issuers));
     let proof = proof::of_route(table, access == Access::Public, &places);
     let certificate = route_clients::of_route(table, can_verify_clients);
     let enforce = table.boolean("enforce", true);

@@ -3,6 +3,7 @@
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
+use crate::config::sections::oauth_client_certificate::Certificates;
 use crate::config::sections::placed::Placed;
 use crate::gateway::client_certificates::CertificateRule;
 use crate::protocols::http::forwarded::{ClientCert, Forwarding};
@@ -15,6 +16,13 @@ pub(super) fn can_verify(listeners: &[Placed<ListenerSettings>], forwarding: &Fo
         listener.value.clients.as_ref().is_some_and(|clients| clients.policy != ClientPolicy::Any)
     };
     listeners.iter().any(verifies) || forwarding.client_cert == ClientCert::Verified
+}
+
+/// Which certificates requests can have.
+pub(super) fn certificates(listeners: &[Placed<ListenerSettings>], forwarding: &Forwarding) -> Certificates {
+    let asks = listeners.iter().any(|listener| listener.value.clients.is_some());
+    let can_have = asks || forwarding.client_cert != ClientCert::Off;
+    Certificates { can_have, can_verify: can_verify(listeners, forwarding) }
 }
 
 /// `can_verify`: see there.

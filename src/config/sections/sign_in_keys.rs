@@ -9,7 +9,7 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::suggest;
 use crate::config::document::table::Table;
-use crate::config::sections::{host, rules};
+use crate::config::sections::{host, oauth_client, rules};
 use crate::gateway::sign_in::OWN_PARAMETERS;
 use crate::tokens::login::RESERVED_CLAIMS;
 use crate::tokens::sign_in::rules::SignInRules;
@@ -53,6 +53,7 @@ pub(super) fn of_provider(table: &mut Table<'_>) -> SignInSettings {
         parameters: parameters(table),
         rules: sign_in_rules(table),
         max_staleness: table.duration("max_staleness", 15 * MINUTE, Duration::ZERO..=DAY),
+        consecutive_timeouts: oauth_client::consecutive_timeouts(table),
     }
 }
 

@@ -185,8 +185,12 @@ fn exchange(table: &mut Table<'_>, mode: Mode, exchanges: &TokenExchanges, place
     })?;
     let number = exchanges.settings.iter().position(|settings| settings.name == name)?;
     let settings = &exchanges.settings[number];
-    if settings.subject_audience.is_empty() && places.api_keys {
-        let error = ConfigError::new("an API key cannot be exchanged", "expected `subject_audience` in the exchange");
+    let unsigned = [(places.api_keys, "an API key"), (places.sign_in, "the cookie of a sign-in")];
+    if let Some((_, what)) = unsigned.iter().find(|(is_accepted, _)| *is_accepted)
+        && settings.subject_audience.is_empty()
+    {
+        let expected = "expected `subject_audience` in the exchange";
+        let error = ConfigError::new(format!("{what} cannot be exchanged"), expected);
         value.reject(error.help("with `subject_audience`, the other server gets a token of the gateway"));
     }
     Some(number)

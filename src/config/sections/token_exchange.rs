@@ -8,7 +8,8 @@ use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::placed::Placed;
 use crate::config::sections::{issuer, oauth_client, pem, rules};
-use crate::config::settings::TokenSettings;
+use crate::config::settings::{ForeignIssuer, TokenSettings};
+use crate::gateway::route::{Access, TokenForwarding};
 use crate::protocols::url::{SecureUrl, UrlError};
 
 pub(super) struct TokenExchanges {
@@ -93,6 +94,28 @@ fn subject_audience(table: &mut Table<'_>, own_audience: &[String]) -> Vec<Strin
         value.reject(error.help("write the audience of the other server"));
     }
     audience
+}
+
+/// Warns of a route that accepts opaque tokens and exchanges them: the other server could not use one.
+pub(super) fn warn_of_opaque_tokens(
+    table: &Table<'_>,
+    token: &TokenForwarding,
+    access: &Access,
+    (exchanges, issuers): (&TokenExchanges, &[ForeignIssuer]),
+) {
+    let (TokenForwarding::Exchange(number), Access::Token(rules)) = (token, access) else { return };
+    if exchanges.settings.get(*number).is_none_or(|exchange| !exchange.subject_audience.is_empty()) {
+        return;
+    }
+    let is_accepted = |name: &str| rules.issuers.is_empty() || rules.issuers.iter().any(|accepted| accepted == name);
+    let asked = issuers.iter().filter(|issuer| issuer.introspection.is_some());
+    let Some(name) = asked.map(|issuer| &*issuer.policy.issuer).find(|name| is_accepted(name)) else { return };
+    let warning = ConfigError::new(
+        format!("opaque tokens of {name} cannot be exchanged"),
+        "requests with one get 502: no other server sees an opaque token",
+    );
+    let help = "set `subject_audience` in the [[token_exchange]], or name the other issuers in `issuers` of the route";
+    table.warn("token_exchange", warning.help(help));
 }
 
 fn explain(error: UrlError) -> ConfigError {

@@ -60,6 +60,7 @@ pub(super) fn read(
         clock_skew: table.duration("clock_skew", Duration::from_secs(5), Duration::ZERO..=issuer::MAX_CLOCK_SKEW),
         expires_at_milliseconds: table.choice("expires_at", false, &[("seconds", false), ("milliseconds", true)]),
         extra_fields: table.boolean("extra_fields", false),
+        certificate_bound: table.boolean("certificate_bound", false),
         sessions_per_subject,
         proof_nonce: table.choice("proof_nonce", false, &[("off", false), ("required", true)]),
         proofs_in_store: proofs_in_store(table),

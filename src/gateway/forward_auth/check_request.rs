@@ -4,12 +4,13 @@
 //! would be merged by one reader and replaced by another, and the gateway would decide about a request that Envoy does
 //! not forward.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use super::question::Question;
+use crate::protocols::http::client_cert::CLIENT_CERT;
 use crate::protocols::http::headers;
 use crate::protocols::protobuf::{Field, Fields, Malformed, only};
 use crate::types::reject::{Reason, Reject};
@@ -92,7 +93,15 @@ fn address(peer: &[u8]) -> Result<Option<IpAddr>, Malformed> {
     let [address] = only(peer, [PEER_ADDRESS])?;
     let [socket] = only(address, [SOCKET_ADDRESS])?;
     let [text] = only(socket, [ADDRESS])?;
-    Ok(std::str::from_utf8(text).ok().and_then(|text| IpAddr::from_str(text).ok()))
+    Ok(std::str::from_utf8(text).ok().and_then(address_of))
+}
+
+/// Of a link-local address, Envoy also writes the interface: `fe80::1%2`.
+fn address_of(text: &str) -> Option<IpAddr> {
+    match text.split_once('%') {
+        Some((address, _)) => Ipv6Addr::from_str(address).ok().map(IpAddr::V6),
+        None => IpAddr::from_str(text).ok(),
+    }
 }
 
 /// The headers, as far as they are read.
@@ -167,9 +176,11 @@ impl<'m> Headers<'m> {
         if value == expected { Ok(()) } else { Err(bad("a pseudo-header is not that of the request")) }
     }
 
-    /// Fields for the connection to Envoy say nothing about the request. Its body stays with Envoy.
+    /// Fields for the connection to Envoy say nothing about the request. Its body stays with Envoy. `Client-Cert` is
+    /// what the client has written: Envoy asks before it changes headers.
     fn of_request(mut self) -> HeaderMap {
-        for name in headers::hop_by_hop().chain([&header::TE, &header::TRAILER, &header::CONTENT_LENGTH]) {
+        let of_connection = [&header::TE, &header::TRAILER, &header::CONTENT_LENGTH];
+        for name in headers::hop_by_hop().chain(of_connection).chain([&CLIENT_CERT]) {
             self.map.remove(name);
         }
         self.map

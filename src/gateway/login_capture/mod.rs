@@ -30,18 +30,18 @@ use crate::limits::throttle::{Attempt, Throttle};
 use crate::protocols::http::body::{self, Body};
 use crate::protocols::http::media_type;
 use crate::tokens::audit_event::EventContext;
+use crate::tokens::bound::Bound;
 use crate::tokens::jwt::VerifiedToken;
 use crate::tokens::login::{Login, LoginHeaderValues};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
-use crate::types::thumbprint::Thumbprint;
 use merge::{JsonObject, MergeError};
 
 /// A request with a response that is captured.
 pub struct Captured {
     capture: Capture,
-    /// The key of the client, of which it has sent a proof.
-    bound_to: Option<Thumbprint>,
+    /// What the client has proved.
+    proved: Bound,
     caller: Option<Arc<VerifiedToken>>,
     /// The route accepts the cookie of a captured login.
     login_cookie: bool,
@@ -92,8 +92,8 @@ pub fn begin<B: HttpBody>(
     }
     let caller = permit.caller().map(|caller| caller.token().clone());
     let login_cookie = permit.route().places.login_cookie;
-    let bound_to = None;
-    Ok(Some(Captured { capture, bound_to, caller, login_cookie, is_submission, has_checked_origin, attempt }))
+    let proved = Bound::default();
+    Ok(Some(Captured { capture, proved, caller, login_cookie, is_submission, has_checked_origin, attempt }))
 }
 
 /// Returns true if the backend could take the request as a login. A GET without a query, a body and credentials only
@@ -121,8 +121,8 @@ fn check_origin<B>(permit: &Permit, request: &Request<B>, context: &RequestConte
 }
 
 impl Captured {
-    /// The login of a client that sends a proof is bound to its key, and gets no tokens if the proof is bad. A browser
-    /// that keeps the tokens in cookies sends no proofs.
+    /// The login of a client that sends a proof is bound to its key, and gets no tokens if the proof is bad. That of a
+    /// client with a certificate can be bound to it. A browser that keeps the tokens in cookies sends no proofs.
     pub async fn bind(
         mut self,
         headers: &HeaderMap,
@@ -130,8 +130,8 @@ impl Captured {
         context: &RequestContext<'_>,
     ) -> Result<Self, Reject> {
         if self.capture == Capture::Login {
-            match Box::pin(authenticator.grant_key(&context.auth_by(headers))).await {
-                Ok(key) => self.bound_to = key,
+            match Box::pin(authenticator.grant_proof(&context.auth_by(headers))).await {
+                Ok(proved) => self.proved = proved,
                 Err(reject) => {
                     self.abandon(reject.reason);
                     return Err(reject);
@@ -165,7 +165,7 @@ impl Captured {
             return Err(rejected("a login by a method that any page can cause (expected POST)"));
         }
         match (self.capture, self.caller) {
-            (Capture::Login, _) => login(forwarded, self.bound_to, broker, limits, context).await,
+            (Capture::Login, _) => login(forwarded, self.proved, broker, limits, context).await,
             (Capture::CookieLogin, _) => cookie_login(forwarded, broker, limits, context).await,
             (Capture::Logout, Some(caller)) => {
                 logout(forwarded, broker, &caller, self.login_cookie, context.event()).await
@@ -178,7 +178,7 @@ impl Captured {
 
 async fn login(
     mut forwarded: Forwarded,
-    bound_to: Option<Thumbprint>,
+    proved: Bound,
     broker: &Broker,
     limits: Limits,
     context: &mut RequestContext<'_>,
@@ -195,6 +195,7 @@ async fn login(
     if let Some(lease) = forwarded.lease.take() {
         lease.release();
     }
+    let bound_to = proved.with_certificate_if(broker.settings.certificate_bound);
     let pair = issue(Login { bound_to, ..login }, broker, event, context).await?;
     let response = respond(head, object.with(&pair).map_err(unmergeable)?);
     Ok(Forwarded { response, ..forwarded })

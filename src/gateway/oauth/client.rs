@@ -1,17 +1,22 @@
 //! Which client calls an endpoint. A client of `[[oauth.client]]` proves it with an assertion (`private_key_jwt`, RFC
-//! 7523), and is not believed without one. All other clients are public.
+//! 7523) or its certificate (RFC 8705), and is not believed without. All other clients are public.
 
 use http::header;
 
 use super::call::{Call, check_no_credentials};
 use super::form::Form;
+use crate::auth::client_certificate::ExpectedCertificate;
 use crate::auth::registered_clients::{RegisteredClient, named_client};
 use crate::store::{Mark, MarkKind, Marked};
+use crate::tokens::bound::{Bound, Holder};
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
 
 /// RFC 7523 section 2.2.
 pub(super) const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
+/// Parameters by which a client authenticates.
+const SECRETS: [&str; 3] = ["client_secret", "client_assertion", "client_assertion_type"];
 
 /// Who calls.
 #[derive(Clone, Copy)]
@@ -35,6 +40,20 @@ impl<'c> CallingClient<'c> {
             CallingClient::Registered(client) => Ok(client),
         }
     }
+
+    /// What its tokens are bound to, of what it has proved. `by_default`: `tokens.certificate_bound`, for public
+    /// clients.
+    pub(super) fn holder(self, proved: Bound, by_default: bool) -> Result<Holder, Reject> {
+        let binds = match self {
+            CallingClient::Public(_) => by_default,
+            CallingClient::Registered(client) if client.certificate_bound && proved.certificate.is_none() => {
+                let reject = Reject::new(Reason::BadParameter, "oauth.client.certificate_bound, and no certificate");
+                return Err(reject.described("this client gets tokens only with a client certificate".to_owned()));
+            }
+            CallingClient::Registered(client) => client.certificate_bound,
+        };
+        Ok(Holder { proved, bind: proved.with_certificate_if(binds) })
+    }
 }
 
 impl<'c> Call<'c, '_> {
@@ -44,6 +63,12 @@ impl<'c> Call<'c, '_> {
         'c: 'f,
     {
         let claimed = form.get("client_id");
+        // RFC 8705 section 2: such a client names itself. No other one is looked for by its certificate.
+        let with_certificate = claimed.and_then(|claimed| self.endpoints.client(claimed));
+        if let Some((client, expected)) = with_certificate.and_then(|client| Some((client, client.certificate()?))) {
+            self.check_certificate(expected, form)?;
+            return Ok(CallingClient::Registered(client));
+        }
         let assertion = form.get("client_assertion").zip(form.get("client_assertion_type"));
         match assertion {
             Some((assertion, ASSERTION_TYPE)) if !self.endpoints.clients.is_empty() => {
@@ -62,6 +87,17 @@ impl<'c> Call<'c, '_> {
         }
     }
 
+    /// The client shows its certificate in the handshake of the connection that the call comes on.
+    fn check_certificate(&self, expected: &ExpectedCertificate, form: &Form) -> Result<(), Reject> {
+        // RFC 6749 sections 2.3 and 5.2: one method of authentication.
+        let others = SECRETS.iter().any(|name| form.get(name).is_some());
+        if others || self.headers.contains_key(header::AUTHORIZATION) {
+            return Err(Reject::new(Reason::BadParameter, "the client authenticates in a second way"));
+        }
+        let other = |detail| Reject::new(Reason::ClientCertificate, detail);
+        expected.check(self.context.certificate()).map_err(other)
+    }
+
     async fn assertion_client(&self, assertion: &str, claimed: Option<&str>) -> Result<&'c RegisteredClient, Reject> {
         // RFC 6749 section 2.3: one method of authentication.
         if self.headers.contains_key(header::AUTHORIZATION) {
@@ -71,7 +107,8 @@ impl<'c> Call<'c, '_> {
             return Err(bad("longer than limits.token_size"));
         }
         let named = named_client(assertion).ok_or_else(|| bad("malformed, or without iss"))?;
-        let client = self.endpoints.client(&named).ok_or_else(|| bad("iss is no registered client"))?;
+        let client = self.endpoints.client(&named).filter(|client| client.assertions().is_some());
+        let client = client.ok_or_else(|| bad("iss is no registered client with assertions"))?;
         if claimed.is_some_and(|claimed| claimed != client.client_id) {
             return Err(bad("client_id and the iss of the assertion differ"));
         }
@@ -96,8 +133,7 @@ impl<'c> Call<'c, '_> {
 
     /// Rejects the credentials of a client that has none here. Such a client expects them to be checked.
     fn check_client(&self, form: &Form) -> Result<(), Reject> {
-        let secrets = ["client_secret", "client_assertion", "client_assertion_type"];
-        if secrets.iter().any(|name| form.get(name).is_some()) {
+        if SECRETS.iter().any(|name| form.get(name).is_some()) {
             return Err(Reject::new(Reason::ClientAuthentication, "a secret in the form"));
         }
         check_no_credentials(self.headers)

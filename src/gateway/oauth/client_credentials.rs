@@ -11,16 +11,16 @@ use super::token_response::TokenResponse;
 use crate::auth::registered_clients::RegisteredClient;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
+use crate::tokens::bound::Holder;
 use crate::tokens::login::Login;
 use crate::types::reject::{Reason, Reject};
-use crate::types::thumbprint::Thumbprint;
 
 impl Call<'_, '_> {
     pub(super) async fn client_credentials(
         &mut self,
         form: &Form,
         client: CallingClient<'_>,
-        key: Option<Thumbprint>,
+        holder: Holder,
     ) -> Result<Response<Body>, Reject> {
         let client = client.registered()?;
         if !client.client_credentials {
@@ -29,7 +29,7 @@ impl Call<'_, '_> {
         let login = Login {
             audience: target(form, &client.audience)?,
             scope: granted_scope(form.get("scope"), &client.scopes)?,
-            bound_to: key,
+            bound_to: holder.bind,
             ..self.login_of(client)
         };
         let issued = self.broker.issue_access(login, None, self.context.event()).await?;

@@ -11,7 +11,7 @@ use super::basic;
 use super::call::Call;
 use super::form::Form;
 use super::token_response::token_type;
-use crate::auth::authenticate::Authenticator;
+use crate::auth::authenticate::{Authenticator, Caller};
 use crate::auth::bearer;
 use crate::gateway::context::RequestContext;
 use crate::gateway::endpoints::ResourceServer;
@@ -31,15 +31,15 @@ const CLAIMS: &[&str] =
     &["iss", "sub", "aud", "client_id", "scope", "exp", "nbf", "iat", "auth_time", "jti", "sid", "cnf"];
 
 /// Authenticates the caller of an introspection. Returns what the bad signatures of the tokens that it asks about are
-/// counted for.
+/// counted for, and the caller, if it has a token. Its proof is not used up yet.
 pub async fn authenticate(
     headers: &HeaderMap,
     resource_servers: &[ResourceServer],
     authenticator: &Authenticator,
     context: &mut RequestContext<'_>,
-) -> Result<Key, Reject> {
+) -> Result<(Key, Option<Caller>), Reject> {
     if basic::is_used(headers) {
-        return basic::authenticate(headers, resource_servers).map(ResourceServer::key);
+        return basic::authenticate(headers, resource_servers).map(|server| (server.key(), None));
     }
     let bearer = bearer::find_with_scheme(headers, authenticator.token_size)?;
     let caller = authenticator.authenticate(bearer, &context.auth_by(headers)).await?;
@@ -47,7 +47,9 @@ pub async fn authenticate(
     context.record.caller = Some(token.clone());
     // Only tokens of this gateway have a family. A scope of this name from another issuer may mean something else.
     let session = token.family.filter(|_| token.has_scope(INTROSPECT_SCOPE));
-    session.map(Key::from).ok_or_else(|| Reject::from(Reason::InsufficientScope).needs_scope(INTROSPECT_SCOPE))
+    let key = session.map(Key::from);
+    let key = key.ok_or_else(|| Reject::from(Reason::InsufficientScope).needs_scope(INTROSPECT_SCOPE))?;
+    Ok((key, Some(caller)))
 }
 
 impl Call<'_, '_> {
@@ -68,7 +70,11 @@ impl Call<'_, '_> {
 
     async fn introspection_caller(&mut self) -> Result<Key, Reject> {
         let servers = &self.endpoints.resource_servers;
-        let caller = authenticate(self.headers, servers, self.authenticator, self.context).await;
+        let caller = match authenticate(self.headers, servers, self.authenticator, self.context).await {
+            Ok((key, Some(caller))) => self.authenticator.use_proof(&caller, self.context.now).await.map(|()| key),
+            Ok((key, None)) => Ok(key),
+            Err(reject) => Err(reject),
+        };
         // A resource server with the right secret is never limited. With a wrong one, its address soon gets 429.
         if caller.is_err() && basic::is_used(self.headers) {
             self.broker.throttle.check_failures(self.context.client())?;

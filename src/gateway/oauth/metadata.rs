@@ -8,8 +8,21 @@ use crate::gateway::endpoints::{Endpoint, Endpoints};
 use crate::gateway::route_table::KEYS_PATH;
 use crate::tokens::dpop::PROOF_ALGORITHMS;
 
-pub fn of(issuer: &str, offered: &Endpoints) -> Value {
+/// `binds`: tokens can be bound to the certificate of their client (`tokens.certificate_bound`, or that of a client).
+pub fn of(issuer: &str, offered: &Endpoints, binds: bool) -> Value {
     let mut metadata = endpoints(&base(issuer), offered);
+    if binds {
+        // RFC 8705 section 3.3.
+        metadata.insert("tls_client_certificate_bound_access_tokens".into(), json!(true));
+    }
+    if let Some(url) = &offered.mtls_url {
+        // RFC 8705 section 5: all that clients authenticate at.
+        let aliases = offered.enabled().filter_map(|(endpoint, path)| {
+            let (name, _) = names(endpoint)?;
+            Some((name.to_owned(), json!(format!("{url}{path}"))))
+        });
+        metadata.insert("mtls_endpoint_aliases".into(), Value::Object(aliases.collect()));
+    }
     metadata.insert("issuer".into(), json!(issuer));
     // Without these two, clients must assume that there is an authorization endpoint (RFC 8414 section 2).
     metadata.entry("response_types_supported").or_insert_with(|| json!([]));
@@ -23,21 +36,14 @@ fn endpoints(base: &str, offered: &Endpoints) -> Map<String, Value> {
     let mut endpoints = Map::new();
     endpoints.insert("jwks_uri".into(), json!(format!("{base}{KEYS_PATH}")));
     for (endpoint, path) in offered.enabled() {
-        let (name, authentication) = match endpoint {
-            Endpoint::Token => ("token_endpoint", "token_endpoint_auth_methods_supported"),
-            Endpoint::Revoke => ("revocation_endpoint", "revocation_endpoint_auth_methods_supported"),
-            Endpoint::Introspect => ("introspection_endpoint", "introspection_endpoint_auth_methods_supported"),
-            // Clients find the document by the resource, and identity providers are no clients.
-            Endpoint::ProtectedResource | Endpoint::BackchannelLogout(_) | Endpoint::SecurityEvents(_) => continue,
-        };
+        let Some((name, authentication)) = names(endpoint) else { continue };
         endpoints.insert(name.into(), json!(format!("{base}{path}")));
-        let methods: &[&str] = match endpoint {
+        let methods = match endpoint {
             // The name of a type of token stands for a token as the credential (RFC 8414 section 2).
-            Endpoint::Introspect if offered.resource_servers.is_empty() => &["Bearer"],
-            Endpoint::Introspect => &["Bearer", "client_secret_basic"],
+            Endpoint::Introspect if offered.resource_servers.is_empty() => vec!["Bearer"],
+            Endpoint::Introspect => vec!["Bearer", "client_secret_basic"],
             // Without this, clients must assume `client_secret_basic`.
-            _ if offered.clients.is_empty() => &["none"],
-            _ => &["none", "private_key_jwt"],
+            _ => offered.client_methods(),
         };
         endpoints.insert(authentication.into(), json!(methods));
         if methods.contains(&"private_key_jwt") {
@@ -51,6 +57,17 @@ fn endpoints(base: &str, offered: &Endpoints) -> Map<String, Value> {
         }
     }
     endpoints
+}
+
+/// The names of an endpoint and of its methods of authentication. `None` for what no client authenticates at.
+fn names(endpoint: Endpoint) -> Option<(&'static str, &'static str)> {
+    match endpoint {
+        Endpoint::Token => Some(("token_endpoint", "token_endpoint_auth_methods_supported")),
+        Endpoint::Revoke => Some(("revocation_endpoint", "revocation_endpoint_auth_methods_supported")),
+        Endpoint::Introspect => Some(("introspection_endpoint", "introspection_endpoint_auth_methods_supported")),
+        // Clients find the document by the resource, and identity providers are no clients.
+        Endpoint::ProtectedResource | Endpoint::BackchannelLogout(_) | Endpoint::SecurityEvents(_) => None,
+    }
 }
 
 /// The gateway's paths begin at the host, also if the issuer has a path.
@@ -72,7 +89,7 @@ mod tests {
             ("https://gateway.example", "https://gateway.example/.well-known/jwks.json"),
             ("https://gateway.example:8443/a/", "https://gateway.example:8443/.well-known/jwks.json"),
         ] {
-            let metadata = of(issuer, &Endpoints::default());
+            let metadata = of(issuer, &Endpoints::default(), false);
             assert_eq!((&metadata["issuer"], &metadata["jwks_uri"]), (&json!(issuer), &json!(keys)));
         }
     }
@@ -87,7 +104,7 @@ mod tests {
             (Endpoints { introspection_endpoint: path(), ..none.clone() }, json!([])),
             (none, json!([])),
         ] {
-            assert_eq!(of("https://gateway.example", &offered)["grant_types_supported"], grants);
+            assert_eq!(of("https://gateway.example", &offered, false)["grant_types_supported"], grants);
         }
     }
 }

@@ -16,12 +16,12 @@ use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::store::{Mark, MarkKind, Marked};
 use crate::tokens::audit_event::EventContext;
+use crate::tokens::bound::{Bound, Holder};
 use crate::tokens::jwt::VerifiedToken;
 use crate::tokens::jwt::verify::unverified_issuer;
 use crate::tokens::login::Login;
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
-use crate::types::thumbprint::Thumbprint;
 
 /// What a client asks for.
 struct ExchangeRequest<'f> {
@@ -51,7 +51,7 @@ impl<'c> Call<'c, '_> {
         &mut self,
         form: &Form,
         client: CallingClient<'_>,
-        key: Option<Thumbprint>,
+        holder: Holder,
     ) -> Result<Response<Body>, Reject> {
         let request = ExchangeRequest::read(form)?;
         let audience = target(form, &self.broker.settings.audience)?;
@@ -65,14 +65,18 @@ impl<'c> Call<'c, '_> {
             // A public client could claim the name of another one.
             client_id: client.registered().map_or_else(|_| String::new(), |client| client.client_id.clone()),
             address: Some(self.context.client()),
-            // A client that authenticates may refresh with another key (RFC 9449 section 5).
-            bound_to: key.filter(|_| !rule.refresh_token || client.registered().is_err()),
+            // A client that authenticates may refresh with another key (RFC 9449 section 5) or certificate (RFC 8705
+            // section 4).
+            bound_to: match rule.refresh_token && client.registered().is_ok() {
+                true => Bound::default(),
+                false => holder.bind,
+            },
             ..rule.login(&token, self.broker.settings.lifetimes.access, self.context.now)?
         };
         if rule.single_use {
             self.take_once(request.subject_token, &token).await?;
         }
-        self.issue(rule.refresh_token, login, key, &token).await
+        self.issue(rule.refresh_token, login, holder.bind, &token).await
     }
 
     /// The rules that this client may use.
@@ -138,7 +142,7 @@ impl<'c> Call<'c, '_> {
         &mut self,
         refresh: bool,
         login: Login,
-        key: Option<Thumbprint>,
+        bind: Bound,
         token: &VerifiedToken,
     ) -> Result<Response<Body>, Reject> {
         let caller = Some(login.client_id.clone()).filter(|client| !client.is_empty());
@@ -146,7 +150,7 @@ impl<'c> Call<'c, '_> {
         let origin = origin_of(token);
         let revoked = || unacceptable("its session, subject or issuer was revoked");
         if refresh {
-            let pair = self.broker.issue_from(login, origin, key, event).await?.ok_or_else(revoked)?;
+            let pair = self.broker.issue_from(login, origin, bind, event).await?.ok_or_else(revoked)?;
             self.context.record.token_id = Some(pair.token_id());
             Ok(respond::json(StatusCode::OK, &TokenResponse::from(&pair).with_type(ACCESS_TOKEN_TYPE)))
         } else {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::json;
 
+use super::late::LateLogouts;
+use super::reported_logout::ReportedLogout;
 use crate::auth::provider::{Provider, Providers};
 use crate::auth::signed_jwt::SignatureCheck;
 use crate::broker::{Broker, ReportOutcome};
@@ -12,23 +14,28 @@ use crate::gateway::context::RequestContext;
 use crate::gateway::oauth::Form;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
-use crate::store::{Mark, MarkKind, Marked};
+use crate::store::Marked;
 use crate::tokens::jwt::signed::UnverifiedToken;
-use crate::tokens::provider_events::logout_token::{self, LogoutPolicy};
+use crate::tokens::provider_events::logout_token::{self, LogoutPolicy, LogoutToken};
+use crate::types::clock::Clock;
 use crate::types::reject::{Reason, Reject};
-use crate::types::secret;
 
 /// Receives the logout tokens of one provider.
 pub struct LogoutReceiver {
-    pub provider: Arc<Provider>,
-    pub providers: Arc<Providers>,
+    provider: Arc<Provider>,
+    providers: Arc<Providers>,
+    late: LateLogouts,
 }
 
 impl LogoutReceiver {
+    pub fn new(provider: Arc<Provider>, providers: Arc<Providers>, clock: Arc<dyn Clock>) -> Self {
+        LogoutReceiver { provider, providers, late: LateLogouts::new(clock) }
+    }
+
     /// Ends what the logout token names. A valid one always gets 200: its sender must not learn who is logged in.
     pub async fn receive(
         &self,
-        broker: &Broker,
+        broker: &Arc<Broker>,
         headers: &HeaderMap,
         content: &[u8],
         context: &RequestContext<'_>,
@@ -46,39 +53,46 @@ impl LogoutReceiver {
 
     async fn carry_out(
         &self,
-        broker: &Broker,
+        broker: &Arc<Broker>,
         headers: &HeaderMap,
         content: &[u8],
         context: &RequestContext<'_>,
     ) -> Result<Marked, Reject> {
         let form = Form::read(headers, content)?;
         let token = form.required("logout_token")?;
-        let logout = self.verify(token, context).await.map_err(as_bad_logout)?;
-        let Provider { name, issuer, logout_ends, .. } = &*self.provider;
-        let mark = Mark {
-            kind: MarkKind::LogoutToken,
-            issuer: issuer.to_string(),
-            key: logout.jti.clone(),
-            value: secret::digest(&[token.as_bytes()]),
-            until: logout.until,
+        let logout = ReportedLogout {
+            provider: self.provider.clone(),
+            providers: self.providers.clone(),
+            broker: broker.clone(),
+            token: token.to_owned(),
+            logout: self.read(token, context).map_err(as_bad_logout)?,
+            context: context.event(),
         };
-        let revoked = logout.revokes(issuer, *logout_ends);
-        match broker.revoke_reported(mark, revoked, context.event().by_provider(name)).await? {
-            Marked::Taken => Err(Reject::new(Reason::BadLogoutToken, "another logout token had this jti")),
-            marked => Ok(marked),
+        let verified = logout.verify_now(&SignatureCheck::from(context.auth())).await;
+        let is_verified = verified.is_ok();
+        let outcome = match verified {
+            Ok(()) => logout.carry_out().await,
+            Err(reject) => Err(reject),
+        };
+        match outcome {
+            Err(reject) if may_pass(&reject) => self.late.go_on(logout, is_verified).await.map_err(as_bad_logout),
+            outcome => outcome.map_err(as_bad_logout),
         }
     }
 
     /// Claims come first: they cost less than a signature. All that is wrong here would be rejected anyway.
-    async fn verify(&self, token: &str, context: &RequestContext<'_>) -> Result<logout_token::LogoutToken, Reject> {
+    fn read(&self, token: &str, context: &RequestContext<'_>) -> Result<LogoutToken, Reject> {
         let Provider { issuer, client, logout_typ, .. } = &*self.provider;
         let policy = LogoutPolicy { issuer, client_id: &client.client_id, typ: *logout_typ };
         let jwt = UnverifiedToken::parse(token)?;
-        let logout = logout_token::read(jwt.header(), jwt.claims(), &policy, context.now)?;
-        let keys = self.providers.source(&self.provider)?;
-        SignatureCheck::from(context.auth()).verify(&jwt, &keys).await?;
-        Ok(logout)
+        logout_token::read(jwt.header(), jwt.claims(), &policy, context.now)
     }
+}
+
+/// Returns true if the logout can be carried out later: with a key that is not known yet, or when the database
+/// responds.
+fn may_pass(reject: &Reject) -> bool {
+    reject.reason == Reason::UnknownKey || reject.reason.status().is_server_error()
 }
 
 /// A 401 is for tokens that prove who calls, and this one does not. What is not the token's fault stays as it is.

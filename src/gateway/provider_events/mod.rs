@@ -4,8 +4,10 @@
 //! each report is used once. A report becomes a revocation by the issuer and its `sid` or `sub`, also if there is no
 //! such login: it may be on its way.
 
+mod late;
 mod logout;
 mod push;
+mod reported_logout;
 
 use std::sync::Arc;
 

@@ -128,10 +128,10 @@ impl SignIn {
         }
         let redirect_uri = format!("{origin}{}", self.path_of(paths::CALLBACK, &with.provider.name));
         let replaces = self.replaced(headers).await?;
-        let returned = Returned { attempt, code, redirect_uri: &redirect_uri, replaces };
+        let returned = Returned { attempt: attempt.clone(), code: code.clone(), redirect_uri, replaces };
         let (settings, event) = (&self.settings, context.event());
         let lifetimes = LoginLifetimes { absolute: settings.absolute, idle: settings.idle };
-        let signed_in = self.broker.sign_in(with, returned, lifetimes, context.clock, event).await?;
+        let signed_in = self.broker.sign_in(with, returned, lifetimes, &self.clock, event).await?;
         context.record.token_id = Some(signed_in.family.id);
         let internal = || Reject::new(Reason::Internal, "cannot make the cookie of a login");
         back.headers_mut().append(SET_COOKIE, cookie(&signed_in).ok_or_else(internal)?);

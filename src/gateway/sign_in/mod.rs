@@ -20,7 +20,7 @@ mod starts;
 use http::{Request, Response, StatusCode};
 
 use crate::gateway::context::RequestContext;
-use crate::gateway::sign_in::navigation::is_navigation;
+use crate::gateway::sign_in::navigation::{is_form, is_navigation};
 use crate::gateway::sign_in::paths::SignInCall;
 use crate::protocols::http::body::Body;
 use crate::types::reject::Reject;
@@ -38,7 +38,7 @@ impl SignIn {
         context: &mut RequestContext<'_>,
     ) -> Result<Response<Body>, Reject> {
         let outcome = match call {
-            SignInCall::Start(provider) => self.link(&provider, request, context),
+            SignInCall::Start(provider) => self.link(&provider, request, context).await,
             SignInCall::Callback(provider) => {
                 let client = context.client();
                 self.broker.throttle.count_call(client)?;
@@ -60,7 +60,7 @@ impl SignIn {
     }
 
     /// The response to a request without a login, on a route that asks for one: a redirect to the provider if the user
-    /// sees it. Otherwise the same rejection, which says where to sign in.
+    /// sees it, or a page if that would lose a form. Otherwise the same rejection, which says where to sign in.
     pub(super) fn answer<B>(
         &self,
         reject: Reject,
@@ -75,6 +75,12 @@ impl SignIn {
         let Some(origin) = self.origin(context) else { return Err(reject) };
         // A client with a token of its own is no browser that signs in.
         let has_token = request.headers().contains_key(http::header::AUTHORIZATION);
+        if !has_token && is_form(request.method(), request.headers()) {
+            let path = self.sign_in_from(provider, origin, request.headers());
+            let response = pages::form_not_sent(&reject, &path);
+            context.record.rejected = Some(reject);
+            return Ok(response);
+        }
         if has_token || !is_navigation(request.method(), request.headers()) {
             let login_url = format!("{origin}{}", self.path_of(paths::SIGN_IN, provider));
             return Err(Reject { login_url: Some(login_url.into()), ..reject });

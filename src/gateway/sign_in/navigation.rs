@@ -1,4 +1,4 @@
-//! Tells a page load, which can be redirected to a provider, from every other request. Pure.
+//! Tells a page load, which can be redirected to a provider, and a form from every other request. Pure.
 //!
 //! `Accept` alone has misjudged requests of scripts in other gateways, so it counts only where the browser says nothing
 //! better.
@@ -16,6 +16,20 @@ pub(super) fn is_navigation(method: &Method, headers: &HeaderMap) -> bool {
     if has(headers, "sec-purpose", "prefetch") || has(headers, "purpose", "prefetch") {
         return false;
     }
+    is_shown(headers)
+}
+
+/// Returns true if the user sees the response, and the browser has sent a form that a redirect would lose.
+pub(super) fn is_form(method: &Method, headers: &HeaderMap) -> bool {
+    *method == Method::POST && !headers.contains_key(UPGRADE) && is_shown(headers)
+}
+
+/// Returns true if a page of another site has led the browser here. Also one of a sister domain.
+pub(super) fn is_of_other_site(headers: &HeaderMap) -> bool {
+    headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none")
+}
+
+fn is_shown(headers: &HeaderMap) -> bool {
     match headers.get("sec-fetch-mode") {
         // A frame cannot show the page of a provider.
         Some(mode) => mode == "navigate" && headers.get("sec-fetch-dest").is_some_and(|dest| dest == "document"),
@@ -63,6 +77,22 @@ mod tests {
             };
             let headers = fields.iter().map(field).collect();
             assert_eq!(is_navigation(&method, &headers), expected, "{method} {fields:?}");
+        }
+        for (method, fields, expected) in [
+            (Method::POST, &[navigate, document][..], true),
+            (Method::POST, &[html], true),
+            (Method::POST, &[navigate, ("sec-fetch-dest", "iframe")], false),
+            (Method::POST, &[("sec-fetch-mode", "cors"), html], false),
+            (Method::POST, &[html, ("x-requested-with", "XMLHttpRequest")], false),
+            (Method::POST, &[html, ("upgrade", "websocket")], false),
+            (Method::GET, &[navigate, document], false),
+            (Method::PUT, &[html], false),
+        ] {
+            let field = |(name, value): &(&'static str, &'static str)| {
+                (HeaderName::from_static(name), HeaderValue::from_static(value))
+            };
+            let headers = fields.iter().map(field).collect();
+            assert_eq!(is_form(&method, &headers), expected, "{method} {fields:?}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::protocols::http::body::Body;
+use crate::protocols::http::challenges::REALM;
 use crate::types::reject::Reject;
 
 /// No `form-action`: browsers apply it to the redirect to the provider, too.
@@ -26,6 +27,17 @@ pub(super) fn failed(reject: &Reject, again: Option<&str>) -> Response<Body> {
     response
 }
 
+/// The user has sent a form without a session. The gateway does not keep its body: it would have to hold it for all who
+/// are not signed in, and to send it again on a page of its own. `path`: where the user signs in.
+pub(super) fn form_not_sent(reject: &Reject, path: &str) -> Response<Body> {
+    let text = format!(
+        "<p>You are not signed in, and your form was not sent. <a href=\"{path}\">Sign in</a>, and send it again."
+    );
+    let mut response = page(reject.reason.status(), "Not signed in", &text);
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, REALM.clone());
+    response
+}
+
 /// `path`: that of the sign-out.
 pub(super) fn sign_out(path: &str) -> Response<Body> {
     let form = format!("<form method=\"post\" action=\"{path}\"><button>Sign out</button></form>");
@@ -36,7 +48,6 @@ pub(super) fn signed_out() -> Response<Body> {
     page(StatusCode::OK, "Signed out", "<p>You have signed out.")
 }
 
-/// A request that only a page load can make further: a POST before the sign-in, for example.
 fn page(status: StatusCode, title: &str, content: &str) -> Response<Body> {
     let text = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" \

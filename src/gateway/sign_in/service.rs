@@ -12,6 +12,7 @@ use crate::broker::Broker;
 use crate::broker::sign_in::{SignInProvider, SignInProviders};
 use crate::gateway::context::RequestContext;
 use crate::protocols::http::body::Body;
+use crate::types::clock::Clock;
 use crate::types::reject::{Reason, Reject};
 
 /// Without any provider, no request reaches this.
@@ -19,12 +20,18 @@ pub struct SignIn {
     pub settings: Settings,
     pub providers: Arc<SignInProviders>,
     pub broker: Arc<Broker>,
+    pub(super) clock: Arc<dyn Clock>,
     pub(super) running: Running,
 }
 
 impl SignIn {
-    pub fn new(settings: Settings, providers: Arc<SignInProviders>, broker: Arc<Broker>) -> Self {
-        SignIn { settings, providers, broker, running: Running::default() }
+    pub fn new(
+        settings: Settings,
+        providers: Arc<SignInProviders>,
+        broker: Arc<Broker>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        SignIn { settings, providers, broker, clock, running: Running::default() }
     }
 
     /// A page for the user. The rejection is in the log and in the metrics, as every other one.

@@ -1,5 +1,7 @@
 //! The attempts of one browser: how many run, and how often it began one. Pure.
 
+use std::time::Duration;
+
 use http::{HeaderMap, HeaderValue};
 
 use crate::auth::bearer::session_cookie;
@@ -10,6 +12,10 @@ use crate::types::reject::{Reason, Reject};
 
 /// Maximum attempts that run at once in one browser: one for each tab.
 const MAX_RUNNING: usize = 4;
+
+/// Maximum size of the attempts that go on beside a new one, in bytes. A return path has up to 2 KiB, and with four of
+/// them, the cookies of the application could exceed `limits.request_header_size`: every page would be a 431.
+const MAX_KEPT: usize = 4096;
 
 /// Maximum cookies that are opened: each costs a decryption.
 const MAX_OPENED: usize = 16;
@@ -26,7 +32,10 @@ pub(super) fn count(headers: &HeaderMap, now: UnixTime) -> Result<Vec<u64>, Reje
     let mut recent: Vec<u64> =
         session_cookie::starts(headers).unwrap_or_default().into_iter().filter(is_recent).collect();
     if recent.len() >= MAX_STARTS {
-        return Err(Reject::new(Reason::SignInLoop, "more than 3 starts of one browser within 60 s"));
+        let reject = Reject::new(Reason::SignInLoop, "more than 3 starts of one browser within 60 s");
+        let oldest = recent.iter().min().copied().unwrap_or(now);
+        let wait = Duration::from_secs((oldest + WINDOW_SECS + 1).saturating_sub(now).clamp(1, WINDOW_SECS + 1));
+        return Err(Reject { retry_after: Some(wait), ..reject });
     }
     recent.push(now);
     Ok(recent)
@@ -37,23 +46,25 @@ pub(super) fn surplus(headers: &HeaderMap, roots: &Roots, now: UnixTime) -> Vec<
     let cookies = session_cookie::attempts(headers).take(MAX_OPENED);
     let opened = cookies.map(|(name, value)| {
         let attempt = attempt::open(name, value, roots).filter(|attempt| attempt.is_current(now));
-        (attempt.map(|attempt| attempt.begun_at()), name)
+        (attempt.map(|attempt| attempt.begun_at()), name, value.len())
     });
     let mut opened: Vec<_> = opened.collect();
     // The newest first; those that have ended are the last.
     opened.sort_by(|one, other| other.cmp(one));
-    let running = opened.iter().take_while(|(begun, _)| begun.is_some()).count();
-    let kept = running.min(MAX_RUNNING - 1);
-    opened[kept..].iter().filter_map(|(_, name)| session_cookie::clear(name)).collect()
+    let running = opened.iter().take_while(|(begun, ..)| begun.is_some());
+    let sizes = running.scan(0, |size, (.., len)| {
+        *size += len;
+        Some(*size)
+    });
+    let kept = sizes.take(MAX_RUNNING - 1).take_while(|size| *size <= MAX_KEPT).count();
+    opened[kept..].iter().filter_map(|(_, name, _)| session_cookie::clear(name)).collect()
 }
 
 /// How long the browser keeps an attempt.
-pub(super) const AGE: std::time::Duration = LIFETIME;
+pub(super) const AGE: Duration = LIFETIME;
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use http::header::COOKIE;
 
     use super::*;
@@ -75,6 +86,25 @@ mod tests {
         assert_eq!(count(&[60, 30, 0]), None);
         assert_eq!(count(&[61, 30, 0]), Some(3));
         assert_eq!(super::count(&HeaderMap::new(), NOW).ok(), Some(vec![NOW.as_secs()]));
+        let wait = super::count(&with_starts(&[20, 10, 0]), NOW).err().and_then(|reject| reject.retry_after);
+        assert_eq!(wait, Some(Duration::from_secs(41)), "when the first of them is out of the minute");
+    }
+
+    #[test]
+    fn long_return_paths_leave_room_for_other_cookies() {
+        let roots = Roots::new((1, Secret::new(vec![7; 32])), vec![]);
+        let attempts = [(0, 2_048), (10, 700), (20, 10)].map(|(ago, length)| {
+            let path = format!("/{}", "a".repeat(length - 1));
+            let (attempt, state) = attempt::begin("main", "https://a", &path, NOW - Duration::from_secs(ago));
+            let name = attempt::cookie_name(&state).expect("a state");
+            let value = attempt.seal(&name, &roots).expect("sealed");
+            format!("{name}={value}")
+        });
+        for (number, cleared) in [(1, 0), (2, 1), (3, 2)] {
+            let field = HeaderValue::from_str(&attempts[..number].join("; ")).expect("a value");
+            let headers = [(COOKIE, field)].into_iter().collect();
+            assert_eq!(surplus(&headers, &roots, NOW).len(), cleared, "{number}");
+        }
     }
 
     #[test]

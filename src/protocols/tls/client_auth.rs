@@ -5,10 +5,12 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime as PkiTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -19,6 +21,7 @@ use super::client_certificate::ClientCertificate;
 use super::error::TlsError;
 use super::revocation_lists::{RevocationList, read_revocation_lists};
 use crate::types::clock::UnixTime;
+use crate::types::reject::with_causes;
 
 /// A longer chain costs the gateway more signatures than an honest client has (Go CVE-2018-16875).
 const MAX_CHAIN: usize = 8;
@@ -43,6 +46,28 @@ pub struct ClientAuthSettings {
     pub ca: Option<PathBuf>,
     /// `listener.client_crl`
     pub lists: Vec<PathBuf>,
+}
+
+/// What a client shows in a handshake, the leaf first.
+pub type ClientChain = Vec<CertificateDer<'static>>;
+
+/// The chain in a text of PEM. `None` if it has no certificate, or one that cannot be read.
+pub fn client_chain(text: &[u8]) -> Option<ClientChain> {
+    let chain: Option<ClientChain> = CertificateDer::pem_slice_iter(text).map(Result::ok).collect();
+    chain.filter(|chain| !chain.is_empty())
+}
+
+/// The certificate of a client that shows this chain at a listener with these settings. Fails as the handshake would.
+pub fn accept_client(
+    settings: &ClientAuthSettings,
+    chain: &ClientChain,
+    now: UnixTime,
+) -> Result<ClientCertificate, String> {
+    let clients = ClientAuth::read(settings).map_err(|error| with_causes(&error))?;
+    let since_epoch = PkiTime::since_unix_epoch(Duration::from_millis(now.as_millis()));
+    clients.verify(chain, since_epoch).map_err(|error| error.to_string())?;
+    let leaf = chain.first().and_then(|leaf| ClientCertificate::parse(leaf, clients.is_verified()));
+    leaf.ok_or_else(|| "there is no certificate".to_owned())
 }
 
 /// Verifies the certificates of clients.

@@ -88,12 +88,20 @@ impl Name {
         }
     }
 
-    pub fn dns(&self) -> Option<&str> {
-        if let Name::Dns(name) = self { Some(name) } else { None }
+    pub fn dns(&self) -> Option<String> {
+        if let Name::Dns(name) = self { Some(name.clone()) } else { None }
     }
 
-    pub fn uri(&self) -> Option<&str> {
-        if let Name::Uri(name) = self { Some(name) } else { None }
+    pub fn uri(&self) -> Option<String> {
+        if let Name::Uri(name) = self { Some(name.clone()) } else { None }
+    }
+
+    pub fn ip(&self) -> Option<String> {
+        if let Name::Ip(address) = self { Some(address.to_string()) } else { None }
+    }
+
+    pub fn email(&self) -> Option<String> {
+        if let Name::Email(name) = self { Some(name.clone()) } else { None }
     }
 
     /// Parses `dns:`, `uri:`, `ip:` or `email:` and a name.

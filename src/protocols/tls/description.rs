@@ -8,6 +8,7 @@ use crate::types::der::{OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE, element, elem
 /// An active certificate of a listener. Of a chain, the first one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
+    /// `acme:` and its name for a certificate of an ACME server.
     pub file: PathBuf,
     /// DNS names, IP addresses and URIs in `subjectAltName`.
     pub names: Vec<String>,
@@ -39,13 +40,22 @@ pub(super) fn names(certificate: &[u8]) -> Vec<String> {
 
 /// The tags and contents of `subjectAltName`.
 pub(super) fn alternative_names(certificate: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
-    let extensions = signed_fields(certificate).find(|(tag, _)| *tag == EXTENSIONS);
-    let extensions = extensions.and_then(|(_, content)| element(content, SEQUENCE)).map_or(&[][..], |(list, _)| list);
-    let is_names =
-        |extension: &&[u8]| element(extension, OBJECT_IDENTIFIER).is_some_and(|(id, _)| id == SUBJECT_ALT_NAME);
-    let found = elements(extensions).map(|(_, extension)| extension).find(is_names);
-    let value = found.and_then(|extension| elements(extension).find(|(tag, _)| *tag == OCTET_STRING));
-    elements(value.and_then(|(_, value)| element(value, SEQUENCE)).map_or(&[][..], |(names, _)| names))
+    let value = extension(certificate, SUBJECT_ALT_NAME);
+    elements(value.and_then(|value| element(value, SEQUENCE)).map_or(&[][..], |(names, _)| names))
+}
+
+/// The content of an extension.
+pub(super) fn extension<'c>(certificate: &'c [u8], id: &[u8]) -> Option<&'c [u8]> {
+    let (_, extensions) = signed_fields(certificate).find(|(tag, _)| *tag == EXTENSIONS)?;
+    let (extensions, _) = element(extensions, SEQUENCE)?;
+    let has_id = |extension: &&[u8]| element(extension, OBJECT_IDENTIFIER).is_some_and(|(found, _)| found == id);
+    let found = elements(extensions).map(|(_, extension)| extension).find(has_id)?;
+    elements(found).find(|(tag, _)| *tag == OCTET_STRING).map(|(_, value)| value)
+}
+
+/// The content of the serial number, with its leading zero if it has one.
+pub(super) fn serial(certificate: &[u8]) -> Option<&[u8]> {
+    Some(signed_field(certificate, 0)).filter(|serial| !serial.is_empty())
 }
 
 fn general_name(tag: u8, name: &[u8]) -> Option<String> {

@@ -46,6 +46,8 @@ pub enum TlsError {
     },
     ClientVerifier(String),
     GenerateSelfSigned(rcgen::Error),
+    /// A key, a request, or a certificate that validates a name.
+    Generate(rcgen::Error),
     WriteSelfSigned {
         folder: PathBuf,
         source: io::Error,
@@ -78,6 +80,7 @@ impl fmt::Display for TlsError {
                 f.write_str("no trusted CA certificates: install those of the system, or set ca_file")
             }
             TlsError::GenerateSelfSigned(_) => f.write_str("cannot generate a self-signed certificate"),
+            TlsError::Generate(_) => f.write_str("cannot generate a key or a certificate request"),
             TlsError::WriteSelfSigned { folder, .. } => {
                 write!(f, "cannot write a self-signed certificate to {}", folder.display())
             }
@@ -92,7 +95,7 @@ impl Error for TlsError {
             TlsError::Unreadable { source, .. } => Some(source),
             TlsError::Invalid { source, .. } | TlsError::Library(source) => Some(source),
             TlsError::InvalidLeaf { source, .. } => Some(source),
-            TlsError::GenerateSelfSigned(source) => Some(source),
+            TlsError::GenerateSelfSigned(source) | TlsError::Generate(source) => Some(source),
             TlsError::WriteSelfSigned { source, .. } => Some(source),
             TlsError::Lax(_)
             | TlsError::NoCertificate { .. }

@@ -3,6 +3,7 @@
 //! TLS 1.3 and 1.2 by rustls on aws-lc-rs, with X25519MLKEM768 preferred. Each builder names the provider, so that no
 //! process-wide default can change it.
 
+mod awaited;
 mod certificates;
 mod channel_binding;
 mod client;
@@ -10,24 +11,29 @@ mod client_auth;
 mod client_certificate;
 mod description;
 mod error;
+mod issued;
 mod peer_certificate;
 pub mod plain_http;
 mod revocation_lists;
 mod server;
 mod session;
 mod subject;
+mod subject_pattern;
 mod tickets;
 mod validity;
 
+pub use awaited::{AcmeCertificates, AcmeName, AcmeNames, AcmeState};
 pub use certificates::{CertificateFiles, load};
 pub use channel_binding::server_end_point;
 pub use client::{client_config, client_config_with};
-pub use client_auth::{ClientAuthSettings, ClientPolicy};
+pub use client_auth::{ClientAuthSettings, ClientChain, ClientPolicy, accept_client, client_chain};
 pub use client_certificate::{ClientCertificate, Name};
 pub use description::Description;
 pub use error::TlsError;
+pub use issued::{Issued, IssuedError, VALIDATION_PROTOCOL, new_key, signing_request};
 pub use peer_certificate::{PeerCertificate, note_reload, reloads};
 pub use revocation_lists::{RevocationList, read_revocation_lists};
-pub use server::{ServerTls, Settings, Sni, TicketSource, server_tls};
+pub use server::{CertificateSource, ServerTls, Settings, Sni, TicketSource, server_tls};
 pub use session::Session;
+pub use subject_pattern::canonical_subject;
 pub use tickets::{TicketKey, TicketKeys, WINDOW};

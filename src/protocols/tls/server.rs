@@ -1,6 +1,6 @@
 //! The server side: the certificates of a listener.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
+use super::awaited::{AcmeCertificates, AcmeNames};
 use super::certificates::{CertificateFiles, describe, dns_names, generate_self_signed, load, provider};
 use super::client_auth::{ClientAuth, ClientAuthSettings, ClientPolicy};
 use super::description::Description;
@@ -25,7 +26,32 @@ pub enum Settings {
     /// A certificate for `localhost`. The gateway generates it at the first start and keeps it in this folder.
     SelfSigned { folder: PathBuf },
     /// Chosen by SNI. The first is the default.
-    Certificates(Vec<CertificateFiles>),
+    Certificates(Vec<CertificateSource>),
+}
+
+/// Where the certificates of a listener come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CertificateSource {
+    Files(CertificateFiles),
+    /// An ACME server certifies each of these names. In lower case.
+    Acme(Vec<String>),
+}
+
+impl Settings {
+    /// The names that an ACME server certifies.
+    pub fn acme_names(&self) -> impl Iterator<Item = &String> {
+        let sources = if let Settings::Certificates(sources) = self { &sources[..] } else { &[] };
+        sources.iter().flat_map(|source| if let CertificateSource::Acme(names) = source { &names[..] } else { &[] })
+    }
+
+    /// The files of certificates and private keys.
+    pub fn files(&self) -> impl Iterator<Item = &CertificateFiles> {
+        let sources = if let Settings::Certificates(sources) = self { &sources[..] } else { &[] };
+        sources.iter().filter_map(|source| match source {
+            CertificateSource::Files(files) => Some(files),
+            CertificateSource::Acme(_) => None,
+        })
+    }
 }
 
 /// The TLS configuration of a listener.
@@ -36,6 +62,8 @@ pub struct ServerTls {
     pub certificates: Vec<Description>,
     /// `None`: clients are not asked for certificates.
     clients: Option<Arc<ClientAuth>>,
+    /// `None` without names for an ACME server.
+    pub acme: Option<AcmeNames>,
 }
 
 impl ServerTls {
@@ -79,7 +107,8 @@ impl ServerTls {
         let is_same = |(name, mine): (&String, &Arc<CertifiedKey>)| {
             others.by_name.get(name).is_some_and(|others| others.cert == mine.cert)
         };
-        mine.first.cert == others.first.cert
+        let cert = |certified: &Option<Arc<CertifiedKey>>| certified.as_ref().map(|certified| certified.cert.clone());
+        cert(&mine.first) == cert(&others.first)
             && mine.by_name.len() == others.by_name.len()
             && mine.by_name.iter().all(is_same)
     }
@@ -95,7 +124,8 @@ impl Sni {
     /// Returns true if the client would have got the same certificate for this host.
     pub fn has_same_certificate(&self, host: &str) -> bool {
         let resolver = &self.tls.resolver;
-        Arc::ptr_eq(resolver.choose(&self.name), resolver.choose(host))
+        let chosen = [&*self.name, host].map(|name| resolver.choose(name));
+        matches!(chosen, [Some(own), Some(other)] if Arc::ptr_eq(own, other))
     }
 }
 
@@ -109,34 +139,19 @@ pub enum TicketSource {
 }
 
 /// Reads the certificates of a listener; `None` for cleartext. Generates a self-signed certificate if it is missing.
-/// `listener` is its number in the configuration, which is the same at each gateway.
+/// `listener` is its number in the configuration, which is the same at each gateway. `acme`: the certificates of all
+/// names for an ACME server.
 pub fn server_tls(
     settings: &Settings,
     clients: Option<&ClientAuthSettings>,
     tickets: &TicketSource,
     listener: usize,
+    acme: &Arc<AcmeCertificates>,
 ) -> Result<Option<Arc<ServerTls>>, TlsError> {
-    let files = match settings {
-        Settings::Off => return Ok(None),
-        Settings::SelfSigned { folder } => {
-            let files = CertificateFiles::self_signed(folder);
-            if !files.certificate.exists() || !files.key.exists() {
-                generate_self_signed(&files)?;
-            }
-            vec![files]
-        }
-        Settings::Certificates(files) => files.clone(),
-    };
-    let (mut certificates, mut descriptions) = (Vec::with_capacity(files.len()), Vec::with_capacity(files.len()));
-    for files in files {
-        let certificate = load(&files)?;
-        // The metrics have one series for each file.
-        if !descriptions.iter().any(|known: &Description| known.file == files.certificate) {
-            descriptions.push(describe(&certificate, &files.certificate)?);
-        }
-        certificates.push((Arc::new(certificate), files.certificate));
-    }
-    let resolver = Arc::new(SniResolver::new(certificates)?);
+    let Some(Read { certificates, awaited, descriptions }) = read(settings, acme)? else { return Ok(None) };
+    let resolver = Arc::new(SniResolver::new(certificates, awaited)?);
+    let names: Vec<_> = settings.acme_names().cloned().collect();
+    let acme = (!names.is_empty()).then(|| AcmeNames { names, certificates: acme.clone() });
     let clients = clients.map(ClientAuth::read).transpose()?.map(Arc::new);
     let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -154,6 +169,7 @@ pub fn server_tls(
             resolver,
             certificates: descriptions,
             clients,
+            acme,
         })));
     }
     // Tickets keep the resumption state with the client, so it costs no memory here and any worker can resume the
@@ -164,7 +180,64 @@ pub fn server_tls(
     };
     // Each ticket costs the gateway about 1 µs, and one is enough to resume.
     config.send_tls13_tickets = 1;
-    Ok(Some(Arc::new(ServerTls { config: Arc::new(config), resolver, certificates: descriptions, clients })))
+    Ok(Some(Arc::new(ServerTls { config: Arc::new(config), resolver, certificates: descriptions, clients, acme })))
+}
+
+/// The certificates of a listener, in the order of the configuration.
+#[derive(Default)]
+struct Read {
+    certificates: Vec<(Arc<CertifiedKey>, PathBuf)>,
+    /// The names that wait for their first certificate.
+    awaited: HashSet<String>,
+    descriptions: Vec<Description>,
+}
+
+/// `None` for cleartext.
+fn read(settings: &Settings, acme: &AcmeCertificates) -> Result<Option<Read>, TlsError> {
+    let mut read = Read::default();
+    match settings {
+        Settings::Off => return Ok(None),
+        Settings::SelfSigned { folder } => {
+            let files = CertificateFiles::self_signed(folder);
+            if !files.certificate.exists() || !files.key.exists() {
+                generate_self_signed(&files)?;
+            }
+            read.add_files(&files)?;
+        }
+        Settings::Certificates(sources) => {
+            for source in sources {
+                match source {
+                    CertificateSource::Files(files) => read.add_files(files)?,
+                    CertificateSource::Acme(names) => names.iter().for_each(|name| read.add_acme(name, acme)),
+                }
+            }
+        }
+    }
+    Ok(Some(read))
+}
+
+impl Read {
+    fn add_files(&mut self, files: &CertificateFiles) -> Result<(), TlsError> {
+        let certificate = load(files)?;
+        // The metrics have one series for each file.
+        if !self.descriptions.iter().any(|known| known.file == files.certificate) {
+            self.descriptions.push(describe(&certificate, &files.certificate)?);
+        }
+        self.certificates.push((Arc::new(certificate), files.certificate.clone()));
+        Ok(())
+    }
+
+    fn add_acme(&mut self, name: &str, acme: &AcmeCertificates) {
+        match acme.name(name).and_then(|known| known.issued.clone()) {
+            None => {
+                self.awaited.insert(name.to_owned());
+            }
+            Some(issued) => {
+                self.certificates.push((issued.certified.clone(), issued.description.file.clone()));
+                self.descriptions.push(issued.description.clone());
+            }
+        }
+    }
 }
 
 /// rustls resumes a session without a look at the certificate of its client: also one that a list has revoked since,
@@ -175,35 +248,41 @@ fn forbid_resumption(config: &mut ServerConfig) {
     config.send_tls13_tickets = 0;
 }
 
-/// Chooses the certificate that names the requested host, or else the first one.
+/// Chooses the certificate that names the requested host, or else the first one. A name that waits for its first
+/// certificate has none: its clients get an alert, not the certificate of another name.
 #[derive(Debug)]
 struct SniResolver {
-    first: Arc<CertifiedKey>,
+    first: Option<Arc<CertifiedKey>>,
     /// By DNS name in lower case. `*.example.com` has its own entry.
     by_name: HashMap<String, Arc<CertifiedKey>>,
+    awaited: HashSet<String>,
 }
 
 impl SniResolver {
-    fn new(certificates: Vec<(Arc<CertifiedKey>, PathBuf)>) -> Result<Self, TlsError> {
-        let (first, _) = certificates.first().cloned().ok_or(TlsError::NoCertificateConfigured)?;
+    fn new(certificates: Vec<(Arc<CertifiedKey>, PathBuf)>, awaited: HashSet<String>) -> Result<Self, TlsError> {
+        let first = certificates.first().map(|(certificate, _)| certificate.clone());
+        if first.is_none() && awaited.is_empty() {
+            return Err(TlsError::NoCertificateConfigured);
+        }
         let mut by_name = HashMap::new();
         for (certificate, file) in &certificates {
             for name in dns_names(certificate, file)? {
                 by_name.entry(name).or_insert_with(|| certificate.clone());
             }
         }
-        Ok(SniResolver { first, by_name })
+        Ok(SniResolver { first, by_name, awaited })
     }
 
     /// What must be equal for a ticket of one gateway to be good at another: the listener and the names that it serves.
     fn identity(&self, listener: usize) -> String {
-        let mut names: Vec<&str> = self.by_name.keys().map(String::as_str).collect();
+        let mut names: Vec<&str> = self.by_name.keys().chain(&self.awaited).map(String::as_str).collect();
         names.sort_unstable();
         format!("listener {listener}: {}", names.join(" "))
     }
 
-    fn choose(&self, host: &str) -> &Arc<CertifiedKey> {
-        self.find(host).unwrap_or(&self.first)
+    fn choose(&self, host: &str) -> Option<&Arc<CertifiedKey>> {
+        let found = self.find(host);
+        if found.is_some() || self.awaited.contains(&host.to_ascii_lowercase()) { found } else { self.first.as_ref() }
     }
 
     fn find(&self, host: &str) -> Option<&Arc<CertifiedKey>> {
@@ -217,6 +296,6 @@ impl SniResolver {
 
 impl ResolvesServerCert for SniResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(hello.server_name().map_or(&self.first, |host| self.choose(host)).clone())
+        hello.server_name().map_or(self.first.as_ref(), |host| self.choose(host)).cloned()
     }
 }

@@ -6,7 +6,7 @@ use super::description::{subject, text};
 use crate::types::der::{OBJECT_IDENTIFIER, elements};
 
 /// The attributes with a name of their own (RFC 4514 section 3).
-const NAMED: [(&[u8], &str); 9] = [
+pub(super) const NAMED: [(&[u8], &str); 9] = [
     (&[0x55, 4, 3], "CN"),
     (&[0x55, 4, 7], "L"),
     (&[0x55, 4, 8], "ST"),
@@ -47,7 +47,7 @@ fn attributes(set: &[u8]) -> String {
 }
 
 /// RFC 4514 section 2.4. Control characters are escaped too.
-fn escape(value: &str) -> String {
+pub(super) fn escape(value: &str) -> String {
     let last = value.chars().count().saturating_sub(1);
     let mut escaped = String::with_capacity(value.len());
     for (place, character) in value.chars().enumerate() {

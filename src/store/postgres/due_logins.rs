@@ -11,7 +11,8 @@ use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
 /// Some of them, and whether each was changed: another transaction may have locked it. Not those that are never due.
-/// `$1` is when, `$2` the issuer.
+/// One that is being refreshed is due already: the response may be older than the reason for this. `$1` is when, `$2`
+/// the issuer.
 macro_rules! make_due {
     ($of:literal) => {
         concat!(
@@ -19,10 +20,12 @@ macro_rules! make_due {
                 select l.id from families f join provider_logins l on l.id = f.id
                 where f.origin_issuer = $2 and ",
             $of,
-            " and f.revoked_at is null and f.idle_expiry > $1 and l.due > $1 and l.due < 9223372036854775807 limit 512
+            " and f.revoked_at is null and f.idle_expiry > $1
+                    and (l.due > $1 or l.held_until > 0 and l.due <> $1) and l.due < 9223372036854775807
+                limit 512
             ), locked as (
                 select l.id from provider_logins l join due d on d.id = l.id
-                where l.due > $1 for update of l skip locked
+                where l.due > $1 or l.held_until > 0 and l.due <> $1 for update of l skip locked
             ), changed as (
                 update provider_logins l set due = $1, changes = l.changes + 1
                 from locked where l.id = locked.id returning l.id

@@ -10,6 +10,7 @@ use tokio_postgres::Row;
 
 use crate::store::copy::{Checksum, Counters, Part, Record, SubjectMark};
 use crate::store::error::StoreError;
+use crate::store::postgres::acme;
 use crate::store::postgres::connect::Connector;
 use crate::store::postgres::endings::{self, ending_columns};
 use crate::store::postgres::error::QueryError;
@@ -34,11 +35,12 @@ const PAGE: i64 = 2_000;
 
 const IS_USED: &str = "select exists (select from families) or exists (select from revocations)
     or exists (select from subjects) or exists (select from marks) or exists (select from provider_logins)
+    or exists (select from acme)
     or exists (select from signing_keys) or exists (select from audit)
     or exists (select from meta m where m.name = 'revocation_sequence' and m.value > 0)";
 const BEGIN: &str = "insert into meta (name, value) values ('copy', 1) on conflict (name) do nothing";
 const CLEAR: &str = "truncate families, revocations, subjects, signing_keys, audit, endings, marks,
-    provider_logins, root_check";
+    provider_logins, acme, root_check";
 const RAISE: &str = "update meta set value = greatest(value, $2) where name = $1";
 /// The tag is that of the newest entry, or a new one if that was deleted.
 const SEQUENCE: &str = "update meta set value = $1,
@@ -151,6 +153,7 @@ async fn checksum(session: &Session, part: Part, each: &mut dyn FnMut(u64)) -> R
             Part::Endings => session.query(ENDINGS, &[&after_number, &PAGE]).await?,
             Part::Marks => session.query(MARKS, &[&after_bytes, &PAGE]).await?,
             Part::ProviderLogins => session.query(LOGINS, &[&after_text, &PAGE]).await?,
+            Part::Acme => session.query(acme::PAGE, &[&after_text, &PAGE]).await?,
             Part::Events | Part::SigningKeys => session.query(EVENTS, &[&after_number, &PAGE]).await?,
         };
         for row in &page {
@@ -163,6 +166,7 @@ async fn checksum(session: &Session, part: Part, each: &mut dyn FnMut(u64)) -> R
             Part::Subjects => after_text = get(last, "subject")?,
             Part::Marks => after_bytes = get(last, "id")?,
             Part::ProviderLogins => after_text = get(last, "login_id")?,
+            Part::Acme => after_text = get(last, "name")?,
             Part::Revocations | Part::Endings | Part::Events | Part::SigningKeys => {
                 after_number = get(last, "sequence")?
             }
@@ -177,6 +181,7 @@ fn record(part: Part, row: &Row) -> Result<Record, StoreError> {
         Part::Endings => Record::Ending(endings::read(row)?),
         Part::Marks => Record::Mark(mark_rows::read(row)?),
         Part::ProviderLogins => Record::ProviderLogin(Box::new(provider_logins::read(row)?)),
+        Part::Acme => Record::Acme(acme::read(row)?),
         Part::Subjects => Record::Subject(SubjectMark {
             subject: read_text(row, "subject")?,
             not_after: read_time(row, "not_after")?,

@@ -3,6 +3,7 @@
 use crate::store::copy::{Record, SubjectMark};
 use crate::store::endings::{Ending, Revoker};
 use crate::store::mark::StoredMark;
+use crate::store::postgres::acme;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::origins::Columns;
 use crate::store::postgres::rows::{RevokedColumns, counter, millis, text, time, to_json};
@@ -82,6 +83,8 @@ pub(super) async fn write(session: &Session, records: &[Record]) -> Result<(), Q
             Record::Ending(ending) => endings.push(ending),
             Record::Mark(mark) => marks.push(mark),
             Record::ProviderLogin(login) => logins.push(&**login),
+            // There are few.
+            Record::Acme(entry) => drop(acme::write(session, entry).await?),
         }
     }
     if !families.is_empty() {

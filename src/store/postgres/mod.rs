@@ -6,7 +6,7 @@
 //!
 //! `schema` creates and migrates the tables, `rows` converts values. `issue`, `families`, `api_keys`, `search`,
 //! `rotation`, `revocations`, `origins`, `marks`, `provider_logins`, `provider_logouts`, `endings`, `signing_keys`,
-//! `audit` and `maintenance` are the operations: each is a value that can run again. `append` writes the log of
+//! `acme`, `audit` and `maintenance` are the operations: each is a value that can run again. `append` writes the log of
 //! revocations for all of them, `gather` makes one statement of several calls, `attempts` repeats what a lock prevents,
 //! `outbox` writes their events, and `enforcement` passes revocations on. `follower` reads what other gateways append,
 //! `replicas` and `leases` let them know of each other.
@@ -14,6 +14,7 @@
 //! No transaction is open while the gateway waits for a response of the database: each change is one statement. A
 //! gateway that is stopped or cut off therefore holds no lock.
 
+mod acme;
 mod api_keys;
 mod append;
 mod attempts;
@@ -21,6 +22,7 @@ mod audit;
 mod check;
 mod connect;
 mod connections;
+mod database;
 mod driver;
 mod due_logins;
 mod endings;
@@ -66,12 +68,14 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 pub use check::{Finding, check};
+pub use database::Database;
 pub use import::Import;
 pub use roots::{RootCheck, RootsFound, compare_roots};
 pub use settings::{Host, OnStale, PasswordSource, Settings, Target, UrlError, is_schema_name};
 pub use tls::Tls;
 
 use crate::store;
+use crate::store::acme::AcmeEntry;
 use crate::store::api::{
     DecideKeys, DecideRotation, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store, StoreFuture,
 };
@@ -100,15 +104,6 @@ use outbox::Audit;
 use replicas::Heartbeat;
 use rotations::Rotations;
 use session::Session;
-
-/// Where the database is, and which gateway uses it.
-pub struct Database {
-    pub settings: Settings,
-    /// May only be `None` if the URL says `sslmode=disable`.
-    pub tls: Option<Tls>,
-    /// The name of this gateway, which no other one has.
-    pub replica: String,
-}
 
 /// The shared store. Dropping it finishes the queued operations and closes the connections, which can take as long as
 /// the database needs.
@@ -143,8 +138,7 @@ impl PostgresStore {
         let driver = Driver::start(connector, patience)?;
         let outbox = Arc::new(Outbox::default());
         let audit = Arc::new(Audit::new(settings.audit, outbox.clone()));
-        let (life, family) = (settings.longest_life, settings.longest_family);
-        let channel = schema.clone();
+        let (life, family, channel) = (settings.longest_life, settings.longest_family, schema.clone());
         let prepared = driver.submit(Lane::Any, move |session| {
             let schema = schema.clone();
             async move {
@@ -351,6 +345,14 @@ impl Store for PostgresStore {
 
     fn change_signing_keys(&self, decide: DecideKeys, context: EventContext) -> StoreFuture<KeysChanged> {
         self.run(Lane::Log, signing_keys::ChangeSigningKeys::new(decide, context))
+    }
+
+    fn acme_entries(&self, known: Vec<(String, u64)>) -> StoreFuture<Vec<AcmeEntry>> {
+        self.run(Lane::Upkeep, acme::ReadChanged { known })
+    }
+
+    fn save_acme_entry(&self, entry: AcmeEntry) -> StoreFuture<bool> {
+        self.run(Lane::Upkeep, acme::Save { entry })
     }
 
     fn record(&self, event: Event, context: EventContext) -> StoreFuture<()> {

@@ -262,23 +262,18 @@ impl SaveLogin {
         SaveLogin { id, holder, refreshed, context, event: secret::random() }
     }
 
-    async fn write(
-        &self,
-        shared: &Shared,
-        session: &Session,
-        family: &Family,
-        changes: i64,
-    ) -> Result<bool, QueryError> {
+    async fn write(&self, shared: &Shared, session: &Session, found: &Read) -> Result<bool, QueryError> {
+        let Read { family, stored, changes } = found;
         let event = EventRow::new(self.event, &events::login_refreshed(family), &self.context);
         let admitted = shared.audit.admit(session, [Some(event)]).await?;
-        let RefreshedLogin { login, scope, claims, idle_expiry } = &self.refreshed;
-        let ProviderLogin { provider, root, sealed, version, due, .. } = login;
+        let RefreshedLogin { login, scope, claims, idle_expiry, .. } = &self.refreshed;
+        let ProviderLogin { provider, root, sealed, version, .. } = login;
         let row = session
             .query_opt(
                 SAVE,
                 &[
                     &self.id.to_string(),
-                    &changes,
+                    changes,
                     &rows::text(scope),
                     &rows::to_json(claims)?,
                     &rows::time(*idle_expiry),
@@ -288,7 +283,7 @@ impl SaveLogin {
                     &i32::from(*root),
                     &sealed.as_slice(),
                     &rows::counter(*version)?,
-                    &rows::time(*due),
+                    &rows::time(stored.next_due(&self.refreshed)),
                     &self.holder.to_vec(),
                     &admitted.ids,
                     &admitted.events,
@@ -327,17 +322,18 @@ impl Operation for SaveLogin {
     async fn run(&self, shared: &Shared, session: &Session) -> Result<SavedLogin, QueryError> {
         let mut attempts = Attempts::default();
         loop {
-            let Some(Read { family, stored, changes }) = find_login(session, self.id).await? else {
+            let Some(found) = find_login(session, self.id).await? else {
                 return Ok(SavedLogin::Ended);
             };
-            let (written, outcome) = match stored.save(family.is_live(self.context.at), &self.refreshed.login) {
+            let is_live = found.family.is_live(self.context.at);
+            let (written, outcome) = match found.stored.save(is_live, &self.refreshed.login) {
                 Save::Nothing(outcome) => (true, outcome),
                 Save::Written => {
                     session.wait_until_durable().await?;
                     (true, SavedLogin::Saved)
                 }
-                Save::Keep => (self.keep(session, changes).await?, SavedLogin::Ended),
-                Save::Write => (self.write(shared, session, &family, changes).await?, SavedLogin::Saved),
+                Save::Keep => (self.keep(session, found.changes).await?, SavedLogin::Ended),
+                Save::Write => (self.write(shared, session, &found).await?, SavedLogin::Saved),
             };
             if written {
                 return Ok(outcome);

@@ -9,7 +9,7 @@ use crate::store::copy::{Counters, Part, Record, SubjectMark};
 use crate::store::error::StoreError;
 use crate::store::sqlite::file::{self, Opened};
 use crate::store::sqlite::rows::{self, read_counter};
-use crate::store::sqlite::{endings, marks, provider_logins, signing_keys};
+use crate::store::sqlite::{acme, endings, marks, provider_logins, signing_keys};
 use crate::tokens::audit_event::Recorded;
 
 /// An open database. No gateway can open it meanwhile.
@@ -80,6 +80,7 @@ const fn table(part: Part) -> &'static str {
         Part::Endings => "endings",
         Part::Marks => "marks",
         Part::ProviderLogins => "provider_logins",
+        Part::Acme => "acme",
     }
 }
 
@@ -97,5 +98,6 @@ fn record(part: Part, row: &Row<'_>) -> Result<Record, StoreError> {
         Part::Endings => Record::Ending(endings::read(row)?),
         Part::Marks => Record::Mark(marks::read(row)?),
         Part::ProviderLogins => Record::ProviderLogin(Box::new(provider_logins::read(row)?)),
+        Part::Acme => Record::Acme(acme::read(row)?),
     })
 }

@@ -7,9 +7,10 @@
 //!
 //! `writer` owns the one thread that uses the database, and does group commit. `file` opens the database, `schema`
 //! identifies and migrates it, `rows` converts values. `families`, `api_keys`, `search`, `revocations`, `origins`,
-//! `marks`, `provider_logins`, `provider_logouts`, `endings`, `signing_keys`, `audit` and `maintenance` are the
+//! `marks`, `provider_logins`, `provider_logouts`, `endings`, `signing_keys`, `acme`, `audit` and `maintenance` are the
 //! operations, on a `batch`.
 
+mod acme;
 mod api_keys;
 mod audit;
 mod batch;
@@ -39,6 +40,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, params};
 
+use crate::store::acme::AcmeEntry;
 use crate::store::api::{
     DecideKeys, DecideRotation, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store, StoreFuture,
 };
@@ -263,6 +265,14 @@ impl Store for SqliteStore {
 
     fn change_signing_keys(&self, decide: DecideKeys, context: EventContext) -> StoreFuture<KeysChanged> {
         self.writer.submit(move |batch| signing_keys::change(batch, &decide, &context))
+    }
+
+    fn acme_entries(&self, known: Vec<(String, u64)>) -> StoreFuture<Vec<AcmeEntry>> {
+        self.writer.submit(move |batch| acme::changed(batch, &known))
+    }
+
+    fn save_acme_entry(&self, entry: AcmeEntry) -> StoreFuture<bool> {
+        self.writer.submit(move |batch| acme::save(batch, &entry))
     }
 
     fn record(&self, event: Event, context: EventContext) -> StoreFuture<()> {

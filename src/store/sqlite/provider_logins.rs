@@ -123,7 +123,8 @@ pub(super) fn save(
             let next = renewed(family, refreshed, context);
             rows::update_claims(batch.connection, &next)?;
             let check_at = if stored.login.claimed { ends_at(&next) } else { stored.check_at };
-            write(batch, id, holder, &refreshed.login, check_at)?;
+            let login = ProviderLogin { due: stored.next_due(refreshed), ..refreshed.login.clone() };
+            write(batch, id, holder, &login, check_at)?;
             audit::record(batch, &events::login_refreshed(&next), context)?;
             Ok(SavedLogin::Saved)
         }
@@ -159,11 +160,12 @@ fn write(
     Ok(())
 }
 
-/// Not those that are never due. `?1` is when, `?2` the issuer.
+/// Not those that are never due. One that is being refreshed is due already: the response may be older than the reason
+/// for this. `?1` is when, `?2` the issuer.
 macro_rules! make_due {
     ($of:literal) => {
         concat!(
-            "update provider_logins set due = ?1 where due > ?1 and due < 9223372036854775807 and id in (
+            "update provider_logins set due = ?1 where (due > ?1 or held_until > 0 and due <> ?1) and due < 9223372036854775807 and id in (
                 select id from families where origin_issuer = ?2 and ",
             $of,
             " and revoked_at is null and idle_expiry > ?1

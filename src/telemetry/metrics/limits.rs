@@ -57,7 +57,9 @@ const OF_CLIENTS: &[(&str, ReadHits)] = &[
     ("upstream.max_concurrent_requests", |worker| worker.rejections_for(Reason::UpstreamBusy)),
 ];
 
+/// Of the thread that serves the admin listener, and orders certificates.
 const OF_ADMIN: &[(&str, ReadHits)] = &[
+    ("acme.orders_per_hour", |admin| admin.hits_of(Limit::AcmeOrders)),
     ("admin.connections", |admin| admin.connections_rejected.get() + admin.idle_connections_closed.get()),
     ("admin.connections_per_address", |admin| admin.address_connections_rejected.get()),
     ("admin.streams", |admin| admin.rejections_for(Reason::StreamsLimited)),

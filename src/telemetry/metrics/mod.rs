@@ -19,7 +19,7 @@ mod worker;
 pub use count::Count;
 pub use durations::quantile;
 pub use histogram::{Histogram, Totals};
-pub use reading::{ByLimit, ByReason, Reading, limit_names};
+pub use reading::{ByLimit, ByReason, NO_HITS, Reading, limit_names};
 pub use registry::Metrics;
 pub use routes::{RequestsByRoute, RouteRequests};
 pub use values::{LabelledTotals, LabelledValue};

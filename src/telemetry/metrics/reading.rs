@@ -11,6 +11,8 @@ use crate::types::reject::Reason;
 pub type ByReason = [u64; Reason::ALL.len()];
 /// One count for each limit, in the order of [`limit_names`].
 pub type ByLimit = [u64; limits::COUNT];
+/// No hits of any limit.
+pub const NO_HITS: ByLimit = [0; limits::COUNT];
 
 /// The names of limits, as in `gateway.toml`.
 pub fn limit_names() -> impl Iterator<Item = &'static str> {

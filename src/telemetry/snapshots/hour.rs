@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::telemetry::metrics::{ByLimit, limit_names};
+use crate::telemetry::metrics::{ByLimit, NO_HITS, limit_names};
 
 const MINUTES: usize = 60;
 
@@ -16,7 +16,7 @@ pub(super) struct Hour {
 
 impl Default for Hour {
     fn default() -> Self {
-        Hour { sums: [ByLimit::default(); MINUTES], newest: 0 }
+        Hour { sums: [NO_HITS; MINUTES], newest: 0 }
     }
 }
 
@@ -39,7 +39,7 @@ impl Hour {
         let minute = (at.as_secs() / 60).max(self.newest);
         // After an hour without a call, all are old.
         for begun in (self.newest + 1..=minute).take(MINUTES) {
-            self.sums[place(begun)] = ByLimit::default();
+            self.sums[place(begun)] = NO_HITS;
         }
         self.newest = minute;
     }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     fn hit(hour: &mut Hour, minute: u64, hits: u64) {
-        let mut by_limit = ByLimit::default();
+        let mut by_limit = NO_HITS;
         by_limit[0] = hits;
         hour.add(Duration::from_secs(minute * 60 + 5), &by_limit);
     }

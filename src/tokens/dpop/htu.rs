@@ -12,6 +12,8 @@ pub struct Target<'r> {
     pub is_https: bool,
     /// The host with an optional port.
     pub authority: &'r str,
+    /// What a proxy in front of the gateway has removed from the beginning of the path. Empty without one.
+    pub prefix: &'r str,
     /// As received, before a route changes it.
     pub path: &'r str,
     /// If true, the request opens a WebSocket, so that `wss` and `ws` name the same URL.
@@ -34,13 +36,17 @@ impl Target<'_> {
         {
             return Err("htu has another host or port");
         }
-        let received = if self.path.is_empty() { "/" } else { self.path };
+        let received = match (self.prefix, self.path) {
+            ("", "") => Cow::Borrowed("/"),
+            ("", path) => Cow::Borrowed(path),
+            (prefix, path) => Cow::Owned(format!("{prefix}{path}")),
+        };
         let path = if path.is_empty() { "/" } else { path };
         // The usual case.
         if path == received && path.is_ascii() && !path.contains(['%', '\\']) && !has_dot_segment(path) {
             return Ok(());
         }
-        match normalised(path).ok_or("the path of htu is not valid")? == normalised(received).unwrap_or_default() {
+        match normalised(path).ok_or("the path of htu is not valid")? == normalised(&received).unwrap_or_default() {
             true => Ok(()),
             false => Err("htu has another path"),
         }
@@ -123,7 +129,23 @@ mod tests {
     const HOST: &str = "api.example";
 
     fn is_for(authority: &str, path: &str, htu: &str) -> bool {
-        Target { is_https: true, authority, path, is_websocket: false }.check(htu).is_ok()
+        Target { is_https: true, authority, prefix: "", path, is_websocket: false }.check(htu).is_ok()
+    }
+
+    #[test]
+    fn a_proxy_may_have_removed_the_beginning_of_the_path() {
+        for (path, htu, expected) in [
+            ("/a", "https://api.example/v1/a", true),
+            ("/a", "https://api.example/v%31/a", true),
+            ("/", "https://api.example/v1/", true),
+            ("/", "https://api.example/v1", false),
+            ("/a", "https://api.example/a", false),
+            ("/a", "https://api.example/v1/v1/a", false),
+            ("/v1/a", "https://api.example/v1/a", false),
+        ] {
+            let target = Target { is_https: true, authority: HOST, prefix: "/v1", path, is_websocket: false };
+            assert_eq!(target.check(htu).is_ok(), expected, "{path} and {htu}");
+        }
     }
 
     #[test]
@@ -193,7 +215,8 @@ mod tests {
 
     #[test]
     fn a_websocket_has_its_own_schemes() {
-        let target = |is_https, is_websocket| Target { is_https, authority: HOST, path: "/a", is_websocket };
+        let target =
+            |is_https, is_websocket| Target { is_https, authority: HOST, prefix: "", path: "/a", is_websocket };
         for (is_https, is_websocket, htu, expected) in [
             (true, true, "wss://api.example/a", true),
             (true, true, "https://api.example/a", true),

@@ -8,8 +8,10 @@
 
 mod htu;
 mod proof;
+mod public_url;
 mod window;
 
 pub use htu::Target;
 pub use proof::{CheckedProof, DpopProof, Expected, NonceCheck, PROOF_ALGORITHMS, VerifiedProof, access_token_hash};
+pub use public_url::PublicUrl;
 pub use window::{MAX_AGE, MAX_AHEAD};

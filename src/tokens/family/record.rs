@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 use super::key_rate::KeyRate;
 use super::lifetimes::Lifetimes;
 use super::origin::Origin;
+use crate::tokens::bound::Bound;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
-use crate::types::thumbprint::Thumbprint;
 
 /// One login, as the store keeps it.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,10 +133,10 @@ impl Family {
         (now + idle).min(self.absolute_expiry)
     }
 
-    /// The key of the client: each refresh needs a proof of it. It is the claim `cnf` of all access tokens of the
-    /// family, which only the gateway sets, so that both are always the same.
-    pub fn bound_to(&self) -> Option<Thumbprint> {
-        Thumbprint::parse(self.claims.get("cnf")?.get("jkt")?.as_str()?)
+    /// The key and the certificate of the client: each refresh needs a proof of them. It is the claim `cnf` of all
+    /// access tokens of the family, which only the gateway sets, so that both are always the same.
+    pub fn bound_to(&self) -> Bound {
+        Bound::of_family(&self.claims)
     }
 
     /// Returns true for a login with refresh tokens: not for an API key, and not for an access token that was issued

@@ -3,17 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::issuer::Confirmation;
+use crate::tokens::bound::Bound;
 use crate::types::reject::{Reason, Reject};
 use crate::types::thumbprint::Thumbprint;
-
-/// What a token is bound to. With both, the client must prove both.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Bound {
-    /// `jkt` (RFC 9449 section 6.1).
-    pub(super) key: Option<Thumbprint>,
-    /// `x5t#S256` (RFC 8705 section 3.1).
-    pub(super) certificate: Option<Thumbprint>,
-}
 
 /// What the token is bound to. Nothing for a bearer token. A token with `cnf` is worth nothing without the key of its
 /// client: if it were accepted as a bearer token, a stolen one would be as good as the client.

@@ -26,6 +26,10 @@ const NOT_COPIED: &[&str] = &["iss", "aud", "exp", "nbf", "iat", "jti", "cnf"];
 /// among them: there it is the login at that issuer (OpenID Connect Core section 2).
 const FAMILY_CLAIMS: &[&str] = &["sid", "rgn", "auth_time_ms"];
 
+/// Maximum lifetime of a replacement of an opaque token. Its issuer says when the token ends early, and a backend does
+/// not ask there.
+const OPAQUE_LIFETIME: Duration = Duration::from_mins(5);
+
 /// The issuer and the lifetime of replacements.
 #[derive(Clone, Debug)]
 pub struct ReplacementSettings {
@@ -86,7 +90,9 @@ impl Replacement {
         signing: &SigningKey,
         now: UnixTime,
     ) -> Result<Self, Reject> {
-        let expires = token.expires.min(now + settings.lifetime);
+        let longest = if token.is_opaque { OPAQUE_LIFETIME } else { Duration::MAX };
+        let lifetime = settings.lifetime.min(longest);
+        let expires = token.expires.min(now + lifetime);
         let claims = claims(token, audience, &settings.issuer, now, expires);
         let failed =
             |error: &dyn std::error::Error| Reject::new(Reason::Internal, format!("cannot replace the token: {error}"));
@@ -94,7 +100,7 @@ impl Replacement {
         let mut authorization = HeaderValue::from_str(&format!("Bearer {signed}")).map_err(|error| failed(&error))?;
         authorization.set_sensitive(true);
         // A replacement that lives as long as the token is reused until it expires: a new one would not live longer.
-        let until = if expires == token.expires { expires } else { now + settings.lifetime / 2 };
+        let until = if expires == token.expires { expires } else { now + lifetime / 2 };
         // Requests of other workers may have read the clock a moment earlier.
         let from = now - Duration::from_secs(1);
         Ok(Replacement { audience: audience.to_vec(), kid: signing.kid.clone(), authorization, from, until })
@@ -177,6 +183,16 @@ mod tests {
         let expires = NOW + LIFETIME;
         let (mut replace, key) = (replacing(token(true, expires)), signing());
         assert_eq!([NOW, expires - MILLISECOND].map(|now| replace("a", &key, now)), [0, 0]);
+    }
+
+    #[test]
+    fn the_replacement_of_an_opaque_token_ends_soon() {
+        let settings = ReplacementSettings { lifetime: Duration::from_mins(15), ..settings() };
+        for (is_opaque, minutes) in [(true, 5), (false, 15)] {
+            let token = VerifiedToken { is_opaque, ..token(false, UnixTime::MAX) };
+            let replacement = Replacement::sign(&token, &["a".into()], &settings, &signing(), NOW).expect("signed");
+            assert_eq!(replacement.until, NOW + Duration::from_mins(minutes) / 2, "opaque: {is_opaque}");
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub const STATE_LEN: usize = 43;
 /// Replicas can have clocks that differ by this much.
 const CLOCK_SKEW: Duration = Duration::from_mins(1);
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Attempt {
     /// `provider.name`
     pub provider: String,

@@ -1,3 +1,5 @@
+use http::StatusCode;
+
 use super::*;
 
 #[test]

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use bearward::types::thumbprint::Thumbprint;
 use serde_json::{Value, json};
 
+use crate::support::certificates::Authority;
 use crate::support::{Gateway, TokenPair, Upstream};
 
 async fn explained(gateway: &Gateway, question: &Value) -> Value {
@@ -40,6 +42,47 @@ async fn a_revocation_and_a_rotated_key_count_at_once() {
     let carol = gateway.issue("carol", "").await;
     assert_eq!(explained(&gateway, &json!({ "token": carol.access })).await["decision"], "allowed");
     assert_eq!(gateway.status_of(&bob.access).await, 200, "explaining a logout ends nothing");
+}
+
+/// A bound token is explained beside the certificate of its client.
+#[tokio::test]
+async fn a_question_can_have_a_certificate() {
+    let (authority, upstream) = (Authority::new(), Upstream::start());
+    let route =
+        "[[route]]\npath = \"/alone/\"\npublic = true\nclient_certificate = \"required\"\n[[route]]\npath = \"/\"\n";
+    let gateway = Gateway::with_clients(&upstream, &authority, "client_certificate = \"optional\"", route);
+    let [own, other, foreign] = [&authority, &authority, &Authority::new()].map(|authority| authority.client(|_| {}));
+    let hash = Thumbprint::of_certificate(&own.certificate()).to_string();
+    let issued = gateway.request_tokens(&json!({ "sub": "alice", "x5t#S256": hash })).await;
+    let token = TokenPair::from_json(&issued.json()).access;
+    let ask = async |pem: Option<String>, path: &str| {
+        let mut question = json!({ "token": token, "path": path });
+        if let Some(pem) = pem {
+            question["certificate"] = json!(pem);
+        }
+        let found = explained(&gateway, &question).await;
+        (found["decision"].as_str().expect("text").to_owned(), found["reason"].clone(), found)
+    };
+    let (decision, _, all) = ask(Some(own.pem()), "/").await;
+    assert_eq!(decision, "allowed", "{all}");
+    let [shown] = found(&all, "certificate")[..] else { panic!("{all}") };
+    assert!(shown.starts_with(&hash) && shown.contains("verified by client_ca"), "{shown}");
+    assert_eq!(found(&all, "proof"), ["the certificate of cnf"]);
+    for (pem, path, reason) in [
+        (Some(other.pem()), "/", "certificate_other"),
+        (None, "/", "certificate_other"),
+        (None, "/alone/", "certificate_missing"),
+        (Some(foreign.pem()), "/alone/", "certificate_denied"),
+    ] {
+        let (decision, found, all) = ask(pem, path).await;
+        assert_eq!((&*decision, &found), ("rejected", &json!(reason)), "{all}");
+    }
+    let (_, _, all) = ask(Some(foreign.pem()), "/").await;
+    assert!(all["detail"].as_str().is_some_and(|detail| detail.contains("the TLS handshake fails")), "{all}");
+    assert_eq!(ask(Some(other.pem()), "/alone/").await.0, "allowed");
+    for wrong in [json!({ "certificate": "x" }), json!({ "certificate": own.pem(), "cleartext": true })] {
+        gateway.admin_client().post("/admin/v1/explain", &wrong).await.assert_rejected(400, "invalid_request");
+    }
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::deploy::pages::pages;
 use crate::gateway::provider_events::gateway_with_a_stream;
 use crate::house::source;
+use crate::server::acme::gateway_without_authority;
 use crate::support::certificates::Authority;
 use crate::support::postgres::PostgresServer;
 use crate::support::tokens::Mint;
@@ -162,7 +163,12 @@ async fn shown() -> BTreeMap<String, BTreeSet<String>> {
     let list = authority.revocation_list(&[], gateway.now_secs() + 86_400);
     let with_list = Gateway::with_revocation_list(&upstream, &authority, &list, "");
     let mut shown: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-    let samples = [scrape(&gateway).await, scrape(&shared).await, scrape(&with_stream).await, scrape(&with_list).await];
+    let with_acme = gateway_without_authority(&upstream).await;
+    let gateways = [&gateway, &shared, &with_stream, &with_list, &with_acme];
+    let mut samples = Vec::new();
+    for gateway in gateways {
+        samples.push(scrape(gateway).await);
+    }
     let samples = samples.into_iter().chain([scraped_with_keys(&upstream).await]);
     for sample in samples.flat_map(HashMap::into_keys) {
         let (name, labels) = sample.split_once('{').unwrap_or((&sample, ""));

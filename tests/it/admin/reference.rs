@@ -325,6 +325,8 @@ fn every_option_of_a_command_is_a_member_of_its_call() {
             if ["config", "dry-run", "json", "once", "root"].contains(&name)
                 || is_shared
                 || (is_other && name != "request-id")
+                // The command reads a file, and the member is its hash, `x5t#S256`.
+                || (name == "certificate" && spans[0].starts_with("bearward token issue"))
             {
                 continue;
             }

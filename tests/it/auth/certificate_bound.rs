@@ -21,18 +21,18 @@ fn gateway(upstream: &Upstream, mint: &Mint, cnf: &str, routes: &str) -> Gateway
     Gateway::with_clients_in(folder, upstream, "client_certificate = \"any\"", &more)
 }
 
-fn thumbprint(certificate: &[u8]) -> String {
+pub(super) fn thumbprint(certificate: &[u8]) -> String {
     use base64::Engine;
     let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, certificate);
     base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(hash)
 }
 
-fn authorization(token: &str) -> String {
+pub(super) fn authorization(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
 }
 
 /// A certificate of its own for this key.
-fn certificate(key: &KeyPair) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+pub(super) fn certificate(key: &KeyPair) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
     let certificate = CertificateParams::default().self_signed(key).expect("a certificate");
     (vec![certificate.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).expect("a key"))
 }

@@ -5,6 +5,8 @@ mod api_keys;
 mod api_keys_without_store;
 pub mod authenticate;
 mod certificate_bound;
+mod certificate_clients;
+mod certificate_sessions;
 pub mod dpop;
 mod introspection;
 pub mod key_changes;

@@ -116,3 +116,29 @@ fn a_trusted_proxy_that_may_ask_without_a_secret_is_reported() {
     }
     assert!(settings("path = \"\"").is_none());
 }
+
+#[test]
+fn a_proxy_that_could_ask_with_the_certificate_of_a_client_is_reported() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let secret = folder.path().join("proxy.secret");
+    bearward::types::secret::write_private(&secret, b"a-secret-of-thirty-two-characters").expect("written");
+    let from = |network: &str| format!("from = [\"{network}\"]\nsecret_file = \"proxy.secret\"");
+    let http = "path = \"/auth\"\ndialect = \"x-forwarded\"";
+    for (dialect, client_certificate, callers, expected) in [
+        (http, "verified", from("10.0.0.5"), true),
+        (http, "any", from("10.0.0.5"), true),
+        (http, "off", from("10.0.0.5"), false),
+        (http, "verified", from("192.0.2.1"), false),
+        (http, "verified", "secret_file = \"proxy.secret\"".to_owned(), true),
+        ("dialect = \"ext_authz_grpc\"", "verified", from("10.0.0.5"), false),
+    ] {
+        let text = with_upstream(&format!(
+            "[forwarding]\ntrusted = [\"10.0.0.0/8\"]\nclient_certificate = \"{client_certificate}\"\n[forward_auth]\n\
+             {dialect}\n{callers}"
+        ));
+        let (_, warnings) = config::parse_with_warnings(&text, folder.path(), Probe::None).expect("valid");
+        let found: Vec<_> = warnings.all().iter().map(|warning| warning.place.key.as_str()).collect();
+        let warned = if expected { vec!["forward_auth.dialect"] } else { vec![] };
+        assert_eq!(found, warned, "{dialect} {client_certificate} {callers}");
+    }
+}

@@ -100,7 +100,7 @@ fn a_route_cannot_set_what_frames_a_response() {
     ] {
         assert_rejected("response_headers", "set", &format!("\"{name}: a\""), says);
     }
-    for name in ["Content-Length", "Transfer-*", "Connection"] {
+    for name in ["Content-Length", "Transfer-*", "Connection", "Grpc-*"] {
         assert_rejected("response_headers", "remove", &format!("\"{name}\""), "responses need this header");
     }
 }

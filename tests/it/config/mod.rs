@@ -1,5 +1,6 @@
 //! `gateway.toml`: all errors are found with their position, and the shipped file is valid.
 
+mod acme;
 mod broken;
 mod client_certificates;
 mod cors;

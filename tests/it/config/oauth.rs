@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use bearward::config::{self, Probe};
 use bearward::gateway::endpoints::Endpoint;
+use bearward::tokens::dpop::PROOF_ALGORITHMS;
 use bearward::types::secret;
 use serde_json::{Value, json};
 
@@ -163,6 +164,7 @@ fn the_metadata_has_the_path_of_rfc_9728() {
             "resource": url,
             "authorization_servers": ["https://i.example"],
             "bearer_methods_supported": ["header"],
+            "dpop_signing_alg_values_supported": PROOF_ALGORITHMS.split(' ').collect::<Vec<_>>(),
             "scopes_supported": ["a", "b"],
         });
         assert_eq!(document, expected);

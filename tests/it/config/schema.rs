@@ -91,7 +91,7 @@ const BREAKS: [(&str, &str); 36] = [
     ("address = \"127.0.0.1:8443\"", "address = \"127.0.0.1\""),
     ("address = \"127.0.0.1:8443\"\n", ""),
     ("tls = \"off\"", "tls = \"on\""),
-    ("tls = \"off\"", "tls = { certificate = \"a.pem\" }"),
+    ("tls = \"off\"", "tls = { certificates = \"a.pem\" }"),
     ("proxy_protocol = false", "proxy_protocol = \"false\""),
     ("[[listener]]", "[listener]"),
     ("servers = [\"http://127.0.0.1:3000\"]", "servers = \"http://127.0.0.1:3000\""),

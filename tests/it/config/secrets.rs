@@ -191,6 +191,14 @@ fn files_that_decide_about_tokens_are_not_for_all_to_write() {
         (format!("{issuer}jwks_file = \"keys.json\""), "issuer[0].jwks_file", "keys.json"),
         (format!("{issuer}jwks_url = \"https://a/k\"\nca_file = \"a.pem\""), "issuer[0].ca_file", "a.pem"),
         (SECRETS[0].0.to_owned(), "listener[0].tls.certificate", "a.pem"),
+        (
+            "[[listener]]\naddress = \"127.0.0.1:0\"\nclient_certificate = \"any\"\n[oauth]\ntoken_endpoint = \"/t\"\n\
+             [[oauth.client]]\nclient_id = \"ci\"\nclient_auth = \"self_signed_tls_client_auth\"\n\
+             certificate_file = \"a.pem\"\n"
+                .to_owned(),
+            "oauth.client[0].certificate_file",
+            "a.pem",
+        ),
     ] {
         let parse = || config::parse(&with_upstream(&text), folder.path(), Probe::None);
         let path = folder.path().join(file);

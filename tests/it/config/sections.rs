@@ -2,6 +2,13 @@
 
 use super::{check, parse, with_upstream};
 
+/// The rest of a listener. It starts at line 3.
+macro_rules! listener {
+    ($rest:literal) => {
+        concat!("[[listener]]\naddress = \"0.0.0.0:1\"\n", $rest)
+    };
+}
+
 #[test]
 fn listeners_and_the_admin_address_are_checked() {
     check(&[
@@ -42,6 +49,27 @@ fn listeners_and_the_admin_address_are_checked() {
             (3, 18),
             "no proxy is trusted",
         ),
+        (
+            listener!("public_url = \"api.example\""),
+            "listener[0].public_url",
+            (3, 14),
+            "write the URL at which clients",
+        ),
+        (
+            listener!("public_url = \"ftp://api.example\""),
+            "listener[0].public_url",
+            (3, 14),
+            "expected http:// or https://",
+        ),
+        (listener!("public_url = \"https://me@api.example\""), "listener[0].public_url", (3, 14), "remove everything"),
+        (listener!("public_url = \"https://api.example/?a\""), "listener[0].public_url", (3, 14), "remove everything"),
+        (
+            listener!("public_url = \"https://api.example/a/../b\""),
+            "listener[0].public_url",
+            (3, 14),
+            "change the path",
+        ),
+        (listener!("public_url = 1"), "listener[0].public_url", (3, 14), "this is a number"),
         ("[admin]\naddress = \"127.0.0.1:8443\"", "admin.address", (2, 11), "overlap"),
         ("[admin]\naddress = \"0.0.0.0:9443\"", "admin.address", (2, 11), "tls = \"off\""),
         ("[admin]\nsocket = \"/none/admin\"", "admin.socket", (2, 10), "does not exist"),

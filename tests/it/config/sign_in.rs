@@ -27,12 +27,14 @@ fn the_keys_of_a_provider_are_checked() {
         ("groups = [\"\"]", "groups[0]", 11, "this is empty"),
         ("email_domains = [\"a@b.example\"]", "email_domains[0]", 18, ""),
         ("max_staleness = \"25h\"", "max_staleness", 17, ""),
+        ("consecutive_timeouts = 1001", "consecutive_timeouts", 24, "out of range"),
     ] {
         let result = parse(&with_upstream(&provider(keys)));
         assert_only_error(result, &format!("provider[0].{key}"), (6, column), message);
     }
     for keys in [
-        "scopes = [\"openid\"]\nauthorization_parameters = [\"prompt=login\", \"a=\"]\nclaims = []\nmax_staleness = \"0s\"",
+        "scopes = [\"openid\"]\nauthorization_parameters = [\"prompt=login\", \"a=\"]\nclaims = []\nmax_staleness = \"0s\"\n\
+         consecutive_timeouts = 0",
         "groups = [\"staff\"]\ngroups_claim = \"roles\"\nemail_domains = [\"example.com\"]",
     ] {
         assert!(parse(&with_upstream(&provider(keys))).is_ok(), "{keys}");

@@ -1,6 +1,6 @@
 //! `[[token_exchange]]` and `route.token = "exchange"`.
 
-use bearward::config::{self, Config, Probe};
+use bearward::config::{self, Config, ConfigError, Probe};
 use bearward::gateway::route::TokenForwarding;
 use bearward::tokens::jwt::Algorithm;
 use bearward::tokens::jwt::sign::generate_pem;
@@ -10,19 +10,27 @@ use super::with_upstream;
 
 const GOOD: &str = "name = \"orders\"\ntoken_endpoint = \"https://login.example/token\"\nclient_id = \"gateway\"\n\
     client_secret_file = \"client.secret\"\naudience = [\"https://orders.internal\"]\n";
+const PROVIDER: &str = "[[provider]]\nname = \"main\"\nissuer = \"https://login.example\"\nclient_id = \"a\"\n\
+    client_auth = \"none\"\n[sign_in]\nexternal_urls = [\"https://app.example\"]\n";
 const ROUTE: &str = "[[route]]\npath = \"/\"\ntoken = \"exchange\"\ntoken_exchange = \"orders\"\n";
 
-fn read(text: &str) -> Result<Config, (String, String)> {
+/// The key and the message of an error or a warning.
+type Found = (String, String);
+
+fn read(text: &str) -> Result<Config, Found> {
+    read_with_warnings(text).map(|(config, _)| config)
+}
+
+fn read_with_warnings(text: &str) -> Result<(Config, Vec<Found>), Found> {
     let folder = tempfile::tempdir().expect("a folder");
     let pem = generate_pem(Algorithm::ES256).expect("a key");
     for (name, content) in [("client.secret", &b"of the client"[..]), ("client.key", pem.expose())] {
         secret::write_private(&folder.path().join(name), content).expect("written");
     }
-    let config = config::parse(&with_upstream(text), folder.path(), Probe::None);
-    config.map_err(|errors| {
-        let error = &errors.all()[0];
-        (error.place.key.clone(), error.message.clone())
-    })
+    let shown = |error: &ConfigError| (error.place.key.clone(), error.message.clone());
+    let read = config::parse_with_warnings(&with_upstream(text), folder.path(), Probe::None);
+    let (config, warnings) = read.map_err(|errors| shown(&errors.all()[0]))?;
+    Ok((config, warnings.all().iter().map(shown).collect()))
 }
 
 #[test]
@@ -66,12 +74,40 @@ fn a_route_names_its_exchange() {
         (ROUTE.replace("token = \"exchange\"\n", ""), "token_exchange", "needs `token = \"exchange\"`"),
         (format!("{ROUTE}token_audience = [\"a\"]\n"), "token_audience", "needs `token = \"replace\"`"),
         (format!("{ROUTE}api_keys = true\n"), "token_exchange", "an API key cannot be exchanged"),
+        (format!("{ROUTE}sign_in = \"main\"\n{PROVIDER}"), "token_exchange", "the cookie of a sign-in cannot be"),
     ] {
         let (found, message) = with(&route).expect_err(&route);
         assert_eq!(found, format!("route[0].{key}"), "{route}");
         assert!(message.contains(says), "{route}: {message}");
     }
     let exchange = format!("{GOOD}subject_audience = [\"https://login.example\"]\n");
-    let keys = read(&format!("[[token_exchange]]\n{exchange}{ROUTE}api_keys = true\n"));
-    assert!(keys.is_ok(), "{:?}", keys.err());
+    for more in ["api_keys = true\n".to_owned(), format!("sign_in = \"main\"\n{PROVIDER}")] {
+        let read = read(&format!("[[token_exchange]]\n{exchange}{ROUTE}{more}"));
+        assert!(read.is_ok(), "{:?}", read.err());
+    }
+}
+
+/// The gateway shows an opaque token to its issuer alone.
+#[test]
+fn a_route_with_opaque_tokens_that_cannot_be_exchanged_is_reported() {
+    let issuer = |name: &str, more: &str| format!("[[issuer]]\nissuer = \"{name}\"\naudience = [\"b\"]\n{more}");
+    let opaque = "[issuer.introspection]\nendpoint = \"https://a/i\"\nclient_id = \"c\"\nclient_auth = \"none\"\n";
+    let keys = "discover = true\nalgorithms = [\"ES256\"]\n";
+    let (asked, verified) = (issuer("https://a", opaque), issuer("https://b", keys));
+    let with_both = issuer("https://a", &format!("{keys}{opaque}"));
+    let subject = "subject_audience = [\"https://login.example\"]\n";
+    for (exchange, issuers, route, warns) in [
+        ("", format!("{verified}{asked}"), "", true),
+        ("", with_both, "", true),
+        ("", format!("{verified}{asked}"), "issuers = [\"https://b\"]\n", false),
+        ("", format!("{verified}{asked}"), "issuers = [\"https://b\", \"https://a\"]\n", true),
+        (subject, asked, "", false),
+        ("", verified, "", false),
+    ] {
+        let text = format!("[[token_exchange]]\n{GOOD}{exchange}{issuers}{ROUTE}{route}");
+        let (_, warnings) = read_with_warnings(&text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+        let expected =
+            ("route[0].token_exchange".to_owned(), "opaque tokens of https://a cannot be exchanged".to_owned());
+        assert_eq!(warnings, if warns { vec![expected] } else { Vec::new() }, "{text}");
+    }
 }

@@ -37,3 +37,8 @@ fn headers_of_the_corpus_cannot_forge_identity() {
 fn configurations_of_the_corpus_load_or_report_errors() {
     replay("config", properties::config);
 }
+
+#[test]
+fn messages_of_the_corpus_are_read_whole_or_rejected() {
+    replay("protobuf", properties::protobuf);
+}

@@ -34,7 +34,7 @@ pub struct Attack {
     pub reason: Reason,
 }
 
-/// The status and the code that the client gets for a reason. Written out here, as a check of the table in `reject.rs`.
+/// The status and the code that the client gets for a reason. Written out here, as a check of the table in `reason.rs`.
 fn response_to(reason: Reason) -> (u16, &'static str) {
     match reason {
         Reason::BadPath | Reason::BadHost | Reason::MalformedFraming | Reason::SeveralTokens => {

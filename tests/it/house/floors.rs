@@ -149,9 +149,9 @@ fn the_table_of_limits_names_every_limit_and_its_file() {
         "admin.streams",
         "admin.wrong_tokens",
     ];
-    let of_trace = ["trace.per_second", "trace.queue_size"];
+    let others = ["trace.per_second", "trace.queue_size", "acme.names_per_listener", "acme.orders_per_hour"];
     let is_limit = |key: &String| {
-        of_trace.contains(&key.as_str())
+        others.contains(&key.as_str())
             || key == "rate"
             || key.starts_with("limits.")
             || key.starts_with("throttle.")

@@ -67,6 +67,10 @@ fn limits_and_timeouts_keep_no_time_of_the_clock() {
         if !is_listed && !folders.contains(&&*file.folder()) {
             continue;
         }
+        // Certificates and orders have dates of the authority, and gateways share them.
+        if file.path.starts_with("server/acme/") {
+            continue;
+        }
         checked += 1;
         let date = file.words.iter().find(|word| ["UnixTime", "SystemTime"].contains(&&***word));
         assert_eq!(date, None, "src/{}: measure with Uptime or Instant", file.path);

@@ -15,7 +15,7 @@ const TOOLS: [&str; 21] = [
 ];
 
 /// What else leads to a peer: the parts of `tests/it/support` that start one, and paths of its own.
-const PARTS: [&str; 13] = [
+const PARTS: [&str; 14] = [
     "PostgresServer::",
     "postgres_server(",
     "Browser::open",
@@ -25,6 +25,7 @@ const PARTS: [&str; 13] = [
     "Glewlwyd::",
     "run_in_node(",
     "FrontProxy::",
+    "Pebble::",
     "Pooler::",
     "Site::start",
     "Package::build",

@@ -127,6 +127,7 @@ export class Site {
           enabled: Boolean(settings.tls?.client_ca),
           tlsClientAuth: Boolean(settings.tls?.client_ca),
           selfSignedTlsClientAuth: Boolean(settings.tls?.client_ca),
+          certificateBoundAccessTokens: Boolean(settings.tls?.client_ca),
           getCertificate: (ctx) => new X509Certificate(ctx.socket.getPeerCertificate().raw).toString(),
           certificateAuthorized: (ctx) => ctx.socket.authorized,
           certificateSubjectMatches: (ctx, property, expected) =>

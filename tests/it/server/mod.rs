@@ -1,5 +1,6 @@
-//! Client connections: idle connections, lingering close, rejected uploads.
+//! Client connections: idle connections, lingering close, rejected uploads. Certificates that the gateway gets itself.
 
+pub mod acme;
 pub mod idle;
 pub mod linger_slots;
 pub mod lingering_close;

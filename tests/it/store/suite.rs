@@ -1,8 +1,10 @@
 //! The contract of a store, as functions that take an empty store. Each implementation runs all of them: see
 //! `embedded`.
 
+pub(crate) mod acme;
 pub(crate) mod api_keys;
 pub(crate) mod audit;
+pub(crate) mod due_logins;
 pub(crate) mod endings;
 pub(crate) mod families;
 pub(crate) mod log;
@@ -41,6 +43,7 @@ macro_rules! run_the_suite {
             an_expired_family_is_revoked_while_its_last_token_may_live,
             confirming_only_raises_and_only_what_exists, a_subject_sees_its_families_newest_first,
             signing_keys_change_as_decided, a_working_store_passes_its_check;
+            acme: an_entry_changes_one_version_at_a_time;
             api_keys: a_key_comes_back_as_it_was_written, keys_are_listed_without_logins_page_by_page,
             keys_do_not_count_for_the_limit_of_sessions, access_tokens_alone_do_not_count_for_the_limit,
             keys_hide_no_session, the_last_use_of_a_key_is_only_raised,
@@ -60,8 +63,9 @@ macro_rules! run_the_suite {
             refreshed_tokens_are_saved_with_their_claims, a_late_holder_keeps_its_tokens_unless_there_are_newer,
             tokens_of_an_ended_session_are_only_told, each_end_of_a_session_is_found,
             an_unclaimed_login_ends_after_five_minutes, a_session_that_lives_on_is_not_told,
-            at_most_the_wanted_number_is_found, a_login_that_cannot_be_told_is_swept_after_a_day,
-            logins_of_a_session_or_a_user_are_made_due;
+            at_most_the_wanted_number_is_found, a_login_that_cannot_be_told_is_swept_after_a_day;
+            due_logins: logins_of_a_session_or_a_user_are_made_due,
+            a_login_that_becomes_due_during_a_refresh_stays_due;
             marks: a_mark_is_used_once, only_the_first_use_revokes, a_mark_that_cannot_revoke_is_not_used,
             one_of_many_uses_at_once_is_the_first, a_mark_is_swept_when_it_has_expired;
             log: the_log_has_no_gaps_and_starts_at_the_given_entry, a_family_is_only_revoked_with_an_actor,

@@ -126,6 +126,10 @@ impl Signed {
         self.certificate.der().clone()
     }
 
+    pub fn pem(&self) -> String {
+        self.certificate.pem()
+    }
+
     /// The certificate and its key, for a client. `others`: the rest of its chain.
     pub fn pair(&self, others: &[CertificateDer<'static>]) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
         let key = PrivateKeyDer::try_from(self.key.serialize_der()).expect("a key");

@@ -18,6 +18,7 @@ pub mod honest_client;
 pub mod jwks;
 pub mod mutual_tls;
 pub mod oidc_provider;
+pub mod pebble;
 pub mod pooler;
 #[allow(dead_code)]
 pub mod postgres;

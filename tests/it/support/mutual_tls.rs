@@ -2,11 +2,13 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::ResolvesClientCert;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use rustls::{ClientConfig, SignatureScheme, SupportedProtocolVersion};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -58,9 +60,19 @@ impl MutualClient {
 
     /// With this version of TLS.
     pub fn of(gateway: &Gateway, versions: &[&'static SupportedProtocolVersion], shown: Option<Shown>) -> MutualClient {
+        Self::to(gateway.tls_address(), &gateway.certificate(), versions, shown)
+    }
+
+    /// Of a listener with this certificate.
+    pub fn to(
+        address: SocketAddr,
+        certificate: &Path,
+        versions: &[&'static SupportedProtocolVersion],
+        shown: Option<Shown>,
+    ) -> MutualClient {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut roots = rustls::RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_file(gateway.certificate()).expect("a certificate")).expect("a root");
+        roots.add(CertificateDer::from_pem_file(certificate).expect("a certificate")).expect("a root");
         let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).expect("versions");
         let builder = builder.with_root_certificates(roots);
         let config = match shown {
@@ -68,7 +80,7 @@ impl MutualClient {
             // Whatever the gateway asks for: a thief does not mind.
             Some((chain, key)) => builder.with_client_cert_resolver(Arc::new(Always(certified(chain, &key)))),
         };
-        MutualClient { config: Arc::new(config), address: gateway.tls_address() }
+        MutualClient { config: Arc::new(config), address }
     }
 
     /// To another listener.
@@ -84,9 +96,14 @@ impl MutualClient {
 
     /// The whole response to a GET on a new connection. Fails with the handshake.
     pub async fn get(&self, path: &str, fields: &str) -> io::Result<String> {
+        self.send("GET", path, fields, "").await
+    }
+
+    /// As [`MutualClient::get`], for another method.
+    pub async fn send(&self, method: &str, path: &str, fields: &str, body: &str) -> io::Result<String> {
         let mut stream = self.connect().await?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
-        stream.write_all(request.as_bytes()).await?;
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
+        stream.write_all(format!("{head}{body}").as_bytes()).await?;
         let mut response = Vec::new();
         // With TLS 1.3, a client learns only now that its certificate was rejected.
         stream.read_to_end(&mut response).await?;
@@ -97,6 +114,23 @@ impl MutualClient {
     pub async fn status(&self, path: &str, fields: &str) -> u16 {
         let response = self.get(path, fields).await.unwrap_or_default();
         response.get(9..12).map_or(0, |status| status.parse().expect("a status"))
+    }
+}
+
+impl MutualClient {
+    /// The status and the body of the response to a POST.
+    pub async fn post(&self, path: &str, fields: &str, body: &str) -> (u16, Value) {
+        let fields = format!("Content-Length: {}\r\n{fields}", body.len());
+        let response = self.send("POST", path, &fields, body).await.expect("a response");
+        let status = response[9..12].parse().expect("a status");
+        let body = response.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        (status, serde_json::from_str(body).unwrap_or_default())
+    }
+
+    /// Posts a form. The values in these tests need no escaping.
+    pub async fn post_form(&self, path: &str, form: &[(&str, &str)]) -> (u16, Value) {
+        let body: Vec<String> = form.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        self.post(path, "Content-Type: application/x-www-form-urlencoded\r\n", &body.join("&")).await
     }
 }
 

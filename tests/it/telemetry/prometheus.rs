@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use super::alerts::{documented_metrics, metric_names};
 
 use crate::house::source;
+use crate::server::acme::gateway_without_authority;
 use crate::support::certificates::Authority;
 use crate::support::ports::free_port;
 use crate::support::postgres::PostgresServer;
@@ -65,9 +66,9 @@ impl Drop for Prometheus {
     }
 }
 
-/// A gateway that is scraped. It has an `[[issuer]]`, a `[[provider]]`, an `[[oauth.client]]`, an `[[event_stream]]`,
-/// health checks, a revocation list and PostgreSQL, and so all metrics.
-async fn scraped(upstream: &Upstream, keys: &KeyServer) -> (Gateway, Prometheus) {
+/// A gateway that is scraped, beside one with `acme`. It has an `[[issuer]]`, a `[[provider]]`, an `[[oauth.client]]`,
+/// an `[[event_stream]]`, health checks, a revocation list and PostgreSQL, and so all metrics.
+async fn scraped(upstream: &Upstream, keys: &KeyServer) -> ([Gateway; 2], Prometheus) {
     let folder = TempDir::new().expect("a folder");
     let authorization = folder.path().join("authorization");
     secret::write_private(&authorization, "Bearer 0123456789abcdef0123456789abcdef".as_bytes()).expect("written");
@@ -94,20 +95,21 @@ async fn scraped(upstream: &Upstream, keys: &KeyServer) -> (Gateway, Prometheus)
         if text.contains("bearward_provider_keys_age_seconds{") { Ok(()) } else { Err(text) }
     })
     .await;
-    let prometheus = Prometheus::start(&[gateway.admin_address().to_string()]);
+    let gateways = [gateway, gateway_without_authority(upstream).await];
+    let prometheus = Prometheus::start(&gateways.each_ref().map(|gateway| gateway.admin_address().to_string()));
     eventually_within(Duration::from_secs(60), "Prometheus has scraped", async || {
         prometheus.query("up").await.map(drop)
     })
     .await;
     let up = prometheus.query("up").await.expect("it was scraped");
     assert_eq!(up[0]["value"][1], "1", "{up:?}");
-    (gateway, prometheus)
+    (gateways, prometheus)
 }
 
 #[tokio::test]
 async fn prometheus_answers_a_query_about_each_metric() {
     let (upstream, keys) = (Upstream::start(), KeyServer::start(&[&Mint::new(Algorithm::ES256)]));
-    let (gateway, prometheus) = scraped(&upstream, &keys).await;
+    let ([gateway, _with_acme], prometheus) = scraped(&upstream, &keys).await;
     let pair = gateway.issue("alice", "").await;
     assert_eq!(gateway.status_of(&pair.access).await, 200);
     let page = source::read("deploy/monitoring.md");
@@ -150,7 +152,7 @@ async fn prometheus_answers_every_expression_of_the_board() {
     assert_eq!(expressions.iter().find(unknown), None, "of a metric that is not in deploy/monitoring.md");
 
     let (upstream, keys) = (Upstream::start(), KeyServer::start(&[&Mint::new(Algorithm::ES256)]));
-    let (gateway, prometheus) = scraped(&upstream, &keys).await;
+    let ([gateway, _with_acme], prometheus) = scraped(&upstream, &keys).await;
     let pair = gateway.issue("alice", "").await;
     let (client, stranger) = (gateway.client().bearer(&pair.access), gateway.client());
     let load = async {

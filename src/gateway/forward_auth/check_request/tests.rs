@@ -5,7 +5,7 @@ use http::Method;
 use super::*;
 use crate::protocols::protobuf::Message;
 
-const HEADERS_OF_TEST: [(&str, &str); 8] = [
+const HEADERS_OF_TEST: [(&str, &str); 9] = [
     (":method", "DELETE"),
     (":authority", "api.example:8443"),
     (":path", "/orders/%31?a=b"),
@@ -13,6 +13,7 @@ const HEADERS_OF_TEST: [(&str, &str); 8] = [
     ("authorization", "Bearer x.y.z"),
     ("x-forwarded-for", "198.51.100.7"),
     ("content-length", "4"),
+    ("client-cert", ":AA==:"),
     ("x_auth_subject", "root"),
 ];
 
@@ -107,8 +108,17 @@ fn a_message_of_envoy_is_read_in_both_forms() {
         assert_eq!(host, "api.example:8443");
         assert_eq!((check.source.to_string().as_str(), check.scheme), ("198.51.100.7", &b"https"[..]));
         let names: Vec<_> = check.headers.keys().map(HeaderName::as_str).collect();
-        // Neither pseudo-headers nor a length: the body stays with Envoy.
+        // Neither pseudo-headers nor a length: the body stays with Envoy. No certificate that the client names.
         assert_eq!(names, ["authorization", "x-forwarded-for", "x_auth_subject"], "raw: {is_raw}");
+    }
+}
+
+#[test]
+fn a_client_of_the_same_link_has_an_address() {
+    for source in ["fe80::1", "fe80::1%2", "fe80::1%eth0"] {
+        let message = Said { source, ..said() }.bytes();
+        let check = CheckRequest::read(&message, 100).unwrap_or_else(|reject| panic!("{source}: {}", reject.detail));
+        assert_eq!(check.source.to_string(), "fe80::1", "{source}");
     }
 }
 
@@ -141,7 +151,7 @@ fn what_is_not_clear_rejects_the_call() {
         twice.texts.push((number, text));
         assert!(twice.fault().is_some(), "{number}: {text}");
     }
-    for source in ["", "localhost", "10.0.0.1:80", "/run/envoy.sock"] {
+    for source in ["", "localhost", "10.0.0.1:80", "10.0.0.1%2", "/run/envoy.sock"] {
         assert!(Said { source, ..said() }.fault().is_some(), "{source}");
     }
     for header in [

@@ -2,6 +2,7 @@
 
 mod command;
 mod load;
+mod proofs;
 mod reloads;
 mod renewed;
 mod upgrade;

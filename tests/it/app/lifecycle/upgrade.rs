@@ -32,25 +32,31 @@ fn text(upstream: &Upstream, listener: SocketAddr, admin: &str, more: &str) -> S
 }
 
 /// The first gateway, its folder and its addresses.
-struct FirstGateway {
-    folder: TempDir,
-    address: SocketAddr,
+pub(super) struct FirstGateway {
+    pub(super) folder: TempDir,
+    pub(super) address: SocketAddr,
     admin: SocketAddr,
-    served: GatewayProcess,
+    pub(super) served: GatewayProcess,
 }
 
 impl FirstGateway {
     async fn running(upstream: &Upstream, more: &str) -> FirstGateway {
+        FirstGateway::with(upstream, "", more).await
+    }
+
+    /// `tokens`: more keys of its table. `more`: more tables.
+    pub(super) async fn with(upstream: &Upstream, tokens: &str, more: &str) -> FirstGateway {
         let folder = TempDir::new().expect("a folder");
         let (address, admin) = (free_address(), free_address());
-        write(folder.path(), &text(upstream, address, &admin.to_string(), more));
+        let text = text(upstream, address, &admin.to_string(), more);
+        write(folder.path(), &text.replace("[tokens]\n", &format!("[tokens]\n{tokens}")));
         let served = wait_until_serving(Program::start(folder.path(), &["serve"]), folder.path()).await;
         FirstGateway { folder, address, admin, served }
     }
 }
 
 /// Starts the next gateway, which takes over.
-async fn take_over(folder: &Path) -> GatewayProcess {
+pub(super) async fn take_over(folder: &Path) -> GatewayProcess {
     wait_until_serving(Program::start(folder, &["serve", "--take-over"]), folder).await
 }
 
@@ -58,7 +64,7 @@ async fn issue(served: &GatewayProcess, subject: &str) -> TokenPair {
     TokenPair::from_json(&served.admin_client().post("/admin/v1/tokens", &json!({ "sub": subject })).await.json())
 }
 
-async fn wait_for_exit(program: Program) -> String {
+pub(super) async fn wait_for_exit(program: Program) -> String {
     let (status, _, said) = tokio::task::spawn_blocking(|| program.wait()).await.expect("no panic");
     assert!(status.success(), "{said}");
     said
@@ -80,7 +86,7 @@ async fn a_take_over_with_postgresql_disturbs_no_client() {
     take_over_under_load(&store_in_postgres(), "drained", "bearward.take-over").await;
 }
 
-fn store_in_postgres() -> String {
+pub(super) fn store_in_postgres() -> String {
     format!("[store]\n{}", PostgresServer::shared().store_keys())
 }
 

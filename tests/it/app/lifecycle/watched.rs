@@ -5,13 +5,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use bearward::types::clock::{Clock, SystemClock};
 use bearward::types::secret;
 use http::StatusCode;
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rcgen::{CertifiedKey, SerialNumber, generate_simple_self_signed};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::{metric, served, soon, write};
+use crate::support::certificates::Authority;
+use crate::support::mutual_tls::MutualClient;
 use crate::support::program::GatewayProcess;
 use crate::support::{Client, Gateway, Upstream};
 
@@ -91,6 +94,39 @@ async fn a_change_of_the_watched_files_reloads_once() {
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(reloads().await, times);
     }
+}
+
+/// A revocation list is a file that others write. No signal follows.
+#[tokio::test]
+async fn a_new_revocation_list_is_loaded_without_a_reload() {
+    let (upstream, authority) = (Upstream::start(), Authority::new());
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let tomorrow = SystemClock.now().as_secs() + 24 * 60 * 60;
+    let replace = |revoked: &[u64]| {
+        fs::write(folder.path().join("new"), authority.revocation_list(revoked, tomorrow)).expect("written");
+        fs::rename(folder.path().join("new"), folder.path().join("clients.crl")).expect("renamed");
+    };
+    fs::write(folder.path().join("clients.pem"), authority.pem()).expect("written");
+    replace(&[9]);
+    let tls = "tls = \"self-signed\"";
+    let asking = "client_certificate = \"required\"\nclient_ca = \"clients.pem\"\nclient_crl = [\"clients.crl\"]";
+    let text = Gateway::public_config(upstream.address, "").replacen(tls, &format!("{tls}\n{asking}"), 1);
+    write(folder.path(), &text);
+    let served = GatewayProcess::start(folder.path());
+    let numbered = |serial: u64| {
+        let signed = authority.client(|params| params.serial_number = Some(SerialNumber::from(serial)));
+        let certificate = folder.path().join("tls/self-signed.pem");
+        MutualClient::to(served.addresses[1], &certificate, rustls::ALL_VERSIONS, Some(signed.pair(&[])))
+    };
+    let (revoked, other) = (numbered(1), numbered(2));
+    assert_eq!((revoked.status("/", "").await, other.status("/", "").await), (200, 200));
+    replace(&[9, 1]);
+    soon("the list is active", async || revoked.status("/", "").await == 0).await;
+    assert_eq!(other.status("/", "").await, 200);
+    // A list that cannot be read leaves the last one active.
+    fs::write(folder.path().join("clients.crl"), "").expect("written");
+    served.program.wait_for_stderr("the old certificates stay active");
+    assert_eq!((revoked.status("/", "").await, other.status("/", "").await), (0, 200));
 }
 
 /// By default the gateway loads renewed certificates by itself, and `gateway.toml` on request.

@@ -1,4 +1,5 @@
-//! DPoP proofs at two gateways with one database: together they accept each proof once.
+//! DPoP proofs at two gateways with one database: together they accept each proof once, whether they remember it in the
+//! database or require nonces.
 
 use serde_json::json;
 
@@ -27,4 +28,33 @@ async fn a_proof_is_good_at_one_of_two_gateways() {
         assert_eq!(status(other, &access, &another()).await, 200);
     }
     assert_eq!(upstream.seen().len(), 4);
+}
+
+/// A nonce is of one gateway. The other one gives its own, so that a client succeeds at the second attempt, and a proof
+/// is good at no more than one of them.
+#[tokio::test]
+async fn a_nonce_is_good_at_the_gateway_that_made_it() {
+    let upstream = Upstream::start();
+    let required = |text: String| text.replace("[tokens]\n", "[tokens]\nproof_nonce = \"required\"\n");
+    let (gateways, prover) = (two_gateways(&upstream).map(|gateway| gateway.restart_with(required)), Prover::new());
+    let [first, second] = &gateways;
+    let issued = first.request_tokens(&json!({ "sub": "alice", "jkt": prover.thumbprint() })).await;
+    let access = TokenPair::from_json(&issued.json()).access;
+    let with_nonce = |nonce: &str| {
+        let mut draft = prover.draft("GET", "http://gateway.test/", &access, first.now_secs());
+        draft.claims["nonce"] = json!(nonce);
+        prover.sign(&draft)
+    };
+    let nonce_of = async |gateway: &Gateway, proof: &str| {
+        let client = gateway.client().header("authorization", &format!("DPoP {access}")).header("dpop", proof);
+        let response = client.get("/").await;
+        response.assert_rejected(401, "use_dpop_nonce");
+        response.header("dpop-nonce").expect("a nonce").to_owned()
+    };
+    let proof = with_nonce(&nonce_of(first, &with_nonce("")).await);
+    assert_eq!(status(first, &access, &proof).await, 200);
+    let of_second = nonce_of(second, &proof).await;
+    assert_eq!(status(second, &access, &with_nonce(&of_second)).await, 200);
+    nonce_of(first, &with_nonce(&of_second)).await;
+    assert_eq!(upstream.seen().len(), 2);
 }

@@ -89,6 +89,24 @@ pub fn hmac_with_key(parties: &Parties, case: &mut Case) {
     hmac(parties, case, point.concat().as_bytes());
 }
 
+/// With the public key, by another hash.
+pub fn hmac_named(parties: &Parties, case: &mut Case, name: &str) {
+    hmac_with_key(parties, case);
+    case.header("alg", json!(name));
+}
+
+pub fn private_rsa(case: &mut Case) {
+    weak_rsa(case, 256, &[1, 0, 1]);
+    for name in ["d", "p", "q", "dp", "dq", "qi"] {
+        case.jwk(name, json!("AQAB"));
+    }
+}
+
+/// A reader that drops null would not see it.
+pub fn private_null(header: &str) -> String {
+    header.replacen("\"jwk\":{", "\"jwk\":{\"d\":null,", 1)
+}
+
 pub fn hmac_with_k(parties: &Parties, case: &mut Case) {
     case.header("jwk", json!({ "kty": "oct", "k": URL_SAFE_NO_PAD.encode([7; 32]) }));
     hmac(parties, case, &[7; 32]);

@@ -22,7 +22,7 @@ fn provider() -> OidcProvider {
 }
 
 /// Real clients sign with the real time, so the gateway must have it, too.
-async fn on_time(gateway: &Gateway) {
+pub(super) async fn on_time(gateway: &Gateway) {
     loop {
         tokio::time::sleep(Duration::from_millis(20)).await;
         gateway.advance(SystemClock.now().since(gateway.clock.now()));

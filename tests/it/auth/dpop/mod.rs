@@ -6,10 +6,14 @@ mod clients;
 mod hostile;
 mod issuing;
 mod nonces;
+mod own_clients;
 pub mod prover;
+mod proxies;
 mod replays;
 mod requests;
 mod rows;
+mod streams;
+mod thieves;
 
 use serde_json::json;
 

@@ -7,9 +7,10 @@ use http::Method;
 use serde_json::json;
 
 use super::changes::{
-    as_bearer, ath_in_hex, ath_of_field, ath_padded, dated, deep, der, flip, hmac, hmac_with_k, hmac_with_key, htu,
-    infinity, key_elsewhere, newer_name, not_utf8, other_key, other_payload, pad_x, padded_payload, private_okp,
-    stray_bits, texts, twice, unsigned, weak_rsa, with_names, with_null_key, x_of, x_twice,
+    as_bearer, ath_in_hex, ath_of_field, ath_padded, dated, deep, der, flip, hmac, hmac_named, hmac_with_k,
+    hmac_with_key, htu, infinity, key_elsewhere, newer_name, not_utf8, other_key, other_payload, pad_x, padded_payload,
+    private_null, private_okp, private_rsa, stray_bits, texts, twice, unsigned, weak_rsa, with_names, with_null_key,
+    x_of, x_twice,
 };
 use super::hostile::{Row, Signer, with_signature};
 use super::prover::Prover;
@@ -22,6 +23,8 @@ const SIGNATURE: &str = "proof_signature";
 const BOUND: &str = "bound_to_key";
 const CERTIFICATE: &str = "certificate_other";
 const OK: &str = "";
+
+const NONCES: &str = "\"nonce\":\"a\",\"nonce\":\"b\"";
 
 pub const ROWS: &[Row] = &[
     ("a good one", |_, _| {}, OK),
@@ -58,6 +61,12 @@ pub const ROWS: &[Row] = &[
     ("alg twice", |_, case| texts(case, |header, claims| (twice(&header, "\"alg\":\"none\""), claims)), MALFORMED),
     ("jwk twice", |_, case| texts(case, |header, claims| (twice(&header, "\"jwk\":{}"), claims)), MALFORMED),
     ("htu twice", |_, case| texts(case, |header, claims| (header, twice(&claims, "\"htu\":\"x\""))), MALFORMED),
+    ("typ twice", |_, case| texts(case, |header, claims| (twice(&header, "\"typ\":\"JWT\""), claims)), MALFORMED),
+    ("htm twice", |_, case| texts(case, |header, claims| (header, twice(&claims, "\"htm\":\"PUT\""))), MALFORMED),
+    ("iat twice", |_, case| texts(case, |header, claims| (header, twice(&claims, "\"iat\":1"))), MALFORMED),
+    ("ath twice", |_, case| texts(case, |header, claims| (header, twice(&claims, "\"ath\":\"x\""))), MALFORMED),
+    ("nonce twice", |_, case| texts(case, |header, claims| (header, twice(&claims, NONCES))), MALFORMED),
+    ("an escaped name", |_, case| texts(case, |header, claims| (header, twice(&claims, "\"h\\u0074u\":1"))), MALFORMED),
     ("jti twice", |_, case| texts(case, |header, claims| (header, twice(&claims, "\"jti\":\"x\""))), MALFORMED),
     ("x twice in jwk", |_, case| texts(case, |header, claims| (x_twice(&header), claims)), MALFORMED),
     ("deep", |_, case| texts(case, |header, claims| (header, twice(&claims, &deep(17)))), MALFORMED),
@@ -76,6 +85,11 @@ pub const ROWS: &[Row] = &[
     ("alg none", |_, case| case.header("alg", json!("none")), MALFORMED),
     ("alg none, no signature", |_, case| unsigned(case, "none"), MALFORMED),
     ("alg None", |_, case| unsigned(case, "None"), MALFORMED),
+    ("alg nOnE", |_, case| unsigned(case, "nOnE"), MALFORMED),
+    ("alg empty", |_, case| unsigned(case, ""), MALFORMED),
+    ("alg dir", |_, case| case.header("alg", json!("dir")), MALFORMED),
+    ("HS384 with the public key", |parties, case| hmac_named(parties, case, "HS384"), MALFORMED),
+    ("HS512 with the public key", |parties, case| hmac_named(parties, case, "HS512"), MALFORMED),
     ("no alg", |_, case| case.header("alg", json!(null)), MALFORMED),
     ("alg number", |_, case| case.header("alg", json!(256)), MALFORMED),
     ("HS256 with the public key", |parties, case| hmac_with_key(parties, case), MALFORMED),
@@ -93,6 +107,8 @@ pub const ROWS: &[Row] = &[
     ("P-384", |parties, case| case.key(parties, Prover::with(Algorithm::ES384)), OK),
     // Private and shared keys.
     ("d", |_, case| case.jwk("d", json!("AQAB")), MALFORMED),
+    ("all of RSA", |_, case| private_rsa(case), MALFORMED),
+    ("d null", |_, case| texts(case, |header, claims| (private_null(&header), claims)), MALFORMED),
     ("d empty", |_, case| case.jwk("d", json!("")), MALFORMED),
     ("d number", |_, case| case.jwk("d", json!(1)), MALFORMED),
     ("p", |_, case| case.jwk("p", json!("AQAB")), MALFORMED),
@@ -105,6 +121,9 @@ pub const ROWS: &[Row] = &[
     ("d in OKP", |parties, case| private_okp(parties, case), MALFORMED),
     // Weak keys.
     ("RSA 1024", |_, case| weak_rsa(case, 128, &[1, 0, 1]), MALFORMED),
+    ("RSA 2040", |_, case| weak_rsa(case, 255, &[1, 0, 1]), MALFORMED),
+    ("RSA 2048 of another client", |_, case| weak_rsa(case, 256, &[1, 0, 1]), "proof_key"),
+    ("RSA 0", |_, case| case.header("jwk", json!({ "kty": "RSA", "n": "", "e": "AQAB" })), MALFORMED),
     ("RSA 4096 of another client", |_, case| weak_rsa(case, 512, &[1, 0, 1]), "proof_key"),
     ("RSA 4104", |_, case| weak_rsa(case, 513, &[1, 0, 1]), MALFORMED),
     ("RSA 8192", |_, case| weak_rsa(case, 1024, &[1, 0, 1]), MALFORMED),
@@ -251,6 +270,22 @@ pub const ROWS: &[Row] = &[
     ("NUL", |_, case| htu(case, "http://gateway.test/a%00"), REQUEST),
     ("bad escape", |_, case| htu(case, "http://gateway.test/a%"), REQUEST),
     ("space", |_, case| htu(case, "http://gateway.test/a "), REQUEST),
+    ("no host", |_, case| htu(case, "http:///gateway.test/a"), REQUEST),
+    ("no slashes after the scheme", |_, case| htu(case, "http:gateway.test/a"), REQUEST),
+    ("port 0", |_, case| htu(case, "http://gateway.test:0/a"), REQUEST),
+    ("port with a sign", |_, case| htu(case, "http://gateway.test:+80/a"), REQUEST),
+    ("port with a zero", |_, case| htu(case, "http://gateway.test:080/a"), OK),
+    ("port too large", |_, case| htu(case, "http://gateway.test:65616/a"), REQUEST),
+    ("empty port", |_, case| htu(case, "http://gateway.test:/a"), OK),
+    ("escaped host", |_, case| htu(case, "http://gateway%2Etest/a"), REQUEST),
+    ("two hosts", |_, case| htu(case, "http://gateway.test,other.test/a"), REQUEST),
+    ("escaped twice", |_, case| htu(case, "http://gateway.test/%2561"), REQUEST),
+    ("parameter", |_, case| htu(case, "http://gateway.test/a;x"), REQUEST),
+    ("query in the place of the path", |_, case| htu(case, "http://gateway.test?/a"), REQUEST),
+    ("another path in the query", |_, case| htu(case, "http://gateway.test/b?/a"), REQUEST),
+    ("tab", |_, case| htu(case, "http://gateway.test/a\t"), REQUEST),
+    ("line", |_, case| htu(case, "http://gateway.test/a\n"), REQUEST),
+    ("space before", |_, case| htu(case, " http://gateway.test/a"), REQUEST),
     ("other path", |_, case| htu(case, "http://gateway.test/b"), REQUEST),
     ("no path", |_, case| htu(case, "http://gateway.test"), REQUEST),
     ("empty htu", |_, case| htu(case, ""), REQUEST),
@@ -260,6 +295,7 @@ pub const ROWS: &[Row] = &[
     ("iat negative", |_, case| case.claim("iat", json!(-1)), MALFORMED),
     ("iat 1e300", |_, case| case.claim("iat", json!(1e300)), MALFORMED),
     ("iat 0", |_, case| case.claim("iat", json!(0)), TIME),
+    ("60 s old", |parties, case| dated(parties, case, -60), OK),
     ("61 s old", |parties, case| dated(parties, case, -61), TIME),
     ("5 s ahead", |parties, case| dated(parties, case, 5), OK),
     ("6 s ahead", |parties, case| dated(parties, case, 6), TIME),

@@ -1,5 +1,6 @@
 //! Opaque tokens: the gateway asks their issuer about them (RFC 7662).
 
+mod certificates;
 mod endpoint;
 mod floods;
 mod hostile;
@@ -250,6 +251,24 @@ async fn a_backend_can_get_a_jwt_that_ends_with_the_opaque_token() {
             (Some(expected), &json!(null), &json!(null))
         );
     }
+}
+
+/// With a long `cache`, the issuer can have ended the token a while ago, and the backend does not ask it.
+#[tokio::test]
+async fn a_jwt_for_a_backend_ends_after_5_minutes_at_most() {
+    let (upstream, endpoint) = (Upstream::start(), Endpoint::start());
+    let gateway = asking(&upstream, &endpoint, "cache = \"10m\"");
+    let alice = client(&gateway, "alice.1");
+    let mut ends = Vec::new();
+    for wait in [0, 2, 1, 6] {
+        gateway.advance(wait * MINUTE);
+        upstream.forget();
+        assert_eq!(alice.get("/replaced").await.status, 200);
+        let seen = upstream.only_request();
+        let jwt = seen.header("authorization").and_then(|value| value.strip_prefix("Bearer ")).expect("a token");
+        ends.push(claims_of(jwt)["exp"].as_u64().expect("a time") - gateway.now_secs());
+    }
+    assert_eq!((ends, endpoint.count()), (vec![300, 180, 300, 300], 1));
 }
 
 #[tokio::test]

@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, mpsc};
 
 use bearward::store::{
-    DecideKeys, DecideRotation, EndingSearch, FoundEndings, FoundFamilies, KeySearch, KeysChanged, LoginLease, Mark,
-    Marked, Outbox, ProviderLogin, RefreshedLogin, RevocationHook, RevokeOutcome, RevokedBy, Revoker, SavedLogin,
-    Search, Settings, Store, StoreError, StoreFuture,
+    AcmeEntry, DecideKeys, DecideRotation, EndingSearch, FoundEndings, FoundFamilies, KeySearch, KeysChanged,
+    LoginLease, Mark, Marked, Outbox, ProviderLogin, RefreshedLogin, RevocationHook, RevokeOutcome, RevokedBy, Revoker,
+    SavedLogin, Search, Settings, Store, StoreError, StoreFuture,
 };
 use bearward::tokens::audit_event::{Event, EventContext, Recorded};
 use bearward::tokens::family::Family;
@@ -209,6 +209,14 @@ impl Store for Gate {
 
     fn forget_login(&self, id: TokenId) -> StoreFuture<()> {
         self.store.forget_login(id)
+    }
+
+    fn acme_entries(&self, known: Vec<(String, u64)>) -> StoreFuture<Vec<AcmeEntry>> {
+        self.store.acme_entries(known)
+    }
+
+    fn save_acme_entry(&self, entry: AcmeEntry) -> StoreFuture<bool> {
+        self.store.save_acme_entry(entry)
     }
 
     fn change_signing_keys(&self, decide: DecideKeys, occasion: EventContext) -> StoreFuture<KeysChanged> {

@@ -17,7 +17,7 @@ use bearward::auth::signature_queue::SignatureQueue;
 use bearward::auth::token_cache::TokenCache;
 use bearward::broker::keys::OwnKeys;
 use bearward::broker::refresh::RefreshRequest;
-use bearward::broker::{Broker, ReportCounts, Settings, TokenPair};
+use bearward::broker::{Broker, Detached, ReportCounts, Settings, TokenPair};
 use bearward::limits::limiter::Rate;
 use bearward::limits::throttle::{self, Throttle};
 use bearward::store::{RevokedBy, Store};
@@ -91,6 +91,7 @@ impl Process {
                 expires_at_milliseconds: false,
                 lifetime_jitter: 5,
                 extra_fields: true,
+                certificate_bound: false,
             },
             store: gate.clone(),
             roots: Arc::new(roots()),
@@ -102,6 +103,7 @@ impl Process {
                 Arc::new(SystemClock),
             )),
             reports: ReportCounts::default(),
+            detached: Detached::here(),
             clock: Arc::new(SteadyClock::new(clock.clone())),
         };
         let identity = Identity {

@@ -4,6 +4,7 @@ use bearward::tokens::jwt::Algorithm;
 use serde_json::{Value, json};
 
 use super::ROUTES;
+use crate::support::certificates::Authority;
 use crate::support::program::{bearward, bearward_with_stdin};
 use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
 use crate::support::{Client, Gateway, Upstream};
@@ -226,4 +227,30 @@ fn explain_creates_no_file_before_the_first_start() {
     let output = bearward(folder.path(), &["explain"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("workers"), "{output:?}");
+}
+
+/// The tokens of a client with a certificate, as the command line binds and explains them.
+#[tokio::test]
+async fn a_bound_token_is_explained_beside_its_certificate() {
+    let (authority, upstream) = (Authority::new(), Upstream::start());
+    let gateway = Gateway::with_clients(&upstream, &authority, "client_certificate = \"required\"", "");
+    authority.client(|_| {}).write(gateway.path(), "own");
+    authority.client(|_| {}).write(gateway.path(), "other");
+    std::fs::write(gateway.path().join("gateway.toml"), gateway.configuration()).expect("written");
+    let issue = ["token", "issue", "--subject", "alice", "--json", "--certificate", "own.pem"];
+    let output = bearward(gateway.path(), &issue);
+    let issued: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let token = crate::support::TokenPair::from_json(&issued).access;
+    for (shown, expected, says) in [
+        (Some("own.pem"), 0, "proof       the certificate of cnf"),
+        (Some("other.pem"), 1, "401 certificate_other"),
+        (None, 1, "401 certificate_other"),
+        (Some("own.key"), 2, "own.key: expected a certificate in PEM"),
+        (Some("missing.pem"), 2, "missing.pem: "),
+    ] {
+        let arguments: Vec<&str> =
+            ["--token-stdin"].into_iter().chain(shown.iter().flat_map(|file| ["--certificate", *file])).collect();
+        let (status, output) = explained(&gateway, &arguments, &token).await;
+        assert!(status == Some(expected) && output.contains(says), "{shown:?}: {output}");
+    }
 }

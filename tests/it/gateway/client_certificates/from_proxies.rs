@@ -143,6 +143,32 @@ async fn a_proxy_with_a_certificate_does_not_lend_it_to_its_clients() {
     assert_eq!(proxy.status("/alone/", &format!("Client-Cert: {shown}\r\n")).await, 200);
 }
 
+/// A proxy that may ask, and that the operator does not trust in more, passes on what its client wrote.
+#[tokio::test]
+async fn a_proxy_that_may_only_ask_names_no_certificate() {
+    let upstream = Upstream::start();
+    let value = field(&Authority::new().client(|_| {}).certificate());
+    for (trusted, subject, alone) in [(PROXY, "CN=orders,O=Example", 200), (ELSEWHERE, "", 403)] {
+        let asks =
+            format!("[forward_auth]\npath = \"/auth\"\ndialect = \"x-forwarded\"\nfrom = [\"{PROXY}\"]\n{ROUTES}");
+        let forwarding = format!("[forwarding]\ntrusted = [\"{trusted}\"]\nclient_certificate = \"{VERIFIED}\"\n");
+        let gateway = Gateway::with_config(&upstream, &format!("{forwarding}{asks}"));
+        let asking = |uri: &str| {
+            let fields = [("for", "198.51.100.7"), ("method", "GET"), ("proto", "https"), ("host", "api.example")];
+            let client = gateway.client().proxy().header("client-cert", &value).header("x-forwarded-uri", uri);
+            fields.iter().fold(client, |client, (name, value)| client.header(&format!("x-forwarded-{name}"), value))
+        };
+        let response = asking("/").get("/auth").await;
+        assert_eq!((response.status.as_u16(), response.header("x-cert-subject")), (200, Some(subject)), "{trusted}");
+        assert_eq!(asking("/alone/").get("/auth").await.status, alone, "{trusted}");
+        // The proxy would pass it to the backend beside ours.
+        for name in ["x-cert-subject", "X_Cert_Subject", "x.cert.hash"] {
+            let forged = asking("/").header(name, "CN=root").get("/auth").await;
+            assert_eq!(forged.status, 400, "{name}");
+        }
+    }
+}
+
 /// Another proxy asks about its client: each header has one value, and is empty without a certificate.
 #[tokio::test]
 async fn a_proxy_that_asks_gets_each_header_once() {

@@ -153,6 +153,31 @@ async fn the_backend_gets_no_token_that_the_gateway_removes() {
     assert!(!untouched.removes("cookie") && untouched.header("cookie").is_none(), "{untouched:?}");
 }
 
+/// Over HTTP, the proxy would have to remove them.
+#[tokio::test]
+async fn the_backend_gets_neither_api_keys_nor_cookies_of_the_gateway() {
+    let routes = "[[route]]\npath = \"/keys\"\napi_keys = true\n[[route]]\npath = \"/session\"\n\
+        token_from = [\"login_cookie\"]\n[[route]]\npath = \"/login\"\nlogin = \"cookie\"\npublic = true\n";
+    let (gateway, _upstream) = with_config(&format!("{routes}[[route]]\npath = \"/\"\npublic = true\n{FORWARD_AUTH}"));
+    let (key, _) = gateway.issue_key(&json!({ "sub": "ci" })).await;
+    let shown =
+        Check::get("/keys").header("x-api-key", &key).header("x_api.key", &key).header("x-auth-subject", "root");
+    let reply = ask(&gateway, &shown).await;
+    assert_eq!(reply.header("x-auth-subject"), Some("ci"), "{reply:?}");
+    assert!(reply.removes("x-api-key") && reply.removes("x_api.key"), "{reply:?}");
+    let reply = ask(&gateway, &Check::get("/keys").bearer(&key)).await;
+    assert_eq!((reply.header("x-auth-subject"), reply.removes("authorization")), (Some("ci"), true), "{reply:?}");
+    let pair = gateway.issue("alice", "").await;
+    let own = format!("__Host-bearward-access={}; __Host-bearward-refresh={}", pair.access, pair.refresh);
+    for (path, subject) in [("/session", Some("alice")), ("/other", None)] {
+        let reply = ask(&gateway, &Check::get(path).header("cookie", &format!("a=1; {own}; b=2"))).await;
+        let found = (reply.header("x-auth-subject"), reply.header("cookie"));
+        assert_eq!(found, (subject, Some("a=1; b=2")), "{path}: {reply:?}");
+        let alone = ask(&gateway, &Check::get(path).header("cookie", &own)).await;
+        assert!(alone.removes("cookie"), "{path}: {alone:?}");
+    }
+}
+
 #[tokio::test]
 async fn only_the_proxy_may_ask_over_grpc() {
     let upstream = Upstream::start();

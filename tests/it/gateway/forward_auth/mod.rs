@@ -2,6 +2,7 @@
 
 mod callers;
 mod check;
+mod connections;
 mod ext_authz;
 mod limits;
 mod proxies;

@@ -1,11 +1,14 @@
 //! The real proxies, with the configurations of `deploy/beside`.
 
 mod ext_authz;
+mod proofs;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bearward::protocols::http::name_pattern::NamePattern;
 use bearward::types::secret;
 use futures_util::{SinkExt, StreamExt};
@@ -13,6 +16,7 @@ use tempfile::TempDir;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::house::source;
+use crate::support::certificates::Authority;
 use crate::support::clock::ManualClock;
 use crate::support::front_proxy::{FrontProxy, installed, nginx};
 use crate::support::ports::free_address;
@@ -23,7 +27,9 @@ use crate::support::{Gateway, Upstream, Wire};
 /// Routes in addition to those of `deploy/beside/gateway.toml`.
 const MORE: &str = "[[route]]\npath = \"/limited\"\npublic = true\n[[route.rate]]\nper = \"address\"\nrequests = 1\n\
     window = \"1h\"\n[[route]]\npath = \"/observed\"\nenforce = false\n[[route]]\npath = \"/replaced\"\n\
-    token = \"replace\"\ntoken_audience = [\"https://orders.internal\"]\n";
+    token = \"replace\"\ntoken_audience = [\"https://orders.internal\"]\n\
+    [[route]]\npath = \"/certified\"\npublic = true\nclient_certificate = \"required\"\n\
+    [forwarding]\ntrusted = [\"127.0.0.1\"]\nclient_certificate = \"verified\"\n";
 
 /// Where the clients of the tests connect from. All of 127.0.0.0/8 is this machine.
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
@@ -120,6 +126,7 @@ async fn check(site: &mut Site) {
     let pair = site.gateway.issue("alice", "orders").await;
     allowed_requests(site, &pair.access).await;
     rejected_requests(site, &pair.access).await;
+    proofs::through(site).await;
     encoded_paths(site).await;
     forged_identities(site, &pair.access).await;
     other_spellings(site, &pair.access).await;
@@ -127,6 +134,7 @@ async fn check(site: &mut Site) {
     other_protocols(site, &pair.access).await;
     nominated_headers(site, &pair.access).await;
     other_paths(site).await;
+    named_certificates(site).await;
     limits(site).await;
     // Without the gateway, nothing passes.
     site.gateway.drain();
@@ -313,6 +321,16 @@ async fn other_paths(site: &Site) {
     }
 }
 
+/// The gateway believes a trusted proxy which certificate a client has, and no client.
+async fn named_certificates(site: &Site) {
+    let certificate = STANDARD.encode(Authority::new().client(|_| {}).certificate());
+    for fields in [format!("Client-Cert: :{certificate}:\r\n"), String::new()] {
+        let response = site.send("GET /certified", &fields).await;
+        assert_eq!(response.status, 403, "{fields}: {response:?}");
+        site.assert_silent(&fields);
+    }
+}
+
 async fn limits(site: &Site) {
     assert_eq!(site.send("GET /limited", FORGED).await.status, 200);
     let response = site.send("GET /limited", FORGED).await;
@@ -334,7 +352,9 @@ async fn nginx_forwards_what_the_gateway_allows() {
         "http {\naccess_log off; client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;\n";
     let asks = "proxy_pass http://bearward/auth;";
     let shows = format!("{asks} proxy_set_header X-Forward-Auth-Secret \"{SECRET}\";");
-    site.write("nginx.conf", |text| text.replacen("http {", paths, 1).replace(asks, &shows));
+    let host = "X-Original-Host   $host";
+    let with_port = format!("{host}:$server_port");
+    site.write("nginx.conf", |text| text.replacen("http {", paths, 1).replace(asks, &shows).replace(host, &with_port));
     let folder = site.folder.path().to_str().expect("UTF-8").to_owned();
     let global = "daemon off; pid nginx.pid; error_log stderr;";
     let mut site = site.start(&nginx(), &["-p", &folder, "-c", "nginx.conf", "-g", global]);

@@ -1,5 +1,6 @@
 //! The metadata of a protected resource (RFC 9728), and how a client finds it.
 
+use bearward::tokens::dpop::PROOF_ALGORITHMS;
 use http::Method;
 use serde_json::json;
 
@@ -40,6 +41,7 @@ async fn a_rejected_client_finds_the_resource_metadata() {
             "resource": "https://api.example/v1",
             "authorization_servers": ["https://gateway.example"],
             "bearer_methods_supported": ["header"],
+            "dpop_signing_alg_values_supported": PROOF_ALGORITHMS.split(' ').collect::<Vec<_>>(),
             "scopes_supported": ["orders:read"],
         });
         assert_eq!(response.json(), expected);

@@ -31,7 +31,7 @@ fn gateway(upstream: &Upstream) -> Gateway {
 }
 
 /// Posts a form. The values in these tests need no escaping.
-async fn post(client: Client, path: &str, form: &[(&str, &str)]) -> TestResponse {
+pub async fn post(client: Client, path: &str, form: &[(&str, &str)]) -> TestResponse {
     let body: Vec<String> = form.iter().map(|(name, value)| format!("{name}={value}")).collect();
     client.header("content-type", FORM).send(Method::POST, path, Bytes::from(body.join("&"))).await
 }

@@ -167,6 +167,8 @@ async fn a_logout_token_is_used_once() {
 async fn other_tokens_are_no_logout_tokens() {
     let (signer, upstream) = (Signer::start(), Upstream::start());
     let gateway = start(&signer, &upstream, "").await;
+    // The gateway may ask for an unknown key again.
+    gateway.advance(std::time::Duration::from_secs(31));
     let now = gateway.now_secs();
     let alice = signer.access_token(now, "alice", Some("s1"));
     let good = changed(claims(&signer, &gateway), &json!({ "sid": "s1", "sub": "alice" }));
@@ -225,6 +227,27 @@ async fn only_a_form_with_one_logout_token_is_accepted() {
     assert_eq!((get.status.as_u16(), get.header("allow")), (405, Some("POST")));
     let unknown = gateway.client().post("/oauth2/backchannel_logout/other", &json).await;
     assert_ne!(unknown.status, 200, "no such provider");
+}
+
+/// A stranger has used up the fetch of the keys. The provider sends its logout once, and gets no 200 for it.
+#[tokio::test]
+async fn a_logout_with_a_new_key_is_not_lost() {
+    let (mut signer, upstream) = (Signer::start(), Upstream::start());
+    let gateway = start(&signer, &upstream, "").await;
+    let alice = signer.access_token(gateway.now_secs(), "alice", Some("s1"));
+    let mut socket = open(&gateway, &alice).await;
+    gateway.advance(std::time::Duration::from_secs(31));
+    let stranger = Signer::start().sign("logout+jwt", &changed(claims(&signer, &gateway), &json!({ "sid": "s1" })));
+    send(&gateway, &stranger).await.assert_rejected(400, "invalid_request");
+    signer.mint = super::Mint::new(super::Algorithm::ES256);
+    signer.server.publish(&[&signer.mint]);
+    let logout = token(&signer, &gateway, &json!({ "sid": "s1" }));
+    send(&gateway, &logout).await.assert_rejected(503, "temporarily_unavailable");
+    assert_open(&mut socket).await;
+    gateway.advance(std::time::Duration::from_secs(31));
+    assert_eq!(close_frame(&mut socket).await, revoked());
+    assert_eq!(gateway.status_of(&alice).await, 401);
+    assert_eq!(send(&gateway, &logout).await.status, 200, "its sender repeats it");
 }
 
 /// The claims of a good token with bad signatures: each costs a check, and they are limited.

@@ -213,12 +213,27 @@ async fn a_browser_that_goes_in_a_circle_gets_a_page() {
         assert_eq!(alice.load(&format!("{APP}/")).await.status, 302);
     }
     let page = alice.load(&format!("{APP}/")).await;
-    assert_eq!((page.status.as_u16(), page.header("retry-after")), (429, Some("1")), "{page:?}");
+    assert_eq!((page.status.as_u16(), page.header("retry-after")), (429, Some("61")), "{page:?}");
     assert_eq!(alice.attempts().len(), 3);
     gateway.advance(Duration::from_secs(61));
     alice.navigate_until(&format!("{APP}/"), &liar.issuer).await;
     alice.navigate_until(&format!("{APP}/"), &liar.issuer).await;
     assert_eq!(alice.attempts().len(), 4, "the oldest one made room");
+}
+
+/// A page of another site leads the browser to long URLs, so that its cookies make every request too large.
+#[tokio::test]
+async fn attempts_leave_room_for_the_cookies_of_the_application() {
+    let (_liar, _upstream, gateway) = start().await;
+    let mut alice = Visitor::of(&gateway);
+    alice.set("of_the_application", &"x".repeat(6_000));
+    for round in 0..8 {
+        let response = alice.load(&format!("{APP}/{}", "a".repeat(2_047))).await;
+        assert_eq!(response.status, 302, "{round}");
+        gateway.advance(Duration::from_secs(31));
+    }
+    let size: usize = alice.attempts().iter().map(|(name, value)| name.len() + value.len()).sum();
+    assert!(size < 8_192, "{size} bytes");
 }
 
 #[tokio::test]

@@ -1,9 +1,12 @@
 //! Sign-in for browsers at a provider.
 
 mod attempts;
+mod forms;
 mod glewlwyd;
+mod hanging;
 mod held;
 mod killed;
+mod left;
 mod liar;
 mod lies;
 mod pages;

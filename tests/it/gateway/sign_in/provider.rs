@@ -141,6 +141,24 @@ async fn only_users_of_the_domain_and_the_group_may_sign_in() {
     }
 }
 
+/// All users may sign in, and some of them may use a part of the site.
+#[tokio::test]
+async fn the_groups_of_a_user_are_for_the_rules_of_a_route() {
+    let claims = json!({ "groups": ["groups"], "openid": ["sub"] });
+    let (at, upstream) = (start(json!({ "claims": claims })), Upstream::start());
+    let keys = "scopes = [\"openid\", \"groups\"]\nclaims = [\"groups\"]";
+    let admin = "[[route]]\npath = \"/admin/\"\nsign_in = \"main\"\n[[route.claim]]\npointer = \"/groups\"\ncontains = \"staff\"\n";
+    let gateway = gateway(&upstream, &format!("{}{admin}", everything(&at.issuer, keys))).await;
+    for (account, status) in [("alice", 200), ("bob", 403)] {
+        at.control("/account", &json!({ "account": account })).await;
+        let mut visitor = Visitor::of(&gateway);
+        assert_eq!(visitor.navigate(&format!("{APP}/")).await.status, 200, "{account}: {:#?}", visitor.way);
+        assert_eq!(visitor.fetch(&format!("{APP}/admin/x")).await.status.as_u16(), status, "{account}");
+        // A page load is not sent to the provider: it would come back with the same groups.
+        assert_eq!(visitor.load(&format!("{APP}/admin/x")).await.status.as_u16(), status, "{account}");
+    }
+}
+
 #[tokio::test]
 async fn a_user_who_declines_sees_a_page() {
     let (provider, upstream) = (start(json!({ "account": "deny" })), Upstream::start());

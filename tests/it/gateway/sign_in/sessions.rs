@@ -41,6 +41,10 @@ async fn only_the_handle_itself_opens_a_login() {
     let good = client().header("cookie", &format!("__Host-bearward=x; a=1; __Host-bearward={handle}")).get("/").await;
     assert_eq!(good.status, 200);
     assert_eq!(upstream.only_request().header("cookie"), Some("a=1"));
+    let garbage = "x".repeat(9_000);
+    let good =
+        client().header("cookie", &format!("__Host-bearward={garbage}; __Host-bearward={handle}")).get("/").await;
+    assert_eq!(good.status, 200, "one that is larger than a token");
     // Elsewhere it is no token.
     client().bearer(&handle).get("/").await.assert_rejected(401, "invalid_token");
     let two = client().header("cookie", &format!("__Host-bearward={handle}")).bearer("x").get("/").await;
@@ -74,6 +78,35 @@ async fn a_new_login_ends_the_one_before() {
     assert_eq!(alice.fetch(&format!("{APP}/")).await.status, 200);
     alice.set("__Host-bearward", &first);
     alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
+}
+
+/// The browser may have a session of another user at the provider, for example of the attacker.
+#[tokio::test]
+async fn a_link_of_another_site_replaces_no_session() {
+    let (liar, _upstream, gateway, mut alice) = signed_in().await;
+    let link = format!("{APP}/oauth2/sign_in/main?return=%2Forders");
+    let site =
+        |site: &'static str| [("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document"), ("sec-fetch-site", site)];
+    for foreign in ["cross-site", "same-site"] {
+        let page = alice.send(Method::GET, &link, &site(foreign), "").await;
+        assert_eq!(
+            (page.status.as_u16(), page.header("location")),
+            (303, Some("https://app.example/orders")),
+            "{foreign}"
+        );
+        assert!(alice.attempts().is_empty() && page.header("set-cookie").is_none(), "{foreign}");
+    }
+    // The user can sign in anew, and one without a session can follow the link.
+    let mut bob = Visitor::of(&gateway);
+    let begun = [
+        alice.send(Method::GET, &link, &site("same-origin"), "").await,
+        alice.send(Method::GET, &link, &site("none"), "").await,
+        bob.send(Method::GET, &link, &site("cross-site"), "").await,
+    ];
+    for page in begun {
+        let location = page.header("location").unwrap_or_default();
+        assert!(page.status == 302 && location.starts_with(&liar.issuer), "{page:?}");
+    }
 }
 
 #[tokio::test]

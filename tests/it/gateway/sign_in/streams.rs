@@ -1,5 +1,7 @@
 //! A WebSocket that was opened with the cookie of a login ends with it.
 
+use std::time::Duration;
+
 use serde_json::json;
 use tokio::net::TcpStream;
 use tokio_tungstenite::client_async;
@@ -7,7 +9,10 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use super::visitor::Visitor;
 use super::{APP, CALLBACK, CLIENT, SECRET, everything, gateway, provider};
+use crate::gateway::provider_events::transmitter::{self, Poll, SESSION_REVOKED};
+use crate::gateway::provider_events::{Signer, push};
 use crate::gateway::streams::{Socket, assert_open, close_frame, revoked, within_a_second};
+use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, OidcProvider, Upstream};
 
 async fn open(gateway: &Gateway, visitor: &Visitor) -> Socket {
@@ -65,4 +70,61 @@ async fn a_websocket_ends_within_a_second_of_the_end_of_the_session_at_the_provi
     alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
     assert_open(&mut of_bob).await;
     assert_eq!(bob.fetch(&format!("{APP}/")).await.status, 200);
+}
+
+/// The provider signs with a key that the gateway does not know yet, and leaves before the gateway has fetched it. It
+/// sends a logout once.
+#[tokio::test]
+async fn a_logout_is_carried_out_also_if_the_provider_leaves_first() {
+    let (provider, _upstream, _gateway, (mut alice, mut socket), (_, mut of_bob)) = opened().await;
+    provider.control("/rotate", &json!({ "keep": true })).await;
+    provider.control("/faults", &json!([{ "path": "/jwks", "delay_ms": 4_000 }])).await;
+    provider.control("/end", &json!({ "account": "alice" })).await;
+    let told = provider.log("backchannel").await;
+    assert!(told.len() == 1 && told[0]["result"] != "ok", "the provider has left: {told:?}");
+    assert_eq!(close_frame(&mut socket).await, revoked());
+    alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
+    assert_open(&mut of_bob).await;
+}
+
+/// The cookie of a browser has no token of the provider, and a security event names its user.
+#[tokio::test]
+async fn a_websocket_ends_within_a_second_of_a_security_event() {
+    let (signer, poll) = (Signer::start(), Poll::start());
+    for is_polled in [false, true] {
+        let (provider, upstream) = (provider::start(json!({})), Upstream::start());
+        let delivery = if is_polled { poll.section() } else { "path = \"/events/corp\"".to_owned() };
+        let keys = format!("{delivery}\nsubject_issuers = [\"{}\"]", provider.issuer);
+        let more = format!("{}{}", everything(&provider.issuer, ""), transmitter::sections(&signer, &keys));
+        let gateway = gateway(&upstream, &more).await;
+        let mut alice = Visitor::of(&gateway);
+        assert_eq!(alice.navigate(&format!("{APP}/")).await.status, 200, "{:#?}", alice.way);
+        let mut socket = open(&gateway, &alice).await;
+        gateway.advance(Duration::from_secs(60));
+        let event = |jti: &str, subject: &str| {
+            let subject = json!({ "format": "iss_sub", "iss": provider.issuer, "sub": subject });
+            let changes = json!({ "jti": jti, "events": { SESSION_REVOKED: {} } });
+            transmitter::event(&signer, &gateway, &subject, &changes)
+        };
+        if is_polled {
+            eventually_ok("the gateway polls", async || match poll.state().requests.len() {
+                0 => Err(String::new()),
+                _ => Ok(()),
+            })
+            .await;
+            poll.offer("j1", event("j1", "alice"));
+            // It polls once in a second here.
+            assert_eq!(close_frame(&mut socket).await, revoked());
+        } else {
+            eventually_ok("the gateway has the transmitter's keys", async || {
+                let response = push(&gateway, &event(&transmitter::new_jti(), "another user")).await;
+                if response.status == 202 { Ok(()) } else { Err(response.text()) }
+            })
+            .await;
+            assert_open(&mut socket).await;
+            assert_eq!(push(&gateway, &event("j0", "alice")).await.status, 202);
+            assert_eq!(within_a_second(close_frame(&mut socket)).await, revoked());
+        }
+        alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
+    }
 }

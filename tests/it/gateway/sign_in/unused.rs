@@ -11,7 +11,7 @@ use crate::support::wait::eventually_ok;
 use crate::support::{OidcProvider, Upstream};
 
 /// The only token that was revoked.
-async fn revoked(provider: &OidcProvider) -> Value {
+pub(super) async fn revoked(provider: &OidcProvider) -> Value {
     eventually_ok("a token is revoked", async || match provider.log("revocation").await.as_slice() {
         [call] if call["status"] == 200 => Ok(call["params"]["token"].clone()),
         calls => Err(format!("{calls:?}")),

@@ -8,6 +8,7 @@ mod manual_client;
 mod session_tickets;
 mod slow_readers;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -62,15 +63,24 @@ async fn handshake(
     versions: &[&'static rustls::SupportedProtocolVersion],
     alpn: &[&str],
 ) -> std::io::Result<TlsStream<TcpStream>> {
+    handshake_at(gateway.tls_address(), name, versions, alpn).await
+}
+
+pub(crate) async fn handshake_at(
+    address: SocketAddr,
+    name: &str,
+    versions: &[&'static rustls::SupportedProtocolVersion],
+    alpn: &[&str],
+) -> std::io::Result<TlsStream<TcpStream>> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).expect("versions");
     let mut config =
         builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate)).with_no_client_auth();
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
-    let stream = TcpStream::connect(gateway.tls_address()).await.expect("the gateway listens");
+    let stream = TcpStream::connect(address).await.expect("the gateway listens");
     let name = ServerName::try_from(name.to_owned()).expect("a name");
     tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
-const TLS13: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
-const TLS12: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS12];
+pub(crate) const TLS13: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
+pub(crate) const TLS12: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS12];

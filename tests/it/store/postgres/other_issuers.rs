@@ -182,7 +182,7 @@ async fn one_gateway_refreshes_a_login() {
         let saved = [holder, 1 - holder].map(|gateway| {
             let id = [u8::try_from(gateway).expect("small"); 16];
             let (scope, claims, idle_expiry) = (String::new(), Default::default(), until);
-            let refreshed = RefreshedLogin { login: tokens(1), scope, claims, idle_expiry };
+            let refreshed = RefreshedLogin { login: tokens(1), scope, claims, idle_expiry, due_before: tokens(0).due };
             stores[gateway].save_login(family.id, id, refreshed, LOGIN.into())
         });
         for saved in saved {

@@ -15,6 +15,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
+use crate::support::certificates::Authority;
 use crate::support::clock::ManualClock;
 use crate::support::postgres::PostgresServer;
 use crate::support::preload;
@@ -237,6 +238,34 @@ async fn a_tls_session_of_one_gateway_resumes_at_another() {
     }
 }
 
+/// All gateways on a store can open its tickets. Where certificates are asked for, none does: a session that began
+/// elsewhere, or before certificates were required, is no certificate.
+#[tokio::test]
+async fn a_tls_session_of_one_gateway_is_no_certificate_at_another() {
+    let upstream = Upstream::start();
+    let [one, two] = gateways(PostgresServer::shared(), &upstream, "", "");
+    let folder = TempDir::new().expect("a folder");
+    let session = |version: &str| folder.path().join(version).display().to_string();
+    for version in ["-tls1_3", "-tls1_2"] {
+        s_client(&one, &[version, "-sess_out", &session(version)]).await;
+        let resumed = s_client(&two, &[version, "-sess_in", &session(version)]).await;
+        assert!(resumed.contains("Reused, TLSv1"), "{version}: {resumed}");
+    }
+    fs::write(two.path().join("clients.pem"), Authority::new().pem()).expect("written");
+    let tls = "tls = \"self-signed\"";
+    let asking = |policy: &str| format!("{tls}\nclient_certificate = \"{policy}\"\nclient_ca = \"clients.pem\"");
+    let two = two.restart_with(|text| text.replacen(tls, &asking("optional"), 1));
+    for version in ["-tls1_3", "-tls1_2"] {
+        let full = s_client(&two, &[version, "-sess_in", &session(version)]).await;
+        assert!(full.contains("New, TLSv1") && full.contains("HTTP/1.1 401 "), "{version}: {full}");
+    }
+    let two = two.restart_with(|text| text.replacen(&asking("optional"), &asking("required"), 1));
+    for version in ["-tls1_3", "-tls1_2"] {
+        let rejected = s_client(&two, &[version, "-sess_in", &session(version)]).await;
+        assert!(!rejected.contains("Reused") && !rejected.contains("HTTP/1.1"), "{version}: {rejected}");
+    }
+}
+
 async fn s_client(gateway: &Gateway, arguments: &[&str]) -> String {
     let address = gateway.tls_address().to_string();
     let mut command = Command::new("openssl");
@@ -245,7 +274,8 @@ async fn s_client(gateway: &Gateway, arguments: &[&str]) -> String {
     let run = move || {
         let mut child = command.spawn().expect("openssl is there");
         let request = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-        child.stdin.take().expect("piped").write_all(request).expect("written");
+        // It may have ended.
+        let _ = child.stdin.take().expect("piped").write_all(request);
         child.wait_with_output().expect("it ends")
     };
     let output = tokio::task::spawn_blocking(run).await.expect("no panic");

@@ -12,23 +12,25 @@ use serde_json::json;
 
 use crate::store::given::*;
 
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
-const MINUTE: Duration = Duration::from_mins(1);
+pub(super) const MINUTE: Duration = Duration::from_mins(1);
 const DAY: Duration = Duration::from_hours(24);
-const PROVIDER: &str = "https://login.example";
-const ONE: [u8; 16] = [1; 16];
+pub(super) const PROVIDER: &str = "https://login.example";
+/// When each login is due.
+pub(super) const DUE: UnixTime = UnixTime::from_millis(LOGIN.as_millis() + 60_000);
+pub(super) const ONE: [u8; 16] = [1; 16];
 const OTHER: [u8; 16] = [2; 16];
 
-fn family(subject: &str) -> Family {
+pub(super) fn family(subject: &str) -> Family {
     let (issuer, session) = (PROVIDER.into(), Some(format!("session of {subject}")));
     let origin = Origin { issuer, subject: subject.into(), session, dated: LOGIN };
     Family { origin: Some(origin), ..login(&format!("corp|{subject}"), LOGIN) }
 }
 
-fn tokens(version: u64) -> ProviderLogin {
+pub(super) fn tokens(version: u64) -> ProviderLogin {
     let sealed = format!("\0tokens {version}\u{ff}").into_bytes();
-    ProviderLogin { provider: "corp".into(), root: 255, sealed, version, due: LOGIN + MINUTE, claimed: false }
+    ProviderLogin { provider: "corp".into(), root: 255, sealed, version, due: DUE, claimed: false }
 }
 
 pub(super) async fn begun(store: &dyn Store, subject: &str) -> Family {
@@ -37,31 +39,43 @@ pub(super) async fn begun(store: &dyn Store, subject: &str) -> Family {
 }
 
 /// A login that its browser has used.
-async fn claimed(store: &dyn Store, subject: &str) -> Family {
+pub(super) async fn claimed(store: &dyn Store, subject: &str) -> Family {
     let family = begun(store, subject).await;
     store.claim_login(family.id, LOGIN + SECOND).await.expect("the store works");
     found(store, family.id).await.expect("it is there").0
 }
 
-async fn found(store: &dyn Store, id: TokenId) -> Option<(Family, ProviderLogin)> {
+pub(super) async fn found(store: &dyn Store, id: TokenId) -> Option<(Family, ProviderLogin)> {
     store.provider_login(id).await.expect("the store works")
 }
 
-async fn lease(store: &dyn Store, family: &Family, version: u64, holder: [u8; 16], now: UnixTime) -> LoginLease {
+pub(super) async fn lease(
+    store: &dyn Store,
+    family: &Family,
+    version: u64,
+    holder: [u8; 16],
+    now: UnixTime,
+) -> LoginLease {
     store.lease_login(family.id, version, holder, now, now + SECOND * 10).await.expect("the store works")
 }
 
-async fn save(store: &dyn Store, family: &Family, login: ProviderLogin, now: UnixTime) -> SavedLogin {
+pub(super) async fn save(store: &dyn Store, family: &Family, login: ProviderLogin, now: UnixTime) -> SavedLogin {
+    save_due(store, family, login, (DUE, now)).await
+}
+
+/// `due_before`: when the login was due as its holder has read it.
+pub(super) async fn save_due(
+    store: &dyn Store,
+    family: &Family,
+    login: ProviderLogin,
+    (due_before, now): (UnixTime, UnixTime),
+) -> SavedLogin {
     let Family { scope, claims, idle_expiry, .. } = family.clone();
-    let refreshed = RefreshedLogin { login, scope, claims, idle_expiry };
+    let refreshed = RefreshedLogin { login, scope, claims, idle_expiry, due_before };
     store.save_login(family.id, ONE, refreshed, now.into()).await.expect("the store works")
 }
 
-async fn made_due(store: &dyn Store, of: Revoked, at: UnixTime) -> Vec<TokenId> {
-    store.make_logins_due(of, at).await.expect("the store works")
-}
-
-async fn end(store: &dyn Store, family: &Family, now: UnixTime) {
+pub(super) async fn end(store: &dyn Store, family: &Family, now: UnixTime) {
     store.revoke_family(family.id, RevokedBy::Admin, now.into()).await.expect("the store works");
 }
 
@@ -191,7 +205,8 @@ pub(crate) async fn refreshed_tokens_are_saved_with_their_claims(store: &dyn Sto
     let client = Some("2001:db8::9".parse().expect("an address"));
     let context = EventContext { client, ..now.into() };
     let (scope, idle_expiry) = (String::from("openid groups"), UnixTime::MAX);
-    let refreshed = RefreshedLogin { login: next.clone(), scope: scope.clone(), claims: claims.clone(), idle_expiry };
+    let (login, due_before) = (next.clone(), DUE);
+    let refreshed = RefreshedLogin { login, scope: scope.clone(), claims: claims.clone(), idle_expiry, due_before };
     let saved = store.save_login(before.id, ONE, refreshed, context);
     assert_eq!(saved.await.expect("the store works"), SavedLogin::Saved);
     let idle_expiry = before.absolute_expiry;
@@ -218,7 +233,7 @@ pub(crate) async fn a_late_holder_keeps_its_tokens_unless_there_are_newer(store:
 
     let of_other = ProviderLogin { sealed: b"other".into(), ..tokens(1) };
     let (scope, claims, idle_expiry) = (String::new(), Default::default(), late);
-    let refreshed = RefreshedLogin { login: of_other, scope, claims, idle_expiry };
+    let refreshed = RefreshedLogin { login: of_other, scope, claims, idle_expiry, due_before: DUE };
     let saved = store.save_login(family.id, OTHER, refreshed, late.into());
     assert_eq!(saved.await.expect("the store works"), SavedLogin::Newer);
     assert_eq!(save(store, &family, tokens(0), late).await, SavedLogin::Newer);
@@ -237,7 +252,7 @@ pub(crate) async fn tokens_of_an_ended_session_are_only_told(store: &dyn Store) 
     assert_eq!(to_revoke(store, now).await, [], "its tokens are being refreshed");
     let claims = json!({ "admin": true }).as_object().cloned().expect("an object");
     let (scope, idle_expiry) = ("admin".into(), UnixTime::MAX);
-    let refreshed = RefreshedLogin { login: tokens(1), scope, claims, idle_expiry };
+    let refreshed = RefreshedLogin { login: tokens(1), scope, claims, idle_expiry, due_before: DUE };
     let saved = store.save_login(family.id, ONE, refreshed, now.into());
     assert_eq!(saved.await.expect("the store works"), SavedLogin::Ended);
     let after = stored(store, &family).await;
@@ -340,38 +355,4 @@ pub(crate) async fn a_login_that_cannot_be_told_is_swept_after_a_day(store: &dyn
     store.sweep(ends + DAY + MILLISECOND, 100).await.expect("the store works");
     assert_eq!(found(store, unnoticed.id).await, None);
     assert!(found(store, alive.id).await.is_some());
-}
-
-pub(crate) async fn logins_of_a_session_or_a_user_are_made_due(store: &dyn Store) {
-    let (alice, bob) = (claimed(store, "alice").await, claimed(store, "bob").await);
-    let later = Family {
-        origin: Some(Origin { dated: LOGIN + SECOND, ..alice.origin.clone().expect("one") }),
-        ..family("alice")
-    };
-    store.begin_login(later.clone(), tokens(0), None, ANY, LOGIN.into()).await.expect("the store works");
-    // Without a refresh token, a login is never due.
-    let other = Family { id: TokenId::random(), ..family("alice") };
-    let without = ProviderLogin { due: UnixTime::MAX, ..tokens(0) };
-    store.begin_login(other.clone(), without, None, ANY, LOGIN.into()).await.expect("the store works");
-    let at = LOGIN + 2 * SECOND;
-    let due = async |family: &Family| found(store, family.id).await.expect("it is there").1.due;
-
-    let user = |subject: &str| Revoked::Subject { issuer: PROVIDER.into(), subject: subject.into(), not_after: LOGIN };
-    assert_eq!(made_due(store, user("alice"), at).await, [alice.id]);
-    assert_eq!((due(&alice).await, due(&bob).await), (at, LOGIN + MINUTE));
-    assert_eq!((due(&later).await, due(&other).await), (LOGIN + MINUTE, UnixTime::MAX));
-    assert_eq!(made_due(store, user("alice"), at).await, [], "it is due already");
-    let elsewhere = Revoked::Session { issuer: "https://other.example".into(), session: "session of bob".into() };
-    assert_eq!(made_due(store, elsewhere, at).await, []);
-    let here = Revoked::Session { issuer: PROVIDER.into(), session: "session of bob".into() };
-    assert_eq!(made_due(store, here, at).await, [bob.id]);
-    let all = Revoked::Issuer { issuer: PROVIDER.into(), not_after: UnixTime::MAX };
-    assert_eq!(made_due(store, all.clone(), at).await, [later.id]);
-
-    // Another gateway refreshes it at the same time: its tokens are kept.
-    assert_eq!(lease(store, &bob, 0, ONE, at).await, LoginLease::Granted);
-    assert_eq!(save(store, &bob, ProviderLogin { due: at + MINUTE, ..tokens(1) }, at).await, SavedLogin::Saved);
-    assert_eq!(due(&bob).await, at + MINUTE);
-    end(store, &bob, at).await;
-    assert_eq!(made_due(store, all, at).await, [], "an ended login is not refreshed");
 }

@@ -15,10 +15,12 @@ impl Gateway {
 
     /// Waits until a metric has this value. The gateway can update it shortly after the client has its response.
     pub async fn wait_for_metric(&self, name: &str, count: u64) {
-        let expected = format!("bearward_{name} {count}");
-        eventually_ok(&format!("/metrics has the line `{expected}`"), async || {
+        let metric = format!("bearward_{name} ");
+        // Some are written as 1, others as 1.0.
+        let is_count = |value: &str| value.parse() == Ok(count as f64);
+        eventually_ok(&format!("/metrics has {metric}{count}"), async || {
             let page = self.admin_client().get("/metrics").await.text();
-            if page.lines().any(|line| line == expected) { Ok(()) } else { Err(page) }
+            if page.lines().any(|line| line.strip_prefix(&metric).is_some_and(is_count)) { Ok(()) } else { Err(page) }
         })
         .await;
     }

@@ -1,6 +1,7 @@
 //! `[[oauth.client]]`: clients that authenticate with assertions, and the grant `client_credentials`.
 
 mod assertions;
+mod certificates;
 mod credentials;
 mod keys;
 mod replicas;

@@ -47,6 +47,47 @@ async fn curl_authenticates_with_its_certificate() {
     }
 }
 
+/// nginx CVE-2025-23419: a session of a client with a certificate, and one of a listener that asks for none.
+#[tokio::test]
+async fn a_session_file_of_openssl_is_never_resumed() {
+    let (authority, upstream) = (Authority::new(), Upstream::start());
+    let plain = "[[listener]]\naddress = \"127.0.0.1:0\"\ntls = \"self-signed\"\n";
+    let keys = "client_certificate = \"required\"";
+    let gateway = Gateway::with_clients(&upstream, &authority, keys, &format!("{ROUTES}{plain}"));
+    authority.client(|_| {}).write(gateway.path(), "orders");
+    let openssl = |address: std::net::SocketAddr, arguments: &[&str]| {
+        let mut command = Command::new("openssl");
+        command.args(["s_client", "-ign_eof", "-connect", &address.to_string(), "-servername", "localhost"]);
+        command.args(arguments).current_dir(gateway.path());
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("openssl");
+        let request = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let _ = child.stdin.take().expect("piped").write_all(request);
+        String::from_utf8_lossy(&child.wait_with_output().expect("it is our child").stdout).into_owned()
+    };
+    let (asking, plain) = (gateway.tls_address(), gateway.running().addresses[2]);
+    for version in ["-tls1_2", "-tls1_3"] {
+        let with = [version, "-cert", "orders.pem", "-key", "orders.key"];
+        let first = openssl(asking, &[&with[..], &["-sess_out", "own"]].concat());
+        assert!(first.contains("New, TLSv1") && first.contains("HTTP/1.1 200 "), "{version}: {first}");
+        // Without the certificate, and with it.
+        let own = ["-sess_in", "own"];
+        let has_session = gateway.path().join("own").exists();
+        if has_session {
+            let again = openssl(asking, &[&[version][..], &own].concat());
+            assert!(!again.contains("Reused") && !again.contains("HTTP/1.1"), "{version}: {again}");
+            let again = openssl(asking, &[&with[..], &own].concat());
+            assert!(again.contains("New, TLSv1") && again.contains("HTTP/1.1 200 "), "{version}: {again}");
+        }
+        // The neighbour: the listener that asks for none resumes its own sessions.
+        openssl(plain, &[version, "-sess_out", "other"]);
+        let resumed = openssl(plain, &[version, "-sess_in", "other"]);
+        assert!(resumed.contains("Reused, TLSv1"), "{version}: {resumed}");
+        let stolen = openssl(asking, &[version, "-sess_in", "other"]);
+        assert!(!stolen.contains("Reused") && !stolen.contains("HTTP/1.1"), "{version}: {stolen}");
+    }
+}
+
 #[tokio::test]
 async fn the_client_of_openssl_authenticates_with_its_certificate() {
     let (authority, upstream) = (Authority::new(), Upstream::start());

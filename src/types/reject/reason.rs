@@ -1,16 +1,8 @@
 //! Every reason for which the gateway rejects a request, in one list.
 //!
-//! A [`Reason`] decides the status, the public error code and the message for the client. A [`Reject`] adds details
-//! that only the log contains: which key, which limit, which upstream. Codes are stable, because logs, metrics and the
-//! alerts of operators use them.
+//! Codes are stable, because logs, metrics and the alerts of operators use them.
 
-use std::borrow::Cow;
-use std::fmt;
-use std::time::Duration;
-
-use http::{HeaderValue, StatusCode};
-
-use crate::types::limit::Limit;
+use http::StatusCode;
 
 /// Declares [`Reason`] and its table, so that every reason has a row.
 macro_rules! reasons {
@@ -165,6 +157,8 @@ reasons! {
     GrantExpired = "grant_expired", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     GrantReused = "grant_reused", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     GrantMismatch = "grant_mismatch", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
+    /// The session is bound to a certificate (RFC 8705 section 4), and the client has not shown it.
+    GrantCertificate = "grant_certificate", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     /// The token is valid but newer than the store: an old backup was restored, or the disk lost a write.
     GrantAhead = "grant_ahead", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     // RFC 6749 section 5.2 and RFC 7009 section 2.2.1.
@@ -175,7 +169,9 @@ reasons! {
     WrongClientSecret = "wrong_client_secret", UNAUTHORIZED, "invalid_client", "the client id or the client secret is not valid";
     /// The assertion of an `[[oauth.client]]`.
     ClientAssertion = "client_assertion", UNAUTHORIZED, "invalid_client", "the client assertion is not valid";
-    ClientNotAuthenticated = "client_not_authenticated", UNAUTHORIZED, "invalid_client", "this client must authenticate with a client assertion (private_key_jwt)";
+    /// `oauth.client.client_auth`, with one of the two methods of RFC 8705 section 2.
+    ClientCertificate = "client_certificate", UNAUTHORIZED, "invalid_client", "this client must authenticate with its client certificate";
+    ClientNotAuthenticated = "client_not_authenticated", UNAUTHORIZED, "invalid_client", "this client must authenticate at the token endpoint: with a client assertion or its certificate";
     UnauthorizedClient = "unauthorized_client", BAD_REQUEST, "unauthorized_client", "this client may not use this grant_type";
     InvalidScope = "invalid_scope", BAD_REQUEST, "invalid_scope", "the requested scope cannot be granted";
     /// `[[oauth.exchange]]`; RFC 8693 section 2.2.2.
@@ -247,149 +243,3 @@ reasons! {
     UpstreamBusy = "upstream_busy", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the backend is overloaded";
     Internal = "internal", INTERNAL_SERVER_ERROR, "internal", "internal error of the gateway";
 }
-
-impl Reason {
-    /// The position in [`Reason::ALL`], for tables of counters.
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-
-    /// Returns true if the client sent too many requests.
-    pub fn is_limit(self) -> bool {
-        self.status() == StatusCode::TOO_MANY_REQUESTS
-    }
-
-    /// Returns true if a limit was exceeded, by the number of requests or the size of one.
-    pub fn is_limit_exceeded(self) -> bool {
-        self.is_limit() || self == Reason::BodyTooLarge
-    }
-
-    /// Returns true if the response needs `WWW-Authenticate` (RFC 6750 section 3).
-    pub fn has_challenge(self) -> bool {
-        matches!(self.status(), StatusCode::UNAUTHORIZED) || self == Reason::InsufficientScope
-    }
-
-    /// Returns true if the token has no proof, or one that does not fit.
-    pub fn is_about_proof(self) -> bool {
-        matches!(self.public_code(), "invalid_dpop_proof" | "use_dpop_nonce")
-            || matches!(self, Reason::BoundToKey | Reason::TokenNotBound | Reason::ProofKey)
-    }
-
-    /// Returns true if the connection must be closed, because the next request on it could be misread.
-    pub const fn must_close_connection(self) -> bool {
-        matches!(
-            self,
-            Reason::BadHost
-                | Reason::MalformedFraming
-                | Reason::ConnectNotAllowed
-                | Reason::BodyTimeout
-                | Reason::BodyTooSlow
-        )
-    }
-
-    /// Returns true if the token is the cause, so that a repeated request would be rejected again.
-    pub fn is_invalid_token(self) -> bool {
-        self.status() == StatusCode::UNAUTHORIZED || self == Reason::SeveralTokens
-    }
-
-    /// `Retry-After` for rejections that pass by themselves.
-    pub const fn default_retry_after(self) -> Option<Duration> {
-        match self.status() {
-            StatusCode::SERVICE_UNAVAILABLE | StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => {
-                Some(Duration::from_secs(1))
-            }
-            _ => None,
-        }
-    }
-}
-
-/// A rejection: its reason, a detail for the log, and headers of the response.
-pub struct Reject {
-    pub reason: Reason,
-    /// For the log only. It must not contain a token or a secret.
-    pub detail: Cow<'static, str>,
-    /// `Allow` of a 405.
-    pub allow: Option<HeaderValue>,
-    /// The scopes that a 403 requires, separated by spaces.
-    pub scope: Option<HeaderValue>,
-    pub retry_after: Option<Duration>,
-    /// Where a browser can sign in, in the body of a 401.
-    pub login_url: Option<Box<str>>,
-    /// If true, the client used the scheme Basic, so a 401 names that scheme (RFC 6749 section 5.2).
-    pub used_basic: bool,
-    /// What the client reads instead of the message of the reason. It must not contain what the client sent.
-    pub described: Option<Box<str>>,
-    /// The nonce for the next proof.
-    pub dpop_nonce: Option<HeaderValue>,
-    /// The limit that was hit, if the reason does not tell.
-    pub limit: Option<Limit>,
-}
-
-impl Reject {
-    pub fn new(reason: Reason, detail: impl Into<Cow<'static, str>>) -> Self {
-        Reject {
-            reason,
-            detail: detail.into(),
-            allow: None,
-            scope: None,
-            retry_after: reason.default_retry_after(),
-            login_url: None,
-            used_basic: false,
-            described: None,
-            dpop_nonce: None,
-            limit: None,
-        }
-    }
-
-    pub fn described(mut self, text: String) -> Self {
-        self.described = Some(text.into());
-        self
-    }
-
-    /// What the client reads.
-    pub fn message(&self) -> &str {
-        self.described.as_deref().unwrap_or(self.reason.message())
-    }
-
-    pub fn of_limit(mut self, limit: Limit) -> Self {
-        self.limit = Some(limit);
-        self
-    }
-
-    pub fn allow(mut self, methods: &'static str) -> Self {
-        self.allow = Some(HeaderValue::from_static(methods));
-        self
-    }
-
-    pub fn needs_scope(mut self, scope: &str) -> Self {
-        self.scope = HeaderValue::from_str(scope).ok();
-        self
-    }
-}
-
-/// The text of an error and all its sources, for the log.
-pub fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
-}
-
-impl From<Reason> for Reject {
-    fn from(reason: Reason) -> Self {
-        Reject::new(reason, "")
-    }
-}
-
-impl fmt::Debug for Reject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.reason.code(), self.detail)
-    }
-}
-
-#[cfg(test)]
-mod tests;

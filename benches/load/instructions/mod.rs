@@ -1,0 +1,159 @@
+//! What a request costs the gateway in instructions, allocations and system calls, whatever else the machine does.
+//!
+//! The gateway runs with one worker under valgrind's callgrind, which counts the instructions outside of the kernel and
+//! the calls of `malloc`, and then under strace. One connection sends one request after another. What the idle gateway
+//! executes in the same time is subtracted.
+
+mod callgrind;
+mod record;
+mod strace;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::bench::Bench;
+use crate::client::Connection;
+use crate::drive::{Load, Pace};
+use crate::gateway::{Gateway, Setup, Under};
+use crate::scenario::{Scenario, Tokens, Transport};
+use crate::{Outcome, h2};
+use callgrind::Counts;
+
+/// The scenarios. The last one fills the caches with tokens that no other one uses.
+const ROWS: [&str; 8] = ["plain", "es256", "hs256", "es256-1000", "bad", "tls-es256", "h2-es256", "es256-new"];
+/// Requests before the counters start.
+const WARM_UP: usize = 300;
+/// The same for 1,000 tokens: three passes, after which the cache holds all of them.
+const WARM_UP_MANY: usize = 3_000;
+const COUNTED: usize = 1_000;
+/// How long the idle gateway is observed.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// What counts.
+#[derive(Clone, Copy, Debug)]
+enum Instrument {
+    Callgrind,
+    Strace,
+}
+
+/// The costs of one request.
+pub struct Row {
+    scenario: &'static str,
+    instructions: f64,
+    allocations: f64,
+    system_calls: f64,
+}
+
+/// Prints the table. With `check`, compares it with the one in `benches/README.md`.
+pub fn measure(bench: &Bench<'_>, check: bool) -> Outcome<()> {
+    let counted = run(bench, Instrument::Callgrind)?;
+    let traced = run(bench, Instrument::Strace)?;
+    let rows: Vec<Row> = ROWS
+        .iter()
+        .zip(counted.into_iter().zip(traced))
+        .map(|(scenario, ([instructions, allocations], [system_calls, _]))| Row {
+            scenario,
+            instructions,
+            allocations,
+            system_calls,
+        })
+        .collect();
+    record::print(&rows);
+    if check { record::compare(&rows) } else { Ok(()) }
+}
+
+/// What each row costs, by the counters of one instrument.
+fn run(bench: &Bench<'_>, instrument: Instrument) -> Outcome<Vec<[f64; 2]>> {
+    let gateway = Gateway::start(&Setup { workers: 1, under: Some(instrument.under()), ..bench.gateway() })?;
+    let begun = Instant::now();
+    let idle = instrument.count(&gateway, || {
+        thread::sleep(if bench.flags.test { Duration::from_millis(100) } else { IDLE });
+        Ok(())
+    })?;
+    let idle = idle.map(|count| count / begun.elapsed().as_secs_f64());
+    let of_row = |name: &&str| {
+        eprintln!("counting {name} with {instrument:?}");
+        count(bench, &gateway, instrument, Scenario::by_name(name)?, idle)
+    };
+    ROWS.iter().map(of_row).collect()
+}
+
+/// The costs of one request. `idle`: what the gateway does in one second without requests.
+fn count(
+    bench: &Bench<'_>,
+    gateway: &Gateway,
+    instrument: Instrument,
+    scenario: &'static Scenario,
+    idle: [f64; 2],
+) -> Outcome<[f64; 2]> {
+    let (warm_up, counted) = match scenario.tokens {
+        _ if bench.flags.test => (10, 10),
+        Tokens::Many(_) => (WARM_UP_MANY, COUNTED),
+        _ => (WARM_UP, COUNTED),
+    };
+    let address = gateway.target(scenario.transport != Transport::Plain).address;
+    // One second at this rate needs as many requests as are sent.
+    let pace = Pace::OpenLoop((warm_up + counted) as u64);
+    let load = bench.load(scenario, address, pace, Duration::from_secs(1))?;
+    let mut client = Client::open(&load)?;
+    for turn in 0..warm_up {
+        client.exchange(&load, turn)?;
+    }
+    let begun = Instant::now();
+    let sum =
+        instrument.count(gateway, || (warm_up..warm_up + counted).try_for_each(|turn| client.exchange(&load, turn)))?;
+    let elapsed = begun.elapsed().as_secs_f64();
+    Ok(std::array::from_fn(|index| (sum[index] - idle[index] * elapsed) / counted as f64))
+}
+
+impl Instrument {
+    fn under(self) -> Under {
+        match self {
+            Instrument::Callgrind => callgrind::command,
+            Instrument::Strace => strace::command,
+        }
+    }
+
+    /// Its counters for what the gateway does meanwhile: instructions and allocations, or system calls.
+    fn count(self, gateway: &Gateway, meanwhile: impl FnOnce() -> Outcome<()>) -> Outcome<[f64; 2]> {
+        match self {
+            Instrument::Callgrind => {
+                callgrind::zero(gateway.pid())?;
+                meanwhile()?;
+                let Counts { instructions, allocations } = callgrind::dump(gateway.pid(), gateway.folder())?;
+                Ok([instructions, allocations])
+            }
+            Instrument::Strace => {
+                let begun = strace::position(gateway.folder())?;
+                meanwhile()?;
+                Ok([strace::calls_since(begun, gateway.folder())?, 0.0])
+            }
+        }
+    }
+}
+
+enum Client {
+    Http1(Box<Connection>),
+    Http2(Box<h2::Session>),
+}
+
+impl Client {
+    fn open(load: &Load) -> Outcome<Client> {
+        if load.target.tls.as_ref().is_some_and(|tls| tls.alpn_protocols == [b"h2"]) {
+            return Ok(Client::Http2(Box::new(h2::Session::open(load)?)));
+        }
+        Ok(Client::Http1(Box::new(Connection::open(&load.target)?)))
+    }
+
+    /// Any other status than the expected one ends the bench.
+    fn exchange(&mut self, load: &Load, turn: usize) -> Outcome<()> {
+        let status = match self {
+            Client::Http1(connection) => connection.exchange(&load.requests[turn % load.requests.len()])?.status,
+            Client::Http2(session) => session.exchange()?,
+        };
+        if !load.expected_status.contains(&status) {
+            return Err(format!("expected {:?}, got {status}", load.expected_status).into());
+        }
+        Ok(())
+    }
+}

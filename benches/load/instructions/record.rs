@@ -1,0 +1,57 @@
+//! The table in `benches/README.md`, which a change of the costs changes in the same commit.
+
+use std::fs;
+
+use super::Row;
+use crate::Outcome;
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/README.md");
+const HEAD: &str = "| scenario | instructions | allocations | system calls |";
+/// Ratio of the instructions to those in the table. Two runs of one build differ by less than 1 %.
+const GROWTH: f64 = 1.02;
+/// Allocations and system calls of a request that are more than those in the table.
+const MORE: f64 = 0.5;
+
+pub fn print(rows: &[Row]) {
+    println!("{HEAD}\n|---|---:|---:|---:|");
+    for Row { scenario, instructions, allocations, system_calls } in rows {
+        println!("| {scenario} | {instructions:.0} | {allocations:.1} | {system_calls:.1} |");
+    }
+}
+
+/// Fails if a row costs more than the same row of the table.
+pub fn compare(rows: &[Row]) -> Outcome<()> {
+    let text = fs::read_to_string(FILE)?;
+    let recorded = text.split_once(HEAD).ok_or("benches/README.md has no table of instructions")?.1;
+    let grown: Vec<String> = rows.iter().filter_map(|row| growth(row, recorded)).collect();
+    if grown.is_empty() {
+        println!("\nno row costs more than in benches/README.md");
+        return Ok(());
+    }
+    let advice = "If the change is worth it, put the new table into benches/README.md and give the reason there.";
+    Err(format!("a request costs more than in benches/README.md:\n{}\n{advice}", grown.join("\n")).into())
+}
+
+/// What has grown, or what the table lacks.
+fn growth(row: &Row, recorded: &str) -> Option<String> {
+    let name = row.scenario;
+    let Some([instructions, allocations, system_calls]) = find(name, recorded) else {
+        return Some(format!("{name}: not in the table"));
+    };
+    let is_grown = row.instructions > instructions * GROWTH
+        || row.allocations > allocations + MORE
+        || row.system_calls > system_calls + MORE;
+    is_grown.then(|| {
+        format!(
+            "{name}: {:.0} instructions ({instructions} in the table), {:.1} allocations ({allocations}), \
+             {:.1} system calls ({system_calls})",
+            row.instructions, row.allocations, row.system_calls
+        )
+    })
+}
+
+fn find(scenario: &str, recorded: &str) -> Option<[f64; 3]> {
+    let line = recorded.lines().find_map(|line| line.strip_prefix(&format!("| {scenario} | ")))?;
+    let cells: Vec<f64> = line.split('|').filter_map(|cell| cell.trim().parse().ok()).collect();
+    cells.try_into().ok()
+}

@@ -1,0 +1,163 @@
+//! Certificates that the gateway gets from an ACME server (RFC 8555): keys, requests, and what comes back.
+
+use std::error::Error;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::NoServerSessionStorage;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+
+use super::certificates::{describe, provider};
+use super::description::{Description, extension, serial, validity};
+use super::error::TlsError;
+use super::validity::time;
+use crate::types::clock::UnixTime;
+use crate::types::der::{SEQUENCE, element, elements};
+use crate::types::secret::Secret;
+
+/// The protocol of a connection that validates a name (RFC 8737 section 6.2).
+pub const VALIDATION_PROTOCOL: &[u8] = b"acme-tls/1";
+
+/// 2.5.29.35 (RFC 5280 section 4.2.1.1).
+const AUTHORITY_KEY_IDENTIFIER: &[u8] = &[0x55, 0x1d, 0x23];
+/// The tag of `keyIdentifier` there.
+const KEY_IDENTIFIER: u8 = 0x80;
+
+/// Maximum certificates of a chain, and bytes of it. An authority sends two or three.
+const MAX_CHAIN: usize = 8;
+const MAX_CHAIN_SIZE: usize = 64 * 1024;
+
+/// A certificate of an ACME server.
+pub struct Issued {
+    pub certified: Arc<CertifiedKey>,
+    pub description: Description,
+    pub not_before: UnixTime,
+    pub not_after: UnixTime,
+    /// How the authority names it for renewal information (RFC 9773 section 4.1). `None` if its issuer has no key
+    /// identifier.
+    pub id: Option<String>,
+}
+
+/// Why a certificate of an authority is not used.
+#[derive(Debug)]
+pub enum IssuedError {
+    /// It is for another name, or its key is another one.
+    Unusable(TlsError),
+    NotPem,
+    TooLarge,
+    WrongNames,
+    WrongTime,
+}
+
+impl fmt::Display for IssuedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            IssuedError::Unusable(_) => "the certificate cannot be used",
+            IssuedError::NotPem => "this is not a certificate chain in PEM",
+            IssuedError::TooLarge => "the certificate chain is too large",
+            IssuedError::WrongNames => "the certificate has other names",
+            IssuedError::WrongTime => "the certificate is not valid now; is the clock of this machine right?",
+        })
+    }
+}
+
+impl Error for IssuedError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            IssuedError::Unusable(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl Issued {
+    /// Reads the chain, the leaf first, and checks that it fits the key and is for this name.
+    pub fn read(name: &str, chain: &str, key: &Secret) -> Result<Self, IssuedError> {
+        if chain.len() > MAX_CHAIN_SIZE {
+            return Err(IssuedError::TooLarge);
+        }
+        let certificates = CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<Vec<_>, _>>();
+        let certificates = certificates.map_err(|_| IssuedError::NotPem)?;
+        let leaf = certificates.first().cloned().ok_or(IssuedError::NotPem)?;
+        if certificates.len() > MAX_CHAIN {
+            return Err(IssuedError::TooLarge);
+        }
+        let file = PathBuf::from(format!("acme:{name}"));
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.expose().to_vec()));
+        let certified = CertifiedKey::from_der(certificates, key, &provider());
+        let unusable = |source| IssuedError::Unusable(TlsError::Invalid { file: file.clone(), source });
+        let certified = certified.map_err(unusable)?;
+        let description = describe(&certified, &file).map_err(IssuedError::Unusable)?;
+        match &*description.names {
+            [only] if only.eq_ignore_ascii_case(name) => {}
+            _ => return Err(IssuedError::WrongNames),
+        }
+        let (tag, begin) = validity(&leaf).next().ok_or(IssuedError::WrongTime)?;
+        let not_before = time(tag, begin).ok_or(IssuedError::WrongTime)?;
+        Ok(Issued {
+            not_before,
+            not_after: UnixTime::from_secs(description.not_after),
+            id: id(&leaf),
+            certified: Arc::new(certified),
+            description,
+        })
+    }
+
+    /// Fails if the certificate has not begun, or has ended.
+    pub fn check_time(&self, now: UnixTime) -> Result<(), IssuedError> {
+        // Clocks differ by some minutes, and most authorities date a certificate back by an hour.
+        let begins_soon = self.not_before.since(now) <= Duration::from_mins(10);
+        if begins_soon && now < self.not_after { Ok(()) } else { Err(IssuedError::WrongTime) }
+    }
+}
+
+/// A new P-256 key in PKCS#8.
+pub fn new_key() -> Result<Secret, TlsError> {
+    let key = KeyPair::generate().map_err(TlsError::Generate)?;
+    Ok(Secret::new(key.serialize_der()))
+}
+
+/// A certificate signing request for this name, in DER.
+pub fn signing_request(name: &str, key: &Secret) -> Result<Vec<u8>, TlsError> {
+    let key = KeyPair::try_from(key.expose()).map_err(TlsError::Generate)?;
+    let mut params = CertificateParams::new([name.to_owned()]).map_err(TlsError::Generate)?;
+    params.distinguished_name = DistinguishedName::new();
+    Ok(params.serialize_request(&key).map_err(TlsError::Generate)?.der().to_vec())
+}
+
+/// The side of a connection that validates `name`: a certificate with this digest of the key authorization (RFC 8737
+/// section 3). It asks for no certificate, issues no tickets, and speaks no other protocol.
+pub(super) fn validation_side(name: &str, digest: &[u8]) -> Result<Arc<ServerConfig>, TlsError> {
+    let key = KeyPair::generate().map_err(TlsError::Generate)?;
+    let mut params = CertificateParams::new([name.to_owned()]).map_err(TlsError::Generate)?;
+    params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
+    let certificate = params.self_signed(&key).map_err(TlsError::Generate)?;
+    let key_der = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let signer = provider().key_provider.load_private_key(key_der).map_err(TlsError::Library)?;
+    // Not by `from_der`: its comparison with the key rejects critical extensions that it does not know.
+    let certified = CertifiedKey::new(vec![certificate.der().clone()], signer);
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::Library)?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
+    config.alpn_protocols = vec![VALIDATION_PROTOCOL.to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+/// The key identifier of the issuer and the serial number, each with its leading zeros.
+fn id(leaf: &[u8]) -> Option<String> {
+    let (identifier, _) = element(extension(leaf, AUTHORITY_KEY_IDENTIFIER)?, SEQUENCE)?;
+    let (_, key) = elements(identifier).find(|(tag, _)| *tag == KEY_IDENTIFIER)?;
+    Some(format!("{}.{}", URL_SAFE_NO_PAD.encode(key), URL_SAFE_NO_PAD.encode(serial(leaf)?)))
+}

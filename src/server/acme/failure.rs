@@ -1,0 +1,113 @@
+//! Why a name has no new certificate.
+
+use std::fmt;
+
+use instant_acme::Error;
+
+use crate::protocols::http::client::ClientError;
+use crate::protocols::tls::{IssuedError, TlsError};
+use crate::store::StoreError;
+use crate::types::reject::with_causes;
+
+/// Maximum characters of an error that is kept: the authority writes parts of it.
+const MAX_TEXT: usize = 400;
+
+/// What a failure means for the next attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FailureKind {
+    /// The authority did not respond.
+    Absent,
+    Other,
+}
+
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Another gateway works on the name.
+    Overtaken,
+    Store(StoreError),
+    /// The gateway cannot seal what it would store.
+    NoRootSecret,
+    Key(TlsError),
+    /// The authority did not respond.
+    Absent(ClientError),
+    Authority(Error),
+    /// The authority has rejected the name, and says why.
+    Rejected(String),
+    WrongAnswer(&'static str),
+    Certificate(IssuedError),
+}
+
+impl Failure {
+    /// `None`: it is no failure of the order.
+    pub(super) fn kind(&self) -> Option<FailureKind> {
+        match self {
+            Failure::Overtaken | Failure::Store(_) => None,
+            Failure::Absent(_) => Some(FailureKind::Absent),
+            _ => Some(FailureKind::Other),
+        }
+    }
+
+    /// Returns true if the order can go on later.
+    pub(super) fn keeps_order(&self) -> bool {
+        matches!(self, Failure::Absent(_) | Failure::Authority(Error::Timeout(_)))
+    }
+
+    /// For operators: one line.
+    pub(super) fn text(&self) -> String {
+        let text = with_causes(self);
+        text.chars().take(MAX_TEXT).map(|found| if found.is_control() { ' ' } else { found }).collect()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Overtaken => f.write_str("another gateway works on this name"),
+            Failure::Store(_) => f.write_str("the store failed"),
+            Failure::NoRootSecret => f.write_str("there is no root secret"),
+            Failure::Key(_) => f.write_str("cannot make a key"),
+            Failure::Absent(_) => f.write_str("the authority does not respond"),
+            Failure::Authority(_) => f.write_str("the authority"),
+            Failure::Rejected(reason) => write!(f, "the authority cannot validate the name: {reason}"),
+            Failure::WrongAnswer(problem) => f.write_str(problem),
+            Failure::Certificate(_) => f.write_str("the authority has sent a wrong certificate"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Failure::Store(error) => Some(error),
+            Failure::Key(error) => Some(error),
+            Failure::Absent(error) => Some(error),
+            Failure::Authority(error) => Some(error),
+            Failure::Certificate(error) => Some(error),
+            Failure::Overtaken | Failure::NoRootSecret | Failure::Rejected(_) | Failure::WrongAnswer(_) => None,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Other(error) => match error.downcast::<ClientError>() {
+                Ok(error) => Failure::Absent(*error),
+                Err(error) => Failure::Authority(Error::Other(error)),
+            },
+            error => Failure::Authority(error),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Failure::Store(error)
+    }
+}
+
+impl From<IssuedError> for Failure {
+    fn from(error: IssuedError) -> Self {
+        Failure::Certificate(error)
+    }
+}

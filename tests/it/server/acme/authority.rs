@@ -1,0 +1,207 @@
+//! An authority in front of Pebble: it passes requests on, and can be away, answer wrongly, and offer renewal
+//! information, which the Pebble of Debian does not.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsConnector;
+
+use crate::support::certificates::Authority;
+use crate::support::pebble::Pebble;
+
+/// Pebble's path of challenges.
+pub(super) const CHALLENGE: &str = "/chalZ/";
+
+/// What is wrong with the answer to requests of which the path begins with `.0`.
+pub(super) type Wrong = (&'static str, fn(Response<Bytes>) -> Response<Bytes>);
+
+/// What the test decides, and what the authority has seen.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) away: AtomicBool,
+    /// `suggestedWindow` of all certificates.
+    pub(super) window: Mutex<Option<[String; 2]>>,
+    /// The authority confirms `replaces` (RFC 9773 section 5).
+    pub(super) confirms: AtomicBool,
+    pub(super) wrong: Mutex<Option<Wrong>>,
+    /// Requests with such a path get no answer. Those to the challenges do not reach Pebble.
+    pub(super) silent: Mutex<Option<&'static str>>,
+    /// The payloads of new orders.
+    orders: Mutex<Vec<Value>>,
+    /// How often renewal information was asked for.
+    pub(super) asked: AtomicU64,
+    pub(super) silenced: AtomicU64,
+}
+
+impl State {
+    pub(super) fn orders(&self) -> Vec<Value> {
+        self.orders.lock().expect("unpoisoned").clone()
+    }
+}
+
+/// It ends with the runtime of the test.
+pub(super) struct Front {
+    pub(super) address: SocketAddr,
+    pub(super) state: Arc<State>,
+    authority: Authority,
+    _pebble: Pebble,
+}
+
+impl Front {
+    /// Names are validated at `tls_port`.
+    pub(super) async fn start(tls_port: u16) -> Front {
+        let (pebble, authority) = (Pebble::start(tls_port), Authority::new());
+        let socket = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let (address, acceptor) = (socket.local_addr().expect("an address"), authority.server("localhost"));
+        let backend = Arc::new(Backend::of(&pebble));
+        let state = Arc::<State>::default();
+        let seen = state.clone();
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = socket.accept().await.expect("accepts");
+                let (acceptor, backend, state) = (acceptor.clone(), backend.clone(), seen.clone());
+                tokio::spawn(async move {
+                    if state.away.load(Ordering::SeqCst) {
+                        return;
+                    }
+                    let Ok(stream) = acceptor.accept(stream).await else { return };
+                    let service = service_fn(|request| {
+                        let (backend, state) = (backend.clone(), state.clone());
+                        async move { Ok::<_, Infallible>(respond(&backend, &state, request).await.map(Full::new)) }
+                    });
+                    let http = hyper::server::conn::http1::Builder::new();
+                    let _ = http.serve_connection(TokioIo::new(stream), service).await;
+                });
+            }
+        });
+        Front { address, state, authority, _pebble: pebble }
+    }
+
+    /// `[acme]`. Writes the certificate of this authority into the folder.
+    pub(super) fn settings(&self, folder: &std::path::Path) -> String {
+        std::fs::write(folder.join("directory-ca.pem"), self.authority.pem()).expect("written");
+        let port = self.address.port();
+        // The stories poll a listener that has no certificate yet.
+        let limits = "[limits]\nfailed_handshakes = 0\n";
+        format!("{limits}[acme]\ndirectory = \"https://localhost:{port}/dir\"\ndirectory_ca = \"directory-ca.pem\"\n")
+    }
+
+    pub(super) fn set_away(&self, away: bool) {
+        self.state.away.store(away, Ordering::SeqCst);
+    }
+
+    pub(super) fn set_wrong(&self, wrong: Option<Wrong>) {
+        *self.state.wrong.lock().expect("unpoisoned") = wrong;
+    }
+
+    /// The window for renewals, in seconds since 1970.
+    pub(super) fn suggest(&self, from: u64, to: u64) {
+        let time = |seconds| bearward::types::clock::UnixTime::from_secs(seconds).to_string();
+        *self.state.window.lock().expect("unpoisoned") = Some([time(from), time(to)]);
+    }
+}
+
+struct Backend {
+    address: SocketAddr,
+    tls: TlsConnector,
+}
+
+impl Backend {
+    fn of(pebble: &Pebble) -> Self {
+        let mut roots = RootCertStore::empty();
+        roots.add(pebble.authority.certificate()).expect("a root");
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = builder.expect("versions").with_root_certificates(roots).with_no_client_auth();
+        Backend { address: pebble.address, tls: TlsConnector::from(Arc::new(config)) }
+    }
+
+    /// With the `Host` of the client, so that all URLs of the answer lead here.
+    async fn send(&self, request: Request<Full<Bytes>>) -> Response<Bytes> {
+        let stream = TcpStream::connect(self.address).await.expect("Pebble listens");
+        let name = ServerName::try_from("localhost").expect("a name");
+        let stream = self.tls.connect(name, stream).await.expect("TLS");
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
+        tokio::spawn(connection);
+        let (head, body) = sender.send_request(request).await.expect("a response").into_parts();
+        Response::from_parts(head, body.collect().await.expect("a body").to_bytes())
+    }
+}
+
+async fn respond(backend: &Backend, state: &State, request: Request<Incoming>) -> Response<Bytes> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.expect("a body").to_bytes();
+    let path = head.uri.path().to_owned();
+    let host = head.headers[header::HOST].to_str().expect("ASCII").to_owned();
+    let is_silent = state.silent.lock().expect("unpoisoned").is_some_and(|silent| path.starts_with(silent));
+    if is_silent && path.starts_with(CHALLENGE) {
+        be_silent(state).await;
+    }
+    let mut response = match path.starts_with("/renewal/") {
+        true => renewal(state),
+        false => backend.send(Request::from_parts(head, Full::new(body.clone()))).await,
+    };
+    if path == "/order-plz" {
+        let payload = payload(&body);
+        if response.status() == StatusCode::CREATED {
+            let confirms = state.confirms.load(Ordering::SeqCst) && !payload["replaces"].is_null();
+            if confirms {
+                response = edited(response, |order| order["replaces"] = payload["replaces"].clone());
+            }
+            state.orders.lock().expect("unpoisoned").push(payload);
+        }
+    }
+    if path == "/dir" && state.window.lock().expect("unpoisoned").is_some() {
+        response = edited(response, |directory| directory["renewalInfo"] = format!("https://{host}/renewal").into());
+    }
+    if is_silent {
+        be_silent(state).await;
+    }
+    let wrong = *state.wrong.lock().expect("unpoisoned");
+    match wrong.filter(|(prefix, _)| path.starts_with(prefix)) {
+        Some((_, change)) => change(response),
+        None => response,
+    }
+}
+
+async fn be_silent(state: &State) {
+    state.silenced.fetch_add(1, Ordering::SeqCst);
+    std::future::pending::<()>().await;
+}
+
+/// `Retry-After` is longer than what the gateway accepts.
+fn renewal(state: &State) -> Response<Bytes> {
+    state.asked.fetch_add(1, Ordering::SeqCst);
+    let window = state.window.lock().expect("unpoisoned").clone().unwrap_or_default();
+    let body = json!({ "suggestedWindow": { "start": window[0], "end": window[1] } }).to_string();
+    Response::builder().header(header::RETRY_AFTER, "99999999").body(body.into()).expect("a response")
+}
+
+/// The payload of a JWS.
+fn payload(body: &[u8]) -> Value {
+    let jws: Value = serde_json::from_slice(body).expect("a JWS");
+    let payload = URL_SAFE_NO_PAD.decode(jws["payload"].as_str().expect("a payload")).expect("base64url");
+    serde_json::from_slice(&payload).expect("JSON")
+}
+
+fn edited(response: Response<Bytes>, edit: impl FnOnce(&mut Value)) -> Response<Bytes> {
+    let (mut head, body) = response.into_parts();
+    let mut body: Value = serde_json::from_slice(&body).expect("JSON");
+    edit(&mut body);
+    head.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(head, body.to_string().into())
+}
