@@ -138,7 +138,13 @@ async fn orders_of_an_hour_are_limited() {
 
 #[tokio::test]
 async fn a_new_root_secret_seals_what_is_there() {
-    let (mut given, first) = Given::issued().await;
+    let mut given = Given::start(&acme(&[NAME]), "", |front| front.suggest(4_000_000_000, 4_000_000_100)).await;
+    let first = issued(given.gateway.tls_address(), NAME).await;
+    eventually_within(PATIENCE, "nothing more is to be written", async || {
+        let next = given.gateway.metric("bearward_acme_next_order_timestamp_seconds").await;
+        if next >= 4e9 { Ok(()) } else { Err(format!("{next}")) }
+    })
+    .await;
     given.front.set_away(true);
     let file = given.gateway.path().join("bearward.secret");
     let (roots, path) = (std::fs::read_to_string(&file).expect("a secret"), given.gateway.path().join("bearward.db"));
