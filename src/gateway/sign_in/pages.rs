@@ -21,7 +21,7 @@ pub(super) fn failed(reject: &Reject, again: Option<&str>) -> Response<Body> {
     let link = again.map(|path| format!("<p><a href=\"{path}\">Sign in again</a>")).unwrap_or_default();
     let message = reject.reason.message();
     let mut response = page(reject.reason.status(), "Sign-in failed", &format!("<p>{message}.{link}"));
-    if let Some(after) = reject.retry_after {
+    if let Some(after) = reject.retry_after() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
     }
     response
