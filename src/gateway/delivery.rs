@@ -52,24 +52,14 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    pub fn open<B>(request: &Request<B>, peer: &Arc<Peer>, worker: &Arc<Worker>, now: UnixTime) -> Self {
+    pub fn open<B>(request: &Request<B>, peer: &Arc<Peer>, worker: &Arc<Worker>, now: UnixTime) -> Box<Self> {
         peer.requests.inc();
         worker.metrics.requests_started.inc();
         if peer.requests.get() == peer.last_request {
             worker.metrics.limit_hit(Limit::RequestsPerConnection);
         }
-        let record = Record {
-            request_id: worker.request_ids.next(),
-            time: now,
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            version: request.version(),
-            user_agent: request.headers().get(header::USER_AGENT).cloned(),
-            tls: peer.tls,
-            ..Record::default()
-        };
-        Delivery {
-            record,
+        let mut delivery = Box::new(Delivery {
+            record: Record::default(),
             started: Instant::now(),
             completed: None,
             is_https: false,
@@ -82,7 +72,17 @@ impl Delivery {
             rejected_early: false,
             worker: worker.clone(),
             _in_flight: peer.begin_request(),
-        }
+        });
+        // Written where it stays: it is large.
+        let record = &mut delivery.record;
+        record.request_id = worker.request_ids.next();
+        record.time = now;
+        record.method = request.method().clone();
+        record.uri = request.uri().clone();
+        record.version = request.version();
+        record.user_agent = request.headers().get(header::USER_AGENT).cloned();
+        record.tls = peer.tls;
+        delivery
     }
 
     /// Begins a trace, or continues that of a trusted proxy.

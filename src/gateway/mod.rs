@@ -108,7 +108,7 @@ impl Gateway {
     pub async fn handle(&self, request: &mut Request<Body>, peer: &Arc<Peer>, worker: &Arc<Worker>) -> Handled {
         let forward_auth = self.asked_by(request);
         let replies_over_grpc = forward_auth.is_some_and(|forward_auth| forward_auth.replies_over_grpc(request));
-        let mut delivery = Box::new(Delivery::open(request, peer, worker, self.clock.now()));
+        let mut delivery = Delivery::open(request, peer, worker, self.clock.now());
         // Before anything is read from the request: a call becomes the one that it is about.
         let asked = match forward_auth {
             None => Ok(None),

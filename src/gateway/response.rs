@@ -131,7 +131,7 @@ pub(super) fn attach_delivery(
     worker: &Arc<Worker>,
     timeout: Option<Duration>,
 ) -> Response<Body> {
-    let Forwarded { response, lease, tunnel, token_bound, is_grpc_call, login: _ } = forwarded;
+    let Forwarded { mut response, lease, tunnel, token_bound, is_grpc_call, login: _ } = forwarded;
     delivery.head_complete(token_bound.is_some());
     delivery.lease = lease;
     match tunnel {
@@ -140,7 +140,9 @@ pub(super) fn attach_delivery(
             let is_rejected = delivery.record.rejected.is_some();
             let may_last = may_last(is_rejected, is_grpc_call, response.headers());
             let deadline = timeout.filter(|_| !may_last).map(|time| delivery.started + time);
-            response.map(|body| body.with_deadline(deadline).with_observer(delivery))
+            response.body_mut().set_deadline(deadline);
+            response.body_mut().set_observer(delivery);
+            response
         }
         Some(tunnel) => {
             spawn_tunnel(tunnel, token_bound, delivery, worker);

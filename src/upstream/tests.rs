@@ -89,7 +89,8 @@ fn settings(hosts: &[&str]) -> Settings {
 
 async fn send(upstream: &Upstream) -> Result<UpstreamResponse, Failure> {
     let mut request = Request::get("/").header("host", "a").body(Body::empty()).expect("a request");
-    let (metrics, current, attempts) = (WorkerMetrics::default(), CurrentServer::default(), Attempts::begin(None, Instant::now()));
+    let (metrics, current, attempts) =
+        (WorkerMetrics::default(), CurrentServer::default(), Attempts::begin(None, Instant::now()));
     let counts = Counts { metrics: &metrics, attempts: &attempts };
     upstream.send(0, counts, Ipv4Addr::LOCALHOST.into(), None, &current, &mut request).await
 }

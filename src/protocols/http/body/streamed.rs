@@ -139,10 +139,9 @@ impl Body {
     }
 
     /// Fails at this time.
-    pub fn with_deadline(mut self, deadline: Option<Instant>) -> Self {
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         let deadline = deadline.filter(|_| !self.is_end_stream());
         self.deadline = deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline.into())));
-        self
     }
 
     /// Fails at the first byte beyond `limit`.
@@ -161,12 +160,17 @@ impl Body {
         self.size_hint().lower() > limit
     }
 
-    pub fn with_observer(mut self, mut observer: Box<dyn BodyObserver>) -> Self {
+    pub fn with_observer(mut self, observer: Box<dyn BodyObserver>) -> Self {
+        self.set_observer(observer);
+        self
+    }
+
+    /// As [`Body::with_observer`], where the body stays where it is.
+    pub fn set_observer(&mut self, mut observer: Box<dyn BodyObserver>) {
         if self.is_end_stream() {
             observer.on_complete();
         }
         self.observer = Some(observer);
-        self
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> PolledFrame {

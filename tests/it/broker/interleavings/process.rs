@@ -215,7 +215,10 @@ impl Process {
 
     /// Writes the seen generations, as the gateway does twice a second.
     pub(super) async fn write_confirmations(&self) -> Result<(), Reject> {
-        Ok(self.broker.store.confirm(self.broker.seen_generations.drain()).await?)
+        let seen = self.broker.seen_generations.begin_write();
+        let written = self.broker.store.confirm(seen).await;
+        self.broker.seen_generations.end_write();
+        Ok(written?)
     }
 }
 
