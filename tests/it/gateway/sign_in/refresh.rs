@@ -15,7 +15,7 @@ pub(super) const KEYS: &str =
     "scopes = [\"openid\", \"email\", \"offline_access\"]\nauthorization_parameters = [\"prompt=consent\"]";
 
 /// The access token lives 600 s. The refresh tokens rotate, and a second use of one ends all.
-fn provider() -> OidcProvider {
+pub(super) fn provider() -> OidcProvider {
     super::provider::start(json!({
         "configuration": { "rotateRefreshToken": true },
         "ttl": { "AccessToken": 600, "IdToken": 36_000 },
@@ -87,6 +87,9 @@ async fn a_login_outlives_a_provider_that_fails() {
         // Still failing when the time is over.
         gateway.advance(Duration::from_secs(300));
         alice.fetch(&format!("{APP}/")).await.assert_rejected(503, "temporarily_unavailable");
+        let page = alice.load(&format!("{APP}/")).await;
+        assert_eq!((page.status.as_u16(), page.header("content-type")), (503, Some("text/html; charset=utf-8")));
+        assert!(page.text().contains("<p>The identity provider is not available."), "{page:?}");
         assert!(alice.session().is_some());
         // It comes back.
         provider.control("/faults", &json!([])).await;
@@ -111,6 +114,21 @@ async fn a_login_ends_when_the_provider_says_so() {
     // And stays ended.
     alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
     assert_eq!(refreshes(&provider).await.len(), 1);
+}
+
+/// Each next ID token has a key that the gateway does not know yet.
+#[tokio::test]
+async fn a_provider_can_replace_its_keys_at_any_time() {
+    let (provider, _upstream, gateway, alice) = signed_in("").await;
+    provider.control("/rotate", &json!({ "keep": false })).await;
+    let mut bob = Visitor::of(&gateway);
+    assert_eq!(bob.navigate(&format!("{APP}/")).await.status, 200, "a sign-in: {:#?}", bob.way);
+    provider.control("/rotate", &json!({ "keep": false })).await;
+    gateway.advance(Duration::from_secs(700));
+    assert_eq!(at_once(&alice, 10).await, vec![200; 10], "a refresh");
+    is_refreshed(&provider, 1).await;
+    assert_eq!(at_once(&alice, 10).await, vec![200; 10]);
+    assert_eq!(refreshes(&provider).await[0]["status"], 200);
 }
 
 #[tokio::test]
