@@ -63,7 +63,7 @@ async fn route(
         (&Method::GET, "/healthz") => return Ok(probes::health()),
         (&Method::GET, "/readyz") => return Ok(probes::readiness(admin).await),
         (&Method::GET, "/metrics") => return Ok(probes::metrics(admin, request.headers()).await),
-        (_, "/healthz" | "/readyz" | "/metrics") => return Err(Reject::from(Reason::MethodNotAllowed).allow("GET")),
+        (_, "/healthz" | "/readyz" | "/metrics") => return Err(Reject::from(Reason::MethodNotAllowed).allows("GET")),
         _ => {}
     }
     if admin.page

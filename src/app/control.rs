@@ -165,7 +165,7 @@ fn unless_failed<T>(listener: io::Result<T>) -> Option<T> {
 }
 
 pub(super) async fn write_confirmations(state: &SharedState) {
-    let seen = state.auth.seen_generations.drain();
+    let seen = state.auth.seen_generations.begin_write();
     if seen.is_empty() {
         return;
     }
@@ -173,6 +173,7 @@ pub(super) async fn write_confirmations(state: &SharedState) {
         // Without them, the parent of a rotation stays valid longer.
         tracing::warn!(%error, "cannot write confirmations to the store");
     }
+    state.auth.seen_generations.end_write();
 }
 
 /// Lets the streams of API keys and of logins at providers go on.

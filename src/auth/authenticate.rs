@@ -32,7 +32,8 @@ use crate::types::trace::Step;
 /// Proof that a request carries a verified token that is neither expired nor revoked. Only this module makes one.
 pub struct Caller {
     cached: Arc<CachedToken>,
-    proof: Option<VerifiedProof>,
+    /// Boxed because few callers have one.
+    proof: Option<Box<VerifiedProof>>,
 }
 
 impl Caller {
@@ -46,7 +47,7 @@ impl Caller {
 
     /// The proof that the client has the key of the token. `None` if it needs none.
     pub fn proof(&self) -> Option<&VerifiedProof> {
-        self.proof.as_ref()
+        self.proof.as_deref()
     }
 
     pub fn into_cached(self) -> Arc<CachedToken> {
@@ -124,7 +125,7 @@ impl Authenticator {
         // Boxed because it is rare, as above.
         let checked = Box::pin(self.check_proof(&cached, scheme, context)).await;
         let proof = checked.inspect_err(|_| context.note_rejected(&cached.token))?;
-        Ok(Caller { cached, proof })
+        Ok(Caller { cached, proof: proof.map(Box::new) })
     }
 
     /// Rejects a revoked token, and every token while this gateway cannot know what is revoked.

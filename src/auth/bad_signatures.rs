@@ -7,7 +7,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::limits::limiter::{Key, Limiter, Rate};
 use crate::types::clock::Uptime;
@@ -66,12 +65,8 @@ impl BadSignatures {
 impl Payer<'_> {
     /// Rejects a token before its signature is checked if too many were bad.
     pub fn check(&self, now: Uptime) -> Result<(), Reject> {
-        let limited = |wait: Duration| Reject {
-            retry_after: Some(wait),
-            limit: self.limit,
-            ..Reject::new(Reason::RateLimited, self.excess)
-        };
-        self.limiter.retry_after(self.key, now).map_or(Ok(()), |wait| Err(limited(wait)))
+        let Some(wait) = self.limiter.retry_after(self.key, now) else { return Ok(()) };
+        Err(Reject::new(Reason::RateLimited, self.excess).of_limit(self.limit).with_retry_after(wait))
     }
 
     /// As [`Payer::check`], and counts a bad signature before it is known to be one, so that no client can have more

@@ -110,9 +110,7 @@ impl Authenticator {
     /// A client without a good nonce gets one (RFC 9449 sections 8 and 9).
     fn with_nonce(&self, reject: Reject, now: UnixTime) -> Reject {
         match &self.proofs.nonces {
-            Some(nonces) if reject.reason == Reason::ProofNonce => {
-                Reject { dpop_nonce: Some(nonces.current(now)), ..reject }
-            }
+            Some(nonces) if reject.reason == Reason::ProofNonce => reject.with_dpop_nonce(Some(nonces.current(now))),
             _ => reject,
         }
     }
@@ -148,5 +146,5 @@ fn of_grant(reject: Reject) -> Reject {
         detail => format!("{}: {detail}", reject.reason.code()),
     };
     let reason = if reject.reason == Reason::ProofNonce { Reason::NonceRejected } else { Reason::ProofRejected };
-    Reject { dpop_nonce: reject.dpop_nonce, ..Reject::new(reason, detail).described(described) }
+    Reject::new(reason, detail).described(described).with_dpop_nonce(reject.dpop_nonce().cloned())
 }

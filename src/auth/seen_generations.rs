@@ -5,7 +5,7 @@
 //! here and written in batches. A lost entry only makes rotation more lenient.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::types::ids::TokenId;
 
@@ -14,26 +14,46 @@ const MAX_FAMILIES: usize = 100_000;
 
 #[derive(Default)]
 pub struct SeenGenerations {
-    seen: Mutex<HashMap<TokenId, u64>>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    waiting: HashMap<TokenId, u64>,
+    /// On their way to the store. A refresh that reads the store meanwhile must not miss them: its parent would be
+    /// accepted once more.
+    writing: HashMap<TokenId, u64>,
 }
 
 impl SeenGenerations {
     pub fn record(&self, family: TokenId, generation: u64) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.len() < MAX_FAMILIES || seen.contains_key(&family) {
-            let newest = seen.entry(family).or_insert(generation);
+        let waiting = &mut self.lock().waiting;
+        if waiting.len() < MAX_FAMILIES || waiting.contains_key(&family) {
+            let newest = waiting.entry(family).or_insert(generation);
             *newest = generation.max(*newest);
         }
     }
 
-    /// Removes and returns the generation seen of one family.
-    pub fn take(&self, family: TokenId) -> Option<u64> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(&family)
+    /// The newest generation seen of one family that the store may not know.
+    pub fn newest(&self, family: TokenId) -> Option<u64> {
+        let seen = self.lock();
+        seen.waiting.get(&family).max(seen.writing.get(&family)).copied()
     }
 
-    /// Removes and returns all of them.
-    pub fn drain(&self) -> Vec<(TokenId, u64)> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).drain().collect()
+    /// Returns all that wait. To be written, and then [`SeenGenerations::end_write`].
+    pub fn begin_write(&self) -> Vec<(TokenId, u64)> {
+        let mut seen = self.lock();
+        seen.writing = std::mem::take(&mut seen.waiting);
+        seen.writing.iter().map(|(family, generation)| (*family, *generation)).collect()
+    }
+
+    /// The store knows them, or cannot be told.
+    pub fn end_write(&self) {
+        self.lock().writing.clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -46,12 +66,18 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_generation_of_a_family_is_kept_once() {
+    fn the_newest_generation_of_a_family_is_known_until_it_is_written() {
         let seen = SeenGenerations::default();
         [2, 3, 1].into_iter().for_each(|generation| seen.record(family(1), generation));
-        seen.record(family(2), 7);
-        assert_eq!((seen.take(family(1)), seen.take(family(1))), (Some(3), None));
-        assert_eq!((seen.drain(), seen.drain()), (vec![(family(2), 7)], vec![]));
+        assert_eq!((seen.newest(family(1)), seen.newest(family(2))), (Some(3), None));
+        assert_eq!(seen.begin_write(), [(family(1), 3)]);
+        assert_eq!(seen.newest(family(1)), Some(3), "the store may not know it yet");
+        seen.record(family(1), 4);
+        assert_eq!(seen.newest(family(1)), Some(4));
+        seen.end_write();
+        assert_eq!((seen.newest(family(1)), seen.begin_write()), (Some(4), vec![(family(1), 4)]));
+        seen.end_write();
+        assert_eq!((seen.newest(family(1)), seen.begin_write()), (None, vec![]));
     }
 
     #[test]
@@ -59,7 +85,7 @@ mod tests {
         let seen = SeenGenerations::default();
         (0..=MAX_FAMILIES).for_each(|number| seen.record(family(number), 1));
         seen.record(family(0), 2);
-        assert_eq!((seen.take(family(MAX_FAMILIES)), seen.take(family(0))), (None, Some(2)));
-        assert_eq!(seen.drain().len(), MAX_FAMILIES - 1);
+        assert_eq!((seen.newest(family(MAX_FAMILIES)), seen.newest(family(0))), (None, Some(2)));
+        assert_eq!(seen.begin_write().len(), MAX_FAMILIES);
     }
 }

@@ -140,7 +140,7 @@ impl Broker {
     ) -> Result<Rotation, Reject> {
         let (token_id, client) = (presented.token_id, context.client);
         self.throttle.check_refreshes(token_id)?;
-        let seen = self.seen_generations.take(presented.token_id);
+        let seen = self.seen_generations.newest(presented.token_id);
         if let Some(generation) = seen {
             drop(self.store.confirm(vec![(presented.token_id, generation)]));
         }

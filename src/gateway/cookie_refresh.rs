@@ -143,13 +143,6 @@ impl NewCookies {
         forwarded
     }
 
-    pub fn add_any(cookies: Option<Self>, forwarded: Forwarded) -> Forwarded {
-        match cookies {
-            Some(cookies) => cookies.add_to(forwarded),
-            None => forwarded,
-        }
-    }
-
     /// A cache must not give them to another client (RFC 9111 section 7.3).
     pub fn add_to_headers(self, headers: &mut HeaderMap) {
         for cookie in self.0 {

@@ -29,6 +29,8 @@ use crate::upstream::Lease;
 pub struct Delivery {
     pub record: Record,
     pub started: Instant,
+    /// When the last byte of the response went to the connection. `None` before.
+    completed: Option<Instant>,
     /// The client has used TLS, also if a trusted proxy says so.
     pub is_https: bool,
     /// The route that was found.
@@ -69,6 +71,7 @@ impl Delivery {
         Delivery {
             record,
             started: Instant::now(),
+            completed: None,
             is_https: false,
             route: None,
             rate_limit_headers: None,
@@ -177,9 +180,10 @@ impl BodyObserver for Delivery {
     }
 
     fn on_complete(&mut self) {
-        self.record.complete = true;
+        let now = Instant::now();
+        (self.record.complete, self.completed) = (true, Some(now));
         if let Some(lease) = self.lease.take() {
-            lease.release();
+            lease.release(now);
         }
     }
 }
@@ -191,7 +195,8 @@ impl Drop for Delivery {
         }
         // If the client left, the gateway has waited until now. Before the duration, which includes the attempt.
         self.record.attempts.end();
-        self.record.duration = self.started.elapsed();
+        let ended = self.completed.unwrap_or_else(Instant::now);
+        self.record.duration = ended.saturating_duration_since(self.started);
         if let Some(upload) = &self.upload {
             self.record.received = upload.received();
         }

@@ -107,7 +107,7 @@ impl Endpoint {
         };
         match allowed.contains(method) {
             true => Ok(()),
-            false => Err(Reject::from(Reason::MethodNotAllowed).allow(allow)),
+            false => Err(Reject::from(Reason::MethodNotAllowed).allows(allow)),
         }
     }
 

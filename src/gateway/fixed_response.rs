@@ -58,6 +58,6 @@ pub struct Maintenance {
 
 impl Maintenance {
     pub(super) fn reject(&self) -> Reject {
-        Reject { retry_after: Some(self.retry_after), ..Reject::new(Reason::Maintenance, "`maintenance` is on") }
+        Reject::new(Reason::Maintenance, "`maintenance` is on").with_retry_after(self.retry_after)
     }
 }

@@ -3,7 +3,7 @@
 use std::mem;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
@@ -21,7 +21,7 @@ use crate::limits::pace::MinRate;
 use crate::protocols::grpc;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::header_rules::HeaderRules;
-use crate::protocols::http::headers::{self, Hygiene, X_FORWARDED_PREFIX};
+use crate::protocols::http::headers::{self, Hygiene, RareFields, X_FORWARDED_PREFIX};
 use crate::protocols::http::{target, trace_context};
 use crate::protocols::websocket::{self, Tunnel, UpgradeRequest};
 use crate::telemetry::access_log::{Attempts, Record};
@@ -123,11 +123,12 @@ impl Forwarder {
         let current_server = CurrentServer::default();
         let (worker, client) = (context.worker, context.client());
         let timeout = upstream.settings.response_timeout;
-        context.record.attempts = Attempts::begin(context.record.trace);
+        let began = Instant::now();
+        context.record.attempts = Attempts::begin(context.record.trace, began);
         let result = {
             let counts = Counts { metrics: &worker.metrics, attempts: &context.record.attempts };
             let sending = pin!(upstream.send(worker.number, counts, client, key, &current_server, request));
-            response_within(timeout, progress, &mut token_bound, sending).await
+            response_within((began, timeout), progress, &mut token_bound, sending).await
         };
         context.record.attempts.end();
         if let (Ok(_), Some(waited)) = (&result, context.record.attempts.duration()) {
@@ -192,6 +193,7 @@ impl Forwarder {
         if let Some(rules) = &permit.route().request_headers {
             rules.apply(request.headers_mut());
         }
+        let rare = RareFields::of(request.headers());
         headers::set_origin(request.headers_mut(), context.origin, Some(&host));
         if self.sets_real_ip {
             headers::set_real_ip(request.headers_mut(), context.origin);
@@ -201,19 +203,23 @@ impl Forwarder {
             *request.uri_mut() = prefix.strip(request.uri())?;
         }
         set_identity(request, permit, context.record);
+        if rare.expect {
+            // The gateway itself sends 100 Continue when the upstream reads the body.
+            request.headers_mut().remove(header::EXPECT);
+        }
         if let Some(certificate) = context.certificate() {
             request.headers_mut().extend(self.certificate_headers.of(certificate));
         }
         match &context.record.trace {
             Some(trace) => trace.set_fields(request.headers_mut()),
             // Without `[trace]`, the trace of a trusted proxy passes, and the backend begins one for all others.
-            None if !context.is_from_proxy => trace_context::remove_fields(request.headers_mut()),
+            None if rare.trace && !context.is_from_proxy => trace_context::remove_fields(request.headers_mut()),
             None => {}
         }
         if websocket.is_some() {
             websocket::set_upgrade_headers(request.headers_mut());
         }
-        set_target(request, upstream, host)?;
+        set_target(request, upstream, host, rare.cookie)?;
         Ok((websocket, token_was_subprotocol))
     }
 
@@ -239,8 +245,7 @@ impl Forwarder {
     ) -> Result<Option<Arc<Progress>>, Reject> {
         if request.body().is_known_to_exceed(self.body_size) {
             let detail = format!("over {} bytes by its Content-Length", self.body_size);
-            let limit = Some(Limit::BodySize);
-            return Err(Reject { limit, ..Reject::new(Reason::BodyTooLarge, detail) });
+            return Err(Reject::new(Reason::BodyTooLarge, detail).of_limit(Limit::BodySize));
         }
         if request.body().is_end_stream() {
             return Ok(None);
@@ -330,19 +335,24 @@ fn set_identity(request: &mut Request<Body>, permit: &Permit, record: &Record) {
     if let Ok(id) = HeaderValue::from_bytes(&record.request_id.as_hex()) {
         headers.insert(headers::X_REQUEST_ID, id);
     }
-    // The gateway itself sends 100 Continue when the upstream reads the body.
-    headers.remove(header::EXPECT);
 }
 
-/// Writes the request's target in the form that the upstream's protocol uses.
-fn set_target(request: &mut Request<Body>, upstream: &Upstream, host: HeaderValue) -> Result<(), Reject> {
+/// Writes the request's target, and its cookies if it has any, in the form that the upstream's protocol uses.
+fn set_target(
+    request: &mut Request<Body>,
+    upstream: &Upstream,
+    host: HeaderValue,
+    has_cookies: bool,
+) -> Result<(), Reject> {
     let host = if upstream.settings.preserve_host { host } else { upstream.host.clone() };
     match upstream.settings.protocol {
         Protocol::Http1 => {
             *request.version_mut() = Version::HTTP_11;
             *request.uri_mut() = target::origin_form(request.uri());
             request.headers_mut().insert(header::HOST, host);
-            headers::join_cookies(request.headers_mut());
+            if has_cookies {
+                headers::join_cookies(request.headers_mut());
+            }
             if request.body().size_hint().exact().is_none() {
                 // Without this, hyper assumes that a GET has no body.
                 request.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));

@@ -59,8 +59,7 @@ use crate::gateway::response::ResponseRules;
 use crate::gateway::sign_in::SignIn;
 use crate::gateway::token_calls::TokenCalls;
 use crate::gateway::worker::Worker;
-use crate::limits::limiter::Quota;
-use crate::limits::rate_limit::{RateLimitHeaders, RateLimits};
+use crate::limits::rate_limit::RateLimits;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::forwarded::Forwarding;
 use crate::protocols::http::framing::FramingError;
@@ -127,7 +126,7 @@ impl Gateway {
             Err(reject) => Err(reject),
         };
         let rejected = result.as_ref().err().map(|reject| reject.reason);
-        let (forwarded, body_rejected) = match result {
+        let (mut forwarded, body_rejected) = match result {
             Ok(forwarded) => (forwarded, false),
             Err(reject) => {
                 let has_unread_body = delivery.has_unread_body(request);
@@ -141,7 +140,7 @@ impl Gateway {
                 rejected
             }
         };
-        let mut forwarded = response::finalize_head(forwarded, peer, &mut delivery);
+        response::finalize_head(&mut forwarded, peer, &mut delivery);
         self.decider.https.set_hsts(delivery.is_https, forwarded.response.headers_mut());
         response::set_cors(&mut forwarded, &self.decider.cors, page.as_ref(), delivery.route.as_deref());
         if replies_over_grpc {
@@ -175,11 +174,11 @@ impl Gateway {
         delivery: &mut Delivery,
         asked: Option<Asked<'_>>,
     ) -> Result<Forwarded, Reject> {
-        let is_grpc_call = AtomicBool::new(false);
+        let (is_grpc_call, started) = (AtomicBool::new(false), delivery.started);
         // Pinned: by value, the future would lie here twice, with and without a timeout.
         let mut responding = pin!(self.respond(request, peer, delivery, asked, &is_grpc_call));
         let Some(time) = self.request_timeout else { return responding.await };
-        match tokio::time::timeout(time, responding.as_mut()).await {
+        match tokio::time::timeout_at((started + time).into(), responding.as_mut()).await {
             Ok(result) => result,
             // A call may last, and may get no response before its client has sent everything.
             Err(_) if is_grpc_call.load(Ordering::Relaxed) => responding.await,
@@ -235,35 +234,42 @@ impl Gateway {
             upload,
             trace: Trace::OFF,
         };
-        let decision = self.decider.decide(request, &mut context).await;
-        let (decision, cookies) = match decision {
-            // The proxy would have to set the new cookies.
-            Err(expired) if asked.is_none() && cookie_refresh::can_help(&expired, &context) => {
-                Box::pin(self.refresh_cookies(request, expired, &mut context)).await
-            }
-            decision => (decision, None),
-        };
+        // Replaced in rare cases only: a decision that passes through each of them would be copied by each.
+        let (mut decision, mut cookies) = (self.decider.decide(request, &mut context).await, None);
+        // The proxy would have to set the new cookies.
+        let can_help = |expired: &Reject| asked.is_none() && cookie_refresh::can_help(expired, &context);
+        if decision.as_ref().is_err_and(can_help) {
+            (decision, cookies) = Box::pin(self.refresh_cookies(request, decision, &mut context)).await;
+        }
         self.check_rates(&decision, request.uri().path(), &mut context)?;
-        let decision = used_proof::use_up(decision, &self.decider.authenticator, &mut context).await;
-        let nonce = used_proof::next_nonce(&decision, &self.decider.authenticator, context.now);
+        if used_proof::has_proof(&decision) {
+            decision = Box::pin(used_proof::use_up(decision, &self.decider.authenticator, &mut context)).await;
+        }
         let decision = match (decision, &self.sign_in) {
+            (Ok(decision), _) => decision,
             // The proxy would have to send the browser on.
-            (Err(reject), Some(sign_in)) if asked.is_none() => match sign_in.answer(reject, request, &mut context) {
-                Ok(response) => return Ok(Forwarded::local_reply(response)),
-                Err(reject) => Err(reject),
-            },
-            (decision, _) => decision,
+            (Err(reject), Some(sign_in)) if asked.is_none() => {
+                return sign_in.answer(reject, request, &mut context).map(Forwarded::local_reply);
+            }
+            (Err(reject), _) => return Err(reject),
         };
+        let nonce = used_proof::next_nonce(&decision, &self.decider.authenticator, context.now);
         if let Some(forward_auth) = asked {
-            let response = Box::pin(forward_auth.answer(decision?, &self.forwarder, request, &context)).await;
+            let response = Box::pin(forward_auth.answer(decision, &self.forwarder, request, &context)).await;
             return response.map(Forwarded::local_reply);
         }
-        if let Ok(Decision::Forward { permit, .. }) = &decision {
+        if let Decision::Forward { permit, .. } = &decision {
             is_grpc_call.store(self.forwarder.is_grpc_call(permit, request), Ordering::Relaxed);
         }
-        let forwarded = self.carry_out(decision?, request, &mut context).await?;
-        let forwarded = NewCookies::add_any(cookies, used_proof::add_nonce(nonce, forwarded));
-        response::check_connect(forwarded, context.record)
+        let mut forwarded = self.carry_out(decision, request, &mut context).await?;
+        if let Some(nonce) = nonce {
+            used_proof::add_nonce(nonce, &mut forwarded);
+        }
+        if let Some(cookies) = cookies {
+            cookies.add_to_headers(forwarded.response.headers_mut());
+        }
+        response::check_connect(&forwarded, context.record)?;
+        Ok(forwarded)
     }
 
     /// The endpoint for other proxies, if this is one of their calls.
@@ -286,51 +292,20 @@ impl Gateway {
         self.is_proxy(address) || self.forward_auth.as_deref().is_some_and(|asked| asked.has_proven(address))
     }
 
-    /// Refreshes the session of a browser, and decides again.
+    /// Refreshes the session of a browser, and decides again. `decided`: that its token has expired.
     async fn refresh_cookies(
         &self,
         request: &Request<Body>,
-        expired: Reject,
+        decided: Result<Decision, Reject>,
         context: &mut RequestContext<'_>,
     ) -> (Result<Decision, Reject>, Option<NewCookies>) {
+        let Err(expired) = decided else { return (decided, None) };
         let calls = &self.token_calls;
         let with = (&*calls.broker, &self.decider.authenticator);
         match calls.cookie_refresh.refresh(request, expired, with, context).await {
             Ok((caller, cookies)) => (self.decider.decide_refreshed(caller, context), Some(cookies)),
             Err(reject) => (Err(reject), None),
         }
-    }
-
-    /// Takes one request from every rate limit that applies.
-    fn check_rates(
-        &self,
-        decision: &Result<Decision, Reject>,
-        path: &str,
-        context: &mut RequestContext<'_>,
-    ) -> Result<(), Reject> {
-        if self.rates.is_empty() && !rates::has_own(context) || !rates::count(decision, path, &self.decider) {
-            return Ok(());
-        }
-        let mut headers = Box::<RateLimitHeaders>::default();
-        let (of_route, client) = rates::limited(context);
-        let taken =
-            self.rates.take(of_route, &client, &mut headers, rates::replicas(&self.decider), self.clock.uptime());
-        *context.rate_limit_headers = (!headers.is_empty()).then_some(headers);
-        taken
-    }
-
-    /// The rate limits that apply to the request, and what is left of each. For `bearward explain`.
-    pub fn quotas(
-        &self,
-        decision: &Result<Decision, Reject>,
-        path: &str,
-        context: &RequestContext<'_>,
-    ) -> Vec<(String, Quota)> {
-        if !rates::count(decision, path, &self.decider) {
-            return Vec::new();
-        }
-        let (of_route, client) = rates::limited(context);
-        self.rates.quotas(of_route, &client, rates::replicas(&self.decider), self.clock.uptime())
     }
 
     /// Does what was decided. Rare cases are boxed, because the future of every request is as large as the largest of
@@ -363,8 +338,7 @@ impl Gateway {
         response.map(Forwarded::local_reply)
     }
 
-    /// Responds as the route says, or sends the request to its upstream and turns the response of a captured login into
-    /// a token pair.
+    /// Responds as the route says, or sends the request to its upstream.
     async fn forward(
         &self,
         permit: Permit,
@@ -380,14 +354,27 @@ impl Gateway {
             }
             return Ok(Forwarded::local_reply(response));
         }
+        if permit.route().capture.is_some() {
+            return Box::pin(self.forward_login(permit, host, request, context)).await;
+        }
+        self.forwarder.forward(permit, request, host, context).await
+    }
+
+    /// Sends the request to its upstream, and turns the response into a token pair if it is a login.
+    async fn forward_login(
+        &self,
+        permit: Permit,
+        host: HeaderValue,
+        request: &mut Request<Body>,
+        context: &mut RequestContext<'_>,
+    ) -> Result<Forwarded, Reject> {
         let broker = &self.token_calls.broker;
-        let captured = match login_capture::begin(&permit, request, &broker.throttle, context)? {
-            Some(captured) => Some(captured.bind(request.headers(), &self.decider.authenticator, context).await?),
-            None => None,
+        let captured = login_capture::begin(&permit, request, &broker.throttle, context)?;
+        let captured = match captured {
+            Some(captured) => captured.bind(request.headers(), &self.decider.authenticator, context).await?,
+            None => return self.forwarder.forward(permit, request, host, context).await,
         };
-        let forwarded = self.forwarder.forward(permit, request, host, context).await;
-        let Some(captured) = captured else { return forwarded };
-        let forwarded = match forwarded {
+        let forwarded = match self.forwarder.forward(permit, request, host, context).await {
             Ok(forwarded) => forwarded,
             Err(reject) => {
                 captured.abandon(reject.reason);

@@ -1,13 +1,48 @@
 //! Which requests count for rate limits, and for which client.
 
+use crate::gateway::Gateway;
 use crate::gateway::context::RequestContext;
 use crate::gateway::decide::{Decider, Decision};
 use crate::limits::key_rate::KeyLimit;
-use crate::limits::rate_limit::{Client, Settings};
+use crate::limits::limiter::Quota;
+use crate::limits::rate_limit::{Client, RateLimitHeaders, Settings};
 use crate::types::reject::Reject;
 
+impl Gateway {
+    /// Takes one request from every rate limit that applies.
+    pub(super) fn check_rates(
+        &self,
+        decision: &Result<Decision, Reject>,
+        path: &str,
+        context: &mut RequestContext<'_>,
+    ) -> Result<(), Reject> {
+        if self.rates.is_empty() && !has_own(context) || !count(decision, path, &self.decider) {
+            return Ok(());
+        }
+        let mut headers = Box::<RateLimitHeaders>::default();
+        let (of_route, client) = limited(context);
+        let taken = self.rates.take(of_route, &client, &mut headers, replicas(&self.decider), self.clock.uptime());
+        *context.rate_limit_headers = (!headers.is_empty()).then_some(headers);
+        taken
+    }
+
+    /// The rate limits that apply to the request, and what is left of each. For `bearward explain`.
+    pub fn quotas(
+        &self,
+        decision: &Result<Decision, Reject>,
+        path: &str,
+        context: &RequestContext<'_>,
+    ) -> Vec<(String, Quota)> {
+        if !count(decision, path, &self.decider) {
+            return Vec::new();
+        }
+        let (of_route, client) = limited(context);
+        self.rates.quotas(of_route, &client, replicas(&self.decider), self.clock.uptime())
+    }
+}
+
 /// Returns true if the API key of the request has a rate of its own.
-pub(super) fn has_own(context: &RequestContext<'_>) -> bool {
+fn has_own(context: &RequestContext<'_>) -> bool {
     context.record.caller.as_ref().is_some_and(|token| token.key_rate.is_some())
 }
 
@@ -24,14 +59,14 @@ pub(super) fn limited<'c>(context: &'c RequestContext<'_>) -> (&'c [Settings], C
 }
 
 /// How many gateways use the store.
-pub(super) fn replicas(decider: &Decider) -> u32 {
+fn replicas(decider: &Decider) -> u32 {
     decider.authenticator.freshness.as_ref().map_or(1, |freshness| freshness.replicas())
 }
 
 /// Returns true for a request to a backend. One that is rejected for its token or its path counts as well: a client
 /// without access must not try forever. `[throttle]` limits the gateway's own paths. If the gateway lacks the keys,
 /// the client is not at fault. A malformed request must keep its own rejection, which ends the connection.
-pub(super) fn count(decision: &Result<Decision, Reject>, path: &str, decider: &Decider) -> bool {
+fn count(decision: &Result<Decision, Reject>, path: &str, decider: &Decider) -> bool {
     match decision {
         Ok(decision) => matches!(decision, Decision::Forward { .. }),
         Err(reject) => {

@@ -82,16 +82,16 @@ pub(super) fn challenges<'c>(route: Option<&Route>, headers: &HeaderMap, challen
 }
 
 /// Rejects a response that a client of CONNECT would read as an open tunnel (RFC 9110 section 9.3.6: any 2xx).
-pub(super) fn check_connect(forwarded: Forwarded, record: &Record) -> Result<Forwarded, Reject> {
+pub(super) fn check_connect(forwarded: &Forwarded, record: &Record) -> Result<(), Reject> {
     let is_unambiguous = forwarded.tunnel.is_some() || !forwarded.response.status().is_success();
     if record.method == Method::CONNECT && !is_unambiguous {
         return Err(Reject::new(Reason::ProtocolNotSupported, "a response, but no WebSocket"));
     }
-    Ok(forwarded)
+    Ok(())
 }
 
 /// Completes the head of the response and records its status.
-pub(super) fn finalize_head(mut forwarded: Forwarded, peer: &Peer, delivery: &mut Delivery) -> Forwarded {
+pub(super) fn finalize_head(forwarded: &mut Forwarded, peer: &Peer, delivery: &mut Delivery) {
     let record = &mut delivery.record;
     if record.method == Method::HEAD {
         // Also for our own responses: HTTP/2 would send the body.
@@ -101,12 +101,11 @@ pub(super) fn finalize_head(mut forwarded: Forwarded, peer: &Peer, delivery: &mu
         forwarded.response.headers_mut().insert(header::CONNECTION, CLOSE);
     }
     if let Some(headers) = delivery.rate_limit_headers.take() {
-        forwarded.response = headers.append_to(forwarded.response);
+        headers.append_to(forwarded.response.headers_mut());
     }
     // A rejection is recorded by its own status: a gRPC rejection is sent with 200.
     let rejected = record.rejected.as_ref().map(|reject| reject.reason.status());
     record.status = rejected.unwrap_or(forwarded.response.status()).as_u16();
-    forwarded
 }
 
 /// Sets the CORS fields. `page`: the origin of the page that sent the request.
@@ -197,7 +196,7 @@ mod tests {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = status;
             let record = Record { method: method.clone(), ..Record::default() };
-            let checked = check_connect(Forwarded::local_reply(response), &record);
+            let checked = check_connect(&Forwarded::local_reply(response), &record);
             assert_eq!(checked.is_err(), is_rejected, "{method} {status}");
         }
     }

@@ -36,7 +36,5 @@ pub(super) fn method_not_allowed<'t>(routes: impl Iterator<Item = &'t Arc<Route>
             }
         }
     }
-    let mut reject = Reject::from(Reason::MethodNotAllowed);
-    reject.allow = HeaderValue::from_str(&names.join(", ")).ok();
-    reject
+    Reject::from(Reason::MethodNotAllowed).with_allow(HeaderValue::from_str(&names.join(", ")).ok())
 }

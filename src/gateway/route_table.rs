@@ -204,11 +204,11 @@ impl RouteTable {
 
     fn own_action<'p>(&self, method: &Method, path: &'p [u8]) -> Option<Result<Action<'p>, Reject>> {
         let only = |allowed: Method, allow, action| {
-            if *method == allowed { Ok(action) } else { Err(Reject::from(Reason::MethodNotAllowed).allow(allow)) }
+            if *method == allowed { Ok(action) } else { Err(Reject::from(Reason::MethodNotAllowed).allows(allow)) }
         };
         let read_only = |action| match *method {
             Method::GET | Method::HEAD => Ok(action),
-            _ => Err(Reject::from(Reason::MethodNotAllowed).allow("GET, HEAD")),
+            _ => Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD")),
         };
         if path == REFRESH_PATH.as_bytes() {
             return Some(only(Method::POST, "POST", Action::Refresh));

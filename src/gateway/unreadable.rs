@@ -30,7 +30,7 @@ pub fn reject_malformed(
     challenge: &HeaderValue,
     now: UnixTime,
 ) -> Response<Body> {
-    let reject = Reject { limit: error.limit, ..Reject::new(error.reason, error.message) };
+    let reject = Reject::new(error.reason, error.message).of_limit(error.limit);
     let request_id = worker.request_ids.next();
     let mut response = respond::reject(&reject, Challenges::bearer(challenge), request_id, RejectFormat::Json);
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -40,7 +40,7 @@ pub fn reject_malformed(
 
 /// Records an HTTP/2 connection that was closed because of an HTTP/2 flood. `limit`: see [`Reject::limit`].
 pub fn record_flood(peer: &Peer, worker: &Worker, error: &hyper::Error, limit: Option<Limit>, now: UnixTime) {
-    let reject = Reject { limit, ..Reject::new(Reason::Http2Flood, with_causes(error)) };
+    let reject = Reject::new(Reason::Http2Flood, with_causes(error)).of_limit(limit);
     record(worker.request_ids.next(), peer, worker, reject, 0, now);
 }
 

@@ -141,14 +141,15 @@ impl BodyObserver for Upload {
 /// Waits for the head of the response. The timeout counts from the last movement of the request's body: a long upload
 /// or a slow client does not make the upstream slow.
 pub(super) async fn response_within(
-    timeout: Duration,
+    (began, timeout): (Instant, Duration),
     progress: Option<&Progress>,
     token_bound: &mut TokenBound,
     // Pinned by the caller: by value it would lie in this future twice, before and after pinning.
     mut sending: Pin<&mut impl Future<Output = Result<UpstreamResponse, Failure>>>,
 ) -> Result<UpstreamResponse, Reject> {
     let moment = timeout.min(LONG_RUNNING_AFTER);
-    if let Ok(response) = tokio::time::timeout(moment, sending.as_mut()).await {
+    // From a time that is known: a clock read costs 25 ns.
+    if let Ok(response) = tokio::time::timeout_at((began + moment).into(), sending.as_mut()).await {
         return Ok(response?);
     }
     // Boxed because it is rare: the future of every request is as large as its largest step.
@@ -227,7 +228,7 @@ mod tests {
         const TIMEOUT: Duration = LONG_RUNNING_AFTER.saturating_add(Duration::from_millis(100));
         let mut token_bound = TokenBound::by(Held::default(), &Streams::new(TokenChecks::alone(), Arc::default()));
         let (started, never) = (Instant::now(), pin!(std::future::pending()));
-        let reject = response_within(TIMEOUT, None, &mut token_bound, never).await.err();
+        let reject = response_within((started, TIMEOUT), None, &mut token_bound, never).await.err();
         assert_eq!(reject.map(|reject| reject.reason), Some(Reason::UpstreamTimeout));
         assert!((TIMEOUT..2 * TIMEOUT).contains(&started.elapsed()));
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
-use http::{HeaderName, HeaderValue, Response};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::limits::key_rate::{API_KEY, KeyBuckets, KeyLimit};
 use crate::limits::limiter::{Key, Limiter, Quota, Rate};
@@ -125,13 +125,12 @@ impl RateLimitHeaders {
     }
 
     /// Adds the fields to a response, beside those that the backend may have set for limits of its own.
-    pub fn append_to<B>(&self, mut response: Response<B>) -> Response<B> {
+    pub fn append_to(&self, headers: &mut HeaderMap) {
         for (name, text) in [(RATELIMIT_POLICY, &self.policies), (RATELIMIT, &self.quotas)] {
             if let Ok(value) = HeaderValue::from_str(text) {
-                response.headers_mut().append(name, value);
+                headers.append(name, value);
             }
         }
-        response
     }
 }
 
@@ -227,8 +226,8 @@ impl RateLimits {
 /// Rejects a request for which a limit had no token.
 fn check(name: &str, quota: &Quota) -> Result<(), Reject> {
     let Some(wait) = quota.retry_after else { return Ok(()) };
-    let retry_after = Some(Duration::from_secs(wait.as_secs_f64().ceil() as u64));
-    Err(Reject { retry_after, ..Reject::new(Reason::QuotaExceeded, format!("rate {name}")) })
+    let wait = Duration::from_secs(wait.as_secs_f64().ceil() as u64);
+    Err(Reject::new(Reason::QuotaExceeded, format!("rate {name}")).with_retry_after(wait))
 }
 
 impl RateLimit {
@@ -256,7 +255,7 @@ mod tests {
     fn take(limits: &RateLimits, client: &Client<'_>, now: Uptime) -> (Result<(), u64>, String) {
         let mut headers = RateLimitHeaders::default();
         let taken = limits.take(&[], client, &mut headers, 3, now);
-        (taken.map_err(|reject| reject.retry_after.expect("a delay").as_secs()), headers.quotas)
+        (taken.map_err(|reject| reject.retry_after().expect("a delay").as_secs()), headers.quotas)
     }
 
     #[test]

@@ -159,7 +159,7 @@ pub fn is_failure<T>(outcome: &Result<T, Reject>) -> bool {
 fn or_limited(retry_after: Option<Duration>, reason: Reason) -> Result<(), Reject> {
     match retry_after {
         None => Ok(()),
-        Some(wait) => Err(Reject { retry_after: Some(wait), ..Reject::from(reason) }),
+        Some(wait) => Err(Reject::from(reason).with_retry_after(wait)),
     }
 }
 
@@ -191,7 +191,7 @@ mod tests {
 
     /// The reason and when to try again.
     fn rejected<T>(result: Result<T, Reject>) -> Option<(Reason, Option<Duration>)> {
-        result.err().map(|reject| (reject.reason, reject.retry_after))
+        result.err().map(|reject| (reject.reason, reject.retry_after()))
     }
 
     fn limited(reason: Reason) -> Option<(Reason, Option<Duration>)> {

@@ -37,10 +37,10 @@ impl Lease {
     }
 
     /// Records that the response is complete, and returns the connection to the pool.
-    pub fn release(mut self) {
+    pub fn release(mut self, now: Instant) {
         self.server.state.record_complete();
         if let Some(connection) = self.connection.take() {
-            self.server.put_idle(self.worker, connection);
+            self.server.put_idle(self.worker, connection, now);
         }
     }
 }

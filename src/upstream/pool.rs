@@ -190,8 +190,7 @@ impl Server {
     }
 
     /// Keeps an HTTP/1 connection for another request, unless it is closed, too old or to an address that was removed.
-    pub(super) fn put_idle(&self, worker: usize, mut connection: Box<Http1Connection>) {
-        let since = Instant::now();
+    pub(super) fn put_idle(&self, worker: usize, mut connection: Box<Http1Connection>, since: Instant) {
         let is_usable = !connection.sender.is_closed()
             && !self.is_too_old(&connection, since)
             && !self.has_removed_address(&mut connection);

@@ -89,7 +89,7 @@ fn settings(hosts: &[&str]) -> Settings {
 
 async fn send(upstream: &Upstream) -> Result<UpstreamResponse, Failure> {
     let mut request = Request::get("/").header("host", "a").body(Body::empty()).expect("a request");
-    let (metrics, current, attempts) = (WorkerMetrics::default(), CurrentServer::default(), Attempts::begin(None));
+    let (metrics, current, attempts) = (WorkerMetrics::default(), CurrentServer::default(), Attempts::begin(None, Instant::now()));
     let counts = Counts { metrics: &metrics, attempts: &attempts };
     upstream.send(0, counts, Ipv4Addr::LOCALHOST.into(), None, &current, &mut request).await
 }
@@ -97,7 +97,7 @@ async fn send(upstream: &Upstream) -> Result<UpstreamResponse, Failure> {
 async fn get(upstream: &Upstream) -> String {
     let (response, lease) = send(upstream).await.expect("a response");
     let body = response.into_body().collect().await.expect("a body").to_bytes();
-    lease.release();
+    lease.release(Instant::now());
     String::from_utf8_lossy(&body).into_owned()
 }
 
@@ -131,7 +131,7 @@ async fn a_connection_in_use_is_closed_if_its_address_was_removed() {
     let (response, lease) = send(&upstream).await.expect("a response");
     addresses.update(vec![new.address]);
     assert_eq!(&response.into_body().collect().await.expect("a body").to_bytes()[..], b"1");
-    lease.release();
+    lease.release(Instant::now());
     old.has_open(0).await;
     assert_eq!(get(&upstream).await, "2");
 }
@@ -222,6 +222,6 @@ async fn a_returning_server_gets_more_only_if_others_are_full() {
     assert_eq!(picked(), 0, "it is ejected");
     upstream.servers[1].state.advance(&upstream.settings.ejection, Instant::now() + Duration::from_secs(1));
     assert_eq!(picked(), 1000);
-    lease.release();
+    lease.release(Instant::now());
     assert!((1..100).contains(&picked()), "{}", picked());
 }

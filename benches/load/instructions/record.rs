@@ -25,7 +25,6 @@ pub fn compare(rows: &[Row]) -> Outcome<()> {
     let recorded = text.split_once(HEAD).ok_or("benches/README.md has no table of instructions")?.1;
     let grown: Vec<String> = rows.iter().filter_map(|row| growth(row, recorded)).collect();
     if grown.is_empty() {
-        println!("\nno row costs more than in benches/README.md");
         return Ok(());
     }
     let advice = "If the change is worth it, put the new table into benches/README.md and give the reason there.";

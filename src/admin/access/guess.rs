@@ -46,7 +46,7 @@ impl WrongTokens {
             None => Ok(()),
             Some(wait) => {
                 self.log().unlogged.limited += 1;
-                Err(Reject { retry_after: Some(wait), ..Reason::AdminLimited.into() })
+                Err(Reject::from(Reason::AdminLimited).with_retry_after(wait))
             }
         }
     }

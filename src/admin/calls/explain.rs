@@ -44,7 +44,7 @@ struct ExplainRequest {
 
 pub(crate) async fn handle(admin: &Admin, request: Request<Incoming>) -> Result<Response<Body>, Reject> {
     if *request.method() != Method::POST {
-        return Err(Reject::from(Reason::MethodNotAllowed).allow("POST"));
+        return Err(Reject::from(Reason::MethodNotAllowed).allows("POST"));
     }
     let asked = asked(read_object(request).await?).map_err(|error| Reject::new(Reason::BadParameter, error))?;
     let explanation = admin.explainer.explain(asked).await;

@@ -88,7 +88,7 @@ pub(crate) async fn handle(
     let (keys, now) = (admin.broker.own_keys.clone(), context.at);
     match (request.method(), &segments[..]) {
         (&Method::GET, ["keys"]) => {}
-        (_, ["keys"]) => return Err(Reject::from(Reason::MethodNotAllowed).allow("GET")),
+        (_, ["keys"]) => return Err(Reject::from(Reason::MethodNotAllowed).allows("GET")),
         (&Method::POST, ["keys", "rotate"]) => {
             let body: RotateRequest = read_optional_object(request).await?;
             keys.rotate(body.now, context).await?;
@@ -98,7 +98,7 @@ pub(crate) async fn handle(
             keys.revoke((*kid).to_owned(), body.may_refresh, context).await?;
         }
         (_, ["keys", "rotate"] | ["keys", _, "revoke"]) => {
-            return Err(Reject::from(Reason::MethodNotAllowed).allow("POST"));
+            return Err(Reject::from(Reason::MethodNotAllowed).allows("POST"));
         }
         _ => return Err(Reason::NoRoute.into()),
     }

@@ -37,7 +37,7 @@ struct Entry {
 /// `POST /admin/v1/sessions`
 pub(crate) fn begin(admin: &Admin, method: &Method, caller: &Caller) -> Result<Response<Body>, Reject> {
     if *method != Method::POST {
-        return Err(Reject::from(Reason::MethodNotAllowed).allow("POST"));
+        return Err(Reject::from(Reason::MethodNotAllowed).allows("POST"));
     }
     if caller.session.is_some() {
         return Err(Reject::new(Reason::AdminRole, "a session cannot begin another one: send the operator's token"));
@@ -60,7 +60,7 @@ pub(crate) fn current(admin: &Admin, method: &Method, caller: &Caller) -> Result
             }
             Ok(respond::json(StatusCode::OK, &json!({ "success": true })))
         }
-        _ => Err(Reject::from(Reason::MethodNotAllowed).allow("GET, DELETE")),
+        _ => Err(Reject::from(Reason::MethodNotAllowed).allows("GET, DELETE")),
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn handle(admin: &Admin, method: &Method, uri: &Uri) -> Result<Respon
         return Err(Reason::NoRoute.into());
     }
     if *method != Method::GET {
-        return Err(Reject::from(Reason::MethodNotAllowed).allow("GET"));
+        return Err(Reject::from(Reason::MethodNotAllowed).allows("GET"));
     }
     match id {
         Some(id) => {

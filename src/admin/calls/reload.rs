@@ -27,7 +27,7 @@ pub(crate) async fn handle(
     context: &EventContext,
 ) -> Result<Response<Body>, Reject> {
     if *method != Method::POST {
-        return Err(Reject::from(Reason::MethodNotAllowed).allow("POST"));
+        return Err(Reject::from(Reason::MethodNotAllowed).allows("POST"));
     }
     let is_dry_run = is_dry_run(uri)?;
     let reloads = admin.reloads.as_ref().ok_or(Reason::NoRoute)?;

@@ -51,7 +51,7 @@ pub(crate) async fn handle(
     context: EventContext,
 ) -> Result<Response<Body>, Reject> {
     if request.method() != Method::POST {
-        return Err(Reject::from(Reason::MethodNotAllowed).allow("POST"));
+        return Err(Reject::from(Reason::MethodNotAllowed).allows("POST"));
     }
     let body: RevocationRequest = read_object(request).await?;
     let target = target(admin, body, context.at).map_err(|error| Reject::new(Reason::BadParameter, error))?;

@@ -77,7 +77,7 @@ fn tag(file: &File) -> HeaderValue {
 pub(super) fn handle(method: &Method, path: &str, headers: &HeaderMap) -> Option<Result<Response<Body>, Reject>> {
     let (file, tag) = FILES.iter().zip(TAGS.iter()).find(|(file, _)| file.path == path)?;
     if ![Method::GET, Method::HEAD].contains(method) {
-        return Some(Err(Reject::from(Reason::MethodNotAllowed).allow("GET, HEAD")));
+        return Some(Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD")));
     }
     let is_known = headers.get_all(header::IF_NONE_MATCH).iter().any(|tags| names(tags, tag));
     let mut response = match is_known {

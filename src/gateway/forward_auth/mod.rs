@@ -126,7 +126,7 @@ impl ForwardAuth {
     fn read<B>(&self, call: &mut Request<B>, forwarding: &Forwarding) -> Result<Box<Origin>, Reject> {
         let is_prefix = self.settings.dialect == Dialect::Prefix;
         if !is_prefix && *call.method() != Method::GET {
-            return Err(Reject::from(Reason::MethodNotAllowed).allow("GET"));
+            return Err(Reject::from(Reason::MethodNotAllowed).allows("GET"));
         }
         let bad = |detail: String| Reject::new(Reason::BadAuthCall, detail);
         let question = Question::read(self.settings.dialect, &self.settings.path, call).map_err(bad)?;

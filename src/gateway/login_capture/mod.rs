@@ -193,7 +193,7 @@ async fn login(
         JsonObject::read(&content, TokenPair::member_names(broker.settings.extra_fields)).map_err(unmergeable)?;
     // The body is complete: the upstream connection need not wait for the store.
     if let Some(lease) = forwarded.lease.take() {
-        lease.release();
+        lease.release(std::time::Instant::now());
     }
     let bound_to = proved.with_certificate_if(broker.settings.certificate_bound);
     let pair = issue(Login { bound_to, ..login }, broker, event, context).await?;

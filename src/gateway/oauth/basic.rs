@@ -27,7 +27,7 @@ pub(super) fn authenticate<'s>(headers: &HeaderMap, known: &'s [ResourceServer])
     let (Some(value), None) = (values.next(), values.next()) else {
         return Err(Reject::new(Reason::SeveralTokens, "several Authorization headers"));
     };
-    let wrong = |detail: &'static str| Reject { used_basic: true, ..Reject::new(Reason::WrongClientSecret, detail) };
+    let wrong = |detail: &'static str| Reject::new(Reason::WrongClientSecret, detail).of_basic();
     let text = value.as_bytes().get(SCHEME.len()..).and_then(|text| STANDARD.decode(text.trim_ascii()).ok());
     let text = text.and_then(|text| String::from_utf8(text).ok()).ok_or_else(|| wrong("not Base64 of UTF-8"))?;
     let (id, secret) = text.split_once(':').ok_or_else(|| wrong("no colon between id and secret"))?;

@@ -51,7 +51,7 @@ pub fn check_no_credentials(headers: &HeaderMap) -> Result<(), Reject> {
         true => Ok(()),
         false => {
             let reject = Reject::new(Reason::ClientAuthentication, "credentials in Authorization");
-            Err(Reject { used_basic: basic::is_used(headers), ..reject })
+            Err(if basic::is_used(headers) { reject.of_basic() } else { reject })
         }
     }
 }

@@ -89,7 +89,7 @@ impl SignIn {
         }
         if has_token || !is_shown {
             let login_url = format!("{origin}{}", self.path_of(paths::SIGN_IN, provider));
-            return Err(Reject { login_url: Some(login_url.into()), ..reject });
+            return Err(reject.with_login_url(&login_url));
         }
         let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
         match self.start(provider, target, request.headers(), context) {

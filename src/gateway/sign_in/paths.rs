@@ -55,7 +55,7 @@ impl SignInPaths {
             return Err(Reason::NoRoute.into());
         };
         let is_allowed = *method == Method::GET || call == SignInCall::SignOut;
-        if is_allowed { Ok(call) } else { Err(Reject::from(Reason::MethodNotAllowed).allow(allow)) }
+        if is_allowed { Ok(call) } else { Err(Reject::from(Reason::MethodNotAllowed).allows(allow)) }
     }
 
     fn below<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {

@@ -35,7 +35,7 @@ pub(super) fn count(headers: &HeaderMap, now: UnixTime) -> Result<Vec<u64>, Reje
         let reject = Reject::new(Reason::SignInLoop, "more than 3 starts of one browser within 60 s");
         let oldest = recent.iter().min().copied().unwrap_or(now);
         let wait = Duration::from_secs((oldest + WINDOW_SECS + 1).saturating_sub(now).clamp(1, WINDOW_SECS + 1));
-        return Err(Reject { retry_after: Some(wait), ..reject });
+        return Err(reject.with_retry_after(wait));
     }
     recent.push(now);
     Ok(recent)
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(count(&[60, 30, 0]), None);
         assert_eq!(count(&[61, 30, 0]), Some(3));
         assert_eq!(super::count(&HeaderMap::new(), NOW).ok(), Some(vec![NOW.as_secs()]));
-        let wait = super::count(&with_starts(&[20, 10, 0]), NOW).err().and_then(|reject| reject.retry_after);
+        let wait = super::count(&with_starts(&[20, 10, 0]), NOW).err().and_then(|reject| reject.retry_after());
         assert_eq!(wait, Some(Duration::from_secs(41)), "when the first of them is out of the minute");
     }
 

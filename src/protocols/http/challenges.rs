@@ -43,7 +43,7 @@ impl<'c> Challenges<'c> {
         if !reject.reason.has_challenge() {
             return Vec::new();
         }
-        if reject.used_basic {
+        if reject.used_basic() {
             return vec![BASIC.clone()];
         }
         let error = error(reject);
@@ -72,7 +72,7 @@ fn error(reject: &Reject) -> Option<String> {
         return None;
     }
     let mut text = format!("error=\"{}\", error_description=\"{}\"", reject.reason.public_code(), reject.message());
-    if let Some(scope) = reject.scope.as_ref().and_then(|scope| scope.to_str().ok()) {
+    if let Some(scope) = reject.scope().and_then(|scope| scope.to_str().ok()) {
         text.push_str(&format!(", scope=\"{scope}\""));
     }
     Some(text)

@@ -77,12 +77,21 @@ impl Hygiene {
     /// Removes fields that are hop-by-hop, that `Connection` nominates, or that only the gateway sets. One pass over
     /// the names; a request without such fields is not changed.
     pub fn clean_request(&self, headers: &mut HeaderMap) {
-        remove_nominated(headers);
-        let removed: Vec<HeaderName> = headers.keys().filter(|name| self.removes(name, headers)).cloned().collect();
+        let (mut removed, mut has_te) = (Vec::new(), false);
+        for name in headers.keys() {
+            has_te |= *name == header::TE;
+            if self.removes(name, headers) {
+                removed.push(name.clone());
+            }
+        }
+        // `Connection` is one of those that are removed.
+        if !removed.is_empty() {
+            remove_nominated(headers);
+        }
         for name in removed {
             headers.remove(name);
         }
-        if headers.contains_key(header::TE) {
+        if has_te {
             reduce_te(headers);
         }
     }
@@ -147,6 +156,28 @@ pub fn set_real_ip(headers: &mut HeaderMap, origin: &Origin) {
     headers.insert(X_REAL_IP.clone(), origin.forwarded_for.clone());
 }
 
+/// Which of the fields that few requests have are there. One pass over the names costs less than a search for each.
+#[derive(Clone, Copy, Default)]
+pub struct RareFields {
+    pub cookie: bool,
+    pub expect: bool,
+    pub trace: bool,
+}
+
+impl RareFields {
+    pub fn of(headers: &HeaderMap) -> Self {
+        let mut found = RareFields::default();
+        for name in headers.keys() {
+            match *name {
+                header::COOKIE => found.cookie = true,
+                header::EXPECT => found.expect = true,
+                _ => found.trace |= matches!(name.as_str(), "traceparent" | "tracestate"),
+            }
+        }
+        found
+    }
+}
+
 /// Joins several `Cookie` fields, as HTTP/2 clients send them, into one (RFC 9113 section 8.2.3). A backend would read
 /// only the first one, or join them with a comma.
 pub fn join_cookies(headers: &mut HeaderMap) {
@@ -166,12 +197,19 @@ pub fn join_cookies(headers: &mut HeaderMap) {
 /// without a field that says so, and a client would end the body by a Content-Length beside `chunked` (RFC 9112 section
 /// 6.3).
 pub fn has_unambiguous_length(headers: &HeaderMap) -> bool {
-    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
-    let (coding, length) = (codings.next(), lengths.next());
-    let is_valid = coding.is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
-        && length.is_none_or(|length| length.as_bytes().iter().all(u8::is_ascii_digit));
-    is_valid && (coding.is_none() || length.is_none()) && codings.next().is_none() && lengths.next().is_none()
+    let mut found = 0;
+    for (name, value) in headers {
+        let is_valid = match *name {
+            header::TRANSFER_ENCODING => value.as_bytes().eq_ignore_ascii_case(b"chunked"),
+            header::CONTENT_LENGTH => value.as_bytes().iter().all(u8::is_ascii_digit),
+            _ => continue,
+        };
+        found += 1;
+        if !is_valid || found > 1 {
+            return false;
+        }
+    }
+    true
 }
 
 /// Returns true if there are more than `limit` fields. Over HTTP/1.1 they were counted as they arrived; over HTTP/2,
@@ -183,8 +221,8 @@ pub fn exceeds_count(headers: &HeaderMap, limit: usize) -> bool {
 
 /// Removes the fields for the connection to the backend.
 pub fn clean_response(headers: &mut HeaderMap) {
-    remove_nominated(headers);
     if headers.keys().any(is_hop_by_hop) {
+        remove_nominated(headers);
         for name in &HOP_BY_HOP {
             headers.remove(name);
         }

@@ -35,10 +35,12 @@ pub struct ClientUrl<'u> {
 /// Replaces scheme and authority in `Location`, `Content-Location` and `Refresh` by these, if `is_backend` says so of
 /// what is there. Path, query and fragment stay as they are, and so do relative URLs, but a path gets the prefix.
 pub fn rewrite(headers: &mut HeaderMap, client: ClientUrl<'_>, is_backend: impl Fn(&NamedOrigin<'_>) -> bool) {
-    for name in [header::LOCATION, header::CONTENT_LOCATION, REFRESH] {
-        if !headers.contains_key(&name) {
-            continue;
-        }
+    const NAMES: [HeaderName; 3] = [header::LOCATION, header::CONTENT_LOCATION, REFRESH];
+    // Few responses have one of them: one pass over the names costs less than three searches.
+    if !headers.keys().any(|name| NAMES.contains(name)) {
+        return;
+    }
+    for name in NAMES {
         let finds_url = if name == REFRESH { url_of_refresh } else { |_: &[u8]| Some(0) };
         let Entry::Occupied(mut values) = headers.entry(name) else { continue };
         for value in values.iter_mut() {

@@ -108,7 +108,7 @@ fn render(
         error_description: description,
         status: status.as_u16(),
         request_id,
-        login_url: reject.login_url.as_deref(),
+        login_url: reject.login_url(),
         problem: wants_problem
             .then(|| Problem { title: status.canonical_reason().unwrap_or("Rejected"), detail: description }),
     };
@@ -121,10 +121,10 @@ fn render(
     for challenge in challenges.of(reject) {
         headers.append(header::WWW_AUTHENTICATE, challenge);
     }
-    if let Some(allow) = &reject.allow {
+    if let Some(allow) = reject.allow() {
         headers.insert(header::ALLOW, allow.clone());
     }
-    if let Some(after) = reject.retry_after {
+    if let Some(after) = reject.retry_after() {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
     }
     if reason.must_close_connection() {
@@ -134,7 +134,7 @@ fn render(
 }
 
 fn set_nonce(reject: &Reject, headers: &mut HeaderMap) {
-    if let Some(nonce) = &reject.dpop_nonce {
+    if let Some(nonce) = reject.dpop_nonce() {
         headers.insert(DPOP_NONCE, nonce.clone());
     }
 }

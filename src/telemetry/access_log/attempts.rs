@@ -45,8 +45,8 @@ pub struct FailedAttempt {
 
 impl Attempts {
     /// The request is sent from now on.
-    pub fn begin(trace: Option<TraceContext>) -> Self {
-        Attempts { began: Some(Instant::now()), trace, ..Attempts::default() }
+    pub fn begin(trace: Option<TraceContext>, now: Instant) -> Self {
+        Attempts { began: Some(now), trace, ..Attempts::default() }
     }
 
     /// The server at this place gets the request.
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn each_attempt_begins_where_the_last_one_ended() {
-        let mut attempts = Attempts::begin(None);
+        let mut attempts = Attempts::begin(None, Instant::now());
         attempts.send_to(1);
         attempts.fail(Reason::UpstreamConnect, &mut HeaderMap::new());
         attempts.send_to(0);

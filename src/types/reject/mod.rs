@@ -16,67 +16,114 @@ pub use reason::Reason;
 
 use crate::types::limit::Limit;
 
-/// A rejection: its reason, a detail for the log, and headers of the response.
+/// A rejection: its reason, and a detail for the log.
 pub struct Reject {
     pub reason: Reason,
     /// For the log only. It must not contain a token or a secret.
     pub detail: Cow<'static, str>,
-    /// `Allow` of a 405.
-    pub allow: Option<HeaderValue>,
-    /// The scopes that a 403 requires, separated by spaces.
-    pub scope: Option<HeaderValue>,
-    pub retry_after: Option<Duration>,
-    /// Where a browser can sign in, in the body of a 401.
-    pub login_url: Option<Box<str>>,
-    /// If true, the client used the scheme Basic, so a 401 names that scheme (RFC 6749 section 5.2).
-    pub used_basic: bool,
-    /// What the client reads instead of the message of the reason. It must not contain what the client sent.
-    pub described: Option<Box<str>>,
-    /// The nonce for the next proof.
-    pub dpop_nonce: Option<HeaderValue>,
     /// The limit that was hit, if the reason does not tell.
     pub limit: Option<Limit>,
+    /// Boxed because few rejections have any: each step of each request returns room for a rejection.
+    extras: Option<Box<Extras>>,
+}
+
+/// What the response says besides its reason.
+#[derive(Default)]
+struct Extras {
+    allow: Option<HeaderValue>,
+    scope: Option<HeaderValue>,
+    retry_after: Option<Duration>,
+    login_url: Option<Box<str>>,
+    used_basic: bool,
+    described: Option<Box<str>>,
+    dpop_nonce: Option<HeaderValue>,
 }
 
 impl Reject {
     pub fn new(reason: Reason, detail: impl Into<Cow<'static, str>>) -> Self {
-        Reject {
-            reason,
-            detail: detail.into(),
-            allow: None,
-            scope: None,
-            retry_after: reason.default_retry_after(),
-            login_url: None,
-            used_basic: false,
-            described: None,
-            dpop_nonce: None,
-            limit: None,
-        }
+        Reject { reason, detail: detail.into(), limit: None, extras: None }
     }
 
-    pub fn described(mut self, text: String) -> Self {
-        self.described = Some(text.into());
+    /// What the client reads instead of the message of the reason. It must not contain what the client sent.
+    pub fn described(self, text: String) -> Self {
+        self.with(|extras| extras.described = Some(text.into()))
+    }
+
+    pub fn of_limit(mut self, limit: impl Into<Option<Limit>>) -> Self {
+        self.limit = limit.into();
+        self
+    }
+
+    /// The methods in `Allow` of a 405.
+    pub fn allows(self, methods: &'static str) -> Self {
+        self.with_allow(Some(HeaderValue::from_static(methods)))
+    }
+
+    /// As [`Reject::allows`].
+    pub fn with_allow(self, methods: Option<HeaderValue>) -> Self {
+        self.with(|extras| extras.allow = methods)
+    }
+
+    /// The scopes that a 403 requires, separated by spaces.
+    pub fn needs_scope(self, scope: &str) -> Self {
+        self.with(|extras| extras.scope = HeaderValue::from_str(scope).ok())
+    }
+
+    pub fn with_retry_after(self, wait: Duration) -> Self {
+        self.with(|extras| extras.retry_after = Some(wait))
+    }
+
+    /// Where a browser can sign in, in the body of a 401.
+    pub fn with_login_url(self, url: &str) -> Self {
+        self.with(|extras| extras.login_url = Some(url.into()))
+    }
+
+    /// The client used the scheme Basic, so a 401 names that scheme (RFC 6749 section 5.2).
+    pub fn of_basic(self) -> Self {
+        self.with(|extras| extras.used_basic = true)
+    }
+
+    /// The nonce for the next proof.
+    pub fn with_dpop_nonce(self, nonce: Option<HeaderValue>) -> Self {
+        if nonce.is_none() { self } else { self.with(|extras| extras.dpop_nonce = nonce) }
+    }
+
+    fn with(mut self, set: impl FnOnce(&mut Extras)) -> Self {
+        set(self.extras.get_or_insert_default());
         self
     }
 
     /// What the client reads.
     pub fn message(&self) -> &str {
-        self.described.as_deref().unwrap_or(self.reason.message())
+        self.extra(|extras| extras.described.as_deref()).unwrap_or(self.reason.message())
     }
 
-    pub fn of_limit(mut self, limit: Limit) -> Self {
-        self.limit = Some(limit);
-        self
+    pub fn allow(&self) -> Option<&HeaderValue> {
+        self.extra(|extras| extras.allow.as_ref())
     }
 
-    pub fn allow(mut self, methods: &'static str) -> Self {
-        self.allow = Some(HeaderValue::from_static(methods));
-        self
+    pub fn scope(&self) -> Option<&HeaderValue> {
+        self.extra(|extras| extras.scope.as_ref())
     }
 
-    pub fn needs_scope(mut self, scope: &str) -> Self {
-        self.scope = HeaderValue::from_str(scope).ok();
-        self
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.extra(|extras| extras.retry_after).or(self.reason.default_retry_after())
+    }
+
+    pub fn login_url(&self) -> Option<&str> {
+        self.extra(|extras| extras.login_url.as_deref())
+    }
+
+    pub fn used_basic(&self) -> bool {
+        self.extras.as_ref().is_some_and(|extras| extras.used_basic)
+    }
+
+    pub fn dpop_nonce(&self) -> Option<&HeaderValue> {
+        self.extra(|extras| extras.dpop_nonce.as_ref())
+    }
+
+    fn extra<'r, T>(&'r self, read: impl FnOnce(&'r Extras) -> Option<T>) -> Option<T> {
+        self.extras.as_deref().and_then(read)
     }
 }
 

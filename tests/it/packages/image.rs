@@ -88,9 +88,7 @@ fn the_image_has_the_program_and_no_shell() {
     );
     let name = |path: &String| path.rsplit('/').next().unwrap_or_default().to_owned();
     let files = libraries.iter().filter(|path| image.root.path().join(path).is_file()).map(name);
-    let known = |name: &String| {
-        name.starts_with("ld-linux") || ["libc.so.6", "libgcc_s.so.1", "libm.so.6"].contains(&name.as_str())
-    };
+    let known = |name: &String| name.starts_with("ld-linux") || ["libc.so.6", "libgcc_s.so.1"].contains(&name.as_str());
     assert!(files.clone().all(|name| known(&name)) && files.count() >= 3, "{libraries:?}");
 
     let state = fs::metadata(image.root.path().join("var/lib/bearward")).expect("a folder");
@@ -152,7 +150,14 @@ fn the_packed_image_is_smaller_than_10_mb() {
 fn the_recipe_of_the_image_gets_all_sources() {
     let ignore = source::read(".dockerignore");
     let gets = |path: &str| ignore.lines().filter_map(|line| line.strip_prefix('!')).any(|kept| path.starts_with(kept));
-    for needed in ["Cargo.toml", "Cargo.lock", "src/main.rs", "benches/README.md", "deploy/package/image-root"] {
+    for needed in [
+        ".cargo/config.toml",
+        "Cargo.toml",
+        "Cargo.lock",
+        "src/main.rs",
+        "benches/README.md",
+        "deploy/package/image-root",
+    ] {
         assert!(gets(needed) && source::root().join(needed).exists(), "{needed} does not get to `docker build`");
     }
     let recipe = source::read("deploy/Dockerfile");

@@ -31,7 +31,7 @@ impl BodyError {
             BodyError::Ended(reason) => *reason,
         };
         let limit = matches!(self, BodyError::TooLarge).then_some(Limit::BodySize);
-        Reject { limit, ..Reject::new(reason, with_causes(self)) }
+        Reject::new(reason, with_causes(self)).of_limit(limit)
     }
 }
 
