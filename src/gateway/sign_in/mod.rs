@@ -62,7 +62,7 @@ impl SignIn {
     /// The response to a request without a login, on a route that asks for one: a redirect to the provider if the user
     /// sees it, or a page if that would lose a form. Otherwise the same rejection, which says where to sign in.
     ///
-    /// A user whose login cannot go on without its provider sees a page, too.
+    /// A user sees a page, too, if the login cannot go on without its provider.
     pub(super) fn answer<B>(
         &self,
         reject: Reject,

@@ -29,7 +29,7 @@ struct Party {
 /// What ends with the story.
 #[allow(dead_code)]
 enum Runs {
-    Bearward(Gateway, Upstream),
+    Bearward(Box<Gateway>, Upstream),
     Apache(FrontProxy, TempDir),
 }
 
@@ -50,7 +50,7 @@ async fn bearward() -> Party {
     let gateway = gateway(&upstream, &everything(&provider.issuer, KEYS)).await;
     let browser = Visitor::of(&gateway);
     let (url, callback) = (APP.to_owned(), CALLBACK.to_owned());
-    Party { provider, url, callback, browser, runs: Runs::Bearward(gateway, upstream) }
+    Party { provider, url, callback, browser, runs: Runs::Bearward(Box::new(gateway), upstream) }
 }
 
 /// `more`: further lines of its configuration.

@@ -116,8 +116,8 @@ async fn a_login_ends_when_the_provider_says_so() {
     assert_eq!(refreshes(&provider).await.len(), 1);
 }
 
-/// Each next ID token has a key that the gateway does not know yet. It asks for the keys of an issuer once in 30 seconds,
-/// and everyone can make it do so, by a logout token: that must end no login.
+/// Each next ID token has a key that the gateway does not know yet. It asks for the keys of an issuer once in 30 s, and
+/// any stranger can make it do so, by a logout token: that must end no login.
 #[tokio::test]
 async fn a_provider_can_replace_its_keys_at_any_time() {
     let (provider, _upstream, gateway, alice) = signed_in("").await;
@@ -141,8 +141,8 @@ async fn a_login_outlives_a_key_that_is_not_published_yet() {
     let (provider, _upstream, gateway, alice) = signed_in("").await;
     let published = provider.control("/published", &json!({})).await.to_string();
     provider.control("/rotate", &json!({ "keep": false })).await;
-    let json = json!({ "content-type": "application/json" });
-    let behind = json!([{ "path": "/jwks", "status": 200, "headers": json, "body": published }]);
+    let headers = json!({ "content-type": "application/json" });
+    let behind = json!([{ "path": "/jwks", "status": 200, "headers": headers, "body": published }]);
     provider.control("/faults", &behind).await;
     gateway.advance(Duration::from_secs(700));
     assert_eq!(at_once(&alice, 10).await, vec![200; 10]);
