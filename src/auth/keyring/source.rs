@@ -205,7 +205,8 @@ impl Source {
         unless_failing(still, self.is_failing())
     }
 
-    /// Has the keys fetched now, without a cooldown, because the operator reloads the configuration.
+    /// Has the keys fetched now, without a cooldown: the operator reloads the configuration, or the issuer itself has
+    /// sent a token with an unknown key.
     pub fn fetch_now(&self) {
         if let Some(refetch) = &self.refetch {
             refetch.request_now();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::auth::keyring::{KeyUser, Source};
+use crate::auth::keyring::{KeyUser, RefetchOutcome, Source};
 use crate::tokens::jwt::signed::{SignedToken, verify_signed};
 use crate::types::clock::Uptime;
 use crate::types::reject::{Reason, Reject};
@@ -50,7 +50,8 @@ impl Providers {
         Metadata::read(&document, provider).map_err(|error| unavailable(format!("provider {}: {error}", provider.name)))
     }
 
-    /// Verifies the signature of a token of this provider. Asks for its keys once if the token's is unknown.
+    /// Verifies the signature of a token that this provider has sent in a response. Asks for its keys once if the
+    /// token's is unknown: without a cooldown, which strangers can begin (by logout tokens), and would end logins with.
     ///
     /// # Errors
     /// 503 if the keys cannot be asked for: the token may be good.
@@ -64,7 +65,10 @@ impl Providers {
             Reason::KeysUnavailable => Reject::new(Reason::ProviderUnavailable, reject.detail),
             _ => reject,
         };
-        source.refetch_unknown(now).await.map_err(unavailable)?;
+        if source.refetch_unknown(now).await.map_err(unavailable)? == RefetchOutcome::CoolingDown {
+            source.fetch_now();
+            source.refetch_unknown(now).await.map_err(unavailable)?;
+        }
         verify_signed(token, &source.trusted()).map_err(|still| unavailable(source.still_rejected(still)))
     }
 

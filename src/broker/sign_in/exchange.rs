@@ -226,7 +226,8 @@ fn failed(detail: &'static str) -> NoTokens {
 
 fn unverified(reject: Reject) -> NoTokens {
     let detail = format!("the ID token is rejected: {}: {}", reject.reason.code(), reject.detail);
-    match reject.reason.status().is_server_error() {
+    // The provider signs with a key before it publishes it everywhere. That says nothing about the login.
+    match reject.reason.status().is_server_error() || reject.reason == Reason::UnknownKey {
         true => NoTokens::Unavailable(detail),
         false => NoTokens::OtherLogin(detail),
     }

@@ -23,7 +23,7 @@ use crate::gateway::context::RequestContext;
 use crate::gateway::sign_in::navigation::{is_form, is_navigation};
 use crate::gateway::sign_in::paths::SignInCall;
 use crate::protocols::http::body::Body;
-use crate::types::reject::Reject;
+use crate::types::reject::{Reason, Reject};
 
 pub use parameters::OWN_PARAMETERS;
 pub use service::SignIn;
@@ -61,6 +61,8 @@ impl SignIn {
 
     /// The response to a request without a login, on a route that asks for one: a redirect to the provider if the user
     /// sees it, or a page if that would lose a form. Otherwise the same rejection, which says where to sign in.
+    ///
+    /// A user sees a page, too, if the login cannot go on without its provider.
     pub(super) fn answer<B>(
         &self,
         reject: Reject,
@@ -69,6 +71,10 @@ impl SignIn {
     ) -> Result<Response<Body>, Reject> {
         let route = context.route.clone();
         let provider = route.as_ref().and_then(|route| route.sign_in.as_deref());
+        let is_shown = is_navigation(request.method(), request.headers());
+        if provider.is_some() && is_shown && reject.reason == Reason::ProviderUnavailable {
+            return Ok(self.show(reject, None, context));
+        }
         let (Some(provider), true) = (provider, reject.reason.status() == StatusCode::UNAUTHORIZED) else {
             return Err(reject);
         };
@@ -81,7 +87,7 @@ impl SignIn {
             context.record.rejected = Some(reject);
             return Ok(response);
         }
-        if has_token || !is_navigation(request.method(), request.headers()) {
+        if has_token || !is_shown {
             let login_url = format!("{origin}{}", self.path_of(paths::SIGN_IN, provider));
             return Err(reject.with_login_url(&login_url));
         }

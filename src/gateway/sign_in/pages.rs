@@ -20,7 +20,9 @@ const FIELDS: [(HeaderName, HeaderValue); 5] = [
 pub(super) fn failed(reject: &Reject, again: Option<&str>) -> Response<Body> {
     let link = again.map(|path| format!("<p><a href=\"{path}\">Sign in again</a>")).unwrap_or_default();
     let message = reject.reason.message();
-    let mut response = page(reject.reason.status(), "Sign-in failed", &format!("<p>{message}.{link}"));
+    let (first, rest) = message.split_at_checked(1).unwrap_or((message, ""));
+    let content = format!("<p>{}{rest}.{link}", first.to_ascii_uppercase());
+    let mut response = page(reject.reason.status(), "Sign-in failed", &content);
     if let Some(after) = reject.retry_after() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
     }

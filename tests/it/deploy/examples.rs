@@ -5,14 +5,17 @@ use std::net::SocketAddr;
 
 use bearward::config::{self, Probe};
 use bearward::tokens::jwt::Algorithm;
+use bearward::types::secret::write_private;
 use serde_json::json;
 use tempfile::TempDir;
 
+use crate::gateway::sign_in::visitor::Visitor;
 use crate::house::source;
 use crate::support::certificates::Authority;
 use crate::support::program::{GatewayProcess, Program};
 use crate::support::tokens::Mint;
-use crate::support::{Client, KeyServer, ScriptedBackend, TokenPair, Upstream};
+use crate::support::wait::eventually_ok;
+use crate::support::{Client, KeyServer, OidcProvider, ScriptedBackend, TokenPair, Upstream};
 
 /// A gateway that runs an example.
 struct Example {
@@ -86,7 +89,8 @@ fn every_example_has_a_test() {
             "browser-app-elsewhere.toml",
             "browser-app.toml",
             "grpc.toml",
-            "several-issuers.toml"
+            "several-issuers.toml",
+            "sign-in.toml"
         ]
     );
 }
@@ -98,6 +102,7 @@ fn no_example_has_a_warning() {
     super::write_certificates(&Authority::new(), &folder.path().join("tls"));
     fs::create_dir(folder.path().join("keys")).expect("a folder");
     fs::write(folder.path().join("keys/partner.json"), Mint::new(Algorithm::ES256).jwks()).expect("written");
+    write_private(&folder.path().join("login.secret"), b"not a secret").expect("written");
     for name in super::names(&source::root().join("deploy/examples")) {
         let text = source::read(format!("deploy/examples/{name}")).replace("/var/lib/bearward/", "");
         let (_, warnings) = config::parse_with_warnings(&text, folder.path(), Probe::None).expect("a valid example");
@@ -223,6 +228,54 @@ async fn the_example_with_several_issuers_accepts_each_where_it_may() {
         for (path, status) in ["/", "/catalog/1", "/admin/users"].into_iter().zip(expected) {
             let answer = client.get(path).await;
             assert_eq!(answer.status.as_u16(), status, "{who} {path}: {answer:?}");
+        }
+    }
+}
+
+/// At npm's `oidc-provider`. The story speaks HTTP to the gateway, as a proxy that ends TLS.
+#[tokio::test]
+async fn the_example_for_sign_in_signs_in_and_out() {
+    const APP: &str = "https://app.example";
+    let client = json!({
+        "client_id": "bearward", "client_secret": "of the gateway", "scope": "openid email offline_access groups",
+        "grant_types": ["authorization_code", "refresh_token"],
+        "redirect_uris": [format!("{APP}/oauth2/callback/login")],
+        "post_logout_redirect_uris": [format!("{APP}/oauth2/signed_out")],
+    });
+    let provider = OidcProvider::start(&json!({
+        "clients": [client], "scopes": ["openid", "email", "offline_access", "groups"],
+        "accounts": {
+            "alice": { "email": "alice@example.com", "email_verified": true, "groups": ["staff"] },
+            "bob": { "email": "bob@example.com", "email_verified": true, "groups": ["sales"] },
+            "eve": { "email": "eve@other.example", "email_verified": true, "groups": ["staff"] },
+        },
+    }));
+    let upstream = Upstream::start();
+    let tls = "tls = { certificate = \"tls/fullchain.pem\", key = \"tls/key.pem\" }";
+    let replace = [("https://login.example", &*provider.issuer), (tls, "tls = \"off\"")];
+    let example = start_with("sign-in.toml", upstream.address, &replace, |folder| {
+        write_private(&folder.path().join("login.secret"), b"of the gateway").expect("written");
+    })
+    .await;
+    let visitor = || Visitor::at(example.served.addresses[0]);
+    eventually_ok("the gateway knows the provider", async || match visitor().load(&format!("{APP}/")).await.status {
+        status if status == 302 => Ok(()),
+        status => Err(status.to_string()),
+    })
+    .await;
+    assert_eq!(visitor().load(&format!("{APP}/public/a")).await.status, 200);
+    for (name, page, admin) in [("alice", 200, 200), ("bob", 200, 403), ("eve", 403, 401)] {
+        provider.control("/account", &json!({ "account": name })).await;
+        let mut user = visitor();
+        assert_eq!(user.navigate(&format!("{APP}/orders")).await.status.as_u16(), page, "{name}: {:#?}", user.way);
+        assert_eq!(user.fetch(&format!("{APP}/admin/x")).await.status.as_u16(), admin, "{name}");
+        if page == 200 {
+            let seen = upstream.seen().into_iter().rfind(|seen| seen.target() == "/orders").expect("it arrived");
+            assert_eq!(seen.header("x-auth-subject"), Some(&*format!("login|{name}")));
+            assert_eq!(seen.header("x-auth-email"), Some(&*format!("{name}@example.com")));
+            let ended = user.submit(&format!("{APP}/oauth2/sign_out"), "").await;
+            assert!(ended.header("location").is_some_and(|at| at.starts_with(&provider.issuer)), "{ended:?}");
+            assert_eq!(user.fetch(&format!("{APP}/orders")).await.status, 401, "{name}");
         }
     }
 }

@@ -15,13 +15,14 @@ const TOOLS: [&str; 21] = [
 ];
 
 /// What else leads to a peer: the parts of `tests/it/support` that start one, and paths of its own.
-const PARTS: [&str; 14] = [
+const PARTS: [&str; 15] = [
     "PostgresServer::",
     "postgres_server(",
     "Browser::open",
     "Page::open",
     "Haproxy::",
-    "OidcProvider::",
+    "OidcProvider",
+    "provider::start(",
     "Glewlwyd::",
     "run_in_node(",
     "FrontProxy::",

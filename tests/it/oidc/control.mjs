@@ -7,6 +7,7 @@
 //   /faults    [{path, status, headers, body, delay_ms, drop, times}]   what requests of these paths get;
 //                                                    drop: the provider does its part, and the response is lost
 //   /rotate    {keep}                                signs with a new key; keep: also publishes the earlier ones
+//   /published {}                                    the key set
 //   /tokens    {account, client_id, scope, resource, ttl}   {access_token, refresh_token}, signed in or not
 //   /revoke    {token}                               an access or refresh token ends, without a word to its client
 //   /end       {account}                             an administrator ends all sessions of an account: its clients are
@@ -33,6 +34,7 @@ const calls = {
   "/accounts": (site, { name, claims }) => void (site.accounts[name] = claims),
   "/faults": (site, faults) => void (site.faults = faults),
   "/rotate": (site, how) => site.rotate(how),
+  "/published": (site) => ({ keys: site.keys.map(({ kty, n, e, use, kid }) => ({ kty, n, e, use, kid })) }),
   "/tokens": issue,
   "/revoke": revoke,
   "/end": end,

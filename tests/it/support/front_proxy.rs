@@ -1,4 +1,5 @@
-//! A proxy of others in front of a backend, which asks the gateway about each request: nginx, Traefik, Caddy, Envoy.
+//! A server of others: a proxy in front of a backend, which asks the gateway about each request (nginx, Traefik, Caddy,
+//! Envoy), or one that is compared with the gateway (Apache).
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,12 @@ impl Drop for FrontProxy {
 pub fn nginx() -> PathBuf {
     let installed = PathBuf::from("/usr/sbin/nginx");
     if installed.exists() { installed } else { "nginx".into() }
+}
+
+/// As [`nginx`].
+pub fn apache() -> PathBuf {
+    let installed = PathBuf::from("/usr/sbin/apache2");
+    if installed.exists() { installed } else { "apache2".into() }
 }
 
 /// A program that tests/run has installed with pip.

@@ -9,7 +9,7 @@ use super::transmitter::{
     AUDIENCE, AUTHORIZATION, Poll, SESSION_REVOKED, event, folder, gateway, sections, sections_without_authorization,
     session,
 };
-use crate::gateway::streams::{assert_open, close_frame, open, revoked};
+use crate::gateway::streams::{assert_open, close_frame, open, revoked, within_a_second};
 use crate::support::program::GatewayProcess;
 use crate::support::wait::{eventually, eventually_ok};
 use crate::support::{Gateway, Upstream};
@@ -29,6 +29,21 @@ async fn a_polled_event_closes_streams_and_is_acknowledged() {
     let acknowledged = state.requests.iter().filter(|request| request["ack"] == json!(["j1"])).count();
     assert_eq!(acknowledged, 1, "{:?}", state.requests);
     assert_eq!(state.requests[0], json!({ "maxEvents": 100, "returnImmediately": false, "ack": [] }));
+}
+
+/// A transmitter that holds a poll until it has an event (RFC 8936 section 2.4), as most do.
+#[tokio::test]
+async fn a_websocket_closes_within_a_second_of_an_event_in_a_long_poll() {
+    let (signer, upstream, poll) = (Signer::start(), Upstream::start(), Poll::start());
+    poll.state().is_long = true;
+    let gateway = gateway(&upstream, &sections(&signer, &poll.section()));
+    let mut socket = open(&gateway, &signer.access_token(gateway.now_secs(), "alice", Some("s1"))).await;
+    assert_open(&mut socket).await;
+    eventually("the poll is held", || !poll.state().requests.is_empty()).await;
+    poll.offer("j1", event(&signer, &gateway, &session("s1"), &json!({ "jti": "j1" })));
+    assert_eq!(within_a_second(close_frame(&mut socket)).await, revoked());
+    eventually("the event is acknowledged", || poll.state().events.is_empty()).await;
+    assert_open(&mut open(&gateway, &signer.access_token(gateway.now_secs(), "alice", Some("s2"))).await).await;
 }
 
 #[tokio::test]

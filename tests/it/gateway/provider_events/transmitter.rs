@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -101,6 +102,8 @@ pub struct PollState {
     pub deaf_to_acks: bool,
     /// It offers each event again and again.
     pub keeps_events: bool,
+    /// It responds to a poll when there is an event.
+    pub is_long: bool,
     /// If true, there are always more events.
     pub has_more: bool,
     /// The body of each request for a verification.
@@ -163,13 +166,13 @@ async fn accept(listener: TcpListener, state: Arc<Mutex<PollState>>) {
 
 async fn respond(
     request: Request<Incoming>,
-    state: Arc<Mutex<PollState>>,
+    shared: Arc<Mutex<PollState>>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let authorization = request.headers().get("authorization").and_then(|value| value.to_str().ok());
     let authorization = authorization.unwrap_or_default().to_owned();
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.expect("a body").to_bytes();
-    let mut state = state.lock().expect("unpoisoned");
+    let mut state = shared.lock().expect("unpoisoned");
     let empty = |status: u16| Ok(Response::builder().status(status).body(Full::default()).expect("a response"));
     if path == "/token" {
         state.tokens.push((String::from_utf8(body.to_vec()).expect("text"), authorization));
@@ -204,6 +207,11 @@ async fn respond(
     for jti in asked["setErrs"].as_object().into_iter().flatten().map(|(jti, _)| jti) {
         state.events.remove(jti);
     }
+    drop(state);
+    while shared.lock().is_ok_and(|state| state.is_long && state.events.is_empty()) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let state = shared.lock().expect("unpoisoned");
     let response = json!({ "sets": state.events, "moreAvailable": state.has_more });
     Ok(Response::new(Full::new(Bytes::from(response.to_string()))))
 }

@@ -86,6 +86,26 @@ async fn two_callbacks_at_once_send_one_code() {
     assert!(one.session().is_some() != other.session().is_some());
 }
 
+/// As after a start of the browser, which loads all its tabs again.
+#[tokio::test]
+async fn each_tab_comes_back_to_its_own_page() {
+    let (liar, upstream, gateway) = start().await;
+    let mut alice = Visitor::of(&gateway);
+    let mut tabs = Vec::new();
+    for page in ["/orders?a=1", "/bills", "/stock"] {
+        let url = format!("{APP}{page}");
+        tabs.push((url.clone(), alice.navigate_until(&url, &liar.issuer).await));
+    }
+    assert_eq!(alice.attempts().len(), 3);
+    // The user begins with the last one. Each sign-in replaces the session of the one before.
+    for (url, out) in tabs.iter().rev() {
+        let back = alice.load(&liar.agree(out)).await;
+        assert_eq!((back.status.as_u16(), back.header("location")), (303, Some(&**url)), "{back:?}");
+        assert_eq!(alice.load(url).await.status, 200);
+    }
+    assert_eq!((alice.attempts().len(), liar.exchanges().len(), upstream.seen().len()), (0, 3, 3));
+}
+
 #[tokio::test]
 async fn an_attempt_ends_after_ten_minutes() {
     for (age, is_good) in [(600, true), (601, false)] {

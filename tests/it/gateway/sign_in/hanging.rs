@@ -1,5 +1,6 @@
 //! A provider that does not respond: after a few calls, most requests do not wait for it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -7,7 +8,8 @@ use serde_json::json;
 use super::held::{Held, Hold};
 use super::refresh::KEYS;
 use super::visitor::Visitor;
-use super::{APP, CALLBACK, everything, gateway, provider};
+use super::{APP, CALLBACK, everything, folder, gateway, is_ready, provider};
+use crate::support::clock::ManualClock;
 use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, OidcProvider, Upstream};
 
@@ -45,6 +47,27 @@ async fn loaded(browsers: Vec<(Visitor, String)>) -> Vec<u16> {
         statuses.push(response.await.expect("no panic"));
     }
     statuses
+}
+
+/// Its users come later than the gateway.
+#[tokio::test]
+async fn a_gateway_starts_before_its_provider() {
+    let (held, upstream) = (Held::bind(), Upstream::start());
+    let issuer = format!("http://{}", held.address);
+    let text = Gateway::config_text(&upstream.address.to_string(), &everything(&issuer, KEYS));
+    let gateway = Gateway::in_folder(text, folder(), Arc::new(ManualClock::new()));
+    let mut alice = Visitor::of(&gateway);
+    let page = alice.load(&format!("{APP}/")).await;
+    assert_eq!((page.status.as_u16(), alice.names().len()), (503, 0), "{page:?}");
+    assert!(page.text().contains("<p>The identity provider is not available.") && page.text().contains("<a href"));
+    let rejected = alice.fetch(&format!("{APP}/")).await;
+    rejected.assert_rejected(401, "unauthorized");
+    let line = gateway.log_line(|line| line["reason"] == "provider_unavailable").await;
+    assert_eq!(line["status"], 503);
+    let provider = provider::start(json!({ "issuer": issuer }));
+    held.pass_to(provider.address);
+    is_ready(gateway.address()).await;
+    assert_eq!(alice.navigate(&format!("{APP}/")).await.status, 200, "{:#?}", alice.way);
 }
 
 #[tokio::test]

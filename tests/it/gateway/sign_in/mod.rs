@@ -1,6 +1,7 @@
 //! Sign-in for browsers at a provider.
 
 mod attempts;
+mod compared;
 mod forms;
 mod glewlwyd;
 mod hanging;
@@ -13,11 +14,12 @@ mod pages;
 mod provider;
 mod refresh;
 mod replicas;
+mod sealed;
 mod sessions;
 mod stopped;
 mod streams;
 mod unused;
-mod visitor;
+pub mod visitor;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -166,7 +166,8 @@ async fn a_user_who_declines_sees_a_page() {
     let mut visitor = Visitor::of(&gateway);
     let page = visitor.navigate(&format!("{APP}/")).await;
     assert_eq!(page.status, 403, "{page:?}");
-    assert!(page.text().contains("/oauth2/sign_in/main") && visitor.session().is_none(), "{page:?}");
+    assert!(page.text().contains("<p>The sign-in was declined.<p><a href=\"/oauth2/sign_in/main\">"), "{page:?}");
+    assert!(visitor.session().is_none());
     assert!(visitor.attempts().is_empty());
 }
 

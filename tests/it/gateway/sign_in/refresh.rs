@@ -15,7 +15,7 @@ pub(super) const KEYS: &str =
     "scopes = [\"openid\", \"email\", \"offline_access\"]\nauthorization_parameters = [\"prompt=consent\"]";
 
 /// The access token lives 600 s. The refresh tokens rotate, and a second use of one ends all.
-fn provider() -> OidcProvider {
+pub(super) fn provider() -> OidcProvider {
     super::provider::start(json!({
         "configuration": { "rotateRefreshToken": true },
         "ttl": { "AccessToken": 600, "IdToken": 36_000 },
@@ -87,6 +87,9 @@ async fn a_login_outlives_a_provider_that_fails() {
         // Still failing when the time is over.
         gateway.advance(Duration::from_secs(300));
         alice.fetch(&format!("{APP}/")).await.assert_rejected(503, "temporarily_unavailable");
+        let page = alice.load(&format!("{APP}/")).await;
+        assert_eq!((page.status.as_u16(), page.header("content-type")), (503, Some("text/html; charset=utf-8")));
+        assert!(page.text().contains("<p>The identity provider is not available."), "{page:?}");
         assert!(alice.session().is_some());
         // It comes back.
         provider.control("/faults", &json!([])).await;
@@ -111,6 +114,44 @@ async fn a_login_ends_when_the_provider_says_so() {
     // And stays ended.
     alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
     assert_eq!(refreshes(&provider).await.len(), 1);
+}
+
+/// Each next ID token has a key that the gateway does not know yet. It asks for the keys of an issuer once in 30 s, and
+/// any stranger can make it do so, by a logout token: that must end no login.
+#[tokio::test]
+async fn a_provider_can_replace_its_keys_at_any_time() {
+    let (provider, _upstream, gateway, alice) = signed_in("").await;
+    gateway.advance(Duration::from_secs(550));
+    for what in ["a sign-in", "a sign-in at once"] {
+        provider.control("/rotate", &json!({ "keep": false })).await;
+        let mut bob = Visitor::of(&gateway);
+        assert_eq!(bob.navigate(&format!("{APP}/")).await.status, 200, "{what}: {:#?}", bob.way);
+    }
+    provider.control("/rotate", &json!({ "keep": false })).await;
+    assert_eq!(at_once(&alice, 10).await, vec![200; 10], "before the tokens end");
+    is_refreshed(&provider, 1).await;
+    gateway.advance(Duration::from_secs(100));
+    assert_eq!(at_once(&alice, 10).await, vec![200; 10], "with the new tokens");
+    assert_eq!(refreshes(&provider).await.len(), 1);
+}
+
+/// Its key set is behind: the ID token of the refresh has a key that is nowhere.
+#[tokio::test]
+async fn a_login_outlives_a_key_that_is_not_published_yet() {
+    let (provider, _upstream, gateway, alice) = signed_in("").await;
+    let published = provider.control("/published", &json!({})).await.to_string();
+    provider.control("/rotate", &json!({ "keep": false })).await;
+    let headers = json!({ "content-type": "application/json" });
+    let behind = json!([{ "path": "/jwks", "status": 200, "headers": headers, "body": published }]);
+    provider.control("/faults", &behind).await;
+    gateway.advance(Duration::from_secs(700));
+    assert_eq!(at_once(&alice, 10).await, vec![200; 10]);
+    is_refreshed(&provider, 1).await;
+    provider.control("/faults", &json!([])).await;
+    gateway.advance(Duration::from_secs(60));
+    assert_eq!(at_once(&alice, 10).await, vec![200; 10]);
+    let statuses: Vec<_> = refreshes(&provider).await.iter().map(|call| call["status"].clone()).collect();
+    assert_eq!(statuses, [200, 200], "no refresh token was used twice");
 }
 
 #[tokio::test]

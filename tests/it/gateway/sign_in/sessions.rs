@@ -135,3 +135,23 @@ async fn a_login_survives_a_restart_and_ends_with_its_time() {
     gateway.advance(Duration::from_hours(8 * 24));
     alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
 }
+
+/// Requests move only the idle end. The browser removes the cookie when the session cannot live any longer.
+#[tokio::test]
+async fn the_cookie_ends_with_the_absolute_lifetime() {
+    let (liar, upstream) = (Liar::start(&json!({})), Upstream::start());
+    let an_hour = "[sign_in]\nabsolute_lifetime = \"1h\"\nidle_lifetime = \"30m\"\n";
+    let gateway = gateway(&upstream, &everything(&liar.issuer, "").replace("[sign_in]\n", an_hour)).await;
+    let mut alice = Visitor::of(&gateway);
+    let back = liar.sign_in(&mut alice, |back| back).await;
+    let fields = back.headers.get_all("set-cookie").iter().map(|field| field.to_str().expect("text"));
+    let cookie: Vec<_> = fields.filter(|field| field.starts_with("__Host-bearward=")).collect();
+    let attributes = cookie.first().and_then(|field| field.split_once("; ")).map(|(_, attributes)| attributes);
+    assert_eq!(attributes, Some("Max-Age=3600; Path=/; Secure; HttpOnly; SameSite=Lax"), "{cookie:?}");
+    for _ in 0..3 {
+        gateway.advance(Duration::from_mins(19));
+        assert_eq!(alice.fetch(&format!("{APP}/")).await.status, 200);
+    }
+    gateway.advance(Duration::from_mins(4));
+    alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
+}

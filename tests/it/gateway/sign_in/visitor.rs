@@ -143,7 +143,12 @@ impl Visitor {
 
     /// The names of the gateway's cookies.
     pub fn names(&self) -> Vec<&str> {
-        self.jar().map(|jar| jar.keys().map(String::as_str).collect()).unwrap_or_default()
+        self.names_of(APP)
+    }
+
+    /// The names of the cookies of a site.
+    pub fn names_of(&self, url: &str) -> Vec<&str> {
+        self.jars.get(&split(url).0).map(|jar| jar.keys().map(String::as_str).collect()).unwrap_or_default()
     }
 
     /// The attempts that run.
