@@ -172,19 +172,37 @@ async fn respond(
     let authorization = authorization.unwrap_or_default().to_owned();
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.expect("a body").to_bytes();
-    let mut state = shared.lock().expect("unpoisoned");
-    let empty = |status: u16| Ok(Response::builder().status(status).body(Full::default()).expect("a response"));
+    let answered = answer_at_once(&mut shared.lock().expect("unpoisoned"), &path, authorization, &body);
+    if let Some(response) = answered {
+        return Ok(response);
+    }
+    while shared.lock().is_ok_and(|state| state.is_long && state.events.is_empty()) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let state = shared.lock().expect("unpoisoned");
+    let response = json!({ "sets": state.events, "moreAvailable": state.has_more });
+    Ok(Response::new(Full::new(Bytes::from(response.to_string()))))
+}
+
+/// `None` for a poll, which may wait for events.
+fn answer_at_once(
+    state: &mut PollState,
+    path: &str,
+    authorization: String,
+    body: &Bytes,
+) -> Option<Response<Full<Bytes>>> {
+    let empty = |status: u16| Some(Response::builder().status(status).body(Full::default()).expect("a response"));
     if path == "/token" {
         state.tokens.push((String::from_utf8(body.to_vec()).expect("text"), authorization));
         let token = format!("token-{}", state.tokens.len());
         let response = json!({ "access_token": token, "token_type": "Bearer", "expires_in": 600 });
         let response = Response::builder().header("content-type", "application/json").body(response.to_string().into());
-        return Ok(response.expect("a response"));
+        return Some(response.expect("a response"));
     }
     if state.accepts.as_ref().is_some_and(|accepted| authorization != format!("Bearer {accepted}")) {
         return empty(401);
     }
-    let asked: Value = serde_json::from_slice(&body).expect("JSON");
+    let asked: Value = serde_json::from_slice(body).expect("JSON");
     if path == "/verify" {
         state.verifications.push(asked);
         return empty(204);
@@ -199,7 +217,7 @@ async fn respond(
     }
     if state.keeps_events {
         let response = json!({ "sets": state.events, "moreAvailable": true });
-        return Ok(Response::new(Full::new(Bytes::from(response.to_string()))));
+        return Some(Response::new(Full::new(Bytes::from(response.to_string()))));
     }
     for jti in asked["ack"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         state.events.remove(jti);
@@ -207,11 +225,5 @@ async fn respond(
     for jti in asked["setErrs"].as_object().into_iter().flatten().map(|(jti, _)| jti) {
         state.events.remove(jti);
     }
-    drop(state);
-    while shared.lock().is_ok_and(|state| state.is_long && state.events.is_empty()) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    let state = shared.lock().expect("unpoisoned");
-    let response = json!({ "sets": state.events, "moreAvailable": state.has_more });
-    Ok(Response::new(Full::new(Bytes::from(response.to_string()))))
+    None
 }
