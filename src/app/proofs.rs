@@ -7,7 +7,7 @@ use crate::auth::proofs::{HandedOver, Nonces, Proofs, SharedProofs, UsedProofs};
 use crate::config::Config;
 use crate::protocols::socket_handover;
 use crate::store::Store;
-use crate::types::clock::UnixTime;
+use crate::types::clock::{Clock, UnixTime};
 
 /// For a process that begins now, or takes over from another one. If the store knows what was used before, earlier
 /// proofs are good, too.
@@ -15,7 +15,7 @@ pub(super) fn of_store(
     config: &Config,
     store: &Arc<dyn Store>,
     predecessor: Option<&UnixStream>,
-    now: UnixTime,
+    clock: &dyn Clock,
 ) -> Proofs {
     let shared = || SharedProofs { store: store.clone(), timeout: config.store.timeout };
     let shared = config.shares_proofs().then(|| Arc::new(shared()));
@@ -26,7 +26,15 @@ pub(super) fn of_store(
     if let Some(proofs) = known.and_then(|known| Proofs::taken_over(&known, has_nonces)) {
         return Proofs { shared, ..proofs };
     }
-    let began = if shared.is_some() { UnixTime::default() } else { now };
+    // Not before: until it has ended its message, the other process accepts proofs.
+    let now = clock.now();
+    let began = match (&shared, has_nonces) {
+        (Some(_), _) => UnixTime::default(),
+        // Its nonces are of this process alone.
+        (None, true) => now,
+        // `iat` is in whole seconds: of a proof of this one, it is not known whether it was used before.
+        (None, false) => now.to_next_second(),
+    };
     let used = || Arc::new(UsedProofs::new(began));
     let nonces = has_nonces.then(|| Arc::new(Nonces::new(now)));
     Proofs { used: used(), used_for_grants: used(), shared, nonces }

@@ -132,7 +132,7 @@ impl SharedState {
         let handles = Handles::of_store(handle_settings(config), roots, store.clone(), Arc::new(refresher));
         let mut auth = AuthState::new(keyring, revocations, api_keys, handles, store.freshness(), now);
         auth.seen_generations = seen_generations;
-        auth.proofs = proofs::of_store(config, &store, predecessor, now);
+        auth.proofs = proofs::of_store(config, &store, predecessor, &*clock);
         let limits = &config.limits;
         let bad_signatures =
             BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, config.workers);

@@ -23,8 +23,16 @@ const NOT_LOADED: [&str; 11] = [
     "issuer[].secret_file",
 ];
 
-/// Files of which a start reads the content, and a reload does not.
-const AT_START: [&str; 2] = ["store.secret_file", "admin.token_file"];
+/// Secrets that a start reads, and a reload does not.
+const AT_START: [&str; 7] = [
+    "store.secret_file",
+    "admin.token_file",
+    "admin.operator[].token_file",
+    "event_stream[].authorization_file",
+    "event_stream[].client.client_secret_file",
+    "event_stream[].client.assertion_key_file",
+    "event_stream[].client.client_key",
+];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedFile {
@@ -36,7 +44,7 @@ pub struct NamedFile {
 impl NamedFile {
     /// Returns true if only a start reads the file.
     pub fn requires_restart(&self) -> bool {
-        AT_START.contains(&self.key.as_str())
+        AT_START.contains(&without_indexes(&self.key).as_str())
     }
 }
 

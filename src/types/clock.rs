@@ -39,6 +39,11 @@ impl UnixTime {
         self.0 / 1000
     }
 
+    /// The first whole second that does not begin before this time.
+    pub const fn to_next_second(self) -> Self {
+        UnixTime::from_secs(self.0.div_ceil(1000))
+    }
+
     /// Parses RFC 3339. `None` for other text, and for times before 1970.
     pub fn parse(text: &str) -> Option<Self> {
         let time: jiff::Timestamp = text.parse().ok()?;

@@ -16,7 +16,10 @@ struct BoundClient {
 }
 
 impl BoundClient {
+    /// The gateway accepts no proof of the second in which it began.
     async fn of(gateway: &GatewayProcess, scope: &str) -> BoundClient {
+        let began = SystemClock.now().as_secs();
+        soon("the next second begins", async || SystemClock.now().as_secs() > began).await;
         let prover = Prover::new();
         let login = json!({ "sub": "alice", "scope": scope, "jkt": prover.thumbprint() });
         let issued = gateway.admin_client().post("/admin/v1/tokens", &login).await;

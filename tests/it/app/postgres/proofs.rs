@@ -1,10 +1,16 @@
 //! DPoP proofs at two gateways with one database: together they accept each proof once, whether they remember it in the
 //! database or require nonces.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::sessions::two_gateways;
+use super::{folder, gateway};
 use crate::auth::dpop::prover::Prover;
+use crate::support::clock::ManualClock;
+use crate::support::postgres::PostgresServer;
+use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, TokenPair, Upstream};
 
 async fn status(gateway: &Gateway, access: &str, proof: &str) -> u16 {
@@ -28,6 +34,30 @@ async fn a_proof_is_good_at_one_of_two_gateways() {
         assert_eq!(status(other, &access, &another()).await, 200);
     }
     assert_eq!(upstream.seen().len(), 4);
+}
+
+/// Without the database, it is not known whether another gateway has accepted the proof. Other tokens need none.
+#[tokio::test]
+async fn without_the_database_no_proof_is_accepted() {
+    let (upstream, prover) = (Upstream::start(), Prover::new());
+    let mut server = PostgresServer::start_with(&["fsync=off"], "trust");
+    let gateway = gateway(&upstream, &server.store_keys(), &folder(), &Arc::new(ManualClock::new()));
+    let issued = gateway.request_tokens(&json!({ "sub": "alice", "jkt": prover.thumbprint() })).await;
+    let (access, free) = (TokenPair::from_json(&issued.json()).access, gateway.issue("bob", "").await.access);
+    let another = || prover.proof("GET", "http://gateway.test/", &access, gateway.now_secs());
+    assert_eq!(status(&gateway, &access, &another()).await, 200);
+    server.kill();
+    let late = another();
+    assert_eq!(status(&gateway, &access, &late).await, 503);
+    let line = gateway.log_line(|line| line["status"] == 503).await;
+    assert_eq!(line["reason"], "store_unavailable", "{line}");
+    assert_eq!((gateway.status_of(&free).await, upstream.seen().len()), (200, 2));
+    server.restart();
+    eventually_ok("proofs are accepted again", async || match status(&gateway, &access, &another()).await {
+        200 => Ok(()),
+        other => Err(other.to_string()),
+    })
+    .await;
 }
 
 /// A nonce is of one gateway. The other one gives its own, so that a client succeeds at the second attempt, and a proof

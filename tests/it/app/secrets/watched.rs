@@ -1,5 +1,6 @@
 //! With `watch = "all"`, the gateway follows every file that it reads, and says which secret only a start uses.
 
+use bearward::types::secret;
 use http::Method;
 use tempfile::TempDir;
 
@@ -13,6 +14,11 @@ const CONFIG: &str = "[[issuer]]\nissuer = \"https://login.example\"\naudience =
     [oauth]\nintrospection_endpoint = \"/introspect\"\n[[oauth.resource_server]]\nclient_id = \"orders\"\n\
     secret_file = \"mount/orders\"\n\
     [forward_auth]\npath = \"/auth\"\ndialect = \"x-original\"\nsecret_file = \"mount/proxy\"\n";
+
+/// Secrets that only a start reads, beside the two of every gateway.
+const MORE: &str = "[[admin.operator]]\nname = \"alice\"\ntoken_file = \"alice.token\"\n\
+    [[event_stream]]\nname = \"hr\"\nissuer = \"https://login.example\"\naudience = \"https://api.example\"\n\
+    path = \"/events\"\nallow_http = true\njwks_url = \"http://127.0.0.1:9/jwks\"\nauthorization_file = \"events\"\n";
 
 /// The content of each file of the mount. `letter` tells the versions apart.
 fn files(letter: &str) -> Vec<(&'static str, String)> {
@@ -90,8 +96,13 @@ async fn every_secret_of_a_swapped_mount_is_used_without_a_restart() {
 #[tokio::test]
 async fn a_secret_that_only_a_start_reads_is_reported() {
     let (upstream, folder) = (Upstream::start(), TempDir::new().expect("a folder"));
-    let text = Gateway::config_text(&upstream.address.to_string(), "");
+    let text = Gateway::config_text(&upstream.address.to_string(), MORE);
     fs::write(folder.path().join("gateway.toml"), text).expect("written");
+    let write = |name: &str, secret: String| {
+        secret::write_private(&folder.path().join(name), secret.as_bytes()).expect("written");
+    };
+    write("alice.token", "a".repeat(40));
+    write("events", format!("Bearer {}", "a".repeat(40)));
     let served = GatewayProcess::start(folder.path());
     let (client, admin) = (served.client(), served.admin_client());
     let pair = issue(&admin).await;
@@ -100,6 +111,14 @@ async fn a_secret_that_only_a_start_reads_is_reported() {
     fs::write(&root, format!("{content}2 {}\n", "0".repeat(43))).expect("written");
     let log = served.program.wait_for_stderr("a secret has changed; the gateway uses it after a restart");
     assert!(log.contains("store.secret_file") && !log.contains("00000"), "{log}");
+    write("alice.token", "b".repeat(40));
+    write("events", format!("Bearer {}", "b".repeat(40)));
+    for key in ["admin.operator[0].token_file", "event_stream[0].authorization_file"] {
+        let log = served.program.wait_for_stderr(key);
+        let line = log.lines().find(|line| line.contains(key)).expect("it is there");
+        assert!(line.contains("a secret has changed; the gateway uses it after a restart"), "{line}");
+        assert!(!log.contains("bbbbb"), "{log}");
+    }
     fs::remove_file(folder.path().join("admin.token")).expect("removed");
     let log = served.program.wait_for_stderr("a secret cannot be read any more");
     assert!(log.contains("admin.token_file"), "{log}");

@@ -86,6 +86,24 @@ async fn a_restart_makes_no_used_proof_good() {
     assert_eq!(stage.get("/", &token, &stage.proof("/", &token)).await.status, 200);
 }
 
+/// `iat` has whole seconds, and a process can begin within the second in which the one before it has used a proof.
+#[tokio::test]
+async fn a_fast_restart_makes_no_used_proof_good() {
+    let mut stage = Stage::new("");
+    let token = stage.token();
+    stage.gateway.advance(Duration::from_millis(300));
+    let proof = stage.proof("/", &token);
+    assert_eq!(stage.get("/", &token, &proof).await.status, 200);
+    stage.gateway.advance(Duration::from_millis(300));
+    stage.gateway = stage.gateway.restart();
+    stage.get("/", &token, &proof).await.assert_rejected(401, "invalid_dpop_proof");
+    let line = stage.gateway.log_line(|line| line["reason"] == "proof_time").await;
+    assert!(line["detail"].as_str().is_some_and(|detail| detail.contains("older than this process")), "{line}");
+    stage.gateway.advance(Duration::from_millis(400));
+    assert_eq!(stage.get("/", &token, &stage.proof("/", &token)).await.status, 200);
+    stage.get("/", &token, &proof).await.assert_rejected(401, "invalid_dpop_proof");
+}
+
 /// A client that is rejected for another reason has not used its proof.
 #[tokio::test]
 async fn a_rejected_request_uses_no_proof_up() {

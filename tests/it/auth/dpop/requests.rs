@@ -120,6 +120,29 @@ async fn a_route_says_which_tokens_need_a_proof() {
     assert_eq!((seen.header("authorization"), seen.header("dpop")), (None, None));
 }
 
+/// With `forwarding.keep`, a backend that checks proofs itself gets those that the gateway does not check, and no
+/// other.
+#[tokio::test]
+async fn a_backend_gets_only_proofs_that_the_gateway_does_not_use() {
+    let stage = Stage::new(
+        "[forwarding]\nkeep = [\"DPoP\"]\n[[route]]\npath = \"/off\"\nproof = \"off\"\n[[route]]\npath = \"/\"\n",
+    );
+    let (bound, unbound) = (stage.token(), stage.unbound());
+    let fields = |token: &str, scheme: &str| (Some("proof".to_owned()), Some(format!("{scheme} {token}")));
+    for (path, authorization, proof, expected) in [
+        ("/off", format!("DPoP {bound}"), "proof".to_owned(), fields(&bound, "DPoP")),
+        ("/a", format!("Bearer {unbound}"), "proof".to_owned(), fields(&unbound, "Bearer")),
+        ("/a", format!("DPoP {bound}"), stage.proof("/a", &bound), (None, fields(&bound, "Bearer").1)),
+    ] {
+        stage.upstream.forget();
+        let client = stage.gateway.client().header("authorization", &authorization).header("dpop", &proof);
+        assert_eq!(client.get(path).await.status, 200, "{path} {authorization}");
+        let seen = stage.upstream.only_request();
+        let found = ["dpop", "authorization"].map(|name| seen.header(name).map(str::to_owned));
+        assert_eq!((found[0].clone(), found[1].clone()), expected, "{path} {authorization}");
+    }
+}
+
 #[tokio::test]
 async fn a_route_that_reports_lets_a_replay_pass_without_identity() {
     let stage = Stage::new("[[route]]\npath = \"/\"\nenforce = false\n");

@@ -4,6 +4,7 @@ mod certificates;
 mod endpoint;
 mod floods;
 mod hostile;
+mod proofs;
 mod provider;
 mod signed;
 mod streams;

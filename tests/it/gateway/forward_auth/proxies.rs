@@ -74,7 +74,8 @@ impl Site {
         let text = text.replace("dialect = \"x-original\"", &own);
         let routes = &text[text.find("[[route]]").expect("routes")..];
         let backend = Upstream::start();
-        let text = Gateway::config_text(&backend.address.to_string(), &format!("{more}{routes}"));
+        let text = Gateway::config_text(&backend.address.to_string(), &format!("{more}{routes}"))
+            .replace("[tokens]\n", "[tokens]\nproof_nonce = \"required\"\n");
         let own = Arc::new(TempDir::new().expect("a folder"));
         secret::write_private(&own.path().join("proxy.secret"), SECRET.as_bytes()).expect("written");
         let gateway = Gateway::in_folder(text, own, Arc::new(ManualClock::new()));

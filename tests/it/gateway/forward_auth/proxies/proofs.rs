@@ -1,4 +1,5 @@
-//! DPoP through the real proxies: a proof is for the URL that the client sees, and good once. No backend gets it.
+//! DPoP through the real proxies: a proof is for the URL that the client sees, and good once. The client gets the nonce
+//! that it needs, and no backend gets the proof.
 
 use serde_json::json;
 
@@ -11,16 +12,23 @@ pub(super) async fn through(site: &Site) {
     let login = json!({ "sub": "alice", "scope": "orders", "jkt": prover.thumbprint() });
     let access = TokenPair::from_json(&site.gateway.request_tokens(&login).await.json()).access;
     let host = format!("app.example:{}", site.address.port());
-    let proof = |url: &str| prover.proof("GET", url, &access, site.gateway.now_secs());
+    let proof = |url: &str, nonce: Option<&str>| {
+        let mut draft = prover.draft("GET", url, &access, site.gateway.now_secs());
+        nonce.into_iter().for_each(|nonce| draft.claims["nonce"] = json!(nonce));
+        prover.sign(&draft)
+    };
     let with = |proof: &str| format!("Authorization: DPoP {access}\r\nDPoP: {proof}\r\n");
+    let own = format!("http://{host}/orders/7");
+    let nonce = nonce(site, &with(&proof(&own, None))).await;
     for url in [format!("https://{host}/orders/7"), format!("http://{host}/orders"), format!("http://{host}/auth")] {
-        let response = site.send("GET /orders/7?a=b", &with(&proof(&url))).await;
+        let response = site.send("GET /orders/7?a=b", &with(&proof(&url, Some(&nonce)))).await;
         assert_eq!(response.status, 401, "{url}: {response:?}");
         let challenge = response.header("www-authenticate").expect("a challenge");
         assert!(challenge.starts_with("DPoP error=\"invalid_dpop_proof\""), "{url}: {challenge}");
+        assert!(response.header("dpop-nonce").is_none(), "{url}: {response:?}");
         site.assert_silent(&url);
     }
-    let good = proof(&format!("http://{host}/orders/7"));
+    let good = proof(&own, Some(&nonce));
     let response = site.send("GET /orders/7?a=b", &with(&good)).await;
     assert_eq!(response.status, 200, "{response:?}");
     let seen = site.backend.only_request();
@@ -30,4 +38,16 @@ pub(super) async fn through(site: &Site) {
     assert_eq!(site.send("GET /orders/7?a=b", &with(&good)).await.status, 401);
     assert_eq!(site.send("GET /orders/7", &format!("Authorization: Bearer {access}\r\n")).await.status, 401);
     site.assert_silent("a proof again, and none");
+}
+
+/// The nonce with which the gateway rejects a proof without one.
+async fn nonce(site: &Site, fields: &str) -> String {
+    let response = site.send("GET /orders/7", fields).await;
+    assert_eq!(response.status, 401, "{response:?}");
+    let challenge = response.header("www-authenticate").expect("a challenge");
+    assert!(challenge.starts_with("DPoP error=\"use_dpop_nonce\""), "{challenge}");
+    let nonces = response.head.iter().filter(|line| line.to_lowercase().starts_with("dpop-nonce:")).count();
+    assert_eq!(nonces, 1, "{response:?}");
+    site.assert_silent("a proof without a nonce");
+    response.header("dpop-nonce").expect("a nonce").to_owned()
 }
