@@ -55,6 +55,10 @@ async fn a_proof_stays_used_for_as_long_as_it_is_good() {
     let ahead = stage.prover.proof("GET", &format!("http://{HOST}/"), &token, stage.now() + 5);
     assert_eq!(stage.get("/", &token, &ahead).await.status, 200);
     for _ in 0..13 {
+        // Others come meanwhile, and lie beside it.
+        for _ in 0..24 {
+            assert_eq!(stage.get("/", &token, &stage.proof("/", &token)).await.status, 200);
+        }
         assert_eq!(stage.get("/", &token, &ahead).await.status, 401);
         stage.gateway.advance(Duration::from_secs(5));
     }
