@@ -146,3 +146,26 @@ pub(super) async fn is_http2(stream: &TcpStream) -> io::Result<bool> {
         pause = (pause * 2).min(Duration::from_millis(100));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 8737 section 4: a client that speaks anything else is no authority.
+    #[test]
+    fn a_validation_offers_its_protocol_alone() {
+        let is_one = |offered: &[&[u8]]| is_validation(Some(offered.iter().copied()));
+        assert!(is_one(&[VALIDATION_PROTOCOL]));
+        let others: [&[&[u8]]; 5] = [
+            &[],
+            &[b"h2"],
+            &[VALIDATION_PROTOCOL, b"h2"],
+            &[b"h2", VALIDATION_PROTOCOL],
+            &[VALIDATION_PROTOCOL, VALIDATION_PROTOCOL],
+        ];
+        for other in others {
+            assert!(!is_one(other), "{other:?}");
+        }
+        assert!(!is_validation(None::<std::iter::Empty<&[u8]>>));
+    }
+}

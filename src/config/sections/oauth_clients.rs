@@ -121,7 +121,8 @@ fn reject_keys(table: &Table<'_>, keys: &[&str]) {
             format!("`{key}` has no effect for a client that authenticates with a certificate"),
             "expected client_auth = \"private_key_jwt\", or no such key",
         );
-        table.reject(key, error.related(&table.place("client_auth"), "set here"));
+        let help = "register its certificate by `certificate_name`, `certificate_file` or `certificate_sha256`";
+        table.reject(key, error.related(&table.place("client_auth"), "set here").help(help));
     }
 }
 

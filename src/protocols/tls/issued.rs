@@ -161,3 +161,28 @@ fn id(leaf: &[u8]) -> Option<String> {
     let (_, key) = elements(identifier).find(|(tag, _)| *tag == KEY_IDENTIFIER)?;
     Some(format!("{}.{}", URL_SAFE_NO_PAD.encode(key), URL_SAFE_NO_PAD.encode(serial(leaf)?)))
 }
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{Issuer, KeyIdMethod, SerialNumber};
+
+    use super::*;
+
+    /// The example in RFC 9773 section 4.1.
+    #[test]
+    fn a_certificate_is_named_by_its_issuer_and_serial_number() {
+        let identifier = b"\x69\x88\x5b\x6b\x87\x46\x40\x41\xe1\xb3\x7b\x84\x7b\xa0\xae\x2c\xde\x01\xc8\xd4";
+        let key = || KeyPair::generate().expect("a key");
+        let mut authority = CertificateParams::default();
+        authority.key_identifier_method = KeyIdMethod::PreSpecified(identifier.to_vec());
+        let issuer = Issuer::new(authority, key());
+        let leaf = |has_issuer: bool| {
+            let mut params = CertificateParams::default();
+            params.serial_number = Some(SerialNumber::from_slice(&[0x87, 0x65, 0x43, 0x21]));
+            params.use_authority_key_identifier_extension = has_issuer;
+            params.signed_by(&key(), &issuer).expect("a certificate")
+        };
+        assert_eq!(id(leaf(true).der()).as_deref(), Some("aYhba4dGQEHhs3uEe6CuLN4ByNQ.AIdlQyE"));
+        assert_eq!(id(leaf(false).der()), None);
+    }
+}

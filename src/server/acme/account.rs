@@ -26,6 +26,8 @@ pub(super) async fn open(entries: &Entries, authority: &Authority) -> Result<Acc
     let pair = (Key::from_pkcs8_der(key.clone_key())?, PrivateKeyDer::from(key));
     let builder = Account::builder_with_http(Box::new(authority.clone()));
     let (account, _) = builder.create_from_key(pair, directory).await?;
+    // A CAA record can name it (RFC 8657).
+    tracing::info!(url = ?account.id(), "the account at the ACME server");
     let contact: Vec<&str> = authority.settings.contact.iter().map(String::as_str).collect();
     if !contact.is_empty()
         && let Err(error) = account.update_contacts(&contact).await

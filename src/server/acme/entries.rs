@@ -157,6 +157,23 @@ impl Entries {
         self.known().get(&name_entry(name)).is_some_and(|known| known.root != self.roots.newest())
     }
 
+    /// The directories of accounts with an entry that an older root secret seals.
+    pub(super) fn accounts_sealed_before(&self) -> Vec<String> {
+        let newest = self.roots.newest();
+        let directory = |(entry, known): (&String, &Known)| match known.content {
+            Content::Account(_) if known.root != newest => Some(entry.split_once(' ')?.1.to_owned()),
+            _ => None,
+        };
+        self.known().iter().filter_map(directory).collect()
+    }
+
+    /// Seals an account with the newest root secret: without it, the next order would need a new account, which a CAA
+    /// record (RFC 8657) can forbid.
+    pub(super) async fn seal_account_again(&self, directory: &str) -> Result<(), Failure> {
+        let (version, Some(key)) = self.account(directory) else { return Ok(()) };
+        self.save_account(directory, version + 1, key.expose().to_vec()).await
+    }
+
     /// Entries of names that no listener wants any more: their certificate has ended.
     pub(super) fn outdated(&self, now: UnixTime) -> Vec<(String, u64)> {
         let wanted = self.wanted.borrow();

@@ -79,7 +79,7 @@ impl Certificate {
         let (life, issued_at) = ((life.0.as_secs(), life.1.as_secs()), now.as_secs());
         let renew_at = by_age(life, random);
         let mut certificate = Certificate { directory, chain, key, life, issued_at, renew_at, window: None, ask_at: 0 };
-        certificate.not_too_soon();
+        certificate.limit_renewal();
         certificate
     }
 
@@ -96,14 +96,16 @@ impl Certificate {
         if self.window != Some((start, end)) {
             self.window = Some((start, end));
             self.renew_at = start + ((end - start) as f64 * random) as u64;
-            self.not_too_soon();
+            self.limit_renewal();
         }
     }
 
-    /// An authority that always wants a renewal does not get one after the other.
-    fn not_too_soon(&mut self) {
+    /// An authority that always wants a renewal does not get one after the other. If its window is after the end of the
+    /// certificate, or so close to it that no failed order could be repeated, the last twentieth of the life is left.
+    fn limit_renewal(&mut self) {
         let life = self.life.1.saturating_sub(self.life.0);
-        self.renew_at = self.renew_at.max(self.issued_at + HOUR.min(life / 2));
+        let (first, last) = (self.issued_at + HOUR.min(life / 2), self.life.1.saturating_sub(life / 20));
+        self.renew_at = self.renew_at.min(last).max(first);
     }
 }
 
@@ -164,6 +166,9 @@ mod tests {
         assert_eq!((certificate.renew_at, certificate.ask_at), (start + DAY, NOW.as_secs() + 6 * HOUR));
         certificate.use_window(window(0, HOUR), NOW, 0.0);
         assert_eq!(certificate.renew_at, NOW.as_secs() + HOUR, "never at once");
+        let late = Window { start: NOW.as_secs() + 89 * DAY, end: u64::MAX, ask_again: None };
+        certificate.use_window(Some(late), NOW, 0.5);
+        assert_eq!(certificate.renew_at, NOW.as_secs() + 90 * DAY * 19 / 20, "before it expires");
     }
 
     #[test]

@@ -74,7 +74,8 @@ impl Worker {
         let directory = wanted.settings.directory.text();
         let due: Vec<&String> =
             wanted.names.iter().filter(|name| self.is_due(name, &directory, state.repeats)).collect();
-        if due.is_empty() {
+        let accounts = self.entries.accounts_sealed_before();
+        if due.is_empty() && accounts.is_empty() {
             state.repeats = false;
             self.tidy(state).await;
             return TICK;
@@ -84,6 +85,9 @@ impl Worker {
         }
         // Another gateway may have done it meanwhile.
         if self.entries.read().await.is_err() {
+            return OTHERS_TURN;
+        }
+        if !self.seal_again(&accounts).await {
             return OTHERS_TURN;
         }
         let repeats = std::mem::take(&mut state.repeats);
@@ -99,6 +103,17 @@ impl Worker {
             }
         }
         if state.is_limited { OTHERS_TURN } else { TICK }
+    }
+
+    /// Returns false if the store failed.
+    async fn seal_again(&self, accounts: &[String]) -> bool {
+        for directory in accounts {
+            if let Err(Failure::Store(error)) = self.entries.seal_account_again(directory).await {
+                tracing::warn!(directory, %error, "cannot encrypt the key of the ACME account again: the store failed");
+                return false;
+            }
+        }
+        true
     }
 
     fn is_due(&self, name: &str, directory: &str, repeats: bool) -> bool {

@@ -8,7 +8,8 @@ use bearward::types::clock::{Clock, SystemClock};
 use bearward::types::secret;
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, CertificateRevocationListParams, CertifiedIssuer,
-    DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber,
+    DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, PublicKeyData, RevokedCertParams,
+    SerialNumber, SignatureAlgorithm,
 };
 use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs;
@@ -43,6 +44,14 @@ impl Authority {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new([name.to_owned()]).expect("parameters");
         Signed { certificate: params.signed_by(&key, &self.0).expect("a certificate"), key }
+    }
+
+    /// A certificate in PEM for these names and the P-256 key of another certificate, edited.
+    pub fn sign_key_of(&self, other: &[u8], names: &[&str], edit: impl FnOnce(&mut CertificateParams)) -> String {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).expect("parameters");
+        edit(&mut params);
+        params.signed_by(&Point::in_certificate(other), &self.0).expect("a certificate").pem()
     }
 
     /// As [`Authority::sign`], with a certificate that ends `days` from now, or ended before.
@@ -107,6 +116,27 @@ impl Authority {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate()).expect("a root");
         self.sign(name).server(Some(roots))
+    }
+}
+
+/// A public key on P-256.
+struct Point(Vec<u8>);
+
+impl Point {
+    fn in_certificate(der: &[u8]) -> Point {
+        // A BIT STRING of 66 bytes, with all bits of the last one, and an uncompressed point.
+        let begin = der.windows(4).position(|part| part == [3, 66, 0, 4]).expect("a key on P-256") + 3;
+        Point(der[begin..begin + 65].to_vec())
+    }
+}
+
+impl PublicKeyData for Point {
+    fn der_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn algorithm(&self) -> &'static SignatureAlgorithm {
+        &rcgen::PKCS_ECDSA_P256_SHA256
     }
 }
 

@@ -57,6 +57,7 @@ const HEALTHY: &[(&str, &str)] = &[
     ("bearward_reload_succeeded", "1x120"),
     ("bearward_certificate_not_after_timestamp_seconds{listener='l'}", "5184000x120"),
     ("bearward_client_crl_next_update_timestamp_seconds{listener='l'}", "5184000x120"),
+    ("bearward_acme_failures{name='n'}", "3x120"),
 ];
 
 /// Alerts, and the series with which each of them fires, instead of or beside those of [`HEALTHY`].
@@ -114,6 +115,7 @@ const FIRING: &[(&str, &str, &str)] = &[
     ("BearwardAuditLost", "bearward_audit_lost_total", "0+1x120"),
     ("BearwardReloadFailed", "bearward_reload_succeeded", "1x10 0x110"),
     ("BearwardCertificateExpires", "bearward_certificate_not_after_timestamp_seconds{listener='l'}", "864000x120"),
+    ("BearwardAcmeFails", "bearward_acme_failures{name='n'}", "4x120"),
     ("BearwardRevocationListEnds", "bearward_client_crl_next_update_timestamp_seconds{listener='l'}", "432000x120"),
 ];
 

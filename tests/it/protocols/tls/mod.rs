@@ -72,11 +72,22 @@ pub(crate) async fn handshake_at(
     versions: &[&'static rustls::SupportedProtocolVersion],
     alpn: &[&str],
 ) -> std::io::Result<TlsStream<TcpStream>> {
+    handshake_with(address, name, versions, alpn, |_| {}).await
+}
+
+pub(crate) async fn handshake_with(
+    address: SocketAddr,
+    name: &str,
+    versions: &[&'static rustls::SupportedProtocolVersion],
+    alpn: &[&str],
+    edit: impl FnOnce(&mut ClientConfig),
+) -> std::io::Result<TlsStream<TcpStream>> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).expect("versions");
     let mut config =
         builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate)).with_no_client_auth();
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+    edit(&mut config);
     let stream = TcpStream::connect(address).await.expect("the gateway listens");
     let name = ServerName::try_from(name.to_owned()).expect("a name");
     tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await

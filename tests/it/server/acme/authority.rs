@@ -42,12 +42,22 @@ pub(super) struct State {
     pub(super) silent: Mutex<Option<&'static str>>,
     /// The payloads of new orders.
     orders: Mutex<Vec<Value>>,
-    /// How often renewal information was asked for.
-    pub(super) asked: AtomicU64,
+    /// The accounts of new orders.
+    accounts: Mutex<Vec<Value>>,
+    /// The certificates of which renewal information was asked for.
+    asked: Mutex<Vec<String>>,
     pub(super) silenced: AtomicU64,
 }
 
 impl State {
+    pub(super) fn asked(&self) -> Vec<String> {
+        self.asked.lock().expect("unpoisoned").clone()
+    }
+
+    pub(super) fn accounts(&self) -> Vec<Value> {
+        self.accounts.lock().expect("unpoisoned").clone()
+    }
+
     pub(super) fn orders(&self) -> Vec<Value> {
         self.orders.lock().expect("unpoisoned").clone()
     }
@@ -151,18 +161,19 @@ async fn respond(backend: &Backend, state: &State, request: Request<Incoming>) -
     if is_silent && path.starts_with(CHALLENGE) {
         be_silent(state).await;
     }
-    let mut response = match path.starts_with("/renewal/") {
-        true => renewal(state),
-        false => backend.send(Request::from_parts(head, Full::new(body.clone()))).await,
+    let mut response = match path.strip_prefix("/renewal/") {
+        Some(id) => renewal(state, id),
+        None => backend.send(Request::from_parts(head, Full::new(body.clone()))).await,
     };
     if path == "/order-plz" {
-        let payload = payload(&body);
+        let (payload, protected) = (part(&body, "payload"), part(&body, "protected"));
         if response.status() == StatusCode::CREATED {
             let confirms = state.confirms.load(Ordering::SeqCst) && !payload["replaces"].is_null();
             if confirms {
                 response = edited(response, |order| order["replaces"] = payload["replaces"].clone());
             }
             state.orders.lock().expect("unpoisoned").push(payload);
+            state.accounts.lock().expect("unpoisoned").push(protected["kid"].clone());
         }
     }
     if path == "/dir" && state.window.lock().expect("unpoisoned").is_some() {
@@ -184,18 +195,18 @@ async fn be_silent(state: &State) {
 }
 
 /// `Retry-After` is longer than what the gateway accepts.
-fn renewal(state: &State) -> Response<Bytes> {
-    state.asked.fetch_add(1, Ordering::SeqCst);
+fn renewal(state: &State, id: &str) -> Response<Bytes> {
+    state.asked.lock().expect("unpoisoned").push(id.to_owned());
     let window = state.window.lock().expect("unpoisoned").clone().unwrap_or_default();
     let body = json!({ "suggestedWindow": { "start": window[0], "end": window[1] } }).to_string();
     Response::builder().header(header::RETRY_AFTER, "99999999").body(body.into()).expect("a response")
 }
 
-/// The payload of a JWS.
-fn payload(body: &[u8]) -> Value {
+/// The member of a JWS that is JSON in base64url.
+fn part(body: &[u8], member: &str) -> Value {
     let jws: Value = serde_json::from_slice(body).expect("a JWS");
-    let payload = URL_SAFE_NO_PAD.decode(jws["payload"].as_str().expect("a payload")).expect("base64url");
-    serde_json::from_slice(&payload).expect("JSON")
+    let part = URL_SAFE_NO_PAD.decode(jws[member].as_str().expect("a part")).expect("base64url");
+    serde_json::from_slice(&part).expect("JSON")
 }
 
 fn edited(response: Response<Bytes>, edit: impl FnOnce(&mut Value)) -> Response<Bytes> {

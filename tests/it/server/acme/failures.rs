@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
+use rcgen::CertificateParams;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use rustls::{AlertDescription, Error};
 
 use super::authority::Wrong;
 use super::{Given, NAME, acme, certificate, issued, shown};
-use crate::support::certificates::Authority;
+use crate::support::certificates::{Authority, set_validity};
 use crate::support::wait::eventually_ok;
 
 /// Longer than the longest wait between two attempts, and its random part.
@@ -99,7 +102,30 @@ const WRONG: &[(Wrong, &str)] = &[
     (("/certZ/", |response| without_length(response, b"no certificate".to_vec())), "not a certificate chain"),
     (("/certZ/", |response| without_length(other_certificate(response), Vec::new())), "not a certificate chain"),
     (("/certZ/", other_certificate_only), "cannot be used"),
+    // For the key of the request.
+    (("/certZ/", |response| for_key(response, &["other.example"], |_| {})), "has other names"),
+    (("/certZ/", |response| for_key(response, &[NAME, "other.example"], |_| {})), "has other names"),
+    (("/certZ/", |response| for_key(response, &[], |_| {})), "has other names"),
+    (("/certZ/", |response| for_key(response, &[NAME], |cert| set_validity(cert, 0, 86_400))), "not valid now"),
+    (("/certZ/", |response| for_key(response, &[NAME], |cert| set_validity(cert, 1 << 33, 1 << 34))), "not valid now"),
+    (("/certZ/", long_chain), "too large"),
 ];
+
+/// A certificate as the authority could have issued it, but for these names.
+fn for_key(response: Response<Bytes>, names: &[&str], edit: fn(&mut CertificateParams)) -> Response<Bytes> {
+    // Pebble has rejected the nonce.
+    let Ok(leaf) = CertificateDer::from_pem_slice(response.body()) else { return response };
+    let pem = Authority::new().sign_key_of(&leaf, names, edit);
+    without_length(response, pem.into())
+}
+
+fn long_chain(response: Response<Bytes>) -> Response<Bytes> {
+    if response.status() != StatusCode::OK {
+        return response;
+    }
+    let chain = [response.body().to_vec(), Authority::new().pem().repeat(8).into()].concat();
+    without_length(response, chain)
+}
 
 fn other_certificate_only(response: Response<Bytes>) -> Response<Bytes> {
     let mut other = other_certificate(response);

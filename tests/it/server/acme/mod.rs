@@ -87,6 +87,16 @@ impl Given {
         .await;
     }
 
+    /// Waits until the next order of [`NAME`] is so far away.
+    async fn next_order_in_years(&self, years: std::ops::Range<f64>) {
+        eventually_within(PATIENCE, "the next order is known", async || {
+            let next = self.gateway.metric("bearward_acme_next_order_timestamp_seconds").await;
+            let left = (next - self.gateway.now_secs() as f64) / (365.0 * 24.0 * 3_600.0);
+            if years.contains(&left) { Ok(()) } else { Err(format!("in {left} years")) }
+        })
+        .await;
+    }
+
     fn orders(&self) -> usize {
         self.front.state.orders().len()
     }

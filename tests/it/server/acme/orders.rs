@@ -30,6 +30,8 @@ async fn killed_at(path: &'static str) -> (usize, CertificateDer<'static>) {
 
     let gateway = GatewayProcess::start(folder.path());
     let certificate = issued(gateway.addresses[1], NAME).await;
+    let account = gateway.program.wait_for_stderr("the account at the ACME server");
+    assert!(account.contains("/my-account/"), "{account}");
     let front_orders = || front.state.orders().len();
     eventually("the order is known", || front_orders() > 0).await;
     (front_orders(), certificate)

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::{Given, NAME, acme};
-use crate::protocols::tls::{TLS12, TLS13, handshake_at};
+use crate::protocols::tls::{TLS12, TLS13, handshake_at, handshake_with};
 
 fn alert(error: &io::Error) -> AlertDescription {
     match error.get_ref().and_then(|error| error.downcast_ref()) {
@@ -37,6 +37,12 @@ async fn only_pending_names_are_validated() {
         }
         let error = handshake_at(address, NAME, versions, &["acme-tls/2"]).await.expect_err("unknown");
         assert_eq!(alert(&error), AlertDescription::NoApplicationProtocol);
+    }
+    // The first message in many records (CVE-2026-32305).
+    for (offered, is_ordinary) in [("acme-tls/1", false), ("h2", true)] {
+        let split = |config: &mut rustls::ClientConfig| config.max_fragment_size = Some(64);
+        let connected = handshake_with(address, NAME, TLS13, &[offered], split).await;
+        assert_eq!(connected.is_ok(), is_ordinary, "{offered}");
     }
     // A question about a name that is not pending costs at most half a second, and others go on meanwhile.
     assert_eq!(given.gateway.client().get("/").await.status, 200);

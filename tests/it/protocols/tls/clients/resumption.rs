@@ -60,6 +60,33 @@ async fn a_ticket_of_another_listener_is_no_certificate() {
     }
 }
 
+/// A policy changes with a restart alone: at a reload, connections of before would go on without a certificate.
+#[tokio::test]
+async fn a_ticket_of_before_the_policy_is_no_certificate() {
+    let (authority, upstream) = (Authority::new(), Upstream::start());
+    let folder = std::sync::Arc::new(tempfile::TempDir::new().expect("a temporary folder"));
+    std::fs::write(folder.path().join("clients.pem"), authority.pem()).expect("written");
+    let gateway = Gateway::with_clients_in(folder, &upstream, "client_certificate = \"off\"", PUBLIC);
+    let clients = [TLS13, TLS12].map(|versions| MutualClient::of(&gateway, versions, None));
+    for client in &clients {
+        kind(client).await.expect("a handshake");
+    }
+    let stricter = |text: String| {
+        let required = "client_certificate = \"required\"\nclient_ca = \"clients.pem\"";
+        text.replacen("client_certificate = \"off\"", required, 1)
+    };
+    let text = stricter(gateway.configuration().to_owned());
+    let config = bearward::config::parse(&text, gateway.path(), bearward::config::Probe::None).expect("valid");
+    assert_eq!(gateway.running().reload(config).expect("it reloads").requires_restart, ["listener"]);
+    for client in &clients {
+        kind(client).await.expect("the policy is as before");
+    }
+    let gateway = gateway.restart_with(stricter);
+    for client in &clients {
+        assert!(kind(&client.at(gateway.tls_address())).await.is_err());
+    }
+}
+
 #[tokio::test]
 async fn a_session_of_before_its_revocation_cannot_go_on() {
     let (authority, upstream) = (Authority::new(), Upstream::start());
