@@ -86,6 +86,20 @@ impl Connection {
         Ok(Response { status: head.status, body: self.read[head_end..].to_vec() })
     }
 
+    /// Opens a WebSocket with this request. The connection carries no request after it.
+    pub fn upgrade(&mut self, request: &[u8]) -> Outcome<()> {
+        let stream = self.stream.as_mut().ok_or("the connection is closed")?;
+        stream.write_all(request)?;
+        self.read.clear();
+        while !self.read.ends_with(b"\r\n\r\n") {
+            read_more(stream, &mut self.read)?;
+        }
+        if self.read.starts_with(b"HTTP/1.1 101 ") {
+            return Ok(());
+        }
+        Err(format!("cannot open a WebSocket:\n{}", String::from_utf8_lossy(&self.read)).into())
+    }
+
     /// The values of a header of the last response.
     pub fn values<'c>(&'c self, name: &'c str) -> impl Iterator<Item = &'c str> {
         let text = std::str::from_utf8(&self.read).unwrap_or_default();

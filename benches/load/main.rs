@@ -91,8 +91,8 @@ struct Flags {
     /// Keep-alive connections; each has its own thread
     #[arg(long, default_value_t = 50)]
     connections: usize,
-    /// Idle TLS connections of the row `idle`
-    #[arg(long, default_value_t = 2_000)]
+    /// Connections, and WebSockets, of the row `memory`
+    #[arg(long, default_value_t = 6_000)]
     idle: usize,
     /// WebSockets open in the scenario `streams`
     #[arg(long, default_value_t = 10_000)]

@@ -160,6 +160,7 @@ fn may_last(is_rejected: bool, is_grpc_call: bool, headers: &HeaderMap) -> bool 
 fn spawn_tunnel(tunnel: Tunnel, token_bound: Option<TokenBound>, mut delivery: Box<Delivery>, worker: &Arc<Worker>) {
     let held = token_bound.as_ref().map(|bound| bound.held().clone()).unwrap_or_default();
     let mut open = worker.streams.open_tunnel(&held);
+    delivery.record.detach();
     tokio::spawn(async move {
         let record = &mut delivery.record;
         let end = tunnel.run(&mut record.sent, &mut record.received, open.ended()).await;

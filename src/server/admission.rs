@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 
-use super::handshake::Connected;
+use super::handshake::{ClientTls, Connected};
 use super::idle_list::Idle;
 use super::proxied::{self, Client};
 use super::shared::{WorkerState, is_shared_proxy};
@@ -34,27 +34,62 @@ pub(super) struct Arrival {
     pub(super) public_url: Option<Arc<PublicUrl>>,
 }
 
+/// A connection that has begun: the next that its client sends is a request.
+struct Begun {
+    stream: ClientSocket,
+    is_http2: bool,
+    peer: Arc<Peer>,
+    _closed: CloseCounter,
+}
+
+enum ClientSocket {
+    Cleartext(TcpStream),
+    Tls(Box<ClientTls>),
+}
+
 /// Serves one accepted connection until it ends.
-pub(super) async fn serve(
+pub(super) fn serve(
+    stream: TcpStream,
+    arrival: Arrival,
+    tls: Option<Arc<ArcSwap<ServerTls>>>,
+    state: Arc<WorkerState>,
+    alive: mpsc::Sender<Infallible>,
+) -> impl Future<Output = ()> + Send {
+    // Boxed: its memory is freed before the first request, however long the connection is open then.
+    let beginning = Box::pin(begin(stream, arrival, tls, state.clone(), alive));
+    async move {
+        let Some(Begun { stream, is_http2, peer, _closed }) = beginning.await else { return };
+        let serving = match stream {
+            ClientSocket::Cleartext(stream) => connection::serve(stream, is_http2, peer.clone(), state),
+            ClientSocket::Tls(stream) => connection::serve(stream, is_http2, peer.clone(), state),
+        };
+        if let Err(error) = serving.await {
+            log_end(peer.address, &error);
+        }
+    }
+}
+
+/// Does all that comes before the first request. `None` if the connection ends before that.
+async fn begin(
     mut stream: TcpStream,
     Arrival { address, proxy_protocol, public_url }: Arrival,
     tls: Option<Arc<ArcSwap<ServerTls>>>,
     state: Arc<WorkerState>,
     alive: mpsc::Sender<Infallible>,
-) {
-    let Some(slot) = take_slot(&state) else { return };
+) -> Option<Begun> {
+    let state = &*state;
+    let slot = take_slot(state)?;
     let mut client = Client::direct(address);
     if proxy_protocol {
-        let Some(named) = named_client(&mut stream, address, &state).await else { return };
-        client = named;
+        client = named_client(&mut stream, address, state).await?;
     }
-    let Ok(address_guard) = admit(&client, &stream, &state) else { return };
+    let address_guard = admit(&client, &stream, state).ok()?;
     let number = address_guard.as_ref().map_or(0, AddressGuard::number);
     let (idle, metrics) = (state.shared.idle.enter(Instant::now()), &state.worker.metrics);
     metrics.connections_opened.inc();
     let _closed = CloseCounter(metrics.clone());
     socket::set_options(&stream);
-    let peer = Peer {
+    let mut peer = Peer {
         address: client.address,
         trusts_forwarded: client.trusts_forwarded,
         origin: Origin::new(client.address.ip(), tls.is_some()),
@@ -69,13 +104,20 @@ pub(super) async fn serve(
         kept: Box::new((slot, address_guard, alive)),
     };
     let turn = state.crowd.begin(number);
-    let ended = match tls {
-        None => serve_cleartext(stream, Arc::new(peer), idle, turn, &state).await,
-        Some(active) => serve_tls(stream, &active, peer, idle, turn, &state).await,
+    let begun = match tls {
+        None => begin_cleartext(stream, idle, turn, state).await,
+        Some(active) => begin_tls(stream, &active, &mut peer, idle, turn, state).await,
     };
-    if let Err(error) = ended {
-        tracing::debug!(client = %client.address, %error, "connection ended");
-    }
+    let begun = begun.unwrap_or_else(|error| {
+        log_end(client.address, &error);
+        None
+    });
+    let (stream, is_http2) = begun?;
+    Some(Begun { stream, is_http2, peer: Arc::new(peer), _closed })
+}
+
+fn log_end(client: SocketAddr, error: &io::Error) {
+    tracing::debug!(%client, %error, "connection ended");
 }
 
 /// Takes one of `limits.connections`. If there are none, the connection is closed at once: if it waited for a slot,
@@ -143,34 +185,34 @@ fn make_room(state: &WorkerState) {
     }
 }
 
-async fn serve_tls(
+/// Does the handshake, and notes in `peer` what it has shown.
+async fn begin_tls(
     stream: TcpStream,
     active: &Arc<ArcSwap<ServerTls>>,
-    mut peer: Peer,
+    peer: &mut Peer,
     idle: Idle,
     turn: impl Future<Output = ()>,
-    state: &Arc<WorkerState>,
-) -> io::Result<()> {
+    state: &WorkerState,
+) -> io::Result<Option<(ClientSocket, bool)>> {
     let side = active.load_full();
-    // Boxed: its memory is freed after the handshake, however long the connection is idle then.
     let time_limit = state.shared.settings.load().tls_handshake;
-    let mut handshake = Box::pin(handshake::tls(stream, &side, turn, time_limit));
     let ended = tokio::select! {
         biased;
-        ended = handshake.as_mut() => ended,
+        ended = handshake::tls(stream, &side, turn, time_limit) => ended,
         () = idle.must_close() => return Err(io::ErrorKind::ConnectionAborted.into()),
     };
-    drop((handshake, idle));
+    drop(idle);
     let stream = match ended {
         Ok(Connected::Client(stream)) => stream,
         Ok(Connected::Validated) => {
             side.acme.iter().for_each(|names| names.certificates.count_validation());
-            return Ok(());
+            return Ok(None);
         }
         Err(failure) => {
             state.worker.metrics.handshakes_failed.inc();
-            state.shared.penalize(&peer, &state.worker.metrics, PenaltyBox::failed_handshake);
-            return Err(failure.tell().await);
+            state.shared.penalize(peer, &state.worker.metrics, PenaltyBox::failed_handshake);
+            // Boxed: it has a buffer, which few handshakes need.
+            return Err(Box::pin(failure.tell()).await);
         }
     };
     let session = stream.get_ref().1;
@@ -182,16 +224,15 @@ async fn serve_tls(
     }
     peer.sni = session.server_name().map(|name| Sni { name: name.to_owned(), tls: side });
     let is_http2 = session.alpn_protocol() == Some(b"h2");
-    connection::serve(stream, is_http2, Arc::new(peer), state.clone()).await
+    Ok(Some((ClientSocket::Tls(stream), is_http2)))
 }
 
-async fn serve_cleartext(
+async fn begin_cleartext(
     stream: TcpStream,
-    peer: Arc<Peer>,
     idle: Idle,
     turn: impl Future<Output = ()>,
-    state: &Arc<WorkerState>,
-) -> io::Result<()> {
+    state: &WorkerState,
+) -> io::Result<Option<(ClientSocket, bool)>> {
     let beginning = async {
         let is_http2 = handshake::is_http2(&stream).await?;
         turn.await;
@@ -201,11 +242,10 @@ async fn serve_cleartext(
     let is_http2 = tokio::select! {
         is_http2 = beginning => is_http2?,
         () = tokio::time::sleep(time_limit) => return Err(io::ErrorKind::TimedOut.into()),
-        () = state.shared.first_request_overdue() => return Ok(()),
-        () = idle.must_close() => return Ok(()),
+        () = state.shared.first_request_overdue() => return Ok(None),
+        () = idle.must_close() => return Ok(None),
     };
-    drop(idle);
-    connection::serve(stream, is_http2, peer, state.clone()).await
+    Ok(Some((ClientSocket::Cleartext(stream), is_http2)))
 }
 
 /// Counts the end of a connection, however it ends.
@@ -214,5 +254,22 @@ struct CloseCounter(Arc<WorkerMetrics>);
 impl Drop for CloseCounter {
     fn drop(&mut self) {
         self.0.connections_closed.inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_future<A, B, C, D, E, F>(_: fn(A, B, C, D, E) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// What a handshake needs, or the alert of one that failed, is several KiB. Millions of idle connections would hold
+    /// it.
+    #[test]
+    fn a_connection_holds_nothing_of_its_beginning() {
+        let size = size_of_future(serve);
+        assert!(size <= 256, "{size} bytes");
     }
 }

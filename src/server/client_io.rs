@@ -6,7 +6,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -35,23 +35,32 @@ pub(super) struct ClientStream<S> {
     unread: Bytes,
     /// Bytes left of the client's turn. A new turn begins whenever the gateway waits for the client.
     turn: usize,
-    /// Set for HTTP/1, until the connection becomes a tunnel.
-    heads: Option<Box<RequestHeads>>,
+    heads: Heads,
     exchange: Arc<Exchange>,
     /// Runs while the client accepts no bytes.
     write_timer: IdleTimer,
     /// Measures how fast the client accepts bytes while the gateway waits for it.
-    meter: Box<RateMeter>,
+    meter: RateMeter,
     /// Bytes that the socket below TLS had accepted at the last check.
     sent: u64,
     linger: Arc<Share>,
     lingering: Option<Box<LingeringClose>>,
-    disconnected: Arc<OnceLock<DisconnectReason>>,
     /// Set for HTTP/2.
     flood_guard: Option<Box<FloodGuard>>,
     on_flood: Option<OnFlood>,
     /// If true, the last write was complete, so another frame may follow.
     is_between_frames: bool,
+}
+
+/// What hyper reads is checked over HTTP/1, until the connection becomes a tunnel.
+enum Heads {
+    Unchecked,
+    Checked(Box<RequestHeads>),
+    /// Checked from the next byte on. An idle connection remembers no more than the number of its requests.
+    Idle {
+        heads: u64,
+        limits: Limits,
+    },
 }
 
 impl<S> ClientStream<S> {
@@ -68,14 +77,13 @@ impl<S> ClientStream<S> {
             stream,
             unread: Bytes::new(),
             turn: TURN,
-            heads: heads.map(|limits| Box::new(RequestHeads::new(limits))),
+            heads: heads.map_or(Heads::Unchecked, |limits| Heads::Idle { heads: 0, limits }),
             exchange: Arc::default(),
             write_timer: IdleTimer::new(write),
-            meter: Box::new(RateMeter::new(min_rate)),
+            meter: RateMeter::new(min_rate),
             sent: 0,
             linger,
             lingering: None,
-            disconnected: Arc::default(),
             flood_guard: None,
             on_flood: None,
             is_between_frames: true,
@@ -88,26 +96,25 @@ impl<S> ClientStream<S> {
         self.on_flood = Some(on_flood);
     }
 
-    /// Returns where the gateway records why it disconnected the client. hyper's errors do not keep the type of ours.
-    pub(super) fn disconnected(&self) -> Arc<OnceLock<DisconnectReason>> {
-        self.disconnected.clone()
-    }
-
     pub(super) fn exchange(&self) -> Arc<Exchange> {
         self.exchange.clone()
     }
 
-    /// Takes the stream back from hyper, with the bytes that hyper has read and not used.
-    pub(super) fn taken_back(mut self, unread: Bytes) -> Self {
+    /// Takes the stream back from hyper, with the bytes that hyper has read and not used. `limits`: those for heads.
+    pub(super) fn take_back(&mut self, unread: Bytes, limits: Limits) {
+        if let Heads::Checked(checked) = &self.heads
+            && let Some(heads) = checked.between_requests()
+        {
+            self.heads = Heads::Idle { heads, limits };
+        }
         // hyper's bytes come first. They are copied, even if there are none: an empty slice of hyper's buffer keeps all
         // of it in memory.
         self.unread = [&unread[..], &self.unread[..]].concat().into();
         self.exchange.set_keep_open(false);
-        self
     }
 
     fn disconnect(&self, reason: DisconnectReason) -> io::Error {
-        io::Error::new(io::ErrorKind::TimedOut, *self.disconnected.get_or_init(|| reason))
+        io::Error::new(io::ErrorKind::TimedOut, self.exchange.disconnect(reason))
     }
 
     /// Returns true if the HTTP/2 connection is closing. What hyper still writes is discarded.
@@ -163,7 +170,7 @@ impl<S: Transport> ClientStream<S> {
 
     /// Returns when there is something to read, or the client closed the connection.
     pub(super) async fn readable(&self) -> io::Result<()> {
-        if !self.unread.is_empty() || self.heads.as_ref().is_some_and(|heads| heads.has_pending()) {
+        if !self.unread.is_empty() || matches!(&self.heads, Heads::Checked(heads) if heads.has_pending()) {
             return Ok(());
         }
         std::future::poll_fn(|context| self.stream.poll_readable(context)).await
@@ -173,8 +180,11 @@ impl<S: Transport> ClientStream<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
     /// Reads, and passes only checked heads on.
     fn poll_read_heads(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if let Heads::Idle { heads, limits } = self.heads {
+            self.heads = Heads::Checked(Box::new(RequestHeads::after(heads, limits)));
+        }
         loop {
-            let Some(heads) = &mut self.heads else { return self.poll_read_guarded(context, buffer) };
+            let Heads::Checked(heads) = &mut self.heads else { return self.poll_read_guarded(context, buffer) };
             if !self.unread.is_empty() {
                 self.read_unread(buffer);
                 return Poll::Ready(Ok(()));
@@ -188,7 +198,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
                     continue;
                 }
                 Next::Tunnel(bytes) => {
-                    (self.unread, self.heads) = (bytes, None);
+                    (self.unread, self.heads) = (bytes, Heads::Unchecked);
                     continue;
                 }
             }

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use http::header::CONNECTION;
@@ -25,7 +25,6 @@ use crate::gateway::unreadable::{record_flood, record_malformed};
 use crate::gateway::{Gateway, Handled};
 use crate::limits::penalty::PenaltyBox;
 use crate::protocols::http::body::Body;
-use crate::protocols::http::framing::Limits;
 use crate::protocols::http::{field_list, poll_activity};
 use crate::types::limit::Limit;
 
@@ -36,21 +35,24 @@ struct Connection {
     is_http2: bool,
 }
 
-/// Serves the requests of a connection until it ends.
-pub(super) async fn serve<S>(stream: S, is_http2: bool, peer: Arc<Peer>, state: Arc<WorkerState>) -> io::Result<()>
+/// Serves the requests of a connection until it ends. The future is boxed with the protocol known: the task of the
+/// connection would otherwise have room for both protocols, with and without TLS.
+pub(super) fn serve<S>(
+    stream: S,
+    is_http2: bool,
+    peer: Arc<Peer>,
+    state: Arc<WorkerState>,
+) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send>>
 where
-    S: AsyncRead + AsyncWrite + Transport + Unpin + Send + 'static,
+    S: AsyncRead + AsyncWrite + Transport + Unpin + Send + Sync + 'static,
 {
-    let (shared, settings) = (state.shared.clone(), state.shared.settings.load_full());
-    let limits = Limits {
-        request_header_size: settings.request_header_size,
-        request_header_count: settings.request_header_count,
-    };
-    let limits = (!is_http2).then_some(limits);
+    let settings = state.shared.settings.load();
+    let limits = (!is_http2).then(|| settings.head_limits());
     let share = state.linger_slots.share(peer.address.ip());
     let on_rest = is_http2.then(|| linger::discard_rests(share.clone()));
-    let mut stream = ClientStream::new(stream, settings.write, settings.min_download_rate, limits, share);
-    let flood = match is_asking_proxy(&peer, &shared.gateway.load()) {
+    // Boxed: it is moved into each of the connection's futures, and would have room in all of them.
+    let mut stream = Box::new(ClientStream::new(stream, settings.write, settings.min_download_rate, limits, share));
+    let flood = match is_asking_proxy(&peer, &state.shared.gateway.load()) {
         // Each client that leaves resets a call of its proxy.
         true => FloodSettings { http2_resets: 0, ..settings.flood },
         false => settings.flood,
@@ -70,16 +72,16 @@ where
         let connection = connection.clone();
         stream.guard_against_floods(flood, Box::new(move || connection.penalize(PenaltyBox::penalize)));
     }
-    let disconnected = stream.disconnected();
-    // Boxed once for each connection: otherwise each future has room for both, and is moved from function to function.
-    let ended = if is_http2 {
-        Box::pin(http2::drive(stream, service, &shared, &connection.peer, &connection.state.worker.metrics)).await
-    } else {
-        Box::pin(http1::drive(stream, service, &shared, &connection.peer)).await
-    };
-    ended.map_err(|error| {
-        connection.record_error(&error, disconnected.get().copied());
-        io::Error::other(error)
+    if is_http2 {
+        return Box::pin(async move {
+            let Connection { state, peer, .. } = &*connection;
+            let ended = http2::drive(stream, service, &state.shared, peer, &state.worker.metrics).await;
+            ended.map_err(|error| connection.failed(error))
+        });
+    }
+    Box::pin(async move {
+        let ended = http1::drive(stream, service, &connection.state, &connection.peer).await;
+        ended.map_err(|error| connection.failed(error))
     })
 }
 
@@ -116,6 +118,11 @@ impl Connection {
         }
         exchange.record_response(peer.requests.get(), response.status());
         response
+    }
+
+    fn failed(&self, error: hyper::Error) -> io::Error {
+        self.record_error(&error, self.exchange.disconnected());
+        io::Error::other(error)
     }
 
     fn record_error(&self, error: &hyper::Error, disconnected: Option<DisconnectReason>) {

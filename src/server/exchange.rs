@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use http::{HeaderValue, StatusCode};
 
+use super::disconnect::DisconnectReason;
 use crate::protocols::http::framing::FramingError;
 
 /// A head that hyper never sees.
@@ -36,6 +37,7 @@ pub(super) struct Exchange {
     incomplete: AtomicBool,
     /// How many heads the client has sent.
     heads: AtomicU64,
+    disconnected: OnceLock<DisconnectReason>,
 }
 
 impl Exchange {
@@ -48,6 +50,17 @@ impl Exchange {
     /// The connection closes after the request in flight.
     pub(super) fn set_closes(&self) {
         self.closes.store(true, Ordering::Relaxed);
+    }
+
+    /// Records why the gateway disconnects the client: hyper's errors do not keep the type of ours. Returns the first
+    /// reason.
+    pub(super) fn disconnect(&self, reason: DisconnectReason) -> DisconnectReason {
+        *self.disconnected.get_or_init(|| reason)
+    }
+
+    /// Why the gateway has disconnected the client.
+    pub(super) fn disconnected(&self) -> Option<DisconnectReason> {
+        self.disconnected.get().copied()
     }
 
     pub(super) fn set_incomplete(&self, incomplete: bool, heads: u64) {

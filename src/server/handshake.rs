@@ -31,7 +31,7 @@ pub(super) enum Connected {
     Validated,
 }
 
-type ClientTls = TlsStream<HandshakeBuffer<TcpStream>>;
+pub(super) type ClientTls = TlsStream<HandshakeBuffer<TcpStream>>;
 
 /// A handshake that failed.
 pub(super) struct Failure {

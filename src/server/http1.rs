@@ -17,17 +17,18 @@ use super::exchange::Exchange;
 use super::idle::IdleCheck;
 use super::idle_list::Idle;
 use super::settings::ConnectionSettings;
-use super::shared::{FIRST_REQUEST, Shared};
+use super::shared::{FIRST_REQUEST, Shared, WorkerState};
 use super::transport::Transport;
 use crate::gateway::client::Peer;
 use crate::protocols::http::body::Body;
+use crate::protocols::http::framing::Limits;
 
 /// How long a connection stays open during the drain after a response: the client may already be sending its next
 /// request, and the response to that one says that the connection closes. As long as a few round trips around the
 /// world.
 const NEXT_REQUEST: Duration = Duration::from_millis(500);
 
-type Connection<S, V> = Pin<Box<http1::UpgradeableConnection<TokioIo<ClientStream<S>>, V>>>;
+type Connection<S, V> = Pin<Box<http1::UpgradeableConnection<TokioIo<Box<ClientStream<S>>>, V>>>;
 
 /// Serves requests until the client closes the connection, or until the drain, the maximum age, the last response or a
 /// timeout ends it.
@@ -35,9 +36,9 @@ type Connection<S, V> = Pin<Box<http1::UpgradeableConnection<TokioIo<ClientStrea
 /// Whenever the connection is idle, the hyper connection is dropped with its buffers, and a new one begins when the
 /// client sends something. So an idle connection costs only the memory of its TLS session.
 pub(super) async fn drive<S, V>(
-    mut stream: ClientStream<S>,
+    mut stream: Box<ClientStream<S>>,
     service: V,
-    shared: &Shared,
+    state: &WorkerState,
     peer: &Peer,
 ) -> hyper::Result<()>
 where
@@ -45,55 +46,59 @@ where
     V: HttpService<Incoming, ResBody = Body> + Clone + Unpin,
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    let shared = &*state.shared;
     let settings = shared.settings.load_full();
     let max_age = Instant::now() + shared.max_age(peer, settings.max_connection_age);
     loop {
         let exchange = stream.exchange();
-        let connection = builder(&settings).serve_connection(TokioIo::new(stream), service.clone());
-        let active = ActiveConnection {
-            connection: Box::pin(connection.with_upgrades()),
-            idle: IdleCheck::new(peer),
-            listed: None,
-            exchange: &exchange,
-            shared,
-            header_time: settings.request_header,
-            peer,
+        let requests;
+        stream = {
+            let connection = builder(&settings).serve_connection(TokioIo::new(stream), service.clone());
+            let mut active = ActiveConnection {
+                connection: Box::pin(connection.with_upgrades()),
+                idle: IdleCheck::new(peer),
+                listed: None,
+                exchange: &exchange,
+                shared,
+                header_time: settings.request_header,
+                peer,
+            };
+            let Some(before) = active.drive(max_age).await? else { return Ok(()) };
+            let Some(idle) = active.into_stream(settings.head_limits()) else { return Ok(()) };
+            requests = before;
+            idle
         };
-        let Some(idle) = active.drive(max_age).await? else { return Ok(()) };
-        let Some(readable) = wait_for_request(idle, shared, settings.request_header, max_age).await else {
+        // The response to a request that came at the very moment of the suspension said that the connection closes.
+        let can_continue = exchange.can_continue() && peer.requests.get() == requests;
+        if !can_continue || !wait_for_request(&stream, state, &settings, max_age).await {
+            // This fails if the client is gone.
+            let _ = stream.shutdown().await;
             return Ok(());
-        };
-        stream = readable;
+        }
     }
 }
 
-/// Returns the stream when the client sends something. Otherwise closes it.
-async fn wait_for_request<S>(
-    mut stream: ClientStream<S>,
-    shared: &Shared,
-    header_time: Duration,
+/// Returns true when the client sends something, and false when the connection has to be closed. A connection is idle
+/// here for most of its life, so what this future holds is paid for by each.
+async fn wait_for_request<S: Transport>(
+    stream: &ClientStream<S>,
+    state: &WorkerState,
+    settings: &ConnectionSettings,
     max_age: Instant,
-) -> Option<ClientStream<S>>
-where
-    S: AsyncRead + AsyncWrite + Transport + Unpin,
-{
+) -> bool {
     let idle_since = Instant::now();
-    let idle = shared.idle.enter(idle_since);
-    let has_request = tokio::select! {
+    let idle = state.shared.idle.enter(idle_since);
+    // `timeouts.request_header` also limits the time between two requests.
+    let end = max_age.min(idle_since + settings.request_header);
+    tokio::select! {
         biased;
-        readable = stream.readable() => readable.is_ok(),
-        // `timeouts.request_header` also limits the time between two requests.
-        () = tokio::time::sleep_until(max_age.min(idle_since + header_time)) => false,
-        () = shared.drain_begins_and(idle_since + NEXT_REQUEST) => false,
-        () = idle.must_close() => false,
-    };
-    drop(idle);
-    if !has_request {
-        // This fails if the client is gone.
-        let _ = stream.shutdown().await;
-        return None;
+        readable = stream.readable() => return readable.is_ok(),
+        () = tokio::time::sleep_until(end) => return false,
+        () = idle.must_close() => return false,
+        () = state.drain_begins() => {}
     }
-    Some(stream)
+    let drained = end.min(idle_since + NEXT_REQUEST);
+    tokio::time::timeout_at(drained, stream.readable()).await.is_ok_and(|readable| readable.is_ok())
 }
 
 /// What the connection does after an event other than its end.
@@ -128,9 +133,10 @@ where
     V: HttpService<Incoming, ResBody = Body> + Unpin,
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    /// Drives the connection until it ends, or until it is idle: then it returns the stream. During the drain, the
-    /// connection ends after the request in flight, or after the one that is about to arrive.
-    async fn drive(mut self, max_age: Instant) -> hyper::Result<Option<ClientStream<S>>> {
+    /// Drives the connection until it ends, or until it is idle: then hyper's part of it ends, and this returns how
+    /// many requests there were before that. During the drain, the connection ends after the request in flight, or
+    /// after the one that is about to arrive.
+    async fn drive(&mut self, max_age: Instant) -> hyper::Result<Option<u64>> {
         let (requests_before, mut quiet_since) = (self.peer.requests.get(), Instant::now());
         loop {
             tokio::select! {
@@ -150,7 +156,7 @@ where
             match self.check(requests_before, &mut quiet_since, max_age) {
                 After::Continue => {}
                 After::CloseGracefully => return self.close().await.map(|()| None),
-                After::Suspend => return self.suspend().await,
+                After::Suspend => return self.suspend().await.map(Some),
                 After::Close => return Ok(None),
             }
         }
@@ -179,13 +185,13 @@ where
     }
 
     /// Ends the connection after the request in flight.
-    async fn close(mut self) -> hyper::Result<()> {
+    async fn close(&mut self) -> hyper::Result<()> {
         self.connection.as_mut().graceful_shutdown();
-        self.connection.await
+        self.connection.as_mut().await
     }
 
     /// Ends the connection of a process that drains.
-    async fn drain(mut self) -> hyper::Result<()> {
+    async fn drain(&mut self) -> hyper::Result<()> {
         // A response that has begun cannot say any more that the connection closes, so nothing is to come after it. Any
         // other response can.
         let is_responding = self.peer.has_in_flight() && self.exchange.answered() == self.peer.requests.get();
@@ -213,20 +219,21 @@ where
         }
     }
 
-    /// Ends the hyper connection and returns the stream.
-    async fn suspend(mut self) -> hyper::Result<Option<ClientStream<S>>> {
+    /// Ends the hyper connection, but not the stream. Returns how many requests there were before that.
+    async fn suspend(&mut self) -> hyper::Result<u64> {
         let requests = self.peer.requests.get();
         self.exchange.set_keep_open(true);
         self.connection.as_mut().graceful_shutdown();
         self.connection.as_mut().await?;
-        let Some(parts) = Pin::into_inner(self.connection).into_parts() else { return Ok(None) };
-        let mut stream = parts.io.into_inner().taken_back(parts.read_buf);
-        // The response to a request that came in this very moment said that the connection closes.
-        if !self.exchange.can_continue() || self.peer.requests.get() != requests {
-            let _ = stream.shutdown().await;
-            return Ok(None);
-        }
-        Ok(Some(stream))
+        Ok(requests)
+    }
+
+    /// Returns the stream, after the hyper connection has ended.
+    fn into_stream(self, limits: Limits) -> Option<Box<ClientStream<S>>> {
+        let parts = Pin::into_inner(self.connection).into_parts()?;
+        let mut stream = parts.io.into_inner();
+        stream.take_back(parts.read_buf, limits);
+        Some(stream)
     }
 }
 

@@ -37,7 +37,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// `timeouts.http2_idle` ends it. HTTP/2 has no time limit of its own, neither for an idle connection nor for a header
 /// block that never ends.
 pub(super) async fn drive<S, V>(
-    stream: ClientStream<S>,
+    stream: Box<ClientStream<S>>,
     service: V,
     shared: &Shared,
     peer: &Peer,

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 /// A connection that is idle for less than this is not closed: its client may be about to send a request. A new client
@@ -72,8 +73,8 @@ impl IdleList {
 
 impl Idle {
     /// Returns when this connection has to make room for another one.
-    pub(super) async fn must_close(&self) {
-        self.must_close.notified().await;
+    pub(super) fn must_close(&self) -> Notified<'_> {
+        self.must_close.notified()
     }
 }
 

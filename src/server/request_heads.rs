@@ -41,9 +41,10 @@ enum Malformed {
 }
 
 impl RequestHeads {
-    pub(super) fn new(limits: Limits) -> Self {
+    /// Goes on after this number of requests.
+    pub(super) fn after(heads: u64, limits: Limits) -> Self {
         RequestHeads {
-            framing: Framing::new(limits),
+            framing: Framing::after(heads, limits),
             pending: Vec::new(),
             max_pending: limits.request_header_size,
             malformed: None,
@@ -53,6 +54,13 @@ impl RequestHeads {
     /// Returns true if the client has begun a head that hyper has not seen.
     pub(super) fn has_pending(&self) -> bool {
         !self.pending.is_empty()
+    }
+
+    /// Returns the number of requests if no part of another one has come. Then [`RequestHeads::after`] is the same as
+    /// this.
+    pub(super) fn between_requests(&self) -> Option<u64> {
+        let is_between = self.pending.is_empty() && self.malformed.is_none() && self.framing.is_between_requests();
+        is_between.then(|| self.framing.heads())
     }
 
     /// Returns what to do instead of a read, or `Next::Read`.

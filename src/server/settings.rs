@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::limits::pace::MinRate;
 use crate::limits::penalty::PenaltySettings;
+use crate::protocols::http::framing::Limits;
 use crate::protocols::tls;
 use crate::tokens::dpop::PublicUrl;
 
@@ -76,6 +77,11 @@ pub struct ConnectionSettings {
 }
 
 impl ConnectionSettings {
+    pub(super) fn head_limits(&self) -> Limits {
+        let &ConnectionSettings { request_header_size, request_header_count, .. } = self;
+        Limits { request_header_size, request_header_count }
+    }
+
     /// These settings after a reload that has read `next`. What the process divides among all connections, and what was
     /// counted against it, stays as it was at the start.
     pub fn reloaded(&self, next: &Self) -> Self {

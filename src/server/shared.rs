@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::{Semaphore, watch};
-use tokio::time::Instant;
+use tokio::sync::{Notify, Semaphore, watch};
 
 use super::crowd::CrowdQueue;
 use super::idle_list::IdleList;
@@ -57,12 +56,6 @@ impl Shared {
     /// it at each poll. The value changes once, and no code marks this receiver's value as seen.
     pub(super) fn is_draining(&self) -> bool {
         self.draining.has_changed().unwrap_or(true)
-    }
-
-    /// Returns when the drain has begun and `time` has come.
-    pub(super) async fn drain_begins_and(&self, time: Instant) {
-        self.drain_begins().await;
-        tokio::time::sleep_until(time).await;
     }
 
     /// Returns when the drain leaves no more time for the first request of a connection.
@@ -119,4 +112,17 @@ pub(super) struct WorkerState {
     pub(super) worker: Arc<Worker>,
     pub(super) linger_slots: LingerSlots,
     pub(super) crowd: CrowdQueue,
+    /// Notified once, when the drain begins.
+    pub(super) drain: Notify,
+}
+
+impl WorkerState {
+    /// As [`Shared::drain_begins`], in less than half of the memory. For idle connections.
+    pub(super) async fn drain_begins(&self) {
+        // Before the check: it gets a notification that comes between the two.
+        let drain = self.drain.notified();
+        if !self.shared.is_draining() {
+            drain.await;
+        }
+    }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::admission::{self, Arrival};
 use super::crowd::CrowdQueue;
@@ -46,7 +46,7 @@ pub fn spawn(worker: Arc<Worker>, listeners: Vec<Listener>, shared: Arc<Shared>)
     std::thread::Builder::new().name(format!("worker-{}", worker.number)).spawn(move || {
         let linger = shared.settings.load().linger;
         let linger_slots = LingerSlots::new(linger, worker.metrics.clone());
-        let state = WorkerState { shared, worker, linger_slots, crowd: CrowdQueue::new() };
+        let state = WorkerState { shared, worker, linger_slots, crowd: CrowdQueue::new(), drain: Notify::new() };
         runtime.block_on(run(Arc::new(state), listeners));
         // The tasks that are left had their time.
         runtime.shutdown_background();
@@ -63,6 +63,7 @@ async fn run(state: Arc<WorkerState>, listeners: Vec<Listener>) {
     let streams = &state.worker.streams;
     tokio::spawn(streams.clone().watch());
     state.shared.drain_begins().await;
+    state.drain.notify_waiters();
     // At once: their clients can reconnect to another process, and have the whole drain for it.
     streams.drain();
     let time = state.shared.settings.load().drain;

@@ -7,8 +7,8 @@ mod alternating;
 mod cookie;
 mod flood;
 mod forward_auth;
-mod idle;
 mod line;
+mod memory;
 mod operators;
 mod over_plain;
 mod proven;
@@ -33,7 +33,7 @@ const ALONE: [(&str, Rows); 11] = [
     ("proof", proven::lines),
     ("cookie", cookie::lines),
     ("forward-auth", forward_auth::lines),
-    ("idle", idle::lines),
+    ("memory", memory::lines),
     ("revocations", revocations::lines),
     ("operators", operators::lines),
     ("traces", traces::lines),

@@ -3,19 +3,25 @@
 //! The gateway ends a tunnel when its token is not valid any more, and all tunnels when it shuts down. It first lets
 //! the backend's current frame pass, then sends a close frame of its own to both sides.
 
+use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio::time::timeout;
 
 use super::frames::{self, Frames};
 use crate::protocols::boundaries::Boundaries;
 use crate::types::close_reason::CloseReason;
 use crate::types::secret;
+
+/// Maximum bytes of one read.
+const READ_SIZE: usize = 8 * 1024;
 
 /// How long one side may stay open after the other has closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -161,6 +167,7 @@ async fn linger(from: &mut ReadHalf<UpgradedIo>) {
 struct Direction<'c> {
     from: ReadHalf<UpgradedIo>,
     to: WriteHalf<UpgradedIo>,
+    /// What was read. Most WebSockets are silent for most of their time, so this has no memory while there is nothing.
     buffer: Vec<u8>,
     /// How many bytes of `buffer` are written.
     written: usize,
@@ -178,8 +185,7 @@ impl<'c> Direction<'c> {
         total: &'c mut u64,
         write_timeout: Option<Duration>,
     ) -> Self {
-        let buffer = Vec::with_capacity(8 * 1024);
-        Direction { from, to, buffer, written: 0, frames: Frames::default(), total, write_timeout }
+        Direction { from, to, buffer: Vec::new(), written: 0, frames: Frames::default(), total, write_timeout }
     }
 
     /// Returns true if `to` is a client over HTTP/1.1.
@@ -219,7 +225,22 @@ impl<'c> Direction<'c> {
         }
         self.buffer.clear();
         self.written = 0;
-        matches!(self.from.read_buf(&mut self.buffer).await, Ok(1..))
+        poll_fn(|context| self.poll_fill(context)).await
+    }
+
+    /// Reads into memory that all tunnels share, the stack of the worker, and keeps a copy of what came.
+    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        let mut space = [const { MaybeUninit::uninit() }; READ_SIZE];
+        let mut read = ReadBuf::uninit(&mut space);
+        match Pin::new(&mut self.from).poll_read(context, &mut read) {
+            Poll::Pending => {
+                self.buffer = Vec::new();
+                return Poll::Pending;
+            }
+            Poll::Ready(Err(_)) => return Poll::Ready(false),
+            Poll::Ready(Ok(())) => self.buffer.extend_from_slice(read.filled()),
+        }
+        Poll::Ready(!self.buffer.is_empty())
     }
 
     /// Writes the buffer up to `end`. Returns false if `to` does not accept it.

@@ -60,6 +60,17 @@ pub struct Record {
 }
 
 impl Record {
+    /// Copies what is kept of the request's head. It is a slice of the buffer that the head was read into, and would
+    /// keep the whole of it in memory for as long as a tunnel is open.
+    pub fn detach(&mut self) {
+        let copy = |value: &HeaderValue| HeaderValue::from_bytes(value.as_bytes()).ok();
+        self.host = self.host.as_ref().and_then(copy);
+        self.user_agent = self.user_agent.as_ref().and_then(copy);
+        if let Ok(uri) = Uri::try_from(self.uri.to_string()) {
+            self.uri = uri;
+        }
+    }
+
     /// Returns true if the request needed no token and reached no backend: it was rejected, it was for something
     /// public, or the client left before the gateway had decided.
     pub(in crate::telemetry) fn is_free(&self) -> bool {

@@ -59,6 +59,27 @@ async fn a_client_can_pause_between_and_within_requests() {
     assert_eq!(upstream.seen().len(), 10);
 }
 
+/// An idle connection keeps nothing of what checks its requests, so this has to begin again with the next one.
+#[tokio::test]
+async fn a_request_after_a_pause_is_checked_as_the_first() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::public_single_worker(upstream.address, "");
+    let mut stream = TcpStream::connect(gateway.address()).await.expect("connected");
+    let upload = "POST /a HTTP/1.1\r\nHost: gateway.test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    for _ in 0..2 {
+        stream.write_all(upload.as_bytes()).await.expect("written");
+        assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200"));
+        tokio::time::sleep(IDLE).await;
+    }
+    // A proxy that takes the other length would see another end of this request.
+    let ambiguous = "POST /a HTTP/1.1\r\nHost: gateway.test\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx";
+    stream.write_all(ambiguous.as_bytes()).await.expect("written");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.expect("the gateway closes the connection");
+    assert!(text.starts_with("HTTP/1.1 400"), "{text}");
+    assert_eq!(upstream.seen().len(), 2);
+}
+
 #[tokio::test]
 async fn an_idle_connection_is_closed_after_its_timeout() {
     let upstream = Upstream::start();

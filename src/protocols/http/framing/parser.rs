@@ -59,8 +59,18 @@ enum State {
 
 impl Framing {
     pub fn new(limits: Limits) -> Self {
+        Framing::after(0, limits)
+    }
+
+    /// Goes on after this number of complete heads and their bodies.
+    pub fn after(heads: u64, limits: Limits) -> Self {
         let (state, head) = (State::Head, Head::default());
-        Framing { limits, state, head, heads: 0, extension_bytes: 0, trailers: 0, trailer_bytes: 0 }
+        Framing { limits, state, head, heads, extension_bytes: 0, trailers: 0, trailer_bytes: 0 }
+    }
+
+    /// Returns true if no part of another request has come. Then the number of heads is all that this knows.
+    pub fn is_between_requests(&self) -> bool {
+        self.state == State::Head && self.head.parsed == 0
     }
 
     /// The number of complete heads so far.

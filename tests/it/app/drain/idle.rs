@@ -11,6 +11,13 @@ use crate::support::{Gateway, Upstream, Wire};
 
 #[tokio::test]
 async fn idle_connections_are_closed_at_once() {
+    // At first they have just been used, then they have given their buffers back.
+    for pause in [Duration::ZERO, Duration::from_millis(600)] {
+        idle_connections_are_closed_after(pause).await;
+    }
+}
+
+async fn idle_connections_are_closed_after(pause: Duration) {
     let upstream = Upstream::start();
     let mut gateway = Gateway::public(upstream.address, "");
     let mut sessions = Vec::new();
@@ -20,6 +27,7 @@ async fn idle_connections_are_closed_at_once() {
         sessions.push(connection);
     }
     let silent = [Wire::connect(gateway.address()).await, Wire::connect(gateway.tls_address()).await];
+    tokio::time::sleep(pause).await;
     let began = Instant::now();
     let draining = gateway.begin_drain();
     for connection in sessions {
