@@ -43,15 +43,19 @@ const FIND: &str = concat!(
     ", l.changes from provider_logins l join families f on f.id = l.id where l.id = $1"
 );
 
-/// Returns true if the row is locked. The last use is only for people.
+/// Returns true if the row is locked. The first use moves the idle end, as each later one does.
 const CLAIM: &str = "with due as (
         select l.id from provider_logins l where l.id = $1 and not l.claimed
     ), locked as (
         select l.id from provider_logins l join due d on d.id = l.id where not l.claimed for update of l skip locked
     ), used as (
-        select f.id from families f join locked l on f.id = l.id where f.last_used_at < $2 for update of f skip locked
+        select f.id from families f join locked l on f.id = l.id where f.last_used_at < $2 and f.idle_expiry > $2
+            for update of f skip locked
     ), used_now as (
-        update families f set last_used_at = $2 from used u where f.id = u.id
+        update families f set last_used_at = $2, idle_expiry = case
+                when f.idle is not null then greatest(f.idle_expiry, least($2 + f.idle, f.absolute_expiry))
+                else f.idle_expiry end
+            from used u where f.id = u.id
     ), claimed as (
         update provider_logins l set claimed = true, changes = l.changes + 1,
             check_at = (select least(f.idle_expiry, f.absolute_expiry) from families f where f.id = l.id)

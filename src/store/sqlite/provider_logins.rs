@@ -10,7 +10,7 @@ use crate::store::provider_login::{
 };
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows::{self, counter, read_counter};
-use crate::store::sqlite::{audit, families};
+use crate::store::sqlite::{api_keys, audit, families};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::Family;
 use crate::tokens::family::revocation::Revoked;
@@ -68,8 +68,8 @@ pub(super) fn claim(batch: &Batch<'_>, id: TokenId, at: UnixTime) -> Result<(), 
     }
     let sql = "update provider_logins set claimed = 1, check_at = ?2 where id = ?1";
     batch.execute(sql, params![id, ends_at(&family)])?;
-    batch.execute("update families set last_used_at = max(last_used_at, ?2) where id = ?1", params![id, at])?;
-    Ok(())
+    // The first use moves the idle end, as each later one does.
+    api_keys::used(batch, id, at)
 }
 
 pub(super) fn lease(

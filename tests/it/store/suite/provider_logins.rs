@@ -96,7 +96,10 @@ fn sorted<const N: usize>(families: [&Family; N]) -> Vec<TokenId> {
 }
 
 pub(crate) async fn a_login_comes_back_as_it_was_written(store: &dyn Store) {
-    let family = begun(store, "a\0é").await;
+    let idle = Some(Duration::from_mins(30));
+    let written = Family { idle, idle_expiry: LOGIN + Duration::from_mins(30), ..family("a\0é") };
+    let began = store.begin_login(written, tokens(0), None, ANY, LOGIN.into()).await;
+    let family = began.expect("the store works").expect("not void");
     assert_eq!(found(store, family.id).await, Some((family.clone(), tokens(0))));
     assert_eq!(found(store, TokenId::random()).await, None);
     let other = issued(store, "alice", LOGIN).await;
@@ -105,7 +108,9 @@ pub(crate) async fn a_login_comes_back_as_it_was_written(store: &dyn Store) {
     store.claim_login(family.id, LOGIN + SECOND).await.expect("the store works");
     store.claim_login(family.id, LOGIN + SECOND * 2).await.expect("the store works");
     store.claim_login(TokenId::random(), LOGIN).await.expect("the store works");
-    let used = Family { last_used_at: LOGIN + SECOND, ..family.clone() };
+    // The first use moves the idle end.
+    let idle_expiry = family.idle_expiry + SECOND;
+    let used = Family { last_used_at: LOGIN + SECOND, idle_expiry, ..family.clone() };
     let claimed = ProviderLogin { claimed: true, ..tokens(0) };
     assert_eq!(found(store, family.id).await, Some((used, claimed)));
 
