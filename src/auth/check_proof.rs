@@ -42,7 +42,7 @@ impl Authenticator {
         binding: Option<&TokenBinding>,
         context: &AuthContext<'_>,
     ) -> Result<VerifiedProof, Reject> {
-        let proof = presented.read()?;
+        let proof = presented.read(binding.and_then(TokenBinding::known_header))?;
         let known = |text: &str| {
             let nonce = self.proofs.nonces.as_ref()?.check(text, context.now)?;
             Some((nonce.made, nonce.is_old))
@@ -57,6 +57,9 @@ impl Authenticator {
         let verified = checked.verify();
         permit.end().await;
         let verified = verified.inspect_err(|_| context.payer.count(context.clock.uptime()))?;
+        if let Some(binding) = binding {
+            binding.note_good(&proof);
+        }
         context.trace.step(Step::Proof, || format!("valid, made at {}", UnixTime::from_secs(verified.issued)));
         Ok(verified)
     }

@@ -21,6 +21,7 @@ use crate::auth::exchanged_tokens::ExchangedTokens;
 use crate::auth::leases::Lease;
 use crate::auth::proofs::TokenBinding;
 use crate::auth::revocations::{RevocationKeys, Revocations};
+use crate::tokens::dpop::KnownHeader;
 use crate::tokens::jwt::replacement::Replacements;
 use crate::tokens::jwt::{Validity, VerifiedToken};
 use crate::types::clock::UnixTime;
@@ -62,7 +63,7 @@ pub struct CachedToken {
     /// Only for an opaque token: how long the newest answer about it holds for streams.
     pub lease: Option<Arc<Lease>>,
     /// What proofs beside the token must fit. Their outcome is never cached.
-    binding: Option<Box<TokenBinding>>,
+    binding: Option<Arc<TokenBinding>>,
 }
 
 impl CachedToken {
@@ -231,7 +232,8 @@ const REPLACEMENT: usize = 512;
 impl Weighter<Arc<[u8]>, Arc<CachedToken>> for Bytes {
     fn weight(&self, token: &Arc<[u8]>, known: &Arc<CachedToken>) -> u64 {
         let replacements = self.replacements * (token.len() + REPLACEMENT);
-        (token.len() * 5 + known.header_bytes + 512 + replacements) as u64
+        let proof = if known.binding.is_some() { KnownHeader::MAX_MEMORY } else { 0 };
+        (token.len() * 5 + known.header_bytes + 512 + replacements + proof) as u64
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{Outcome, h2};
 use callgrind::Counts;
 
 /// The scenarios. The last one fills the caches with tokens that no other one uses.
-const ROWS: [&str; 8] = ["plain", "es256", "hs256", "es256-1000", "bad", "tls-es256", "h2-es256", "es256-new"];
+const ROWS: [&str; 9] = ["plain", "es256", "hs256", "es256-1000", "bad", "tls-es256", "h2-es256", "dpop", "es256-new"];
 /// Requests before the counters start.
 const WARM_UP: usize = 300;
 /// The same for 1,000 tokens: three passes, after which the cache holds all of them.

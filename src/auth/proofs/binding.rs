@@ -1,7 +1,9 @@
 //! Which requests need a proof. Pure.
 
+use std::sync::{Arc, OnceLock};
+
 use crate::auth::bearer::TokenScheme;
-use crate::tokens::dpop::access_token_hash;
+use crate::tokens::dpop::{DpopProof, KnownHeader, access_token_hash};
 use crate::tokens::jwt::VerifiedToken;
 use crate::types::reject::{Reason, Reject};
 use crate::types::thumbprint::Thumbprint;
@@ -19,18 +21,33 @@ pub enum ProofRule {
 }
 
 /// What each proof beside a token is compared with. Kept with the token in the cache.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenBinding {
     pub key: Thumbprint,
     /// `ath` of its proofs.
     pub ath: Box<str>,
+    /// Of the first proof with a good signature.
+    known: OnceLock<KnownHeader>,
 }
 
 impl TokenBinding {
     /// `None` for a token that is not bound. `text`: the token as sent.
-    pub fn of(token: &VerifiedToken, text: &str) -> Option<Box<Self>> {
+    pub fn of(token: &VerifiedToken, text: &str) -> Option<Arc<Self>> {
         let key = token.bound_to?;
-        Some(Box::new(TokenBinding { key, ath: access_token_hash(text).into() }))
+        Some(Arc::new(TokenBinding { key, ath: access_token_hash(text).into(), known: OnceLock::new() }))
+    }
+
+    pub fn known_header(&self) -> Option<&KnownHeader> {
+        self.known.get()
+    }
+
+    /// The signature of this proof is good, and its key is that of the token.
+    pub fn note_good(&self, proof: &DpopProof<'_>) {
+        if self.known.get().is_none()
+            && let Some(header) = KnownHeader::of(proof)
+        {
+            // Another request may have been faster.
+            let _ = self.known.set(header);
+        }
     }
 }
 
@@ -67,7 +84,7 @@ mod tests {
         use ProofRule::{IfBound, Off, Required};
         use TokenScheme::{Bearer, Dpop, Other};
         let key = Thumbprint::parse("NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs").expect("a thumbprint");
-        let binding = TokenBinding { key, ath: "x".into() };
+        let binding = TokenBinding { key, ath: "x".into(), known: OnceLock::new() };
         let (proof, none) = (Ok(true), Ok(false));
         let (as_bearer, unbound) = (Err(Reason::BoundToKey), Err(Reason::TokenNotBound));
         for (rule, scheme, with_bound, with_unbound) in [

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use crate::protocols::websocket;
-use crate::tokens::dpop::{DpopProof, Expected, PublicUrl, Target};
+use crate::tokens::dpop::{DpopProof, Expected, KnownHeader, PublicUrl, Target};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 use crate::types::thumbprint::Thumbprint;
@@ -35,14 +35,14 @@ impl<'r> PresentedProof<'r> {
         self.headers.contains_key(&DPOP)
     }
 
-    /// The one proof of the request.
-    pub fn read(&self) -> Result<DpopProof<'r>, Reject> {
+    /// The one proof of the request. `known`: a header that needs no second look.
+    pub fn read(&self, known: Option<&KnownHeader>) -> Result<DpopProof<'r>, Reject> {
         let mut fields = self.headers.get_all(&DPOP).iter();
         let field = fields.next().ok_or_else(|| Reject::new(Reason::ProofMissing, "no DPoP header"))?;
         if fields.next().is_some() {
             return Err(Reject::new(Reason::ProofMalformed, "several DPoP headers"));
         }
-        DpopProof::read(field.as_bytes())
+        DpopProof::read(field.as_bytes(), known)
     }
 
     /// `binding`: of the token beside the proof. `None`: any key is good.

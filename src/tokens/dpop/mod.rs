@@ -12,6 +12,8 @@ mod public_url;
 mod window;
 
 pub use htu::Target;
-pub use proof::{CheckedProof, DpopProof, Expected, NonceCheck, PROOF_ALGORITHMS, VerifiedProof, access_token_hash};
+pub use proof::{
+    CheckedProof, DpopProof, Expected, KnownHeader, NonceCheck, PROOF_ALGORITHMS, VerifiedProof, access_token_hash,
+};
 pub use public_url::PublicUrl;
 pub use window::{MAX_AGE, MAX_AHEAD};

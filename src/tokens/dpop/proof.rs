@@ -1,5 +1,7 @@
 //! One proof: its form, its key, and what it must say about the request (RFC 9449 sections 4.2 and 4.3).
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
@@ -27,9 +29,33 @@ const TYPE: &str = "dpop+jwt";
 /// Header parameters that change what is signed.
 const FORBIDDEN: [&str; 3] = ["crit", "b64", "zip"];
 
+/// Maximum length of a header that is remembered, in bytes. One with an RSA key of 4,096 bits has 970.
+const MAX_KNOWN_HEADER: usize = 1 << 10;
+
+/// The header of a proof with a good signature. A client sends the same one in each of its proofs, and to read its key
+/// costs three times as much as all other checks but the signature.
+pub struct KnownHeader {
+    /// As sent, in base64url.
+    segment: Box<str>,
+    key: Arc<ProofKey>,
+}
+
+impl KnownHeader {
+    /// At most, in bytes, with the key.
+    pub const MAX_MEMORY: usize = 2 * MAX_KNOWN_HEADER;
+
+    /// Of a proof with a good signature. `None` if it is too long.
+    pub fn of(proof: &DpopProof<'_>) -> Option<Self> {
+        let segment = Some(proof.header).filter(|header| header.len() <= MAX_KNOWN_HEADER)?;
+        Some(KnownHeader { segment: segment.into(), key: proof.key.clone() })
+    }
+}
+
 /// A proof as the client sent it. Nothing in it is trusted.
 pub struct DpopProof<'t> {
-    key: ProofKey,
+    /// The first segment.
+    header: &'t str,
+    key: Arc<ProofKey>,
     claims: Map<String, Value>,
     /// Header, dot, payload.
     message: &'t str,
@@ -89,8 +115,8 @@ pub fn access_token_hash(token: &str) -> String {
 }
 
 impl<'t> DpopProof<'t> {
-    /// Reads the value of the one `DPoP` field.
-    pub fn read(field: &'t [u8]) -> Result<Self, Reject> {
+    /// Reads the value of the one `DPoP` field. `known`: a header that needs no second look.
+    pub fn read(field: &'t [u8], known: Option<&KnownHeader>) -> Result<Self, Reject> {
         if field.len() > MAX_SIZE {
             return Err(malformed(format!("{} bytes, at most {MAX_SIZE}", field.len())));
         }
@@ -104,16 +130,12 @@ impl<'t> DpopProof<'t> {
         if payload.contains('.') {
             return Err(not_three());
         }
-        let header = object(header, "the header")?;
-        if header.get("typ").and_then(Value::as_str) != Some(TYPE) {
-            return Err(malformed("typ is not dpop+jwt"));
-        }
-        if let Some(name) = FORBIDDEN.iter().find(|name| header.contains_key(**name)) {
-            return Err(malformed(format!("the header has {name}")));
-        }
-        let key = ProofKey::read(&header).map_err(malformed)?;
+        let key = match known.filter(|known| *known.segment == *header) {
+            Some(known) => known.key.clone(),
+            None => Arc::new(key_of(header)?),
+        };
         let claims = object(payload, "the payload")?;
-        Ok(DpopProof { key, claims, message, signature })
+        Ok(DpopProof { header, key, claims, message, signature })
     }
 
     /// Checks the proof against the request, except for its signature. The order is that of the costs.
@@ -171,6 +193,18 @@ impl<'t> DpopProof<'t> {
             None => Err(malformed(format!("{name} is missing"))),
         }
     }
+}
+
+/// Checks the header, and reads its key.
+fn key_of(header: &str) -> Result<ProofKey, Reject> {
+    let header = object(header, "the header")?;
+    if header.get("typ").and_then(Value::as_str) != Some(TYPE) {
+        return Err(malformed("typ is not dpop+jwt"));
+    }
+    if let Some(name) = FORBIDDEN.iter().find(|name| header.contains_key(**name)) {
+        return Err(malformed(format!("the header has {name}")));
+    }
+    ProofKey::read(&header).map_err(malformed)
 }
 
 fn object(segment: &str, what: &str) -> Result<Map<String, Value>, Reject> {

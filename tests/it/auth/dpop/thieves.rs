@@ -33,6 +33,27 @@ async fn a_known_token_needs_a_proof_for_each_request() {
     assert_eq!(stage.upstream.seen().len(), 3);
 }
 
+/// The header of a good proof is kept beside its token, with the key that it has. The rest of a proof is never known.
+#[tokio::test]
+async fn a_known_header_is_no_proof() {
+    let stage = Stage::new("");
+    let token = stage.token();
+    assert_eq!(stage.get("/", &token, &stage.proof("/", &token)).await.status, 200);
+    let good = stage.proof("/", &token);
+    let (header, _) = good.split_once('.').expect("a header");
+    let thief = Prover::new().proof("GET", &format!("http://{HOST}/"), &token, stage.now());
+    let (_, signed_by_thief) = thief.split_once('.').expect("a header");
+    let forged = format!("{header}.{signed_by_thief}");
+    stage.get("/", &token, &forged).await.assert_rejected(401, "invalid_dpop_proof");
+    assert_eq!(reason_for(&stage.gateway, "/").await, "proof_signature");
+    let of_other_path = stage.proof("/other", &token);
+    stage.get("/", &token, &of_other_path).await.assert_rejected(401, "invalid_dpop_proof");
+    // A header that is not the known one is read as the first was.
+    let changed = format!("{}.{}", header.replacen('e', "f", 1), good.split_once('.').expect("a header").1);
+    stage.get("/", &token, &changed).await.assert_rejected(401, "invalid_dpop_proof");
+    assert_eq!(stage.get("/", &token, &good).await.status, 200);
+}
+
 /// Each bad signature costs as much as a good one, and the public key of a client is in each of its proofs.
 #[tokio::test]
 async fn bad_signatures_of_proofs_are_limited() {
