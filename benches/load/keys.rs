@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -78,7 +78,10 @@ impl Keys {
 
     /// The fields of `count` GET requests for `path` with one token, which is bound to the key of the client, and a
     /// proof for each. The key id is the thumbprint of a key.
+    ///
+    /// To be called when the gateway runs: it rejects proofs of the second in which it began.
     pub fn proven(&self, path: &str, count: usize) -> Outcome<Vec<String>> {
+        thread::sleep(Duration::from_secs(1));
         let bound = json!({ "cnf": { "jkt": self.client.kid } });
         let issuer = self.signer(Algorithm::EdDSA)?;
         let token = issuer.sign_with(self.next.replace(self.next.get() + 1), &bound)?;
