@@ -56,6 +56,7 @@ use crate::gateway::delivery::{Delivery, Parts};
 use crate::gateway::forward::{Forwarded, Forwarder};
 use crate::gateway::forward_auth::{Asked, ForwardAuth};
 use crate::gateway::response::ResponseRules;
+use crate::gateway::route::Capture;
 use crate::gateway::sign_in::SignIn;
 use crate::gateway::token_calls::TokenCalls;
 use crate::gateway::worker::Worker;
@@ -354,26 +355,25 @@ impl Gateway {
             }
             return Ok(Forwarded::local_reply(response));
         }
-        if permit.route().capture.is_some() {
-            return Box::pin(self.forward_login(permit, host, request, context)).await;
+        match permit.route().capture {
+            // Boxed: few routes have logins.
+            Some(capture) => Box::pin(self.forward_login(capture, permit, request, host, context)).await,
+            None => self.forwarder.forward(permit, request, host, context).await,
         }
-        self.forwarder.forward(permit, request, host, context).await
     }
 
     /// Sends the request to its upstream, and turns the response into a token pair if it is a login.
     async fn forward_login(
         &self,
+        capture: Capture,
         permit: Permit,
-        host: HeaderValue,
         request: &mut Request<Body>,
+        host: HeaderValue,
         context: &mut RequestContext<'_>,
     ) -> Result<Forwarded, Reject> {
         let broker = &self.token_calls.broker;
-        let captured = login_capture::begin(&permit, request, &broker.throttle, context)?;
-        let captured = match captured {
-            Some(captured) => captured.bind(request.headers(), &self.decider.authenticator, context).await?,
-            None => return self.forwarder.forward(permit, request, host, context).await,
-        };
+        let captured = login_capture::begin(capture, &permit, request, &broker.throttle, context)?;
+        let captured = captured.bind(request.headers(), &self.decider.authenticator, context).await?;
         let forwarded = match self.forwarder.forward(permit, request, host, context).await {
             Ok(forwarded) => forwarded,
             Err(reject) => {

@@ -63,15 +63,14 @@ pub struct Limits {
     pub begun: UnixTime,
 }
 
-/// Prepares a request with a captured response: what comes back must be one whole response that can be read. Returns
-/// `None` for every other route.
+/// Prepares a request with a captured response: what comes back must be one whole response that can be read.
 pub fn begin<B: HttpBody>(
+    capture: Capture,
     permit: &Permit,
     request: &mut Request<B>,
     throttle: &Arc<Throttle>,
     context: &RequestContext<'_>,
-) -> Result<Option<Captured>, Reject> {
-    let Some(capture) = permit.route().capture else { return Ok(None) };
+) -> Result<Captured, Reject> {
     if capture == Capture::CookieLogin {
         check_origin(permit, request, context)?;
     }
@@ -93,7 +92,7 @@ pub fn begin<B: HttpBody>(
     let caller = permit.caller().map(|caller| caller.token().clone());
     let login_cookie = permit.route().places.login_cookie;
     let proved = Bound::default();
-    Ok(Some(Captured { capture, proved, caller, login_cookie, is_submission, has_checked_origin, attempt }))
+    Ok(Captured { capture, proved, caller, login_cookie, is_submission, has_checked_origin, attempt })
 }
 
 /// Returns true if the backend could take the request as a login. A GET without a query, a body and credentials only
