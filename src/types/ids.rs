@@ -21,6 +21,16 @@ static VALUES: [u8; 256] = {
 };
 const NO_DIGIT: u8 = u8::MAX;
 
+/// The two hexadecimal digits of each byte.
+static HEX: [[u8; 2]; 256] = {
+    let (digits, mut pairs, mut byte) = (b"0123456789abcdef", [[0; 2]; 256], 0);
+    while byte < pairs.len() {
+        pairs[byte] = [digits[byte >> 4], digits[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};
+
 /// A long number is stored as limbs of 32 bits, the least significant first. Digits are converted five at a time: 62^5
 /// fits in a limb, so that each step is one 64-bit multiplication, or one division by a constant.
 const GROUP: usize = 5;
@@ -184,13 +194,10 @@ impl Default for RequestIds {
 impl RequestId {
     /// The text, without an allocation.
     pub fn as_hex(self) -> [u8; 32] {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
         let mut text = [0u8; 32];
-        for (half, number) in [self.0, self.1].into_iter().enumerate() {
-            for (i, byte) in number.to_be_bytes().into_iter().enumerate() {
-                text[half * 16 + i * 2] = HEX[usize::from(byte >> 4)];
-                text[half * 16 + i * 2 + 1] = HEX[usize::from(byte & 15)];
-            }
+        let bytes = (u128::from(self.0) << 64 | u128::from(self.1)).to_be_bytes();
+        for (digits, byte) in text.chunks_exact_mut(2).zip(bytes) {
+            digits.copy_from_slice(&HEX[usize::from(byte)]);
         }
         text
     }

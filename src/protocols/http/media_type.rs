@@ -7,7 +7,8 @@ use http::{HeaderMap, header};
 pub fn of(headers: &HeaderMap) -> Option<&str> {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let (Some(only), None) = (types.next(), types.next()) else { return None };
-    only.to_str().ok()?.split(';').next().map(str::trim)
+    let text = only.to_str().ok()?;
+    Some(text.split_once(';').map_or(text, |(name, _)| name).trim_ascii())
 }
 
 /// Returns true if this is the media type. The comparison ignores case.

@@ -1,6 +1,6 @@
 //! The result of a verification: a token with a valid signature.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -52,6 +52,16 @@ pub struct VerifiedToken {
     pub(super) policy: Arc<Issuer>,
     /// The key that verified the signature; `None` until the signature was checked.
     pub(super) signer: Option<Signer>,
+    /// Set by the first line of the access log.
+    pub log_members: OnceLock<LogMembers>,
+}
+
+/// What each line of the access log says of a token. Written once: a token has many requests.
+#[derive(Debug)]
+pub struct LogMembers {
+    /// `access_log.max_field_size`, at which texts were cut. A reload may change it.
+    pub max_field: usize,
+    pub json: Box<[u8]>,
 }
 
 /// How far past its `exp` a token is still accepted.
@@ -89,6 +99,7 @@ impl VerifiedToken {
             claims,
             policy: policy.clone(),
             signer: None,
+            log_members: OnceLock::new(),
             bound_to: None,
             bound_to_certificate: None,
         }
@@ -177,6 +188,7 @@ impl VerifiedToken {
             claims: Map::new(),
             policy: Arc::new(policy),
             signer: None,
+            log_members: OnceLock::new(),
             bound_to: None,
             bound_to_certificate: None,
         }

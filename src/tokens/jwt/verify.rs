@@ -6,7 +6,7 @@
 //! fetch of keys.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value};
 
@@ -163,6 +163,7 @@ pub(super) fn read_claims(
         claims,
         policy: policy.clone(),
         signer: None,
+        log_members: OnceLock::new(),
         bound_to: None,
         bound_to_certificate: None,
     })
