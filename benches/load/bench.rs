@@ -48,7 +48,13 @@ impl Bench<'_> {
 
     pub fn peer(&self) -> PeerSetup<'_> {
         let (keys, origin) = (self.keys, self.origin);
-        PeerSetup { keys, cpus: self.flags.gateway_cpus.as_deref(), origin, connections: self.flags.idle }
+        PeerSetup {
+            keys,
+            cpus: self.flags.gateway_cpus.as_deref(),
+            origin,
+            connections: self.flags.idle,
+            logged: false,
+        }
     }
 
     /// Fills the caches and opens the connection pools.

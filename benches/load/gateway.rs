@@ -49,6 +49,8 @@ pub struct Setup<'f> {
     pub throttled: bool,
     /// Number of live revocations in the store when the gateway starts.
     pub revocations: u32,
+    /// `access_log.file`
+    pub access_log: &'f str,
     /// Further keys of `[limits]`.
     pub limits: &'f str,
     /// Further keys of `[admin]`.
@@ -82,6 +84,7 @@ impl<'f> Setup<'f> {
             bad_signatures: 100,
             throttled: true,
             revocations: 0,
+            access_log: "access.log",
             limits: "",
             admin: "",
             more: "",
@@ -228,7 +231,7 @@ pub fn on_cores(program: &Path, cpus: Option<&str>) -> Command {
 }
 
 fn configuration(setup: &Setup<'_>, plain: SocketAddr, encrypted: SocketAddr, admin: SocketAddr) -> String {
-    let Setup { origin, workers, connections, bad_signatures, limits, admin: operators, more, .. } = setup;
+    let Setup { origin, workers, connections, bad_signatures, limits, admin: operators, more, access_log, .. } = setup;
     let keys = setup.keys.folder().display();
     let throttle = if setup.throttled { "" } else { "[throttle]\nrefreshes = 0\ncalls = 0\nfailures = 0" };
     let own = issuer(Algorithm::ES256);
@@ -284,7 +287,7 @@ bad_signatures = {bad_signatures}
 {limits}
 
 [access_log]
-file = "access.log"
+file = "{access_log}"
 
 [[route]]
 path = "/public/"

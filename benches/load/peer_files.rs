@@ -11,6 +11,61 @@ use crate::Outcome;
 use crate::keys::{AUDIENCE, SHARED_SECRET, issuer};
 use crate::peer_setup::{PeerSetup, Ports};
 
+/// What the peers log of a request: about what the gateway logs.
+const HAPROXY_LINE: [(&str, &str); 12] = [
+    ("time", "%[date,ltime(%FT%T)]"),
+    ("id", "%ID"),
+    ("address", "%ci"),
+    ("method", "%HM"),
+    ("path", "%[capture.req.uri,json(utf8s)]"),
+    ("host", "%[capture.req.hdr(0),json(utf8s)]"),
+    ("agent", "%[capture.req.hdr(1),json(utf8s)]"),
+    ("version", "%HV"),
+    ("status", "%ST"),
+    ("milliseconds", "%Ta"),
+    ("bytes", "%B"),
+    ("server", "%b/%s"),
+];
+const NGINX_LINE: [(&str, &str); 12] = [
+    ("time", "$time_iso8601"),
+    ("id", "$request_id"),
+    ("address", "$remote_addr"),
+    ("method", "$request_method"),
+    ("path", "$uri"),
+    ("host", "$host"),
+    ("agent", "$http_user_agent"),
+    ("version", "$server_protocol"),
+    ("status", "$status"),
+    ("seconds", "$request_time"),
+    ("bytes", "$body_bytes_sent"),
+    ("server", "$upstream_addr"),
+];
+
+const HAPROXY_HEADERS: &str = "capture request header Host len 64
+    capture request header User-Agent len 64
+    http-request set-header X-Forwarded-For %[src]
+    http-request set-header X-Forwarded-Proto http
+    http-request set-header X-Forwarded-Host %[req.hdr(host)]";
+const NGINX_HEADERS: &str = "proxy_set_header X-Request-ID $request_id;
+            proxy_set_header X-Forwarded-For $remote_addr;
+            proxy_set_header X-Forwarded-Proto $scheme;
+            proxy_set_header X-Forwarded-Host $host;";
+
+fn haproxy_log() -> String {
+    let line = json_line(&HAPROXY_LINE);
+    format!("log global\n    log-format '{line}'\n    unique-id-format %[uuid()]\n    unique-id-header X-Request-ID")
+}
+
+fn nginx_log() -> String {
+    let line = json_line(&NGINX_LINE);
+    format!("log_format line escape=json '{line}';\n    access_log access.log line buffer=64k flush=1s;")
+}
+
+fn json_line(members: &[(&str, &str)]) -> String {
+    let members: Vec<_> = members.iter().map(|(name, value)| format!(r#""{name}":"{value}""#)).collect();
+    format!("{{{}}}", members.join(","))
+}
+
 pub fn haproxy(folder: &Path, ports: &Ports, setup: &PeerSetup<'_>) -> Outcome<String> {
     let keys = setup.keys.folder();
     for name in ["es256", "rs256"] {
@@ -26,7 +81,7 @@ pub fn haproxy(folder: &Path, ports: &Ports, setup: &PeerSetup<'_>) -> Outcome<S
         (Algorithm::RS256, ports.rs256, public("rs256")),
         (Algorithm::HS256, ports.hs256, SHARED_SECRET.to_owned()),
     ];
-    let frontends = frontends.map(|(algorithm, address, key)| frontend(algorithm, address, &key));
+    let frontends = frontends.map(|(algorithm, address, key)| frontend(algorithm, address, &key, setup.logged));
     let (encrypted, keys) = (ports.encrypted, keys.display());
     let [es256, others @ ..] = frontends;
     Ok(format!(
@@ -34,8 +89,10 @@ pub fn haproxy(folder: &Path, ports: &Ports, setup: &PeerSetup<'_>) -> Outcome<S
 global
     nbthread 1
     maxconn {connections}
+    {target}
 defaults
     mode http
+    {log}
     timeout connect 5s
     timeout client 60s
     timeout server 60s
@@ -45,17 +102,21 @@ defaults
     server origin {origin}
 "#,
         connections = setup.connections + 1_000,
+        target = if setup.logged { "log stdout format raw local0" } else { "" },
+        log = if setup.logged { haproxy_log() } else { String::new() },
         others = others.concat(),
         origin = setup.origin,
     ))
 }
 
 /// The frontend that receives tokens of this algorithm.
-fn frontend(algorithm: Algorithm, address: SocketAddr, key: &str) -> String {
+fn frontend(algorithm: Algorithm, address: SocketAddr, key: &str, logged: bool) -> String {
+    let headers = if logged { HAPROXY_HEADERS } else { "" };
     let (name, issuer) = (algorithm_name(algorithm), issuer(algorithm));
     format!(
         r#"frontend {name}
     bind {address}
+    {headers}
     acl public path_beg /public/
     http-request set-var(txn.bearer) http_auth_bearer unless public
     http-request set-var(txn.alg) var(txn.bearer),jwt_header_query('$.alg') unless public
@@ -77,6 +138,7 @@ pub fn nginx(folder: &Path, ports: &Ports, setup: &PeerSetup<'_>) -> String {
     let Ports { plain, encrypted, .. } = ports;
     let (folder, keys) = (folder.display(), setup.keys.folder().display());
     let (connections, origin) = (setup.connections + 1_000, setup.origin);
+    let (log, headers) = if setup.logged { (nginx_log(), NGINX_HEADERS) } else { ("access_log off;".to_owned(), "") };
     format!(
         r#"
 daemon off;
@@ -86,7 +148,7 @@ pid {folder}/nginx.pid;
 error_log stderr;
 events {{ worker_connections {connections}; }}
 http {{
-    access_log off;
+    {log}
     keepalive_requests 1000000000;
     client_body_temp_path {folder}/body;
     proxy_temp_path {folder}/proxy;
@@ -105,6 +167,7 @@ http {{
             proxy_http_version 1.1;
             proxy_set_header Connection "";
             proxy_set_header Host $host;
+            {headers}
         }}
     }}
 }}

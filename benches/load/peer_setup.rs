@@ -19,4 +19,7 @@ pub struct PeerSetup<'s> {
     pub origin: SocketAddr,
     /// Maximum number of connections that the peer must accept at the same time.
     pub connections: usize,
+    /// If true, the peer writes an access log in JSON, and sets a request id and forwarding headers, as operators let
+    /// it.
+    pub logged: bool,
 }

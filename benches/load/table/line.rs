@@ -22,6 +22,16 @@ impl Line {
         Line { name: name.into(), unit, figures, ratio: None, goal: "-".into(), is_met: None }
     }
 
+    /// A line whose ratio is that of the gateway to the best peer. `goal`: its maximum.
+    pub fn compared(name: &str, unit: &'static str, figures: Vec<Figure>, goal: Option<f64>) -> Line {
+        let best = figures.iter().skip(1).flatten().map(|rounds| median(rounds)).reduce(f64::min);
+        let ours = figures.first().and_then(|rounds| rounds.as_deref().ok()).map(median);
+        let ratio = ours.zip(best).map(|(ours, best)| ours / best);
+        let is_met = ratio.zip(goal).map(|(ratio, goal)| is_at_most(ratio, goal));
+        let goal = goal.map_or("-".into(), |goal| format!("{goal:.2}"));
+        Line { name: name.into(), unit, figures, ratio, goal, is_met }
+    }
+
     pub fn not_measured(name: &str, peers: usize, why: &str) -> Line {
         let mut line = Line::alone(name, "", vec![], peers);
         line.figures[0] = Err(why.into());

@@ -8,6 +8,7 @@ mod cookie;
 mod flood;
 mod forward_auth;
 mod line;
+mod logs;
 mod memory;
 mod operators;
 mod over_plain;
@@ -28,7 +29,8 @@ use line::Line;
 type Rows = fn(&Bench<'_>, &[Kind]) -> Outcome<Vec<Line>>;
 
 /// The measurements that are not in `side_by_side`, in the order of the table.
-const ALONE: [(&str, Rows); 11] = [
+const ALONE: [(&str, Rows); 12] = [
+    ("logs", logs::lines),
     ("over-plain", over_plain::lines),
     ("proof", proven::lines),
     ("cookie", cookie::lines),
