@@ -21,6 +21,7 @@ use bearward::auth::authenticate::Authenticator;
 use bearward::auth::bearer::{BearerToken, TokenLocations};
 use bearward::auth::context::AuthContext;
 use bearward::auth::handles::{FoundLogin, HandleSettings, Handles};
+use bearward::auth::proofs::ProofRule;
 use bearward::gateway::route::Route;
 use bearward::store::{ProviderLogin, StoreFuture};
 use bearward::telemetry::access_log::Record;
@@ -31,7 +32,7 @@ use bearward::tokens::family::refresh_token::Roots;
 use bearward::tokens::jwt::Algorithm;
 use bearward::types::clock::UnixTime;
 use bearward::types::secret::Secret;
-use http::Request;
+use http::{HeaderMap, HeaderValue, Request, header};
 
 use setup::steps::{SampleRequest, Steps};
 use setup::{BenchWorker, Mint, NOW};
@@ -53,6 +54,24 @@ fn authenticating_a_cached_token_allocates_nothing() {
     });
     assert_eq!(worker.0.metrics.token_cache_hits.get(), REQUESTS);
     assert_eq!((counted.count_total, counted.bytes_total), (0, 0));
+}
+
+/// A route with `proof = "off"` pays nothing for proofs, whatever the client sends.
+#[test]
+fn a_bound_token_costs_no_more_where_proofs_are_off() {
+    let (issuer, client) = (Mint::new(Algorithm::ES256), Mint::new(Algorithm::ES256));
+    let (authenticator, _) = setup::authenticator(&issuer);
+    let worker = BenchWorker::new();
+    let bound = issuer.token_with("cnf", client.confirmation());
+    for scheme in ["Bearer", "DPoP"] {
+        let mut headers = HeaderMap::from_iter([(header::AUTHORIZATION, setup::credentials(scheme, &bound))]);
+        headers.insert("dpop", HeaderValue::from_static("no proof"));
+        let authenticate = || worker.authenticate_by(&authenticator, &headers, (ProofRule::Off, None)).is_ok();
+        assert!(authenticate(), "the first request verifies the token");
+        let counted = allocation_counter::measure(|| (0..REQUESTS).for_each(|_| assert!(authenticate())));
+        assert_eq!((counted.count_total, counted.bytes_total), (0, 0), "{scheme}");
+    }
+    assert_eq!(authenticator.proofs.count(), 0);
 }
 
 #[test]

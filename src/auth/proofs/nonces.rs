@@ -96,6 +96,7 @@ impl Nonces {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::time::Duration;
 
     use super::*;
@@ -117,6 +118,15 @@ mod tests {
             assert_eq!(nonces.check(text, began + Duration::from_secs(after)), expected, "{after}");
         }
         assert_eq!(nonces.check(text, began - Duration::from_secs(30)), None, "the clock was set back");
+    }
+
+    /// A client sees nonces, so that it could guess a short key, and make its own ones.
+    #[test]
+    fn each_process_has_another_long_key() {
+        let now = UnixTime::from_secs(1_000_010);
+        let known: HashSet<_> = (0..10_000).map(|_| Nonces::new(now).current(now)).collect();
+        assert_eq!(known.len(), 10_000);
+        assert!(Nonces::new(now).hand_over().is_some(), "it has 32 bytes");
     }
 
     #[test]

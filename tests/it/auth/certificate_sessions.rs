@@ -168,6 +168,23 @@ async fn tokens_of_clients_with_certificates_are_bound_if_the_operator_wants_it(
     }
 }
 
+/// The access token alone is bound, and its session is not: beside this token, a refresh needs the certificate.
+#[tokio::test]
+async fn a_refresh_beside_a_bound_token_of_an_unbound_session_needs_its_certificate() {
+    let upstream = Upstream::start();
+    let gateway = gateway(&upstream.address.to_string(), "certificate_bound = true\n", OAUTH);
+    let ((owner, hash), (thief, _), without) = (client(&gateway), client(&gateway), MutualClient::new(&gateway, None));
+    let (_, first) = refresh_beside(&owner, &gateway.issue("alice", "").await).await;
+    let first = TokenPair::from_json(&first);
+    assert_eq!(claims_of(&first.access)["cnf"], json!({ "x5t#S256": hash }));
+    for other in [&thief, &without] {
+        let (status, error) = refresh_beside(other, &first).await;
+        assert_eq!((status, &error["error"]), (400, &json!("invalid_grant")), "{error}");
+    }
+    let (status, second) = refresh_beside(&owner, &first).await;
+    assert_eq!(status, 200, "{second}");
+}
+
 /// The backend logs the user in. The session is bound to the certificate of the client that asked.
 #[tokio::test]
 async fn a_captured_login_is_bound_to_the_certificate() {

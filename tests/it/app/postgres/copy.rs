@@ -5,7 +5,7 @@ use std::process::Output;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bearward::store::{Mark, MarkKind, Marked, ProviderLogin};
+use bearward::store::{AcmeEntry, Mark, MarkKind, Marked, ProviderLogin};
 use bearward::tokens::family::revocation::Revoked;
 use bearward::tokens::family::{Family, Origin};
 use bearward::types::clock::UnixTime;
@@ -57,6 +57,9 @@ async fn a_gateway_moves_to_postgresql_and_no_session_ends() {
     assert_eq!(admin.post("/admin/v1/keys/rotate", &json!({})).await.status, 200);
     let (_, key_id) = sqlite.issue_key(&json!({ "sub": "robot" })).await;
     let from_provider = login_elsewhere(&sqlite).await;
+    for version in 1..=2 {
+        assert!(sqlite.running().broker.store.save_acme_entry(certificate(version)).await.expect("writes"));
+    }
     let signing = admin.get("/admin/v1/keys").await.json();
     let revocations = sqlite.running().metrics.render();
     drop(sqlite);
@@ -71,6 +74,7 @@ async fn a_gateway_moves_to_postgresql_and_no_session_ends() {
         "list of what was ended: 3 of 3",
         "marks of what was used once: 1 of 1",
         "logins at providers: 1 of 1",
+        "accounts and certificates of ACME: 1 of 1",
     ] {
         assert!(progress.contains(line) && !progress.contains('\r'), "{progress}");
     }
@@ -103,6 +107,12 @@ async fn a_gateway_moves_to_postgresql_and_no_session_ends() {
     let found = store.provider_login(from_provider.id).await.expect("reads");
     assert_eq!(found, Some((from_provider, provider_login())));
     assert_eq!(use_mark(&shared).await, Marked::Repeated);
+    assert_eq!(store.acme_entries(Vec::new()).await.expect("reads"), [certificate(2)]);
+}
+
+/// What the gateway keeps of a name.
+fn certificate(version: u64) -> AcmeEntry {
+    AcmeEntry { name: "name api.example".into(), version, root: 1, sealed: vec![0, 255, version as u8] }
 }
 
 /// A login at another issuer, and the end of another session there.

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::sessions::two_gateways;
 use super::{folder, gateway};
 use crate::auth::dpop::prover::Prover;
+use crate::gateway::oauth::post;
 use crate::support::clock::ManualClock;
 use crate::support::postgres::PostgresServer;
 use crate::support::wait::eventually_ok;
@@ -34,6 +35,32 @@ async fn a_proof_is_good_at_one_of_two_gateways() {
         assert_eq!(status(other, &access, &another()).await, 200);
     }
     assert_eq!(upstream.seen().len(), 4);
+}
+
+/// A client that asks for tokens uses its proof up as well.
+#[tokio::test]
+async fn a_proof_gets_tokens_at_one_of_two_gateways() {
+    let upstream = Upstream::start();
+    let oauth = |text: String| text.replace("[tokens]\n", "[oauth]\ntoken_endpoint = \"/oauth/token\"\n[tokens]\n");
+    let (gateways, prover) = (two_gateways(&upstream).map(|gateway| gateway.restart_with(oauth)), Prover::new());
+    let [first, second] = &gateways;
+    let issued = first.request_tokens(&json!({ "sub": "alice", "jkt": prover.thumbprint() })).await;
+    let refresh = TokenPair::from_json(&issued.json()).refresh;
+    let ask = async |gateway: &Gateway, refresh: &str, proof: &str| {
+        let client = gateway.client().header("dpop", proof);
+        post(client, "/oauth/token", &[("grant_type", "refresh_token"), ("refresh_token", refresh)]).await
+    };
+    let another = || prover.proof("POST", "http://gateway.test/oauth/token", "", first.now_secs());
+    let proof = another();
+    let granted = ask(first, &refresh, &proof).await;
+    assert_eq!(granted.status, 200, "{granted:?}");
+    let next = granted.json()["refresh_token"].as_str().expect("a token").to_owned();
+    for gateway in [second, first] {
+        ask(gateway, &next, &proof).await.assert_rejected(400, "invalid_dpop_proof");
+    }
+    let line = second.log_line(|line| line["reason"] == "proof_rejected").await;
+    assert!(line["detail"].as_str().is_some_and(|detail| detail.starts_with("proof_replayed")), "{line}");
+    assert_eq!(ask(second, &next, &another()).await.status, 200);
 }
 
 /// Without the database, it is not known whether another gateway has accepted the proof. Other tokens need none.

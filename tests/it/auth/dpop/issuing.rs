@@ -146,6 +146,45 @@ async fn a_proof_binds_the_access_token_of_an_unbound_session() {
     assert_eq!(gateway.status_of(plain["access_token"].as_str().expect("a token")).await, 200);
 }
 
+/// A stolen pair is of no use beside its access token, also if the session itself is not bound.
+#[tokio::test]
+async fn a_refresh_beside_a_bound_token_of_an_unbound_session_needs_its_key() {
+    let upstream = Upstream::start();
+    let (gateway, prover, thief) = (Gateway::with_config(&upstream, OAUTH), Prover::new(), Prover::new());
+    let unbound = gateway.issue("alice", "").await;
+    let proof = proof_for(&gateway, &prover, "/oauth/token", "");
+    let granted = refresh_by_form(&gateway, &unbound.refresh, Some(&proof)).await.json();
+    let text = |name: &str| granted[name].as_str().expect("a token").to_owned();
+    let pair = TokenPair { access: text("access_token"), refresh: text("refresh_token"), ..unbound };
+    let bearer = gateway.client().bearer(&pair.access);
+    let as_bearer = bearer.post("/user/refresh", &json!({ "refreshToken": pair.refresh })).await;
+    as_bearer.assert_rejected(400, "invalid_dpop_proof");
+    let stolen = proof_for(&gateway, &thief, "/user/refresh", &pair.access);
+    refresh_beside(&gateway, &pair, &stolen).await.assert_rejected(400, "invalid_dpop_proof");
+    let proof = proof_for(&gateway, &prover, "/user/refresh", &pair.access);
+    let refreshed = refresh_beside(&gateway, &pair, &proof).await;
+    assert_eq!(refreshed.status, 200, "{refreshed:?}");
+    let next = TokenPair::from_json(&refreshed.json());
+    assert_eq!(claims_of(&next.access)["cnf"]["jkt"], prover.thumbprint());
+}
+
+/// A revocation is a call with a proof, too.
+#[tokio::test]
+async fn a_proof_revokes_once() {
+    let upstream = Upstream::start();
+    let (gateway, prover) = (Gateway::start(&upstream), Prover::new());
+    let pair = session(&gateway, &prover).await;
+    let path = format!("/token/{}", pair.token_id);
+    let proof = prover.proof("DELETE", &format!("http://{HOST}{path}"), &pair.access, gateway.now_secs());
+    let other = session(&gateway, &prover).await;
+    let elsewhere = format!("/token/{}", other.token_id);
+    let client = presenting(gateway.client(), &pair.access, &proof);
+    client.delete(&elsewhere).await.assert_rejected(401, "invalid_dpop_proof");
+    assert_eq!(gateway.metric("bearward_used_proofs").await, 0.0);
+    assert_eq!(client.delete(&path).await.status, 200);
+    assert_eq!(gateway.metric("bearward_used_proofs").await, 1.0);
+}
+
 #[tokio::test]
 async fn introspection_and_metadata_tell_of_the_key() {
     let upstream = Upstream::start();

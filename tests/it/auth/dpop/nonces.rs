@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use super::prover::Prover;
 use super::{HOST, Stage, presenting, reason_for};
 use crate::support::tokens::Mint;
-use crate::support::{Gateway, TestResponse, Upstream};
+use crate::support::{Gateway, ScriptedBackend, TestResponse, TokenPair, Upstream};
 
 /// A gateway that requires nonces, with more sections.
 fn stage(more: &str) -> Stage {
@@ -93,6 +95,28 @@ async fn a_nonce_is_renewed_before_it_is_too_old() {
     assert_eq!(get(&stage, &token, second).await.status, 200);
 }
 
+/// A client with a known nonce that could change its time would sign proofs for months in advance.
+#[tokio::test]
+async fn a_client_makes_no_nonce() {
+    let stage = stage("");
+    let token = stage.token();
+    let first = first_nonce(&stage, &token).await;
+    let decode = |nonce: &Value| URL_SAFE_NO_PAD.decode(nonce.as_str().expect("text")).expect("base64url");
+    let known = decode(&first);
+    for place in 0..known.len() {
+        let mut changed = known.clone();
+        changed[place] ^= 1;
+        get(&stage, &token, json!(URL_SAFE_NO_PAD.encode(changed))).await.assert_rejected(401, "use_dpop_nonce");
+    }
+    assert_eq!(get(&stage, &token, first).await.status, 200);
+    stage.gateway.advance(Duration::from_secs(90));
+    let second = first_nonce(&stage, &token).await;
+    // The time of the second one, with the MAC of the first one.
+    let mixed = [&decode(&second)[..9], &known[9..]].concat();
+    get(&stage, &token, json!(URL_SAFE_NO_PAD.encode(mixed))).await.assert_rejected(401, "use_dpop_nonce");
+    assert_eq!(get(&stage, &token, second).await.status, 200);
+}
+
 /// draft-dpop 67: the nonce is the time.
 #[tokio::test]
 async fn a_wrong_clock_does_no_harm_with_a_nonce() {
@@ -143,6 +167,38 @@ async fn a_refresh_needs_a_nonce_too() {
     rejected.assert_rejected(400, "use_dpop_nonce");
     let response = refreshed(nonce_of(&rejected)).await;
     assert_eq!(response.status, 200, "{response:?}");
+}
+
+/// Beside the access token, and with a login. Not 401: many clients refresh again on any 401.
+#[tokio::test]
+async fn calls_that_give_tokens_ask_for_a_nonce_with_400() {
+    let backend = ScriptedBackend::responding_with(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-bearward-subject: alice\r\ncontent-length: 2\r\n\r\n{}",
+    );
+    let login = "[[route]]\npath = \"/login\"\npublic = true\nlogin = true\n";
+    let text = Gateway::config_text(&backend.address.to_string(), login);
+    let gateway = Gateway::from_text(text.replace("[tokens]\n", "[tokens]\nproof_nonce = \"required\"\n"));
+    let prover = Prover::new();
+    let call = async |path: &str, access: &str, body: &Value, nonce: &Value| {
+        let mut draft = prover.draft("POST", &format!("http://{HOST}{path}"), access, gateway.now_secs());
+        if !nonce.is_null() {
+            draft.claims["nonce"] = nonce.clone();
+        }
+        let mut client = gateway.client().header("dpop", &prover.sign(&draft));
+        if !access.is_empty() {
+            client = client.header("authorization", &format!("DPoP {access}"));
+        }
+        client.post(path, body).await
+    };
+    let rejected = call("/login", "", &json!({}), &Value::Null).await;
+    rejected.assert_rejected(400, "use_dpop_nonce");
+    let logged_in = call("/login", "", &json!({}), &nonce_of(&rejected)).await;
+    let pair = TokenPair::from_json(&logged_in.json());
+    let body = json!({ "refreshToken": pair.refresh });
+    let rejected = call("/user/refresh", &pair.access, &body, &Value::Null).await;
+    rejected.assert_rejected(400, "use_dpop_nonce");
+    let refreshed = call("/user/refresh", &pair.access, &body, &nonce_of(&rejected)).await;
+    assert_eq!(refreshed.status, 200, "{refreshed:?}");
 }
 
 /// What several gateways share. One after the other here: SQLite has one process at a time.

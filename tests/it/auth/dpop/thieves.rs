@@ -6,6 +6,8 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::json;
 
+use super::changes::flip;
+use super::hostile::with_signature;
 use super::prover::Prover;
 use super::{HOST, Stage, presenting, reason_for};
 use crate::support::{Gateway, TestResponse, TokenPair, Upstream};
@@ -85,6 +87,29 @@ async fn form(gateway: &Gateway, path: &str, fields: &[(&str, &str)], body: &str
     let client = fields.iter().fold(gateway.client(), |client, (name, value)| client.header(name, value));
     let client = client.header("content-type", "application/x-www-form-urlencoded");
     client.send(Method::POST, path, Bytes::from(body.to_owned())).await
+}
+
+/// Strangers need no token to have the signatures of their proofs checked where tokens are granted.
+#[tokio::test]
+async fn bad_signatures_of_strangers_are_limited() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with_config(&upstream, &format!("{OAUTH}[limits]\nbad_signatures = 5\n"));
+    let stranger = Prover::new();
+    let ask = async || {
+        let proof = stranger.proof("POST", &format!("http://{HOST}/oauth/token"), "", gateway.now_secs());
+        let forged = with_signature(&proof, flip);
+        form(&gateway, "/oauth/token", &[("dpop", &forged)], "grant_type=refresh_token&refresh_token=bwr1_x").await
+    };
+    for _ in 0..5 {
+        ask().await.assert_rejected(400, "invalid_dpop_proof");
+    }
+    let mut limited = 0;
+    for _ in 0..4 {
+        limited += usize::from(ask().await.status == 429);
+    }
+    // Each worker may check one at the same time.
+    assert!(limited >= 2, "{limited}");
+    gateway.log_line(|line| line["detail"] == "too many bad signatures from this address").await;
 }
 
 /// The caller of an introspection has a token, too.

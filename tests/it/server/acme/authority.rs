@@ -68,7 +68,9 @@ pub(super) struct Front {
     pub(super) address: SocketAddr,
     pub(super) state: Arc<State>,
     authority: Authority,
-    _pebble: Pebble,
+    tls_port: u16,
+    backend: Arc<Mutex<Arc<Backend>>>,
+    pebble: Pebble,
 }
 
 impl Front {
@@ -77,13 +79,15 @@ impl Front {
         let (pebble, authority) = (Pebble::start(tls_port), Authority::new());
         let socket = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let (address, acceptor) = (socket.local_addr().expect("an address"), authority.server("localhost"));
-        let backend = Arc::new(Backend::of(&pebble));
+        let backend = Arc::new(Mutex::new(Arc::new(Backend::of(&pebble))));
+        let current = backend.clone();
         let state = Arc::<State>::default();
         let seen = state.clone();
         tokio::spawn(async move {
             loop {
                 let (stream, _) = socket.accept().await.expect("accepts");
-                let (acceptor, backend, state) = (acceptor.clone(), backend.clone(), seen.clone());
+                let backend = current.lock().expect("unpoisoned").clone();
+                let (acceptor, state) = (acceptor.clone(), seen.clone());
                 tokio::spawn(async move {
                     if state.away.load(Ordering::SeqCst) {
                         return;
@@ -98,7 +102,13 @@ impl Front {
                 });
             }
         });
-        Front { address, state, authority, _pebble: pebble }
+        Front { address, state, authority, tls_port, backend, pebble }
+    }
+
+    /// From now on, the authority knows no account, order or certificate of before.
+    pub(super) fn forget_all(&mut self) {
+        self.pebble = Pebble::start(self.tls_port);
+        *self.backend.lock().expect("unpoisoned") = Arc::new(Backend::of(&self.pebble));
     }
 
     /// `[acme]`. Writes the certificate of this authority into the folder.
@@ -183,6 +193,8 @@ async fn respond(backend: &Backend, state: &State, request: Request<Incoming>) -
         be_silent(state).await;
     }
     let wrong = *state.wrong.lock().expect("unpoisoned");
+    // Pebble has rejected the nonce: the gateway sends the request again.
+    let wrong = wrong.filter(|_| response.status() != StatusCode::BAD_REQUEST);
     match wrong.filter(|(prefix, _)| path.starts_with(prefix)) {
         Some((_, change)) => change(response),
         None => response,
