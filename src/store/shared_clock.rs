@@ -36,6 +36,11 @@ impl Clock for SharedClock {
         (self.freshness.offset().1 + Duration::from_millis(1)).min(MAX_UNCERTAINTY)
     }
 
+    /// One gateway is ahead of the store, and the other one behind it.
+    fn max_difference(&self) -> Duration {
+        2 * MAX_UNCERTAINTY
+    }
+
     fn uptime(&self) -> Uptime {
         self.local.uptime()
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::store::api::Store;
 use crate::store::error::StoreError;
-use crate::types::clock::Clock;
+use crate::types::clock::{Clock, UnixTime};
 
 /// Rows of each table that one step deletes.
 const ROWS: usize = 100;
@@ -23,7 +23,7 @@ pub async fn sweep(store: &dyn Store, clock: &dyn Clock) -> Result<usize, StoreE
     let mut total = 0;
     loop {
         let started = Instant::now();
-        let deleted = store.sweep(clock.now(), ROWS).await?;
+        let deleted = store.sweep(slowest_now(clock), ROWS).await?;
         total += deleted;
         if deleted < ROWS {
             return Ok(total);
@@ -32,13 +32,40 @@ pub async fn sweep(store: &dyn Store, clock: &dyn Clock) -> Result<usize, StoreE
     }
 }
 
+/// The time at the slowest gateway on the store. What has ended here may still hold there: a used proof or assertion, for
+/// example, must be remembered until no gateway accepts it.
+fn slowest_now(clock: &dyn Clock) -> UnixTime {
+    clock.now() - clock.max_difference()
+}
+
 fn pause_after(step: Duration) -> Duration {
     (step * PAUSE_FACTOR).min(MAX_PAUSE)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::store::freshness::Freshness;
+    use crate::store::shared_clock::SharedClock;
+
+    struct Fixed;
+
+    impl Clock for Fixed {
+        fn now(&self) -> UnixTime {
+            UnixTime::from_secs(1_000)
+        }
+    }
+
+    #[test]
+    fn rows_stay_until_the_slowest_gateway_needs_none_of_them() {
+        assert_eq!(slowest_now(&Fixed), Fixed.now(), "one gateway has one clock");
+        // Of two gateways, this one can be a second ahead of the store, and the other one a second behind.
+        let shared = SharedClock::new(Arc::new(Fixed), Arc::new(Freshness::new(Duration::from_secs(30), false, false)));
+        assert_eq!(shared.now(), Fixed.now());
+        assert_eq!(slowest_now(&shared), UnixTime::from_secs(998));
+    }
 
     #[test]
     fn a_sweep_uses_two_percent_of_the_time() {

@@ -133,6 +133,11 @@ pub trait Clock: Send + Sync {
         Duration::ZERO
     }
 
+    /// How far the clocks of two gateways on the same store can be from each other.
+    fn max_difference(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Returns true for the clock of the machine, which can be compared with that of a store.
     fn is_of_system(&self) -> bool {
         false
