@@ -22,7 +22,7 @@ impl Line {
         Line { name: name.into(), unit, figures, ratio: None, goal: "-".into(), is_met: None }
     }
 
-    /// A line whose ratio is that of the gateway to the best peer. `goal`: its maximum.
+    /// A line with the ratio of the gateway to the best peer. `goal`: its maximum.
     pub fn compared(name: &str, unit: &'static str, figures: Vec<Figure>, goal: Option<f64>) -> Line {
         let best = figures.iter().skip(1).flatten().map(|rounds| median(rounds)).reduce(f64::min);
         let ours = figures.first().and_then(|rounds| rounds.as_deref().ok()).map(median);
