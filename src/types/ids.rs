@@ -1,4 +1,4 @@
-//! [`TokenId`] and [`RequestId`], and base62 with a fixed width.
+//! [`TokenId`] and [`RequestId`], base62 with a fixed width, and hexadecimal digits.
 //!
 //! Base62 (`0-9A-Za-z`) needs no quoting in URLs, headers and shells, and a double click selects the whole id.
 
@@ -30,6 +30,13 @@ static HEX: [[u8; 2]; 256] = {
     }
     pairs
 };
+
+/// Writes two hexadecimal digits for each byte.
+pub fn write_hex(bytes: &[u8], text: &mut [u8]) {
+    for (digits, byte) in text.chunks_exact_mut(2).zip(bytes) {
+        digits.copy_from_slice(&HEX[usize::from(*byte)]);
+    }
+}
 
 /// A long number is stored as limbs of 32 bits, the least significant first. Digits are converted five at a time: 62^5
 /// fits in a limb, so that each step is one 64-bit multiplication, or one division by a constant.
@@ -196,9 +203,7 @@ impl RequestId {
     pub fn as_hex(self) -> [u8; 32] {
         let mut text = [0u8; 32];
         let bytes = (u128::from(self.0) << 64 | u128::from(self.1)).to_be_bytes();
-        for (digits, byte) in text.chunks_exact_mut(2).zip(bytes) {
-            digits.copy_from_slice(&HEX[usize::from(byte)]);
-        }
+        write_hex(&bytes, &mut text);
         text
     }
 }

@@ -2,6 +2,8 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::types::ids::write_hex;
+
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
@@ -126,13 +128,6 @@ impl Attempted {
         if let Ok(value) = HeaderValue::from_bytes(&text) {
             headers.insert(TRACEPARENT, value);
         }
-    }
-}
-
-pub fn write_hex(bytes: &[u8], text: &mut [u8]) {
-    for (byte, pair) in bytes.iter().zip(text.chunks_exact_mut(2)) {
-        pair[0] = b"0123456789abcdef"[usize::from(byte >> 4)];
-        pair[1] = b"0123456789abcdef"[usize::from(byte & 15)];
     }
 }
 

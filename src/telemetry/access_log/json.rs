@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use super::field::{cut, cut_bytes};
 use super::record::Record;
-use crate::protocols::http::trace_context::write_hex;
 use crate::tokens::jwt::{LogMembers, VerifiedToken};
 use crate::types::close_reason::CloseReason;
-use crate::types::ids::TokenId;
+use crate::types::ids::{TokenId, write_hex};
 
 /// The name of a member with what is around it, so that it is written in one piece.
 #[derive(Clone, Copy)]
