@@ -14,7 +14,7 @@ mod setup;
 fn find(c: &mut Criterion) {
     let mut group = c.benchmark_group("route");
     for count in [10, 1_000] {
-        let table = RouteTable::new(&routes(count));
+        let table = RouteTable::new(&routes(count), 1);
         for (name, path) in [
             ("short path", "/api/orders/8731".to_owned()),
             ("deep path", format!("/api/service-{}/v1/customers/4711/orders/8731/lines/12", count - 1)),

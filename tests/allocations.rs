@@ -183,7 +183,7 @@ fn a_complete_request_allocates_little() {
     let places = TokenLocations { sign_in: true, ..TokenLocations::default() };
     let sign_in = Route { path: "/".into(), sign_in: Some("main".into()), places, ..Route::everything() };
     let steps = Steps::new(&mint);
-    let signing_in = Steps::with((authenticator, hygiene), &[sign_in]);
+    let signing_in = Steps::with((authenticator, hygiene), &[sign_in], 1);
     let token = mint.token(0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let _entered = runtime.enter();

@@ -216,6 +216,10 @@ pub struct BenchWorker(pub Worker);
 
 impl BenchWorker {
     pub fn new() -> BenchWorker {
+        BenchWorker::numbered(0)
+    }
+
+    pub fn numbered(number: usize) -> BenchWorker {
         // No limit, so that each forged token is rejected for its signature.
         let rate = Rate { burst: u32::MAX, interval: Duration::ZERO };
         let metrics = Metrics::new(1).worker(0);
@@ -233,7 +237,7 @@ impl BenchWorker {
             freshness: None,
         };
         BenchWorker(Worker {
-            number: 0,
+            number,
             request_ids: RequestIds::new(),
             metrics: metrics.clone(),
             streams: Streams::new(checks, metrics),

@@ -29,6 +29,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 
 use super::{BenchWorker, Mint, NOW, authenticator, run_ready};
 
+const UPSTREAM: &str = "10.0.0.1:3000";
+
 pub struct Steps {
     /// Shared by all workers.
     pub decider: Arc<Decider>,
@@ -36,18 +38,19 @@ pub struct Steps {
     pub origin: Origin,
     pub worker: BenchWorker,
     pub request_ids: RequestIds,
-    upstream: (Arc<str>, HeaderValue),
+    upstream: HeaderValue,
 }
 
 impl Steps {
     pub fn new(mint: &Mint) -> Steps {
-        Steps::with(authenticator(mint), &routes(10))
+        Steps::with(authenticator(mint), &routes(10), 1)
     }
 
-    pub fn with((authenticator, hygiene): (Authenticator, Arc<Hygiene>), routes: &[Route]) -> Steps {
+    /// For this number of workers, of which this is the first.
+    pub fn with((authenticator, hygiene): (Authenticator, Arc<Hygiene>), routes: &[Route], workers: usize) -> Steps {
         Steps {
             decider: Arc::new(Decider {
-                routes: RouteTable::new(routes),
+                routes: RouteTable::new(routes, workers),
                 authenticator,
                 cors: Cors::default(),
                 https: Https::default(),
@@ -59,17 +62,17 @@ impl Steps {
             origin: Origin::new([192, 0, 2, 7].into(), true),
             worker: BenchWorker::new(),
             request_ids: RequestIds::new(),
-            upstream: ("orders".into(), HeaderValue::from_static("10.0.0.1:3000")),
+            upstream: HeaderValue::from_static(UPSTREAM),
         }
     }
 
     /// The steps of another worker with its own state. The workers share the rest.
-    pub fn beside(&self) -> Steps {
+    pub fn beside(&self, number: usize) -> Steps {
         Steps {
             decider: self.decider.clone(),
             hygiene: self.hygiene.clone(),
             origin: Origin::new([192, 0, 2, 7].into(), true),
-            worker: BenchWorker::new(),
+            worker: BenchWorker::numbered(number),
             request_ids: RequestIds::new(),
             upstream: self.upstream.clone(),
         }
@@ -139,7 +142,7 @@ impl Steps {
             headers.insert(HeaderName::from_static("x-request-id"), id);
         }
         headers.remove(header::EXPECT);
-        headers.insert(header::HOST, self.upstream.1.clone());
+        headers.insert(header::HOST, self.upstream.clone());
         *request.uri_mut() = target::origin_form(request.uri());
     }
 }

@@ -131,7 +131,9 @@ impl AuthState {
         let counted = |route: &Route| Route { requests: requests.of(&route.name), ..route.clone() };
         let routes: Vec<_> = config.routes.iter().map(counted).collect();
         let sign_in = config.sign_in.as_ref().map(|settings| settings.paths.clone());
-        let routes = RouteTable::new(&routes).with_endpoints(&config.oauth).with_receivers(config.report_paths());
+        let routes = RouteTable::new(&routes, config.workers)
+            .with_endpoints(&config.oauth)
+            .with_receivers(config.report_paths());
         let routes = routes.with_sign_in(sign_in);
         Decider {
             routes: routes.with_issuer(&config.tokens.issuer),

@@ -30,6 +30,7 @@ use crate::telemetry::recent_rejections::RecentRejections;
 use crate::telemetry::spans::Tracer;
 use crate::tokens::jwt::sign::SigningKey;
 use crate::types::clock::Clock;
+use crate::types::per_worker::PerWorker;
 
 /// The active configuration, and what a reload replaces.
 pub(super) struct LiveConfig {
@@ -74,7 +75,7 @@ impl LiveConfig {
         self.replace_certificates(certificates);
         self.replace_signing_key(signing_key);
         self.state.acme.set_wanted(acme::wanted(&next));
-        self.shared.gateway.store(Arc::new(gateway));
+        self.shared.gateway.store(Arc::new(PerWorker::new(Arc::new(gateway), next.workers)));
         *current = next;
         Ok(reloaded)
     }

@@ -123,7 +123,8 @@ impl Decider {
             return preflight;
         }
         match self.find(host_name, request.method(), &path)? {
-            Action::Forward(route) => {
+            Action::Forward(found) => {
+                let route = found.of(context.worker.number, Route::of_a_worker).clone();
                 context.record.route = Some(route.name.clone());
                 *context.route = Some(route.clone());
                 context.trace.step(Step::Route, || route.name.to_string());
@@ -172,7 +173,7 @@ impl Decider {
         }
     }
 
-    fn find<'p>(&self, host: &str, method: &Method, path: &'p RequestPath<'_>) -> Result<Action<'p>, Reject> {
+    fn find<'a>(&'a self, host: &str, method: &Method, path: &'a RequestPath<'_>) -> Result<Action<'a>, Reject> {
         match path {
             RequestPath::Canonical(path) => self.routes.find(host, method, path),
             RequestPath::Ambiguous { path, reject } => match self.routes.find_loosened(host, method, path) {
@@ -228,7 +229,8 @@ impl Decider {
         }
         let asked = cors::requested_method(request.headers())?;
         let policy = match self.find(host, &asked, path) {
-            Ok(Action::Forward(route)) => {
+            Ok(Action::Forward(found)) => {
+                let route = found.of(context.worker.number, Route::of_a_worker).clone();
                 let policy = route.cors.clone().filter(|_| !route.preflight)?;
                 context.record.route = Some(route.name.clone());
                 context.trace.step(Step::Route, || route.name.to_string());

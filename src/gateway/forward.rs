@@ -24,7 +24,7 @@ use crate::protocols::http::header_rules::HeaderRules;
 use crate::protocols::http::headers::{self, Hygiene, RareFields, X_FORWARDED_PREFIX};
 use crate::protocols::http::{target, trace_context};
 use crate::protocols::websocket::{self, Tunnel, UpgradeRequest};
-use crate::telemetry::access_log::{Attempts, Record};
+use crate::telemetry::access_log::{Attempts, Record, UpstreamNames};
 use crate::tokens::jwt::replacement::ReplacementSettings;
 use crate::tokens::login::{LoginHeaderValues, LoginHeaders};
 use crate::types::close_reason::CloseReason;
@@ -101,7 +101,7 @@ impl Forwarder {
         context: &mut RequestContext<'_>,
     ) -> Result<Forwarded, Reject> {
         let upstream = &self.upstreams[permit.route().upstream];
-        context.record.upstream = Some(upstream.names.clone());
+        context.record.upstream = Some(upstream.names.of(context.worker.number, UpstreamNames::clone).clone());
         if let Some(tracer) = &context.worker.tracer {
             tracer.forward(context.record);
         }

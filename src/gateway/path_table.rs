@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
 use crate::gateway::route::Route;
+use crate::types::per_worker::PerWorker;
 
-type ByPath = HashMap<Box<[u8]>, Vec<Arc<Route>>, FixedState>;
+type ByPath = HashMap<Box<[u8]>, Vec<PerWorker<Route>>, FixedState>;
 
 #[derive(Default)]
 pub(super) struct PathTable {
@@ -21,12 +21,12 @@ pub(super) struct PathTable {
 
 /// The routes of one path.
 pub(super) struct Candidates<'t> {
-    exact: &'t [Arc<Route>],
-    ignoring_case: &'t [Arc<Route>],
+    exact: &'t [PerWorker<Route>],
+    ignoring_case: &'t [PerWorker<Route>],
 }
 
 impl PathTable {
-    pub(super) fn insert(&mut self, route: Arc<Route>) {
+    pub(super) fn insert(&mut self, route: PerWorker<Route>) {
         let path = route.path.as_bytes();
         self.max_len = self.max_len.max(path.len());
         let routes = match route.ignore_case {
@@ -63,12 +63,12 @@ impl PathTable {
 }
 
 impl<'t> Candidates<'t> {
-    pub(super) fn iter(&self) -> impl Iterator<Item = &'t Arc<Route>> + use<'t> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'t PerWorker<Route>> + use<'t> {
         self.exact.iter().chain(self.ignoring_case)
     }
 }
 
-fn routes_at<'t>(routes: &'t ByPath, path: &[u8]) -> &'t [Arc<Route>] {
+fn routes_at<'t>(routes: &'t ByPath, path: &[u8]) -> &'t [PerWorker<Route>] {
     if routes.is_empty() {
         return &[];
     }
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(lens(b"/abcdef", 3), [1]);
         let mut table = PathTable::default();
         for (path, ignore_case) in [("/a/a/", false), ("/A/a/a", true), ("/", false)] {
-            table.insert(Arc::new(Route { path: path.into(), ignore_case, ..Route::everything() }));
+            table.insert(PerWorker::new(Route { path: path.into(), ignore_case, ..Route::everything() }, 1));
         }
         assert_eq!(table.max_len, 6);
         let found = |path: &[u8]| table.longest(path).and_then(|routes| Some(routes.iter().next()?.path.clone()));

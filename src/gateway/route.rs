@@ -134,6 +134,11 @@ impl Route {
         }
     }
 
+    /// The same, with a name of its own: each request holds the name.
+    pub(super) fn of_a_worker(&self) -> Self {
+        Route { name: (*self.name).into(), ..self.clone() }
+    }
+
     /// Whether requests are served while revocations may be missing here. `None`: as `store.on_stale` says.
     pub fn serves_stale(&self) -> Option<bool> {
         self.on_stale.map(|on_stale| on_stale == OnStale::Serve)

@@ -1,10 +1,9 @@
 //! The methods of a route: which it accepts, and what a 405 names. Pure.
 
-use std::sync::Arc;
-
 use http::{HeaderValue, Method};
 
 use crate::gateway::route::Route;
+use crate::types::per_worker::PerWorker;
 use crate::types::reject::{Reason, Reject};
 
 /// Returns true if the route is for requests with this method.
@@ -25,7 +24,7 @@ static ANY_METHOD: [Method; 7] =
     [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
 
 /// The rejection of a method that none of these routes of one path has.
-pub(super) fn method_not_allowed<'t>(routes: impl Iterator<Item = &'t Arc<Route>>) -> Reject {
+pub(super) fn method_not_allowed<'t>(routes: impl Iterator<Item = &'t PerWorker<Route>>) -> Reject {
     let mut names: Vec<&str> = Vec::new();
     for route in routes {
         let methods = if route.methods.is_empty() { &ANY_METHOD[..] } else { &route.methods };

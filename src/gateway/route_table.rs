@@ -1,7 +1,7 @@
 //! Finds the route of a request: host, then the longest path in whole segments, then method. Pure.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::ptr;
 
 use foldhash::fast::FixedState;
 use http::Method;
@@ -14,15 +14,16 @@ use crate::gateway::sign_in::paths::{SignInCall, SignInPaths};
 use crate::protocols::http::path::CanonicalPath;
 use crate::protocols::http::readings::{PathForms, Readings};
 use crate::protocols::http::target::without_port;
+use crate::types::per_worker::PerWorker;
 use crate::types::reject::{Reason, Reject};
 
 /// What the gateway does with a request of this path and method.
-pub enum Action<'p> {
+pub enum Action<'a> {
     /// `POST /user/refresh`
     Refresh,
     /// `DELETE /token/{tokenId}`
     Revoke {
-        token_id: &'p str,
+        token_id: &'a str,
     },
     /// `GET /.well-known/jwks.json`
     Keys,
@@ -32,7 +33,7 @@ pub enum Action<'p> {
     Metadata,
     /// One of `[sign_in]`
     SignIn(SignInCall),
-    Forward(Arc<Route>),
+    Forward(&'a PerWorker<Route>),
 }
 
 /// The gateway's own paths. They are matched before every route, so that no route can shadow them.
@@ -76,7 +77,7 @@ pub struct RouteTable {
 }
 
 impl RouteTable {
-    pub fn new(routes: &[Route]) -> Self {
+    pub fn new(routes: &[Route], workers: usize) -> Self {
         let mut table = RouteTable {
             hosts: HashMap::default(),
             any_host: PathTable::default(),
@@ -91,7 +92,7 @@ impl RouteTable {
                 Some(host) => table.hosts.entry(host.clone()).or_default(),
                 None => &mut table.any_host,
             };
-            paths.insert(Arc::new(route.clone()));
+            paths.insert(PerWorker::new(route.clone(), workers));
         }
         table.with_issuer("")
     }
@@ -151,7 +152,7 @@ impl RouteTable {
     }
 
     /// Finds host first, then the longest path in whole segments, then the method. `host` may have a port.
-    pub fn find<'p>(&self, host: &str, method: &Method, path: &'p CanonicalPath<'_>) -> Result<Action<'p>, Reject> {
+    pub fn find<'a>(&'a self, host: &str, method: &Method, path: &'a CanonicalPath<'_>) -> Result<Action<'a>, Reject> {
         self.find_decoded(host, method, path.as_bytes())
     }
 
@@ -163,34 +164,32 @@ impl RouteTable {
     /// Finds the route that forwards a path with several readings, `path` as the client sent it: all readings lead to
     /// this route, and it allows their forms. So no other route's rules can be meant, with whatever reading its backend
     /// has. The gateway's own paths have one form only.
-    pub fn find_loosened(&self, host: &str, method: &Method, path: &str) -> Option<Arc<Route>> {
-        let route_of = |path: &[u8]| match self.find_decoded(host, method, path) {
-            Ok(Action::Forward(route)) => Some(route),
-            _ => None,
+    pub fn find_loosened(&self, host: &str, method: &Method, path: &str) -> Option<&PerWorker<Route>> {
+        let route_of = |path: &[u8]| match self.own_action(method, path) {
+            None => self.route_of(host, method, path).ok(),
+            Some(_) => None,
         };
         let readings = Readings::of(path.as_bytes())?;
         let route = route_of(&readings.primary).filter(|route| route.forms.include(readings.forms))?;
-        let is_same = |other: &Vec<u8>| route_of(other).is_some_and(|other| Arc::ptr_eq(&other, &route));
+        let is_same = |other: &Vec<u8>| route_of(other).is_some_and(|other| ptr::eq(other, route));
         readings.others()?.iter().all(is_same).then_some(route)
     }
 
-    fn find_decoded<'p>(&self, host: &str, method: &Method, path: &'p [u8]) -> Result<Action<'p>, Reject> {
-        if let Some(own) = self.own_action(method, path) {
-            return own;
+    fn find_decoded<'a>(&'a self, host: &str, method: &Method, path: &'a [u8]) -> Result<Action<'a>, Reject> {
+        match self.own_action(method, path) {
+            Some(own) => own,
+            None => self.route_of(host, method, path).map(Action::Forward),
         }
-        if let Some((_, endpoint)) = self.endpoints.iter().find(|(own, _)| **own == *path) {
-            return endpoint.check_method(method).map(|()| Action::Endpoint(*endpoint));
-        }
-        if let Some(paths) = self.sign_in.as_ref().filter(|paths| paths.contain(path)) {
-            return paths.find(method, path).map(Action::SignIn);
-        }
+    }
+
+    fn route_of(&self, host: &str, method: &Method, path: &[u8]) -> Result<&PerWorker<Route>, Reject> {
         let tables = self.paths_of(host).into_iter().chain([&self.any_host]);
         // The first host and the longest path decide. Others may have looser rules and must not catch what it rejects.
         let Some(candidates) = tables.into_iter().find_map(|paths| paths.longest(path)) else {
             return Err(Reason::NoRoute.into());
         };
         match candidates.iter().find(|route| matches_method(route, method)) {
-            Some(route) => Ok(Action::Forward(route.clone())),
+            Some(route) => Ok(route),
             None => Err(method_not_allowed(candidates.iter())),
         }
     }
@@ -202,7 +201,7 @@ impl RouteTable {
         self.hosts.get(&without_port(host).to_ascii_lowercase())
     }
 
-    fn own_action<'p>(&self, method: &Method, path: &'p [u8]) -> Option<Result<Action<'p>, Reject>> {
+    fn own_action<'a>(&'a self, method: &Method, path: &'a [u8]) -> Option<Result<Action<'a>, Reject>> {
         let only = |allowed: Method, allow, action| {
             if *method == allowed { Ok(action) } else { Err(Reject::from(Reason::MethodNotAllowed).allows(allow)) }
         };
@@ -224,10 +223,16 @@ impl RouteTable {
             // A client that lost its token id must not delete something of a backend. An empty id is unknown.
             return Some(Ok(Action::Revoke { token_id: "" }));
         }
-        let token_id = named_token(path)?;
-        // A token id is ASCII. Anything else becomes an empty id, which is answered like any unknown id.
-        let token_id = std::str::from_utf8(token_id).unwrap_or_default();
-        Some(only(Method::DELETE, "DELETE", Action::Revoke { token_id }))
+        if let Some(token_id) = named_token(path) {
+            // A token id is ASCII. Anything else becomes an empty id, which is answered like any unknown id.
+            let token_id = std::str::from_utf8(token_id).unwrap_or_default();
+            return Some(only(Method::DELETE, "DELETE", Action::Revoke { token_id }));
+        }
+        if let Some((_, endpoint)) = self.endpoints.iter().find(|(own, _)| **own == *path) {
+            return Some(endpoint.check_method(method).map(|()| Action::Endpoint(*endpoint)));
+        }
+        let paths = self.sign_in.as_ref().filter(|paths| paths.contain(path))?;
+        Some(paths.find(method, path).map(Action::SignIn))
     }
 }
 

@@ -62,7 +62,9 @@ where
     let service = service_fn(move |request: Request<Incoming>| {
         let (connection, in_flight) = (serving.clone(), serving.peer.begin_request());
         let body = |incoming| Body::incoming(incoming).with_rest(on_rest.as_ref());
-        let (gateway, mut request) = (serving.state.shared.gateway.load_full(), request.map(body));
+        let worker = serving.state.worker.number;
+        let gateway = serving.state.shared.gateway.load().of(worker, Arc::clone).clone();
+        let mut request = request.map(body);
         async move {
             let _in_flight = in_flight;
             Ok::<_, Infallible>(connection.respond(&gateway, &mut request).await)

@@ -7,6 +7,7 @@ pub mod der;
 mod folders;
 pub mod ids;
 pub mod limit;
+pub mod per_worker;
 pub mod private_file;
 pub mod process;
 pub mod regular_file;

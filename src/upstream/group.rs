@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Request};
 use super::balance::{self, Set};
 use super::connect;
 use super::failure::{Failure, UpstreamError};
-use super::pool::Server;
+use super::pool::{Server, ServerHandle};
 use super::report::Report;
 use super::resolve::Addresses;
 use super::retry::{Attempt, Counts, RetryReason, SendFailure};
@@ -23,20 +23,21 @@ use super::weights::Weights;
 use crate::protocols::http::body::Body;
 use crate::telemetry::access_log::UpstreamNames;
 use crate::telemetry::metrics::{Count, Histogram};
+use crate::types::per_worker::PerWorker;
 use crate::types::reject::{Reason, Reject};
 
 /// One group of servers.
 pub struct Upstream {
     pub name: Arc<str>,
     /// For the record of each request.
-    pub names: Arc<UpstreamNames>,
+    pub names: PerWorker<UpstreamNames>,
     /// Of each worker: from when the gateway began to send a request to the head of the response.
     pub response_times: Arc<[Histogram]>,
     pub settings: Settings,
     /// `Host` of the first server, for requests that do not keep the client's.
     pub host: HeaderValue,
     pub scheme: Scheme,
-    pub(super) servers: Vec<Arc<Server>>,
+    pub(super) servers: Vec<PerWorker<ServerHandle>>,
     /// A hash of each server's URL.
     server_hashes: Vec<u64>,
     /// `None`: all servers have the same weight.
@@ -76,17 +77,15 @@ impl Upstream {
         let host = HeaderValue::from_str(&host).map_err(|_| UpstreamError::InvalidHost(host))?;
         let config = connect::client_config(&settings)?;
         let name: Arc<str> = settings.name.as_str().into();
+        let names = UpstreamNames { name: name.clone(), scheme: scheme.clone(), servers: servers_of(&settings) };
         let servers = settings.servers.iter().map(|server| {
             let state = state_before(before, &settings, server);
-            Server::new(server, &settings, config.as_ref(), state, workers).map(Arc::new)
+            let server = Server::new(server, &settings, config.as_ref(), state, workers)?;
+            Ok(PerWorker::new(ServerHandle::new(server), workers))
         });
         Ok(Upstream {
             host,
-            names: Arc::new(UpstreamNames {
-                name: name.clone(),
-                scheme: scheme.clone(),
-                servers: servers_of(&settings),
-            }),
+            names: PerWorker::new(names, workers),
             scheme,
             name,
             response_times: response_times(before, workers),
@@ -129,7 +128,7 @@ impl Upstream {
         loop {
             at = self.pick(worker, ticket, key, tried).unwrap_or(at);
             tried |= 1 << at;
-            let server = &self.servers[at];
+            let server = self.servers[at].of(worker, ServerHandle::clone);
             let ejections = server.state.ejections();
             current.set(at, ejections);
             counts.attempts.send_to(at);
@@ -255,7 +254,7 @@ impl Upstream {
 
     /// The state of each server.
     pub fn report(&self) -> Vec<Report> {
-        let of = |(at, server): (usize, &Arc<Server>)| {
+        let of = |(at, server): (usize, &PerWorker<ServerHandle>)| {
             let report = Report::of(server);
             if self.drained() & (1 << at) == 0 { report } else { Report { state: "drained", ..report } }
         };

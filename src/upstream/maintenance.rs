@@ -23,12 +23,12 @@ pub async fn maintain(upstream: Arc<Upstream>) {
     let mut tasks = JoinSet::new();
     for server in &upstream.servers {
         match upstream.settings.health_check.clone() {
-            Some(settings) => drop(tasks.spawn(keep_checking(server.clone(), settings))),
+            Some(settings) => drop(tasks.spawn(keep_checking(server.shared(), settings))),
             // Not earlier: while a reload is prepared, the current configuration still checks the server.
             None => server.state.forget_checks(&upstream.settings.ejection, Instant::now()),
         }
         if !server.connector.addresses.is_literal() {
-            tasks.spawn(keep_resolving(upstream.clone(), server.clone()));
+            tasks.spawn(keep_resolving(upstream.clone(), server.shared()));
         }
     }
     let mut due = every(TICK);

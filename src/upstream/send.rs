@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 
 use super::failure::Failure;
 use super::lease::Lease;
-use super::pool::Server;
+use super::pool::ServerHandle;
 use super::retry::{Attempt, Counts, SendFailure, copy_if_repeatable};
 use super::settings::Protocol;
 use super::slots::Slot;
@@ -24,7 +24,7 @@ const FRESH: Duration = Duration::from_millis(500);
 /// A response, and the lease of its connection, which ends with the body.
 pub type UpstreamResponse = (Response<Incoming>, Lease);
 
-impl Server {
+impl ServerHandle {
     /// Sends the request. It is taken out of `request` when it is sent; if it may be sent again, it is back there after
     /// a failure.
     pub(super) async fn send(

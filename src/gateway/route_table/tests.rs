@@ -28,7 +28,7 @@ fn found(table: &RouteTable, host: &str, method: Method, path: &str) -> String {
 
 #[test]
 fn hosts_without_routes_of_their_own_have_the_same_routes() {
-    let table = RouteTable::new(&[route("/", None, &[]), route("/", Some("x.example"), &[])]);
+    let table = RouteTable::new(&[route("/", None, &[]), route("/", Some("x.example"), &[])], 1);
     for (one, other, expected) in [
         ("a.example", "b.example", true),
         ("x.example", "X.example", true),
@@ -38,17 +38,20 @@ fn hosts_without_routes_of_their_own_have_the_same_routes() {
     ] {
         assert_eq!(table.have_same_routes(one, other), expected, "{one} {other}");
     }
-    assert!(RouteTable::new(&[route("/", None, &[])]).have_same_routes("a.example", "b.example"));
+    assert!(RouteTable::new(&[route("/", None, &[])], 1).have_same_routes("a.example", "b.example"));
 }
 
 #[test]
 fn the_longest_path_in_whole_segments_wins() {
-    let table = RouteTable::new(&[
-        route("/a", None, &[]),
-        route("/a/b/", None, &[]),
-        route("/a/b/c", None, &[Method::GET]),
-        route("/a", Some("x.example"), &[]),
-    ]);
+    let table = RouteTable::new(
+        &[
+            route("/a", None, &[]),
+            route("/a/b/", None, &[]),
+            route("/a/b/c", None, &[Method::GET]),
+            route("/a", Some("x.example"), &[]),
+        ],
+        1,
+    );
     for (host, path, name) in [
         ("", "/a", "* /a"),
         ("", "/a/", "* /a"),
@@ -70,7 +73,7 @@ fn the_longest_path_in_whole_segments_wins() {
 
 #[test]
 fn own_paths_come_before_routes() {
-    let table = RouteTable::new(&[route("/", None, &[])]);
+    let table = RouteTable::new(&[route("/", None, &[])], 1);
     for (method, path, name) in [
         (Method::POST, "/user/refresh", "refresh"),
         (Method::GET, "/user/refresh", "method_not_allowed"),
@@ -96,7 +99,7 @@ fn own_paths_come_before_routes() {
 #[test]
 fn no_route_is_below_the_path_of_sign_ins() {
     let paths = SignInPaths { path: "/oauth2".into(), providers: vec!["main".into()] };
-    let table = RouteTable::new(&[route("/", None, &[])]).with_sign_in(Some(paths));
+    let table = RouteTable::new(&[route("/", None, &[])], 1).with_sign_in(Some(paths));
     for (path, name) in [
         ("/oauth2/sign_out", "SignOutPage"),
         ("/oauth2/sign_%6Fut", "SignOutPage"),
@@ -112,12 +115,12 @@ fn no_route_is_below_the_path_of_sign_ins() {
 #[test]
 fn a_backend_may_be_an_openid_provider() {
     for host in [None, Some("login.example")] {
-        let table = RouteTable::new(&[route("/", None, &[]), route("/.well-known/openid-configuration", host, &[])]);
+        let table = RouteTable::new(&[route("/", None, &[]), route("/.well-known/openid-configuration", host, &[])], 1);
         let name = format!("{} /.well-known/openid-configuration", host.unwrap_or("*"));
         assert_eq!(found(&table, "login.example", Method::GET, "/.well-known/openid-configuration"), name);
         assert!(!table.is_own_path("/.well-known/openid-configuration"));
     }
-    let table = RouteTable::new(&[route("/", None, &[])]).with_issuer("https://gateway.example/a/");
+    let table = RouteTable::new(&[route("/", None, &[])], 1).with_issuer("https://gateway.example/a/");
     assert!(table.is_own_path("/a/.well-known/openid-configuration"));
     assert_eq!(found(&table, "", Method::GET, "/a/.well-known/openid-configuration"), "metadata");
     assert_eq!(found(&table, "", Method::GET, "/.well-known/openid-configuration"), "* /");
@@ -126,7 +129,7 @@ fn a_backend_may_be_an_openid_provider() {
 /// The reserve for token calls must not be used up by slow backends.
 #[test]
 fn token_calls_never_go_to_a_backend() {
-    let table = RouteTable::new(&[route("/", None, &[])]);
+    let table = RouteTable::new(&[route("/", None, &[])], 1);
     let calls = ["/user/refresh", "/token/abc", "/token/%61bc"].map(|path| (path, true));
     let others = ["/user/refresh/", "/token", "/token/a/", "/token/a/b"].map(|path| (path, false));
     for (path, is_token_call) in calls.into_iter().chain(others) {
@@ -140,7 +143,7 @@ fn token_calls_never_go_to_a_backend() {
 #[test]
 fn trace_needs_a_route_that_names_it() {
     let track = || Method::from_bytes(b"TRACK").expect("a method");
-    let table = RouteTable::new(&[route("/", None, &[]), route("/named", None, &[Method::TRACE, track()])]);
+    let table = RouteTable::new(&[route("/", None, &[]), route("/named", None, &[Method::TRACE, track()])], 1);
     let lower = Method::from_bytes(b"trace").expect("a method");
     for (method, path, name) in [
         (Method::TRACE, "/", "method_not_allowed"),
@@ -162,7 +165,7 @@ fn allow_lists_each_method_once() {
     let both = [Method::OPTIONS, Method::POST];
     let with_options = Route { preflight: true, ..route("/o", None, &both) };
     let routes = [preflight, with_options, route("/q", None, &[Method::GET]), route("/q", None, &[Method::PUT])];
-    let table = RouteTable::new(&[&routes[..], &[route("/", None, &[])]].concat());
+    let table = RouteTable::new(&[&routes[..], &[route("/", None, &[])]].concat(), 1);
     for (path, allow) in [
         ("/p", "GET, OPTIONS"),
         ("/o", "OPTIONS, POST"),
@@ -182,7 +185,7 @@ fn metadata_follows_the_path_of_the_issuer() {
         ("https://gateway.example/", "/.well-known/oauth-authorization-server"),
         ("https://gateway.example:8443/a/b", "/.well-known/oauth-authorization-server/a/b"),
     ] {
-        let table = RouteTable::new(&[route("/", None, &[])]).with_issuer(issuer);
+        let table = RouteTable::new(&[route("/", None, &[])], 1).with_issuer(issuer);
         assert_eq!(found(&table, "", Method::GET, path), "metadata", "{issuer}");
         assert_eq!(found(&table, "", Method::GET, &format!("{path}/c")), "* /", "{issuer}");
     }

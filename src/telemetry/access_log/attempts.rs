@@ -10,7 +10,8 @@ use http::uri::Scheme;
 use crate::protocols::http::trace_context::TraceContext;
 use crate::types::reject::Reason;
 
-/// The names of an upstream and of its servers, shared by all records.
+/// The names of an upstream and of its servers, shared by all records of a worker.
+#[derive(Clone)]
 pub struct UpstreamNames {
     pub name: Arc<str>,
     pub scheme: Scheme,

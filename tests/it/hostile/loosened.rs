@@ -136,15 +136,16 @@ fn no_random_path_crosses_into_a_protected_route() {
     for _ in 0..repetitions(5_000) {
         let (public, private) = layouts[next(&mut random) % layouts.len()];
         let protected_forms = if next(&mut random).is_multiple_of(2) { ALL } else { PathForms::STRICT };
-        let table = RouteTable::new(&[
-            route(public, ALL, Access::Public),
-            route(private, protected_forms, Route::everything().access),
-        ]);
+        let table = RouteTable::new(
+            &[route(public, ALL, Access::Public), route(private, protected_forms, Route::everything().access)],
+            1,
+        );
         let parts = 1 + next(&mut random) % 8;
         let path: String = (0..parts).map(|_| PARTS[next(&mut random) % PARTS.len()]).collect();
         let path = format!("/{path}");
-        let found = match CanonicalPath::parse(&path) {
-            Ok(canonical) => match table.find("", &Method::GET, &canonical) {
+        let canonical = CanonicalPath::parse(&path);
+        let found = match &canonical {
+            Ok(canonical) => match table.find("", &Method::GET, canonical) {
                 Ok(Action::Forward(route)) => Some(route),
                 _ => None,
             },
