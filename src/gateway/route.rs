@@ -19,6 +19,7 @@ use crate::telemetry::metrics::RouteRequests;
 
 /// `[[route]]`.
 #[derive(Clone, Debug, PartialEq)]
+#[repr(align(128))]
 pub struct Route {
     /// Name in the access log and in metrics. Default: the path.
     pub name: Arc<str>,

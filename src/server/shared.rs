@@ -1,6 +1,7 @@
 //! State that client connections share: in the whole process, and in one worker.
 
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,9 +30,28 @@ pub(super) const FIRST_REQUEST: Duration = Duration::from_secs(1);
 /// Records an offence of an address. Returns the limit that was hit.
 pub(super) type RecordOffence = fn(&PenaltyBox, IpAddr, Uptime) -> Option<Limit>;
 
+/// The gateway for the requests of one worker, which alone counts the references to it.
+#[derive(Clone)]
+#[repr(align(128))]
+pub struct GatewayHandle(Arc<Gateway>);
+
+impl GatewayHandle {
+    pub fn for_workers(gateway: Gateway, workers: usize) -> PerWorker<Self> {
+        PerWorker::new(GatewayHandle(Arc::new(gateway)), workers)
+    }
+}
+
+impl Deref for GatewayHandle {
+    type Target = Gateway;
+
+    fn deref(&self) -> &Gateway {
+        &self.0
+    }
+}
+
 /// What all connections share.
 pub struct Shared {
-    pub gateway: ArcSwap<PerWorker<Arc<Gateway>>>,
+    pub gateway: ArcSwap<PerWorker<GatewayHandle>>,
     /// Read for each connection: a reload replaces them.
     pub settings: ArcSwap<ConnectionSettings>,
     /// `limits.connections`

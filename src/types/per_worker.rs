@@ -6,15 +6,19 @@
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-/// Reads are of the value that all share.
+/// Bytes that processors move between cores at once: a line of 64, often with its neighbour.
+const CACHE_LINES: usize = 128;
+
+/// Reads are of the value that all share. `T` is aligned to 128 bytes, and so are the counts before it.
 pub struct PerWorker<T> {
     value: T,
-    /// Made by each worker at its first use, so that two of them share no cache line. The last is for all other threads.
+    /// Made by each worker at its first use. The last is for all other threads.
     copies: Box<[OnceLock<Arc<T>>]>,
 }
 
 impl<T> PerWorker<T> {
     pub fn new(value: T, workers: usize) -> Self {
+        const { assert!(align_of::<T>() >= CACHE_LINES, "two workers would count in one cache line") };
         PerWorker { value, copies: (0..=workers).map(|_| OnceLock::new()).collect() }
     }
 
@@ -38,15 +42,19 @@ impl<T> Deref for PerWorker<T> {
 mod tests {
     use super::*;
 
+    #[derive(Clone)]
+    #[repr(align(128))]
+    struct Number(Arc<u8>);
+
     #[test]
     fn each_worker_counts_its_own_references() {
-        let shared = PerWorker::new(Arc::new(7), 2);
-        let of = |worker| shared.of(worker, Arc::clone).clone();
+        let shared = PerWorker::new(Number(Arc::new(7)), 2);
+        let of = |worker| shared.of(worker, Number::clone).clone();
         let [one, again, other, admin, explain] = [0, 0, 1, 2, usize::MAX].map(of);
-        assert_eq!([&one, &other, &admin].map(|number| ***number), [7; 3]);
+        assert_eq!([&one, &other, &admin].map(|number| *number.0), [7; 3]);
         // One of the copy, and those of the callers.
         assert_eq!([&one, &other, &admin].map(Arc::strong_count), [3, 2, 3]);
         assert!(Arc::ptr_eq(&one, &again) && Arc::ptr_eq(&admin, &explain) && !Arc::ptr_eq(&one, &other));
-        assert_eq!(Arc::strong_count(&shared), 4, "the value itself is there once");
+        assert_eq!(Arc::strong_count(&shared.0), 4, "the value itself is there once");
     }
 }

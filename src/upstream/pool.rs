@@ -64,6 +64,7 @@ pub(super) struct Http1Connection {
 /// A server for the requests of one worker. References to it are counted by that worker alone: see
 /// [`crate::types::per_worker::PerWorker`].
 #[derive(Clone)]
+#[repr(align(128))]
 pub(super) struct ServerHandle(Arc<Server>);
 
 impl ServerHandle {

@@ -12,6 +12,7 @@ use crate::types::reject::Reason;
 
 /// The names of an upstream and of its servers, shared by all records of a worker.
 #[derive(Clone)]
+#[repr(align(128))]
 pub struct UpstreamNames {
     pub name: Arc<str>,
     pub scheme: Scheme,
