@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use super::error::StartError;
 use super::open_store;
+use super::shared_store;
 use super::stored;
 use crate::auth::revocations::Revocations;
 use crate::config::Config;
+use crate::store::sweep::slowest_now;
 use crate::types::clock::Clock;
 
 /// Rows of each table that one step deletes. Large, because no request waits for it.
@@ -27,10 +29,16 @@ pub async fn sweep_store(
         return Ok(0);
     }
     let store = open_store::open(config, Arc::new(Revocations::new()), clock.clone(), Duration::ZERO)?;
+    if let Some(freshness) = store.freshness() {
+        // Its first poll has measured the clock of the store.
+        freshness.loaded().await;
+    }
+    // The gateways on the store use that clock. This may be another machine, with a wrong one.
+    let clock = shared_store::clock(&*store, clock);
     let mut total = 0;
     loop {
         let failed = |source| StartError::SweepStore { database: config.store.database.clone(), source };
-        let deleted = store.sweep(clock.now(), ROWS).await.map_err(|error| failed(error.into()))?;
+        let deleted = store.sweep(slowest_now(&*clock), ROWS).await.map_err(|error| failed(error.into()))?;
         total += deleted;
         progress(total);
         if deleted == 0 {

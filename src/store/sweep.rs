@@ -34,7 +34,7 @@ pub async fn sweep(store: &dyn Store, clock: &dyn Clock) -> Result<usize, StoreE
 
 /// The time at the slowest gateway on the store. What has ended here may still hold there: a used proof or assertion,
 /// for example, must be remembered until no gateway accepts it.
-fn slowest_now(clock: &dyn Clock) -> UnixTime {
+pub fn slowest_now(clock: &dyn Clock) -> UnixTime {
     clock.now() - clock.max_difference()
 }
 

@@ -11,7 +11,7 @@ use bearward::tokens::family::{Family, Origin};
 use bearward::types::clock::UnixTime;
 use serde_json::json;
 
-use super::{folder, gateway, start_error, store_keys, text};
+use super::{folder, gateway, schema, start_error, store_keys, text};
 use crate::store::given::login;
 use crate::support::clock::ManualClock;
 use crate::support::postgres::PostgresServer;
@@ -35,10 +35,6 @@ fn assert_copied(output: &Output) {
 
 fn sql(schema: &str, text: &str) -> String {
     PostgresServer::shared().sql("bearward", &format!("set role bearward; set search_path = {schema}; {text}"))
-}
-
-fn schema(keys: &str) -> &str {
-    keys.rsplit('"').nth(1).expect("the last key is the schema")
 }
 
 #[tokio::test]

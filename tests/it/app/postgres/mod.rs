@@ -10,6 +10,7 @@ mod pooler;
 mod proofs;
 mod roots;
 mod sessions;
+mod sweep;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -52,4 +53,8 @@ fn start_error(text: &str, folder: &Path) -> String {
 
 fn store_keys() -> String {
     PostgresServer::shared().store_keys()
+}
+
+fn schema(keys: &str) -> &str {
+    keys.rsplit('"').nth(1).expect("the last key is the schema")
 }
