@@ -3,17 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use super::error::StartError;
 use super::open_store;
 use super::shared_store;
 use super::stored;
 use crate::auth::revocations::Revocations;
 use crate::config::Config;
+use crate::store::StoreError;
 use crate::store::sweep::slowest_now;
 use crate::types::clock::Clock;
 
 /// Rows of each table that one step deletes. Large, because no request waits for it.
 const ROWS: usize = 10_000;
+/// A log of 1,000,000 entries takes 6 s.
+const LOG_PATIENCE: Duration = Duration::from_mins(1);
 
 /// Returns how many rows were deleted. `progress` gets their number after each step. Call it on a runtime.
 ///
@@ -29,15 +34,16 @@ pub async fn sweep_store(
         return Ok(0);
     }
     let store = open_store::open(config, Arc::new(Revocations::new()), clock.clone(), Duration::ZERO)?;
+    let failed = |source| StartError::SweepStore { database: config.store.database.clone(), source };
     if let Some(freshness) = store.freshness() {
-        // Its first poll has measured the clock of the store.
-        freshness.loaded().await;
+        // The first poll of the log measures the clock of the store.
+        let loaded = timeout(LOG_PATIENCE, freshness.loaded()).await;
+        loaded.map_err(|_| failed(StoreError::new("its log could not be read within a minute").into()))?;
     }
-    // The gateways on the store use that clock. This may be another machine, with a wrong one.
+    // The gateways on the store use that clock. The clock of this machine may be wrong.
     let clock = shared_store::clock(&*store, clock);
     let mut total = 0;
     loop {
-        let failed = |source| StartError::SweepStore { database: config.store.database.clone(), source };
         let deleted = store.sweep(slowest_now(&*clock), ROWS).await.map_err(|error| failed(error.into()))?;
         total += deleted;
         progress(total);

@@ -116,7 +116,7 @@ impl Forwarder {
         let token = permit.holder().map(|cached| HeldToken { cached, serves_stale });
         let mut token_bound = TokenBound::by(Held { token, certificate }, &context.worker.streams);
         let min_rate = if is_grpc_call { self.grpc_rate() } else { self.min_upload_rate };
-        let rules = context.route.as_ref().and_then(|route| route.request_headers.clone());
+        let rules = context.route.as_ref().and_then(|route| route.request_headers.as_ref());
         *context.upload = self.limit_body(request, context.record.version, &token_bound, min_rate, rules)?;
         let progress = context.upload.as_deref();
 
@@ -241,7 +241,7 @@ impl Forwarder {
         client_version: Version,
         token_bound: &TokenBound,
         min_rate: MinRate,
-        rules: Option<Arc<HeaderRules>>,
+        rules: Option<&Arc<HeaderRules>>,
     ) -> Result<Option<Arc<Progress>>, Reject> {
         if request.body().is_known_to_exceed(self.body_size) {
             let detail = format!("over {} bytes by its Content-Length", self.body_size);
@@ -251,7 +251,7 @@ impl Forwarder {
             return Ok(None);
         }
         let progress = Arc::new(Progress::begin());
-        let (hygiene, token_bound) = (self.hygiene.clone(), token_bound.another());
+        let (hygiene, rules, token_bound) = (self.hygiene.clone(), rules.cloned(), token_bound.another());
         let is_http2 = client_version == Version::HTTP_2;
         // Over HTTP/1, the parser has checked them.
         let max_trailers = if is_http2 { self.header_list_size } else { usize::MAX };

@@ -43,6 +43,8 @@ pub(super) struct Server {
     pub(super) sends_proxy_header: bool,
 }
 
+/// On cache lines of its own: each request of its worker writes to it.
+#[repr(align(128))]
 struct WorkerPool {
     /// HTTP/1 connections without a request. The most recently used one is the last.
     idle: Mutex<Vec<Idle>>,

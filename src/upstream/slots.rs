@@ -7,43 +7,60 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::limits::per_address::AddressGuard;
 use crate::limits::reserve::Reserve;
 
 pub(super) struct Slots {
-    unreserved: Arc<Semaphore>,
-    reserved: Arc<Semaphore>,
+    unreserved: Arc<Places>,
+    reserved: Arc<Places>,
     /// Limits how many of `reserved` one address may hold.
     reserve: Reserve,
     total: usize,
 }
 
+/// On cache lines of its own: each request of its worker writes to it.
+#[repr(align(128))]
+struct Places(Semaphore);
+
 /// Dropping it frees the slot, also if the client disconnects before the response.
 pub(super) struct Slot {
-    _permit: OwnedSemaphorePermit,
+    places: Arc<Places>,
     _reserved_for: Option<AddressGuard>,
+}
+
+impl Slot {
+    fn of(permit: SemaphorePermit<'_>, places: &Arc<Places>, reserved_for: Option<AddressGuard>) -> Self {
+        permit.forget();
+        Slot { places: places.clone(), _reserved_for: reserved_for }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.places.0.add_permits(1);
+    }
 }
 
 impl Slots {
     pub(super) fn new(total: usize, reserve_percent: usize) -> Self {
         let reserve = Reserve::new(total, reserve_percent);
         Slots {
-            unreserved: Arc::new(Semaphore::new(total - reserve.size())),
-            reserved: Arc::new(Semaphore::new(reserve.size())),
+            unreserved: Arc::new(Places(Semaphore::new(total - reserve.size()))),
+            reserved: Arc::new(Places(Semaphore::new(reserve.size()))),
             reserve,
             total,
         }
     }
 
     pub(super) fn free(&self) -> usize {
-        self.unreserved.available_permits() + self.reserved.available_permits()
+        self.unreserved.0.available_permits() + self.reserved.0.available_permits()
     }
 
     /// Returns true if the next request gets a slot without waiting, whatever its address.
     pub(super) fn has_free(&self) -> bool {
-        self.unreserved.available_permits() > 0
+        self.unreserved.0.available_permits() > 0
     }
 
     pub(super) fn in_use(&self) -> usize {
@@ -52,21 +69,19 @@ impl Slots {
 
     /// Waits for a slot, at most for `timeout`. `None` if none became free.
     pub(super) async fn acquire(&self, address: IpAddr, timeout: Duration) -> Option<Slot> {
-        if let Ok(permit) = self.unreserved.clone().try_acquire_owned() {
-            return Some(Slot { _permit: permit, _reserved_for: None });
+        if let Ok(permit) = self.unreserved.0.try_acquire() {
+            return Some(Slot::of(permit, &self.unreserved, None));
         }
         tokio::time::timeout(timeout, self.wait(address)).await.ok().flatten()
     }
 
     async fn wait(&self, address: IpAddr) -> Option<Slot> {
-        let holder = self.reserve.acquire(address, self.reserved.available_permits());
+        let holder = self.reserve.acquire(address, self.reserved.0.available_permits());
         tokio::select! {
             biased;
-            permit = self.unreserved.clone().acquire_owned() => {
-                Some(Slot { _permit: permit.ok()?, _reserved_for: None })
-            }
-            permit = self.reserved.clone().acquire_owned(), if holder.is_some() => {
-                Some(Slot { _permit: permit.ok()?, _reserved_for: holder })
+            permit = self.unreserved.0.acquire() => Some(Slot::of(permit.ok()?, &self.unreserved, None)),
+            permit = self.reserved.0.acquire(), if holder.is_some() => {
+                Some(Slot::of(permit.ok()?, &self.reserved, holder))
             }
         }
     }

@@ -77,12 +77,22 @@ pub fn is_sendable(token: &str) -> bool {
 
 /// Without branches: a token has some 700 characters, and the processor compares 16 of them at once.
 const fn is_sendable_byte(byte: u8) -> bool {
-    // b'-'..=b'9' is `-`, `.`, `/` and the digits.
     let is_letter = (byte | 0x20).wrapping_sub(b'a') < 26;
-    is_letter
-        | (byte.wrapping_sub(b'-') <= b'9' - b'-')
-        | (byte == b'_')
-        | (byte == b'~')
-        | (byte == b'+')
-        | (byte == b'=')
+    // `-`, `.`, `/` and the digits follow each other.
+    let is_digit_or_mark = byte.wrapping_sub(b'-') <= b'9' - b'-';
+    is_letter | is_digit_or_mark | (byte == b'_') | (byte == b'~') | (byte == b'+') | (byte == b'=')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_has_only_bytes_of_rfc_6750() {
+        let sendable: String = (0..=0x7f).map(char::from).filter(|one| is_sendable(&one.to_string())).collect();
+        assert_eq!(sendable, "+-./0123456789=ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~");
+        assert!((0x80..=0xff).all(|byte| !is_sendable_byte(byte)) && !is_sendable(""));
+        let among_others = |byte: char| format!("{}{byte}", "a".repeat(40));
+        assert!(is_sendable(&among_others('_')) && !is_sendable(&among_others(' ')));
+    }
 }
