@@ -140,6 +140,7 @@ export function confirmed({ title, text, typed, action }) {
   dialog.showModal();
   (typed === undefined ? byId("confirm-no") : field).focus();
   return new Promise(resolve => {
-    dialog.onclose = () => resolve(dialog.returnValue === "yes");
+    // The event of a dialog that was closed just before may come while this one is open.
+    dialog.onclose = () => { if (!dialog.open) resolve(dialog.returnValue === "yes"); };
   });
 }
