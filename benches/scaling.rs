@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bearward::tokens::jwt::Algorithm;
-use bearward::types::per_worker::PerWorker;
+use bearward::types::per_worker::{Handle, PerWorker};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 
@@ -33,9 +33,7 @@ fn worker_counts() -> Vec<usize> {
 }
 
 /// What a request holds outside of these steps: the gateway and the server. Each worker counts its own references.
-#[derive(Clone)]
-#[repr(align(128))]
-struct Held(Arc<u8>);
+type Held = Handle<u8>;
 
 struct Worker {
     number: usize,
@@ -48,7 +46,7 @@ impl Worker {
     /// The first of this number of workers.
     fn first(mint: &Mint, workers: usize) -> Worker {
         let steps = Steps::with(setup::authenticator(mint), &routes(10), workers);
-        let held = Arc::new([1, 2].map(|value| PerWorker::new(Held(Arc::new(value)), workers)));
+        let held = Arc::new([1, 2].map(|value| PerWorker::new(Held::new(value), workers)));
         Worker { number: 0, steps, held, requests: Vec::new() }.with_tokens(mint, 0)
     }
 
@@ -124,11 +122,11 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, count: usize, shared: &str, wor
 fn one_count(c: &mut Criterion) {
     let mut group = c.benchmark_group("count");
     for count in worker_counts() {
-        let shared = PerWorker::new(Held(Arc::new(1)), count);
-        let numbers: Vec<_> = (0..count).collect();
+        let shared = PerWorker::new(Held::new(1), count);
+        let (numbers, in_one_place): (Vec<_>, _) = ((0..count).collect(), shared.shared());
         group.bench_function(format!("one for {count} threads"), |b| {
             b.iter_custom(|times| {
-                in_parallel(&numbers, |_| (0..times).for_each(|_| drop(black_box(Arc::clone(&shared.0)))))
+                in_parallel(&numbers, |_| (0..times).for_each(|_| drop(black_box(in_one_place.clone()))))
             });
         });
         group.bench_function(format!("one for each of {count} threads"), |b| {

@@ -24,12 +24,13 @@ use crate::config::{Change, Config, Limits};
 use crate::gateway::Gateway;
 use crate::gateway::endpoints::ResourceServer;
 use crate::protocols::tls::{self, ClientAuthSettings, ServerTls, TicketSource};
-use crate::server::{GatewayHandle, ListenerSettings, Shared};
+use crate::server::{ListenerSettings, Shared};
 use crate::telemetry::access_log::{self, AccessLog};
 use crate::telemetry::recent_rejections::RecentRejections;
 use crate::telemetry::spans::Tracer;
 use crate::tokens::jwt::sign::SigningKey;
 use crate::types::clock::Clock;
+use crate::types::per_worker::{Handle, PerWorker};
 
 /// The active configuration, and what a reload replaces.
 pub(super) struct LiveConfig {
@@ -74,7 +75,7 @@ impl LiveConfig {
         self.replace_certificates(certificates);
         self.replace_signing_key(signing_key);
         self.state.acme.set_wanted(acme::wanted(&next));
-        self.shared.gateway.store(Arc::new(GatewayHandle::for_workers(gateway, next.workers)));
+        self.shared.gateway.store(Arc::new(PerWorker::new(Handle::new(gateway), next.workers)));
         *current = next;
         Ok(reloaded)
     }

@@ -16,18 +16,19 @@ use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ConcurrencyLimit;
 use crate::limits::penalty::PenaltyBox;
 use crate::limits::per_address::PerAddressLimit;
-use crate::server::{self, GatewayHandle, Listener, RetryDelay, Shared};
+use crate::server::{self, Listener, RetryDelay, Shared};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::recent_rejections::RecentRejections;
 use crate::telemetry::spans::Tracer;
 use crate::types::ids::RequestIds;
+use crate::types::per_worker::{Handle, PerWorker};
 
 /// What the connections of all workers share.
 pub(super) fn shared(config: &Config, gateway: Gateway, draining: watch::Receiver<bool>) -> Shared {
     let settings = config.connections.clone();
     Shared {
-        gateway: ArcSwap::from_pointee(GatewayHandle::for_workers(gateway, config.workers)),
+        gateway: ArcSwap::from_pointee(PerWorker::new(Handle::new(gateway), config.workers)),
         connection_slots: Arc::new(Semaphore::new(settings.connections.min(Semaphore::MAX_PERMITS))),
         per_address: Arc::new(PerAddressLimit::new(settings.connections_per_address)),
         idle: Arc::default(),

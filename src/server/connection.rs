@@ -17,7 +17,7 @@ use super::disconnect::DisconnectReason;
 use super::exchange::Exchange;
 use super::flood::Flood;
 use super::settings::FloodSettings;
-use super::shared::{GatewayHandle, RecordOffence, WorkerState, is_asking_proxy, is_of_shared_proxy};
+use super::shared::{RecordOffence, WorkerState, is_asking_proxy, is_of_shared_proxy};
 use super::transport::Transport;
 use super::{http1, http2, linger};
 use crate::gateway::client::Peer;
@@ -27,6 +27,7 @@ use crate::limits::penalty::PenaltyBox;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::{field_list, poll_activity};
 use crate::types::limit::Limit;
+use crate::types::per_worker::Handle;
 
 struct Connection {
     state: Arc<WorkerState>,
@@ -63,7 +64,7 @@ where
         let (connection, in_flight) = (serving.clone(), serving.peer.begin_request());
         let body = |incoming| Body::incoming(incoming).with_rest(on_rest.as_ref());
         let worker = serving.state.worker.number;
-        let gateway = serving.state.shared.gateway.load().of(worker, GatewayHandle::clone).clone();
+        let gateway = serving.state.shared.gateway.load().of(worker, Handle::clone).clone();
         let mut request = request.map(body);
         async move {
             let _in_flight = in_flight;

@@ -36,5 +36,5 @@ mod worker;
 pub use idle_list::IdleList;
 pub use retry_delay::RetryDelay;
 pub use settings::{ConnectionSettings, FloodSettings, LingerSettings, ListenerSettings};
-pub use shared::{GatewayHandle, Shared};
+pub use shared::Shared;
 pub use worker::{Listener, spawn};

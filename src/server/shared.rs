@@ -1,7 +1,6 @@
 //! State that client connections share: in the whole process, and in one worker.
 
 use std::net::IpAddr;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ use crate::limits::per_address::PerAddressLimit;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::types::clock::Uptime;
 use crate::types::limit::Limit;
-use crate::types::per_worker::PerWorker;
+use crate::types::per_worker::{Handle, PerWorker};
 
 /// How long a connection that is accepted during the drain may take to begin its first request.
 pub(super) const FIRST_REQUEST: Duration = Duration::from_secs(1);
@@ -30,28 +29,9 @@ pub(super) const FIRST_REQUEST: Duration = Duration::from_secs(1);
 /// Records an offence of an address. Returns the limit that was hit.
 pub(super) type RecordOffence = fn(&PenaltyBox, IpAddr, Uptime) -> Option<Limit>;
 
-/// The gateway for the requests of one worker, which alone counts the references to it.
-#[derive(Clone)]
-#[repr(align(128))]
-pub struct GatewayHandle(Arc<Gateway>);
-
-impl GatewayHandle {
-    pub fn for_workers(gateway: Gateway, workers: usize) -> PerWorker<Self> {
-        PerWorker::new(GatewayHandle(Arc::new(gateway)), workers)
-    }
-}
-
-impl Deref for GatewayHandle {
-    type Target = Gateway;
-
-    fn deref(&self) -> &Gateway {
-        &self.0
-    }
-}
-
 /// What all connections share.
 pub struct Shared {
-    pub gateway: ArcSwap<PerWorker<GatewayHandle>>,
+    pub gateway: ArcSwap<PerWorker<Handle<Gateway>>>,
     /// Read for each connection: a reload replaces them.
     pub settings: ArcSwap<ConnectionSettings>,
     /// `limits.connections`

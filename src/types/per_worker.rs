@@ -9,6 +9,35 @@ use std::sync::{Arc, OnceLock};
 /// Bytes that processors move between cores at once: a line of 64, often with its neighbour.
 const CACHE_LINES: usize = 128;
 
+/// A shared value as [`PerWorker`] needs it. A copy of it is another reference to the value.
+#[repr(align(128))]
+pub struct Handle<T>(Arc<T>);
+
+impl<T> Handle<T> {
+    pub fn new(value: T) -> Self {
+        Handle(Arc::new(value))
+    }
+
+    /// For other threads than the workers.
+    pub fn shared(&self) -> Arc<T> {
+        self.0.clone()
+    }
+}
+
+impl<T> Clone for Handle<T> {
+    fn clone(&self) -> Self {
+        Handle(self.0.clone())
+    }
+}
+
+impl<T> Deref for Handle<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 /// Reads are of the value that all share. `T` is aligned to 128 bytes, and so are the counts before it.
 pub struct PerWorker<T> {
     value: T,
@@ -42,16 +71,12 @@ impl<T> Deref for PerWorker<T> {
 mod tests {
     use super::*;
 
-    #[derive(Clone)]
-    #[repr(align(128))]
-    struct Number(Arc<u8>);
-
     #[test]
     fn each_worker_counts_its_own_references() {
-        let shared = PerWorker::new(Number(Arc::new(7)), 2);
-        let of = |worker| shared.of(worker, Number::clone).clone();
+        let shared = PerWorker::new(Handle::new(7), 2);
+        let of = |worker| shared.of(worker, Handle::clone).clone();
         let [one, again, other, admin, explain] = [0, 0, 1, 2, usize::MAX].map(of);
-        assert_eq!([&one, &other, &admin].map(|number| *number.0), [7; 3]);
+        assert_eq!([&one, &other, &admin].map(|number| ***number), [7; 3]);
         // One of the copy, and those of the callers.
         assert_eq!([&one, &other, &admin].map(Arc::strong_count), [3, 2, 3]);
         assert!(Arc::ptr_eq(&one, &again) && Arc::ptr_eq(&admin, &explain) && !Arc::ptr_eq(&one, &other));

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Request};
 use super::balance::{self, Set};
 use super::connect;
 use super::failure::{Failure, UpstreamError};
-use super::pool::{Server, ServerHandle};
+use super::pool::Server;
 use super::report::Report;
 use super::resolve::Addresses;
 use super::retry::{Attempt, Counts, RetryReason, SendFailure};
@@ -23,7 +23,7 @@ use super::weights::Weights;
 use crate::protocols::http::body::Body;
 use crate::telemetry::access_log::UpstreamNames;
 use crate::telemetry::metrics::{Count, Histogram};
-use crate::types::per_worker::PerWorker;
+use crate::types::per_worker::{Handle, PerWorker};
 use crate::types::reject::{Reason, Reject};
 
 /// One group of servers.
@@ -37,7 +37,7 @@ pub struct Upstream {
     /// `Host` of the first server, for requests that do not keep the client's.
     pub host: HeaderValue,
     pub scheme: Scheme,
-    pub(super) servers: Vec<PerWorker<ServerHandle>>,
+    pub(super) servers: Vec<PerWorker<Handle<Server>>>,
     /// A hash of each server's URL.
     server_hashes: Vec<u64>,
     /// `None`: all servers have the same weight.
@@ -81,7 +81,7 @@ impl Upstream {
         let servers = settings.servers.iter().map(|server| {
             let state = state_before(before, &settings, server);
             let server = Server::new(server, &settings, config.as_ref(), state, workers)?;
-            Ok(PerWorker::new(ServerHandle::new(server), workers))
+            Ok(PerWorker::new(Handle::new(server), workers))
         });
         Ok(Upstream {
             host,
@@ -128,7 +128,7 @@ impl Upstream {
         loop {
             at = self.pick(worker, ticket, key, tried).unwrap_or(at);
             tried |= 1 << at;
-            let server = self.servers[at].of(worker, ServerHandle::clone);
+            let server = self.servers[at].of(worker, Handle::clone);
             let ejections = server.state.ejections();
             current.set(at, ejections);
             counts.attempts.send_to(at);
@@ -254,7 +254,7 @@ impl Upstream {
 
     /// The state of each server.
     pub fn report(&self) -> Vec<Report> {
-        let of = |(at, server): (usize, &PerWorker<ServerHandle>)| {
+        let of = |(at, server): (usize, &PerWorker<Handle<Server>>)| {
             let report = Report::of(server);
             if self.drained() & (1 << at) == 0 { report } else { Report { state: "drained", ..report } }
         };

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::pool::{Http1Connection, ServerHandle};
+use super::pool::{Http1Connection, Server};
 use super::slots::Slot;
+use crate::types::per_worker::Handle;
 
 /// The slot of one request and its connection. Released at the end of the response body; if it is dropped before, the
 /// connection is closed.
 pub struct Lease {
     /// `None` over HTTP/2, where requests share a connection.
     connection: Option<Box<Http1Connection>>,
-    server: Arc<ServerHandle>,
+    server: Arc<Handle<Server>>,
     worker: usize,
     _slot: Slot,
     /// How often the server had been ejected when it was chosen. `None` for the only server of an upstream: it is never
@@ -21,7 +22,7 @@ pub struct Lease {
 
 impl Lease {
     pub(super) fn new(
-        server: &Arc<ServerHandle>,
+        server: &Arc<Handle<Server>>,
         worker: usize,
         connection: Option<Box<Http1Connection>>,
         slot: Slot,

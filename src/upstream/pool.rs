@@ -1,7 +1,6 @@
 //! One server and the connections to it. Each worker has a pool of its own, so no two cores share a connection.
 
 use std::net::{IpAddr, SocketAddr};
-use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -61,31 +60,6 @@ pub(super) struct Http1Connection {
     generation: u64,
     /// With `proxy_protocol`, the client that the connection belongs to.
     client: Option<IpAddr>,
-}
-
-/// A server for the requests of one worker. References to it are counted by that worker alone: see
-/// [`crate::types::per_worker::PerWorker`].
-#[derive(Clone)]
-#[repr(align(128))]
-pub(super) struct ServerHandle(Arc<Server>);
-
-impl ServerHandle {
-    pub(super) fn new(server: Server) -> Self {
-        ServerHandle(Arc::new(server))
-    }
-
-    /// For tasks that outlive the upstream.
-    pub(super) fn shared(&self) -> Arc<Server> {
-        self.0.clone()
-    }
-}
-
-impl Deref for ServerHandle {
-    type Target = Server;
-
-    fn deref(&self) -> &Server {
-        &self.0
-    }
 }
 
 struct Idle {

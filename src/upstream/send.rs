@@ -10,11 +10,12 @@ use hyper::body::Incoming;
 
 use super::failure::Failure;
 use super::lease::Lease;
-use super::pool::ServerHandle;
+use super::pool::Server;
 use super::retry::{Attempt, Counts, SendFailure, copy_if_repeatable};
 use super::settings::Protocol;
 use super::slots::Slot;
 use crate::protocols::http::body::Body;
+use crate::types::per_worker::Handle;
 use crate::types::reject::Reason;
 
 /// The server may be closing a connection that was idle for longer than this. Only then is it worth keeping a copy of
@@ -24,7 +25,7 @@ const FRESH: Duration = Duration::from_millis(500);
 /// A response, and the lease of its connection, which ends with the body.
 pub type UpstreamResponse = (Response<Incoming>, Lease);
 
-impl ServerHandle {
+impl Handle<Server> {
     /// Sends the request. It is taken out of `request` when it is sent; if it may be sent again, it is back there after
     /// a failure.
     pub(super) async fn send(
