@@ -50,6 +50,8 @@ pub(super) struct ClientStream<S> {
     on_flood: Option<OnFlood>,
     /// If true, the last write was complete, so another frame may follow.
     is_between_frames: bool,
+    /// The client closed the connection without saying so in TLS, as most clients do. It does not read any more.
+    is_gone: bool,
 }
 
 /// What hyper reads is checked over HTTP/1, until the connection becomes a tunnel.
@@ -87,6 +89,7 @@ impl<S> ClientStream<S> {
             flood_guard: None,
             on_flood: None,
             is_between_frames: true,
+            is_gone: false,
         }
     }
 
@@ -280,8 +283,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ClientStream<S> {
             return yield_to_others(context);
         }
         let polled = this.poll_read_heads(context, buffer);
-        if polled.is_pending() {
-            this.turn = TURN;
+        match &polled {
+            Poll::Pending => this.turn = TURN,
+            Poll::Ready(Err(error)) => this.is_gone = error.kind() == io::ErrorKind::UnexpectedEof,
+            Poll::Ready(Ok(())) => {}
         }
         polled
     }
@@ -323,6 +328,8 @@ impl<S: AsyncRead + AsyncWrite + Transport + Unpin> AsyncWrite for ClientStream<
 
     /// Closes the sending side, then discards what the client still sends. To close both sides at once would reset the
     /// connection, and a client that is still sending would lose the last response (RFC 9112 section 9.6).
+    ///
+    /// A client that is gone gets nothing: its kernel would reply to the alert of TLS with a reset.
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.exchange.keeps_open() {
@@ -332,6 +339,9 @@ impl<S: AsyncRead + AsyncWrite + Transport + Unpin> AsyncWrite for ClientStream<
             // The client may have closed only its own direction, or the backend may still read: the tunnel decides.
             let polled = Pin::new(&mut this.stream).poll_shutdown(context);
             return this.check_progress(context, polled, 0);
+        }
+        if this.is_gone && !this.exchange.has_incomplete() {
+            return Poll::Ready(Ok(()));
         }
         let lingering = match &mut this.lingering {
             Some(lingering) => lingering,

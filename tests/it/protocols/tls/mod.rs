@@ -2,6 +2,7 @@
 
 mod certificates;
 mod clients;
+mod closed;
 mod handshakes;
 mod listeners;
 mod manual_client;
