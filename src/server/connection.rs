@@ -9,7 +9,7 @@ use std::sync::Arc;
 use http::header::CONNECTION;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
+use hyper::service::{Service, service_fn};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::client_io::ClientStream;
@@ -76,6 +76,8 @@ where
         stream.guard_against_floods(flood, Box::new(move || connection.penalize(PenaltyBox::penalize)));
     }
     if is_http2 {
+        // Boxed: hyper moves it four times on its way into a task.
+        let service = service_fn(move |request| Box::pin(service.call(request)));
         return Box::pin(async move {
             let Connection { state, peer, .. } = &*connection;
             let ended = http2::drive(stream, service, &state.shared, peer, &state.worker.metrics).await;
