@@ -1,6 +1,7 @@
 //! The edges of the process: TLS, sockets, the PROXY protocol, HTTP, gRPC and WebSocket.
 
 pub mod boundaries;
+pub mod coalescing_stream;
 pub mod grpc;
 pub mod http;
 pub mod local_socket;

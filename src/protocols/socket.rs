@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
@@ -90,10 +91,12 @@ pub fn set_fast_keepalive(stream: &TcpStream) {
 }
 
 /// Sets TCP_NODELAY, because each write is a whole message or TLS record, and a keepalive that closes the connection
-/// about two minutes after the peer stopped responding: nothing else ends an idle WebSocket.
-pub fn set_options(stream: &TcpStream) {
+/// about two minutes after the peer stopped responding: nothing else ends an idle WebSocket. The connections that a
+/// listener accepts have its options.
+pub fn set_options(socket: &impl AsFd) {
     let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
+    let socket = SockRef::from(socket);
     // Both fail only on a connection that is closed, which the next read reports.
-    let _ = stream.set_nodelay(true);
-    let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive.with_retries(4));
+    let _ = socket.set_tcp_nodelay(true);
+    let _ = socket.set_tcp_keepalive(&keepalive.with_retries(4));
 }

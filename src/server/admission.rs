@@ -19,6 +19,7 @@ use crate::gateway::client::{InFlightCount, Peer};
 use crate::limits::penalty::PenaltyBox;
 use crate::limits::per_address::AddressGuard;
 use crate::limits::reserve::Reserve;
+use crate::protocols::coalescing_stream::CoalescingStream;
 use crate::protocols::http::forwarded::Origin;
 use crate::protocols::socket;
 use crate::protocols::tls::{PeerCertificate, ServerTls, Session, Sni};
@@ -43,7 +44,7 @@ struct Begun {
 }
 
 enum ClientSocket {
-    Cleartext(TcpStream),
+    Cleartext(CoalescingStream),
     Tls(Box<ClientTls>),
 }
 
@@ -88,7 +89,6 @@ async fn begin(
     let (idle, metrics) = (state.shared.idle.enter(Instant::now()), &state.worker.metrics);
     metrics.connections_opened.inc();
     let _closed = CloseCounter(metrics.clone());
-    socket::set_options(&stream);
     let mut peer = Peer {
         address: client.address,
         trusts_forwarded: client.trusts_forwarded,
@@ -245,7 +245,7 @@ async fn begin_cleartext(
         () = state.shared.first_request_overdue() => return Ok(None),
         () = idle.must_close() => return Ok(None),
     };
-    Ok(Some((ClientSocket::Cleartext(stream), is_http2)))
+    Ok(Some((ClientSocket::Cleartext(CoalescingStream::new(stream)), is_http2)))
 }
 
 /// Counts the end of a connection, however it ends.

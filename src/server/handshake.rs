@@ -12,6 +12,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use super::handshake_io::HandshakeBuffer;
+use crate::protocols::coalescing_stream::CoalescingStream;
 use crate::protocols::tls::{AcmeNames, ServerTls, VALIDATION_PROTOCOL};
 
 /// The beginning of the connection preface of HTTP/2 (RFC 9113 section 3.4). No HTTP/1 method is `PRI`.
@@ -31,13 +32,13 @@ pub(super) enum Connected {
     Validated,
 }
 
-pub(super) type ClientTls = TlsStream<HandshakeBuffer<TcpStream>>;
+pub(super) type ClientTls = TlsStream<HandshakeBuffer<CoalescingStream>>;
 
 /// A handshake that failed.
 pub(super) struct Failure {
     pub(super) error: io::Error,
     /// `None` if the client was silent for too long: then there is no alert to send.
-    socket: Option<HandshakeBuffer<TcpStream>>,
+    socket: Option<HandshakeBuffer<CoalescingStream>>,
 }
 
 impl Failure {
@@ -67,7 +68,7 @@ pub(super) async fn tls(
     }
     let timeout = timeout.saturating_sub(begun.elapsed());
     turn.await;
-    let stream = HandshakeBuffer::new(stream);
+    let stream = HandshakeBuffer::new(CoalescingStream::new(stream));
     let handshake = async {
         match &side.acme {
             None => plain(stream, side).await,
@@ -87,7 +88,7 @@ pub(super) async fn tls(
 }
 
 /// `None` never.
-async fn plain(stream: HandshakeBuffer<TcpStream>, side: &ServerTls) -> Result<Option<Box<ClientTls>>, Failure> {
+async fn plain(stream: HandshakeBuffer<CoalescingStream>, side: &ServerTls) -> Result<Option<Box<ClientTls>>, Failure> {
     let handshake = TlsAcceptor::from(side.config.clone()).accept(stream).into_fallible();
     let stream = handshake.await.map_err(|(error, socket)| Failure { error, socket: Some(socket) })?;
     Ok(Some(Box::new(stream)))
@@ -97,7 +98,7 @@ async fn plain(stream: HandshakeBuffer<TcpStream>, side: &ServerTls) -> Result<O
 /// this moment, gets the certificate for that; the connection then ends without data. For all others this is an
 /// ordinary handshake, which has no such protocol. `None`: a name was validated.
 async fn unless_validation(
-    stream: HandshakeBuffer<TcpStream>,
+    stream: HandshakeBuffer<CoalescingStream>,
     side: &ServerTls,
     names: &AcmeNames,
 ) -> Result<Option<Box<ClientTls>>, Failure> {

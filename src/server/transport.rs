@@ -3,8 +3,9 @@
 use std::io;
 use std::task::{Context, Poll};
 
-use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
+
+use crate::protocols::coalescing_stream::CoalescingStream;
 
 /// A client's stream that tells more than what it carries.
 pub(super) trait Transport {
@@ -17,9 +18,9 @@ pub(super) trait Transport {
     }
 }
 
-impl Transport for TcpStream {
+impl Transport for CoalescingStream {
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_read_ready(context)
+        self.poll_readable(context)
     }
 }
 

@@ -11,15 +11,17 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::protocols::coalescing_stream::CoalescingStream;
+
 pub(super) struct BackendStream {
-    stream: TcpStream,
+    stream: CoalescingStream,
     /// The backend has closed its reading side. It has closed the connection, so reading ends too.
     discards_writes: bool,
 }
 
 impl BackendStream {
     pub(super) fn new(stream: TcpStream) -> Self {
-        BackendStream { stream, discards_writes: false }
+        BackendStream { stream: CoalescingStream::new(stream), discards_writes: false }
     }
 
     /// Turns an error of a closed connection into success. `discarded`: what the write reports then.

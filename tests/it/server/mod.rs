@@ -1,7 +1,9 @@
-//! Client connections: idle connections, lingering close, rejected uploads. Certificates that the gateway gets itself.
+//! Client connections: idle connections, lingering close, rejected uploads, options of sockets. Certificates that the
+//! gateway gets itself.
 
 pub mod acme;
 pub mod idle;
 pub mod linger_slots;
 pub mod lingering_close;
 pub mod rejected_uploads;
+pub mod sockets;
