@@ -148,7 +148,8 @@ fn one_connection(
 }
 
 impl Load {
-    fn target_of(&self, connection: usize) -> Target {
+    /// What this connection connects to, with an address and sessions of its own.
+    pub fn target_of(&self, connection: usize) -> Target {
         let mut target = self.target.clone();
         if self.reconnect == Reconnect::Resumed {
             target.tls = target.tls.map(|config| tls::resuming(&config));

@@ -13,14 +13,27 @@ use std::time::{Duration, Instant};
 
 use crate::bench::Bench;
 use crate::client::Connection;
-use crate::drive::{Load, Pace};
+use crate::drive::{Load, Pace, Reconnect};
 use crate::gateway::{Gateway, Setup, Under};
 use crate::scenario::{Scenario, Tokens, Transport};
 use crate::{Outcome, h2};
 use callgrind::Counts;
 
 /// The scenarios. The last one fills the caches with tokens that no other one uses.
-const ROWS: [&str; 9] = ["plain", "es256", "hs256", "es256-1000", "bad", "tls-es256", "h2-es256", "dpop", "es256-new"];
+const ROWS: [&str; 12] = [
+    "plain",
+    "es256",
+    "hs256",
+    "es256-1000",
+    "bad",
+    "tls-es256",
+    "h2-es256",
+    "handshake",
+    "handshake-resumed",
+    "big-tls",
+    "dpop",
+    "es256-new",
+];
 /// Requests before the counters start.
 const WARM_UP: usize = 300;
 /// The same for 1,000 tokens: three passes, after which the cache holds all of them.
@@ -162,13 +175,18 @@ impl Client {
         if load.target.tls.as_ref().is_some_and(|tls| tls.alpn_protocols == [b"h2"]) {
             return Ok(Client::Http2(Box::new(h2::Session::open(load)?)));
         }
-        Ok(Client::Http1(Box::new(Connection::open(&load.target)?)))
+        Ok(Client::Http1(Box::new(Connection::open(&load.target_of(0))?)))
     }
 
     /// Any other status than the expected one ends the bench.
     fn exchange(&mut self, load: &Load, turn: usize) -> Outcome<()> {
         let status = match self {
-            Client::Http1(connection) => connection.exchange(&load.requests[turn % load.requests.len()])?.status,
+            Client::Http1(connection) => {
+                if load.reconnect != Reconnect::Never {
+                    connection.close();
+                }
+                connection.exchange(&load.requests[turn % load.requests.len()])?.status
+            }
             Client::Http2(session) => session.exchange()?,
         };
         if !load.expected_status.contains(&status) {
