@@ -14,7 +14,7 @@ async fn received_after_close(mut client: ManualClient) -> Vec<u8> {
     rest
 }
 
-/// A client whose connection is idle: it has had one response.
+/// A client with an idle connection: it has had one response.
 async fn idle_client(gateway: &Gateway) -> ManualClient {
     let mut client = ManualClient::handshake(gateway).await;
     client.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
