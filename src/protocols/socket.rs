@@ -25,6 +25,7 @@ pub fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpLi
     let mut listeners = Vec::with_capacity(count);
     for _ in 0..count {
         let socket = open(address, true)?;
+        set_options(&socket);
         socket.listen(BACKLOG)?;
         socket.set_nonblocking(true)?;
         listeners.push(socket.into());
@@ -96,7 +97,7 @@ pub fn set_fast_keepalive(stream: &TcpStream) {
 pub fn set_options(socket: &impl AsFd) {
     let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
     let socket = SockRef::from(socket);
-    // Both fail only on a connection that is closed, which the next read reports.
+    // On a listener they do not fail, and on a connection only if it is closed, which the next read reports.
     let _ = socket.set_tcp_nodelay(true);
     let _ = socket.set_tcp_keepalive(&keepalive.with_retries(4));
 }

@@ -50,7 +50,7 @@ pub(super) struct ClientStream<S> {
     on_flood: Option<OnFlood>,
     /// If true, the last write was complete, so another frame may follow.
     is_between_frames: bool,
-    /// The client closed the connection without saying so in TLS, as most clients do. It does not read any more.
+    /// The client closed the connection without saying so in TLS. It hardly reads any more.
     is_gone: bool,
 }
 
@@ -329,7 +329,8 @@ impl<S: AsyncRead + AsyncWrite + Transport + Unpin> AsyncWrite for ClientStream<
     /// Closes the sending side, then discards what the client still sends. To close both sides at once would reset the
     /// connection, and a client that is still sending would lose the last response (RFC 9112 section 9.6).
     ///
-    /// A client that is gone gets nothing: its kernel would reply to the alert of TLS with a reset.
+    /// A client that closed the connection without the alert that ends TLS gets none either, as with nginx: its kernel
+    /// would reply with a reset.
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.exchange.keeps_open() {

@@ -78,7 +78,8 @@ async fn run(state: Arc<WorkerState>, listeners: Vec<Listener>) {
 
 async fn listen(listener: Listener, state: Arc<WorkerState>, alive: mpsc::Sender<Infallible>) {
     let Listener { socket, tls, proxy_protocol, public_url } = listener;
-    // Each connection inherits them: five system calls less for each.
+    // Each connection inherits them, which saves five system calls. A socket of systemd or of another process may lack
+    // them.
     socket::set_options(&socket);
     let socket = match socket::into_tokio(socket) {
         Ok(socket) => socket,

@@ -1,8 +1,8 @@
 //! What a request costs the gateway in instructions, allocations and system calls, whatever else the machine does.
 //!
 //! The gateway runs with one worker under valgrind's callgrind, which counts the instructions outside of the kernel and
-//! the calls of `malloc`, and then under strace. One connection sends one request after another. What the idle gateway
-//! executes in the same time is subtracted.
+//! the calls of `malloc`, and then under strace. A client sends one request after another, on one connection or each on
+//! a new one. What the idle gateway executes in the same time is subtracted.
 
 mod callgrind;
 mod record;

@@ -21,16 +21,21 @@ fn timer(local: SocketAddr, remote: SocketAddr) -> (u8, u64) {
     (kind.parse().expect("a number"), u64::from_str_radix(when, 16).expect("a number"))
 }
 
-/// Nothing else ends an idle WebSocket of a client that lost its network. The kernel looks for the client after 60 s.
+/// Checks that the kernel looks for this client of the gateway after 60 s of silence.
+pub fn assert_kept_alive(client: &TcpStream) {
+    const KEEPALIVE: u8 = 2;
+    let [gateway, own] = [client.peer_addr(), client.local_addr()].map(|address| address.expect("connected"));
+    let (kind, when) = timer(gateway, own);
+    assert_eq!(kind, KEEPALIVE, "{gateway}");
+    assert!((1..=60 * 100).contains(&when), "{gateway}: {when}");
+}
+
+/// Nothing else ends an idle WebSocket of a client that lost its network.
 #[tokio::test]
 async fn the_kernel_looks_for_silent_clients() {
-    const KEEPALIVE: u8 = 2;
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "");
     for address in [gateway.address(), gateway.tls_address()] {
-        let client = TcpStream::connect(address).await.expect("the gateway listens");
-        let (kind, when) = timer(address, client.local_addr().expect("connected"));
-        assert_eq!(kind, KEEPALIVE, "{address}");
-        assert!((1..=60 * 100).contains(&when), "{address}: {when}");
+        assert_kept_alive(&TcpStream::connect(address).await.expect("the gateway listens"));
     }
 }

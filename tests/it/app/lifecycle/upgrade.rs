@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use super::load::{Current, Load, Transport};
 use super::write;
+use crate::server::sockets::assert_kept_alive;
 use crate::support::connection::{self, HttpConnection};
 use crate::support::ports::free_address;
 use crate::support::postgres::PostgresServer;
@@ -271,6 +272,8 @@ async fn a_socket_of_systemd_outlives_restarts_under_load() {
         served = wait_until_serving(start(), folder.path()).await;
     }
     load.goes_on_for(50).await;
+    // systemd has set no options of its connections.
+    assert_kept_alive(&tokio::net::TcpStream::connect(address).await.expect("connected"));
     let (responses, longest) = load.end().await;
     eprintln!("{responses} responses, the slowest new connection waited {longest:?}");
 
