@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use crate::Outcome;
-use crate::client::{Connection, Target};
+use crate::client::{Connection, Response, Target};
 use crate::tls;
 
 pub struct Load {
@@ -132,10 +132,7 @@ fn one_connection(
             thread::sleep(early);
             tally.lateness.saturating_record(nanos(due.elapsed()));
         }
-        if load.reconnect != Reconnect::Never {
-            connection.close();
-        }
-        let response = connection.exchange(&load.requests[turn % load.requests.len()])?;
+        let response = load.exchange(&mut connection, turn)?;
         if !load.expected_status.contains(&response.status) {
             let body = String::from_utf8_lossy(&response.body).into_owned();
             return Err(format!("expected {:?}, got {}: {body}", load.expected_status, response.status).into());
@@ -148,6 +145,14 @@ fn one_connection(
 }
 
 impl Load {
+    /// Sends the request of this turn, on a new connection if the load reconnects.
+    pub fn exchange(&self, connection: &mut Connection, turn: usize) -> Outcome<Response> {
+        if self.reconnect != Reconnect::Never {
+            connection.close();
+        }
+        connection.exchange(&self.requests[turn % self.requests.len()])
+    }
+
     /// What this connection connects to, with an address and sessions of its own.
     pub fn target_of(&self, connection: usize) -> Target {
         let mut target = self.target.clone();

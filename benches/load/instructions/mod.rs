@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::bench::Bench;
 use crate::client::Connection;
-use crate::drive::{Load, Pace, Reconnect};
+use crate::drive::{Load, Pace};
 use crate::gateway::{Gateway, Setup, Under};
 use crate::scenario::{Scenario, Tokens, Transport};
 use crate::{Outcome, h2};
@@ -181,12 +181,7 @@ impl Client {
     /// Any other status than the expected one ends the bench.
     fn exchange(&mut self, load: &Load, turn: usize) -> Outcome<()> {
         let status = match self {
-            Client::Http1(connection) => {
-                if load.reconnect != Reconnect::Never {
-                    connection.close();
-                }
-                connection.exchange(&load.requests[turn % load.requests.len()])?.status
-            }
+            Client::Http1(connection) => load.exchange(connection, turn)?.status,
             Client::Http2(session) => session.exchange()?,
         };
         if !load.expected_status.contains(&status) {
