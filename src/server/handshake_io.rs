@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use super::transport::Transport;
+use super::unwritten::Unwritten;
 use crate::protocols::tls::plain_http;
 
 /// Buffers small writes until the next write, or until there is nothing to read.
@@ -20,7 +21,7 @@ use crate::protocols::tls::plain_http;
 pub(super) struct HandshakeBuffer<S> {
     stream: S,
     /// At most [`MAX_BUFFERED`] bytes and one message.
-    buffered: Vec<u8>,
+    buffered: Unwritten,
     stage: Stage,
     /// Bytes that the socket has accepted.
     sent: u64,
@@ -30,9 +31,6 @@ pub(super) struct HandshakeBuffer<S> {
 
 /// Handshake messages above this are written before more are buffered. A usual certificate chain has 2 to 6 KiB.
 const MAX_BUFFERED: usize = 64 * 1024;
-
-/// Maximum slices of one write that follow the buffered bytes.
-const SLICES: usize = 15;
 
 /// What is buffered, and when it is written.
 #[derive(Clone, Copy, PartialEq)]
@@ -50,7 +48,7 @@ enum Stage {
 
 impl<S> HandshakeBuffer<S> {
     pub(super) fn new(stream: S) -> Self {
-        HandshakeBuffer { stream, buffered: Vec::new(), stage: Stage::Handshake, sent: 0, first: None }
+        HandshakeBuffer { stream, buffered: Unwritten::default(), stage: Stage::Handshake, sent: 0, first: None }
     }
 
     /// Ends the handshake: what is buffered leaves with the next write. `is_tls13` says that only session tickets are
@@ -70,7 +68,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HandshakeBuffer<S> {
     pub(super) async fn end_failed(mut self) -> io::Result<()> {
         self.stage = Stage::Unbuffered;
         if self.first.is_some_and(plain_http::begins_request) {
-            self.buffered = Vec::new();
+            self.buffered.discard();
             return plain_http::reject(&mut self.stream).await;
         }
         self.flush().await?;
@@ -92,22 +90,9 @@ impl<S: AsyncWrite + Unpin> HandshakeBuffer<S> {
     /// Writes the buffered bytes, and the beginning of `slices` behind them. Returns how many bytes of `slices` the
     /// socket accepted.
     fn poll_write_with(&mut self, context: &mut Context<'_>, slices: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        let mut together = [io::IoSlice::new(&[]); SLICES + 1];
-        let used = 1 + slices.len().min(SLICES);
-        together[1..used].copy_from_slice(&slices[..used - 1]);
-        together[0] = io::IoSlice::new(&self.buffered);
-        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, &together[..used]))?;
-        if written == 0 {
-            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-        }
-        self.sent += written as u64;
-        let of_slices = written.saturating_sub(self.buffered.len());
-        self.buffered.drain(..written - of_slices);
-        if self.buffered.is_empty() {
-            // The connection no longer needs the memory.
-            self.buffered = Vec::new();
-        }
-        Poll::Ready(Ok(of_slices))
+        let written = ready!(self.buffered.poll_write_with(&mut self.stream, context, slices))?;
+        self.sent += written.bytes as u64;
+        Poll::Ready(Ok(written.of_slices))
     }
 }
 
@@ -148,7 +133,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for HandshakeBuffer<S> {
                 ready!(this.poll_write_buffered(context))?;
             }
             let len = slices.iter().map(|slice| slice.len()).sum();
-            slices.iter().for_each(|slice| this.buffered.extend_from_slice(slice));
+            this.buffered.append(slices, 0);
             return Poll::Ready(Ok(len));
         }
         this.stage = Stage::Unbuffered;

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use super::client_io::ClientStream;
+use super::corked_stream::cork;
 use super::executor::Executor;
 use super::idle::IdleCheck;
 use super::settings::ConnectionSettings;
@@ -52,11 +53,12 @@ where
     // Boxed: it is large, and this future passes through several functions.
     let settings = shared.settings.load_full();
     let asks = is_asking_proxy(peer, &shared.gateway.load());
+    let (stream, cork) = cork(stream);
     let mut connection = Box::pin(builder(&settings, metrics, asks).serve_connection(TokioIo::new(stream), service));
     let max_age = Instant::now() + shared.max_age(peer, settings.max_connection_age);
     tokio::select! {
         biased;
-        ended = connection.as_mut() => return ended,
+        ended = cork.drive(&mut connection) => return ended,
         () = shared.drain_begins() => {}
         () = poll_fn(|_| if peer.must_close() { Poll::Ready(()) } else { Poll::Pending }) => {}
         () = tokio::time::sleep_until(max_age) => {}
@@ -68,7 +70,7 @@ where
     loop {
         tokio::select! {
             biased;
-            ended = connection.as_mut() => return ended,
+            ended = cork.drive(&mut connection) => return ended,
             // A client that does not reply to GOAWAY has no request to lose.
             () = tokio::time::sleep(GOAWAY_TIME) => if idle.was_idle(peer) { return Ok(()) },
         }

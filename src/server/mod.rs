@@ -11,6 +11,7 @@ pub mod acme;
 mod admission;
 mod client_io;
 mod connection;
+mod corked_stream;
 mod crowd;
 mod disconnect;
 mod exchange;
@@ -31,6 +32,7 @@ mod settings;
 mod shared;
 mod trailers;
 mod transport;
+mod unwritten;
 mod worker;
 
 pub use idle_list::IdleList;

@@ -242,21 +242,21 @@ impl TestResponse {
 }
 
 /// Opens a TLS connection to `localhost`. Trusts one certificate.
-pub async fn tls_connect(
-    stream: TcpStream,
+pub async fn tls_connect<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
     certificate: rustls::pki_types::CertificateDer<'static>,
     alpn: &str,
-) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+) -> std::io::Result<tokio_rustls::client::TlsStream<S>> {
     tls_connect_for("localhost", stream, certificate, alpn).await
 }
 
 /// As [`tls_connect`], to another server name.
-pub async fn tls_connect_for(
+pub async fn tls_connect_for<S: AsyncRead + AsyncWrite + Unpin>(
     server_name: &str,
-    stream: TcpStream,
+    stream: S,
     certificate: rustls::pki_types::CertificateDer<'static>,
     alpn: &str,
-) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+) -> std::io::Result<tokio_rustls::client::TlsStream<S>> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(certificate).expect("a certificate");
     let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
