@@ -130,7 +130,8 @@
 //! | PROXY protocol header | connection, until TLS | 4 KiB (`protocols/proxy_protocol.rs`) |
 //! | handshake messages | connection, until the first response | 64 KiB and one message (`server/handshake_io.rs`) |
 //! | TLS records received | connection | 16 KiB of data and 18 KiB of a record; 64 KiB during the handshake (rustls) |
-//! | TLS records to send | connection | 64 KiB (rustls); none of it is copied again below |
+//! | TLS records to send | connection | 63.5 KiB (`protocols/tls/record_size.rs`); none of it is copied again below |
+//! | frames of one poll | HTTP/2 connection | 15.9 KiB (`server/corked_stream.rs`) |
 //! | an incomplete head | HTTP/1 connection | `limits.request_header_size` (`server/request_heads.rs`) |
 //! | what hyper has read | HTTP/1 connection | 408 KiB (hyper); twice while bytes wait for their turn |
 //! | a response to write | HTTP/1 connection | 408 KiB and 16 frames (hyper), a frame being at most 408 KiB |

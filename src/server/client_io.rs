@@ -134,7 +134,7 @@ impl<S: Transport> ClientStream<S> {
     /// Disconnects the client if it has read nothing for too long, or too little. `accepted`: how many bytes this
     /// write has passed on.
     ///
-    /// What counts is what the socket accepts. TLS has a buffer of 64 KiB above it: while that empties, nothing is
+    /// What counts is what the socket accepts. TLS has a buffer of 63.5 KiB above it: while that empties, nothing is
     /// accepted and the client may well be reading.
     fn check_progress<T>(
         &mut self,
@@ -259,6 +259,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
             on_flood();
         }
         // Without room in the socket, or inside a frame, the client gets no GOAWAY. The connection closes all the same.
+        // Responses that wait for the end of this poll are lost.
         if let Some(guard) = self.flood_guard.as_ref().filter(|_| self.is_between_frames) {
             let _ = Pin::new(&mut self.stream).poll_write(context, &guard.goaway());
         }

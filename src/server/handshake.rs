@@ -13,7 +13,7 @@ use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use super::handshake_io::HandshakeBuffer;
 use crate::protocols::coalescing_stream::CoalescingStream;
-use crate::protocols::tls::{AcmeNames, ServerTls, VALIDATION_PROTOCOL};
+use crate::protocols::tls::{AcmeNames, BUFFER_SIZE, ServerTls, VALIDATION_PROTOCOL};
 
 /// The beginning of the connection preface of HTTP/2 (RFC 9113 section 3.4). No HTTP/1 method is `PRI`.
 const PREFACE_START: &[u8] = b"PRI";
@@ -82,6 +82,7 @@ pub(super) async fn tls(
         Err(elapsed) => return Err(Failure { error: elapsed.into(), socket: None }),
     };
     let (socket, session) = stream.get_mut();
+    session.set_buffer_limit(Some(BUFFER_SIZE));
     let has_request = session.process_new_packets().is_ok_and(|read| read.plaintext_bytes_to_read() > 0);
     socket.end_handshake(session.protocol_version() == Some(ProtocolVersion::TLSv1_3), has_request);
     Ok(Connected::Client(stream))

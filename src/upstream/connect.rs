@@ -19,7 +19,7 @@ use super::settings::{Protocol, ServerSettings, Settings};
 use crate::protocols::http::body::Body;
 use crate::protocols::proxy_protocol::{self, Version};
 use crate::protocols::socket;
-use crate::protocols::tls::{self, TlsError};
+use crate::protocols::tls::{self, BUFFER_SIZE, TlsError};
 
 /// Maximum bytes that an HTTP/2 backend may send on one stream before the client has read them. It is close to the
 /// default of RFC 9113 section 6.9.2. h2 uses about 400 bytes of memory for each frame, so small frames make a few MiB
@@ -135,7 +135,8 @@ impl Connector {
         let stream = BackendStream::new(stream);
         let Some((config, name)) = &self.tls else { return Ok((Connected::Plain(stream), address)) };
         let connector = TlsConnector::from(config.clone());
-        let stream = connector.connect(name.clone(), stream).await.map_err(failure)?;
+        let mut stream = connector.connect(name.clone(), stream).await.map_err(failure)?;
+        stream.get_mut().1.set_buffer_limit(Some(BUFFER_SIZE));
         Ok((Connected::Tls(Box::new(stream)), address))
     }
 }

@@ -8,6 +8,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use super::certificates::{CertificateFiles, load, provider, read_certificates};
 use super::error::TlsError;
+use super::record_size::MAX_FRAGMENT;
 
 /// Trusts the CA certificates in `ca_file`, or else those of the system.
 pub fn client_config(ca_file: Option<&Path>, alpn: &[&[u8]]) -> Result<Arc<ClientConfig>, TlsError> {
@@ -28,6 +29,7 @@ pub fn client_config_with(
         None => builder.with_no_client_auth(),
         Some(files) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(load(files)?))),
     };
+    config.max_fragment_size = MAX_FRAGMENT;
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(Arc::new(config))
 }

@@ -15,6 +15,7 @@ use super::certificates::{CertificateFiles, describe, dns_names, generate_self_s
 use super::client_auth::{ClientAuth, ClientAuthSettings, ClientPolicy};
 use super::description::Description;
 use super::error::TlsError;
+use super::record_size::MAX_FRAGMENT;
 use super::revocation_lists::RevocationList;
 use super::tickets::{TicketKeys, Tickets};
 
@@ -161,6 +162,7 @@ pub fn server_tls(
         Some(clients) => builder.with_client_cert_verifier(clients.clone()),
     };
     let mut config = builder.with_cert_resolver(resolver.clone());
+    config.max_fragment_size = MAX_FRAGMENT;
     config.alpn_protocols = [&b"h2"[..], b"http/1.1", b"http/1.0"].map(<[u8]>::to_vec).to_vec();
     if clients.is_some() {
         forbid_resumption(&mut config);

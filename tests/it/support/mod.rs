@@ -29,6 +29,7 @@ pub mod repetitions;
 pub mod scripted_backend;
 pub mod secrets;
 pub mod site;
+pub mod tls_records;
 pub mod tokens;
 pub mod upstream;
 pub mod wait;

@@ -6,6 +6,7 @@ mod closed;
 mod handshakes;
 mod listeners;
 mod manual_client;
+mod records;
 mod session_tickets;
 mod slow_readers;
 
