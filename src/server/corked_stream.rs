@@ -2,7 +2,7 @@
 //!
 //! h2 writes and flushes each DATA frame of 256 bytes or more on its own: ten responses that are ready at the same time
 //! would be ten TLS records and ten system calls. [`CorkedStream`] collects them, and [`Cork::drive`] writes them after
-//! the poll, so that no frame waits for a later one.
+//! the poll, so that no frame waits for a later poll.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -13,9 +13,10 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::unwritten::Unwritten;
+use crate::protocols::tls::RECORD_SIZE;
 
-/// Maximum bytes that are collected: what fits into one TLS record. A larger DATA frame is written without a copy.
-const MAX_COLLECTED: usize = 16 * 1024;
+/// Maximum bytes that are collected. A larger DATA frame is written without a copy.
+const MAX_COLLECTED: usize = RECORD_SIZE;
 
 /// The stream as hyper sees it.
 pub(super) struct CorkedStream<S>(Arc<Mutex<Corked<S>>>);
@@ -27,15 +28,16 @@ struct Corked<S> {
     stream: S,
     /// At most [`MAX_COLLECTED`] bytes.
     collected: Unwritten,
-    /// hyper has flushed since the last complete flush of `stream`.
-    must_flush: bool,
-    /// Why writing failed. hyper learns of it when it reads or writes next.
+    /// Set by the first read. The frames before it, SETTINGS, leave at once: with the session tickets of TLS, and
+    /// before the GOAWAY that ends a flood, which is written below this stream (RFC 9113 section 3.4).
+    has_read: bool,
+    /// Why writing failed. hyper learns of it with its next call.
     failed: Option<io::Error>,
 }
 
 /// Wraps the stream of an HTTP/2 connection for hyper.
 pub(super) fn cork<S>(stream: S) -> (CorkedStream<S>, Cork<S>) {
-    let corked = Corked { stream, collected: Unwritten::default(), must_flush: false, failed: None };
+    let corked = Corked { stream, collected: Unwritten::default(), has_read: false, failed: None };
     let corked = Arc::new(Mutex::new(corked));
     (CorkedStream(corked.clone()), Cork(corked))
 }
@@ -59,34 +61,53 @@ impl<S: AsyncWrite + Unpin> Cork<S> {
     /// does.
     fn uncork(&self, context: &mut Context<'_>) {
         let mut corked = lock(&self.0);
-        if !corked.must_flush && corked.collected.is_empty() {
+        if corked.collected.is_empty() {
             return;
         }
         if let Poll::Ready(Err(error)) = corked.poll_flush(context) {
-            corked.collected.discard();
-            corked.must_flush = false;
             corked.failed = Some(error);
             context.waker().wake_by_ref();
         }
     }
 }
 
+impl<S> Corked<S> {
+    fn earlier_failure(&mut self) -> io::Result<()> {
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    /// After an error, nothing more is written: the stream may have accepted bytes before it failed.
+    fn discard_on_error<T>(&mut self, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if matches!(polled, Poll::Ready(Err(_))) {
+            self.collected.discard();
+        }
+        polled
+    }
+}
+
 impl<S: AsyncWrite + Unpin> Corked<S> {
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = self.poll_write_collected(context);
+        ready!(self.discard_on_error(polled))?;
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_write_collected(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.collected.is_empty() {
             ready!(self.collected.poll_write_with(&mut self.stream, context, &[]))?;
         }
-        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
-        self.must_flush = false;
         Poll::Ready(Ok(()))
     }
 
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        if let Some(error) = self.failed.take() {
-            return Poll::Ready(Err(error));
-        }
+        self.earlier_failure()?;
+        let polled = self.poll_collect(context, slices);
+        self.discard_on_error(polled)
+    }
+
+    fn poll_collect(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let len = slices.iter().map(|slice| slice.len()).sum::<usize>();
-        while self.collected.len() + len > MAX_COLLECTED {
+        while !self.has_read || self.collected.len() + len > MAX_COLLECTED {
             if self.collected.is_empty() {
                 return Pin::new(&mut self.stream).poll_write_vectored(context, slices);
             }
@@ -103,9 +124,8 @@ impl<S: AsyncWrite + Unpin> Corked<S> {
 impl<S: AsyncRead + Unpin> AsyncRead for CorkedStream<S> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut corked = lock(&self.0);
-        if let Some(error) = corked.failed.take() {
-            return Poll::Ready(Err(error));
-        }
+        corked.earlier_failure()?;
+        corked.has_read = true;
         Pin::new(&mut corked.stream).poll_read(context, buffer)
     }
 }
@@ -127,14 +147,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CorkedStream<S> {
         true
     }
 
-    /// Leaves it to [`Cork::drive`].
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        lock(&self.0).must_flush = true;
-        Poll::Ready(Ok(()))
+    /// Leaves what is collected to [`Cork::drive`]. Without it, TLS may still hold a large frame back.
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut corked = lock(&self.0);
+        if corked.collected.is_empty() { corked.poll_flush(context) } else { Poll::Ready(Ok(())) }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut corked = lock(&self.0);
+        corked.earlier_failure()?;
         ready!(corked.poll_flush(context))?;
         Pin::new(&mut corked.stream).poll_shutdown(context)
     }
@@ -156,6 +177,8 @@ mod tests {
         /// Bytes that it still accepts.
         room: usize,
         is_gone: bool,
+        /// The next write fails after it was accepted, as that of a client that is too slow.
+        fails_once: bool,
         has_finished: bool,
     }
 
@@ -195,6 +218,9 @@ mod tests {
             }
             client.room -= bytes.len();
             client.received.push(bytes.clone());
+            if std::mem::take(&mut client.fails_once) {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
             Poll::Ready(Ok(bytes.len()))
         }
 
@@ -217,10 +243,13 @@ mod tests {
         }
     }
 
+    /// After the first read.
     fn with_room(room: usize) -> (Socket, CorkedStream<Socket>, Cork<Socket>) {
         let socket = Socket::default();
         socket.client().room = room;
-        let (stream, cork) = cork(socket.clone());
+        let (mut stream, cork) = cork(socket.clone());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(Pin::new(&mut stream).poll_read(&mut context, &mut ReadBuf::new(&mut [0])).is_pending());
         (socket, stream, cork)
     }
 
@@ -245,7 +274,7 @@ mod tests {
         }
     }
 
-    /// What is over 16 KiB waits for the client, and all arrives in order.
+    /// What is more than a record waits for the client, and all arrives in order.
     #[test]
     fn a_client_that_reads_slowly_holds_back_the_connection() {
         const FRAME: usize = 700;
@@ -316,5 +345,34 @@ mod tests {
         assert!(poll(&cork, &mut connection).is_ready());
         assert_eq!(socket.client().received.concat(), b"goaway");
         assert!(socket.client().has_finished);
+    }
+
+    #[test]
+    fn nothing_is_written_twice_after_an_error() {
+        for large in [0, MAX_COLLECTED] {
+            let (socket, mut stream, cork) = with_room(usize::MAX);
+            socket.client().fails_once = true;
+            let mut connection = Box::pin(async move {
+                stream.write_all(b"frame").await.expect("collected");
+                let large = stream.write_all(&vec![b'l'; large]).await;
+                large.and(stream.shutdown().await).expect_err("too slow").kind()
+            });
+            assert_eq!(poll(&cork, &mut connection), Poll::Ready(io::ErrorKind::TimedOut));
+            assert_eq!(socket.client().received.concat().len(), 5 + large);
+        }
+    }
+
+    #[test]
+    fn the_frames_before_the_first_read_leave_at_once() {
+        let socket = Socket::default();
+        socket.client().room = usize::MAX;
+        let (mut stream, cork) = cork(socket.clone());
+        let first = socket.clone();
+        let mut connection = Box::pin(async move {
+            stream.write_all(b"settings").await.expect("written");
+            assert_eq!(first.client().received, [b"settings"]);
+            stream.read_u8().await.expect("never");
+        });
+        assert!(poll(&cork, &mut connection).is_pending());
     }
 }

@@ -53,6 +53,7 @@ where
     // Boxed: it is large, and this future passes through several functions.
     let settings = shared.settings.load_full();
     let asks = is_asking_proxy(peer, &shared.gateway.load());
+    // Responses that are ready at the same time leave in one write.
     let (stream, cork) = cork(stream);
     let mut connection = Box::pin(builder(&settings, metrics, asks).serve_connection(TokioIo::new(stream), service));
     let max_age = Instant::now() + shared.max_age(peer, settings.max_connection_age);

@@ -9,7 +9,7 @@ use tokio::io::AsyncWrite;
 /// Maximum slices of one write that follow the bytes.
 const SLICES: usize = 15;
 
-/// Holds no memory while it is empty.
+/// Gives its memory back when everything is written.
 #[derive(Default)]
 pub(super) struct Unwritten(Vec<u8>);
 

@@ -86,6 +86,7 @@ async fn a_flood_over_tls_closes_its_connection() {
     let _ = tokio::time::timeout(TIMEOUT, attacker.read_to_end(&mut received)).await.expect("it ends");
     let goaway = [&[0, 0, 8, GOAWAY, 0, 0, 0, 0, 0, 0, 0, 0, 0][..], &ENHANCE_YOUR_CALM].concat();
     assert!(received.ends_with(&goaway), "{received:?}");
+    assert_eq!(received[3], frames::SETTINGS, "the first frame of a server (RFC 9113 section 3.4)");
     gateway.wait_for_metric(FLOOD, 1).await;
 }
 
