@@ -5,14 +5,10 @@ use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::support::frames::{self, frame};
-use crate::support::tls_records::RecordReader;
-use crate::support::{Gateway, ScriptedBackend, client};
+use crate::support::{Gateway, ScriptedBackend, tls_records};
 
 /// Requests that a client has in flight at the same time.
 const CONCURRENT: usize = 10;
@@ -40,10 +36,7 @@ async fn responses_that_are_ready_at_once_share_tls_records() {
     const ROUNDS: usize = 20;
     let backend = backend_in_tens();
     let gateway = Gateway::public_single_worker(backend.address, "protocol = \"h2\"");
-    let stream = TcpStream::connect(gateway.tls_address()).await.expect("the gateway listens");
-    let (stream, records) = RecordReader::new(stream);
-    let certificate = CertificateDer::from_pem_file(gateway.certificate()).expect("the certificate of the test");
-    let stream = client::tls_connect(stream, certificate, "h2").await.expect("a TLS handshake");
+    let (stream, records) = tls_records::connect(&gateway, "h2").await;
     let (sender, connection) =
         http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.expect("a connection");
     let connection = tokio::spawn(connection);

@@ -1,19 +1,35 @@
 //! The TLS records that a client receives.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use tokio::io::{self as tokio_io, AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedReadHalf;
+
+use crate::support::{Gateway, client};
 
 /// The lengths of the records with application data, in bytes without their headers.
 pub type Lengths = Arc<Mutex<Vec<usize>>>;
 
-/// A socket that notes the lengths of the records that it receives.
-pub struct RecordReader {
-    stream: TcpStream,
+/// Connects to the gateway over TLS, and notes the lengths of the records that the connection receives.
+pub async fn connect(gateway: &Gateway, alpn: &str) -> (impl AsyncRead + AsyncWrite + use<>, Lengths) {
+    let stream = TcpStream::connect(gateway.tls_address()).await.expect("the gateway listens");
+    let (stream, writer) = stream.into_split();
+    let lengths = Lengths::default();
+    let reader = RecordReader { stream, lengths: lengths.clone(), header: Vec::new(), left: 0 };
+    let certificate = CertificateDer::from_pem_file(gateway.certificate()).expect("the certificate of the test");
+    let stream = tokio_io::join(reader, writer);
+    (client::tls_connect(stream, certificate, alpn).await.expect("a TLS handshake"), lengths)
+}
+
+/// The half of a socket that reads, and notes the lengths of the records.
+struct RecordReader {
+    stream: OwnedReadHalf,
     lengths: Lengths,
     /// The header of the current record, as far as it was received.
     header: Vec<u8>,
@@ -22,11 +38,6 @@ pub struct RecordReader {
 }
 
 impl RecordReader {
-    pub fn new(stream: TcpStream) -> (RecordReader, Lengths) {
-        let lengths = Lengths::default();
-        (RecordReader { stream, lengths: lengths.clone(), header: Vec::new(), left: 0 }, lengths)
-    }
-
     fn note(&mut self, mut received: &[u8]) {
         const APPLICATION_DATA: u8 = 23;
         while !received.is_empty() {
@@ -58,27 +69,5 @@ impl AsyncRead for RecordReader {
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         self.note(&buffer.filled()[before..]);
         Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for RecordReader {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

@@ -5,12 +5,8 @@ use http::{Request, Response, Version};
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use tokio::net::TcpStream;
 
-use crate::support::tls_records::RecordReader;
-use crate::support::{Backend, Gateway, client};
+use crate::support::{Backend, Gateway, tls_records};
 
 /// Records of 16 KiB would all begin at the same offset in a page, where a copy may take 30 times as long. Four
 /// are written at once.
@@ -23,10 +19,7 @@ async fn the_records_of_a_large_body_begin_at_different_offsets_in_a_page() {
         Backend::start(Version::HTTP_11, async |_| Response::new(Full::from(vec![b'b'; SIZE]).boxed_unsync()));
     let backend = backend.await;
     let gateway = Gateway::public(backend.address, "");
-    let stream = TcpStream::connect(gateway.tls_address()).await.expect("the gateway listens");
-    let (stream, records) = RecordReader::new(stream);
-    let certificate = CertificateDer::from_pem_file(gateway.certificate()).expect("the certificate of the test");
-    let stream = client::tls_connect(stream, certificate, "http/1.1").await.expect("a TLS handshake");
+    let (stream, records) = tls_records::connect(&gateway, "http/1.1").await;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.expect("a connection");
     tokio::spawn(connection);
     let request = Request::get("/").header("host", "gateway.test").body(Empty::<Bytes>::new()).expect("a request");
