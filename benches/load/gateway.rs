@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use rustls::ClientConfig;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -21,7 +22,10 @@ use crate::tls;
 use crate::watch::Watch;
 use bearward::tokens::jwt::Algorithm;
 
-/// A running gateway. Dropping it kills the process and removes its files.
+/// How long the gateway may take to end by itself. All connections are closed by then.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A running gateway. Dropping it ends the process and removes its files.
 pub struct Gateway {
     folder: TempDir,
     process: Child,
@@ -204,7 +208,13 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // Ignored: the process may have exited already.
+        // Not killed: at its end, a program that counts (`deploy/package/program`) writes what it counted.
+        // Errors are ignored: the process may have exited already.
+        let _ = kill_process(Pid::from_child(&self.process), Signal::TERM);
+        let deadline = Instant::now() + END_TIMEOUT;
+        while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(10));
+        }
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

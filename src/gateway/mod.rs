@@ -26,6 +26,7 @@ mod path_table;
 pub mod provider_events;
 mod rates;
 mod redirects;
+mod request_timeout;
 mod response;
 pub mod route;
 mod route_methods;
@@ -129,16 +130,10 @@ impl Gateway {
         let rejected = result.as_ref().err().map(|reject| reject.reason);
         let (mut forwarded, body_rejected) = match result {
             Ok(forwarded) => (forwarded, false),
+            // Boxed: a request that is not rejected needs no room for it.
             Err(reject) => {
-                let has_unread_body = delivery.has_unread_body(request);
-                let (route, challenge) = (delivery.route.clone(), self.token_calls.challenge());
-                let challenges = response::challenges(route.as_deref(), request.headers(), challenge);
-                let mut rejected = rules.reject(reject, challenges, peer, &mut delivery, has_unread_body);
-                rules.show_maintenance(&mut rejected.0.response, &delivery);
-                // Lets other requests run first: hyper would otherwise handle many rejected requests in a row. The
-                // rejection is recorded before: the client may reset its stream meanwhile.
-                tokio::task::yield_now().await;
-                rejected
+                let challenge = self.token_calls.challenge();
+                Box::pin(rules.reject(reject, challenge, request, peer, &mut delivery)).await
             }
         };
         response::finalize_head(&mut forwarded, peer, &mut delivery);
@@ -178,12 +173,10 @@ impl Gateway {
         let (is_grpc_call, started) = (AtomicBool::new(false), delivery.started);
         // Pinned: by value, the future would lie here twice, with and without a timeout.
         let mut responding = pin!(self.respond(request, peer, delivery, asked, &is_grpc_call));
-        let Some(time) = self.request_timeout else { return responding.await };
-        match tokio::time::timeout_at((started + time).into(), responding.as_mut()).await {
-            Ok(result) => result,
-            // A call may last, and may get no response before its client has sent everything.
-            Err(_) if is_grpc_call.load(Ordering::Relaxed) => responding.await,
-            Err(_) => Err(Reject::new(Reason::RequestTimeout, format!("no response within {}ms", time.as_millis()))),
+        match self.request_timeout {
+            None => responding.await,
+            // Boxed: without a timeout, as by default, the future of a request has no room for one.
+            Some(time) => Box::pin(request_timeout::within(time, started, responding.as_mut(), &is_grpc_call)).await,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, Method, Response, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header};
 
 use crate::auth::bearer;
 use crate::auth::proofs::ProofRule;
@@ -31,10 +31,28 @@ pub(super) struct ResponseRules {
 }
 
 impl ResponseRules {
-    /// Turns a rejection into its response. Also returns true if the client's body counts as too much.
-    ///
+    /// The response to a rejected request. Also returns true if the client's body counts as too much. `challenge`: for
+    /// the scheme Bearer.
+    pub(super) async fn reject(
+        &self,
+        reject: Reject,
+        challenge: &HeaderValue,
+        request: &Request<Body>,
+        peer: &Peer,
+        delivery: &mut Delivery,
+    ) -> (Forwarded, bool) {
+        let (route, has_unread_body) = (delivery.route.clone(), delivery.has_unread_body(request));
+        let challenges = challenges(route.as_deref(), request.headers(), challenge);
+        let mut rejected = self.respond(reject, challenges, peer, delivery, has_unread_body);
+        self.show_maintenance(&mut rejected.0.response, delivery);
+        // Lets other requests run first: hyper would otherwise handle many rejected requests in a row. The rejection is
+        // recorded before: the client may reset its stream meanwhile.
+        tokio::task::yield_now().await;
+        rejected
+    }
+
     /// `has_unread_body`: the response closes the connection, so that the rest of the body is not read as a request.
-    pub(super) fn reject(
+    fn respond(
         &self,
         reject: Reject,
         challenges: Challenges<'_>,
@@ -59,7 +77,7 @@ impl ResponseRules {
     }
 
     /// Puts the page of `[maintenance]` in the place of JSON. Clients that ask for a format of errors get that one.
-    pub(super) fn show_maintenance(&self, response: &mut Response<Body>, delivery: &Delivery) {
+    fn show_maintenance(&self, response: &mut Response<Body>, delivery: &Delivery) {
         let is_maintenance = |reject: &Reject| reject.reason == Reason::Maintenance;
         if self.format != RejectFormat::Json || !delivery.record.rejected.as_ref().is_some_and(is_maintenance) {
             return;
@@ -72,7 +90,7 @@ impl ResponseRules {
 }
 
 /// The schemes that a route accepts. `challenge`: for the scheme Bearer.
-pub(super) fn challenges<'c>(route: Option<&Route>, headers: &HeaderMap, challenge: &'c HeaderValue) -> Challenges<'c> {
+fn challenges<'c>(route: Option<&Route>, headers: &HeaderMap, challenge: &'c HeaderValue) -> Challenges<'c> {
     let tried_dpop = || headers.get(header::AUTHORIZATION).is_some_and(bearer::is_dpop);
     match route.map_or(ProofRule::IfBound, |route| route.proof) {
         ProofRule::Off => Challenges::bearer(challenge),

@@ -221,11 +221,12 @@ pub fn exceeds_count(headers: &HeaderMap, limit: usize) -> bool {
 
 /// Removes the fields for the connection to the backend.
 pub fn clean_response(headers: &mut HeaderMap) {
-    if headers.keys().any(is_hop_by_hop) {
+    let removed: Vec<HeaderName> = headers.keys().filter(|name| is_hop_by_hop(name)).cloned().collect();
+    if !removed.is_empty() {
         remove_nominated(headers);
-        for name in &HOP_BY_HOP {
-            headers.remove(name);
-        }
+    }
+    for name in removed {
+        headers.remove(name);
     }
 }
 
@@ -234,7 +235,7 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
     matches!(name.as_str().len(), 7 | 10 | 14 | 16..=19) && HOP_BY_HOP.contains(name)
 }
 
-/// Removes `Connection`, and the fields that it nominates.
+/// Removes the fields that `Connection` nominates. The caller removes `Connection` itself.
 fn remove_nominated(headers: &mut HeaderMap) {
     let mut connection = headers.get_all(header::CONNECTION).iter();
     let Some(first) = connection.next() else { return };
@@ -249,7 +250,6 @@ fn remove_nominated(headers: &mut HeaderMap) {
             headers.remove(name);
         }
     }
-    headers.remove(header::CONNECTION);
 }
 
 /// Returns true for the values that browsers and backends nearly always send. `Keep-Alive` is removed in any case, and
