@@ -90,3 +90,17 @@ fn binstall_looks_for_the_archive_of_the_release() {
     assert_eq!(binstall["pkg-url"].as_str(), Some(url.as_str()));
     assert_eq!(binstall["bin-dir"].as_str(), Some(format!("{name}/{{ bin }}").as_str()));
 }
+
+/// A scenario that the bench does not know would end it only in the release.
+#[test]
+fn the_packages_get_a_program_with_a_profile_of_known_scenarios() {
+    let script = source::read("deploy/package/program");
+    let scenarios = source::read("benches/load/scenario.rs");
+    let named: Vec<_> = script.split("--scenario ").skip(1).filter_map(|rest| rest.split_whitespace().next()).collect();
+    assert!(named.len() > 8, "{named:?}");
+    for name in named.iter().filter(|name| **name != "es256") {
+        assert!(scenarios.contains(&format!("named(\"{name}\")")), "{name}");
+    }
+    let release = source::read(".github/workflows/release.yml");
+    assert!(release.contains("deploy/package/program)\n") && !release.contains("target/release/bearward"));
+}
