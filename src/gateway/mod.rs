@@ -130,11 +130,8 @@ impl Gateway {
         let rejected = result.as_ref().err().map(|reject| reject.reason);
         let (mut forwarded, body_rejected) = match result {
             Ok(forwarded) => (forwarded, false),
-            // Boxed: a request that is not rejected needs no room for it.
-            Err(reject) => {
-                let challenge = self.token_calls.challenge();
-                Box::pin(rules.reject(reject, challenge, request, peer, &mut delivery)).await
-            }
+            // In a future of its own, which shares its room with that of `respond_in_time`.
+            Err(reject) => rules.reject(reject, self.token_calls.challenge(), request, peer, &mut delivery).await,
         };
         response::finalize_head(&mut forwarded, peer, &mut delivery);
         self.decider.https.set_hsts(delivery.is_https, forwarded.response.headers_mut());
