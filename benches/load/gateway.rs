@@ -208,9 +208,11 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // Not killed: at its end, a program that counts (`deploy/package/program`) writes what it counted.
-        // Errors are ignored: the process may have exited already.
-        let _ = kill_process(Pid::from_child(&self.process), Signal::TERM);
+        // Not killed: at its end, a program that counts (`deploy/package/program`) writes what it counted. A process that
+        // has exited already has given its number back. Errors are ignored: it may exit just now.
+        if matches!(self.process.try_wait(), Ok(None)) {
+            let _ = kill_process(Pid::from_child(&self.process), Signal::TERM);
+        }
         let deadline = Instant::now() + END_TIMEOUT;
         while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(10));
