@@ -208,8 +208,8 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // Not killed: at its end, a program that counts (`deploy/package/program`) writes what it counted. A process that
-        // has exited already has given its number back. Errors are ignored: it may exit just now.
+        // Not killed: at its end, a program that counts (`deploy/package/program`) writes what it counted. The number
+        // of a process that has exited may belong to another one. Errors are ignored: it may exit just now.
         if matches!(self.process.try_wait(), Ok(None)) {
             let _ = kill_process(Pid::from_child(&self.process), Signal::TERM);
         }
