@@ -78,6 +78,9 @@ impl Bench<'_> {
             _ => drive(&load, pace, length, process.pid)?,
         };
         let Measured { responses, resumed, .. } = measured;
+        if responses == 0 {
+            return Err("no request got a response in time".into());
+        }
         // The first two handshakes of each connection are full handshakes.
         if scenario.reconnect == Reconnect::Resumed && resumed + 2 * (load.connections as u64) < responses * 9 / 10 {
             return Err(format!("only {resumed} of {responses} handshakes resumed a session").into());

@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -73,6 +73,11 @@ impl Keys {
     /// `es256.json` and so on.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// The public keys of this algorithm.
+    pub fn jwks_file(&self, algorithm: Algorithm) -> PathBuf {
+        self.folder().join(algorithm_name(algorithm).to_lowercase()).with_extension("json")
     }
 
     /// `count` tokens, each of a different session of a different user.

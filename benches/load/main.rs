@@ -21,6 +21,7 @@
 mod bench;
 mod client;
 mod drive;
+mod envoy_file;
 mod fronts;
 mod gateway;
 mod h2;
@@ -73,10 +74,13 @@ struct Flags {
     /// Fail if they are more than in benches/README.md
     #[arg(long, requires = "instructions")]
     check: bool,
+    /// Print the functions that allocate
+    #[arg(long, requires = "instructions")]
+    callers: bool,
     /// Measure only this row of the table; may be repeated
     #[arg(long, value_parser = table::names(), requires = "table")]
     row: Vec<String>,
-    /// Compare the gateway only with this proxy, from its Debian package; may be repeated
+    /// Compare the gateway only with this proxy; may be repeated
     #[arg(long = "peer", value_enum, requires = "table")]
     peers: Vec<Kind>,
     /// Number of rounds of the table; the result is their median

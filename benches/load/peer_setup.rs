@@ -1,15 +1,17 @@
-//! What a peer proxy needs to start: addresses, keys, the origin. Shared by `peers` and `peer_files`.
+//! What a peer proxy needs to start: addresses, keys, the origin. Shared by `peers`, `peer_files` and `envoy_file`.
 
 use std::net::SocketAddr;
 
 use crate::keys::Keys;
 
-/// One listener for each kind of token, so that HAProxy evaluates as few rules per request as possible.
+/// One listener for each kind of token, so that a peer evaluates as few rules per request as possible.
 pub struct Ports {
     pub plain: SocketAddr,
     pub encrypted: SocketAddr,
     pub rs256: SocketAddr,
     pub hs256: SocketAddr,
+    /// Only Envoy listens here.
+    pub eddsa: SocketAddr,
 }
 
 #[derive(Clone, Copy)]

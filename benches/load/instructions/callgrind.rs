@@ -13,10 +13,11 @@ const ALLOCATORS: [&str; 6] = ["malloc", "calloc", "realloc", "posix_memalign", 
 /// Each dump is a file with this name and a number.
 const FILE: &str = "callgrind.out";
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct Counts {
     pub instructions: f64,
-    pub allocations: f64,
+    /// How often each function has allocated, under its name.
+    pub callers: HashMap<String, f64>,
 }
 
 /// `valgrind --tool=callgrind PROGRAM`. Dumps go to the folder.
@@ -64,14 +65,14 @@ impl Counts {
     fn parse(text: &str) -> Outcome<Counts> {
         let mut lines = text.lines().rev();
         let total = lines.find_map(|line| line.strip_prefix("totals: ")).ok_or("a dump without totals")?;
-        Ok(Counts { instructions: total.trim().parse()?, allocations: allocations(text) })
+        Ok(Counts { instructions: total.trim().parse()?, callers: callers(text) })
     }
 }
 
-/// The calls of [`ALLOCATORS`]. A name is written once, as `cfn=(12) malloc`, and later as `cfn=(12)`.
-fn allocations(text: &str) -> f64 {
-    let mut names = HashMap::new();
-    let (mut called, mut sum) = ("", 0.0);
+/// Who calls [`ALLOCATORS`]. A name is written once, as `fn=(12) malloc`, and later as `fn=(12)`.
+fn callers(text: &str) -> HashMap<String, f64> {
+    let (mut names, mut callers) = (HashMap::new(), HashMap::new());
+    let (mut caller, mut called) = ("", "");
     for line in text.lines() {
         let Some((kind, value)) = line.split_once('=') else { continue };
         match kind {
@@ -80,13 +81,15 @@ fn allocations(text: &str) -> f64 {
                 if let Some(name) = name {
                     names.insert(id, name);
                 }
-                called = if kind == "cfn" { names.get(id).copied().unwrap_or_default() } else { "" };
+                let name = names.get(id).copied().unwrap_or_default();
+                (caller, called) = if kind == "fn" { (name, "") } else { (caller, name) };
             }
             "calls" if ALLOCATORS.contains(&called) => {
-                sum += value.split(' ').next().and_then(|count| count.parse::<f64>().ok()).unwrap_or_default();
+                let count = value.split(' ').next().and_then(|count| count.parse::<f64>().ok()).unwrap_or_default();
+                *callers.entry(caller.to_owned()).or_default() += count;
             }
             _ => {}
         }
     }
-    sum
+    callers
 }

@@ -8,6 +8,7 @@ mod callgrind;
 mod record;
 mod strace;
 
+use std::collections::HashMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,8 @@ enum Instrument {
     Strace,
 }
 
+type Counted = ([f64; 2], HashMap<String, f64>);
+
 /// Runs before a row counts as grown. A thread of the gateway that works in the wrong moment costs a row up to 2 %.
 const ATTEMPTS: usize = 3;
 
@@ -65,6 +68,7 @@ pub struct Row {
 pub fn measure(bench: &Bench<'_>, check: bool) -> Outcome<()> {
     let mut rows = rows(bench)?;
     record::print(&rows);
+    record::print_known_tokens(&rows);
     if !check {
         return Ok(());
     }
@@ -99,7 +103,7 @@ fn rows(bench: &Bench<'_>) -> Outcome<Vec<Row>> {
 fn run(bench: &Bench<'_>, instrument: Instrument) -> Outcome<Vec<[f64; 2]>> {
     let gateway = Gateway::start(&Setup { workers: 1, under: Some(instrument.under()), ..bench.gateway() })?;
     let begun = Instant::now();
-    let idle = instrument.count(&gateway, || {
+    let (idle, _) = instrument.count(&gateway, || {
         thread::sleep(if bench.flags.test { Duration::from_millis(100) } else { IDLE });
         Ok(())
     })?;
@@ -133,9 +137,12 @@ fn count(
         client.exchange(&load, turn)?;
     }
     let begun = Instant::now();
-    let sum =
+    let (sum, callers) =
         instrument.count(gateway, || (warm_up..warm_up + counted).try_for_each(|turn| client.exchange(&load, turn)))?;
     let elapsed = begun.elapsed().as_secs_f64();
+    if bench.flags.callers && !callers.is_empty() {
+        record::print_callers(scenario.name, callers, counted);
+    }
     Ok(std::array::from_fn(|index| (sum[index] - idle[index] * elapsed) / counted as f64))
 }
 
@@ -147,19 +154,20 @@ impl Instrument {
         }
     }
 
-    /// Its counters for what the gateway does meanwhile: instructions and allocations, or system calls.
-    fn count(self, gateway: &Gateway, meanwhile: impl FnOnce() -> Outcome<()>) -> Outcome<[f64; 2]> {
+    /// Its counters for what the gateway does meanwhile: instructions and allocations, or system calls. Then how often
+    /// each function has allocated.
+    fn count(self, gateway: &Gateway, meanwhile: impl FnOnce() -> Outcome<()>) -> Outcome<Counted> {
         match self {
             Instrument::Callgrind => {
                 callgrind::zero(gateway.pid())?;
                 meanwhile()?;
-                let Counts { instructions, allocations } = callgrind::dump(gateway.pid(), gateway.folder())?;
-                Ok([instructions, allocations])
+                let Counts { instructions, callers } = callgrind::dump(gateway.pid(), gateway.folder())?;
+                Ok(([instructions, callers.values().sum()], callers))
             }
             Instrument::Strace => {
                 let begun = strace::position(gateway.folder())?;
                 meanwhile()?;
-                Ok([strace::calls_since(begun, gateway.folder())?, 0.0])
+                Ok(([strace::calls_since(begun, gateway.folder())?, 0.0], HashMap::new()))
             }
         }
     }

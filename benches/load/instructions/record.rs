@@ -1,5 +1,6 @@
 //! The table in `benches/README.md`, which a change of the costs changes in the same commit.
 
+use std::collections::HashMap;
 use std::fs;
 
 use super::Row;
@@ -22,6 +23,29 @@ pub fn print(rows: &[Row]) {
     println!("{HEAD}\n|---|---:|---:|---:|");
     for Row { scenario, instructions, allocations, system_calls } in rows {
         println!("| {scenario} | {instructions:.0} | {allocations:.1} | {system_calls:.1} |");
+    }
+}
+
+/// What a known token may cost, as a ratio to the same request without a check.
+const KNOWN_TOKEN_GOAL: f64 = 1.04;
+
+/// Prints how much a known token costs, as a ratio to `plain`.
+pub fn print_known_tokens(rows: &[Row]) {
+    let of = |name: &str| rows.iter().find(|row| row.scenario == name).map(|row| row.instructions);
+    for name in ["es256", "hs256"] {
+        if let (Some(checked), Some(plain)) = (of(name), of("plain")) {
+            println!("a known token, {name}: {:.3} x plain (goal {KNOWN_TOKEN_GOAL})", checked / plain);
+        }
+    }
+}
+
+/// Prints how often each function allocates in a request, if that is at least once in 20.
+pub fn print_callers(scenario: &str, callers: HashMap<String, f64>, requests: usize) {
+    let mut callers: Vec<_> = callers.into_iter().map(|(name, count)| (count / requests as f64, name)).collect();
+    callers.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    println!("allocations of {scenario}:");
+    for (count, name) in callers.iter().take_while(|(count, _)| *count >= 0.05) {
+        println!("{count:8.2}  {name}");
     }
 }
 

@@ -30,17 +30,27 @@ fn compare(bench: &Bench<'_>, kinds: &[Kind], access_log: &str, logged: bool) ->
     let gateway = Gateway::start(&Setup { workers: 1, revocations: REVOCATIONS, access_log, ..bench.gateway() })?;
     let start = |kind: &Kind| Peer::start(*kind, &PeerSetup { logged, ..bench.peer() });
     let peers: Vec<Outcome<Peer>> = kinds.iter().map(start).collect();
-    let mut figures: Vec<Figure> =
-        peers.iter().map(|peer| peer.as_ref().map(|_| vec![]).map_err(ToString::to_string)).collect();
-    figures.insert(0, Ok(vec![]));
+    let peers: Vec<Result<Peer, String>> = peers.into_iter().map(|peer| peer.map_err(|why| why.to_string())).collect();
+    let mut figures: Vec<Figure> = (0..=peers.len()).map(|_| Ok(vec![])).collect();
     for _ in 0..bench.flags.rounds {
-        let running = peers.iter().flatten().map(|peer| UnderTest::peer(peer, scenario));
-        let programs = std::iter::once(UnderTest::gateway(&gateway, scenario)).chain(running);
-        for (process, figure) in programs.zip(figures.iter_mut().flatten()) {
-            bench.warm_up(scenario, process)?;
-            let measured = bench.run(scenario, process, Pace::ClosedLoop, bench.flags.length())?;
-            figure.push(measured.cpu_micros_per_request());
+        for (place, figure) in figures.iter_mut().enumerate() {
+            // A program that failed once is not measured again.
+            let Ok(rounds) = figure else { continue };
+            let process = match place.checked_sub(1).map(|place| &peers[place]) {
+                None => Ok(UnderTest::gateway(&gateway, scenario)),
+                Some(peer) => peer.as_ref().map(|peer| UnderTest::peer(peer, scenario)).map_err(Clone::clone),
+            };
+            match process.map_err(Into::into).and_then(|process| cost(bench, scenario, process)) {
+                Ok(cost) => rounds.push(cost),
+                Err(error) => *figure = Err(error.to_string()),
+            }
         }
     }
     Ok(figures)
+}
+
+/// CPU us/req
+fn cost(bench: &Bench<'_>, scenario: &Scenario, process: UnderTest) -> Outcome<f64> {
+    bench.warm_up(scenario, process)?;
+    Ok(bench.run(scenario, process, Pace::ClosedLoop, bench.flags.length())?.cpu_micros_per_request())
 }

@@ -9,8 +9,8 @@ use crate::gateway::{Gateway, Setup};
 use crate::peers::Kind;
 use crate::scenario::Scenario;
 
-/// Maximum ratio to a request without a token check.
-const GOAL: f64 = 1.06;
+/// Maximum ratio to a request without a token check. `--instructions` shows the ratio without the noise of the machine.
+const GOAL: f64 = 1.04;
 
 pub fn lines(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Vec<Line>> {
     let gateway = Gateway::start(&Setup { workers: 1, revocations: REVOCATIONS, ..bench.gateway() })?;

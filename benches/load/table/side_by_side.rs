@@ -131,11 +131,7 @@ impl Programs {
         bench.warm_up(scenario, process)?;
         let rate = scenario.rate(bench.flags.rate);
         let pace = if run.is_open { Pace::OpenLoop(rate) } else { Pace::ClosedLoop };
-        let measured = bench.run(scenario, process, pace, bench.flags.length())?;
-        if measured.responses == 0 {
-            return Err("no request got a response in time".into());
-        }
-        Ok(measured)
+        bench.run(scenario, process, pace, bench.flags.length())
     }
 }
 
