@@ -2,7 +2,7 @@
 //! cores of the machine, by workers that share nothing, the gateway, or the gateway and the token.
 //!
 //! The additional time with sharing is the part of a request that more cores do not make faster. The workers run
-//! without any HTTP work between requests. In a running gateway they contend a fifteenth as often.
+//! without any HTTP work between requests. In a running gateway they contend a twelfth as often.
 
 #![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
 
