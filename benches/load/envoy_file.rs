@@ -77,6 +77,7 @@ fn filters(provider: &Value) -> Value {
             "rules": rules,
         }),
     );
+    let router = typed("filters.http.router.v3.Router", &json!({}));
     let routes = json!([{ "match": { "prefix": "/" }, "route": { "cluster": "origin" } }]);
     let manager = typed(
         "filters.network.http_connection_manager.v3.HttpConnectionManager",
@@ -85,7 +86,7 @@ fn filters(provider: &Value) -> Value {
             "route_config": { "virtual_hosts": [{ "name": "all", "domains": ["*"], "routes": routes }] },
             "http_filters": [
                 { "name": "envoy.filters.http.jwt_authn", "typed_config": tokens },
-                { "name": "envoy.filters.http.router", "typed_config": typed("filters.http.router.v3.Router", &json!({})) },
+                { "name": "envoy.filters.http.router", "typed_config": router },
             ],
         }),
     );
