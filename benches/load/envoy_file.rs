@@ -15,7 +15,8 @@ use crate::peer_setup::{PeerSetup, Ports};
 /// Tokens in the cache: more than any scenario sends again and again.
 const CACHE_SIZE: u32 = 20_000;
 
-/// As JSON. Each listener has one provider, so that Envoy evaluates as few rules per request as possible.
+/// As JSON. Each listener has one provider, so that Envoy evaluates as few rules per request as possible. It makes no
+/// request id and sets no headers of its own, as the other peers do not.
 pub fn envoy(ports: &Ports, setup: &PeerSetup<'_>) -> Outcome<String> {
     let mut listeners = Vec::new();
     for (address, algorithm) in [
@@ -31,9 +32,11 @@ pub fn envoy(ports: &Ports, setup: &PeerSetup<'_>) -> Outcome<String> {
     let encrypted = json!({ "filters": filters, "transport_socket": transport_socket(setup) });
     listeners.push(listener(ports.encrypted, &encrypted));
     let endpoint = json!({ "endpoint": { "address": socket(setup.origin) } });
+    let most = json!({ "max_connections": 10_000, "max_pending_requests": 10_000, "max_requests": 20_000 });
     let origin = json!({
         "name": "origin",
         "type": "STATIC",
+        "circuit_breakers": { "thresholds": [most] },
         "load_assignment": { "cluster_name": "origin", "endpoints": [{ "lb_endpoints": [endpoint] }] },
     });
     Ok(json!({ "static_resources": { "listeners": listeners, "clusters": [origin] } }).to_string())
@@ -77,12 +80,13 @@ fn filters(provider: &Value) -> Value {
             "rules": rules,
         }),
     );
-    let router = typed("filters.http.router.v3.Router", &json!({}));
+    let router = typed("filters.http.router.v3.Router", &json!({ "suppress_envoy_headers": true }));
     let routes = json!([{ "match": { "prefix": "/" }, "route": { "cluster": "origin" } }]);
     let manager = typed(
         "filters.network.http_connection_manager.v3.HttpConnectionManager",
         &json!({
             "stat_prefix": "http",
+            "generate_request_id": false,
             "route_config": { "virtual_hosts": [{ "name": "all", "domains": ["*"], "routes": routes }] },
             "http_filters": [
                 { "name": "envoy.filters.http.jwt_authn", "typed_config": tokens },

@@ -50,6 +50,7 @@ enum Instrument {
     Strace,
 }
 
+/// Two counters, and how often each function has allocated.
 type Counted = ([f64; 2], HashMap<String, f64>);
 
 /// Runs before a row counts as grown. A thread of the gateway that works in the wrong moment costs a row up to 2 %.

@@ -21,7 +21,7 @@ use bearward::tokens::jwt::Algorithm;
 /// How long to wait until idle connections have released their buffers.
 const SETTLES: Duration = Duration::from_secs(2);
 
-/// Maximum KiB of an idle TLS connection. It must also be less than those of both peers.
+/// Maximum KiB of an idle TLS connection. It must also be less than that of each peer.
 const MAX_IDLE: f64 = 10.0;
 
 /// Maximum KiB of an open WebSocket.
