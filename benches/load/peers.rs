@@ -27,7 +27,6 @@ pub enum Kind {
 
 /// A running peer.
 pub struct Peer {
-    kind: Kind,
     program: Program,
     pub ports: Ports,
 }
@@ -86,7 +85,7 @@ impl Peer {
             Kind::Envoy => vec!["-c", file, "--concurrency", "1", "--disable-hot-restart", "--log-level", "error"],
         };
         let program = Program::start(Path::new(kind.name()), &arguments, folder, setup.cpus, plain, "/public/1k")?;
-        Ok(Peer { kind, program, ports })
+        Ok(Peer { program, ports })
     }
 
     pub fn pid(&self) -> u32 {
@@ -98,7 +97,7 @@ impl Peer {
             (Transport::Tls | Transport::H2, _) => self.ports.encrypted,
             (Transport::Plain, Tokens::One(Algorithm::RS256)) => self.ports.rs256,
             (Transport::Plain, Tokens::One(Algorithm::HS256)) => self.ports.hs256,
-            (Transport::Plain, Tokens::One(Algorithm::EdDSA)) if self.kind == Kind::Envoy => self.ports.eddsa,
+            (Transport::Plain, Tokens::One(Algorithm::EdDSA)) => self.ports.eddsa,
             (Transport::Plain, _) => self.ports.plain,
         }
     }

@@ -1,5 +1,7 @@
 //! One line of the table of goals: its figures, their median and spread, and its goal.
 
+use crate::Outcome;
+
 /// A line of the table. The first figure is that of the gateway, the others are those of the peers in their order.
 pub struct Line {
     pub name: String,
@@ -56,6 +58,22 @@ impl Line {
         let ends = [spread, ratio, self.goal.clone(), result.to_owned()];
         [name, unit].into_iter().chain(figures).chain(ends).collect()
     }
+}
+
+/// Measures programs in turns, in each round all of them: that at place 0, then the others. A program that failed once
+/// is not measured again.
+pub fn in_turns(rounds: usize, programs: usize, mut measure: impl FnMut(usize) -> Outcome<f64>) -> Vec<Figure> {
+    let mut figures: Vec<Figure> = (0..programs).map(|_| Ok(Vec::new())).collect();
+    for _ in 0..rounds {
+        for (place, figure) in figures.iter_mut().enumerate() {
+            let Ok(rounds) = figure else { continue };
+            match measure(place) {
+                Ok(measured) => rounds.push(measured),
+                Err(error) => *figure = Err(error.to_string()),
+            }
+        }
+    }
+    figures
 }
 
 pub fn median(rounds: &[f64]) -> f64 {

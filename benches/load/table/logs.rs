@@ -1,7 +1,7 @@
 //! The cost of the access log: the gateway with its log beside peers that write one as well, as operators run them, and
 //! all of them without.
 
-use super::line::{Figure, Line};
+use super::line::{Figure, Line, in_turns};
 use super::side_by_side::REVOCATIONS;
 use crate::Outcome;
 use crate::bench::{Bench, UnderTest};
@@ -28,29 +28,15 @@ pub fn lines(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Vec<Line>> {
 fn compare(bench: &Bench<'_>, kinds: &[Kind], access_log: &str, logged: bool) -> Outcome<Vec<Figure>> {
     let scenario = Scenario::by_name("plain")?;
     let gateway = Gateway::start(&Setup { workers: 1, revocations: REVOCATIONS, access_log, ..bench.gateway() })?;
-    let start = |kind: &Kind| Peer::start(*kind, &PeerSetup { logged, ..bench.peer() });
-    let peers: Vec<Outcome<Peer>> = kinds.iter().map(start).collect();
-    let peers: Vec<Result<Peer, String>> = peers.into_iter().map(|peer| peer.map_err(|why| why.to_string())).collect();
-    let mut figures: Vec<Figure> = (0..=peers.len()).map(|_| Ok(vec![])).collect();
-    for _ in 0..bench.flags.rounds {
-        for (place, figure) in figures.iter_mut().enumerate() {
-            // A program that failed once is not measured again.
-            let Ok(rounds) = figure else { continue };
-            let process = match place.checked_sub(1).map(|place| &peers[place]) {
-                None => Ok(UnderTest::gateway(&gateway, scenario)),
-                Some(peer) => peer.as_ref().map(|peer| UnderTest::peer(peer, scenario)).map_err(Clone::clone),
-            };
-            match process.map_err(Into::into).and_then(|process| cost(bench, scenario, process)) {
-                Ok(cost) => rounds.push(cost),
-                Err(error) => *figure = Err(error.to_string()),
-            }
-        }
-    }
-    Ok(figures)
-}
-
-/// CPU us/req
-fn cost(bench: &Bench<'_>, scenario: &Scenario, process: UnderTest) -> Outcome<f64> {
-    bench.warm_up(scenario, process)?;
-    Ok(bench.run(scenario, process, Pace::ClosedLoop, bench.flags.length())?.cpu_micros_per_request())
+    let peers: Vec<Outcome<Peer>> =
+        kinds.iter().map(|kind| Peer::start(*kind, &PeerSetup { logged, ..bench.peer() })).collect();
+    let measure = |place: usize| {
+        let process = match place.checked_sub(1).map(|place| &peers[place]) {
+            None => UnderTest::gateway(&gateway, scenario),
+            Some(peer) => UnderTest::peer(peer.as_ref().map_err(ToString::to_string)?, scenario),
+        };
+        bench.warm_up(scenario, process)?;
+        Ok(bench.run(scenario, process, Pace::ClosedLoop, bench.flags.length())?.cpu_micros_per_request())
+    };
+    Ok(in_turns(bench.flags.rounds, 1 + peers.len(), measure))
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use super::line::{Figure, Line, median};
+use super::line::{Line, in_turns, median};
 use super::side_by_side::REVOCATIONS;
 use crate::Outcome;
 use crate::bench::{Bench, UnderTest};
@@ -66,21 +66,11 @@ fn line(name: &str, rounds: Vec<f64>, most: Option<f64>, peers: usize) -> Line {
 
 fn idle_connection(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Line> {
     let scenario = Scenario::by_name("tls-plain")?;
-    let mut figures: Vec<Figure> = (0..=kinds.len()).map(|_| Ok(Vec::new())).collect();
-    for _ in 0..bench.flags.rounds {
-        for (place, figure) in figures.iter_mut().enumerate() {
-            let Ok(rounds) = figure else { continue };
-            let held = match place.checked_sub(1) {
-                None => gateway(bench).and_then(|ours| held(bench, scenario, UnderTest::gateway(&ours, scenario))),
-                Some(place) => Peer::start(kinds[place], &bench.peer())
-                    .and_then(|peer| held(bench, scenario, UnderTest::peer(&peer, scenario))),
-            };
-            match held {
-                Ok(kib) => rounds.push(kib),
-                Err(error) => *figure = Err(error.to_string()),
-            }
-        }
-    }
+    let figures = in_turns(bench.flags.rounds, 1 + kinds.len(), |place| match place.checked_sub(1) {
+        None => gateway(bench).and_then(|ours| held(bench, scenario, UnderTest::gateway(&ours, scenario))),
+        Some(place) => Peer::start(kinds[place], &bench.peer())
+            .and_then(|peer| held(bench, scenario, UnderTest::peer(&peer, scenario))),
+    });
     let medians: Vec<Option<f64>> =
         figures.iter().map(|figure| figure.as_ref().ok().map(|rounds| median(rounds))).collect();
     let ours = medians[0].unwrap_or(f64::NAN);
