@@ -31,9 +31,10 @@ fn family(number: u128, life: Duration) -> Revocation {
     revocation(number as u64, Revoked::Family(TokenId::from_bytes(number.to_be_bytes())), life)
 }
 
+/// The bench `revocations` looks up a million.
 #[test]
-fn finds_a_million_revocations_and_nothing_else() {
-    const HALF: u128 = 500_000;
+fn finds_a_hundred_thousand_revocations_and_nothing_else() {
+    const HALF: u128 = 50_000;
     let revocations = Revocations::new();
     let halves = [1..=HALF, HALF + 1..=2 * HALF];
     thread::scope(|scope| {
@@ -42,8 +43,8 @@ fn finds_a_million_revocations_and_nothing_else() {
         }
     });
     revocations.remove_expired();
-    let million = 2 * HALF as u64;
-    assert_eq!((revocations.count(), revocations.sequence(), revocations.epoch()), (million, million, million + 1));
+    let all = 2 * HALF as u64;
+    assert_eq!((revocations.count(), revocations.sequence(), revocations.epoch()), (all, all, all + 1));
     thread::scope(|scope| {
         for half in halves {
             scope.spawn(|| half.for_each(|number| assert!(revocations.is_revoked(&of_family(number)), "{number}")));

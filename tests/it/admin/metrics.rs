@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use bearward::tokens::jwt::Algorithm;
 use serde_json::json;
 
-use crate::deploy::pages::pages;
 use crate::gateway::provider_events::gateway_with_a_stream;
-use crate::house::source;
 use crate::server::acme::gateway_without_authority;
 use crate::support::certificates::Authority;
+use crate::support::files::pages;
 use crate::support::postgres::PostgresServer;
+use crate::support::source;
 use crate::support::tokens::Mint;
 use crate::support::wait::eventually_ok;
 use crate::support::{Client, Gateway, OidcProvider, TestResponse, Upstream};

@@ -10,8 +10,8 @@ use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::house::source;
 use crate::support::program::{GatewayProcess, bearward};
+use crate::support::source;
 use crate::support::wait::eventually_ok;
 use crate::support::{Client, Gateway, Upstream};
 

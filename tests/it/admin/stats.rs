@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::house::source;
 use crate::support::clock::ManualClock;
+use crate::support::source;
 use crate::support::wait::eventually_ok;
 use crate::support::{Client, Gateway, Upstream};
 

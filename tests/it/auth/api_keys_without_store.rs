@@ -7,7 +7,7 @@ use bearward::tokens::family::api_key::generate;
 use bearward::types::ids::TokenId;
 use serde_json::json;
 
-use crate::store::locked::Shell;
+use crate::support::sqlite_shell::Shell;
 use crate::support::{Gateway, Upstream};
 
 const STORE_TIMEOUT: Duration = Duration::from_millis(300);

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::certificate_bound::{authorization, certificate, thumbprint};
-use super::dpop::prover::Prover;
 use crate::support::mutual_tls::MutualClient;
+use crate::support::prover::Prover;
 use crate::support::tokens::claims_of;
 use crate::support::{Gateway, ScriptedBackend, TokenPair, Upstream};
 

@@ -3,13 +3,10 @@
 //! A seed repeats the decisions. The gateways and the database are real processes, so that two runs can still differ in
 //! what they have in flight at a fault.
 
-use std::env;
 use std::fmt::Display;
 use std::time::Instant;
 
-use bearward::types::secret;
-
-use crate::support::random::Random;
+use crate::support::random::{Random, seed};
 
 pub(super) struct Story {
     random: Random,
@@ -19,13 +16,8 @@ pub(super) struct Story {
 impl Story {
     /// `BEARWARD_SEED` repeats the decisions of an earlier run.
     pub(super) fn begin(case: &str) -> Story {
-        let seed = match env::var("BEARWARD_SEED") {
-            Ok(seed) => seed.parse().unwrap_or_else(|error| panic!("BEARWARD_SEED={seed}: {error}")),
-            Err(_) => u64::from(u16::from_be_bytes(secret::random())),
-        };
-        eprintln!("{case}: BEARWARD_SEED={seed}");
         // Each case has its own numbers, so that one of them alone does what it did among all.
-        Story { random: Random(seed).part(case), began: Instant::now() }
+        Story { random: Random(seed(case)).part(case), began: Instant::now() }
     }
 
     pub(super) fn tell(&self, what: impl Display) {

@@ -8,9 +8,9 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::house::source;
 use crate::support::Secrets;
 use crate::support::program::Program;
+use crate::support::source;
 
 /// Runs a printed command. Returns the status and the body that it prints.
 fn paste(line: &str) -> (u16, String) {

@@ -1,5 +1,5 @@
 //! The man pages and completions in `deploy/` are those of the arguments. To write them after a change:
-//! `BEARWARD_WRITE=1 cargo test --test it cli::generated`.
+//! `BEARWARD_WRITE=1 cargo test --test programs cli::generated`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap_complete::Shell;
 
-use crate::house::source;
+use crate::support::source;
 
 /// The end of the page of the program itself, in roff.
 const END_OF_THE_FIRST_PAGE: &str = r#".SH "EXIT STATUS"
@@ -91,6 +91,6 @@ fn agree(folder: &str, expected: &Files) {
     assert!(
         differing.is_empty() && present.is_empty(),
         "not as the arguments say: {differing:?}, of no command: {present:?}. \
-         Run `BEARWARD_WRITE=1 cargo test --test it cli::generated`, and commit the files"
+         Run `BEARWARD_WRITE=1 cargo test --test programs cli::generated`, and commit the files"
     );
 }

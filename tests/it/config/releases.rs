@@ -8,9 +8,9 @@ use bearward::tokens::jwt::Algorithm;
 use bearward::types::secret;
 use tempfile::TempDir;
 
-use crate::deploy::{names, write_certificates};
-use crate::house::source;
 use crate::support::certificates::Authority;
+use crate::support::files::{names, write_certificates};
+use crate::support::source;
 use crate::support::tokens::Mint;
 
 const FOLDER: &str = "tests/it/config/releases";

@@ -1,5 +1,5 @@
 //! `deploy/gateway.schema.json` is that of the reader, and linters accept and reject what `bearward check` does. To
-//! write it after a change: `BEARWARD_WRITE=1 cargo test --test it config::schema`.
+//! write it after a change: `BEARWARD_WRITE=1 cargo test --test documents config::schema`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use bearward::config::{self, Probe};
 use tempfile::TempDir;
 
 use super::reference::REFERENCE;
-use crate::house::source;
+use crate::support::source;
 
 const FILE: &str = "deploy/gateway.schema.json";
 
@@ -142,7 +142,10 @@ fn the_schema_is_that_of_the_reader() {
     if std::env::var_os("BEARWARD_WRITE").is_some() {
         fs::write(source::root().join(FILE), &expected).expect("written");
     }
-    assert!(source::read(FILE) == expected, "{FILE} differs: BEARWARD_WRITE=1 cargo test --test it config::schema");
+    assert!(
+        source::read(FILE) == expected,
+        "{FILE} differs: BEARWARD_WRITE=1 cargo test --test documents config::schema"
+    );
     for part in [
         "\"minimum\": 1",
         "\"maximum\": 1024",
@@ -164,7 +167,7 @@ fn the_schema_is_that_of_the_reader() {
 #[test]
 fn linters_accept_every_complete_configuration() {
     let folder = TempDir::new().expect("a folder");
-    let examples = crate::deploy::names(&source::root().join("deploy/examples"));
+    let examples = crate::support::files::names(&source::root().join("deploy/examples"));
     let examples = examples.iter().map(|name| source::read(format!("deploy/examples/{name}")));
     let outside = "workers = { env = \"WORKERS\", default = 2 }\n[store]\nsecret_file = { credential = \"root\" }\n\
         [[upstream]]\nservers = [{ env = \"BACKEND\" }]\n[tokens]\nissuer = \"HTTPS://a.example\"\n";

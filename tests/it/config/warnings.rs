@@ -4,8 +4,8 @@ use std::path::Path;
 
 use bearward::config::{self, Probe};
 
-use crate::house::source;
 use crate::support::program::bearward;
+use crate::support::source;
 
 /// Text of the configuration, and for each warning its key, line and a part of the message.
 pub(super) type Row = (&'static str, &'static [(&'static str, usize, &'static str)]);

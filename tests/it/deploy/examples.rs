@@ -9,11 +9,12 @@ use bearward::types::secret::write_private;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::gateway::sign_in::visitor::Visitor;
-use crate::house::source;
 use crate::support::certificates::Authority;
+use crate::support::files::{names, write_certificates};
 use crate::support::program::{GatewayProcess, Program};
+use crate::support::source;
 use crate::support::tokens::Mint;
+use crate::support::visitor::Visitor;
 use crate::support::wait::eventually_ok;
 use crate::support::{Client, KeyServer, OidcProvider, ScriptedBackend, TokenPair, Upstream};
 
@@ -37,7 +38,7 @@ async fn start_with(
     prepare: impl FnOnce(&TempDir),
 ) -> Example {
     let folder = TempDir::new().expect("a folder");
-    super::write_certificates(&Authority::new(), &folder.path().join("tls"));
+    write_certificates(&Authority::new(), &folder.path().join("tls"));
     prepare(&folder);
     let mut text = source::read(format!("deploy/examples/{name}"));
     for (old, new) in replace {
@@ -81,7 +82,7 @@ impl Example {
 
 #[test]
 fn every_example_has_a_test() {
-    let names = super::names(&source::root().join("deploy/examples"));
+    let names = names(&source::root().join("deploy/examples"));
     assert_eq!(
         names,
         [
@@ -99,11 +100,11 @@ fn every_example_has_a_test() {
 #[test]
 fn no_example_has_a_warning() {
     let folder = TempDir::new().expect("a folder");
-    super::write_certificates(&Authority::new(), &folder.path().join("tls"));
+    write_certificates(&Authority::new(), &folder.path().join("tls"));
     fs::create_dir(folder.path().join("keys")).expect("a folder");
     fs::write(folder.path().join("keys/partner.json"), Mint::new(Algorithm::ES256).jwks()).expect("written");
     write_private(&folder.path().join("login.secret"), b"not a secret").expect("written");
-    for name in super::names(&source::root().join("deploy/examples")) {
+    for name in names(&source::root().join("deploy/examples")) {
         let text = source::read(format!("deploy/examples/{name}")).replace("/var/lib/bearward/", "");
         let (_, warnings) = config::parse_with_warnings(&text, folder.path(), Probe::None).expect("a valid example");
         assert!(warnings.is_empty(), "{name}: {}", warnings.render(false));

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::house::source;
+use crate::support::source;
 
 const MANIFESTS: [&str; 2] = ["deploy/beside/gateway-api.yaml", "deploy/beside/gateway-api-http.yaml"];
 const TO_JSON: &str = "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(sys.stdin))))";

@@ -9,12 +9,12 @@ mod replicas;
 mod stream_recipes;
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::house::source;
 use crate::support::certificates::Authority;
+use crate::support::files::{blocks, names, output_text, write_certificates};
 use crate::support::program::{GatewayProcess, Program};
+use crate::support::source;
 
 /// systemd 252 rates the unit at 1.4 of 10. Later versions rate differently, so the bound is the next whole number.
 const MAX_EXPOSURE: f64 = 2.0;
@@ -36,7 +36,7 @@ fn systemd_accepts_the_units() {
     // Faults of other units on this machine do not count.
     let [service, socket] = [&service, &socket].map(|path| path.to_str().expect("a UTF-8 path"));
     let output = systemd_analyze(&["verify", "--man=no", "--recursive-errors=no", service, socket]);
-    let printed = text(&output);
+    let printed = output_text(&output);
     assert!(output.status.success() && !printed.contains("bearward"), "systemd-analyze verify: {printed}");
 }
 
@@ -44,7 +44,7 @@ fn systemd_accepts_the_units() {
 fn the_exposure_of_the_unit_is_low() {
     let path = source::root().join("deploy/bearward.service");
     let output = systemd_analyze(&["security", "--offline=true", "--no-pager", path.to_str().expect("a UTF-8 path")]);
-    let printed = text(&output);
+    let printed = output_text(&output);
     let exposure = printed
         .lines()
         .find_map(|line| line.split_once("Overall exposure level for bearward.service: "))
@@ -57,7 +57,7 @@ fn the_exposure_of_the_unit_is_low() {
 #[test]
 fn the_installed_configuration_writes_only_to_its_state_folder() {
     let page = source::read("deploy/install.md");
-    let block = pages::blocks(&page, "toml").remove(0);
+    let block = blocks(&page, "toml").remove(0);
     let [etc, state] = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
     let state_path = state.path().to_str().expect("a UTF-8 path");
     let text = block.replace("/var/lib/bearward", state_path).replace("0.0.0.0:8443", "127.0.0.1:0");
@@ -74,30 +74,7 @@ fn the_installed_configuration_writes_only_to_its_state_folder() {
     assert!(names(state.path()).contains(&"bearward.secret".to_owned()));
 }
 
-/// The certificates that the pages and examples name: the gateway's own, a client certificate, and the CA of both.
-pub(crate) fn write_certificates(authority: &Authority, folder: &Path) {
-    fs::create_dir_all(folder).expect("created");
-    authority.sign("gateway.example").write(folder, "own");
-    for (made, named) in [("own.pem", "fullchain.pem"), ("own.key", "key.pem")] {
-        fs::rename(folder.join(made), folder.join(named)).expect("renamed");
-    }
-    authority.sign("client.example").write(folder, "client");
-    fs::write(folder.join("ca.pem"), authority.pem()).expect("written");
-}
-
-pub(crate) fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
-    let mut names: Vec<_> = entries.map(|name| name.into_string().expect("UTF-8")).collect();
-    names.sort();
-    names
-}
-
 fn systemd_analyze(arguments: &[&str]) -> Output {
     let output = Command::new("systemd-analyze").args(arguments).env("LC_ALL", "C.UTF-8").output();
     output.unwrap_or_else(|error| panic!("systemd-analyze: {error}; tests/run installs it"))
-}
-
-pub(crate) fn text(output: &Output) -> String {
-    let both = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
-    String::from_utf8_lossy(&both).trim().to_owned()
 }

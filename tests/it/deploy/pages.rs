@@ -7,9 +7,10 @@ use bearward::types::clock::{Clock, SystemClock};
 use bearward::types::reject::Reason;
 use bearward::types::secret;
 
-use crate::house::source;
 use crate::support::certificates::Authority;
+use crate::support::files::{blocks, names, output_text, pages, write_certificates};
 use crate::support::program::bearward_with_variables;
+use crate::support::source;
 
 /// Of a client in the pages.
 const PUBLIC_KEY: &str = "-----BEGIN PUBLIC KEY-----
@@ -17,30 +18,6 @@ MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEpScOX4lPthsJYbEO2MQt56G95+TD
 T1W+iHoQ4LodNWSjUEZHFplwJKViYr1fQXuOW9e9KMjcQpvjQhtfwXIbBQ==
 -----END PUBLIC KEY-----
 ";
-
-/// README.md and the pages in `deploy/`: the path of each, and its text.
-pub fn pages() -> Vec<(String, String)> {
-    let names = super::names(&source::root().join("deploy"));
-    let in_deploy = names.into_iter().filter(|name| name.ends_with(".md")).map(|name| format!("deploy/{name}"));
-    let pages: Vec<_> = ["README.md".to_owned()].into_iter().chain(in_deploy).collect();
-    assert!(pages.len() > 10, "the pages are gone: {pages:?}");
-    pages.into_iter().map(|path| (path.clone(), source::read(path))).collect()
-}
-
-/// The code blocks of this language, without their indentation.
-pub fn blocks(page: &str, language: &str) -> Vec<String> {
-    let mut blocks = Vec::new();
-    let mut lines = page.lines();
-    while let Some(line) = lines.next() {
-        let Some((indent, opened)) = line.split_once("```") else { continue };
-        let body = lines.by_ref().take_while(|line| line.trim() != "```");
-        let body: Vec<&str> = body.map(|line| line.strip_prefix(indent).unwrap_or(line)).collect();
-        if opened == language {
-            blocks.push(format!("{}\n", body.join("\n")));
-        }
-    }
-    blocks
-}
 
 /// The text of a page without its code blocks and code spans.
 fn prose(page: &str) -> String {
@@ -101,7 +78,7 @@ fn the_index_lists_every_page_and_every_example() {
         let name = path.trim_start_matches("deploy/");
         assert!(index.contains(&format!("]({name})")), "{name} is not in the index");
     }
-    for name in super::names(&source::root().join("deploy/examples")) {
+    for name in names(&source::root().join("deploy/examples")) {
         assert!(index.contains(&format!("](examples/{name})")), "examples/{name} is not in the index");
     }
 }
@@ -111,7 +88,7 @@ fn the_index_lists_every_page_and_every_example() {
 fn every_configuration_in_the_pages_is_valid() {
     let folder = tempfile::tempdir().expect("a folder");
     let authority = Authority::new();
-    super::write_certificates(&authority, &folder.path().join("tls"));
+    write_certificates(&authority, &folder.path().join("tls"));
     fs::write(folder.path().join("tls/clients-ca.pem"), authority.pem()).expect("written");
     let list = authority.revocation_list(&[], SystemClock.now().as_secs() + 86_400);
     fs::write(folder.path().join("tls/clients.crl"), list).expect("written");
@@ -138,7 +115,7 @@ fn every_configuration_in_the_pages_is_valid() {
             let config = block.replace("/etc/bearward", here).replace("/var/lib/bearward", here);
             fs::write(folder.path().join("gateway.toml"), format!("{config}\n{upstream}")).expect("written");
             let output = bearward_with_variables(folder.path(), &["check", "--offline"], &variables);
-            assert!(output.status.success(), "{path}:\n{block}\n{}", super::text(&output));
+            assert!(output.status.success(), "{path}:\n{block}\n{}", output_text(&output));
             checked += 1;
         }
     }

@@ -5,9 +5,9 @@ use std::process::{Child, Command, Stdio};
 use serde_json::json;
 use tokio::net::TcpStream;
 
-use super::pages::blocks;
-use crate::house::source;
+use crate::support::files::blocks;
 use crate::support::ports::free_port;
+use crate::support::source;
 use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, TestResponse};
 

@@ -10,12 +10,13 @@ use bearward::config::{self, Probe};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::house::source;
 use crate::support::certificates::Authority;
+use crate::support::files::write_certificates;
 use crate::support::haproxy::Haproxy;
 use crate::support::ports::free_address;
 use crate::support::postgres::PostgresServer;
 use crate::support::program::GatewayProcess;
+use crate::support::source;
 use crate::support::{Client, TokenPair, Upstream};
 
 /// `tests/run` installs them.
@@ -63,7 +64,7 @@ fn the_configuration_of_the_pods_has_no_fault_or_warning() {
     let configuration: String = lines.map(|line| format!("{}\n", line.strip_prefix("    ").unwrap_or(line))).collect();
     let folder = TempDir::new().expect("a folder");
     write_secrets(&folder.path().join("secrets"));
-    super::write_certificates(&Authority::new(), &folder.path().join("tls"));
+    write_certificates(&Authority::new(), &folder.path().join("tls"));
     let tls = folder.path().join("tls");
     for (from, to) in [("fullchain.pem", "tls.crt"), ("key.pem", "tls.key")] {
         fs::copy(tls.join(from), tls.join(to)).expect("copied");

@@ -9,9 +9,9 @@ use http::Method;
 use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::pages::blocks;
 use super::recipes::{Server, routes, section};
-use crate::house::source;
+use crate::support::files::blocks;
+use crate::support::source;
 use crate::support::wire::TIMEOUT;
 use crate::support::{Client, Gateway, Upstream};
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use crate::house::source;
+use crate::support::source;
 use crate::support::{Gateway, Upstream};
 
 /// The precedent, what went wrong there, and the tests here.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bearward::config;
 
 use super::imports;
-use super::source::{self, SourceFile};
+use crate::support::source::{self, SourceFile};
 
 /// Folders of `src`, and files at its root, that may exist at most.
 const MOST_ENTRIES: usize = 17;

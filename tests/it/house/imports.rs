@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::source::{self, SourceFile};
+use crate::support::source::{self, SourceFile};
 
 /// Files by path, each with the files that it imports.
 pub type Imports = BTreeMap<String, BTreeSet<String>>;

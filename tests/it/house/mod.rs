@@ -6,8 +6,10 @@ use std::process::Command;
 mod floors;
 mod imports;
 mod peers;
-pub mod source;
+mod reader;
 mod words;
+
+use crate::support::source;
 
 /// A file that grows past this holds two subjects.
 const LONGEST_FILE: usize = 400;

@@ -4,9 +4,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-use super::source;
+use crate::support::source;
 
 /// Programs that `tests/run` needs in any case.
 const TOOLS: [&str; 21] = [
@@ -45,18 +44,54 @@ fn covers(listed: &str, name: &str) -> bool {
     listed == name || (listed.ends_with("::") && name.starts_with(listed))
 }
 
+/// The names of all tests in the files of the three binaries, as `--list` prints them. Tests that a macro makes are not
+/// among them.
+fn tests() -> Vec<String> {
+    let root = source::root().join("tests/it");
+    let mut names = Vec::new();
+    for path in rust_files(&root) {
+        let module = module(&root, &path);
+        let text = fs::read_to_string(&path).expect("a file");
+        let mut is_test = false;
+        for line in text.lines() {
+            is_test |= line == "#[test]" || line.starts_with("#[tokio::test");
+            let function = line.strip_prefix("async fn ").or_else(|| line.strip_prefix("fn "));
+            let Some(name) = function.and_then(|rest| rest.split('(').next()) else { continue };
+            if is_test {
+                names.push(format!("{module}{name}"));
+            }
+            is_test = false;
+        }
+    }
+    names
+}
+
+/// The module of a file, with `::` at its end.
+fn module(root: &Path, file: &Path) -> String {
+    let relative = file.strip_prefix(root).expect("below").with_extension("");
+    let module = relative.to_str().expect("UTF-8").replace('/', "::");
+    format!("{}::", module.trim_end_matches("::mod"))
+}
+
 #[test]
 fn every_listed_test_and_module_exists() {
-    let tests = Command::new(std::env::current_exe().expect("is known")).arg("--list").output().expect("it runs");
-    let tests = String::from_utf8(tests.stdout).expect("UTF-8");
-    let tests: Vec<_> = tests.lines().filter_map(|line| line.strip_suffix(": test")).collect();
+    let tests = tests();
     assert!(tests.len() > 1000, "only {} tests", tests.len());
     for listed in listed() {
-        assert!(tests.iter().any(|name| covers(&listed, name)), "tests/peers: {listed} is no test and no module");
+        let is_module = listed.ends_with("::") && source::root().join("tests/it").join(file_of(&listed)).exists();
+        assert!(
+            is_module || tests.iter().any(|name| covers(&listed, name)),
+            "tests/peers: {listed} is no test and no module"
+        );
         // `--skip` looks for a part of the name.
         let more = tests.iter().find(|name| name.contains(&listed) && !covers(&listed, name));
         assert!(more.is_none(), "tests/peers: {listed} would leave out {more:?} too");
     }
+}
+
+/// The folder of a module that ends with `::`.
+fn file_of(module: &str) -> String {
+    module.trim_end_matches("::").replace("::", "/")
 }
 
 #[test]
@@ -66,9 +101,7 @@ fn every_test_that_calls_a_peer_is_listed() {
     let mut missing = BTreeSet::new();
     let mut called = BTreeSet::new();
     for path in rust_files(&root) {
-        let relative = path.strip_prefix(&root).expect("below").with_extension("");
-        let module = relative.to_str().expect("UTF-8").replace('/', "::");
-        let module = format!("{}::", module.trim_end_matches("::mod"));
+        let module = module(&root, &path);
         if module.starts_with("support::") || module == "house::peers::" {
             continue;
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use super::source;
+use crate::support::source;
 
 /// Each has a plainer word: name the client, the operator, the backend or the gateway.
 const OLD_STYLE: &[&str] = &[

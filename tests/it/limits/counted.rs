@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::house::source;
+use crate::support::source;
 use crate::support::{Client, Gateway, Upstream, Wire};
 
 const NO_PENALTY: &str = "[limits]\npenalty_duration = \"0s\"\n";

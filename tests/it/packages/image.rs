@@ -4,13 +4,14 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{Package, on_this_machine, run};
-use crate::house::source;
 use crate::support::program::Program;
+use crate::support::source;
 use crate::support::wait::eventually_ok;
 use crate::support::{Client, Upstream};
 
@@ -19,7 +20,7 @@ const MAX_BYTES: u64 = 10_000_000;
 
 /// An image that is unpacked into a folder.
 struct Image {
-    package: Package,
+    package: Arc<Package>,
     /// The configuration of the image: user, entry point, labels.
     config: Value,
     root: TempDir,
@@ -27,7 +28,7 @@ struct Image {
 
 impl Image {
     fn unpack() -> Image {
-        let package = Package::build("image");
+        let package = Package::shared("image");
         let [archive, root] = [(); 2].map(|()| TempDir::new().expect("a folder"));
         // A folder for temporary files is closed to the user of the image.
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).expect("opened");

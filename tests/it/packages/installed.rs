@@ -7,8 +7,8 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::{Package, on_this_machine, output};
-use crate::house::source;
 use crate::support::Upstream;
+use crate::support::source;
 
 #[tokio::test]
 async fn the_packages_install_run_upgrade_and_leave() {
@@ -16,8 +16,8 @@ async fn the_packages_install_run_upgrade_and_leave() {
     let folder = TempDir::new().expect("a folder");
     let (text, address) = on_this_machine(&source::read("deploy/package/gateway.toml"), &backend);
     fs::write(folder.path().join("gateway.toml"), text).expect("written");
-    let [deb, newer, rpm] =
-        [("deb", 1), ("deb", 2), ("rpm", 1)].map(|(kind, revision)| Package::build_revision(kind, revision));
+    let [deb, rpm] = ["deb", "rpm"].map(Package::shared);
+    let newer = Package::build("deb", 2);
 
     let scripts = source::root().join("tests/it/packages");
     let mut bash = Command::new("bash");
@@ -26,7 +26,7 @@ async fn the_packages_install_run_upgrade_and_leave() {
     bash.env("DEB", deb.path()).env("NEWER", newer.path()).env("RPM", rpm.path());
     bash.env("CONFIGURATION", folder.path().join("gateway.toml")).env("ADDRESS", address.to_string());
     let output = tokio::task::spawn_blocking(move || output(&mut bash)).await.expect("it ran");
-    let printed = crate::deploy::text(&output);
+    let printed = crate::support::files::output_text(&output);
     assert!(output.status.success(), "{printed}");
     // Each script says so after its last step.
     assert_eq!(printed.matches("all steps passed").count(), 2, "{printed}");

@@ -4,20 +4,20 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use super::{Package, output, run};
-use crate::house::source;
+use crate::support::source;
 
 #[test]
 fn lintian_finds_nothing_in_the_deb() {
-    let package = Package::build("deb");
+    let package = Package::shared("deb");
     let mut lintian = Command::new("lintian");
     let output = output(lintian.args(["--fail-on", "error,warning", "--allow-root", package.path()]));
-    let printed = crate::deploy::text(&output);
+    let printed = crate::support::files::output_text(&output);
     assert!(output.status.success() && printed.is_empty(), "lintian: {printed}");
 }
 
 #[test]
 fn rpmlint_finds_nothing_in_the_rpm() {
-    let package = Package::build("rpm");
+    let package = Package::shared("rpm");
     let config = source::root().join("deploy/package/rpmlint.toml");
     let printed = run(Command::new("rpmlint").arg("--config").arg(config).arg(package.path()));
     assert!(printed.contains("0 errors, 0 warnings"), "rpmlint: {printed}");
@@ -26,7 +26,7 @@ fn rpmlint_finds_nothing_in_the_rpm() {
 /// Only documents about the package itself, and the folder of zsh, have other places.
 #[test]
 fn the_deb_and_the_rpm_have_the_same_files() {
-    let [deb, rpm] = ["deb", "rpm"].map(Package::build);
+    let [deb, rpm] = ["deb", "rpm"].map(Package::shared);
     let of_deb = files(&run(Command::new("dpkg-deb").args(["--contents", deb.path()])));
     let list = "[%{FILEMODES:perms} %{FILENAMES}\\n]";
     let of_rpm = files(&run(Command::new("rpm").args(["--query", "--package", "--queryformat", list, rpm.path()])));

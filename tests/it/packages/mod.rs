@@ -7,44 +7,45 @@ mod linted;
 mod release;
 mod same_bytes;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tempfile::TempDir;
 
-use crate::house::source;
 use crate::support::Upstream;
 use crate::support::ports::{free_address, free_port};
+use crate::support::source;
 
-/// A folder with one package.
+/// A package in a folder of its own.
 struct Package {
     file: PathBuf,
-    _folder: TempDir,
+    /// Without it, the folder stays.
+    _folder: Option<TempDir>,
 }
 
 impl Package {
-    /// Runs `deploy/package/KIND`.
-    fn build(kind: &str) -> Package {
-        Self::build_revision(kind, 1)
+    /// The first revision of a kind, which is built once for all tests: that takes seconds.
+    fn shared(kind: &'static str) -> Arc<Package> {
+        static BUILT: Mutex<BTreeMap<&str, Arc<OnceLock<Arc<Package>>>>> = Mutex::new(BTreeMap::new());
+        let built = BUILT.lock().expect("no panic while it is locked").entry(kind).or_default().clone();
+        // Rust drops no static. The next run replaces the folder.
+        let build = || {
+            let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages").join(kind);
+            let _ = fs::remove_dir_all(&folder);
+            fs::create_dir_all(&folder).expect("created");
+            Arc::new(Package { file: build(kind, 1, &folder), _folder: None })
+        };
+        built.get_or_init(build).clone()
     }
 
-    fn build_revision(kind: &str, revision: u32) -> Package {
+    /// A package that no other test gets.
+    fn build(kind: &str, revision: u32) -> Package {
         let folder = TempDir::new().expect("a folder");
-        let mut command = Command::new(source::root().join("deploy/package").join(kind));
-        // `.ci/run` names a release build here, which is small.
-        let program = std::env::var_os("BEARWARD_PROGRAM").map_or(env!("CARGO_BIN_EXE_bearward").into(), PathBuf::from);
-        command.arg(source::root().join(program)).arg(folder.path());
-        command.env("SOURCE_DATE_EPOCH", "1780000000").env("PACKAGE_REVISION", revision.to_string());
-        // A debug build is large, and its size does not matter.
-        if std::env::var_os("BEARWARD_PROGRAM").is_none() {
-            command.env("PACKAGE_LEVEL", "1");
-        }
-        run(&mut command);
-        let mut names = files_in(folder.path());
-        assert_eq!(names.len(), 1, "{kind} writes one file: {names:?}");
-        Package { file: names.remove(0), _folder: folder }
+        Package { file: build(kind, revision, folder.path()), _folder: Some(folder) }
     }
 
     fn path(&self) -> &str {
@@ -56,6 +57,23 @@ impl Package {
     }
 }
 
+/// Runs `deploy/package/KIND`. Returns the file that it writes.
+fn build(kind: &str, revision: u32, folder: &Path) -> PathBuf {
+    let mut command = Command::new(source::root().join("deploy/package").join(kind));
+    // `.ci/run` names a release build here, which is small.
+    let program = std::env::var_os("BEARWARD_PROGRAM").map_or(env!("CARGO_BIN_EXE_bearward").into(), PathBuf::from);
+    command.arg(source::root().join(program)).arg(folder);
+    command.env("SOURCE_DATE_EPOCH", "1780000000").env("PACKAGE_REVISION", revision.to_string());
+    // A debug build is large, and its size does not matter.
+    if std::env::var_os("BEARWARD_PROGRAM").is_none() {
+        command.env("PACKAGE_LEVEL", "1");
+    }
+    run(&mut command);
+    let mut names = files_in(folder);
+    assert_eq!(names.len(), 1, "{kind} writes one file: {names:?}");
+    names.remove(0)
+}
+
 fn files_in(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("one").path()).collect();
     files.sort();
@@ -65,7 +83,7 @@ fn files_in(folder: &Path) -> Vec<PathBuf> {
 /// Runs a program that must succeed. Returns what it printed to standard output.
 fn run(command: &mut Command) -> String {
     let output = output(command);
-    assert!(output.status.success(), "{command:?}: {}\n{}", output.status, crate::deploy::text(&output));
+    assert!(output.status.success(), "{command:?}: {}\n{}", output.status, crate::support::files::output_text(&output));
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 

@@ -7,8 +7,8 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::run;
-use crate::deploy::text;
-use crate::house::source;
+use crate::support::files::output_text;
+use crate::support::source;
 
 /// A repository with the files that a release changes, and a `cargo` that does nothing.
 struct Repository(TempDir);
@@ -53,7 +53,7 @@ fn a_release_gives_the_changes_its_heading_and_a_tag() {
     let repository =
         Repository::new("# Changelog\n\n## Unreleased\n\n- A change.\n\n## 0.0.9 (2026-01-01)\n\n- Old.\n");
     let output = repository.release("7.8.9");
-    assert!(output.status.success(), "{}", text(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let changelog = repository.read("CHANGELOG.md");
     let (before, after) = changelog.split_once("## 7.8.9 (").expect("a heading");
     assert_eq!(before, "# Changelog\n\n## Unreleased\n\n");
@@ -64,14 +64,18 @@ fn a_release_gives_the_changes_its_heading_and_a_tag() {
     assert_eq!(repository.git(&["status", "--porcelain"]), "");
 
     let again = repository.release("7.8.9");
-    assert!(text(&again).contains("has version 7.8.9 already"), "{}", text(&again));
+    assert!(output_text(&again).contains("has version 7.8.9 already"), "{}", output_text(&again));
 }
 
 #[test]
 fn a_release_without_changes_is_rejected() {
     let repository = Repository::new("# Changelog\n\n## Unreleased\n\n## 0.0.9 (2026-01-01)\n\n- Old.\n");
     let output = repository.release("7.8.9");
-    assert!(!output.status.success() && text(&output).contains("no unreleased change"), "{}", text(&output));
+    assert!(
+        !output.status.success() && output_text(&output).contains("no unreleased change"),
+        "{}",
+        output_text(&output)
+    );
     assert_eq!(repository.git(&["tag", "--list"]), "");
 }
 

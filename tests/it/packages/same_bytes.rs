@@ -5,19 +5,20 @@ use std::fs;
 use std::process::Command;
 
 use super::{Package, run};
-use crate::house::source;
+use crate::support::source;
 
 #[test]
 fn each_package_is_the_same_when_built_again() {
     std::thread::scope(|scope| {
         for kind in ["deb", "rpm", "tar", "image"] {
             scope.spawn(move || {
-                let [first, second] = [(); 2].map(|()| Package::build(kind));
+                let first = Package::shared(kind);
+                let second = Package::build(kind, 1);
                 assert_eq!(first.name(), second.name());
                 let page = source::read("deploy/packages.md");
                 let is_named = page.contains(&format!("`{}`", first.name()));
                 assert!(is_named || cfg!(not(target_arch = "x86_64")), "packages.md does not name {}", first.name());
-                let [first, second] = [first, second].map(|package| fs::read(package.file).expect("a file"));
+                let [first, second] = [&*first, &second].map(|package| fs::read(&package.file).expect("a file"));
                 assert!(first == second, "{kind}: two builds differ");
             });
         }
@@ -26,7 +27,7 @@ fn each_package_is_the_same_when_built_again() {
 
 #[test]
 fn the_archive_has_all_that_an_installation_needs() {
-    let package = Package::build("tar");
+    let package = Package::shared("tar");
     let listed = run(Command::new("tar").args(["--list", "--verbose", "--file", package.path()]));
     let lines: Vec<_> = listed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect();
     assert!(lines.iter().all(|line| line[1] == "0/0"), "files of other users:\n{listed}");
@@ -52,7 +53,7 @@ fn the_archive_has_all_that_an_installation_needs() {
         let is_read =
             |name: &str| [".md", ".svg", ".json", ".yml", ".yaml"].iter().any(|ending| name.ends_with(ending));
         let belongs = |name: &&String| folder != "deploy" || is_read(name) || name.starts_with("bearward.");
-        for name in crate::deploy::names(&source::root().join(folder)).iter().filter(belongs) {
+        for name in crate::support::files::names(&source::root().join(folder)).iter().filter(belongs) {
             assert!(packed.contains(format!("{folder}/{name}").as_str()), "{folder}/{name} is missing");
         }
     }

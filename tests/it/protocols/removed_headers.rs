@@ -160,7 +160,7 @@ async fn x_real_ip_is_set_only_if_configured() {
 
 #[test]
 fn the_reference_lists_every_removed_header() {
-    let reference = crate::house::source::read("gateway.toml");
+    let reference = crate::support::source::read("gateway.toml");
     let listed = reference.split([',', ' ', '\n']).collect::<Vec<_>>();
     let missing = CLIENT_CLAIMS.iter().filter(|name| !listed.contains(name)).collect::<Vec<_>>();
     assert!(missing.is_empty(), "{missing:?}");

@@ -1,42 +1,18 @@
 //! Another process holds the database for long: requests go on, calls get 503, and nothing that was acknowledged is
 //! lost.
 
-use std::io::Write;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::support::repetitions::repetitions;
+use crate::support::sqlite_shell::Shell;
 use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, TestResponse, TokenPair, Upstream};
 
 /// How long the database is locked, in seconds. Six times `timeouts.store`: with 30 s, that has its default.
 const LOCKED: usize = 3;
 const STORE_TIMEOUTS: u32 = 6;
-
-/// An `sqlite3` shell with an open transaction.
-pub struct Shell(Child);
-
-impl Shell {
-    pub fn lock(gateway: &Gateway) -> Shell {
-        let mut command = Command::new("sqlite3");
-        command.arg("-cmd").arg(".timeout 10000").arg(gateway.path().join("bearward.db"));
-        let mut shell = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("sqlite3 is installed");
-        let input = shell.stdin.as_mut().expect("piped");
-        input.write_all(b"begin exclusive;\nselect 'locked';\n").expect("it reads");
-        let mut said = [0; 6];
-        std::io::Read::read_exact(shell.stdout.as_mut().expect("piped"), &mut said).expect("it has the lock");
-        assert_eq!(&said, b"locked");
-        Shell(shell)
-    }
-
-    /// As when an operator closes the terminal.
-    pub fn release(mut self) {
-        self.0.kill().expect("it runs");
-        self.0.wait().expect("it is our child");
-    }
-}
 
 #[track_caller]
 fn assert_unavailable(response: &TestResponse) {
@@ -45,7 +21,7 @@ fn assert_unavailable(response: &TestResponse) {
     assert!(wait >= 1, "{response:?}");
 }
 
-/// By hand: `BEARWARD_ROUNDS=30 cargo test --test it a_database_locked -- --nocapture`.
+/// By hand: `BEARWARD_ROUNDS=30 cargo test --test programs a_database_locked -- --nocapture`.
 #[tokio::test]
 async fn a_database_locked_for_long_loses_nothing() {
     let upstream = Upstream::start();

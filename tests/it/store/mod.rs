@@ -2,7 +2,6 @@
 
 pub mod embedded;
 mod failure;
-pub(crate) mod given;
 pub mod locked;
 pub mod postgres;
 mod scale;

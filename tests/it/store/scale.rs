@@ -59,7 +59,7 @@ async fn refreshed(gateway: &GatewayProcess, pair: &TokenPair) -> TokenPair {
     TokenPair::from_json(&response.json())
 }
 
-/// By hand: `BEARWARD_ROUNDS=1000000 cargo test --test it a_million_families -- --nocapture`.
+/// By hand: `BEARWARD_ROUNDS=1000000 cargo test --test programs a_million_families -- --nocapture`.
 #[tokio::test]
 async fn a_million_families_start_refresh_revoke_and_are_swept() {
     let families = repetitions(20_000);

@@ -5,7 +5,7 @@
 //! program, with real tokens. To run more rounds than the suite does:
 //!
 //! ```console
-//! $ BEARWARD_ROUNDS=500 cargo test --test it storm
+//! $ BEARWARD_ROUNDS=500 cargo test --test programs storm
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -24,8 +24,8 @@ use bearward::types::secret;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::given::{self, *};
 use super::{embedded, postgres};
+use crate::support::given::{self, *};
 use crate::support::postgres::PostgresServer;
 use crate::support::repetitions::repetitions;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::house::source;
+use crate::support::source;
 
 /// A process that ends when this is dropped.
 pub struct FrontProxy(Child);

@@ -16,12 +16,14 @@ use bearward::types::clock::Clock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::store::embedded::LOCK_TIMEOUT;
-
 use super::client::{Client, TestResponse};
 use super::clock::ManualClock;
 use super::secrets::{self, Secrets};
 use super::tokens::Mint;
+
+/// How long a reopened store may wait for its lock. A test that starts a process holds a copy of every open file, also
+/// of the lock, until the process has replaced itself.
+pub const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub const ISSUER: &str = "https://gateway.example";
 pub const AUDIENCE: &str = "https://api.example";

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{Client, secrets};
-use crate::house::source;
+use crate::support::source;
 
 const FILES: [(&str, &str); 5] = [
     ("server.mjs", include_str!("../oidc/server.mjs")),

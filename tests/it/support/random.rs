@@ -1,6 +1,19 @@
 //! Random choices that a seed repeats.
 
+use std::env;
 use std::time::Duration;
+
+use bearward::types::secret;
+
+/// The seed of this run: `BEARWARD_SEED` repeats that of an earlier one. Prints it with the name of the test.
+pub fn seed(test: &str) -> u64 {
+    let seed = match env::var("BEARWARD_SEED") {
+        Ok(seed) => seed.parse().unwrap_or_else(|error| panic!("BEARWARD_SEED={seed}: {error}")),
+        Err(_) => u64::from(u16::from_be_bytes(secret::random())),
+    };
+    eprintln!("{test}: BEARWARD_SEED={seed}");
+    seed
+}
 
 /// The pseudo-random generator SplitMix64.
 #[derive(Clone)]

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::certificates::Authority;
-use crate::house::source;
+use crate::support::source;
 
 const PAGE: &str = include_str!("../browser/page.html");
 

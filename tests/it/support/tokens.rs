@@ -14,7 +14,7 @@ use jsonwebtoken::EncodingKey;
 use serde_json::{Value, json};
 
 use super::gateway::AUDIENCE;
-use crate::store::given::login;
+use crate::support::given::login;
 
 pub const EXTERNAL_ISSUER: &str = "https://login.example";
 

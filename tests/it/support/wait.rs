@@ -1,5 +1,7 @@
 //! Waits for conditions, so that no test has to guess how long something takes.
 
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use super::wire::TIMEOUT;
@@ -31,5 +33,16 @@ pub async fn eventually_within<T>(
             Err(error) => assert!(started.elapsed() < timeout, "not within {timeout:?}: {what}\n{error}"),
         }
         tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+/// Polls a future that waits for nothing but other threads until it is ready.
+pub fn run_ready<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(outcome) = future.as_mut().poll(&mut context) {
+            return outcome;
+        }
     }
 }

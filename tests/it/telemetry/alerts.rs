@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::house::source;
+use crate::support::source;
 
 const RULES: &str = "deploy/alerts.yml";
 

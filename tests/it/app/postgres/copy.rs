@@ -12,8 +12,8 @@ use bearward::types::clock::UnixTime;
 use serde_json::json;
 
 use super::{folder, gateway, schema, start_error, store_keys, text};
-use crate::store::given::login;
 use crate::support::clock::ManualClock;
+use crate::support::given::login;
 use crate::support::postgres::PostgresServer;
 use crate::support::program::bearward;
 use crate::support::tokens::EXTERNAL_ISSUER;

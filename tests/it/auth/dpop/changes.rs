@@ -6,7 +6,7 @@ use bearward::tokens::jwt::Algorithm;
 use serde_json::json;
 
 use super::hostile::{Case, Parties, Signer};
-use super::prover::{Prover, hash_of};
+use crate::support::prover::{Prover, hash_of};
 use crate::support::tokens::{Mint, segment};
 
 pub fn htu(case: &mut Case, url: &str) {

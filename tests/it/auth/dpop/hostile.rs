@@ -5,9 +5,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::prover::{Draft, Prover, hash_of};
 use super::rows::ROWS;
 use super::{HOST, Stage};
+use crate::support::prover::{Draft, Prover, hash_of};
 use crate::support::tokens::{Mint, segment};
 
 /// A request in the making: a good one, until a row changes it.

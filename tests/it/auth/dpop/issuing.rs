@@ -4,8 +4,8 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::prover::Prover;
 use super::{HOST, presenting};
+use crate::support::prover::Prover;
 use crate::support::tokens::claims_of;
 use crate::support::{Client, Gateway, ScriptedBackend, TestResponse, TokenPair, Upstream};
 

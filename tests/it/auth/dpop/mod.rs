@@ -7,9 +7,9 @@ mod hostile;
 mod issuing;
 mod nonces;
 mod own_clients;
-pub mod prover;
 mod proxies;
 mod replays;
+mod replicas;
 mod requests;
 mod rows;
 mod streams;
@@ -17,9 +17,9 @@ mod thieves;
 
 use serde_json::json;
 
+use crate::support::prover::Prover;
 use crate::support::tokens::Mint;
 use crate::support::{Client, Gateway, TestResponse, Upstream};
-use prover::Prover;
 
 /// The host of the test client.
 const HOST: &str = "gateway.test";

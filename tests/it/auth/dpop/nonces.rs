@@ -6,8 +6,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::prover::Prover;
 use super::{HOST, Stage, presenting, reason_for};
+use crate::support::prover::Prover;
 use crate::support::tokens::Mint;
 use crate::support::{Gateway, ScriptedBackend, TestResponse, TokenPair, Upstream};
 

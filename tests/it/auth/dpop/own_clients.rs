@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::clients::on_time;
-use super::prover::Prover;
 use crate::gateway::oauth::clients::{MachineKey, TYPE};
 use crate::gateway::oauth::post;
 use crate::support::clock::ManualClock;
 use crate::support::oidc_provider::run_in_node;
+use crate::support::prover::Prover;
 use crate::support::tokens::claims_of;
 use crate::support::{Client, Gateway, TokenPair, Upstream};
 

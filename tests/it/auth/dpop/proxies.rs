@@ -3,8 +3,8 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::prover::Prover;
 use super::{HOST, Stage, presenting, reason_for};
+use crate::support::prover::Prover;
 use crate::support::{Client, Gateway, ScriptedBackend, TestResponse, TokenPair, Upstream};
 
 const PUBLIC: &str = "https://api.example:8443/v1";

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::prover::Prover;
 use super::{HOST, Stage, presenting};
+use crate::support::prover::Prover;
 
 #[tokio::test]
 async fn a_proof_is_good_once_on_every_worker_and_protocol() {

@@ -6,8 +6,8 @@ use bearward::tokens::jwt::Algorithm;
 use http::Method;
 use serde_json::json;
 
-use super::prover::Prover;
 use super::{HOST, Stage, presenting, reason_for};
+use crate::support::prover::Prover;
 
 #[tokio::test]
 async fn a_bound_token_is_good_with_its_proof_only() {

@@ -13,7 +13,7 @@ use super::changes::{
     x_of, x_twice,
 };
 use super::hostile::{Row, Signer, with_signature};
-use super::prover::Prover;
+use crate::support::prover::Prover;
 use crate::support::tokens::Mint;
 
 const MALFORMED: &str = "proof_malformed";
@@ -307,7 +307,7 @@ pub const ROWS: &[Row] = &[
     ("ath wrong", |_, case| case.claim("ath", json!("x")), REQUEST),
     (
         "ath of an older token",
-        |parties, case| case.claim("ath", json!(super::prover::hash_of(&parties.older_token))),
+        |parties, case| case.claim("ath", json!(crate::support::prover::hash_of(&parties.older_token))),
         REQUEST,
     ),
     ("ath in hex", |_, case| ath_in_hex(case), REQUEST),

@@ -8,9 +8,9 @@ use serde_json::json;
 use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-use super::prover::Prover;
 use super::{HOST, Stage, presenting, reason_for};
 use crate::support::connection::{self, HttpConnection};
+use crate::support::prover::Prover;
 use crate::support::tokens::Mint;
 use crate::support::{Client, Gateway, Upstream};
 

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::changes::flip;
 use super::hostile::with_signature;
-use super::prover::Prover;
 use super::{HOST, Stage, presenting, reason_for};
+use crate::support::prover::Prover;
 use crate::support::{Gateway, TestResponse, TokenPair, Upstream};
 
 const OAUTH: &str = "[oauth]\ntoken_endpoint = \"/oauth/token\"\nintrospection_endpoint = \"/oauth/introspect\"\n";

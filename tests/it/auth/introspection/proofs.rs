@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::endpoint::Endpoint;
 use super::{asking, status};
-use crate::auth::dpop::prover::Prover;
+use crate::support::prover::Prover;
 use crate::support::{Upstream, secrets};
 
 const BOUND: &str = "bound.1";

@@ -19,8 +19,8 @@ use bearward::types::ids::TokenId;
 use bearward::types::reject::Reason;
 use tokio::sync::oneshot;
 
-use crate::store::given::{ISSUER, LIFETIMES, LOGIN, login, token};
 use crate::store::suite::records::Place;
+use crate::support::given::{ISSUER, LIFETIMES, LOGIN, login, token};
 
 type Call = Box<dyn FnOnce(&dyn Store) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 

@@ -6,8 +6,8 @@
 //! failure prints its seed:
 //!
 //! ```console
-//! $ BEARWARD_SEED=4711 cargo test --test it interleavings
-//! $ BEARWARD_ROUNDS=10000 cargo test --test it interleavings
+//! $ BEARWARD_SEED=4711 cargo test --test programs interleavings
+//! $ BEARWARD_ROUNDS=10000 cargo test --test programs interleavings
 //! ```
 //!
 //! The database is in `/dev/shm` if that exists, because `app::killed` and `store::storm` test that writes reach the
@@ -27,9 +27,9 @@ use bearward::tokens::jwt::sign::generate_pem;
 use tempfile::TempDir;
 use tokio::runtime::Builder;
 
-use crate::store::given::LOGIN;
 use crate::store::postgres::Schema;
 use crate::store::suite::records::Place;
+use crate::support::given::LOGIN;
 use crate::support::postgres::PostgresServer;
 use crate::support::random::Random;
 use crate::support::repetitions::repetitions;

@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 use super::model::{LoginModel, Step, Tokens, Watermark};
 use super::process::Process;
 use super::{MAX_CALLS, Random, STEPS};
-use crate::store::given::AFTER_GRACE;
+use crate::support::given::AFTER_GRACE;
 
 /// An operation of a client or an operator. `login` is an index into [`Order::logins`].
 enum Operation {

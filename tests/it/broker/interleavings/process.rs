@@ -36,10 +36,10 @@ use http::{HeaderMap, header};
 use serde_json::json;
 
 use super::gate::Gate;
-use crate::auth::token_cache::setup::run_ready;
-use crate::store::given::{ISSUER, LIFETIMES, roots};
 use crate::store::suite::records::Place;
 use crate::support::gateway::AUDIENCE;
+use crate::support::given::{ISSUER, LIFETIMES, roots};
+use crate::support::wait::run_ready;
 
 const TOKEN_SIZE: usize = 8 << 10;
 

@@ -110,7 +110,7 @@ async fn only_the_documented_headers_are_removed() {
 /// The tables of `deploy/messages.md` have the same headers.
 #[test]
 fn every_change_is_documented() {
-    let page = crate::house::source::read("deploy/messages.md");
+    let page = crate::support::source::read("deploy/messages.md");
     let rows = page.lines().filter(|line| line.starts_with("| `"));
     let first_columns = rows.filter_map(|row| row.split('|').nth(1));
     let documented = first_columns.flat_map(|column| column.split('`').skip(1).step_by(2)).map(str::to_lowercase);

@@ -251,7 +251,7 @@ async fn a_head_request_is_asked_about_with_get() {
 
 #[test]
 fn the_configuration_beside_a_proxy_is_valid() {
-    let text = crate::house::source::read("deploy/beside/gateway.toml");
+    let text = crate::support::source::read("deploy/beside/gateway.toml");
     let folder = tempfile::tempdir().expect("a folder");
     for dialect in ["x-original", "x-forwarded", "prefix", "ext_authz_grpc"] {
         let text = text.replace("dialect = \"x-original\"", &format!("dialect = \"{dialect}\""));

@@ -15,11 +15,11 @@ use futures_util::{SinkExt, StreamExt};
 use tempfile::TempDir;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-use crate::house::source;
 use crate::support::certificates::Authority;
 use crate::support::clock::ManualClock;
 use crate::support::front_proxy::{FrontProxy, installed, nginx};
 use crate::support::ports::free_address;
+use crate::support::source;
 use crate::support::wait::eventually_ok;
 use crate::support::wire::RawResponse;
 use crate::support::{Gateway, Upstream, Wire};

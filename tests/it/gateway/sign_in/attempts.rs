@@ -6,8 +6,8 @@ use http::Method;
 use serde_json::json;
 
 use super::liar::Liar;
-use super::visitor::{Visitor, parameter};
 use super::{APP, everything, gateway, provider};
+use crate::support::visitor::{Visitor, parameter};
 use crate::support::{Gateway, TestResponse, Upstream};
 
 async fn start() -> (Liar, Upstream, Gateway) {

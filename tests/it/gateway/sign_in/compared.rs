@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::refresh::{KEYS, refreshes};
-use super::visitor::{Visitor, parameter};
 use super::{APP, CALLBACK, CLIENT, SECRET, everything, gateway, provider};
 use crate::support::front_proxy::{FrontProxy, apache};
 use crate::support::ports::free_address;
+use crate::support::visitor::{Visitor, parameter};
 use crate::support::{Gateway, OidcProvider, Upstream};
 
 /// How long access tokens of the provider live. mod_auth_openidc has the clock of the system.

@@ -4,8 +4,8 @@ use http::Method;
 use serde_json::json;
 
 use super::liar::Liar;
-use super::visitor::Visitor;
 use super::{APP, everything, gateway};
+use crate::support::visitor::Visitor;
 use crate::support::{TestResponse, Upstream};
 
 async fn submit(visitor: &mut Visitor, fields: &[(&str, &str)]) -> TestResponse {

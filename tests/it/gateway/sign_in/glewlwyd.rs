@@ -3,9 +3,9 @@
 use http::Method;
 use serde_json::json;
 
-use super::visitor::{Visitor, parameter};
 use super::{APP, CALLBACK, CLIENT, SIGNED_OUT, everything, gateway};
 use crate::support::glewlwyd::{Glewlwyd, Registration, USER};
+use crate::support::visitor::{Visitor, parameter};
 use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, Upstream};
 

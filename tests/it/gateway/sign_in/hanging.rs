@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::held::{Held, Hold};
 use super::refresh::KEYS;
-use super::visitor::Visitor;
 use super::{APP, CALLBACK, everything, folder, gateway, is_ready, provider};
 use crate::support::clock::ManualClock;
+use crate::support::visitor::Visitor;
 use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, OidcProvider, Upstream};
 

@@ -9,11 +9,11 @@ use tempfile::TempDir;
 
 use super::held::{Held, Hold};
 use super::refresh::{KEYS, refreshes};
-use super::visitor::Visitor;
 use super::{APP, CALLBACK, everything, folder, is_ready, provider};
 use crate::support::clock::ManualClock;
 use crate::support::postgres::PostgresServer;
 use crate::support::program::GatewayProcess;
+use crate::support::visitor::Visitor;
 use crate::support::wait::eventually_within;
 use crate::support::{Gateway, OidcProvider, Upstream};
 

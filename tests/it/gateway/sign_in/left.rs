@@ -4,9 +4,9 @@ use serde_json::json;
 
 use super::refresh::KEYS;
 use super::unused::revoked;
-use super::visitor::Visitor;
 use super::{APP, CALLBACK, everything, gateway, provider};
 use crate::support::Upstream;
+use crate::support::visitor::Visitor;
 use crate::support::wait::eventually_ok;
 
 #[tokio::test]

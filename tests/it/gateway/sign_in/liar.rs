@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use bearward::tokens::jwt::Algorithm;
 use serde_json::{Value, json};
 
-use super::visitor::{Visitor, parameter};
 use super::{APP, CLIENT};
 use crate::support::tokens::{Mint, segment};
+use crate::support::visitor::{Visitor, parameter};
 use crate::support::{ScriptedBackend, TestResponse};
 
 /// What it says next. Changes of `null` remove a member.

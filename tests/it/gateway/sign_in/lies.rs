@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::liar::{Liar, Lies, Signature};
-use super::visitor::Visitor;
 use super::{APP, everything, gateway};
 use crate::gateway::provider_events::{Signer, push, transmitter};
 use crate::support::Upstream;
+use crate::support::visitor::Visitor;
 use crate::support::wait::eventually_within;
 use crate::support::wire::TIMEOUT;
 

@@ -19,22 +19,19 @@ mod sessions;
 mod stopped;
 mod streams;
 mod unused;
-pub mod visitor;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use visitor::Visitor;
-
 use crate::gateway::provider_events::transmitter::AUTHORIZATION;
 use crate::support::clock::ManualClock;
+use crate::support::visitor::{APP, Visitor};
 use crate::support::wait::eventually_within;
 use crate::support::wire::TIMEOUT;
 use crate::support::{Gateway, Upstream};
 
-const APP: &str = "https://app.example";
 const CALLBACK: &str = "https://app.example/oauth2/callback/main";
 const SIGNED_OUT: &str = "https://app.example/oauth2/signed_out";
 const CLIENT: &str = "gateway";

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::visitor::{Visitor, parameter};
 use super::{APP, CALLBACK, CLIENT, SECRET, SIGNED_OUT, everything, gateway, provider};
 use crate::gateway::streams::{Socket, assert_open, close_frame, open_with, revoked, within_a_second};
 use crate::support::tokens::claims_of;
+use crate::support::visitor::{Visitor, parameter};
 use crate::support::wait::eventually_within;
 use crate::support::wire::TIMEOUT;
 use crate::support::{Gateway, OidcProvider, Upstream};

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::visitor::Visitor;
 use super::{APP, everything, gateway};
 use crate::gateway::provider_events::{Signer, push, transmitter};
+use crate::support::visitor::Visitor;
 use crate::support::wait::eventually_within;
 use crate::support::wire::TIMEOUT;
 use crate::support::{Gateway, OidcProvider, Upstream};

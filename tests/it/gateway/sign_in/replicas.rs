@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::refresh::{KEYS, at_once, refreshes};
-use super::visitor::Visitor;
 use super::{APP, CALLBACK, everything, folder, is_ready, provider};
 use crate::support::clock::ManualClock;
 use crate::support::postgres::PostgresServer;
+use crate::support::visitor::Visitor;
 use crate::support::wait::{eventually_ok, eventually_within};
 use crate::support::{Gateway, OidcProvider, Upstream};
 

@@ -9,10 +9,10 @@ use bearward::app;
 use rusqlite::Connection;
 
 use super::refresh::{KEYS, is_refreshed, provider};
-use super::visitor::Visitor;
 use super::{APP, everything, folder, is_ready};
 use crate::support::clock::ManualClock;
 use crate::support::postgres::PostgresServer;
+use crate::support::visitor::Visitor;
 use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, OidcProvider, Upstream};
 

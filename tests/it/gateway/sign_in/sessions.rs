@@ -6,8 +6,8 @@ use http::Method;
 use serde_json::json;
 
 use super::liar::Liar;
-use super::visitor::Visitor;
 use super::{APP, everything, gateway};
+use crate::support::visitor::Visitor;
 use crate::support::{Gateway, Upstream};
 
 async fn signed_in() -> (Liar, Upstream, Gateway, Visitor) {

@@ -7,11 +7,11 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-use super::visitor::Visitor;
 use super::{APP, CALLBACK, CLIENT, SECRET, everything, gateway, provider};
 use crate::gateway::provider_events::transmitter::{self, Poll, SESSION_REVOKED};
 use crate::gateway::provider_events::{Signer, push};
 use crate::gateway::streams::{Socket, assert_open, close_frame, revoked, within_a_second};
+use crate::support::visitor::Visitor;
 use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, OidcProvider, Upstream};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::refresh::{KEYS, refreshes, signed_in};
-use super::visitor::Visitor;
 use super::{APP, everything, gateway, provider};
+use crate::support::visitor::Visitor;
 use crate::support::wait::eventually_ok;
 use crate::support::{OidcProvider, Upstream};
 

@@ -7,6 +7,7 @@ mod half_closed;
 mod http2;
 mod many;
 mod renewed;
+mod replicas;
 mod websocket_frames;
 mod websockets;
 

@@ -169,7 +169,7 @@ async fn a_new_root_secret_seals_what_is_there() {
     // The gateway looks once in a second.
     tokio::time::sleep(Duration::from_secs(3)).await;
     given.gateway.drain();
-    let settings = crate::store::given::settings();
+    let settings = crate::support::given::settings();
     let store = SqliteStore::open_within(Duration::from_secs(10), path, settings, Arc::new(|_, _| {})).expect("opens");
     let entries = store.acme_entries(Vec::new()).await.expect("reads");
     let sealed_by: Vec<_> = entries.iter().map(|entry| (&*entry.name, entry.root)).collect();

@@ -8,8 +8,8 @@ use bearward::store::{RevokedBy, Store};
 use bearward::types::reject::Reason;
 use rusqlite::{Connection, OpenFlags};
 
-use super::super::given::*;
 use super::{database_path, open, try_open};
+use crate::support::given::*;
 
 fn open_error(path: &Path) -> String {
     try_open(path).err().expect("the store does not open").message

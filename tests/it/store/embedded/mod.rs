@@ -7,16 +7,16 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bearward::store::sqlite::{Settings, SqliteStore};
 use bearward::store::sweep::sweep;
 use bearward::store::{LogOrder, RevocationHook, Store, StoreError};
 use tempfile::TempDir;
 
-use super::given::*;
 use super::suite::records::Place;
 use crate::support::clock::ManualClock;
+use crate::support::gateway::LOCK_TIMEOUT;
+use crate::support::given::*;
 
 super::suite::run_the_suite!(crate::store::embedded::with_an_empty_store, crate::store::embedded::at_an_empty_place);
 
@@ -48,10 +48,6 @@ fn at_an_empty_place(test: impl for<'place> FnOnce(&'place dyn Place) -> PlaceTe
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(test(&path));
 }
-
-/// How long a reopened store may wait for its lock. A test that starts a process holds a copy of every open file, also
-/// of the lock, until the process has replaced itself.
-pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) fn try_open(path: &Path) -> Result<SqliteStore, StoreError> {
     SqliteStore::open(path, settings(), Arc::new(|_, _| {}))

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use bearward::store::Store;
 use bearward::store::sqlite::{Settings, SqliteStore};
 
-use super::super::given::*;
-use super::{LOCK_TIMEOUT, database_path, open};
+use super::{database_path, open};
+use crate::support::gateway::LOCK_TIMEOUT;
+use crate::support::given::*;
 
 /// A gap in the sequence numbers shows how many events are missing.
 #[tokio::test]

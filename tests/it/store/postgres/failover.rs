@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use bearward::store::Store;
 use bearward::tokens::family::rotation::Rotation;
 
-use super::super::given::*;
 use super::following::Follower;
 use super::{database, open_at};
+use crate::support::given::*;
 use crate::support::postgres::{PostgresServer, REPLICATED, USER};
 use crate::support::wait::{eventually_ok, eventually_within};
 use crate::support::{Gateway, TokenPair, Upstream};

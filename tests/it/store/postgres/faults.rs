@@ -12,8 +12,8 @@ use bearward::types::clock::UnixTime;
 use futures_util::future::join_all;
 use serde_json::Value;
 
-use super::super::given::*;
 use super::try_open;
+use crate::support::given::*;
 use crate::support::postgres::PostgresServer;
 
 const CLIENTS: usize = 8;

@@ -10,8 +10,8 @@ use bearward::tokens::family::revocation::{Revocation, Revoked};
 use bearward::tokens::signing::StoredKey;
 use bearward::types::clock::{Clock, SystemClock, UnixTime};
 
-use super::super::given::*;
 use super::{PATIENCE, database};
+use crate::support::given::*;
 use crate::support::postgres::PostgresServer;
 use crate::support::wait::{eventually, eventually_within};
 

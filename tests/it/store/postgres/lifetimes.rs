@@ -7,8 +7,8 @@ use std::time::Duration;
 use bearward::store::{RevokeOutcome, RevokedBy, Settings, Store};
 use bearward::tokens::family::revocation::Revoked;
 
-use super::super::given::*;
 use super::{open, try_open};
+use crate::support::given::*;
 use crate::support::postgres::PostgresServer;
 
 const LONGER: Duration = Duration::from_secs(100_000);

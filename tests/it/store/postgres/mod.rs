@@ -23,8 +23,8 @@ use std::time::Duration;
 use bearward::store::postgres::{Database, OnStale, PostgresStore, Target};
 use bearward::store::{LogOrder, RevocationHook, Settings, Store, StoreError};
 
-use super::given::*;
 use super::suite::records::Place;
+use crate::support::given::*;
 use crate::support::postgres::PostgresServer;
 
 super::suite::run_the_suite!(crate::store::postgres::with_an_empty_store, crate::store::postgres::at_an_empty_place);

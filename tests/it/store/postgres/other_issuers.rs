@@ -11,8 +11,8 @@ use bearward::tokens::family::revocation::Revoked;
 use bearward::tokens::family::{Family, Origin};
 use bearward::types::clock::UnixTime;
 
-use super::super::given::*;
 use super::open;
+use crate::support::given::*;
 use crate::support::postgres::PostgresServer;
 use crate::support::wait::eventually;
 

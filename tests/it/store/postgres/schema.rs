@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use bearward::store::Store;
 
-use super::super::given::*;
 use super::{open, try_open};
+use crate::support::given::*;
 use crate::support::postgres::PostgresServer;
 
 /// What a next version may do to the tables while gateways of this version use them.

@@ -8,8 +8,8 @@ use bearward::tokens::family::revocation::Revoked;
 use bearward::types::ids::TokenId;
 use futures_util::future::join_all;
 
-use super::super::given::*;
 use super::open;
+use crate::support::given::*;
 use crate::support::postgres::PostgresServer;
 
 const LIMIT: usize = 5;

@@ -14,9 +14,9 @@ use bearward::tokens::signing::StoredKey;
 use bearward::types::ids::TokenId;
 use tokio::task::JoinSet;
 
-use super::super::given::*;
 use super::following::Follower;
 use super::{open, try_open};
+use crate::support::given::*;
 use crate::support::postgres::PostgresServer;
 use crate::support::wait::eventually;
 

@@ -7,9 +7,9 @@ use bearward::store::postgres::Database;
 use bearward::store::{RevokedBy, Store};
 use bearward::tokens::audit_event::Event;
 
-use super::super::given::*;
 use super::database;
 use super::following::{Follower, now};
+use crate::support::given::*;
 use crate::support::postgres::PostgresServer;
 use crate::support::wait::eventually;
 

@@ -9,7 +9,7 @@ use bearward::tokens::family::{Family, KeyRate};
 use bearward::types::clock::UnixTime;
 use bearward::types::reject::Reason;
 
-use crate::store::given::*;
+use crate::support::given::*;
 
 const YEAR: Duration = Duration::from_hours(24 * 365);
 

@@ -5,7 +5,7 @@ use bearward::tokens::audit_event::{Event, Recorded};
 use bearward::tokens::family::revocation::Revoked;
 use serde_json::Value;
 
-use crate::store::given::*;
+use crate::support::given::*;
 
 async fn undelivered(store: &dyn Store) -> Vec<Recorded> {
     store.undelivered(100).await.expect("the store works")

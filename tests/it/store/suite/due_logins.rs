@@ -9,7 +9,7 @@ use bearward::types::ids::TokenId;
 use super::provider_logins::{
     DUE, MINUTE, ONE, PROVIDER, SECOND, claimed, end, family, found, lease, save, save_due, tokens,
 };
-use crate::store::given::*;
+use crate::support::given::*;
 
 async fn made_due(store: &dyn Store, of: Revoked, at: UnixTime) -> Vec<TokenId> {
     store.make_logins_due(of, at).await.expect("the store works")

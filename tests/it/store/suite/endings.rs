@@ -8,7 +8,7 @@ use bearward::tokens::family::revocation::Revoked;
 use bearward::tokens::family::{Family, Origin, RevokeReason};
 use bearward::types::clock::UnixTime;
 
-use crate::store::given::*;
+use crate::support::given::*;
 
 /// All pages of the list.
 async fn pages(store: &dyn Store, reason: Option<RevokeReason>, limit: usize) -> Vec<Vec<Ending>> {

@@ -10,7 +10,7 @@ use bearward::types::clock::UnixTime;
 use bearward::types::ids::TokenId;
 use serde_json::json;
 
-use crate::store::given::*;
+use crate::support::given::*;
 
 fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)

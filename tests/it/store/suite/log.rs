@@ -8,7 +8,7 @@ use bearward::tokens::family::revocation::Revoked;
 use bearward::types::clock::UnixTime;
 use bearward::types::reject::Reason;
 
-use crate::store::given::*;
+use crate::support::given::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);

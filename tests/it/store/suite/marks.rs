@@ -7,7 +7,7 @@ use bearward::tokens::family::revocation::Revoked;
 use bearward::tokens::family::{Family, Origin};
 use bearward::types::clock::UnixTime;
 
-use crate::store::given::*;
+use crate::support::given::*;
 
 const ISSUER: &str = "https://login.example";
 const MILLISECOND: Duration = Duration::from_millis(1);

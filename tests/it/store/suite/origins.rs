@@ -8,7 +8,7 @@ use bearward::tokens::family::{Family, Origin, RevokeReason};
 use bearward::types::clock::UnixTime;
 use bearward::types::reject::Reason;
 
-use crate::store::given::*;
+use crate::support::given::*;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 /// The clock of the other issuers is an hour behind.

@@ -10,7 +10,7 @@ use bearward::types::clock::UnixTime;
 use bearward::types::ids::TokenId;
 use serde_json::json;
 
-use crate::store::given::*;
+use crate::support::given::*;
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);

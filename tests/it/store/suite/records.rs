@@ -11,7 +11,7 @@ use bearward::types::clock::UnixTime;
 use bearward::types::reject::Reason;
 
 use super::provider_logins::begun;
-use crate::store::given::*;
+use crate::support::given::*;
 
 /// Where a store is: it can be closed and opened again.
 pub(crate) trait Place {

@@ -8,7 +8,7 @@ use bearward::types::clock::UnixTime;
 use bearward::types::reject::Reason;
 use tokio::task::JoinSet;
 
-use crate::store::given::*;
+use crate::support::given::*;
 
 /// A new family in generation 3. `confirmed` is the newest generation that was seen in use.
 async fn in_third_generation(store: &dyn Store, confirmed: u64) -> Family {

@@ -7,7 +7,7 @@ use bearward::tokens::family::Family;
 use bearward::tokens::family::revocation::Revoked;
 use bearward::types::clock::UnixTime;
 
-use crate::store::given::*;
+use crate::support::given::*;
 
 const NOW: UnixTime = UnixTime::from_millis(LOGIN.as_millis() + 10_000);
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::house::source;
 use crate::support::program::GatewayProcess;
+use crate::support::source;
 use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, Upstream};
 

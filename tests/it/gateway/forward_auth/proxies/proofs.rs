@@ -4,8 +4,8 @@
 use serde_json::json;
 
 use super::Site;
-use crate::auth::dpop::prover::Prover;
 use crate::support::TokenPair;
+use crate::support::prover::Prover;
 
 pub(super) async fn through(site: &Site) {
     let prover = Prover::new();

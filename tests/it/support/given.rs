@@ -12,22 +12,22 @@ use bearward::types::reject::Reason;
 use bearward::types::secret::{self, Secret};
 
 /// The gateway's issuer and the longest life of a token, as the suite opens its stores with them.
-pub(crate) const ISSUER: &str = "https://gateway.example";
-pub(crate) const LONGEST_LIFE: Duration = Duration::from_secs(1_000);
+pub const ISSUER: &str = "https://gateway.example";
+pub const LONGEST_LIFE: Duration = Duration::from_secs(1_000);
 
 /// The longest life of a family.
-pub(crate) const LONGEST_FAMILY: Duration = Duration::from_secs(30 * 86_400);
+pub const LONGEST_FAMILY: Duration = Duration::from_secs(30 * 86_400);
 
-pub(crate) const GRACE: Duration = Duration::from_secs(10);
-pub(crate) const AFTER_GRACE: Duration = Duration::from_millis(10_001);
+pub const GRACE: Duration = Duration::from_secs(10);
+pub const AFTER_GRACE: Duration = Duration::from_millis(10_001);
 
 /// The time of the first login. It has half a second, because access tokens only have whole seconds.
-pub(crate) const LOGIN: UnixTime = UnixTime::from_millis(1_700_000_000_500);
+pub const LOGIN: UnixTime = UnixTime::from_millis(1_700_000_000_500);
 
 /// No limit of live families.
-pub(crate) const ANY: usize = usize::MAX;
+pub const ANY: usize = usize::MAX;
 
-pub(crate) const LIFETIMES: Lifetimes = Lifetimes {
+pub const LIFETIMES: Lifetimes = Lifetimes {
     access: Duration::from_secs(900),
     idle: Duration::from_secs(7 * 86_400),
     absolute: Duration::from_secs(30 * 86_400),
@@ -35,16 +35,16 @@ pub(crate) const LIFETIMES: Lifetimes = Lifetimes {
 };
 
 /// The settings of a store of the suite.
-pub(crate) fn settings() -> Settings {
+pub fn settings() -> Settings {
     Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: LONGEST_FAMILY, audit: 1_000 }
 }
 
-pub(crate) fn roots() -> Roots {
+pub fn roots() -> Roots {
     Roots::new((1, Secret::new(vec![7; 32])), vec![])
 }
 
 /// A family as a login creates it.
-pub(crate) fn login(subject: &str, now: UnixTime) -> Family {
+pub fn login(subject: &str, now: UnixTime) -> Family {
     Family {
         id: TokenId::random(),
         subject: subject.into(),
@@ -72,28 +72,28 @@ pub(crate) fn login(subject: &str, now: UnixTime) -> Family {
 }
 
 /// The family's refresh token of this generation, as a client presents it.
-pub(crate) fn token(family: &Family, generation: u64) -> PresentedToken {
+pub fn token(family: &Family, generation: u64) -> PresentedToken {
     let text = current(&Family { generation, ..family.clone() }, &roots()).expect("the root secret is known");
     PresentedToken::parse(&text).expect("minted tokens are well formed")
 }
 
 /// The text of the family's current refresh token.
-pub(crate) fn current_token(family: &Family) -> String {
+pub fn current_token(family: &Family) -> String {
     current(family, &roots()).expect("the root secret is known")
 }
 
 /// The decision of the gateway at `now`.
-pub(crate) fn at(now: UnixTime) -> DecideRotation {
+pub fn at(now: UnixTime) -> DecideRotation {
     Box::new(move |family, watermark, presented| rotate(family, watermark, presented, &roots(), &LIFETIMES, now.into()))
 }
 
 /// Presents the family's token of `generation` at `now`.
-pub(crate) async fn refresh(store: &dyn Store, family: &Family, generation: u64, now: UnixTime) -> Rotation {
+pub async fn refresh(store: &dyn Store, family: &Family, generation: u64, now: UnixTime) -> Rotation {
     store.rotate(token(family, generation), at(now), now.into()).await.expect("the store works")
 }
 
 /// Refreshes, and returns the new generation.
-pub(crate) async fn rotated(store: &dyn Store, family: &Family, generation: u64, now: UnixTime) -> Family {
+pub async fn rotated(store: &dyn Store, family: &Family, generation: u64, now: UnixTime) -> Family {
     match refresh(store, family, generation, now).await {
         Rotation::Rotated(next) => next,
         other => panic!("{other:?}"),
@@ -101,19 +101,19 @@ pub(crate) async fn rotated(store: &dyn Store, family: &Family, generation: u64,
 }
 
 /// Refreshes, and returns the reason of the rejection.
-pub(crate) async fn rejection(store: &dyn Store, family: &Family, generation: u64, now: UnixTime) -> Reason {
+pub async fn rejection(store: &dyn Store, family: &Family, generation: u64, now: UnixTime) -> Reason {
     match refresh(store, family, generation, now).await {
         Rotation::Rejected(reason) => reason,
         other => panic!("{other:?}"),
     }
 }
 
-pub(crate) async fn issued(store: &dyn Store, subject: &str, now: UnixTime) -> Family {
+pub async fn issued(store: &dyn Store, subject: &str, now: UnixTime) -> Family {
     let family = store.issue(login(subject, now), ANY, now.into()).await.expect("the store works");
     family.expect("no watermark voids it")
 }
 
 /// The family as stored.
-pub(crate) async fn stored(store: &dyn Store, family: &Family) -> Family {
+pub async fn stored(store: &dyn Store, family: &Family) -> Family {
     store.family(family.id).await.expect("the store works").expect("the family is there")
 }

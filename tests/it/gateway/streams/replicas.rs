@@ -7,22 +7,13 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use super::{copy_roots, folder, gateway, store_keys};
+use super::{assert_open, close_frame, open, revoked, within_a_second};
 use crate::gateway::provider_events::{Signer, push, transmitter};
-use crate::gateway::streams::{assert_open, close_frame, open, revoked, within_a_second};
 use crate::support::clock::ManualClock;
 use crate::support::postgres::PostgresServer;
+use crate::support::replicas::{copy_roots, folder, gateway, store_keys, two_gateways};
 use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, TestResponse, TokenPair, Upstream};
-
-/// Two gateways with the same database and root secret.
-pub(super) fn two_gateways(upstream: &Upstream) -> [Gateway; 2] {
-    let (keys, clock, folders) = (store_keys(), Arc::new(ManualClock::new()), [folder(), folder()]);
-    let first = gateway(upstream, &keys, &folders[0], &clock);
-    copy_roots(folders[0].path(), folders[1].path());
-    let second = gateway(upstream, &keys, &folders[1], &clock);
-    [first, second]
-}
 
 async fn refreshed(gateway: &Gateway, pair: &TokenPair) -> TokenPair {
     let response = gateway.refresh(&pair.access, &pair.refresh).await;

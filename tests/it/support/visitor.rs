@@ -6,8 +6,10 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use http::Method;
 
-use super::APP;
-use crate::support::{Client, Gateway, TestResponse, secrets};
+use super::{Client, Gateway, TestResponse, secrets};
+
+/// The gateway of the stories about sign-in, by the name that browsers use.
+pub const APP: &str = "https://app.example";
 
 #[derive(Clone)]
 pub struct Visitor {

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::sessions::two_gateways;
-use super::{folder, gateway};
-use crate::auth::dpop::prover::Prover;
 use crate::gateway::oauth::post;
 use crate::support::clock::ManualClock;
 use crate::support::postgres::PostgresServer;
+use crate::support::prover::Prover;
+use crate::support::replicas::{folder, gateway, two_gateways};
 use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, TokenPair, Upstream};
 
