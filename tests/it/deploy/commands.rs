@@ -10,12 +10,12 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-use super::pages::{blocks, pages};
-use crate::house::source;
 use crate::support::Upstream;
 use crate::support::certificates::Authority;
+use crate::support::files::{blocks, output_text, pages, write_certificates};
 use crate::support::ports::free_port;
 use crate::support::postgres::PostgresServer;
+use crate::support::source;
 
 /// Folders of the machine that lie below the root folder of the test.
 const FOLDERS: [&str; 6] =
@@ -120,7 +120,7 @@ impl Machine {
         }
         write_script(&root.join("source/target/release/bearward"), PROGRAM);
         symlink(source::root().join("deploy"), root.join("source/deploy")).expect("linked");
-        super::write_certificates(&Authority::new(), &root.join("files"));
+        write_certificates(&Authority::new(), &root.join("files"));
         let page = source::read("deploy/install.md");
         let config = machine.on_this_machine(&blocks(&page, "toml")[0]);
         let config = config.replace("[admin]", &format!("[admin]\naddress = \"127.0.0.1:{}\"", machine.admin_port));
@@ -217,7 +217,7 @@ fn run_page(path: &str, install: &[String], own: &[String]) {
     let script = [before, edit, machine.on_this_machine(&own.join("\n"))].join("\n");
     let output = machine.run(&script);
     let journal = fs::read_to_string(machine.root.path().join("journal")).unwrap_or_default();
-    assert!(output.status.success(), "{path}:\n{}\n{journal}", super::text(&output));
+    assert!(output.status.success(), "{path}:\n{}\n{journal}", output_text(&output));
 }
 
 /// What an operator writes into the configuration to move from SQLite.
@@ -234,7 +234,7 @@ fn the_commands_of_the_readme_work() {
     };
     // The tests in `demo.rs` paste what the demo prints.
     let trial: Vec<&str> = trial.lines().filter_map(|line| line.split('#').next()).map(str::trim).collect();
-    assert_eq!(trial, ["cargo run --release -- demo"]);
+    assert_eq!(trial, ["cargo run -- demo"]);
     assert!(config.lines().count() <= 2 + 10, "more than ten lines:\n{config}");
     assert_eq!(requests.lines().filter(|line| line.starts_with("curl ")).count(), 2);
 
@@ -255,7 +255,7 @@ fn the_commands_of_the_readme_work() {
     let script = script.replace("3000", &service_port.to_string()).replace("[tokens]", &admin);
     let output = machine.run(&machine.on_this_machine(&script));
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(printed.lines().collect::<Vec<_>>(), ["200", "401"], "{}", super::text(&output));
+    assert_eq!(printed.lines().collect::<Vec<_>>(), ["200", "401"], "{}", output_text(&output));
     let left = TcpStream::connect((Ipv4Addr::LOCALHOST, service_port));
     assert!(left.is_err(), "the service of the README is still running");
 }
