@@ -1,8 +1,8 @@
-//! Logins at providers: leases, refreshed tokens, and what is left to do when a session has ended.
+//! Logins at providers: leases and refreshed tokens.
 
 use std::time::Duration;
 
-use bearward::store::{CLAIM_TIME, LoginLease, ProviderLogin, RefreshedLogin, RevokedBy, SavedLogin, Store};
+use bearward::store::{LoginLease, ProviderLogin, RefreshedLogin, RevokedBy, SavedLogin, Store};
 use bearward::tokens::audit_event::EventContext;
 use bearward::tokens::family::revocation::Revoked;
 use bearward::tokens::family::{Family, Origin, RevokeReason};
@@ -13,9 +13,9 @@ use serde_json::json;
 use crate::support::given::*;
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
-const MILLISECOND: Duration = Duration::from_millis(1);
+pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
 pub(super) const MINUTE: Duration = Duration::from_mins(1);
-const DAY: Duration = Duration::from_hours(24);
+pub(super) const DAY: Duration = Duration::from_hours(24);
 pub(super) const PROVIDER: &str = "https://login.example";
 /// When each login is due.
 pub(super) const DUE: UnixTime = UnixTime::from_millis(LOGIN.as_millis() + 60_000);
@@ -77,22 +77,6 @@ pub(super) async fn save_due(
 
 pub(super) async fn end(store: &dyn Store, family: &Family, now: UnixTime) {
     store.revoke_family(family.id, RevokedBy::Admin, now.into()).await.expect("the store works");
-}
-
-async fn to_revoke(store: &dyn Store, now: UnixTime) -> Vec<(TokenId, ProviderLogin)> {
-    let mut logins = store.logins_to_revoke(now, 100).await.expect("the store works");
-    logins.sort_by_key(|(id, _)| id.to_string());
-    logins
-}
-
-async fn ids_to_revoke(store: &dyn Store, now: UnixTime) -> Vec<TokenId> {
-    to_revoke(store, now).await.into_iter().map(|(id, _)| id).collect()
-}
-
-fn sorted<const N: usize>(families: [&Family; N]) -> Vec<TokenId> {
-    let mut ids: Vec<_> = families.iter().map(|family| family.id).collect();
-    ids.sort_by_key(TokenId::to_string);
-    ids
 }
 
 pub(crate) async fn a_login_comes_back_as_it_was_written(store: &dyn Store) {
@@ -247,117 +231,4 @@ pub(crate) async fn a_late_holder_keeps_its_tokens_unless_there_are_newer(store:
     assert_eq!((after.scope, login.sealed, login.version), (family.scope.clone(), tokens(1).sealed, 1));
     // The database has lost a version.
     assert_eq!(save(store, &family, tokens(5), late).await, SavedLogin::Saved);
-}
-
-pub(crate) async fn tokens_of_an_ended_session_are_only_told(store: &dyn Store) {
-    let family = claimed(store, "alice").await;
-    lease(store, &family, 0, ONE, LOGIN).await;
-    end(store, &family, LOGIN + SECOND).await;
-    let now = LOGIN + SECOND * 2;
-    assert_eq!(to_revoke(store, now).await, [], "its tokens are being refreshed");
-    let claims = json!({ "admin": true }).as_object().cloned().expect("an object");
-    let (scope, idle_expiry) = ("admin".into(), UnixTime::MAX);
-    let refreshed = RefreshedLogin { login: tokens(1), scope, claims, idle_expiry, due_before: DUE };
-    let saved = store.save_login(family.id, ONE, refreshed, now.into());
-    assert_eq!(saved.await.expect("the store works"), SavedLogin::Ended);
-    let after = stored(store, &family).await;
-    assert_eq!((after.scope, after.claims, after.idle_expiry), (family.scope, family.claims, family.idle_expiry));
-    let told = ProviderLogin { claimed: true, ..tokens(1) };
-    assert_eq!(to_revoke(store, now).await, [(family.id, told)], "the newest tokens");
-
-    let gone = login("alice", LOGIN);
-    assert_eq!(save(store, &gone, tokens(1), now).await, SavedLogin::Ended);
-}
-
-pub(crate) async fn each_end_of_a_session_is_found(store: &dyn Store) {
-    let (alive, logged_out) = (claimed(store, "alice").await, claimed(store, "bob").await);
-    let (of_session, of_subject) = (claimed(store, "carol").await, claimed(store, "dave").await);
-    let idle = Family { idle_expiry: LOGIN + MINUTE, ..family("erin") };
-    let idle = store.begin_login(idle, ProviderLogin { claimed: true, ..tokens(0) }, None, ANY, LOGIN.into()).await;
-    let idle = idle.expect("the store works").expect("not void");
-    assert_eq!(to_revoke(store, LOGIN + SECOND).await, []);
-    end(store, &logged_out, LOGIN).await;
-    let session = Revoked::Session { issuer: PROVIDER.into(), session: "session of carol".into() };
-    store.revoke(session, LOGIN.into()).await.expect("the store works");
-    let now = LOGIN + SECOND;
-    assert_eq!(ids_to_revoke(store, now).await, sorted([&logged_out, &of_session]));
-    let subject = Revoked::Subject { issuer: ISSUER.into(), subject: "corp|dave".into(), not_after: LOGIN };
-    store.revoke(subject, now.into()).await.expect("the store works");
-    assert_eq!(ids_to_revoke(store, now).await, sorted([&of_subject]));
-    assert_eq!(ids_to_revoke(store, LOGIN + MINUTE - MILLISECOND).await, []);
-    assert_eq!(ids_to_revoke(store, LOGIN + MINUTE).await, sorted([&idle]));
-
-    // Those that the caller could not tell come again.
-    for told in [&logged_out, &idle] {
-        store.forget_login(told.id).await.expect("the store works");
-    }
-    assert_eq!(ids_to_revoke(store, now + MINUTE - MILLISECOND).await, []);
-    assert_eq!(ids_to_revoke(store, now + MINUTE).await, sorted([&of_session, &of_subject]));
-    store.revoke(Revoked::Everything { not_after: LOGIN }, now.into()).await.expect("the store works");
-    assert_eq!(ids_to_revoke(store, now + MINUTE).await, sorted([&alive]));
-}
-
-pub(crate) async fn an_unclaimed_login_ends_after_five_minutes(store: &dyn Store) {
-    let (unclaimed, used) = (begun(store, "alice").await, claimed(store, "bob").await);
-    let refreshed = begun(store, "carol").await;
-    save(store, &refreshed, tokens(1), LOGIN).await;
-    let end = LOGIN + CLAIM_TIME;
-    assert_eq!(to_revoke(store, end - MILLISECOND).await, []);
-    assert_eq!(stored(store, &unclaimed).await.revoked, None);
-    assert_eq!(to_revoke(store, end).await.len(), 2);
-    for family in [&unclaimed, &refreshed] {
-        assert_eq!(stored(store, family).await.revoked.map(|revoked| revoked.at), Some(end));
-    }
-    assert_eq!(stored(store, &used).await.revoked, None);
-    let log = store.revocations_since(0, LOGIN).await.expect("the store works");
-    assert_eq!(log.len(), 2, "its handle is rejected everywhere");
-    store.claim_login(unclaimed.id, end).await.expect("the store works");
-    assert!(found(store, unclaimed.id).await.is_some_and(|(_, login)| !login.claimed), "it is too late");
-}
-
-/// The idle time of a session may end later than it was to when it was last looked at.
-pub(crate) async fn a_session_that_lives_on_is_not_told(store: &dyn Store) {
-    let mut family = claimed(store, "alice").await;
-    let ends = family.idle_expiry;
-    family.idle_expiry = ends + DAY;
-    assert_eq!(save(store, &family, tokens(1), LOGIN).await, SavedLogin::Saved);
-    assert_eq!(to_revoke(store, ends).await, []);
-    assert_eq!(ids_to_revoke(store, ends + DAY).await, [family.id]);
-}
-
-pub(crate) async fn at_most_the_wanted_number_is_found(store: &dyn Store) {
-    for number in 0..5 {
-        end(store, &begun(store, &number.to_string()).await, LOGIN).await;
-    }
-    let mut told = Vec::new();
-    for _ in 0..4 {
-        told.push(store.logins_to_revoke(LOGIN, 2).await.expect("the store works").len());
-    }
-    assert_eq!(told, [2, 2, 1, 0]);
-}
-
-pub(crate) async fn a_login_that_cannot_be_told_is_swept_after_a_day(store: &dyn Store) {
-    let (noticed, unnoticed, alive) =
-        (claimed(store, "alice").await, claimed(store, "bob").await, claimed(store, "carol").await);
-    end(store, &noticed, LOGIN).await;
-    let now = LOGIN + SECOND;
-    assert_eq!(ids_to_revoke(store, now).await, [noticed.id]);
-    assert_eq!(ids_to_revoke(store, now + MINUTE).await, [noticed.id]);
-    store.sweep(now + DAY, 100).await.expect("the store works");
-    assert!(found(store, noticed.id).await.is_some());
-    store.sweep(now + DAY + MILLISECOND, 100).await.expect("the store works");
-    assert_eq!(found(store, noticed.id).await, None);
-    assert!(found(store, unnoticed.id).await.is_some());
-
-    // No gateway has a provider any more, so that none looks.
-    let ends = unnoticed.idle_expiry;
-    assert_eq!(
-        save(store, &Family { idle_expiry: ends + DAY * 7, ..alive.clone() }, tokens(1), LOGIN).await,
-        SavedLogin::Saved
-    );
-    store.sweep(ends + DAY, 100).await.expect("the store works");
-    assert!(found(store, unnoticed.id).await.is_some());
-    store.sweep(ends + DAY + MILLISECOND, 100).await.expect("the store works");
-    assert_eq!(found(store, unnoticed.id).await, None);
-    assert!(found(store, alive.id).await.is_some());
 }
