@@ -171,7 +171,7 @@ pub trait Store: Send + Sync {
     fn revocations_since(&self, after: u64, now: UnixTime) -> StoreFuture<Vec<Revocation>>;
 
     /// Deletes families, revocations and watermarks that no longer matter, at most `limit` of each. Returns how many
-    /// rows were deleted.
+    /// rows were deleted. Logins of which the provider is still to be told stay for a day after their end was noticed.
     fn sweep(&self, now: UnixTime, limit: usize) -> StoreFuture<usize>;
 
     /// Writes a new family and its login at a provider, as [`Store::issue`] does. Then ends the session that it
@@ -227,8 +227,9 @@ pub trait Store: Send + Sync {
     /// tokens are being refreshed. There may be more than are returned.
     fn logins_to_revoke(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(TokenId, ProviderLogin)>>;
 
-    /// Deletes a login. Its family stays as it is.
-    fn forget_login(&self, id: TokenId) -> StoreFuture<()>;
+    /// Deletes a login of which the provider was told these tokens. One that has other tokens meanwhile stays. Its
+    /// family stays as it is.
+    fn forget_login(&self, id: TokenId, version: u64) -> StoreFuture<()>;
 
     /// Calls `decide` with the signing keys, newest first, and writes the decision.
     fn change_signing_keys(&self, decide: DecideKeys, context: EventContext) -> StoreFuture<KeysChanged>;

@@ -5,7 +5,8 @@
 //! counts the refreshes, so that the response to a late holder of the lease is kept if there is no newer one.
 //!
 //! When the family has ended, the provider is to be told. A login is returned for that until
-//! [`Store::forget_login`](crate::store::Store::forget_login) removes it, for at most a day.
+//! [`Store::forget_login`](crate::store::Store::forget_login) removes it, for at most a day after the store has noticed
+//! the end.
 
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub const CLAIM_TIME: Duration = Duration::from_mins(5);
 pub(super) const TELL_TIME: Duration = Duration::from_hours(24);
 /// How long a login that is to be told is left to the caller that got it, before it is returned again.
 pub(super) const TELL_RETRY: Duration = Duration::from_mins(1);
+/// The `check_at` of a login that has ended: at once. It is no date, so its age says nothing.
+pub(super) const AT_ONCE: UnixTime = UnixTime::from_millis(0);
 
 /// A login at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use super::provider::{NotRevoked, SignInProviders, UnusedToken};
+use super::provider::{NotRevoked, SignInProvider, SignInProviders, UnusedToken};
 use crate::broker::service::Broker;
 use crate::protocols::http::parameters;
 use crate::store::{ProviderLogin, RevokedBy};
@@ -75,16 +75,18 @@ impl Broker {
         };
         let may_have_more = ended.len() >= AT_ONCE;
         for (id, login) in ended {
-            if down.contains(&login.provider) {
+            // Without its provider, the login stays for the rest of its day: another gateway may have the provider, or
+            // the next configuration.
+            let Some(with) = providers.named(&login.provider).filter(|_| !down.contains(&login.provider)) else {
                 continue;
-            }
-            if let Err(NotRevoked { problem, is_down }) = self.tell(id, &login, providers, clock).await {
+            };
+            if let Err(NotRevoked { problem, is_down }) = self.tell(id, &login, with, clock).await {
                 let provider = &*login.provider;
                 tracing::warn!(session = %id, provider, problem, "cannot revoke tokens at a provider");
                 down.extend(is_down.then_some(login.provider));
                 continue;
             }
-            if let Err(error) = self.with_timeout(self.store.forget_login(id)).await {
+            if let Err(error) = self.with_timeout(self.store.forget_login(id, login.version)).await {
                 tracing::warn!(%error, "cannot forget a login that has ended");
             }
         }
@@ -95,10 +97,9 @@ impl Broker {
         &self,
         id: TokenId,
         login: &ProviderLogin,
-        providers: &SignInProviders,
+        with: &SignInProvider,
         clock: &dyn Clock,
     ) -> Result<(), NotRevoked> {
-        let Some(with) = providers.named(&login.provider) else { return Ok(()) };
         let unknown = |unknown: Reject| NotRevoked { problem: unknown.detail.into_owned(), is_down: true };
         let metadata = with.metadata().map_err(unknown)?;
         let Some(endpoint) = &metadata.revocation else { return Ok(()) };

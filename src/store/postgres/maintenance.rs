@@ -18,6 +18,9 @@ use crate::types::clock::UnixTime;
 /// a family needs it that was written at the same time as the watermark. Rows that another transaction has locked are
 /// left to the next sweep.
 ///
+/// A login goes a day after its end was noticed: the provider could not be told, or no `[[provider]]` has its name any
+/// more. One that no gateway has looked at is only noticed, so that the next one has a day to tell the provider.
+///
 /// The rows are chosen in a part of their own, which runs once: a plan may run a subquery again for each row.
 const SWEEP: &str = "with old_families as (
         select f.id from families f
@@ -52,13 +55,16 @@ const SWEEP: &str = "with old_families as (
         select m.id from marks m where m.until < $1 order by m.until limit $2 for update skip locked
     ), marks_gone as (
         delete from marks m using old_marks o where m.id = o.id returning 1
+    ), unnoticed as (
+        select l.id from provider_logins l left join families f on f.id = l.id
+        where l.check_at < $3 and l.ended_at is null
+            and (f.id is null or f.revoked_at is not null or f.idle_expiry < $3)
+        order by l.check_at limit $2 for update of l skip locked
+    ), noticed as (
+        update provider_logins l set check_at = $1, ended_at = $1, changes = l.changes + 1
+        from unnoticed u where l.id = u.id
     ), old_logins as (
-        select l.id from provider_logins l where l.id in (
-            (select n.id from provider_logins n where n.ended_at < $3 order by n.ended_at limit $2)
-            union (select u.id from provider_logins u left join families f on f.id = u.id
-                where u.check_at < $3 and (f.id is null or f.revoked_at is not null or f.idle_expiry < $3)
-                order by u.check_at limit $2)
-        ) for update skip locked
+        select l.id from provider_logins l where l.ended_at < $3 order by l.ended_at limit $2 for update skip locked
     ), logins_gone as (
         delete from provider_logins l using old_logins o where l.id = o.id returning 1
     )
@@ -78,7 +84,6 @@ impl Operation for Sweep {
         if leases::hold(session, leases::SWEEP, &shared.replica).await?.is_none() {
             return Ok(0);
         }
-        // Logins that ended before it: the provider could not be told, or no `[[provider]]` has their name any more.
         let told = self.now - TELL_TIME;
         let params = (rows::time(self.now), rows::limit(self.limit), rows::time(told));
         let row = session.query_opt(SWEEP, &[&params.0, &params.1, &params.2]).await?;

@@ -339,8 +339,8 @@ impl Store for PostgresStore {
         self.run(Lane::Upkeep, provider_logouts::LoginsToRevoke { now, limit })
     }
 
-    fn forget_login(&self, id: TokenId) -> StoreFuture<()> {
-        self.run(Lane::Family(id), provider_logins::ForgetLogin { id })
+    fn forget_login(&self, id: TokenId, version: u64) -> StoreFuture<()> {
+        self.run(Lane::Family(id), provider_logouts::ForgetLogin { id, version })
     }
 
     fn change_signing_keys(&self, decide: DecideKeys, context: EventContext) -> StoreFuture<KeysChanged> {

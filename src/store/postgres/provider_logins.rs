@@ -16,7 +16,9 @@ use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::outbox::EventRow;
 use crate::store::postgres::rows::{self, family_columns, get};
 use crate::store::postgres::session::Session;
-use crate::store::provider_login::{Lease, LoginLease, ProviderLogin, RefreshedLogin, Save, SavedLogin, StoredLogin};
+use crate::store::provider_login::{
+    AT_ONCE, Lease, LoginLease, ProviderLogin, RefreshedLogin, Save, SavedLogin, StoredLogin,
+};
 use crate::store::watermark::with_watermark;
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::Family;
@@ -89,11 +91,11 @@ const SAVE: &str = "with locked as (
     )
     select exists (select from saved) as saved";
 
-/// For a session that has ended: to be told at once.
+/// For a session that has ended.
 const KEEP: &str = "with locked as (
         select l.id from provider_logins l where l.id = $1 and l.changes = $2 for update of l skip locked
     )
-    update provider_logins l set provider = $3, root = $4, sealed = $5, version = $6, due = $7, check_at = 0,
+    update provider_logins l set provider = $3, root = $4, sealed = $5, version = $6, due = $7, check_at = $9,
         retry_at = 0, held_until = case when l.holder = $8 then 0 else l.held_until end, changes = l.changes + 1
     from locked where l.id = locked.id";
 
@@ -101,8 +103,6 @@ const INTERRUPTED: &str = "select l.id from provider_logins l join families f on
     where l.held_until > 0 and l.held_until <= $1 and f.revoked_at is null and f.idle_expiry > $1
         and f.absolute_expiry > $1
     order by l.held_until desc limit $2";
-
-const FORGET: &str = "delete from provider_logins where id = $1";
 
 /// Writes the family with its login, and then ends the session that it replaces: until this returns, the browser has
 /// only that one.
@@ -313,6 +313,7 @@ impl SaveLogin {
                     &rows::counter(*version)?,
                     &rows::time(*due),
                     &self.holder.to_vec(),
+                    &rows::time(AT_ONCE),
                 ],
             )
             .await?;
@@ -344,17 +345,5 @@ impl Operation for SaveLogin {
             }
             attempts.again(&format!("login {}", self.id)).await?;
         }
-    }
-}
-
-pub(super) struct ForgetLogin {
-    pub(super) id: TokenId,
-}
-
-impl Operation for ForgetLogin {
-    type Output = ();
-
-    async fn run(&self, _: &Shared, session: &Session) -> Result<(), QueryError> {
-        session.execute(FORGET, &[&self.id.to_string()]).await.map(drop)
     }
 }

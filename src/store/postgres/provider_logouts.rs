@@ -14,7 +14,7 @@ use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::provider_logins::{login_columns, read};
 use crate::store::postgres::rows::{self, get};
 use crate::store::postgres::session::Session;
-use crate::store::provider_login::{CLAIM_TIME, ProviderLogin, TELL_RETRY};
+use crate::store::provider_login::{AT_ONCE, CLAIM_TIME, ProviderLogin, TELL_RETRY};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
@@ -32,7 +32,7 @@ const FIND_ENDED: &str = "with cursor as (
         select l.id from page p join provider_logins l on l.id = p.name where p.kind = 'family'
         order by l.id for update of l
     ), noted as (
-        update provider_logins l set check_at = 0, changes = l.changes + 1 from found where l.id = found.id
+        update provider_logins l set check_at = $2, changes = l.changes + 1 from found where l.id = found.id
     ), moved as (
         update meta m set value = (select max(p.sequence) from page p)
         where m.name = 'provider_logins' and exists (select from page)
@@ -98,6 +98,21 @@ impl Operation for LoginsToRevoke {
 }
 
 async fn read_ended(session: &Session) -> Result<i64, QueryError> {
-    let row = session.query_opt(FIND_ENDED, &[&PAGE]).await?;
+    let row = session.query_opt(FIND_ENDED, &[&PAGE, &rows::time(AT_ONCE)]).await?;
     Ok(row.map(|row| get::<Option<i64>>(&row, "read")).transpose()?.flatten().unwrap_or_default())
+}
+
+const FORGET: &str = "delete from provider_logins where id = $1 and version = $2";
+
+pub(super) struct ForgetLogin {
+    pub(super) id: TokenId,
+    pub(super) version: u64,
+}
+
+impl Operation for ForgetLogin {
+    type Output = ();
+
+    async fn run(&self, _: &Shared, session: &Session) -> Result<(), QueryError> {
+        session.execute(FORGET, &[&self.id.to_string(), &rows::counter(self.version)?]).await.map(drop)
+    }
 }

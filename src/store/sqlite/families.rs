@@ -5,6 +5,7 @@ use rusqlite::{Connection, params};
 use crate::store::api::{DecideRotation, RevokeOutcome, RevokedBy};
 use crate::store::error::StoreError;
 use crate::store::events;
+use crate::store::provider_login::AT_ONCE;
 use crate::store::sqlite::audit::record;
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::origins;
@@ -122,7 +123,7 @@ pub(super) fn end(
     context: &EventContext,
 ) -> Result<(), StoreError> {
     rows::update_revoked(batch.connection, id, revoked)?;
-    batch.execute("update provider_logins set check_at = 0 where id = ?1", [id])?;
+    batch.execute("update provider_logins set check_at = ?2 where id = ?1", params![id, AT_ONCE])?;
     batch.revoke(Revoked::Family(id), revoked.at, revoked.reason, context)?;
     Ok(())
 }

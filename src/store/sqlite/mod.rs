@@ -259,8 +259,8 @@ impl Store for SqliteStore {
         self.writer.submit(move |batch| provider_logouts::to_revoke(batch, now, limit))
     }
 
-    fn forget_login(&self, id: TokenId) -> StoreFuture<()> {
-        self.writer.submit(move |batch| provider_logins::forget(batch, id))
+    fn forget_login(&self, id: TokenId, version: u64) -> StoreFuture<()> {
+        self.writer.submit(move |batch| provider_logouts::forget(batch, id, version))
     }
 
     fn change_signing_keys(&self, decide: DecideKeys, context: EventContext) -> StoreFuture<KeysChanged> {

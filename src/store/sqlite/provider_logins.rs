@@ -6,7 +6,7 @@ use crate::store::api::RevokedBy;
 use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::provider_login::{
-    Lease, LoginLease, ProviderLogin, RefreshedLogin, Save, SavedLogin, StoredLogin, ends_at,
+    AT_ONCE, Lease, LoginLease, ProviderLogin, RefreshedLogin, Save, SavedLogin, StoredLogin, ends_at,
 };
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows::{self, counter, read_counter};
@@ -115,8 +115,7 @@ pub(super) fn save(
         Save::Nothing(outcome) => Ok(outcome),
         Save::Written => Ok(SavedLogin::Saved),
         Save::Keep => {
-            // To be told at once.
-            write(batch, id, holder, &refreshed.login, UnixTime::default())?;
+            write(batch, id, holder, &refreshed.login, AT_ONCE)?;
             Ok(SavedLogin::Ended)
         }
         Save::Write => {
@@ -189,11 +188,6 @@ pub(super) fn make_due(batch: &Batch<'_>, of: &Revoked, at: UnixTime) -> Result<
         }
         Revoked::Family(_) | Revoked::Token { .. } | Revoked::Everything { .. } => Ok(Vec::new()),
     }
-}
-
-pub(super) fn forget(batch: &Batch<'_>, id: TokenId) -> Result<(), StoreError> {
-    batch.execute("delete from provider_logins where id = ?1", [id])?;
-    Ok(())
 }
 
 pub(super) fn read(row: &Row<'_>) -> Result<StoredLogin, StoreError> {

@@ -6,6 +6,7 @@ use crate::store::api::RevokedBy;
 use crate::store::error::StoreError;
 use crate::store::provider_login::{ProviderLogin, StoredLogin, TELL_RETRY, TELL_TIME, ends_at};
 use crate::store::sqlite::batch::Batch;
+use crate::store::sqlite::rows::counter;
 use crate::store::sqlite::{families, provider_logins};
 use crate::tokens::family::Family;
 use crate::types::clock::UnixTime;
@@ -55,20 +56,27 @@ fn has_ended(batch: &mut Batch<'_>, stored: &StoredLogin, now: UnixTime) -> Resu
     Ok(false)
 }
 
-/// Deletes logins that ended long ago: the provider could not be told, or no `[[provider]]` has their name any more.
+pub(super) fn forget(batch: &Batch<'_>, id: TokenId, version: u64) -> Result<(), StoreError> {
+    batch.execute("delete from provider_logins where id = ?1 and version = ?2", params![id, counter(version)?])?;
+    Ok(())
+}
+
+/// Deletes logins a day after their end was noticed: the provider could not be told, or no `[[provider]]` has their
+/// name any more.
 pub(super) fn sweep(batch: &Batch<'_>, now: UnixTime, limit: i64) -> Result<usize, StoreError> {
-    let noticed = batch.execute(
+    // No gateway has looked at them: it was stopped, or has no `[[provider]]`. Only noticed here, so that the next one
+    // has a day to tell the provider.
+    batch.execute(
+        "update provider_logins set check_at = ?2, ended_at = ?2 where id in
+             (select l.id from provider_logins l left join families f on f.id = l.id
+              where l.check_at < ?1 and l.ended_at is null
+                  and (f.id is null or f.revoked_at is not null or f.idle_expiry < ?1)
+              order by l.check_at limit ?3)",
+        params![now - TELL_TIME, now, limit],
+    )?;
+    batch.execute(
         "delete from provider_logins where id in
              (select id from provider_logins where ended_at < ?1 order by ended_at limit ?2)",
         params![now - TELL_TIME, limit],
-    )?;
-    // No gateway looks at ended logins.
-    let unnoticed = batch.execute(
-        "delete from provider_logins where id in
-             (select l.id from provider_logins l left join families f on f.id = l.id
-              where l.check_at < ?1 and (f.id is null or f.revoked_at is not null or f.idle_expiry < ?1)
-              order by l.check_at limit ?2)",
-        params![now - TELL_TIME, limit],
-    )?;
-    Ok(noticed + unnoticed)
+    )
 }

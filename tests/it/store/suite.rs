@@ -62,9 +62,11 @@ macro_rules! run_the_suite {
             a_void_login_replaces_nothing, a_lease_is_exclusive_and_ends, one_of_many_gets_the_lease,
             an_interrupted_refresh_is_found,
             refreshed_tokens_are_saved_with_their_claims, a_late_holder_keeps_its_tokens_unless_there_are_newer;
-            provider_logouts: tokens_of_an_ended_session_are_only_told, each_end_of_a_session_is_found,
+            provider_logouts: tokens_of_an_ended_session_are_only_told, only_tokens_that_were_told_are_forgotten,
+            each_end_of_a_session_is_found,
             an_unclaimed_login_ends_after_five_minutes, a_session_that_lives_on_is_not_told,
-            at_most_the_wanted_number_is_found, a_login_that_cannot_be_told_is_swept_after_a_day;
+            at_most_the_wanted_number_is_found, a_login_is_not_swept_before_its_provider_is_told,
+            a_login_that_cannot_be_told_is_swept_after_a_day;
             due_logins: logins_of_a_session_or_a_user_are_made_due,
             a_login_that_becomes_due_during_a_refresh_stays_due;
             marks: a_mark_is_used_once, only_the_first_use_revokes, a_mark_that_cannot_revoke_is_not_used,

@@ -207,8 +207,8 @@ impl Store for Gate {
         self.store.logins_to_revoke(now, limit)
     }
 
-    fn forget_login(&self, id: TokenId) -> StoreFuture<()> {
-        self.store.forget_login(id)
+    fn forget_login(&self, id: TokenId, version: u64) -> StoreFuture<()> {
+        self.store.forget_login(id, version)
     }
 
     fn acme_entries(&self, known: Vec<(String, u64)>) -> StoreFuture<Vec<AcmeEntry>> {

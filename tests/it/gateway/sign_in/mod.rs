@@ -18,6 +18,7 @@ mod sealed;
 mod sessions;
 mod stopped;
 mod streams;
+mod told;
 mod unused;
 
 use std::net::SocketAddr;

@@ -98,7 +98,7 @@ pub(crate) async fn a_login_comes_back_as_it_was_written(store: &dyn Store) {
     let claimed = ProviderLogin { claimed: true, ..tokens(0) };
     assert_eq!(found(store, family.id).await, Some((used, claimed)));
 
-    store.forget_login(family.id).await.expect("the store works");
+    store.forget_login(family.id, 0).await.expect("the store works");
     assert_eq!(found(store, family.id).await, None);
     assert!(stored(store, &family).await.revoked.is_none(), "the family stays");
 }

@@ -48,6 +48,21 @@ pub(crate) async fn tokens_of_an_ended_session_are_only_told(store: &dyn Store) 
     assert_eq!(save(store, &gone, tokens(1), now).await, SavedLogin::Ended);
 }
 
+/// The provider was told of older tokens than the login has.
+pub(crate) async fn only_tokens_that_were_told_are_forgotten(store: &dyn Store) {
+    let family = claimed(store, "alice").await;
+    lease(store, &family, 0, ONE, LOGIN).await;
+    end(store, &family, LOGIN).await;
+    // The response to the refresh comes after its lease.
+    let late = LOGIN + MINUTE;
+    assert_eq!(to_revoke(store, late).await, [(family.id, ProviderLogin { claimed: true, ..tokens(0) })]);
+    assert_eq!(save(store, &family, tokens(1), late).await, SavedLogin::Ended);
+    store.forget_login(family.id, 0).await.expect("the store works");
+    assert_eq!(to_revoke(store, late).await, [(family.id, ProviderLogin { claimed: true, ..tokens(1) })]);
+    store.forget_login(family.id, 1).await.expect("the store works");
+    assert_eq!(found(store, family.id).await, None);
+}
+
 pub(crate) async fn each_end_of_a_session_is_found(store: &dyn Store) {
     let (alive, logged_out) = (claimed(store, "alice").await, claimed(store, "bob").await);
     let (of_session, of_subject) = (claimed(store, "carol").await, claimed(store, "dave").await);
@@ -68,7 +83,7 @@ pub(crate) async fn each_end_of_a_session_is_found(store: &dyn Store) {
 
     // Those that the caller could not tell come again.
     for told in [&logged_out, &idle] {
-        store.forget_login(told.id).await.expect("the store works");
+        store.forget_login(told.id, 0).await.expect("the store works");
     }
     assert_eq!(ids_to_revoke(store, now + MINUTE - MILLISECOND).await, []);
     assert_eq!(ids_to_revoke(store, now + MINUTE).await, sorted([&of_session, &of_subject]));
@@ -115,6 +130,30 @@ pub(crate) async fn at_most_the_wanted_number_is_found(store: &dyn Store) {
     assert_eq!(told, [2, 2, 1, 0]);
 }
 
+/// A sweep can come at any moment: between the end of a session and the next look at it, while its tokens are being
+/// refreshed, and as the first thing of a gateway that was stopped for days.
+pub(crate) async fn a_login_is_not_swept_before_its_provider_is_told(store: &dyn Store) {
+    let (unnoticed, held) = (claimed(store, "alice").await, claimed(store, "bob").await);
+    let (of_session, expired) = (claimed(store, "carol").await, claimed(store, "dave").await);
+    lease(store, &held, 0, ONE, LOGIN).await;
+    let now = LOGIN + SECOND;
+    for family in [&unnoticed, &held] {
+        end(store, family, now).await;
+    }
+    let session = Revoked::Session { issuer: PROVIDER.into(), session: "session of carol".into() };
+    store.revoke(session, now.into()).await.expect("the store works");
+    store.sweep(now, 100).await.expect("the store works");
+    assert_eq!(ids_to_revoke(store, now).await, sorted([&unnoticed, &of_session]), "the other one is being refreshed");
+    store.sweep(now, 100).await.expect("the store works");
+    assert_eq!(save(store, &held, tokens(1), now).await, SavedLogin::Ended);
+    store.sweep(now, 100).await.expect("the store works");
+    assert_eq!(to_revoke(store, now).await, [(held.id, ProviderLogin { claimed: true, ..tokens(1) })]);
+
+    let days_later = expired.idle_expiry + DAY * 3;
+    store.sweep(days_later, 100).await.expect("the store works");
+    assert_eq!(ids_to_revoke(store, days_later).await, [expired.id]);
+}
+
 pub(crate) async fn a_login_that_cannot_be_told_is_swept_after_a_day(store: &dyn Store) {
     let (noticed, unnoticed, alive) =
         (claimed(store, "alice").await, claimed(store, "bob").await, claimed(store, "carol").await);
@@ -136,7 +175,13 @@ pub(crate) async fn a_login_that_cannot_be_told_is_swept_after_a_day(store: &dyn
     );
     store.sweep(ends + DAY, 100).await.expect("the store works");
     assert!(found(store, unnoticed.id).await.is_some());
-    store.sweep(ends + DAY + MILLISECOND, 100).await.expect("the store works");
+    // The sweep notices it, and deletes it a day later.
+    let noticed = ends + DAY + MILLISECOND;
+    for now in [noticed, noticed + DAY] {
+        store.sweep(now, 100).await.expect("the store works");
+        assert!(found(store, unnoticed.id).await.is_some());
+    }
+    store.sweep(noticed + DAY + MILLISECOND, 100).await.expect("the store works");
     assert_eq!(found(store, unnoticed.id).await, None);
     assert!(found(store, alive.id).await.is_some());
 }
