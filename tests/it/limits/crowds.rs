@@ -3,28 +3,45 @@
 
 use std::net::IpAddr;
 
+use tempfile::TempDir;
+
 use super::GET;
+use crate::support::program::GatewayProcess;
+use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, Upstream, Wire};
 
 const CROWD: usize = 400;
 
+/// The gateway stands still while the clients send, so that it finds all requests at once, and only their order counts.
 #[tokio::test]
 async fn a_crowd_of_new_connections_delays_no_other_client() {
     let upstream = Upstream::start();
+    let folder = TempDir::new().expect("a folder");
     let more = "max_concurrent_requests = 1000\nreserve_percent = 0";
-    let gateway = Gateway::public_single_worker(upstream.address, more);
-    let mut honest = Wire::connect_from(IpAddr::from([127, 0, 2, 1]), gateway.address()).await;
+    let text = Gateway::public_config(upstream.address, more).replace("workers = 2", "workers = 1");
+    std::fs::write(folder.path().join("gateway.toml"), text).expect("written");
+    let gateway = GatewayProcess::start(folder.path());
+    let address = gateway.addresses[0];
+    let mut honest = Wire::connect_from(IpAddr::from([127, 0, 2, 1]), address).await;
     honest.send(GET).await;
     honest.read_until("hello").await;
     let mut crowd = Vec::new();
     for _ in 0..CROWD {
-        crowd.push(Wire::connect_from(IpAddr::from([127, 0, 1, 1]), gateway.address()).await);
+        crowd.push(Wire::connect_from(IpAddr::from([127, 0, 1, 1]), address).await);
     }
-    gateway.wait_for_metric("connections_opened_total", 1 + CROWD as u64).await;
+    let opened = format!("bearward_connections_opened_total {}", 1 + CROWD);
+    eventually_ok("the gateway has accepted all connections", async || {
+        let page = gateway.admin_client().get("/metrics").await.text();
+        if page.contains(&opened) { Ok(()) } else { Err(page) }
+    })
+    .await;
+
+    gateway.program.signal("STOP");
     for wire in &crowd {
         assert_eq!(wire.stream.try_write(GET.as_bytes()).expect("there is room"), GET.len());
     }
     honest.send(GET).await;
+    gateway.program.signal("CONT");
     honest.read_until("hello").await;
     let before = upstream.seen().len() - 2;
     assert!(before < CROWD / 2, "{before} of {CROWD} requests came before that of another client");

@@ -11,6 +11,6 @@ async fn the_kernel_looks_for_silent_clients() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "");
     for address in [gateway.address(), gateway.tls_address()] {
-        assert_kept_alive(&TcpStream::connect(address).await.expect("the gateway listens"));
+        assert_kept_alive(&TcpStream::connect(address).await.expect("the gateway listens")).await;
     }
 }

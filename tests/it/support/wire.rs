@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// How long tests wait for something before they fail.
-pub const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long tests wait for something before they fail. Much more than it takes, also beside a compiler.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub struct Wire {
     pub stream: TcpStream,

@@ -273,7 +273,7 @@ async fn a_socket_of_systemd_outlives_restarts_under_load() {
     }
     load.goes_on_for(50).await;
     // systemd has set no options of its connections.
-    assert_kept_alive(&tokio::net::TcpStream::connect(address).await.expect("connected"));
+    assert_kept_alive(&tokio::net::TcpStream::connect(address).await.expect("connected")).await;
     let (responses, longest) = load.end().await;
     eprintln!("{responses} responses, the slowest new connection waited {longest:?}");
 
