@@ -24,8 +24,8 @@ use crate::types::reject::{Reason, Reject};
 /// How often, at most, the store learns of the use of a login: its idle time counts from there.
 const USE_RESOLUTION: Duration = Duration::from_mins(1);
 
-/// How often a login can change at its provider while one request reads it.
-const MAX_CHANGES: usize = 3;
+/// How often a login can change at its provider while one request reads it. A refresh changes it twice.
+const MAX_CHANGES: usize = 6;
 
 pub type FoundLogin = Option<(Family, ProviderLogin)>;
 type FindLogin = dyn Fn(TokenId) -> StoreFuture<FoundLogin> + Send + Sync;

@@ -202,8 +202,8 @@ pub trait Store: Send + Sync {
         until: UnixTime,
     ) -> StoreFuture<LoginLease>;
 
-    /// Writes refreshed tokens, and what they change in the family. The version must be newer than that in the store;
-    /// its lease may have ended. Also ends the lease of `holder`.
+    /// Writes refreshed tokens. The version must be newer than that in the store; its lease may have ended. Also writes
+    /// what is renewed with them, which ends the lease of `holder`.
     fn save_login(
         &self,
         id: TokenId,

@@ -30,7 +30,9 @@ pub use endings::{BY_PROVIDER, Ending, EndingSearch, FoundEndings, Revoker, revo
 pub use error::StoreError;
 pub use freshness::{FollowerCounts, Freshness};
 pub use mark::{Mark, MarkKind, Marked, StoredMark};
-pub use provider_login::{CLAIM_TIME, Lease, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin, StoredLogin};
+pub use provider_login::{
+    CLAIM_TIME, Lease, LoginLease, ProviderLogin, RefreshedLogin, Renewed, SavedLogin, StoredLogin,
+};
 pub use search::{FoundFamilies, KeySearch, Position, Search, SearchState, Subjects};
 pub use settings::Settings;
 pub use shared_clock::SharedClock;

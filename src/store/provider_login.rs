@@ -60,6 +60,14 @@ pub enum LoginLease {
 pub struct RefreshedLogin {
     /// With a newer version. `claimed` does not count.
     pub login: ProviderLogin,
+    /// `None`: only the tokens are written, before the rest of the response counts. The family, the lease, and the time
+    /// at which the login is due stay as they are.
+    pub renewed: Option<Renewed>,
+}
+
+/// What a refresh changes beside the tokens.
+#[derive(Clone, Debug)]
+pub struct Renewed {
     /// Of the family.
     pub scope: String,
     /// Of the family.
@@ -79,6 +87,8 @@ pub enum SavedLogin {
     Newer,
     /// The session has ended. The tokens are only kept to tell the provider.
     Ended,
+    /// The session has ended, and its login was deleted. Nothing was written: the caller has the only copy.
+    Forgotten,
 }
 
 /// A login as every store keeps it.
@@ -139,10 +149,10 @@ impl StoredLogin {
 
     /// When the login is due after this refresh. The provider may have responded before a change that it reported
     /// meanwhile.
-    pub(super) fn next_due(&self, refreshed: &RefreshedLogin) -> UnixTime {
-        match self.login.due == refreshed.due_before {
-            true => refreshed.login.due,
-            false => self.login.due.min(refreshed.login.due),
+    pub(super) fn next_due(&self, next: &ProviderLogin, renewed: &Renewed) -> UnixTime {
+        match self.login.due == renewed.due_before {
+            true => next.due,
+            false => self.login.due.min(next.due),
         }
     }
 

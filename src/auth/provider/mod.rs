@@ -52,6 +52,8 @@ impl Providers {
 
     /// Verifies the signature of a token that this provider has sent in a response. Asks for its keys once if the
     /// token's is unknown: without a cooldown, which strangers can begin (by logout tokens), and would end logins with.
+    /// Asks within the cooldown if the signature is wrong: a provider can replace a key under the same `kid`, or
+    /// without one.
     ///
     /// # Errors
     /// 503 if the keys cannot be asked for: the token may be good.
@@ -59,6 +61,10 @@ impl Providers {
         let source = self.source(provider)?;
         match verify_signed(token, &source.trusted()) {
             Err(unknown) if unknown.reason == Reason::UnknownKey => {}
+            Err(bad) if bad.reason == Reason::BadSignature => {
+                source.refetch(now).await;
+                return verify_signed(token, &source.trusted());
+            }
             verified => return verified,
         }
         let unavailable = |reject: Reject| match reject.reason {

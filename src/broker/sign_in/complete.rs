@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::exchange::{Checked, NoTokens};
+use super::exchange::{Checked, Responded};
 use super::provider::{SignInProvider, UnusedToken};
 use crate::auth::provider::Metadata;
 use crate::broker::service::Broker;
@@ -82,8 +82,16 @@ impl Broker {
     ) -> Result<(SignedIn, UnusedToken), Reject> {
         let metadata = with.metadata()?;
         let sent = (returned.code.as_str(), returned.redirect_uri.as_str());
-        let response = with.exchange_code(&metadata, &returned.attempt, sent, clock).await;
-        let response = response.map_err(NoTokens::reject)?;
+        let Responded { refresh_token, tokens } = with.exchange_code(&metadata, &returned.attempt, sent, clock).await;
+        let response = match tokens {
+            Ok(response) => response,
+            Err(no_tokens) => {
+                if let Some(unused) = refresh_token.map(UnusedToken::refresh) {
+                    with.revoke_unused(&metadata, unused, clock.now());
+                }
+                return Err(no_tokens.reject());
+            }
+        };
         let unused = UnusedToken::of(&response);
         let checked = with.check_first(&metadata, response, &returned.attempt, clock).await;
         let signed_in = match checked {
@@ -128,13 +136,11 @@ impl Broker {
         let family = self.family_of_login(with, &checked, lifetimes, context.at)?;
         // The tokens live from then on, at the earliest.
         let (id_token, now) = (id_token(&checked)?, context.at);
-        let mut tokens = ProviderTokens::new(
-            id_token.subject.clone(),
-            returned.attempt.nonce.clone(),
-            id_token.auth_time,
-            now + checked.response.lifetime,
-        );
+        let nonce = returned.attempt.nonce.clone();
+        let mut tokens = ProviderTokens::new(id_token.subject.clone(), nonce, id_token.auth_time);
+        tokens.renew_access(now, checked.lifetime);
         let due = if checked.response.refresh_token.is_some() { now + checked.fresh_for() } else { UnixTime::MAX };
+        tokens.claims = checked.claims;
         tokens.refresh_token = checked.response.refresh_token;
         tokens.id_token = checked.response.id_token.filter(|_| metadata.end_session.is_some());
         let place = Place { family: family.id, issuer: &with.provider.issuer, version: 0 };
@@ -160,7 +166,7 @@ impl Broker {
         now: UnixTime,
     ) -> Result<Family, Reject> {
         let id_token = id_token(checked)?;
-        let claims = checked.claims.as_ref().map(|claims| with.settings.rules.admit(claims));
+        let claims = checked.claims.as_ref().map(|known| with.settings.rules.admit(known.claims()));
         let login = Login {
             subject: format!("{}{}", with.provider.subject_prefix, id_token.subject),
             scope: checked.scope.clone(),

@@ -1,5 +1,8 @@
 //! The calls to a provider for tokens: with the code of a sign-in, and with a refresh token. Both end with the same
 //! checks.
+//!
+//! A response says what is new. What it leaves out is as requested after a sign-in, and as before after a refresh (RFC
+//! 6749 sections 5.1 and 6): it never means more than that.
 
 use std::time::Duration;
 
@@ -9,8 +12,10 @@ use super::calls::ProviderCall;
 use super::provider::SignInProvider;
 use crate::auth::oauth_client::OAuthResponse;
 use crate::auth::provider::Metadata;
+use crate::tokens::family::Family;
 use crate::tokens::sign_in::attempt::Attempt;
-use crate::tokens::sign_in::id_token::{Asked, Check, Earlier, IdToken};
+use crate::tokens::sign_in::id_token::{Asked, Check, Earlier, IdToken, WrongToken};
+use crate::tokens::sign_in::known_claims::KnownClaims;
 use crate::tokens::sign_in::provider_tokens::ProviderTokens;
 use crate::tokens::sign_in::token_response::{self, TokenResponse};
 use crate::types::clock::Clock;
@@ -18,15 +23,17 @@ use crate::types::reject::{Reason, Reject};
 
 /// How long before their end the tokens are refreshed.
 const AHEAD: Duration = Duration::from_mins(1);
+/// How long an access token lives if the provider has never said it.
+const DEFAULT_LIFETIME: Duration = Duration::from_hours(1);
 
 /// Why there are no tokens.
 pub(super) enum NoTokens {
     /// The provider rejects the code or the refresh token for good.
     InvalidGrant,
-    /// It responds with something that cannot be used.
+    /// It responds with something that cannot be used. The next response may be better.
     Failed(String),
-    /// It responds with tokens that are not for this login. They never will be.
-    OtherLogin(String),
+    /// It responds with tokens that are good, and for another user.
+    OtherUser(String),
     /// It does not respond.
     Unavailable(String),
 }
@@ -36,7 +43,7 @@ impl NoTokens {
     pub(super) fn reject(self) -> Reject {
         match self {
             NoTokens::InvalidGrant => Reject::new(Reason::SignInFailed, "the provider rejects the code: invalid_grant"),
-            NoTokens::Failed(detail) | NoTokens::OtherLogin(detail) => Reject::new(Reason::SignInFailed, detail),
+            NoTokens::Failed(detail) | NoTokens::OtherUser(detail) => Reject::new(Reason::SignInFailed, detail),
             NoTokens::Unavailable(detail) => Reject::new(Reason::ProviderUnavailable, detail),
         }
     }
@@ -45,9 +52,16 @@ impl NoTokens {
     pub(super) fn detail(self) -> String {
         match self {
             NoTokens::InvalidGrant => "invalid_grant".to_owned(),
-            NoTokens::Failed(detail) | NoTokens::OtherLogin(detail) | NoTokens::Unavailable(detail) => detail,
+            NoTokens::Failed(detail) | NoTokens::OtherUser(detail) | NoTokens::Unavailable(detail) => detail,
         }
     }
+}
+
+/// What a provider responded. No `Debug`: it has tokens.
+pub(super) struct Responded {
+    /// Of any successful response, also if the rest cannot be used: it may be the only one that works from now on.
+    pub(super) refresh_token: Option<String>,
+    pub(super) tokens: Result<TokenResponse, NoTokens>,
 }
 
 /// Tokens of the provider, checked.
@@ -55,26 +69,48 @@ pub(super) struct Checked {
     pub(super) response: TokenResponse,
     /// `None` after a refresh without one.
     pub(super) id_token: Option<IdToken>,
-    /// Of the ID token, with those of UserInfo that it lacks.
-    pub(super) claims: Option<Map<String, Value>>,
-    /// Those of `provider.scopes` that were granted.
+    /// `None` after a refresh that says nothing of them.
+    pub(super) claims: Option<KnownClaims>,
+    /// Those of `provider.scopes` that are granted.
     pub(super) scope: String,
+    /// Of the access token.
+    pub(super) lifetime: Duration,
 }
 
 impl Checked {
     /// How long the provider's tokens need no refresh.
     pub(super) fn fresh_for(&self) -> Duration {
-        let lifetime = self.response.lifetime;
-        lifetime.saturating_sub(AHEAD).max(lifetime / 2)
+        self.lifetime.saturating_sub(AHEAD).max(self.lifetime / 2)
     }
 }
 
-/// What the ID token must match.
+/// A login before its refresh.
+#[derive(Clone, Copy)]
+pub(super) struct Before<'b> {
+    pub(super) tokens: &'b ProviderTokens,
+    pub(super) family: &'b Family,
+}
+
+impl Before<'_> {
+    fn claims(&self) -> KnownClaims {
+        self.tokens.claims.clone().unwrap_or_else(|| KnownClaims::of_family(self.family.claims.clone()))
+    }
+}
+
+/// What the response must match.
 #[derive(Clone, Copy)]
 struct Match<'m> {
     nonce: &'m str,
     asked: Asked<'m>,
-    earlier: Option<Earlier<'m>>,
+    /// `None`: this is the first one.
+    before: Option<Before<'m>>,
+}
+
+impl Match<'_> {
+    fn earlier(&self) -> Option<Earlier<'_>> {
+        let tokens = self.before?.tokens;
+        Some(Earlier { subject: &tokens.subject, auth_time: tokens.auth_time })
+    }
 }
 
 impl SignInProvider {
@@ -85,7 +121,7 @@ impl SignInProvider {
         attempt: &Attempt,
         (code, redirect_uri): (&str, &str),
         clock: &dyn Clock,
-    ) -> Result<TokenResponse, NoTokens> {
+    ) -> Responded {
         let fields = [
             ("grant_type", "authorization_code"),
             ("code", code),
@@ -106,7 +142,7 @@ impl SignInProvider {
             return Err(failed("the response has no id_token"));
         }
         let asked = Asked::by(&self.settings.parameters);
-        self.check(metadata, response, Match { nonce: &attempt.nonce, asked, earlier: None }, clock).await
+        self.check(metadata, response, Match { nonce: &attempt.nonce, asked, before: None }, clock).await
     }
 
     /// RFC 6749 section 6.
@@ -115,8 +151,10 @@ impl SignInProvider {
         metadata: &Metadata,
         tokens: &ProviderTokens,
         clock: &dyn Clock,
-    ) -> Result<TokenResponse, NoTokens> {
-        let refresh_token = tokens.refresh_token.as_deref().ok_or(NoTokens::InvalidGrant)?;
+    ) -> Responded {
+        let Some(refresh_token) = tokens.refresh_token.as_deref() else {
+            return Responded { refresh_token: None, tokens: Err(NoTokens::InvalidGrant) };
+        };
         let fields = [("grant_type", "refresh_token"), ("refresh_token", refresh_token)];
         self.post(ProviderCall::Refresh, metadata, &fields, clock).await
     }
@@ -125,11 +163,10 @@ impl SignInProvider {
         &self,
         metadata: &Metadata,
         response: TokenResponse,
-        tokens: &ProviderTokens,
+        before: Before<'_>,
         clock: &dyn Clock,
     ) -> Result<Checked, NoTokens> {
-        let earlier = Some(Earlier { subject: &tokens.subject, auth_time: tokens.auth_time });
-        let expected = Match { nonce: &tokens.nonce, asked: Asked::default(), earlier };
+        let expected = Match { nonce: &before.tokens.nonce, asked: Asked::default(), before: Some(before) };
         self.check(metadata, response, expected, clock).await
     }
 
@@ -139,13 +176,19 @@ impl SignInProvider {
         metadata: &Metadata,
         fields: &[(&str, &str)],
         clock: &dyn Clock,
-    ) -> Result<TokenResponse, NoTokens> {
+    ) -> Responded {
         let sent = self.call(call, Box::pin(self.provider.client.post(&metadata.token, fields, clock.now()))).await;
-        let response = sent.map_err(NoTokens::Unavailable)?;
-        match response.object() {
+        let response = match sent {
+            Ok(response) => response,
+            Err(problem) => return Responded { refresh_token: None, tokens: Err(NoTokens::Unavailable(problem)) },
+        };
+        let is_success = response.status.is_success();
+        let refresh_token = is_success.then(|| token_response::refresh_token(&response.body)).flatten();
+        let tokens = match response.object() {
             Some(object) => token_response::read(&object).map_err(failed),
             None => Err(no_tokens(&response)),
-        }
+        };
+        Responded { refresh_token, tokens }
     }
 
     /// Everything that the tokens must say before anything is done with them.
@@ -156,36 +199,55 @@ impl SignInProvider {
         expected: Match<'_>,
         clock: &dyn Clock,
     ) -> Result<Checked, NoTokens> {
-        let (mut id_token, mut claims) = (None, None);
+        let rules = &self.settings.rules;
+        let mut claims = expected.before.map(|before| before.claims()).unwrap_or_default();
+        let mut id_token = None;
+        let mut signed = Map::new();
         if let Some(text) = &response.id_token {
-            let signed = self.verify(text, clock).await.map_err(unverified)?;
-            let check = Check {
-                header: &signed.header,
-                claims: &signed.claims,
-                issuer: &self.provider.issuer,
-                client_id: &self.provider.client.client_id,
-                nonce: expected.nonce,
-                access_token: &response.access_token,
-                asked: expected.asked,
-                earlier: expected.earlier,
-                now: clock.now(),
-            };
-            id_token =
-                Some(check.run().map_err(|wrong| NoTokens::OtherLogin(format!("the ID token is rejected: {wrong}")))?);
-            claims = Some(signed.claims);
+            let (checked, stated) = self.check_id_token(text, &response.access_token, expected, clock).await?;
+            claims.replace_signed(&stated);
+            id_token = Some(checked);
+            signed = stated;
         }
         let subject = id_token.as_ref().map(|token| token.subject.as_str());
-        let subject = subject.or(expected.earlier.map(|earlier| earlier.subject)).unwrap_or_default();
-        let lacks = claims.as_ref().is_none_or(|claims| self.settings.rules.lack(claims));
-        if lacks && let Some(more) = self.user_info(metadata, &response.access_token, subject).await? {
-            let claims = claims.get_or_insert_default();
-            // The signed ones count.
-            for (name, value) in more {
-                claims.entry(name).or_insert(value);
-            }
+        let subject = subject.or(expected.earlier().map(|earlier| earlier.subject)).unwrap_or_default();
+        let mut is_new = id_token.is_some();
+        if (!is_new || rules.lack(&signed))
+            && let Some(mut stated) = self.user_info(metadata, &response.access_token, subject).await?
+        {
+            stated.retain(|name, _| rules.concern(name));
+            claims.replace_user_info(stated, &signed);
+            is_new = true;
         }
-        let scope = self.granted(&response);
-        Ok(Checked { response, id_token, claims, scope })
+        let scope = self.granted(&response, expected.before);
+        let lifetime = response.lifetime.or(expected.before.and_then(|before| before.tokens.access_lifetime()));
+        let lifetime = lifetime.unwrap_or(DEFAULT_LIFETIME);
+        Ok(Checked { response, id_token, claims: is_new.then_some(claims), scope, lifetime })
+    }
+
+    /// What an ID token says, and its claims that the rules may need.
+    async fn check_id_token(
+        &self,
+        text: &str,
+        access_token: &str,
+        expected: Match<'_>,
+        clock: &dyn Clock,
+    ) -> Result<(IdToken, Map<String, Value>), NoTokens> {
+        let mut signed = self.verify(text, clock).await.map_err(unverified)?;
+        let check = Check {
+            header: &signed.header,
+            claims: &signed.claims,
+            issuer: &self.provider.issuer,
+            client_id: &self.provider.client.client_id,
+            nonce: expected.nonce,
+            access_token,
+            asked: expected.asked,
+            earlier: expected.earlier(),
+            now: clock.now(),
+        };
+        let id_token = check.run().map_err(rejected)?;
+        signed.claims.retain(|name, _| self.settings.rules.concern(name));
+        Ok((id_token, signed.claims))
     }
 
     /// The claims of UserInfo (Core section 5.3). `None` if the provider has none.
@@ -205,16 +267,18 @@ impl SignInProvider {
             .object()
             .ok_or_else(|| NoTokens::Failed(format!("UserInfo: status {} without a JSON object", response.status)))?;
         // The access token can be that of another user (Core section 5.3.2).
-        match claims.get("sub").and_then(Value::as_str) == Some(subject) {
-            true => Ok(Some(claims)),
-            false => Err(NoTokens::OtherLogin("sub of UserInfo is not that of the ID token".to_owned())),
+        match claims.get("sub").and_then(Value::as_str) {
+            Some(same) if same == subject => Ok(Some(claims)),
+            Some(_) => Err(NoTokens::OtherUser("sub of UserInfo is not that of the ID token".to_owned())),
+            None => Err(failed("UserInfo has no sub")),
         }
     }
 
     /// A provider cannot grant what the gateway did not ask for: it could be a scope of the gateway's own.
-    fn granted(&self, response: &TokenResponse) -> String {
-        let asked = &self.settings.scopes;
-        let Some(granted) = &response.scope else { return asked.clone() };
+    fn granted(&self, response: &TokenResponse, before: Option<Before<'_>>) -> String {
+        let asked = &*self.settings.scopes;
+        let unchanged = before.map_or(asked, |before| &before.family.scope);
+        let granted = response.scope.as_deref().unwrap_or(unchanged);
         let is_asked = |scope: &&str| asked.split(' ').any(|asked| asked == *scope);
         granted.split(' ').filter(is_asked).collect::<Vec<_>>().join(" ")
     }
@@ -226,10 +290,18 @@ fn failed(detail: &'static str) -> NoTokens {
 
 fn unverified(reject: Reject) -> NoTokens {
     let detail = format!("the ID token is rejected: {}: {}", reject.reason.code(), reject.detail);
-    // The provider signs with a key before it publishes it everywhere. That says nothing about the login.
+    // The provider signs with a key before it publishes it everywhere.
     match reject.reason.status().is_server_error() || reject.reason == Reason::UnknownKey {
         true => NoTokens::Unavailable(detail),
-        false => NoTokens::OtherLogin(detail),
+        false => NoTokens::Failed(detail),
+    }
+}
+
+fn rejected(wrong: WrongToken) -> NoTokens {
+    let detail = format!("the ID token is rejected: {}", wrong.detail());
+    match wrong {
+        WrongToken::OtherUser(_) => NoTokens::OtherUser(detail),
+        WrongToken::Unusable(_) => NoTokens::Failed(detail),
     }
 }
 

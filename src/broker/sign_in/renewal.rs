@@ -1,20 +1,25 @@
 //! One refresh of one login: waits for the lease in the store, asks the provider, and writes what it responds.
 //!
-//! A new refresh token may be the only one that works from then on. So it is written whatever else the response says,
-//! and that of a late holder of the lease unless there is a newer one. If the session has ended, it is kept to be
-//! revoked.
+//! A new refresh token may be the only one that works from then on. So it is written before anything else of the
+//! response counts, and that of a late holder of the lease unless there is a newer one. If the session has ended, it is
+//! kept to be revoked.
+//!
+//! What the response leaves out is as before. Only `invalid_grant`, tokens for another user, and the rules of the
+//! operator end the session. Everything else that is wrong with a response may be right in the next one.
 
 use std::pin::pin;
 use std::time::Duration;
 
 use super::complete::denied;
-use super::exchange::{Checked, NoTokens};
-use super::provider::SignInProvider;
+use super::exchange::{Before, Checked, NoTokens, Responded};
+use super::provider::{SignInProvider, UnusedToken};
+use crate::auth::provider::Metadata;
 use crate::broker::service::Broker;
-use crate::store::{LoginLease, ProviderLogin, RefreshedLogin, RevokedBy, SavedLogin};
+use crate::store::{LoginLease, ProviderLogin, RefreshedLogin, Renewed, RevokedBy, SavedLogin, StoreError};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::Family;
 use crate::tokens::sign_in::provider_tokens::{Place, ProviderTokens};
+use crate::tokens::sign_in::token_response::TokenResponse;
 use crate::types::clock::{Clock, UnixTime, Uptime};
 use crate::types::reject::{Reject, with_causes};
 
@@ -49,14 +54,13 @@ pub(super) struct Renewal<'r> {
 }
 
 impl Renewal<'_> {
-    pub(super) async fn run(self) -> Outcome {
+    pub(super) async fn run(mut self) -> Outcome {
         if let Err(outcome) = self.wait_for_lease().await {
             return outcome;
         }
-        let outcome = self.while_leased(self.ask()).await;
+        let outcome = self.refresh().await;
         if outcome == Outcome::Failed {
-            // For the next attempt, here or at another gateway. If this fails, it ends by itself.
-            let _ = self.lease(UnixTime::default()).await;
+            self.give_up_lease().await;
         }
         outcome
     }
@@ -84,6 +88,11 @@ impl Renewal<'_> {
         Ok(broker.with_timeout(lease).await?)
     }
 
+    /// For the next attempt, here or at another gateway. If this fails, the lease ends by itself.
+    async fn give_up_lease(&self) {
+        let _ = self.lease(UnixTime::default()).await;
+    }
+
     /// Keeps the lease until the work is done.
     async fn while_leased<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
@@ -96,73 +105,80 @@ impl Renewal<'_> {
         }
     }
 
-    async fn ask(&self) -> Outcome {
-        let (with, clock) = (self.with, self.clock);
-        let metadata = match with.metadata() {
+    async fn refresh(&mut self) -> Outcome {
+        let metadata = match self.with.metadata() {
             Ok(metadata) => metadata,
             Err(unknown) => return self.failed(&unknown.detail),
         };
         // The tokens live from then on, at the earliest.
         let asked = self.now();
-        let response = match with.exchange_refresh_token(&metadata, &self.tokens, clock).await {
-            Ok(response) => response,
-            Err(NoTokens::InvalidGrant) => {
-                return self.end("the provider rejects the refresh token: invalid_grant").await;
-            }
-            Err(failed) => return self.failed(&failed.detail()),
-        };
-        let mut tokens = self.tokens.clone();
-        // Without a new one, the old one stays.
-        tokens.refresh_token = response.refresh_token.clone().or(tokens.refresh_token);
-        match with.check_refreshed(&metadata, response, &self.tokens, clock).await {
-            Ok(checked) => self.save(checked, tokens, asked).await,
-            Err(NoTokens::OtherLogin(detail)) => {
+        let exchange = self.with.exchange_refresh_token(&metadata, &self.tokens, self.clock);
+        let Responded { refresh_token, tokens } = self.while_leased(exchange).await;
+        if let Some(refresh_token) = refresh_token
+            && let Err(outcome) = self.keep(refresh_token).await
+        {
+            return outcome;
+        }
+        match tokens {
+            Ok(response) => self.while_leased(self.believe(&metadata, response, asked)).await,
+            Err(NoTokens::InvalidGrant) => self.end("the provider rejects the refresh token: invalid_grant").await,
+            Err(failed) => self.failed(&failed.detail()),
+        }
+    }
+
+    /// Writes a new refresh token, and nothing else. The login stays due.
+    async fn keep(&mut self, refresh_token: String) -> Result<(), Outcome> {
+        if self.tokens.refresh_token.as_ref() == Some(&refresh_token) {
+            return Ok(());
+        }
+        self.tokens.refresh_token = Some(refresh_token);
+        let login = self.sealed(&self.tokens, self.login.due).ok_or(Outcome::Failed)?;
+        let refreshed = RefreshedLogin { login: login.clone(), renewed: None };
+        let saved = self.while_leased(self.write(refreshed)).await;
+        // What follows is newer, also if it is not known whether this was written.
+        self.login = login;
+        match saved {
+            Some(SavedLogin::Saved) | None => Ok(()),
+            Some(_) => Err(self.outcome(saved)),
+        }
+    }
+
+    async fn believe(&self, metadata: &Metadata, response: TokenResponse, asked: UnixTime) -> Outcome {
+        let before = Before { tokens: &self.tokens, family: self.family };
+        match self.with.check_refreshed(metadata, response, before, self.clock).await {
+            Ok(checked) => self.save(checked, asked).await,
+            Err(NoTokens::OtherUser(detail)) => {
                 let provider = &*self.login.provider;
                 tracing::warn!(session = %self.family.id, provider, detail, "a refresh has ended a login");
-                let outcome = self.end("the provider's response to a refresh is for another login").await;
-                self.keep(&tokens).await;
-                outcome
+                self.end("the provider's response to a refresh is for another user").await
             }
-            Err(failed) => {
-                self.keep(&tokens).await;
-                self.failed(&failed.detail())
-            }
+            Err(failed) => self.failed(&failed.detail()),
         }
     }
 
     /// Writes the new tokens with the claims that they came with. The rules run again: a group may have been lost.
-    async fn save(&self, checked: Checked, mut tokens: ProviderTokens, asked: UnixTime) -> Outcome {
+    async fn save(&self, checked: Checked, asked: UnixTime) -> Outcome {
         let rules = &self.with.settings.rules;
-        let claims = match checked.claims.as_ref().map(|claims| rules.admit(claims)).transpose() {
+        let claims = match checked.claims.as_ref().map(|known| rules.admit(known.claims())).transpose() {
             Ok(claims) => claims.unwrap_or_else(|| self.family.claims.clone()),
             Err(why) => {
                 let detail = denied(why).detail;
                 tracing::info!(session = %self.family.id, detail = &*detail, "a user may not go on after a refresh");
-                let outcome = self.end("the user may not sign in any more").await;
-                self.keep(&tokens).await;
-                return outcome;
+                return self.end("the user may not sign in any more").await;
             }
         };
-        let fresh_for = checked.fresh_for();
-        tokens.set_access_ends(asked + checked.response.lifetime);
+        let due = asked + checked.fresh_for();
+        let mut tokens = self.tokens.clone();
+        tokens.renew_access(asked, checked.lifetime);
+        tokens.claims = checked.claims.or(tokens.claims);
         if tokens.id_token.is_some() {
             tokens.id_token = checked.response.id_token.or(tokens.id_token);
         }
         let idle_expiry = self.family.next_idle_expiry(&self.broker.settings.lifetimes, self.now());
-        let Some(login) = self.sealed(&tokens, asked + fresh_for) else { return Outcome::Failed };
-        let due_before = self.login.due;
-        self.write(RefreshedLogin { login, scope: checked.scope, claims, idle_expiry, due_before }).await
-    }
-
-    /// Writes a refresh token that came with nothing else that can be used. The login stays due.
-    async fn keep(&self, tokens: &ProviderTokens) {
-        if tokens.refresh_token == self.tokens.refresh_token {
-            return;
-        }
-        let Some(login) = self.sealed(tokens, self.login.due) else { return };
-        let Family { scope, claims, idle_expiry, .. } = self.family.clone();
-        let due_before = self.login.due;
-        self.write(RefreshedLogin { login, scope, claims, idle_expiry, due_before }).await;
+        let Some(login) = self.sealed(&tokens, due) else { return Outcome::Failed };
+        let renewed = Renewed { scope: checked.scope, claims, idle_expiry, due_before: self.login.due };
+        let saved = self.write(RefreshedLogin { login, renewed: Some(renewed) }).await;
+        self.outcome(saved)
     }
 
     fn sealed(&self, tokens: &ProviderTokens, due: UnixTime) -> Option<ProviderLogin> {
@@ -172,22 +188,43 @@ impl Renewal<'_> {
         Some(ProviderLogin { root, sealed, version, due, ..self.login.clone() })
     }
 
-    async fn write(&self, refreshed: RefreshedLogin) -> Outcome {
+    /// `None`: an error, which is in the log.
+    async fn write(&self, refreshed: RefreshedLogin) -> Option<SavedLogin> {
         let (id, holder) = (self.family.id, self.holder);
         // Not within `timeouts.store`: this is the only copy of the new refresh token.
-        match self.broker.store.save_login(id, holder, refreshed, EventContext::from(self.now())).await {
-            Ok(SavedLogin::Saved | SavedLogin::Newer) => Outcome::Changed,
-            Ok(SavedLogin::Ended) => Outcome::Ended("the session has ended"),
-            Err(error) => {
-                tracing::error!(session = %id, error = with_causes(&error), "cannot save a refreshed login");
-                Outcome::Failed
+        let saved = self.broker.store.save_login(id, holder, refreshed, EventContext::from(self.now())).await;
+        let logged = |error: &StoreError| {
+            tracing::error!(session = %id, error = with_causes(error), "cannot save a refreshed login");
+        };
+        saved.inspect_err(logged).ok()
+    }
+
+    fn outcome(&self, saved: Option<SavedLogin>) -> Outcome {
+        match saved {
+            Some(SavedLogin::Saved | SavedLogin::Newer) => Outcome::Changed,
+            Some(SavedLogin::Ended) => Outcome::Ended("the session has ended"),
+            Some(SavedLogin::Forgotten) => {
+                self.revoke_unused();
+                Outcome::Ended("the session has ended")
             }
+            None => Outcome::Failed,
+        }
+    }
+
+    /// The session ended during the refresh, and the refresh token of before was revoked. The store does not know the
+    /// new one.
+    fn revoke_unused(&self) {
+        let unused = self.tokens.refresh_token.clone().map(UnusedToken::refresh);
+        if let Some((metadata, unused)) = self.with.metadata().ok().zip(unused) {
+            self.with.revoke_unused(&metadata, unused, self.now());
         }
     }
 
     /// What the provider said ends the login.
     async fn end(&self, why: &'static str) -> Outcome {
         let broker = self.broker;
+        // With the lease, its tokens would be revoked at the provider only later.
+        self.give_up_lease().await;
         let context = EventContext::from(self.now()).by_provider(&self.with.provider.name);
         let revoked = broker.store.revoke_family(self.family.id, RevokedBy::Admin, context);
         if let Err(error) = broker.with_timeout(revoked).await {

@@ -17,7 +17,7 @@ use crate::store::postgres::outbox::EventRow;
 use crate::store::postgres::rows::{self, family_columns, get};
 use crate::store::postgres::session::Session;
 use crate::store::provider_login::{
-    AT_ONCE, Lease, LoginLease, ProviderLogin, RefreshedLogin, Save, SavedLogin, StoredLogin,
+    AT_ONCE, Lease, LoginLease, ProviderLogin, RefreshedLogin, Renewed, Save, SavedLogin, StoredLogin,
 };
 use crate::store::watermark::with_watermark;
 use crate::tokens::audit_event::EventContext;
@@ -90,6 +90,13 @@ const SAVE: &str = "with locked as (
         on conflict (id) do nothing
     )
     select exists (select from saved) as saved";
+
+/// The lease stays: more may follow.
+const SAVE_TOKENS: &str = "with locked as (
+        select l.id from provider_logins l where l.id = $1 and l.changes = $2 for update of l skip locked
+    )
+    update provider_logins l set root = $3, sealed = $4, version = $5, changes = l.changes + 1
+    from locked where l.id = locked.id";
 
 /// For a session that has ended.
 const KEEP: &str = "with locked as (
@@ -266,12 +273,18 @@ impl SaveLogin {
         SaveLogin { id, holder, refreshed, context, event: secret::random() }
     }
 
-    async fn write(&self, shared: &Shared, session: &Session, found: &Read) -> Result<bool, QueryError> {
+    async fn write(
+        &self,
+        shared: &Shared,
+        session: &Session,
+        found: &Read,
+        renewed: &Renewed,
+    ) -> Result<bool, QueryError> {
         let Read { family, stored, changes } = found;
         let event = EventRow::new(self.event, &events::login_refreshed(family), &self.context);
         let admitted = shared.audit.admit(session, [Some(event)]).await?;
-        let RefreshedLogin { login, scope, claims, idle_expiry, .. } = &self.refreshed;
-        let ProviderLogin { provider, root, sealed, version, .. } = login;
+        let Renewed { scope, claims, idle_expiry, .. } = renewed;
+        let ProviderLogin { provider, root, sealed, version, .. } = &self.refreshed.login;
         let row = session
             .query_opt(
                 SAVE,
@@ -287,7 +300,7 @@ impl SaveLogin {
                     &i32::from(*root),
                     &sealed.as_slice(),
                     &rows::counter(*version)?,
-                    &rows::time(stored.next_due(&self.refreshed)),
+                    &rows::time(stored.next_due(&self.refreshed.login, renewed)),
                     &self.holder.to_vec(),
                     &admitted.ids,
                     &admitted.events,
@@ -297,6 +310,14 @@ impl SaveLogin {
         let is_saved = row.map(|row| get(&row, "saved")).transpose()?.unwrap_or_default();
         shared.audit.report(&admitted, std::iter::once(is_saved));
         Ok(is_saved)
+    }
+
+    async fn write_tokens(&self, session: &Session, changes: i64) -> Result<bool, QueryError> {
+        let ProviderLogin { root, sealed, version, .. } = &self.refreshed.login;
+        let id = self.id.to_string();
+        let root = i32::from(*root);
+        let version = rows::counter(*version)?;
+        Ok(session.execute(SAVE_TOKENS, &[&id, &changes, &root, &sealed.as_slice(), &version]).await? > 0)
     }
 
     async fn keep(&self, session: &Session, changes: i64) -> Result<bool, QueryError> {
@@ -328,7 +349,7 @@ impl Operation for SaveLogin {
         let mut attempts = Attempts::default();
         loop {
             let Some(found) = find_login(session, self.id).await? else {
-                return Ok(SavedLogin::Ended);
+                return Ok(SavedLogin::Forgotten);
             };
             let is_live = found.family.is_live(self.context.at);
             let (written, outcome) = match found.stored.save(is_live, &self.refreshed.login) {
@@ -338,7 +359,13 @@ impl Operation for SaveLogin {
                     (true, SavedLogin::Saved)
                 }
                 Save::Keep => (self.keep(session, found.changes).await?, SavedLogin::Ended),
-                Save::Write => (self.write(shared, session, &found).await?, SavedLogin::Saved),
+                Save::Write => {
+                    let written = match &self.refreshed.renewed {
+                        Some(renewed) => self.write(shared, session, &found, renewed).await?,
+                        None => self.write_tokens(session, found.changes).await?,
+                    };
+                    (written, SavedLogin::Saved)
+                }
             };
             if written {
                 return Ok(outcome);

@@ -6,7 +6,7 @@ use crate::store::api::RevokedBy;
 use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::provider_login::{
-    AT_ONCE, Lease, LoginLease, ProviderLogin, RefreshedLogin, Save, SavedLogin, StoredLogin, ends_at,
+    AT_ONCE, Lease, LoginLease, ProviderLogin, RefreshedLogin, Renewed, Save, SavedLogin, StoredLogin, ends_at,
 };
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows::{self, counter, read_counter};
@@ -110,35 +110,58 @@ pub(super) fn save(
     refreshed: &RefreshedLogin,
     context: &EventContext,
 ) -> Result<SavedLogin, StoreError> {
-    let Some((family, stored)) = find(batch, id)? else { return Ok(SavedLogin::Ended) };
-    match stored.save(family.is_live(context.at), &refreshed.login) {
+    let RefreshedLogin { login, renewed } = refreshed;
+    let Some((family, stored)) = find(batch, id)? else { return Ok(SavedLogin::Forgotten) };
+    match stored.save(family.is_live(context.at), login) {
         Save::Nothing(outcome) => Ok(outcome),
         Save::Written => Ok(SavedLogin::Saved),
         Save::Keep => {
-            write(batch, id, holder, &refreshed.login, AT_ONCE)?;
+            write(batch, id, holder, login, AT_ONCE)?;
             Ok(SavedLogin::Ended)
         }
         Save::Write => {
-            let next = renewed(family, refreshed, context);
-            rows::update_claims(batch.connection, &next)?;
-            let check_at = if stored.login.claimed { ends_at(&next) } else { stored.check_at };
-            let login = ProviderLogin { due: stored.next_due(refreshed), ..refreshed.login.clone() };
-            write(batch, id, holder, &login, check_at)?;
-            audit::record(batch, &events::login_refreshed(&next), context)?;
+            match renewed {
+                Some(renewed) => renew(batch, family, &stored, holder, login, renewed, context)?,
+                None => write_tokens(batch, id, login)?,
+            }
             Ok(SavedLogin::Saved)
         }
     }
 }
 
-fn renewed(family: Family, refreshed: &RefreshedLogin, context: &EventContext) -> Family {
+fn renew(
+    batch: &mut Batch<'_>,
+    family: Family,
+    stored: &StoredLogin,
+    holder: [u8; 16],
+    login: &ProviderLogin,
+    renewed: &Renewed,
+    context: &EventContext,
+) -> Result<(), StoreError> {
+    let next = renewed_family(family, renewed, context);
+    rows::update_claims(batch.connection, &next)?;
+    let check_at = if stored.login.claimed { ends_at(&next) } else { stored.check_at };
+    let login = ProviderLogin { due: stored.next_due(login, renewed), ..login.clone() };
+    write(batch, stored.id, holder, &login, check_at)?;
+    audit::record(batch, &events::login_refreshed(&next), context)
+}
+
+fn renewed_family(family: Family, renewed: &Renewed, context: &EventContext) -> Family {
     Family {
-        scope: refreshed.scope.clone(),
-        claims: refreshed.claims.clone(),
-        idle_expiry: refreshed.idle_expiry.min(family.absolute_expiry),
+        scope: renewed.scope.clone(),
+        claims: renewed.claims.clone(),
+        idle_expiry: renewed.idle_expiry.min(family.absolute_expiry),
         last_used_at: family.last_used_at.max(context.at),
         address: context.client.or(family.address),
         ..family
     }
+}
+
+fn write_tokens(batch: &Batch<'_>, id: TokenId, login: &ProviderLogin) -> Result<(), StoreError> {
+    let ProviderLogin { root, sealed, version, .. } = login;
+    let sql = "update provider_logins set root = ?2, sealed = ?3, version = ?4 where id = ?1";
+    batch.execute(sql, params![id, root, sealed, counter(*version)?])?;
+    Ok(())
 }
 
 /// The lease of the caller ends with it. Another one may have it meanwhile.

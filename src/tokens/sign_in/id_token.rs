@@ -68,12 +68,35 @@ pub struct IdToken {
     pub auth_time: Option<u64>,
 }
 
+/// Why an ID token is rejected, for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WrongToken {
+    /// It proves nothing: it is not for this client, or not for this moment, or not of this sign-in.
+    Unusable(&'static str),
+    /// It is good, and of another user than the login.
+    OtherUser(&'static str),
+}
+
+impl WrongToken {
+    pub const fn detail(self) -> &'static str {
+        match self {
+            WrongToken::Unusable(detail) | WrongToken::OtherUser(detail) => detail,
+        }
+    }
+}
+
+impl From<&'static str> for WrongToken {
+    fn from(detail: &'static str) -> Self {
+        WrongToken::Unusable(detail)
+    }
+}
+
 impl Check<'_> {
-    /// What the token says, or why it is rejected, for the log.
-    pub fn run(&self) -> Result<IdToken, &'static str> {
+    /// What the token says, or why it is rejected. Whether it is of another user is checked last.
+    pub fn run(&self) -> Result<IdToken, WrongToken> {
         self.check_kind()?;
         if self.text("iss", "iss is not text")? != Some(self.issuer) {
-            return Err("iss is not the issuer of the provider");
+            return Err("iss is not the issuer of the provider".into());
         }
         self.check_audience()?;
         let issued = self.check_time()?;
@@ -85,15 +108,15 @@ impl Check<'_> {
             Some(value) => Some(value.as_f64().filter(|time| *time >= 0.0).ok_or("auth_time is not a date")? as u64),
         };
         self.check_asked(auth_time)?;
+        let session = self.name("sid", "sid is not text of 1 to 255 bytes")?;
         if let Some(earlier) = self.earlier {
             if earlier.subject != subject {
-                return Err("sub has changed since the login");
+                return Err(WrongToken::OtherUser("sub has changed since the login"));
             }
             if auth_time.is_some() && earlier.auth_time.is_some() && auth_time != earlier.auth_time {
-                return Err("auth_time has changed since the login");
+                return Err("auth_time has changed since the login".into());
             }
         }
-        let session = self.name("sid", "sid is not text of 1 to 255 bytes")?;
         Ok(IdToken { subject, session, issued, auth_time })
     }
 
@@ -235,7 +258,7 @@ mod tests {
             earlier,
             now: UnixTime::from_secs(NOW),
         };
-        check.run()
+        check.run().map_err(WrongToken::detail)
     }
 
     fn with(changes: &Value) -> Value {
@@ -324,7 +347,7 @@ mod tests {
             let (issuer, client_id, nonce, now) = (ISSUER, "client", "n", UnixTime::from_secs(NOW));
             let [header, claims] = objects;
             let check = Check { header, claims, issuer, client_id, nonce, access_token: "", asked, earlier: None, now };
-            check.run().err()
+            check.run().map_err(WrongToken::detail).err()
         };
         let parameters = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
         let (max_age, acr) = (parameters("max_age", "300"), parameters("acr_values", "mfa hardware"));
@@ -350,5 +373,14 @@ mod tests {
         assert_eq!(run(json!({ "nonce": "other" })), Some("nonce is not that of the sign-in"));
         assert_eq!(run(json!({ "sub": "bob" })), Some("sub has changed since the login"));
         assert_eq!(run(json!({ "auth_time": NOW + 1 })), Some("auth_time has changed since the login"));
+        // A token that proves nothing says nothing of the user.
+        for changes in [
+            json!({ "sub": "bob", "aud": "other" }),
+            json!({ "sub": "bob", "exp": NOW - 60 }),
+            json!({ "sub": "bob", "nonce": "other" }),
+            json!({ "sub": "bob", "sid": 1 }),
+        ] {
+            assert_ne!(run(changes.clone()), Some("sub has changed since the login"), "{changes}");
+        }
     }
 }

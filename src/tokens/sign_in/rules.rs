@@ -2,6 +2,10 @@
 
 use serde_json::{Map, Value};
 
+/// The claims by which a provider says that it left the groups out.
+const NAMES: &str = "_claim_names";
+const HAS_GROUPS: &str = "hasgroups";
+
 /// `provider.claims`, `provider.groups_claim`, `provider.email_domains`, `provider.groups`
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SignInRules {
@@ -39,6 +43,12 @@ impl Denied {
 }
 
 impl SignInRules {
+    /// Returns true if a rule may need this claim, also one that a later configuration adds.
+    pub fn concern(&self, name: &str) -> bool {
+        const OF_RULES: [&str; 4] = ["email", "email_verified", NAMES, HAS_GROUPS];
+        OF_RULES.contains(&name) || name == self.groups_claim || self.claims.iter().any(|copied| copied == name)
+    }
+
     /// Returns true if a claim that is needed is missing: UserInfo may have it.
     pub fn lack(&self, claims: &Map<String, Value>) -> bool {
         let for_domains = ["email", "email_verified"].into_iter().filter(|_| !self.email_domains.is_empty());
@@ -91,8 +101,8 @@ impl SignInRules {
     }
 
     fn are_elsewhere(&self, claims: &Map<String, Value>) -> bool {
-        let names = claims.get("_claim_names").and_then(Value::as_object);
-        let has_groups = claims.get("hasgroups").is_some_and(|value| *value == true || *value == "true");
+        let names = claims.get(NAMES).and_then(Value::as_object);
+        let has_groups = claims.get(HAS_GROUPS).is_some_and(|value| *value == true || *value == "true");
         names.is_some_and(|names| names.contains_key(&self.groups_claim)) || has_groups
     }
 }
@@ -159,6 +169,15 @@ mod tests {
         ] {
             assert_eq!(denied(&rules, claims.clone()), expected, "{claims}");
         }
+    }
+
+    #[test]
+    fn the_rules_use_no_other_claims() {
+        let rules = rules(&[], &[]);
+        for name in ["email", "email_verified", "groups", "name", "_claim_names", "hasgroups"] {
+            assert!(rules.concern(name), "{name}");
+        }
+        assert!(!rules.concern("sub") && !rules.concern("secret"));
     }
 
     #[test]

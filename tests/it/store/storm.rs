@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bearward::store::{
-    Mark, MarkKind, Marked, ProviderLogin, RefreshedLogin, RevokeOutcome, RevokedBy, SavedLogin, Store,
+    Mark, MarkKind, Marked, ProviderLogin, RefreshedLogin, Renewed, RevokeOutcome, RevokedBy, SavedLogin, Store,
 };
 use bearward::tokens::family::revocation::{Revocation, Revoked};
 use bearward::tokens::family::{Family, Origin};
@@ -280,8 +280,8 @@ async fn work_with_a_provider(store: &'static dyn Store, number: u64) {
         write_line(&format!("login {} 0", family.id));
         for version in 1..4 {
             let (scope, claims) = (format!("scope {version}"), family.claims.clone());
-            let (login, idle_expiry) = (tokens(version), family.idle_expiry);
-            let refreshed = RefreshedLogin { login, scope, claims, idle_expiry, due_before: LOGIN };
+            let renewed = Renewed { scope, claims, idle_expiry: family.idle_expiry, due_before: LOGIN };
+            let refreshed = RefreshedLogin { login: tokens(version), renewed: Some(renewed) };
             let saved = store.save_login(family.id, [1; 16], refreshed, LOGIN.into()).await.expect("the store works");
             assert_eq!(saved, SavedLogin::Saved);
             write_line(&format!("login {} {version}", family.id));

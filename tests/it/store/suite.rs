@@ -61,7 +61,8 @@ macro_rules! run_the_suite {
             provider_logins: a_login_comes_back_as_it_was_written, a_login_ends_the_session_that_it_replaces,
             a_void_login_replaces_nothing, a_lease_is_exclusive_and_ends, one_of_many_gets_the_lease,
             an_interrupted_refresh_is_found,
-            refreshed_tokens_are_saved_with_their_claims, a_late_holder_keeps_its_tokens_unless_there_are_newer;
+            refreshed_tokens_are_saved_with_their_claims, tokens_alone_change_nothing_else,
+            a_late_holder_keeps_its_tokens_unless_there_are_newer;
             provider_logouts: tokens_of_an_ended_session_are_only_told, only_tokens_that_were_told_are_forgotten,
             each_end_of_a_session_is_found,
             an_unclaimed_login_ends_after_five_minutes, a_session_that_lives_on_is_not_told,

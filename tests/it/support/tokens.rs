@@ -58,6 +58,12 @@ impl Mint {
         Mint { algorithm, kid: "shared".into(), key: EncodingKey::from_secret(secret), jwk }
     }
 
+    /// The same key under another name.
+    pub fn named(mut self, kid: &str) -> Mint {
+        self.jwk["kid"] = kid.into();
+        Mint { kid: kid.into(), ..self }
+    }
+
     pub fn jwk(&self) -> Value {
         self.jwk.clone()
     }

@@ -222,3 +222,31 @@ async fn before_the_refreshed_tokens_are_read_with_postgresql() {
 async fn before_the_refreshed_tokens_of_a_strict_provider_are_read() {
     the_refresh_is_repeated(Stored::Sqlite, Hold::Responses, true, &[200, 400]).await;
 }
+
+/// State H: the provider has spent the refresh token and sent the next one, and the gateway asks UserInfo.
+#[tokio::test]
+async fn before_the_rest_of_a_refresh_is_believed() {
+    let more = json!({ "configuration": { "rotateRefreshToken": true }, "ttl": { "AccessToken": 8 } });
+    let (mut story, process) = Story::begin(Stored::Sqlite, more).await;
+    assert_eq!(story.alice.navigate(&format!("{APP}/")).await.status, 200, "{:#?}", story.alice.way);
+    story.provider.control("/faults", &json!([{ "path": "/me", "delay_ms": 60_000 }])).await;
+    eventually_within(PATIENCE, "UserInfo is asked", async || {
+        assert_eq!(story.alice.fetch(&format!("{APP}/")).await.status, 200);
+        match story.provider.log("fault").await.len() {
+            0 => Err(String::new()),
+            _ => Ok(()),
+        }
+    })
+    .await;
+    process.program.kill();
+    story.provider.control("/faults", &json!([])).await;
+    let _gateway = story.restart().await;
+    eventually_within(PATIENCE, "the refresh is repeated", async || match refreshes(&story.provider).await.len() {
+        2 => Ok(()),
+        count => Err(count.to_string()),
+    })
+    .await;
+    assert_eq!(story.alice.fetch(&format!("{APP}/")).await.status, 200);
+    let statuses: Vec<_> = refreshes(&story.provider).await.iter().map(|call| call["status"].clone()).collect();
+    assert_eq!(statuses, [200, 200], "no refresh token was used twice");
+}

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use bearward::tokens::jwt::Algorithm;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::{APP, CLIENT};
 use crate::support::tokens::{Mint, segment};
@@ -20,6 +21,8 @@ pub struct Lies {
     /// Of the token endpoint.
     pub response: BTreeMap<&'static str, Value>,
     pub userinfo: Option<Value>,
+    /// Of the response of the token endpoint: status and media type.
+    pub head: Option<&'static str>,
     /// Instead of the response of the token endpoint: a whole response.
     pub raw: Option<&'static str>,
     /// How the ID token is signed.
@@ -37,17 +40,21 @@ pub enum Signature {
     PublicKeyAsSecret,
 }
 
-#[derive(Default)]
 struct Shared {
     lies: Lies,
     nonce: String,
+    mint: Mint,
     /// Forms that the token endpoint got.
     exchanges: Vec<BTreeMap<String, String>>,
+    /// Tokens that were revoked.
+    revoked: Vec<String>,
 }
 
 pub struct Liar {
     pub issuer: String,
     shared: Arc<Mutex<Shared>>,
+    /// True while the responses of the token endpoint are held back.
+    held: watch::Sender<bool>,
     _server: ScriptedBackend,
 }
 
@@ -57,10 +64,13 @@ impl Liar {
         let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = socket.local_addr().expect("an address");
         let issuer = format!("http://{address}");
-        let (mint, shared) = (Arc::new(Mint::new(Algorithm::RS256)), Arc::<Mutex<Shared>>::default());
-        let (served, metadata) = (shared.clone(), metadata.clone());
+        let mint = Mint::new(Algorithm::RS256);
+        let (lies, nonce, exchanges, revoked) = Default::default();
+        let shared = Arc::new(Mutex::new(Shared { lies, nonce, mint, exchanges, revoked }));
+        let (served, metadata, held) = (shared.clone(), metadata.clone(), watch::Sender::new(false));
+        let holds = held.subscribe();
         let server = ScriptedBackend::on(socket, move |mut wire, _| {
-            let (mint, shared, metadata) = (mint.clone(), served.clone(), metadata.clone());
+            let (shared, metadata, mut holds) = (served.clone(), metadata.clone(), holds.clone());
             async move {
                 while let Some(head) = wire.try_read_until("\r\n\r\n").await {
                     let length = head
@@ -68,16 +78,35 @@ impl Liar {
                         .find_map(|line| line.to_lowercase().strip_prefix("content-length: ").map(str::to_owned));
                     let body = wire.read_bytes(length.map_or(0, |length| length.parse().expect("a number"))).await;
                     let path = head.split(' ').nth(1).expect("a path").to_owned();
-                    let response = answer(&path, &String::from_utf8_lossy(&body), address, &mint, &shared, &metadata);
+                    let response = answer(&path, &String::from_utf8_lossy(&body), address, &shared, &metadata);
+                    if path == "/token" {
+                        let _ = holds.wait_for(|held| !held).await;
+                    }
                     wire.send(response).await;
                 }
             }
         });
-        Liar { issuer, shared, _server: server }
+        Liar { issuer, shared, held, _server: server }
     }
 
     pub fn tell(&self, lies: Lies) {
         self.shared.lock().expect("unpoisoned").lies = lies;
+    }
+
+    /// Holds the responses of its token endpoint back, or no longer.
+    pub fn hold(&self, held: bool) {
+        self.held.send_replace(held);
+    }
+
+    /// From now on, it signs with another key of the same name, and publishes that one alone.
+    pub fn replace_key(&self) {
+        let mut shared = self.shared.lock().expect("unpoisoned");
+        shared.mint = Mint::new(Algorithm::RS256).named(&shared.mint.kid);
+    }
+
+    /// The tokens that were revoked at `/revoke`.
+    pub fn revoked(&self) -> Vec<String> {
+        self.shared.lock().expect("unpoisoned").revoked.clone()
     }
 
     /// The forms that its token endpoint got.
@@ -99,14 +128,7 @@ impl Liar {
     }
 }
 
-fn answer(
-    path: &str,
-    body: &str,
-    address: SocketAddr,
-    mint: &Mint,
-    shared: &Mutex<Shared>,
-    metadata: &Value,
-) -> String {
+fn answer(path: &str, body: &str, address: SocketAddr, shared: &Mutex<Shared>, metadata: &Value) -> String {
     let issuer = format!("http://{address}");
     let mut shared = shared.lock().expect("unpoisoned");
     let lies = shared.lies.clone();
@@ -123,8 +145,13 @@ fn answer(
             }
             page(&document.to_string())
         }
-        "/keys" => page(&mint.jwks()),
+        "/keys" => page(&shared.mint.jwks()),
         "/userinfo" => page(&lies.userinfo.unwrap_or_default().to_string()),
+        "/revoke" => {
+            let form = bearward::protocols::http::parameters::read(body).expect("a form");
+            shared.revoked.push(form["token"].clone());
+            page("{}")
+        }
         "/token" => {
             shared.exchanges.push(bearward::protocols::http::parameters::read(body).expect("a form"));
             if let Some(raw) = lies.raw {
@@ -132,10 +159,10 @@ fn answer(
             }
             let mut response = json!({
                 "access_token": "an-access-token", "token_type": "Bearer", "expires_in": 600,
-                "id_token": id_token(&issuer, &shared.nonce, mint, &lies),
+                "id_token": id_token(&issuer, &shared.nonce, &shared.mint, &lies),
             });
             change(&mut response, &lies.response);
-            page(&response.to_string())
+            page_with(lies.head.unwrap_or(GOOD), &response.to_string())
         }
         _ => "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned(),
     }
@@ -173,6 +200,12 @@ fn change(object: &mut Value, changes: &BTreeMap<&'static str, Value>) {
     }
 }
 
+const GOOD: &str = "200 OK\r\nContent-Type: application/json";
+
 fn page(body: &str) -> String {
-    format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    page_with(GOOD, body)
+}
+
+fn page_with(head: &str, body: &str) -> String {
+    format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }

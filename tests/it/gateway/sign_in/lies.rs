@@ -12,15 +12,15 @@ use crate::support::visitor::Visitor;
 use crate::support::wait::eventually_within;
 use crate::support::wire::TIMEOUT;
 
-fn claims(changes: Value) -> Lies {
+pub(super) fn claims(changes: Value) -> Lies {
     Lies { claims: map(changes), ..Lies::default() }
 }
 
-fn response(changes: Value) -> Lies {
+pub(super) fn response(changes: Value) -> Lies {
     Lies { response: map(changes), ..Lies::default() }
 }
 
-fn map(changes: Value) -> BTreeMap<&'static str, Value> {
+pub(super) fn map(changes: Value) -> BTreeMap<&'static str, Value> {
     let object = changes.as_object().expect("an object").clone();
     object.into_iter().map(|(name, value)| (&*name.leak(), value)).collect()
 }
@@ -54,6 +54,7 @@ async fn each_lie_of_a_provider_ends_the_sign_in() {
         ("an id_token that is none", response(json!({ "id_token": "x" })), 400),
         ("no access token", response(json!({ "access_token": null })), 400),
         ("another token type", response(json!({ "token_type": "DPoP" })), 400),
+        ("a scope that is a number", response(json!({ "scope": 5 })), 400),
         ("HTML with status 200", raw("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\n{}"), 400),
         ("an array", raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n[]"), 400),
         (
@@ -153,6 +154,32 @@ async fn a_provider_cannot_grant_what_was_not_asked_for() {
     assert_eq!(liar.sign_in(&mut visitor, |back| back).await.status, 303);
     assert_eq!(visitor.fetch(&format!("{APP}/")).await.status, 200);
     assert_eq!(upstream.only_request().header("x-auth-scope"), Some("openid"));
+}
+
+/// The provider has issued tokens, and the gateway can use none of them.
+#[tokio::test]
+async fn a_refresh_token_beside_something_unusable_is_revoked() {
+    let (liar, upstream) = (Liar::start(&json!({ "revocation_endpoint": "ISSUER/revoke" })), Upstream::start());
+    let gateway = gateway(&upstream, &everything(&liar.issuer, "")).await;
+    let with = |token: &str, changes: Value| {
+        let mut lies = response(changes);
+        lies.response.insert("refresh_token", token.into());
+        lies
+    };
+    let created = "201 Created\r\nContent-Type: application/json";
+    for (token, lies) in [
+        ("first", with("first", json!({ "token_type": null }))),
+        ("second", with("second", json!({ "id_token": "" }))),
+        ("third", Lies { head: Some(created), ..with("third", json!({})) }),
+    ] {
+        liar.tell(lies);
+        assert_eq!(liar.sign_in(&mut Visitor::of(&gateway), |back| back).await.status, 400);
+        eventually_within(TIMEOUT, "the token is revoked", async || match liar.revoked() {
+            revoked if revoked.iter().any(|revoked| revoked == token) => Ok(()),
+            revoked => Err(format!("{revoked:?}")),
+        })
+        .await;
+    }
 }
 
 /// The provider reports the end of a session, or of an account, while its user is on the way back to the gateway.

@@ -13,6 +13,7 @@ mod lies;
 mod pages;
 mod provider;
 mod refresh;
+mod renewed;
 mod replicas;
 mod sealed;
 mod sessions;

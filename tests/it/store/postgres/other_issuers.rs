@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bearward::store::postgres::PostgresStore;
 use bearward::store::{
-    LoginLease, Mark, MarkKind, Marked, ProviderLogin, RefreshedLogin, RevokedBy, SavedLogin, Store,
+    LoginLease, Mark, MarkKind, Marked, ProviderLogin, RefreshedLogin, Renewed, RevokedBy, SavedLogin, Store,
 };
 use bearward::tokens::family::revocation::Revoked;
 use bearward::tokens::family::{Family, Origin};
@@ -181,8 +181,9 @@ async fn one_gateway_refreshes_a_login() {
         // Both have refreshed the tokens: the lease of one ended before its response came.
         let saved = [holder, 1 - holder].map(|gateway| {
             let id = [u8::try_from(gateway).expect("small"); 16];
-            let (scope, claims, idle_expiry) = (String::new(), Default::default(), until);
-            let refreshed = RefreshedLogin { login: tokens(1), scope, claims, idle_expiry, due_before: tokens(0).due };
+            let (scope, claims, due_before) = (String::new(), Default::default(), tokens(0).due);
+            let renewed = Some(Renewed { scope, claims, idle_expiry: until, due_before });
+            let refreshed = RefreshedLogin { login: tokens(1), renewed };
             stores[gateway].save_login(family.id, id, refreshed, LOGIN.into())
         });
         for saved in saved {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bearward::store::{LoginLease, ProviderLogin, RefreshedLogin, RevokedBy, SavedLogin, Store};
+use bearward::store::{LoginLease, ProviderLogin, RefreshedLogin, Renewed, RevokedBy, SavedLogin, Store};
 use bearward::tokens::audit_event::EventContext;
 use bearward::tokens::family::revocation::Revoked;
 use bearward::tokens::family::{Family, Origin, RevokeReason};
@@ -71,7 +71,13 @@ pub(super) async fn save_due(
     (due_before, now): (UnixTime, UnixTime),
 ) -> SavedLogin {
     let Family { scope, claims, idle_expiry, .. } = family.clone();
-    let refreshed = RefreshedLogin { login, scope, claims, idle_expiry, due_before };
+    let refreshed = RefreshedLogin { login, renewed: Some(Renewed { scope, claims, idle_expiry, due_before }) };
+    store.save_login(family.id, ONE, refreshed, now.into()).await.expect("the store works")
+}
+
+/// Saves the tokens alone, before the rest of their response counts.
+pub(super) async fn save_tokens(store: &dyn Store, family: &Family, login: ProviderLogin, now: UnixTime) -> SavedLogin {
+    let refreshed = RefreshedLogin { login, renewed: None };
     store.save_login(family.id, ONE, refreshed, now.into()).await.expect("the store works")
 }
 
@@ -194,8 +200,8 @@ pub(crate) async fn refreshed_tokens_are_saved_with_their_claims(store: &dyn Sto
     let client = Some("2001:db8::9".parse().expect("an address"));
     let context = EventContext { client, ..now.into() };
     let (scope, idle_expiry) = (String::from("openid groups"), UnixTime::MAX);
-    let (login, due_before) = (next.clone(), DUE);
-    let refreshed = RefreshedLogin { login, scope: scope.clone(), claims: claims.clone(), idle_expiry, due_before };
+    let renewed = Renewed { scope: scope.clone(), claims: claims.clone(), idle_expiry, due_before: DUE };
+    let refreshed = RefreshedLogin { login: next.clone(), renewed: Some(renewed) };
     let saved = store.save_login(before.id, ONE, refreshed, context);
     assert_eq!(saved.await.expect("the store works"), SavedLogin::Saved);
     let idle_expiry = before.absolute_expiry;
@@ -222,7 +228,8 @@ pub(crate) async fn a_late_holder_keeps_its_tokens_unless_there_are_newer(store:
 
     let of_other = ProviderLogin { sealed: b"other".into(), ..tokens(1) };
     let (scope, claims, idle_expiry) = (String::new(), Default::default(), late);
-    let refreshed = RefreshedLogin { login: of_other, scope, claims, idle_expiry, due_before: DUE };
+    let renewed = Some(Renewed { scope, claims, idle_expiry, due_before: DUE });
+    let refreshed = RefreshedLogin { login: of_other, renewed };
     let saved = store.save_login(family.id, OTHER, refreshed, late.into());
     assert_eq!(saved.await.expect("the store works"), SavedLogin::Newer);
     assert_eq!(save(store, &family, tokens(0), late).await, SavedLogin::Newer);
@@ -231,4 +238,20 @@ pub(crate) async fn a_late_holder_keeps_its_tokens_unless_there_are_newer(store:
     assert_eq!((after.scope, login.sealed, login.version), (family.scope.clone(), tokens(1).sealed, 1));
     // The database has lost a version.
     assert_eq!(save(store, &family, tokens(5), late).await, SavedLogin::Saved);
+}
+
+/// The response of a provider is checked after its refresh token was saved.
+pub(crate) async fn tokens_alone_change_nothing_else(store: &dyn Store) {
+    let before = claimed(store, "alice").await;
+    lease(store, &before, 0, ONE, LOGIN).await;
+    let later = ProviderLogin { due: UnixTime::MAX, claimed: false, ..tokens(1) };
+    assert_eq!(save_tokens(store, &before, later.clone(), LOGIN + SECOND).await, SavedLogin::Saved);
+    assert_eq!(save_tokens(store, &before, later, LOGIN + SECOND).await, SavedLogin::Saved, "a repeated call");
+    let kept = ProviderLogin { sealed: tokens(1).sealed, version: 1, claimed: true, ..tokens(0) };
+    assert_eq!(found(store, before.id).await, Some((before.clone(), kept)));
+    let until = LOGIN + SECOND * 10;
+    assert_eq!(lease(store, &before, 1, OTHER, LOGIN).await, LoginLease::Held { until }, "the lease stays");
+    assert_eq!(save_tokens(store, &before, tokens(0), LOGIN).await, SavedLogin::Newer);
+    assert_eq!(save(store, &before, tokens(2), LOGIN + SECOND).await, SavedLogin::Saved);
+    assert_eq!(lease(store, &before, 2, OTHER, LOGIN).await, LoginLease::Granted);
 }

@@ -1,6 +1,6 @@
 //! Logins at providers of which the session has ended, for the providers to be told.
 
-use bearward::store::{CLAIM_TIME, ProviderLogin, RefreshedLogin, SavedLogin, Store};
+use bearward::store::{CLAIM_TIME, ProviderLogin, RefreshedLogin, Renewed, SavedLogin, Store};
 use bearward::tokens::family::Family;
 use bearward::tokens::family::revocation::Revoked;
 use bearward::types::clock::UnixTime;
@@ -8,7 +8,8 @@ use bearward::types::ids::TokenId;
 use serde_json::json;
 
 use super::provider_logins::{
-    DAY, DUE, MILLISECOND, MINUTE, ONE, PROVIDER, SECOND, begun, claimed, end, family, found, lease, save, tokens,
+    DAY, DUE, MILLISECOND, MINUTE, ONE, PROVIDER, SECOND, begun, claimed, end, family, found, lease, save, save_tokens,
+    tokens,
 };
 use crate::support::given::*;
 
@@ -36,7 +37,8 @@ pub(crate) async fn tokens_of_an_ended_session_are_only_told(store: &dyn Store) 
     assert_eq!(to_revoke(store, now).await, [], "its tokens are being refreshed");
     let claims = json!({ "admin": true }).as_object().cloned().expect("an object");
     let (scope, idle_expiry) = ("admin".into(), UnixTime::MAX);
-    let refreshed = RefreshedLogin { login: tokens(1), scope, claims, idle_expiry, due_before: DUE };
+    let renewed = Some(Renewed { scope, claims, idle_expiry, due_before: DUE });
+    let refreshed = RefreshedLogin { login: tokens(1), renewed };
     let saved = store.save_login(family.id, ONE, refreshed, now.into());
     assert_eq!(saved.await.expect("the store works"), SavedLogin::Ended);
     let after = stored(store, &family).await;
@@ -45,7 +47,7 @@ pub(crate) async fn tokens_of_an_ended_session_are_only_told(store: &dyn Store) 
     assert_eq!(to_revoke(store, now).await, [(family.id, told)], "the newest tokens");
 
     let gone = login("alice", LOGIN);
-    assert_eq!(save(store, &gone, tokens(1), now).await, SavedLogin::Ended);
+    assert_eq!(save(store, &gone, tokens(1), now).await, SavedLogin::Forgotten);
 }
 
 /// The provider was told of older tokens than the login has.
@@ -56,11 +58,11 @@ pub(crate) async fn only_tokens_that_were_told_are_forgotten(store: &dyn Store) 
     // The response to the refresh comes after its lease.
     let late = LOGIN + MINUTE;
     assert_eq!(to_revoke(store, late).await, [(family.id, ProviderLogin { claimed: true, ..tokens(0) })]);
-    assert_eq!(save(store, &family, tokens(1), late).await, SavedLogin::Ended);
+    assert_eq!(save_tokens(store, &family, tokens(1), late).await, SavedLogin::Ended);
     store.forget_login(family.id, 0).await.expect("the store works");
     assert_eq!(to_revoke(store, late).await, [(family.id, ProviderLogin { claimed: true, ..tokens(1) })]);
     store.forget_login(family.id, 1).await.expect("the store works");
-    assert_eq!(found(store, family.id).await, None);
+    assert_eq!(save_tokens(store, &family, tokens(2), late).await, SavedLogin::Forgotten);
 }
 
 pub(crate) async fn each_end_of_a_session_is_found(store: &dyn Store) {
