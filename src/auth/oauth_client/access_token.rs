@@ -5,8 +5,11 @@ use std::time::Duration;
 use http::HeaderValue;
 use serde_json::{Map, Value};
 
+use crate::tokens::sign_in::token_response::expires_in;
+
 /// The lifetime of a token if the server does not tell one: `expires_in` is optional.
 const DEFAULT_LIFETIME: Duration = Duration::from_mins(1);
+const MAX_LIFETIME: Duration = Duration::from_hours(24);
 
 /// The `Authorization` header with the Bearer token, and how long it is valid. `max_size`: of the token, in bytes.
 pub fn read_bearer(object: &Map<String, Value>, max_size: usize) -> Result<(HeaderValue, Duration), &'static str> {
@@ -29,12 +32,10 @@ fn is_bearer_token(token: &str, max_size: usize) -> bool {
 }
 
 fn lifetime(object: &Map<String, Value>) -> Result<Duration, &'static str> {
-    match object.get("expires_in") {
+    match expires_in(object)? {
         None => Ok(DEFAULT_LIFETIME),
-        Some(seconds) => match seconds.as_u64().filter(|seconds| *seconds > 0) {
-            // A larger value would only overflow.
-            Some(seconds) => Ok(Duration::from_secs(seconds.min(86_400))),
-            None => Err("expires_in is not a number of seconds"),
-        },
+        Some(Duration::ZERO) => Err("expires_in is 0"),
+        // A larger value would only overflow.
+        Some(lifetime) => Ok(lifetime.min(MAX_LIFETIME)),
     }
 }

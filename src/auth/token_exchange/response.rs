@@ -62,6 +62,8 @@ mod tests {
             (json!({}), 300),
             (json!({ "issued_token_type": JWT, "token_type": "Bearer" }), 300),
             (json!({ "expires_in": null }), 60),
+            (json!({ "expires_in": "300" }), 300),
+            (json!({ "expires_in": 300.0 }), 300),
             (json!({ "expires_in": u64::MAX }), 86_400),
         ] {
             assert_eq!(ok(changes), Ok((expected.clone(), seconds)));
@@ -84,7 +86,8 @@ mod tests {
             json!({ "access_token": long }),
             json!({ "expires_in": 0 }),
             json!({ "expires_in": -1 }),
-            json!({ "expires_in": "300" }),
+            json!({ "expires_in": "soon" }),
+            json!({ "expires_in": 299.5 }),
         ] {
             assert!(matches!(ok(changes.clone()), Err(Failure::Failed(_))), "{changes}");
         }

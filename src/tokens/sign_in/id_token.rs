@@ -184,7 +184,12 @@ impl Check<'_> {
         if let Some(max_age) = self.asked.max_age {
             let age = Duration::from_secs(max_age) + CLOCK_SKEW;
             let since = auth_time.ok_or("auth_time is missing, and max_age was asked for")?;
-            if UnixTime::from_secs(since) + age < self.now {
+            let since = UnixTime::from_secs(since);
+            // It would pass for as long as it is in the future.
+            if since > self.now + CLOCK_SKEW {
+                return Err("auth_time is in the future, and max_age was asked for");
+            }
+            if since + age < self.now {
                 return Err("the user signed in at the provider longer ago than max_age");
             }
         }
@@ -356,6 +361,10 @@ mod tests {
         assert_eq!(run(max_age, json!({ "auth_time": NOW - 360 })), None);
         assert_eq!(run(max_age, json!({ "auth_time": NOW - 361 })), old);
         assert_eq!(run(max_age, json!({})), Some("auth_time is missing, and max_age was asked for"));
+        let future = Some("auth_time is in the future, and max_age was asked for");
+        assert_eq!(run(max_age, json!({ "auth_time": NOW + 60 })), None);
+        assert_eq!(run(max_age, json!({ "auth_time": NOW + 61 })), future);
+        assert_eq!(run(max_age, json!({ "auth_time": u64::MAX })), future);
         assert_eq!(run(acr, json!({ "acr": "hardware" })), None);
         for changes in [json!({ "acr": "pwd" }), json!({ "acr": "mfa hardware" }), json!({})] {
             assert_eq!(run(acr, changes.clone()), Some("acr is none of acr_values"), "{changes}");

@@ -90,6 +90,23 @@ async fn a_token_is_used_until_shortly_before_it_expires() {
 }
 
 #[tokio::test]
+async fn a_lifetime_can_have_any_form_of_a_number() {
+    let (upstream, server) = (Upstream::start(), TokenServer::start());
+    let gateway = gateway(&upstream, &server, "");
+    for (number, expires_in) in [json!("300"), json!(300.0), json!(null)].into_iter().enumerate() {
+        // `null` removes the member otherwise.
+        let body = json!({
+            "access_token": format!("of.{number}"), "token_type": "Bearer", "expires_in": expires_in,
+            "issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
+        });
+        server.state().body = Some(body.to_string().leak());
+        let pair = gateway.issue("alice", "").await;
+        assert_eq!(gateway.client().bearer(&pair.access).get("/orders").await.status, 200, "{expires_in}");
+        assert_eq!(last_token(&upstream), Some(format!("of.{number}")));
+    }
+}
+
+#[tokio::test]
 async fn requests_at_the_same_time_share_one_exchange() {
     let (upstream, server) = (Upstream::start(), TokenServer::start());
     let gateway = gateway(&upstream, &server, "");

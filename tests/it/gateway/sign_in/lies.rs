@@ -156,6 +156,38 @@ async fn a_provider_cannot_grant_what_was_not_asked_for() {
     assert_eq!(upstream.only_request().header("x-auth-scope"), Some("openid"));
 }
 
+/// A user can remove `max_age` from the URL of the provider. A date in the future would pass for as long.
+#[tokio::test]
+async fn the_time_of_a_fresh_authentication_is_not_in_the_future() {
+    let (liar, upstream) = (Liar::start(&json!({})), Upstream::start());
+    let keys = "authorization_parameters = [\"max_age=300\"]";
+    let gateway = gateway(&upstream, &everything(&liar.issuer, keys)).await;
+    let now = gateway.now_secs();
+    for (auth_time, status) in [(now, 303), (now + 3_600, 400), (now + 30, 303), (now - 3_600, 400)] {
+        liar.tell(claims(json!({ "auth_time": auth_time })));
+        let page = liar.sign_in(&mut Visitor::of(&gateway), |back| back).await;
+        assert_eq!(page.status.as_u16(), status, "{auth_time} at {now}: {page:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_lifetime_can_have_any_form_of_a_number() {
+    let (liar, upstream) = (Liar::start(&json!({})), Upstream::start());
+    let gateway = gateway(&upstream, &everything(&liar.issuer, "")).await;
+    for (expires_in, status) in [
+        (json!("600"), 303),
+        (json!(600.0), 303),
+        (json!(null), 303),
+        (json!(-600), 400),
+        (json!("soon"), 400),
+        (json!([600]), 400),
+    ] {
+        liar.tell(response(json!({ "expires_in": expires_in })));
+        let page = liar.sign_in(&mut Visitor::of(&gateway), |back| back).await;
+        assert_eq!(page.status.as_u16(), status, "{expires_in}: {page:?}");
+    }
+}
+
 /// The provider has issued tokens, and the gateway can use none of them.
 #[tokio::test]
 async fn a_refresh_token_beside_something_unusable_is_revoked() {
