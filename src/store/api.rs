@@ -227,8 +227,8 @@ pub trait Store: Send + Sync {
     /// tokens are being refreshed. There may be more than are returned.
     fn logins_to_revoke(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(TokenId, ProviderLogin)>>;
 
-    /// Deletes a login of which the provider was told these tokens. One that has other tokens meanwhile stays. Its
-    /// family stays as it is.
+    /// Deletes a login after its tokens of this version were revoked. One that has newer tokens stays. Its family stays
+    /// as it is.
     fn forget_login(&self, id: TokenId, version: u64) -> StoreFuture<()>;
 
     /// Calls `decide` with the signing keys, newest first, and writes the decision.

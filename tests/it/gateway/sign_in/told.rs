@@ -1,4 +1,4 @@
-//! The provider is told of each session that has ended here.
+//! The provider learns of each session that has ended here.
 
 use std::time::Duration;
 

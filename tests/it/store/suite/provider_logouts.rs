@@ -50,7 +50,7 @@ pub(crate) async fn tokens_of_an_ended_session_are_only_told(store: &dyn Store) 
     assert_eq!(save(store, &gone, tokens(1), now).await, SavedLogin::Forgotten);
 }
 
-/// The provider was told of older tokens than the login has.
+/// Newer tokens arrive after the caller has got the login.
 pub(crate) async fn only_tokens_that_were_told_are_forgotten(store: &dyn Store) {
     let family = claimed(store, "alice").await;
     lease(store, &family, 0, ONE, LOGIN).await;
@@ -134,7 +134,7 @@ pub(crate) async fn at_most_the_wanted_number_is_found(store: &dyn Store) {
 
 /// A sweep can come at any moment: between the end of a session and the next look at it, while its tokens are being
 /// refreshed, and as the first thing of a gateway that was stopped for days.
-pub(crate) async fn a_login_is_not_swept_before_its_provider_is_told(store: &dyn Store) {
+pub(crate) async fn a_sweep_leaves_logins_that_are_still_to_be_told(store: &dyn Store) {
     let (unnoticed, held) = (claimed(store, "alice").await, claimed(store, "bob").await);
     let (of_session, expired) = (claimed(store, "carol").await, claimed(store, "dave").await);
     lease(store, &held, 0, ONE, LOGIN).await;
