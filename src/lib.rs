@@ -149,8 +149,8 @@
 //! | failed refreshes at providers | process | 4,096 (`broker/sign_in/refresh.rs`) |
 //! | tokens that another server has just rejected | introspection, each `[[token_exchange]]` | 32,768 (`auth/recently_rejected.rs`) |
 //! | logout tokens that wait for a key | provider | 256, each of 32 KiB (`gateway/provider_events/late.rs`) |
-//! | a report of an identity provider | request | 32 KiB, a security event 64 KiB (`gateway/provider_events/`) |
-//! | the response to a poll | event stream | 8 MiB (`broker/event_poll.rs`) |
+//! | a report of an identity provider | request | 32 KiB (`gateway/provider_events/`), a security event 64 KiB (`broker/event_stream.rs`) |
+//! | the response to a poll | event stream | 8 MiB (`broker/event_poll.rs`), 100 events of it (`broker/polled_events.rs`) |
 //! | a message of Envoy about a request | request | twice `limits.request_header_size` (`gateway/forward_auth/`) |
 //! | a captured login | request | `login.max_response_size` (`gateway/login_capture/`) |
 //! | a WebSocket | connection | 8 KiB in each direction (`protocols/websocket/tunnel.rs`); over HTTP/2, 24 KiB more to the client |

@@ -14,9 +14,11 @@ use http::response::Parts;
 use http::{Request, StatusCode, header};
 use http_body_util::Full;
 use serde_json::{Map, Value, json};
+use tokio::task::yield_now;
 use tokio::time::{Instant, interval, sleep};
 
-use super::event_stream::{EventRejected, EventStream};
+use super::event_stream::{EventRejected, EventStream, shown};
+use super::polled_events::{self, BadResponse, MAX_EVENTS, PolledEvents};
 use super::service::Broker;
 use crate::auth::credentials::{Credentials, NoToken};
 use crate::auth::signature_queue::SignatureQueue;
@@ -25,14 +27,11 @@ use crate::protocols::http::client::{self, ClientError, Limits, USER_AGENT};
 use crate::protocols::reach::Reach;
 use crate::protocols::url::SecureUrl;
 use crate::tokens::audit_event::EventContext;
-use crate::tokens::jwt::json;
 use crate::tokens::provider_events::EventError;
 use crate::types::clock::Clock;
 use crate::types::reject::{Reject, with_causes};
 use crate::types::secret;
 
-/// Maximum number of events in one response.
-const MAX_EVENTS: usize = 100;
 /// Maximum size of a response in bytes: events have at most 64 KiB, and most have one.
 const MAX_RESPONSE: usize = 8 << 20;
 /// How long a transmitter may wait for an event before it responds.
@@ -141,21 +140,13 @@ struct Answers {
     rejected: BTreeMap<String, EventError>,
 }
 
-/// A response of the transmitter (RFC 8936 section 2.3).
-#[derive(Debug, PartialEq)]
-struct Response {
-    /// By `jti`.
-    events: Vec<(String, String)>,
-}
-
 #[derive(Debug)]
 enum PollError {
     NoToken(NoToken),
     Request(http::Error),
     NoResponse(ClientError),
     Status(StatusCode),
-    NotJson(serde_json::Error),
-    NoEvents,
+    BadResponse(BadResponse),
     /// An event could not be carried out. The transmitter sends it again.
     Later(Reject),
 }
@@ -167,8 +158,7 @@ impl fmt::Display for PollError {
             PollError::Request(_) => f.write_str("cannot make the request"),
             PollError::NoResponse(_) => f.write_str("no response from event_stream.poll_url"),
             PollError::Status(status) => write!(f, "the response is {status}"),
-            PollError::NotJson(_) => f.write_str("the response is not one JSON object"),
-            PollError::NoEvents => f.write_str("the response has no member sets with a text for each jti"),
+            PollError::BadResponse(bad) => bad.fmt(f),
             PollError::Later(reject) => write!(f, "an event could not be carried out: {reject:?}"),
         }
     }
@@ -180,17 +170,16 @@ impl std::error::Error for PollError {
             PollError::NoToken(error) => Some(error),
             PollError::Request(error) => Some(error),
             PollError::NoResponse(error) => Some(error),
-            PollError::NotJson(error) => Some(error),
-            PollError::Status(_) | PollError::NoEvents | PollError::Later(_) => None,
+            PollError::Status(_) | PollError::BadResponse(_) | PollError::Later(_) => None,
         }
     }
 }
 
 impl Poller {
-    /// One poll. Returns true if the next one may wait: it brought nothing new. A transmitter that ignores answers, or
-    /// always announces more, is not polled without a pause.
+    /// One poll. Returns true if the next one may wait: it brought no new event that was accepted. A transmitter that
+    /// ignores answers, sends garbage, or always announces more, is not polled without a pause.
     async fn poll(&mut self, broker: &Broker) -> Result<bool, PollError> {
-        let response = match self.exchange().await {
+        let PolledEvents { events, skipped } = match self.exchange().await {
             // A transmitter may hold a poll for longer.
             Err(PollError::NoResponse(ClientError::Timeout(_))) => return Ok(true),
             response => response?,
@@ -199,13 +188,16 @@ impl Poller {
         let answered = std::mem::take(&mut self.answers);
         broker.reports.heard_of(&self.poll.stream.name, self.clock.uptime());
         let mut later = None;
-        for (jti, token) in &response.events {
+        for (jti, token) in &events {
             // One that has to wait does not stop those behind it.
             later = self.receive(broker, jti, token).await.err().or(later);
+            // A bad event is rejected without waiting for anything.
+            yield_now().await;
         }
+        self.report(skipped);
         match later {
             Some(error) => Err(error),
-            None => Ok(!response.events.iter().any(|(jti, _)| !answered.has(jti))),
+            None => Ok(!self.answers.accepted.iter().any(|jti| !answered.has(jti))),
         }
     }
 
@@ -214,17 +206,29 @@ impl Poller {
         let context = EventContext::from(self.clock.now());
         match broker.receive_event(&self.poll.stream, token, Some(jti), check, context).await {
             Ok(()) => self.answers.accepted.push(jti.to_owned()),
-            Err(EventRejected::Invalid(error)) => {
-                let (stream, detail) = (&*self.poll.stream.name, error.to_string());
-                tracing::warn!(stream, error = detail, "rejected a security event");
-                self.answers.rejected.insert(jti.to_owned(), error);
-            }
+            Err(EventRejected::Invalid(error)) => drop(self.answers.rejected.insert(jti.to_owned(), error)),
             Err(EventRejected::Later(reject)) => return Err(PollError::Later(reject)),
         }
         Ok(())
     }
 
-    async fn exchange(&self) -> Result<Response, PollError> {
+    /// Logs one line for each response, not one for each event: a transmitter could fill the log.
+    fn report(&self, skipped: usize) {
+        let stream = &*self.poll.stream.name;
+        if let Some((jti, first)) = self.answers.rejected.iter().next() {
+            let (rejected, error) = (self.answers.rejected.len(), first.to_string());
+            tracing::warn!(stream, rejected, jti = shown(jti), error, "rejected security events");
+        }
+        if skipped > 0 {
+            tracing::warn!(
+                stream,
+                skipped,
+                "the transmitter sent more than {MAX_EVENTS} events; polling again for the rest"
+            );
+        }
+    }
+
+    async fn exchange(&self) -> Result<PolledEvents, PollError> {
         let EventPoll { url, credentials, .. } = &self.poll;
         let authorization = credentials.authorization(&*self.clock).await.map_err(PollError::NoToken)?;
         let request = Request::post(&url.target)
@@ -241,7 +245,7 @@ impl Poller {
         let response = client::send_to(url, self.poll.ca_file.as_deref(), request, &limits).await;
         let response = response.map_err(PollError::NoResponse)?;
         match response.status() {
-            StatusCode::OK => read_response(response.body()),
+            StatusCode::OK => polled_events::read(response.body()).map_err(PollError::BadResponse),
             status => {
                 if status == StatusCode::UNAUTHORIZED {
                     credentials.reject(&authorization).await;
@@ -270,18 +274,6 @@ impl Answers {
     }
 }
 
-fn read_response(content: &[u8]) -> Result<Response, PollError> {
-    let mut response = json::object(content).map_err(PollError::NotJson)?;
-    let Some(Value::Object(sets)) = response.remove("sets") else { return Err(PollError::NoEvents) };
-    let event = |(jti, token): (String, Value)| match token {
-        Value::String(token) => Ok((jti, token)),
-        _ => Err(PollError::NoEvents),
-    };
-    let events = sets.into_iter().map(event).collect::<Result<_, _>>()?;
-    // `moreAvailable` changes nothing: after events, the next poll comes at once.
-    Ok(Response { events })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,28 +290,6 @@ mod tests {
             "setErrs": { "j2": { "err": "invalid_audience", "description": "aud is not the audience of this stream" } },
         });
         assert_eq!(answers.request(), expected);
-    }
-
-    #[test]
-    fn a_response_has_a_token_for_each_jti() {
-        let read = |text: &str| read_response(text.as_bytes()).ok();
-        let response = |events: &[(&str, &str)]| {
-            let events = events.iter().map(|(jti, token)| ((*jti).to_owned(), (*token).to_owned())).collect();
-            Some(Response { events })
-        };
-        for (text, expected) in [
-            (r#"{"sets":{}}"#, response(&[])),
-            (r#"{"sets":{"a":"x.y.z","b":"u.v.w"},"moreAvailable":true}"#, response(&[("a", "x.y.z"), ("b", "u.v.w")])),
-            (r#"{"sets":{},"moreAvailable":true}"#, response(&[])),
-            (r#"{"sets":{"a":{}}}"#, None),
-            (r#"{"sets":["a"]}"#, None),
-            (r#"{"sets":{"a":"x","a":"y"}}"#, None),
-            ("{}", None),
-            ("[]", None),
-            ("", None),
-        ] {
-            assert_eq!(read(text), expected, "{text}");
-        }
     }
 
     #[test]

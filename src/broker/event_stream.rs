@@ -19,6 +19,10 @@ use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
 
+/// Maximum size of a security event token in bytes. Most have one or two KiB, and reading one costs much more than its
+/// size.
+pub const MAX_EVENT: usize = 64 << 10;
+
 /// A stream of security events, with the keys of its transmitter.
 pub struct EventStream {
     /// `event_stream.name`
@@ -84,6 +88,9 @@ impl Broker {
         check: SignatureCheck<'_>,
         (context, kind): (EventContext, &mut &'static str),
     ) -> Result<ReportOutcome, EventRejected> {
+        if token.len() > MAX_EVENT {
+            return Err(invalid(format!("{} bytes, maximum {MAX_EVENT}", token.len())).into());
+        }
         let event = verify(stream, token, check, &context).await?;
         *kind = event.short_kind();
         if jti.is_some_and(|named| named != event.jti) {
@@ -207,7 +214,7 @@ fn report(stream: &EventStream, event: &SecurityEvent, why: &NoEffect) -> Report
 }
 
 /// A transmitter's text, for the log.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     text.escape_debug().take(MAX_SHOWN).collect()
 }
 

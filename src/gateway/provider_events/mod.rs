@@ -11,6 +11,8 @@ mod reported_logout;
 
 use std::sync::Arc;
 
+use crate::broker::MAX_EVENT;
+
 pub use logout::LogoutReceiver;
 pub use push::PushReceiver;
 
@@ -18,7 +20,7 @@ pub use push::PushReceiver;
 pub const LOGOUT_LIMIT: u64 = 32 << 10;
 
 /// Maximum size of a security event token in bytes.
-pub const EVENT_LIMIT: u64 = 64 << 10;
+pub const EVENT_LIMIT: u64 = MAX_EVENT as u64;
 
 /// Where identity providers report. An [`Endpoint`](crate::gateway::endpoints::Endpoint) names a receiver by its
 /// position.

@@ -154,6 +154,60 @@ async fn a_transmitter_that_repeats_itself_is_not_polled_without_a_pause() {
     assert!((1..=5).contains(&polls().await), "poll_interval is 1s");
 }
 
+/// A stranger at the place of the transmitter has no key, and needs none to send events.
+#[tokio::test]
+async fn a_transmitter_that_sends_garbage_is_not_polled_without_a_pause() {
+    let (signer, upstream, poll) = (Signer::start(), Upstream::start(), Poll::start());
+    poll.state().garbage = 3;
+    let _gateway = gateway(&upstream, &sections(&signer, &poll.section()));
+    eventually("the gateway polls", || !poll.state().requests.is_empty()).await;
+    let before = poll.state().requests.len();
+    tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
+    let polls = poll.state().requests.len() - before;
+    assert!((1..=4).contains(&polls), "{polls}: poll_interval is 1s");
+}
+
+/// It ignores `maxEvents`. The gateway takes as many as it asked for, and gets the others again.
+#[tokio::test]
+async fn a_response_with_too_many_events_is_read_in_parts() {
+    let (signer, upstream, poll) = (Signer::start(), Upstream::start(), Poll::start());
+    poll.state().is_long = true;
+    let gateway = gateway(&upstream, &sections(&signer, &poll.section()));
+    eventually("the gateway polls", || !poll.state().requests.is_empty()).await;
+    let alice = signer.access_token(gateway.now_secs(), "alice", Some("s249"));
+    let events = (0..250).map(|number| {
+        let jti = format!("j{number}");
+        let token = event(&signer, &gateway, &session(&format!("s{number}")), &json!({ "jti": jti }));
+        (jti, token)
+    });
+    poll.state().events = events.collect();
+    eventually("all events are acknowledged", || poll.state().events.is_empty()).await;
+    assert_eq!(gateway.status_of(&alice).await, 401);
+    let acknowledged: Vec<_> =
+        poll.state().requests.iter().filter_map(|request| request["ack"].as_array().map(Vec::len)).collect();
+    assert_eq!(acknowledged.iter().filter(|number| **number > 0).collect::<Vec<_>>(), [&100, &100, &50]);
+}
+
+/// As many as 8 MiB can have. Neither the memory nor the time of the gateway is that of the transmitter.
+#[tokio::test]
+async fn a_flood_of_events_is_answered_up_to_the_maximum() {
+    let (signer, upstream, poll) = (Signer::start(), Upstream::start(), Poll::start());
+    let gateway = gateway(&upstream, &sections(&signer, &poll.section()));
+    eventually("the gateway polls", || !poll.state().requests.is_empty()).await;
+    poll.state().garbage = 100_000;
+    let answered = || poll.state().requests.iter().find_map(|request| request["setErrs"].as_object().cloned());
+    eventually("a response is answered", || answered().is_some()).await;
+    poll.state().garbage = 0;
+    let errors = answered().expect("errors");
+    assert_eq!(errors.len(), 100);
+    assert!(errors.values().all(|error| error["err"] == "invalid_request"), "{errors:?}");
+    // One event of that size is rejected before it is read.
+    let claims = json!({ "jti": "large", "padding": "x".repeat(70_000) });
+    poll.offer("large", event(&signer, &gateway, &session("s1"), &claims));
+    let is_rejected = || poll.state().requests.iter().any(|request| request["setErrs"].get("large").is_some());
+    eventually("the large event is answered", is_rejected).await;
+}
+
 #[tokio::test]
 async fn a_poll_with_an_access_token_of_its_own() {
     let (signer, upstream, poll) = (Signer::start(), Upstream::start(), Poll::start());

@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 
 use super::{Signer, changed};
@@ -106,6 +106,8 @@ pub struct PollState {
     pub is_long: bool,
     /// If true, there are always more events.
     pub has_more: bool,
+    /// How many new events without a signature each response has.
+    pub garbage: usize,
     /// The body of each request for a verification.
     pub verifications: Vec<Value>,
     /// The body and `Authorization` of each request for a token. The token number n is `token-n`.
@@ -214,6 +216,10 @@ fn answer_at_once(
     state.authorizations.push(authorization);
     if let Some(status) = state.status {
         return empty(status);
+    }
+    if state.garbage > 0 {
+        let sets: Map<_, _> = (0..state.garbage).map(|_| (new_jti(), json!("garbage"))).collect();
+        return Some(Response::new(Full::new(Bytes::from(json!({ "sets": sets }).to_string()))));
     }
     if state.keeps_events {
         let response = json!({ "sets": state.events, "moreAvailable": true });
