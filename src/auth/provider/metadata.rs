@@ -21,6 +21,8 @@ pub struct Metadata {
     pub sends_issuer: bool,
     /// If false, the provider does not say that it checks the proof of PKCE. It is sent anyway.
     pub has_pkce: bool,
+    /// What is wrong with the endpoints that are left out because of it.
+    pub(super) unusable: Vec<String>,
 }
 
 impl Metadata {
@@ -31,6 +33,14 @@ impl Metadata {
             Ok(place.map(|place| Endpoint { url: place.url, reach: place.reach }))
         };
         let needed = |member| endpoint(member)?.ok_or(DiscoveryError::Missing(member));
+        let mut unusable = Vec::new();
+        let mut optional = |member| match endpoint(member) {
+            Ok(endpoint) => endpoint,
+            Err(error) => {
+                unusable.push(error.to_string());
+                None
+            }
+        };
         let lists = |member: &str, value: &str| {
             let listed = document.members.get(member).and_then(Value::as_array);
             listed.is_some_and(|values| values.iter().any(|listed| listed == value))
@@ -39,11 +49,12 @@ impl Metadata {
         Ok(Metadata {
             authorization: needed("authorization_endpoint")?.url,
             token: needed("token_endpoint")?,
-            userinfo: endpoint("userinfo_endpoint")?,
-            end_session: endpoint("end_session_endpoint")?.map(|endpoint| endpoint.url),
-            revocation: endpoint("revocation_endpoint")?,
+            userinfo: optional("userinfo_endpoint"),
+            end_session: optional("end_session_endpoint").map(|endpoint| endpoint.url),
+            revocation: optional("revocation_endpoint"),
             sends_issuer: sends_issuer == Some(&Value::Bool(true)),
             has_pkce: lists("code_challenge_methods_supported", "S256"),
+            unusable,
         })
     }
 }

@@ -6,7 +6,8 @@
 mod metadata;
 mod settings;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
@@ -18,10 +19,15 @@ use crate::types::reject::{Reason, Reject};
 pub use metadata::Metadata;
 pub use settings::Provider;
 
+/// Maximum characters of what is wrong with the endpoints of a provider, in the log.
+const MAX_DETAIL: usize = 1_000;
+
 /// The keys and documents of all providers. It outlives a reload.
 #[derive(Default)]
 pub struct Providers {
     sources: ArcSwap<Vec<Arc<Source>>>,
+    /// What the log says of the endpoints of each provider, by its name. Each sign-in would repeat it.
+    reported: Mutex<BTreeMap<Arc<str>, String>>,
 }
 
 impl KeyUser for Providers {
@@ -47,7 +53,28 @@ impl Providers {
         let document = self.source(provider)?.document();
         let document =
             document.ok_or_else(|| unavailable(format!("no discovery document of provider {} yet", provider.name)))?;
-        Metadata::read(&document, provider).map_err(|error| unavailable(format!("provider {}: {error}", provider.name)))
+        match Metadata::read(&document, provider) {
+            Ok(metadata) => {
+                self.report(provider, &metadata.unusable, "unusable endpoints of a provider are left out");
+                Ok(metadata)
+            }
+            Err(error) => {
+                let wrong = error.to_string();
+                let reject = unavailable(format!("provider {}: {wrong}", provider.name));
+                self.report(provider, &[wrong], "no user can sign in at a provider without these endpoints");
+                Err(reject)
+            }
+        }
+    }
+
+    /// Writes into the log what is wrong with the endpoints of a provider, when that has changed.
+    fn report(&self, provider: &Provider, wrong: &[String], message: &'static str) {
+        let detail: String = wrong.join("; ").chars().take(MAX_DETAIL).collect();
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = reported.insert(provider.name.clone(), detail.clone()).unwrap_or_default();
+        if !detail.is_empty() && detail != before {
+            tracing::warn!(provider = &*provider.name, detail, "{message}");
+        }
     }
 
     /// Verifies the signature of a token that this provider has sent in a response. Asks for its keys once if the

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod compared;
+mod endpoints;
 mod forms;
 mod glewlwyd;
 mod hanging;
@@ -29,6 +30,7 @@ use tempfile::TempDir;
 
 use crate::gateway::provider_events::transmitter::AUTHORIZATION;
 use crate::support::clock::ManualClock;
+use crate::support::secrets;
 use crate::support::visitor::{APP, Visitor};
 use crate::support::wait::eventually_within;
 use crate::support::wire::TIMEOUT;
@@ -59,6 +61,13 @@ async fn gateway(upstream: &Upstream, more: &str) -> Gateway {
     let gateway = Gateway::in_folder(text, folder(), Arc::new(ManualClock::new()));
     is_ready(gateway.address()).await;
     gateway
+}
+
+/// The lines of the journal since `start` about a provider, of which the name must be used by one test only.
+fn journal(start: usize, provider: &str) -> Vec<String> {
+    let name = format!("provider=\"{provider}\"");
+    let log = secrets::logged_since(start);
+    log.lines().filter(|line| line.contains(&name) && line.contains(" WARN ")).map(str::to_owned).collect()
 }
 
 /// With the secrets of the client and of the event stream.
