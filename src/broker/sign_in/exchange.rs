@@ -213,7 +213,8 @@ impl SignInProvider {
         let subject = subject.or(expected.earlier().map(|earlier| earlier.subject)).unwrap_or_default();
         let mut is_new = id_token.is_some();
         if (!is_new || rules.lack(&signed))
-            && let Some(mut stated) = self.user_info(metadata, &response.access_token, subject).await?
+            && let Some(mut stated) =
+                self.more_claims(metadata, &response.access_token, subject, claims.claims()).await?
         {
             stated.retain(|name, _| rules.concern(name));
             claims.replace_user_info(stated, &signed);
@@ -250,30 +251,6 @@ impl SignInProvider {
         Ok((id_token, signed.claims))
     }
 
-    /// The claims of UserInfo (Core section 5.3). `None` if the provider has none.
-    async fn user_info(
-        &self,
-        metadata: &Metadata,
-        access_token: &str,
-        subject: &str,
-    ) -> Result<Option<Map<String, Value>>, NoTokens> {
-        let Some(endpoint) = &metadata.userinfo else { return Ok(None) };
-        let sent = self.call(ProviderCall::UserInfo, Box::pin(self.provider.client.get(endpoint, access_token))).await;
-        let response = sent.map_err(NoTokens::Unavailable)?;
-        if response.status.is_server_error() {
-            return Err(NoTokens::Unavailable(format!("UserInfo: status {}", response.status)));
-        }
-        let claims = response
-            .object()
-            .ok_or_else(|| NoTokens::Failed(format!("UserInfo: status {} without a JSON object", response.status)))?;
-        // The access token can be that of another user (Core section 5.3.2).
-        match claims.get("sub").and_then(Value::as_str) {
-            Some(same) if same == subject => Ok(Some(claims)),
-            Some(_) => Err(NoTokens::OtherUser("sub of UserInfo is not that of the ID token".to_owned())),
-            None => Err(failed("UserInfo has no sub")),
-        }
-    }
-
     /// A provider cannot grant what the gateway did not ask for: it could be a scope of the gateway's own.
     fn granted(&self, response: &TokenResponse, before: Option<Before<'_>>) -> String {
         let asked = &*self.settings.scopes;
@@ -284,7 +261,7 @@ impl SignInProvider {
     }
 }
 
-fn failed(detail: &'static str) -> NoTokens {
+pub(super) fn failed(detail: &'static str) -> NoTokens {
     NoTokens::Failed(detail.to_owned())
 }
 

@@ -1,8 +1,8 @@
 //! Logins at providers: the code that the browser brings becomes a family, which is refreshed there and ended.
 //!
 //! `Broker::sign_in` exchanges the code and creates the family; `refresh` renews it at the provider before the tokens
-//! there end, each time by a `renewal`; `end` signs out here and tells the provider; `calls` counts the
-//! calls. What the tokens must say is in `tokens/sign_in/`.
+//! there end, each time by a `renewal`; `end` signs out here and tells the provider; `user_info` asks for claims
+//! that the ID token lacks; `calls` counts the calls. What the tokens must say is in `tokens/sign_in/`.
 
 mod calls;
 mod complete;
@@ -11,9 +11,10 @@ mod exchange;
 mod provider;
 mod refresh;
 mod renewal;
+mod user_info;
 
 pub use calls::{Breakers, CallCounts};
 pub use complete::{LoginLifetimes, Returned, SignedIn};
 pub use end::SignedOut;
-pub use provider::{SignInProvider, SignInProviders, SignInSettings};
+pub use provider::{SignInProvider, SignInProviders, SignInSettings, Warned};
 pub use refresh::{LoginRefresh, Refresher};

@@ -34,11 +34,18 @@ pub struct SignInProvider {
     pub settings: SignInSettings,
     /// What is known of it.
     pub known: Arc<Providers>,
-    /// True when the log has the warning about PKCE.
-    pub warned: Arc<AtomicBool>,
+    pub warned: Arc<Warned>,
     pub breakers: Arc<Breakers>,
     /// Of all providers.
     pub counts: Arc<CallCounts>,
+}
+
+/// The warnings about a provider that the log has. Each sign-in would repeat them.
+#[derive(Debug, Default)]
+pub struct Warned {
+    pkce: AtomicBool,
+    pub(super) user_info: AtomicBool,
+    refresh_token: AtomicBool,
 }
 
 /// Why a token was not revoked at its provider.
@@ -52,7 +59,7 @@ impl SignInProvider {
     /// Its endpoints, for the start of a sign-in.
     pub fn metadata_to_start(&self) -> Result<Metadata, Reject> {
         let metadata = self.metadata()?;
-        if !metadata.has_pkce && !self.warned.swap(true, Ordering::Relaxed) {
+        if !metadata.has_pkce && !self.warned.pkce.swap(true, Ordering::Relaxed) {
             let provider = &*self.provider.name;
             tracing::warn!(provider, "the provider does not announce PKCE (S256), and may not check it");
         }

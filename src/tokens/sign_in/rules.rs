@@ -51,10 +51,14 @@ impl SignInRules {
 
     /// Returns true if a claim that is needed is missing: UserInfo may have it.
     pub fn lack(&self, claims: &Map<String, Value>) -> bool {
+        self.claims.iter().any(|name| !claims.contains_key(name)) || self.cannot_decide_by(claims)
+    }
+
+    /// Returns true if a claim is missing that decides who may sign in.
+    pub fn cannot_decide_by(&self, claims: &Map<String, Value>) -> bool {
         let for_domains = ["email", "email_verified"].into_iter().filter(|_| !self.email_domains.is_empty());
         let for_groups = [self.groups_claim.as_str()].into_iter().filter(|_| !self.groups.is_empty());
-        let mut needed = self.claims.iter().map(String::as_str).chain(for_domains).chain(for_groups);
-        needed.any(|name| !claims.contains_key(name))
+        for_domains.chain(for_groups).any(|name| !claims.contains_key(name))
     }
 
     /// The claims for the family, or why the user may not sign in.
@@ -185,6 +189,28 @@ mod tests {
         let claims = json!({ "email": "a@b", "name": null, "secret": 1, "sub": "alice" });
         let copied = rules(&[], &[]).admit(claims.as_object().expect("an object"));
         assert_eq!(Value::from(copied.expect("admitted")), json!({ "email": "a@b" }));
+    }
+
+    #[test]
+    fn the_claims_of_a_login_have_a_maximum_size() {
+        let rules = SignInRules { claims: vec!["groups".into()], ..SignInRules::default() };
+        // `{"groups":""}` has 13 bytes.
+        for (length, expected) in [(MAX_CLAIMS - 13, None), (MAX_CLAIMS - 12, Some(Denied::ClaimsTooLarge))] {
+            assert_eq!(denied(&rules, json!({ "groups": "x".repeat(length), "other": "y" })), expected, "{length}");
+        }
+    }
+
+    #[test]
+    fn only_missing_claims_of_a_rule_prevent_a_decision() {
+        for (rules, claims, expected) in [
+            (rules(&[], &[]), json!({}), false),
+            (rules(&["x"], &[]), json!({ "email": 1 }), true),
+            (rules(&["x"], &[]), json!({ "email": 1, "email_verified": true }), false),
+            (rules(&[], &["x"]), json!({}), true),
+            (rules(&[], &["x"]), json!({ "groups": [] }), false),
+        ] {
+            assert_eq!(rules.cannot_decide_by(claims.as_object().expect("an object")), expected, "{claims}");
+        }
     }
 
     #[test]

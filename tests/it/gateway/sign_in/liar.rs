@@ -23,6 +23,8 @@ pub struct Lies {
     pub userinfo: Option<Value>,
     /// Of the response of the token endpoint: status and media type.
     pub head: Option<&'static str>,
+    /// Instead of claims from UserInfo: a whole response.
+    pub raw_userinfo: Option<&'static str>,
     /// Instead of the response of the token endpoint: a whole response.
     pub raw: Option<&'static str>,
     /// How the ID token is signed.
@@ -146,7 +148,10 @@ fn answer(path: &str, body: &str, address: SocketAddr, shared: &Mutex<Shared>, m
             page(&document.to_string())
         }
         "/keys" => page(&shared.mint.jwks()),
-        "/userinfo" => page(&lies.userinfo.unwrap_or_default().to_string()),
+        "/userinfo" => match lies.raw_userinfo {
+            Some(raw) => raw.to_owned(),
+            None => page(&lies.userinfo.unwrap_or_default().to_string()),
+        },
         "/revoke" => {
             let form = bearward::protocols::http::parameters::read(body).expect("a form");
             shared.revoked.push(form["token"].clone());

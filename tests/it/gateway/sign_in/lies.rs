@@ -90,7 +90,7 @@ async fn each_lie_of_a_provider_ends_the_sign_in() {
     assert_eq!(upstream.seen().len(), 0, "nothing went to the backend");
 }
 
-fn raw(response: &'static str) -> Lies {
+pub(super) fn raw(response: &'static str) -> Lies {
     Lies { raw: Some(response), ..Lies::default() }
 }
 

@@ -22,6 +22,8 @@ mod stopped;
 mod streams;
 mod told;
 mod unused;
+mod user_info;
+pub mod visitor;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
