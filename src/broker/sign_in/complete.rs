@@ -140,6 +140,9 @@ impl Broker {
         let mut tokens = ProviderTokens::new(id_token.subject.clone(), nonce, id_token.auth_time);
         tokens.renew_access(now, checked.lifetime);
         let due = if checked.response.refresh_token.is_some() { now + checked.fresh_for() } else { UnixTime::MAX };
+        if due == UnixTime::MAX {
+            with.without_refresh_token();
+        }
         tokens.claims = checked.claims;
         tokens.refresh_token = checked.response.refresh_token;
         tokens.id_token = checked.response.id_token.filter(|_| metadata.end_session.is_some());

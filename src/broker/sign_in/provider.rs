@@ -28,6 +28,19 @@ pub struct SignInSettings {
     pub consecutive_timeouts: usize,
 }
 
+impl SignInSettings {
+    /// Returns true if the same users can sign in as by `others`, and get the same scopes and claims.
+    pub fn admit_as(&self, others: &SignInSettings) -> bool {
+        self.rules == others.rules && self.scopes == others.scopes && self.parameters == others.parameters
+    }
+
+    /// Returns true if the provider is asked for a refresh token: by OpenID Connect Core section 11, or as at Google.
+    fn ask_for_refresh_token(&self) -> bool {
+        let is_offline = self.parameters.get("access_type").is_some_and(|kind| kind == "offline");
+        is_offline || self.scopes.split(' ').any(|scope| scope == "offline_access")
+    }
+}
+
 #[derive(Clone)]
 pub struct SignInProvider {
     pub provider: Arc<Provider>,
@@ -69,6 +82,20 @@ impl SignInProvider {
     /// Its endpoints, as far as they are known.
     pub fn metadata(&self) -> Result<Metadata, Reject> {
         self.known.metadata(&self.provider)
+    }
+
+    /// Warns that the provider issued no refresh token, if the gateway asks for one.
+    pub(super) fn without_refresh_token(&self) {
+        if !self.settings.ask_for_refresh_token() || self.warned.refresh_token.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let provider = &*self.provider.name;
+        tracing::warn!(
+            provider,
+            "the provider issues no refresh token, although the gateway asks for one: it is not asked again about a \
+             session until that ends; set authorization_parameters = [\"prompt=consent\"], or allow refresh tokens for \
+             this client at the provider"
+        );
     }
 
     /// Makes a call, unless the endpoint hangs. The error is for the log. Callers box the request: its future

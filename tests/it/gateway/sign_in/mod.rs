@@ -11,6 +11,7 @@ mod killed;
 mod left;
 mod liar;
 mod lies;
+mod no_refresh_token;
 mod pages;
 mod provider;
 mod refresh;
@@ -23,7 +24,6 @@ mod streams;
 mod told;
 mod unused;
 mod user_info;
-pub mod visitor;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::liar::{Liar, Lies};
 use super::lies::{claims, map};
-use crate::support::visitor::Visitor;
 use super::{APP, everything, gateway, journal};
+use crate::support::visitor::Visitor;
 use crate::support::wait::eventually_ok;
 use crate::support::{Upstream, secrets};
 
