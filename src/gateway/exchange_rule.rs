@@ -154,6 +154,7 @@ impl ExchangeRule {
         let claims = self.copied_claims.iter().filter_map(|name| Some((name.clone(), token.claims.get(name)?.clone())));
         let login = Login {
             subject: format!("{}{}", self.subject_prefix, token.subject),
+            prefix_len: self.subject_prefix.len(),
             claims: claims.collect(),
             absolute: (!self.refresh_token).then(|| left.min(longest)),
             ..Login::default()

@@ -40,10 +40,15 @@ pub const RESERVED_CLAIMS: &[&str] = &[
 /// subject, so that no user can become a client.
 pub const CLIENT_SUBJECT_PREFIX: &str = "client|";
 
+/// Maximum length of a subject in bytes (OpenID Connect Core section 2), without what precedes that of another issuer.
+const MAX_SUBJECT: usize = 255;
+
 /// What a family is created from. A lifetime longer than the configured one is shortened to it.
 #[derive(Debug, Default, PartialEq)]
 pub struct Login {
     pub subject: String,
+    /// Length of what the gateway has put before the `sub` of another issuer, at most 64 bytes (`subject_prefix`).
+    pub prefix_len: usize,
     pub scope: String,
     pub audience: Vec<String>,
     pub client_id: String,
@@ -60,7 +65,7 @@ pub struct Login {
 impl Login {
     /// Checks everything that becomes part of a token.
     pub fn check(&self) -> Result<(), LoginError> {
-        if self.subject.is_empty() || self.subject.len() > 255 {
+        if self.subject.is_empty() || self.subject.len() > MAX_SUBJECT + self.prefix_len {
             return Err(LoginError::SubjectLength);
         }
         if self.subject.starts_with(CLIENT_SUBJECT_PREFIX) {
@@ -209,6 +214,8 @@ mod tests {
             (login(&"a".repeat(255)), Ok(())),
             (login(""), Err(LoginError::SubjectLength)),
             (login(&"a".repeat(256)), Err(LoginError::SubjectLength)),
+            (Login { prefix_len: 5, ..login(&"a".repeat(260)) }, Ok(())),
+            (Login { prefix_len: 5, ..login(&"a".repeat(261)) }, Err(LoginError::SubjectLength)),
             (login("client|ci"), Err(LoginError::ClientSubject)),
             (login("client"), Ok(())),
             (with_claim("role"), Ok(())),

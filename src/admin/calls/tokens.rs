@@ -120,6 +120,7 @@ fn login(body: IssueRequest) -> Result<Login, String> {
     };
     let login = Login {
         subject: body.sub,
+        prefix_len: 0,
         scope: body.scope,
         audience: match body.aud {
             Audience::One(aud) => vec![aud],

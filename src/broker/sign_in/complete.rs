@@ -172,6 +172,7 @@ impl Broker {
         let claims = checked.claims.as_ref().map(|known| with.settings.rules.admit(known.claims()));
         let login = Login {
             subject: format!("{}{}", with.provider.subject_prefix, id_token.subject),
+            prefix_len: with.provider.subject_prefix.len(),
             scope: checked.scope.clone(),
             claims: claims.transpose().map_err(denied)?.unwrap_or_default(),
             label: with.provider.name.to_string(),
@@ -180,8 +181,8 @@ impl Broker {
             ..Login::default()
         };
         login.check().map_err(|error| Reject::new(Reason::SignInFailed, error.to_string()))?;
+        // No access token is made of it, so that `limits.token_size` does not matter.
         let family = self.first_generation(login, now);
-        self.check_usable(&family, now).map_err(|unusable| Reject::new(Reason::SignInFailed, unusable.detail))?;
         let origin = Origin {
             issuer: with.provider.issuer.to_string(),
             subject: id_token.subject.clone(),

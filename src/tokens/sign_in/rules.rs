@@ -6,6 +6,10 @@ use serde_json::{Map, Value};
 const NAMES: &str = "_claim_names";
 const HAS_GROUPS: &str = "hasgroups";
 
+/// Maximum size of the claims of one login, as JSON, in bytes: 800 groups with GUIDs as names. Each process keeps those
+/// of the sessions in use in its memory.
+const MAX_CLAIMS: usize = 32 * 1024;
+
 /// `provider.claims`, `provider.groups_claim`, `provider.email_domains`, `provider.groups`
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SignInRules {
@@ -27,6 +31,7 @@ pub enum Denied {
     /// The provider says that there are groups, and does not name them.
     GroupsUnknown,
     NotInGroup,
+    ClaimsTooLarge,
 }
 
 impl Denied {
@@ -38,6 +43,7 @@ impl Denied {
             Denied::EmailDomain => "the domain of email is not in provider.email_domains",
             Denied::GroupsUnknown => "provider.groups, and the provider left the groups out: the user has too many",
             Denied::NotInGroup => "the user has none of provider.groups",
+            Denied::ClaimsTooLarge => "the claims in provider.claims have more than 32 KiB as JSON: list fewer",
         }
     }
 }
@@ -49,7 +55,7 @@ impl SignInRules {
         OF_RULES.contains(&name) || name == self.groups_claim || self.claims.iter().any(|copied| copied == name)
     }
 
-    /// Returns true if a claim that is needed is missing: UserInfo may have it.
+    /// Returns true if a claim is missing that is copied or decides: UserInfo may have it.
     pub fn lack(&self, claims: &Map<String, Value>) -> bool {
         self.claims.iter().any(|name| !claims.contains_key(name)) || self.cannot_decide_by(claims)
     }
@@ -66,7 +72,9 @@ impl SignInRules {
         self.check_email(claims)?;
         self.check_groups(claims)?;
         let copied = |name: &String| Some((name.clone(), claims.get(name).filter(|value| !value.is_null())?.clone()));
-        Ok(self.claims.iter().filter_map(copied).collect())
+        let copied: Map<String, Value> = self.claims.iter().filter_map(copied).collect();
+        let is_small = serde_json::to_vec(&copied).is_ok_and(|text| text.len() <= MAX_CLAIMS);
+        if is_small { Ok(copied) } else { Err(Denied::ClaimsTooLarge) }
     }
 
     /// An address proves nothing until the provider has verified it: at some, users choose it (nOAuth).

@@ -113,6 +113,20 @@ async fn what_the_gateway_cannot_issue_is_rejected() {
     }
 }
 
+/// What the gateway puts before it does not count (OpenID Connect Core section 2).
+#[tokio::test]
+async fn a_subject_of_255_bytes_is_exchanged() {
+    let upstream = Upstream::start();
+    let parties = Parties::start(&upstream, "");
+    for length in [249, 255] {
+        let response = parties.exchange(&parties.subject(json!({ "sub": "s".repeat(length) })), &[]).await;
+        let subject = format!("login|{}", "s".repeat(length));
+        assert_eq!(claims_of(&access_token(&response))["sub"], subject, "{length}");
+    }
+    let response = parties.exchange(&parties.subject(json!({ "sub": "s".repeat(256) })), &[]).await;
+    assert_error(&response, 400, "invalid_request");
+}
+
 #[tokio::test]
 async fn only_the_clients_of_a_rule_use_it() {
     let upstream = Upstream::start();
