@@ -21,15 +21,16 @@ use bearward::auth::authenticate::Authenticator;
 use bearward::auth::bearer::{BearerToken, TokenLocations};
 use bearward::auth::context::AuthContext;
 use bearward::auth::handles::{FoundLogin, HandleSettings, Handles};
+use bearward::auth::login_providers::LoginProviders;
 use bearward::auth::proofs::ProofRule;
 use bearward::gateway::route::Route;
 use bearward::store::{ProviderLogin, StoreFuture};
 use bearward::telemetry::access_log::Record;
-use bearward::tokens::family::Family;
 use bearward::tokens::family::api_key::generate;
 use bearward::tokens::family::handle;
 use bearward::tokens::family::refresh_token::Roots;
-use bearward::tokens::jwt::Algorithm;
+use bearward::tokens::family::{Family, Origin};
+use bearward::tokens::jwt::{Algorithm, SignedInAt};
 use bearward::types::clock::UnixTime;
 use bearward::types::secret::Secret;
 use http::{HeaderMap, HeaderValue, Request, header};
@@ -38,6 +39,9 @@ use setup::steps::{SampleRequest, Steps};
 use setup::{BenchWorker, Mint, NOW};
 
 const REQUESTS: u64 = 10_000;
+
+/// Of the provider at which the browser has signed in.
+const ISSUER: &str = "https://login.example";
 
 #[test]
 fn authenticating_a_cached_token_allocates_nothing() {
@@ -131,7 +135,8 @@ fn a_request_with_a_known_cookie_allocates_and_reads_nothing() {
 
 /// Gives the authenticator the login of a browser. Returns its handle, and how often the login was read.
 fn signed_in(authenticator: &mut Authenticator) -> (String, Arc<AtomicUsize>) {
-    let family = families::family(NOW);
+    let origin = Origin { issuer: ISSUER.into(), subject: "alice".into(), session: None, dated: NOW };
+    let family = Family { origin: Some(origin), ..families::family(NOW) };
     let roots = Roots::new((family.root, Secret::new(vec![7; 32])), Vec::new());
     let text = handle::of(&family, &roots).expect("the root is known");
     let login = ProviderLogin {
@@ -150,7 +155,9 @@ fn signed_in(authenticator: &mut Authenticator) -> (String, Arc<AtomicUsize>) {
     });
     let minute = Duration::from_mins(1);
     let settings = HandleSettings { audience: vec!["a".into()], lifetime: minute, timeout: minute };
-    authenticator.handles = Arc::new(Handles::new(settings, Arc::new(roots), find));
+    let providers = LoginProviders::default();
+    providers.replace(vec![SignedInAt { provider: "main".into(), issuer: ISSUER.into() }]);
+    authenticator.handles = Arc::new(Handles::new(settings, Arc::new(roots), find, Arc::new(providers)));
     (text, reads)
 }
 

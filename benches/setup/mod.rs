@@ -233,6 +233,7 @@ impl BenchWorker {
                 signing,
             )))),
             leases: Arc::default(),
+            login_providers: Arc::default(),
             renewals: Arc::default(),
             freshness: None,
         };

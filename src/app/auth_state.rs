@@ -106,6 +106,7 @@ impl AuthState {
             keyring: self.keyring.clone(),
             renewals: self.renewals.clone(),
             leases: self.leases.clone(),
+            login_providers: self.handles.providers.clone(),
             freshness: self.freshness.clone(),
         }
     }

@@ -19,6 +19,7 @@ mod open_store;
 mod own_calls;
 mod own_keys;
 mod proofs;
+mod provider_changes;
 mod reload;
 mod reload_metrics;
 mod reload_thread;

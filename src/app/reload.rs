@@ -17,6 +17,7 @@ use serde_json::Value as Json;
 use super::acme;
 use super::error::StartError;
 use super::own_keys;
+use super::provider_changes;
 use super::reload_metrics::ReloadMetrics;
 use super::shared_state::SharedState;
 use crate::admin::Reloaded;
@@ -214,7 +215,8 @@ fn plan(current: &Config, config: Config) -> (Config, Reloaded) {
         ..current.clone()
     };
     let active = changed(current, &next);
-    (next, Reloaded { active, requires_restart, changes })
+    let warnings = provider_changes::warnings(current, &next);
+    (next, Reloaded { active, requires_restart, changes, warnings })
 }
 
 /// Adds the upstreams of which the files have another content.

@@ -225,6 +225,9 @@ fn failed(error: StartError) -> ReloadError {
 }
 
 fn log(result: &Result<Reloaded, ReloadError>) {
+    for warning in result.iter().flat_map(|reloaded| &reloaded.warnings) {
+        tracing::warn!(warning, "reloaded, with a warning");
+    }
     match result {
         Ok(reloaded) if reloaded.requires_restart.is_empty() => {
             tracing::info!(changed = reloaded.active.join(", "), "reloaded");

@@ -265,8 +265,9 @@ impl SharedState {
     pub(super) fn activate(&self, gateway: &Gateway) {
         self.upstreams.activate(&gateway.forwarder.upstreams);
         self.requests_by_route.store(gateway.requests_by_route.clone());
-        let providers = gateway.sign_in.as_ref().map(|sign_in| sign_in.providers.clone());
-        self.sign_ins.store(providers.unwrap_or_default());
+        let providers = gateway.sign_in.as_ref().map(|sign_in| sign_in.providers.clone()).unwrap_or_default();
+        self.auth.handles.providers.replace(providers.places());
+        self.sign_ins.store(providers);
         let authenticator = &gateway.decider.authenticator;
         for key in self.token_cache.load().api_keys() {
             let identity = authenticator.identity.of(&key.token);

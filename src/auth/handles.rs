@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use crate::auth::key_lookups::{KeyLookups, Lookup};
 use crate::auth::keyring::Keyring;
+use crate::auth::login_providers::LoginProviders;
 use crate::auth::renewals::Renewals;
 use crate::auth::token_cache::CachedToken;
 use crate::store::{ProviderLogin, Store, StoreFuture};
 use crate::tokens::family::handle::PresentedHandle;
 use crate::tokens::family::refresh_token::Roots;
 use crate::tokens::family::{Family, claims_of};
-use crate::tokens::jwt::{Issuer, VerifiedToken};
+use crate::tokens::jwt::{Issuer, SignedInAt, VerifiedToken};
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
@@ -66,6 +67,7 @@ pub struct Handles {
     settings: HandleSettings,
     roots: Arc<Roots>,
     find: Arc<FindLogin>,
+    pub providers: Arc<LoginProviders>,
     /// `None` if a look-up must not change anything.
     effects: Option<Effects>,
     lookups: KeyLookups,
@@ -115,15 +117,20 @@ impl BadHandle {
 /// A login that is good now.
 pub(super) struct GoodLogin {
     family: Family,
-    provider: Arc<str>,
+    at: Arc<SignedInAt>,
     /// Until when requests use it without reading it again.
     pub(super) usable_until: UnixTime,
 }
 
 impl Handles {
-    /// `find`: looks a login up without changing anything.
-    pub fn new(settings: HandleSettings, roots: Arc<Roots>, find: Arc<FindLogin>) -> Self {
-        Handles { settings, roots, find, effects: None, lookups: KeyLookups::default() }
+    /// `find`: looks a login up without changing anything. `providers`: where the logins that count began.
+    pub fn new(
+        settings: HandleSettings,
+        roots: Arc<Roots>,
+        find: Arc<FindLogin>,
+        providers: Arc<LoginProviders>,
+    ) -> Self {
+        Handles { settings, roots, find, providers, effects: None, lookups: KeyLookups::default() }
     }
 
     /// Records in the store when logins are used, and refreshes them.
@@ -134,12 +141,13 @@ impl Handles {
         refresh: Arc<dyn RefreshLogins>,
     ) -> Self {
         let reading = store.clone();
-        let handles = Handles::new(settings, roots, Arc::new(move |id| reading.provider_login(id)));
+        let find = Arc::new(move |id| reading.provider_login(id));
+        let handles = Handles::new(settings, roots, find, Arc::default());
         Handles { effects: Some(Effects { store, refresh }), ..handles }
     }
 
     pub fn without_effects(&self) -> Self {
-        Handles::new(self.settings.clone(), self.roots.clone(), self.find.clone())
+        Handles::new(self.settings.clone(), self.roots.clone(), self.find.clone(), self.providers.clone())
     }
 
     /// A request begins to look this handle up.
@@ -169,11 +177,15 @@ impl Handles {
                 Ok(found) => found,
                 Err(bad) => return Ok(Err(bad)),
             };
+            let at = Arc::new(place_of(&family, &login));
+            if !self.providers.accept(&at) {
+                return Ok(Err(BadHandle::Ended("its provider was removed, or has another issuer")));
+            }
             self.record_use(&family, &login, now);
-            let (provider, due) = (Arc::from(login.provider.as_str()), login.due);
+            let due = login.due;
             let good = |family, until: UnixTime| {
                 let usable_until = until.min(now + self.settings.lifetime / 2);
-                Ok(Ok(GoodLogin { family, provider, usable_until }))
+                Ok(Ok(GoodLogin { family, at, usable_until }))
             };
             let Some(effects) = self.effects.as_ref().filter(|_| due <= now) else { return good(family, due.max(now)) };
             match effects.refresh.refresh(family.clone(), login).await {
@@ -226,7 +238,7 @@ impl Handles {
         let expires = (now + self.settings.lifetime).min(family.absolute_expiry);
         let (issued, ends) = (family.created_at.as_secs(), expires.as_secs());
         let claims = claims_of(family, &policy.issuer, &self.settings.audience, issued, ends);
-        VerifiedToken::of_handle(family, &login.provider, policy, claims, expires)
+        VerifiedToken::of_handle(family, &login.at, policy, claims, expires)
     }
 
     /// The store has queued the changes when this returns. A lost one does no harm.
@@ -261,29 +273,36 @@ fn check(
     }
 }
 
+fn place_of(family: &Family, login: &ProviderLogin) -> SignedInAt {
+    let issuer = family.origin.as_ref().map_or("", |origin| &*origin.issuer);
+    SignedInAt { provider: login.provider.as_str().into(), issuer: issuer.into() }
+}
+
 /// Without any login.
 impl Default for Handles {
     fn default() -> Self {
         let settings = HandleSettings { audience: Vec::new(), lifetime: Duration::ZERO, timeout: Duration::ZERO };
-        Handles::new(settings, Arc::new(Roots::none()), Arc::new(|_| Box::pin(async { Ok(None) })))
+        Handles::new(settings, Arc::new(Roots::none()), Arc::new(|_| Box::pin(async { Ok(None) })), Arc::default())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tokens::family::{RevokeReason, RevokedAt, handle};
+    use crate::tokens::family::{Origin, RevokeReason, RevokedAt, handle};
     use crate::types::secret::Secret;
 
     const NOW: UnixTime = UnixTime::from_secs(1_000_000);
     const HOUR: Duration = Duration::from_hours(1);
+    const ISSUER: &str = "https://login.example";
 
     fn roots() -> Roots {
         Roots::new((1, Secret::new(vec![7; 32])), vec![])
     }
 
     fn login() -> (Family, ProviderLogin) {
-        let family = Family { absolute_expiry: NOW + HOUR, ..Family::sample(NOW - HOUR) };
+        let origin = Origin { issuer: ISSUER.into(), subject: "alice".into(), session: None, dated: NOW };
+        let family = Family { absolute_expiry: NOW + HOUR, origin: Some(origin), ..Family::sample(NOW - HOUR) };
         let login = ProviderLogin {
             provider: "main".into(),
             root: 1,
@@ -328,14 +347,18 @@ mod tests {
             let found = (family.clone(), ProviderLogin { due, ..login });
             let settings = HandleSettings { audience: vec!["a".into()], lifetime: 2 * HOUR, timeout: HOUR };
             let find = move |_| -> StoreFuture<FoundLogin> { Box::pin(std::future::ready(Ok(Some(found.clone())))) };
-            let handles = Handles::new(settings, Arc::new(roots()), Arc::new(find));
+            let providers = Arc::new(LoginProviders::default());
+            let handles = Handles::new(settings, Arc::new(roots()), Arc::new(find), providers.clone());
+            let ended = handles.read(&presented(&family), "main", NOW).await;
+            assert!(matches!(ended, Ok(Err(BadHandle::Ended(_)))), "its provider is not configured");
+            providers.replace(vec![SignedInAt { provider: "main".into(), issuer: ISSUER.into() }]);
             let read = handles.read(&presented(&family), "main", NOW).await;
             let good = read.ok().and_then(Result::ok).expect("a good login");
             assert_eq!(good.usable_until, expected);
             let policy = VerifiedToken::with_subject("x".into()).policy().clone();
             let token = handles.stand_for(&good, &policy, NOW);
             assert_eq!(
-                (token.expires, token.family, token.provider.as_deref()),
+                (token.expires, token.family, token.provider.as_ref().map(|at| &*at.provider)),
                 (NOW + HOUR, Some(family.id), Some("main"))
             );
             assert!(token.own && !token.is_api_key && token.claims["aud"] == "a");

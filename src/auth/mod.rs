@@ -16,6 +16,7 @@ pub mod introspection;
 mod key_lookups;
 pub mod keyring;
 pub mod leases;
+pub mod login_providers;
 pub mod oauth_client;
 pub mod proofs;
 pub mod provider;

@@ -23,7 +23,7 @@ use crate::auth::proofs::TokenBinding;
 use crate::auth::revocations::{RevocationKeys, Revocations};
 use crate::tokens::dpop::KnownHeader;
 use crate::tokens::jwt::replacement::Replacements;
-use crate::tokens::jwt::{Validity, VerifiedToken};
+use crate::tokens::jwt::{SignedInAt, Validity, VerifiedToken};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
@@ -46,7 +46,7 @@ pub struct CachedToken {
     /// If true, there is a `binding` or a certificate. Here, so that a token without one costs no other cache line.
     pub is_bound: bool,
     /// See [`VerifiedToken::provider`].
-    pub provider: Option<Arc<str>>,
+    pub provider: Option<Arc<SignedInAt>>,
     /// The token as sent. A stream verifies it again after a change of keys.
     pub text: Arc<str>,
     /// Identity headers for the upstream.
@@ -196,7 +196,7 @@ impl CachedToken {
     /// Returns true if this is the handle of a login at another provider than the route accepts, or must be read from
     /// the store again.
     pub fn is_past_handle(&self, now: UnixTime, accepted: Option<&str>) -> bool {
-        self.provider.as_deref().is_some_and(|provider| !(accepted == Some(provider) && now < self.expires))
+        self.provider.as_ref().is_some_and(|at| !(accepted == Some(&*at.provider) && now < self.expires))
     }
 
     /// Rejects a revoked token. Looks it up only if something was revoked since the last look-up.

@@ -28,7 +28,8 @@ impl Authenticator {
         let presented = PresentedHandle::parse(text).ok_or_else(malformed)?;
         context.trace.step(Step::Claims, || format!("session {}", presented.id));
         let generation = self.keyring.generation();
-        let is_of_provider = |known: &Arc<CachedToken>| known.provider.as_deref() == Some(provider);
+        let is_of_provider =
+            |known: &Arc<CachedToken>| known.provider.as_ref().is_some_and(|at| *at.provider == *provider);
         let is_usable = |known: &Arc<CachedToken>| is_of_provider(known) && context.now < known.token.expires;
         let known = self.find(bearer, generation).filter(is_usable);
         let lookup = self.handles.lookup(text);

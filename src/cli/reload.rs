@@ -54,6 +54,7 @@ fn report(body: &Value) -> String {
 
 /// One line for each key, those that require a restart last.
 fn print_changes(body: &Value) {
+    print_warnings(body);
     let requires_restart = |change: &&Value| change.get("requiresRestart") == Some(&Value::Bool(true));
     let (restart, reload): (Vec<_>, Vec<_>) = array_member(body, "changes").partition(requires_restart);
     if reload.is_empty() && restart.is_empty() {
@@ -79,7 +80,13 @@ fn line(change: &Value) -> String {
     }
 }
 
+fn print_warnings(body: &Value) {
+    let warnings = array_member(body, "warnings").filter_map(Value::as_str);
+    warnings.for_each(|warning| eprintln!("warning: {}", printable(warning)));
+}
+
 fn print_result(body: &Value) {
+    print_warnings(body);
     let tables = |member| array_member(body, member).filter_map(Value::as_str).map(printable).collect::<Vec<_>>();
     match tables("changed") {
         changed if changed.is_empty() => say!("reloaded; no changes"),

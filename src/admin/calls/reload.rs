@@ -2,7 +2,7 @@
 //!
 //! | request | response |
 //! |---|---|
-//! | `POST /admin/v1/reload` | 200, `{"success": true, "changed": […], "requiresRestart": […], "changes": [{…}]}`: the tables that changed, and their keys |
+//! | `POST /admin/v1/reload` | 200, `{"success": true, "changed": […], "requiresRestart": […], "changes": [{…}]}`: the tables that changed, and their keys; with `"warnings": […]` if there are some |
 //! | with `?dryRun=true` | the same, and nothing changes |
 //! | | 422, `{"success": false, …, "errors": […], "report"}`: nothing has changed |
 
@@ -52,12 +52,15 @@ fn is_dry_run(uri: &Uri) -> Result<bool, Reject> {
 }
 
 fn success(reloaded: &Reloaded) -> Response<Body> {
-    let body = json!({
+    let mut body = json!({
         "success": true,
         "changed": reloaded.active,
         "requiresRestart": reloaded.requires_restart,
         "changes": reloaded.changes,
     });
+    if !reloaded.warnings.is_empty() {
+        body["warnings"] = reloaded.warnings.clone().into();
+    }
     respond::json(StatusCode::OK, &body)
 }
 

@@ -15,6 +15,8 @@ pub struct Reloaded {
     pub requires_restart: Vec<&'static str>,
     /// Each key that differs from the one in force, as JSON.
     pub changes: Vec<Value>,
+    /// What the operator should know of these changes, such as sessions that go on under the old rules.
+    pub warnings: Vec<String>,
 }
 
 /// What the reload thread is asked for.

@@ -23,9 +23,8 @@ const AT_ONCE: usize = 32;
 
 /// A session that has ended here.
 pub struct SignedOut {
-    pub family: TokenId,
-    /// `provider.name`
-    pub provider: String,
+    pub family: Family,
+    pub login: ProviderLogin,
     /// For the sign-out at the provider.
     pub id_token: Option<String>,
 }
@@ -47,7 +46,7 @@ impl Broker {
         let by = RevokedBy::Owner(family.subject.clone());
         self.with_timeout(self.store.revoke_family(family.id, by, context)).await?;
         let id_token = self.tokens_of(&family, &login).and_then(|tokens| tokens.id_token);
-        Ok(Some(SignedOut { family: family.id, provider: login.provider, id_token }))
+        Ok(Some(SignedOut { family, login, id_token }))
     }
 
     /// The provider's tokens of a login. `None` if they were sealed for another place, or their root secret is missing.
@@ -114,7 +113,7 @@ impl SignedOut {
     /// Where the browser signs out at the provider (OpenID Connect RP-Initiated Logout section 2). `None` if that is
     /// not possible there.
     pub fn url(&self, providers: &SignInProviders, back: &str) -> Option<String> {
-        let with = providers.named(&self.provider)?;
+        let with = providers.of(&self.family, &self.login)?;
         let endpoint = with.metadata().ok()?.end_session?.text();
         let hint = self.id_token.as_deref().map(|token| ("id_token_hint", token));
         let always = [("client_id", &*with.provider.client.client_id), ("post_logout_redirect_uri", back)];

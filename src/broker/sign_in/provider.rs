@@ -8,6 +8,9 @@ use std::time::Duration;
 use super::calls::{Breakers, CallCounts, CallOutcome, ProviderCall};
 use crate::auth::oauth_client::{Endpoint, OAuthClientError, OAuthResponse};
 use crate::auth::provider::{Metadata, Provider, Providers};
+use crate::store::ProviderLogin;
+use crate::tokens::family::Family;
+use crate::tokens::jwt::SignedInAt;
 use crate::tokens::jwt::signed::SignedToken;
 use crate::tokens::sign_in::rules::SignInRules;
 use crate::tokens::sign_in::token_response::TokenResponse;
@@ -192,5 +195,21 @@ impl SignInProviders {
 
     pub fn named(&self, name: &str) -> Option<&SignInProvider> {
         self.0.iter().find(|known| *known.provider.name == *name)
+    }
+
+    /// The provider of a login. `None` if it was removed, or has another issuer since a reload: that one must see no
+    /// token of the issuer before it.
+    pub fn of(&self, family: &Family, login: &ProviderLogin) -> Option<&SignInProvider> {
+        let origin = family.origin.as_ref()?;
+        self.named(&login.provider).filter(|with| *with.provider.issuer == *origin.issuer)
+    }
+
+    /// Where the logins that count began.
+    pub fn places(&self) -> Vec<SignedInAt> {
+        let place = |with: &SignInProvider| SignedInAt {
+            provider: with.provider.name.clone(),
+            issuer: with.provider.issuer.clone(),
+        };
+        self.0.iter().map(place).collect()
     }
 }

@@ -92,7 +92,9 @@ impl RefreshLogins for Refresher {
 impl LoginRefresh {
     async fn refresh(self: &Arc<Self>, family: Family, login: ProviderLogin) -> Refreshed {
         let providers = self.providers.load_full();
-        let Some(with) = providers.named(&login.provider) else { return Refreshed::Ended("its provider was removed") };
+        let Some(with) = providers.of(&family, &login) else {
+            return Refreshed::Ended("its provider was removed, or has another issuer");
+        };
         let Some(tokens) = self.broker.tokens_of(&family, &login) else {
             return Refreshed::Ended("the tokens of the provider cannot be opened");
         };
@@ -167,7 +169,7 @@ impl LoginRefresh {
         };
         let providers = self.providers.load_full();
         for (family, login) in interrupted {
-            let with = providers.named(&login.provider).filter(|with| with.metadata().is_ok());
+            let with = providers.of(&family, &login).filter(|with| with.metadata().is_ok());
             let Some((with, tokens)) = with.zip(self.broker.tokens_of(&family, &login)) else { continue };
             let (id, provider) = (family.id, login.provider.clone());
             if self.begin(family, login, tokens, with.clone()).is_some() {

@@ -36,7 +36,7 @@ impl SignIn {
         for presented in presented(request.headers()) {
             // A store that does not respond is a rejection: the session is still alive.
             if let Some(ended) = self.broker.sign_out(&presented, context.event()).await? {
-                context.record.token_id = Some(ended.family);
+                context.record.token_id = Some(ended.family.id);
                 url = url.or(ended.url(&self.providers, &back));
             }
         }

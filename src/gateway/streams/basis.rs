@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::auth::keyring::Keyring;
 use crate::auth::leases::{Leases, StreamLease};
+use crate::auth::login_providers::LoginProviders;
 use crate::auth::renewals::{FamilyWatch, Renewals};
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::CachedToken;
@@ -24,6 +25,7 @@ pub struct TokenChecks {
     pub keyring: Arc<Keyring>,
     pub renewals: Arc<Renewals>,
     pub leases: Arc<Leases>,
+    pub login_providers: Arc<LoginProviders>,
     /// `None`: this gateway is alone, and knows every revocation.
     pub freshness: Option<Arc<Freshness>>,
 }
@@ -126,6 +128,9 @@ impl TokenBasis {
             None if now >= self.deadline() => self.renew(now)?,
             None => {}
         }
+        if self.opened_by.provider.as_ref().is_some_and(|at| !checks.login_providers.accept(at)) {
+            return Err(Reason::BadSession);
+        }
         // The token that opened the stream counts to the end: an operator who revokes it means the stream, too.
         for token in self.carried_by.iter().chain([&self.opened_by]) {
             token.check_revocation(&checks.revocations).map_err(|reject| reject.reason)?;
@@ -197,6 +202,7 @@ impl TokenChecks {
             keyring: Arc::new(Keyring::with_a_new_key()),
             renewals: Arc::default(),
             leases: Arc::default(),
+            login_providers: Arc::default(),
             freshness: None,
         }
     }

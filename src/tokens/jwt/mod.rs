@@ -42,4 +42,4 @@ pub use key::Key;
 pub use key_error::{KeyError, KeySetError};
 pub use proof_key::ProofKey;
 pub use public_key::PublicKey;
-pub use verified_token::{LogMembers, Validity, VerifiedToken};
+pub use verified_token::{LogMembers, SignedInAt, Validity, VerifiedToken};

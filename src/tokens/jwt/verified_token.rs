@@ -24,8 +24,8 @@ pub struct VerifiedToken {
     pub is_api_key: bool,
     /// True if its issuer was asked about the token. No key has signed it.
     pub is_opaque: bool,
-    /// `provider.name`, if this stands for the handle of a login there. No key has signed it.
-    pub provider: Option<Arc<str>>,
+    /// If this stands for the handle of a login at a provider. No key has signed it.
+    pub provider: Option<Arc<SignedInAt>>,
     /// How many requests an API key allows.
     pub key_rate: Option<KeyRate>,
     /// Empty if the token has no subject and its issuer does not require one.
@@ -54,6 +54,14 @@ pub struct VerifiedToken {
     pub(super) signer: Option<Signer>,
     /// Set by the first line of the access log.
     pub log_members: OnceLock<LogMembers>,
+}
+
+/// Where a login began. A provider of the same name can have another issuer since a reload.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SignedInAt {
+    /// `provider.name`
+    pub provider: Arc<str>,
+    pub issuer: Arc<str>,
 }
 
 /// What each line of the access log says of a token. Written once: a token has many requests.
@@ -108,13 +116,13 @@ impl VerifiedToken {
     /// What the handle of a login at a provider stands for until `expires`. `policy`: of the gateway's own tokens.
     pub fn of_handle(
         family: &Family,
-        provider: &Arc<str>,
+        at: &Arc<SignedInAt>,
         policy: &Arc<Issuer>,
         claims: Map<String, Value>,
         expires: UnixTime,
     ) -> VerifiedToken {
         let token = VerifiedToken::of_api_key(family, policy, claims, expires);
-        VerifiedToken { is_api_key: false, provider: Some(provider.clone()), ..token }
+        VerifiedToken { is_api_key: false, provider: Some(at.clone()), ..token }
     }
 
     /// Checks `not_before` and `expires`. Runs on every request, also for a cached token.

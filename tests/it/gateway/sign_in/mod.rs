@@ -16,6 +16,7 @@ mod no_refresh_token;
 mod pages;
 mod provider;
 mod refresh;
+mod reloaded;
 mod renewed;
 mod replicas;
 mod sealed;

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use bearward::config::{self, Probe};
 use serde_json::{Value, json};
 
 use super::super::{assert_error, post};
-use super::{Parties, access_token, revoke};
+use super::{PARTIES, Parties, RULE, access_token, revoke};
 use crate::gateway::oauth::clients::TYPE;
-use crate::support::{TestResponse, Upstream};
+use crate::support::tokens::EXTERNAL_ISSUER;
+use crate::support::{Gateway, TestResponse, Upstream};
 
 async fn refreshed(parties: &Parties, refresh: &str) -> TestResponse {
     let assertion = parties.client.assertion(parties.now());
@@ -70,4 +72,17 @@ async fn an_access_token_alone_ends_with_its_origin_too() {
     assert_eq!(parties.gateway.status_of(&access).await, 200);
     revoke(&parties.gateway, json!({ "session": "s1" })).await;
     assert_eq!(parties.gateway.status_of(&access).await, 401);
+}
+
+#[tokio::test]
+async fn a_reload_without_the_rule_says_how_to_end_the_sessions() {
+    let upstream = Upstream::start();
+    let parties = Parties::start(&upstream, "refresh_token = true\n");
+    let (_, refresh) = family(&parties, json!({ "sub": "alice" })).await;
+    let text = Gateway::config_text(&upstream.address.to_string(), &format!("{PARTIES}{RULE}"));
+    let config = config::parse(&text, parties.gateway.path(), Probe::None).expect("a good configuration");
+    let warnings = parties.gateway.running().reload(config).expect("it reloads").warnings;
+    let command = format!("bearward token revoke --all --issuer {EXTERNAL_ISSUER}");
+    assert!(warnings.len() == 1 && warnings[0].ends_with(&command), "{warnings:?}");
+    assert_eq!(refreshed(&parties, &refresh).await.status, 200);
 }

@@ -1,0 +1,119 @@
+//! Reloads of `[[provider]]`: sessions of a provider that is gone, or has another issuer or other rules.
+
+use std::time::Duration;
+
+use bearward::admin::Reloaded;
+use bearward::config::{self, Probe};
+use serde_json::{Value, json};
+
+use super::liar::{Liar, Lies};
+use super::lies::{claims, map};
+use super::{APP, SIGNED_OUT, everything, gateway, is_ready, provider};
+use crate::gateway::streams::{Socket, assert_open, close_frame, open_with, within_a_second};
+use crate::support::visitor::{Visitor, parameter};
+use crate::support::{Gateway, Upstream};
+
+const KEYS: &str = "scopes = [\"openid\", \"offline_access\"]\nclaims = [\"email\"]";
+
+fn metadata() -> Value {
+    json!({ "end_session_endpoint": "ISSUER/end", "revocation_endpoint": "ISSUER/revoke" })
+}
+
+fn reload(gateway: &Gateway, upstream: &Upstream, more: &str) -> Reloaded {
+    let text = Gateway::config_text(&upstream.address.to_string(), more);
+    let config = config::parse(&text, gateway.path(), Probe::None).expect("a good configuration");
+    gateway.running().reload(config).expect("it reloads")
+}
+
+/// Alice has a session, with a refresh token of the provider, and an open WebSocket.
+async fn signed_in(liar: &Liar, gateway: &Gateway) -> (Visitor, Socket) {
+    let later = gateway.now_secs() + 36_000;
+    let response = map(json!({ "refresh_token": "a-refresh-token" }));
+    liar.tell(Lies { response, ..claims(json!({ "exp": later })) });
+    let mut alice = Visitor::of(gateway);
+    assert_eq!(liar.sign_in(&mut alice, |back| back).await.status, 303);
+    assert_eq!(alice.fetch(&format!("{APP}/")).await.status, 200);
+    let cookie = format!("__Host-bearward={}", alice.session().expect("a session"));
+    let mut socket = open_with(gateway, "app.example", &[("cookie", &cookie), ("origin", APP)]).await;
+    assert_open(&mut socket).await;
+    (alice, socket)
+}
+
+fn rejected() -> (u16, String) {
+    (1008, "sign in again".into())
+}
+
+#[tokio::test]
+async fn sessions_of_another_issuer_end_and_its_tokens_stay_here() {
+    let (old, new, upstream) = (Liar::start(&metadata()), Liar::start(&metadata()), Upstream::start());
+    let gateway = gateway(&upstream, &everything(&old.issuer, KEYS)).await;
+    let (mut alice, mut socket) = signed_in(&old, &gateway).await;
+    let reloaded = reload(&gateway, &upstream, &everything(&new.issuer, KEYS));
+    assert!(reloaded.warnings.iter().any(|warning| warning.contains(&old.issuer)), "{:?}", reloaded.warnings);
+    assert_eq!(within_a_second(close_frame(&mut socket)).await, rejected());
+    alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
+    // Also when its tokens are due.
+    gateway.advance(Duration::from_secs(700));
+    alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
+    assert_eq!((old.exchanges().len(), new.exchanges().len()), (1, 0), "no refresh token went to the new issuer");
+    // Nor does the ID token, with a sign-out. The browser has the cookie still.
+    let ended = alice.submit(&format!("{APP}/oauth2/sign_out"), "").await;
+    assert_eq!(ended.header("location"), Some(SIGNED_OUT));
+    // The user signs in at the new one.
+    is_ready(gateway.address()).await;
+    let (mut alice, mut socket) = signed_in(&new, &gateway).await;
+    let ended = alice.submit(&format!("{APP}/oauth2/sign_out"), "").await;
+    let location = ended.header("location").expect("a redirect").to_owned();
+    assert!(location.starts_with(&new.issuer) && parameter(&location, "id_token_hint").is_some(), "{location}");
+    assert_eq!(within_a_second(close_frame(&mut socket)).await.0, 1008);
+}
+
+#[tokio::test]
+async fn sessions_of_a_removed_provider_end_with_their_streams() {
+    let (main, other, upstream) = (Liar::start(&metadata()), Liar::start(&metadata()), Upstream::start());
+    let both = |route: &str| {
+        let route = format!("[[route]]\npath = \"/\"\nsign_in = \"{route}\"\n");
+        format!("[sign_in]\nexternal_urls = [\"{APP}\"]\n{route}{}", provider("other", &other.issuer, KEYS))
+    };
+    let with_main = format!("{}{}", both("main"), provider("main", &main.issuer, KEYS));
+    for without_main in [both("other"), "[[route]]\npath = \"/\"\npublic = true\n".to_owned()] {
+        let gateway = gateway(&upstream, &with_main).await;
+        let (mut alice, mut socket) = signed_in(&main, &gateway).await;
+        let reloaded = reload(&gateway, &upstream, &without_main);
+        assert!(reloaded.warnings.iter().any(|warning| warning.contains("main was removed")), "{reloaded:?}");
+        assert_eq!(within_a_second(close_frame(&mut socket)).await, rejected());
+        if without_main.contains("sign_in") {
+            alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
+        }
+        // The provider is there again.
+        assert!(reload(&gateway, &upstream, &with_main).warnings.is_empty());
+        assert_eq!(alice.fetch(&format!("{APP}/")).await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_reload_with_other_rules_says_how_to_end_the_sessions() {
+    let (liar, upstream) = (Liar::start(&metadata()), Upstream::start());
+    let gateway = gateway(&upstream, &everything(&liar.issuer, KEYS)).await;
+    let (mut alice, mut socket) = signed_in(&liar, &gateway).await;
+    for (keys, warns) in [
+        (format!("{KEYS}\nmax_staleness = \"1h\""), false),
+        (format!("{KEYS}\ngroups = [\"staff\"]"), true),
+        (format!("{KEYS}\nauthorization_parameters = [\"acr_values=mfa\"]\ngroups = [\"staff\"]"), true),
+    ] {
+        let reloaded = reload(&gateway, &upstream, &everything(&liar.issuer, &keys));
+        assert_eq!(reloaded.warnings.len(), usize::from(warns), "{keys}: {:?}", reloaded.warnings);
+        if warns {
+            let command = format!("bearward token revoke --all --issuer {}", liar.issuer);
+            assert!(reloaded.warnings[0].ends_with(&command), "{:?}", reloaded.warnings);
+        }
+        assert_eq!(alice.fetch(&format!("{APP}/")).await.status, 200, "{keys}");
+        assert_open(&mut socket).await;
+    }
+    // What the command sends.
+    let all = json!({ "all": true, "issuer": liar.issuer });
+    let revoked = gateway.admin_client().post("/admin/v1/revocations", &all).await;
+    assert!(revoked.status.is_success(), "{revoked:?}");
+    assert_eq!(within_a_second(close_frame(&mut socket)).await.0, 1008);
+    alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
+}
