@@ -240,7 +240,7 @@ impl Gateway {
             (Ok(decision), _) => decision,
             // The proxy would have to send the browser on.
             (Err(reject), Some(sign_in)) if asked.is_none() => {
-                return sign_in.answer(reject, request, &mut context).map(Forwarded::local_reply);
+                return sign_in.answer(reject, request, &self.decider.routes, &mut context).map(Forwarded::local_reply);
             }
             (Err(reject), _) => return Err(reject),
         };
@@ -319,7 +319,7 @@ impl Gateway {
                 Box::pin(self.token_calls.endpoint(endpoint, request, authenticator, context)).await
             }
             Decision::SignIn(call) => match &self.sign_in {
-                Some(sign_in) => Box::pin(sign_in.respond(call, request, context)).await,
+                Some(sign_in) => Box::pin(sign_in.respond(call, request, &self.decider.routes, context)).await,
                 None => Err(Reason::NoRoute.into()),
             },
             Decision::Preflight(response) | Decision::RedirectToHttps(response) => Ok(*response),

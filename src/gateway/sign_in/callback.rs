@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 
 use super::parameters::{Callback, Outcome};
 use super::service::SignIn;
-use super::{pages, paths};
+use super::{attempt_cookies, pages, paths};
 use crate::auth::bearer::session_cookie;
 use crate::broker::sign_in::{LoginLifetimes, Returned, SignInProvider, SignedIn};
 use crate::gateway::context::RequestContext;
@@ -50,17 +50,21 @@ impl SignIn {
         let outcome = self.finish(with, &found.attempt, callback, &origin, request.headers(), context).await;
         let mut response = match outcome {
             Ok(response) => response,
-            Err(reject) => self.show(reject, Some(provider), context),
+            Err(reject) => {
+                let again = self.link_again(provider, &found.attempt.return_path);
+                self.show(reject, Some(&again), context)
+            }
         };
-        response.headers_mut().extend(session_cookie::clear(&found.name).map(|cookie| (SET_COOKIE, cookie)));
+        let cleared = attempt_cookies::clear(request.headers(), &found.name);
+        response.headers_mut().extend(cleared.map(|cookie| (SET_COOKIE, cookie)));
         Ok(response)
     }
 
     /// The attempt of this browser with this state. Its cookie was set here, for this provider, within ten minutes.
     fn attempt(&self, provider: &str, state: &str, headers: &HeaderMap, context: &RequestContext<'_>) -> Option<Found> {
         let name = attempt::cookie_name(state)?;
-        let sealed = session_cookie::only(headers, &name)?;
-        let attempt = attempt::open(&name, sealed, &self.broker.roots)?;
+        let sealed = attempt_cookies::find(headers, &name)?;
+        let attempt = attempt::open(&name, &sealed, &self.broker.roots)?;
         let is_this = attempt.is_current(context.now) && attempt.provider == provider && attempt.has_state(state);
         is_this.then_some(Found { name, attempt })
     }
@@ -88,7 +92,7 @@ impl SignIn {
     async fn has_login(&self, headers: &HeaderMap, context: &RequestContext<'_>) -> Result<bool, Reject> {
         for presented in presented(headers) {
             let found = self.broker.login_of(&presented).await?;
-            if found.is_some_and(|(family, _)| family.is_live(context.now)) {
+            if found.is_some_and(|(family, login)| self.has(&family, &login, context)) {
                 return Ok(true);
             }
         }

@@ -4,6 +4,7 @@
 //! `callback` checks what the browser brings back, in the order in which a lie costs least, and sets the cookie of the
 //! login. `sign_out` ends it. `broker/sign_in/` talks to the provider and to the store.
 
+mod attempt_cookies;
 mod callback;
 mod navigation;
 mod pages;
@@ -20,6 +21,7 @@ mod starts;
 use http::{Request, Response, StatusCode};
 
 use crate::gateway::context::RequestContext;
+use crate::gateway::route_table::RouteTable;
 use crate::gateway::sign_in::navigation::{is_form, is_navigation};
 use crate::gateway::sign_in::paths::SignInCall;
 use crate::protocols::http::body::Body;
@@ -35,10 +37,11 @@ impl SignIn {
         &self,
         call: SignInCall,
         request: &Request<B>,
+        routes: &RouteTable,
         context: &mut RequestContext<'_>,
     ) -> Result<Response<Body>, Reject> {
         let outcome = match call {
-            SignInCall::Start(provider) => self.link(&provider, request, context).await,
+            SignInCall::Start(provider) => self.link(&provider, request, routes, context).await,
             SignInCall::Callback(provider) => {
                 let client = context.client();
                 self.broker.throttle.count_call(client)?;
@@ -67,6 +70,7 @@ impl SignIn {
         &self,
         reject: Reject,
         request: &Request<B>,
+        routes: &RouteTable,
         context: &mut RequestContext<'_>,
     ) -> Result<Response<Body>, Reject> {
         let route = context.route.clone();
@@ -82,7 +86,7 @@ impl SignIn {
         // A client with a token of its own is no browser that signs in.
         let has_token = request.headers().contains_key(http::header::AUTHORIZATION);
         if !has_token && is_form(request.method(), request.headers()) {
-            let path = self.sign_in_from(provider, origin, request.headers());
+            let path = self.link_from(provider, origin, request.headers(), routes);
             let response = pages::form_not_sent(&reject, &path);
             context.record.rejected = Some(reject);
             return Ok(response);
@@ -92,9 +96,10 @@ impl SignIn {
             return Err(reject.with_login_url(&login_url));
         }
         let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+        let target = self.return_path(target, origin, routes);
         match self.start(provider, target, request.headers(), context) {
             Ok(redirect) => Ok(redirect),
-            Err(failed) => Ok(self.show(failed, Some(provider), context)),
+            Err(failed) => Ok(self.show(failed, Some(&self.link_again(provider, target)), context)),
         }
     }
 }

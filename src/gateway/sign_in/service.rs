@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
-use http::Response;
+use http::{Method, Response};
 
 use super::pages;
-use super::paths::SIGN_IN;
+use super::return_path::ReturnPaths;
 use super::running::Running;
 use super::settings::Settings;
 use crate::broker::Broker;
 use crate::broker::sign_in::{SignInProvider, SignInProviders};
 use crate::gateway::context::RequestContext;
+use crate::gateway::route_table::RouteTable;
 use crate::protocols::http::body::Body;
+use crate::protocols::http::path;
+use crate::store::ProviderLogin;
+use crate::tokens::family::Family;
 use crate::types::clock::Clock;
 use crate::types::reject::{Reason, Reject};
 
@@ -34,17 +38,25 @@ impl SignIn {
         SignIn { settings, providers, broker, clock, running: Running::default() }
     }
 
-    /// A page for the user. The rejection is in the log and in the metrics, as every other one.
-    pub(super) fn show(
-        &self,
-        reject: Reject,
-        provider: Option<&str>,
-        context: &mut RequestContext<'_>,
-    ) -> Response<Body> {
-        let again = provider.map(|provider| self.path_of(SIGN_IN, provider));
-        let response = pages::failed(&reject, again.as_deref());
+    /// A page for the user. The rejection is in the log and in the metrics, as every other one. `again`: the path of a
+    /// link to sign in.
+    pub(super) fn show(&self, reject: Reject, again: Option<&str>, context: &mut RequestContext<'_>) -> Response<Body> {
+        let response = pages::failed(&reject, again);
         context.record.rejected = Some(reject);
         response
+    }
+
+    /// Where a browser comes back to that wants to go to `target`: that path of this origin, or `/`.
+    pub(super) fn return_path<'t>(&self, target: &'t str, origin: &str, routes: &RouteTable) -> &'t str {
+        let host = origin.split_once("://").map_or(origin, |(_, authority)| authority);
+        let is_own = |path: &str| self.settings.paths.contain(&path::decode(path.as_bytes()));
+        let is_routed = |path: &str| routes.find_loosened(host, &Method::GET, path).is_some();
+        ReturnPaths { is_own: &is_own, is_routed: &is_routed }.accepted(target)
+    }
+
+    /// Returns true if this session is live, and its provider is configured with the issuer that it began at.
+    pub(super) fn has(&self, family: &Family, login: &ProviderLogin, context: &RequestContext<'_>) -> bool {
+        family.is_live(context.now) && self.providers.of(family, login).is_some()
     }
 
     /// The configured origin that the browser has asked for.
@@ -67,10 +79,5 @@ impl SignIn {
 
     pub(super) fn path_of(&self, below: &str, provider: &str) -> String {
         format!("{}{below}{provider}", self.settings.paths.path)
-    }
-
-    /// Returns true for a path where no sign-in may end.
-    pub(super) fn is_own(&self, path: &str) -> bool {
-        self.settings.paths.contain(path.as_bytes())
     }
 }

@@ -4,17 +4,35 @@
 use http::header::{REFERER, SET_COOKIE};
 use http::{HeaderMap, Request, Response, StatusCode};
 
+use super::attempt_cookies::{self, MAX_SEALED};
 use super::callback::presented;
 use super::navigation::{is_navigation, is_of_other_site};
 use super::parameters::Authorization;
+use super::return_path::path_of;
 use super::service::SignIn;
-use super::{pages, paths, return_path, starts};
+use super::{pages, paths, starts};
 use crate::auth::bearer::session_cookie;
+use crate::broker::sign_in::SignInProvider;
 use crate::gateway::context::RequestContext;
+use crate::gateway::route_table::RouteTable;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::parameters as form;
-use crate::tokens::sign_in::attempt;
+use crate::tokens::sign_in::attempt::{self, Attempt};
+use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
+
+/// Maximum length of the page in a link, encoded, in bytes: `limits.uri_size` has 8 KiB by default.
+const MAX_ENCODED: usize = 6 * 1024;
+
+/// A new attempt, and what the browser gets of it.
+struct Begun {
+    attempt: Attempt,
+    /// For the provider.
+    state: String,
+    /// The name of its cookies.
+    name: String,
+    sealed: String,
+}
 
 impl SignIn {
     /// `GET {path}/sign_in/{provider}`: a link of a page. Its parameter `return` is a path of the same origin. Nothing
@@ -24,20 +42,21 @@ impl SignIn {
         &self,
         provider: &str,
         request: &Request<B>,
+        routes: &RouteTable,
         context: &RequestContext<'_>,
     ) -> Result<Response<Body>, Reject> {
         if !is_navigation(request.method(), request.headers()) {
             return Err(Reject::new(Reason::NoToken, "only a page load can be sent to a provider"));
         }
         let query = form::read(request.uri().query().unwrap_or_default());
-        let target = query.ok().and_then(|mut query| query.remove("return")).unwrap_or_else(|| "/".to_owned());
+        let wanted = query.ok().and_then(|mut query| query.remove("return")).unwrap_or_else(|| "/".to_owned());
+        let origin = self.own_origin(context)?;
+        let target = self.return_path(&wanted, origin, routes);
         if is_of_other_site(request.headers()) && self.is_signed_in(provider, request.headers(), context).await? {
-            let origin = self.own_origin(context)?;
-            let target = format!("{origin}{}", return_path::accepted(&target, |path| self.is_own(path)));
             let internal = || Reject::new(Reason::Internal, "the target is no header");
-            return pages::redirect(StatusCode::SEE_OTHER, &target).ok_or_else(internal);
+            return pages::redirect(StatusCode::SEE_OTHER, &format!("{origin}{target}")).ok_or_else(internal);
         }
-        self.start(provider, &target, request.headers(), context)
+        self.start(provider, target, request.headers(), context)
     }
 
     /// Returns true if the browser has a session at this provider.
@@ -50,22 +69,35 @@ impl SignIn {
         for presented in presented(headers) {
             self.broker.throttle.count_call(context.client())?;
             let found = self.broker.login_of(&presented).await?;
-            if found.is_some_and(|(family, login)| family.is_live(context.now) && login.provider == provider) {
+            if found.is_some_and(|(family, login)| login.provider == provider && self.has(&family, &login, context)) {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// The path of a link from which the browser comes back to the page that it shows, if that is of this origin.
-    pub(super) fn sign_in_from(&self, provider: &str, origin: &str, headers: &HeaderMap) -> String {
+    /// The path of a link that signs the user in and leads to the page that the browser shows, if that is of this
+    /// origin.
+    pub(super) fn link_from(&self, provider: &str, origin: &str, headers: &HeaderMap, routes: &RouteTable) -> String {
         let page = headers.get(REFERER).and_then(|page| page.to_str().ok()?.strip_prefix(origin));
-        let page = return_path::accepted(page.unwrap_or_default(), |path| self.is_own(path));
-        let query = form::write([("return", page)]);
-        format!("{}?{query}", self.path_of(paths::SIGN_IN, provider))
+        self.link_to(provider, self.return_path(page.unwrap_or_default(), origin, routes))
     }
 
-    /// `target`: where the browser comes back to, if that is a path of the same origin.
+    /// The path of a link that begins a sign-in anew, after one that has failed.
+    pub(super) fn link_again(&self, provider: &str, page: &str) -> String {
+        match page {
+            "/" => self.path_of(paths::SIGN_IN, provider),
+            page => self.link_to(provider, page),
+        }
+    }
+
+    /// The path of a link that signs the user in and leads to `page`.
+    fn link_to(&self, provider: &str, page: &str) -> String {
+        let page = if form::encode(page).len() > MAX_ENCODED { "/" } else { page };
+        format!("{}?{}", self.path_of(paths::SIGN_IN, provider), form::write([("return", page)]))
+    }
+
+    /// `target`: where the browser comes back to, path and query of the same origin.
     pub(super) fn start(
         &self,
         provider: &str,
@@ -73,14 +105,13 @@ impl SignIn {
         headers: &HeaderMap,
         context: &RequestContext<'_>,
     ) -> Result<Response<Body>, Reject> {
-        let (with, origin, now) = (self.provider(provider)?, self.own_origin(context)?, context.now);
+        let now = context.now;
+        let with = self.provider(provider)?;
+        let origin = self.own_origin(context)?;
         let endpoint = with.metadata_to_start()?.authorization.text();
         let times = starts::count(headers, now)?;
-        let target = return_path::accepted(target, |path| self.is_own(path));
-        let (attempt, state) = attempt::begin(provider, &with.provider.issuer, target, now);
         let internal = || Reject::new(Reason::Internal, "cannot make the cookie of a sign-in");
-        let name = attempt::cookie_name(&state).ok_or_else(internal)?;
-        let sealed = attempt.seal(&name, &self.broker.roots).ok_or_else(internal)?;
+        let Begun { attempt, state, name, sealed } = self.begin(with, target, now).ok_or_else(internal)?;
         let redirect_uri = format!("{origin}{}", self.path_of(paths::CALLBACK, provider));
         let authorization = Authorization {
             endpoint: &endpoint,
@@ -92,12 +123,22 @@ impl SignIn {
         // Not 307: a browser would send the body of its request to the provider.
         let redirect = pages::redirect(StatusCode::FOUND, &authorization.url(&attempt, &state));
         let mut redirect = redirect.ok_or_else(internal)?;
-        let cookies = redirect.headers_mut();
-        for surplus in starts::surplus(headers, &self.broker.roots, now) {
-            cookies.append(SET_COOKIE, surplus);
+        let surplus = starts::surplus(headers, &self.broker.roots, now, sealed.len());
+        let own = attempt_cookies::set(&name, &sealed).ok_or_else(internal)?;
+        let starts = session_cookie::set_starts(&times).ok_or_else(internal)?;
+        for cookie in surplus.into_iter().chain(own).chain([starts]) {
+            redirect.headers_mut().append(SET_COOKIE, cookie);
         }
-        cookies.append(SET_COOKIE, session_cookie::set(&name, &sealed, starts::AGE).ok_or_else(internal)?);
-        cookies.append(SET_COOKIE, session_cookie::set_starts(&times).ok_or_else(internal)?);
         Ok(redirect)
+    }
+
+    /// An attempt with as much of `target` as its cookies can have: quotes and backslashes take more than a byte.
+    fn begin(&self, with: &SignInProvider, target: &str, now: UnixTime) -> Option<Begun> {
+        [target, path_of(target), "/"].into_iter().find_map(|target| {
+            let (attempt, state) = attempt::begin(&with.provider.name, &with.provider.issuer, target, now);
+            let name = attempt::cookie_name(&state)?;
+            let sealed = attempt.seal(&name, &self.broker.roots).filter(|sealed| sealed.len() <= MAX_SEALED)?;
+            Some(Begun { attempt, state, name, sealed })
+        })
     }
 }

@@ -4,18 +4,21 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 
+use super::attempt_cookies;
 use crate::auth::bearer::session_cookie;
 use crate::tokens::family::refresh_token::Roots;
-use crate::tokens::sign_in::attempt::{self, LIFETIME};
+use crate::tokens::sign_in::attempt;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 
 /// Maximum attempts that run at once in one browser: one for each tab.
 const MAX_RUNNING: usize = 4;
 
-/// Maximum size of the attempts that go on beside a new one, in bytes. A return path has up to 2 KiB, and with four of
-/// them, the cookies of the application could exceed `limits.request_header_size`: every page would be a 431.
+/// Maximum size of the attempts that go on beside a new one, in bytes, and of all of them. A return path has up to 5
+/// KiB, and with four of them, the cookies of the application could exceed `limits.request_header_size`: every page
+/// would be a 431.
 const MAX_KEPT: usize = 4096;
+const MAX_TOTAL: usize = attempt_cookies::MAX_SEALED;
 
 /// Maximum cookies that are opened: each costs a decryption.
 const MAX_OPENED: usize = 16;
@@ -41,27 +44,26 @@ pub(super) fn count(headers: &HeaderMap, now: UnixTime) -> Result<Vec<u64>, Reje
     Ok(recent)
 }
 
-/// `Set-Cookie` for the attempts that have ended, and for the oldest ones if there is no room for another.
-pub(super) fn surplus(headers: &HeaderMap, roots: &Roots, now: UnixTime) -> Vec<HeaderValue> {
-    let cookies = session_cookie::attempts(headers).take(MAX_OPENED);
-    let opened = cookies.map(|(name, value)| {
-        let attempt = attempt::open(name, value, roots).filter(|attempt| attempt.is_current(now));
-        (attempt.map(|attempt| attempt.begun_at()), name, value.len())
+/// `Set-Cookie` for the attempts that have ended, and for the oldest ones if there is no room for another. `new_size`:
+/// that of the new one.
+pub(super) fn surplus(headers: &HeaderMap, roots: &Roots, now: UnixTime, new_size: usize) -> Vec<HeaderValue> {
+    let cookies = attempt_cookies::all(headers).take(MAX_OPENED);
+    let opened = cookies.map(|cookies| {
+        let attempt = attempt::open(cookies.name, &cookies.sealed, roots).filter(|attempt| attempt.is_current(now));
+        (attempt.map(|attempt| attempt.begun_at()), cookies)
     });
     let mut opened: Vec<_> = opened.collect();
     // The newest first; those that have ended are the last.
     opened.sort_by(|one, other| other.cmp(one));
-    let running = opened.iter().take_while(|(begun, ..)| begun.is_some());
-    let sizes = running.scan(0, |size, (.., len)| {
-        *size += len;
+    let running = opened.iter().take_while(|(begun, _)| begun.is_some());
+    let sizes = running.scan(0, |size, (_, cookies)| {
+        *size += cookies.sealed.len();
         Some(*size)
     });
-    let kept = sizes.take(MAX_RUNNING - 1).take_while(|size| *size <= MAX_KEPT).count();
-    opened[kept..].iter().filter_map(|(_, name, _)| session_cookie::clear(name)).collect()
+    let room = MAX_TOTAL.saturating_sub(new_size).min(MAX_KEPT);
+    let kept = sizes.take(MAX_RUNNING - 1).take_while(|size| *size <= room).count();
+    opened[kept..].iter().flat_map(|(_, cookies)| attempt_cookies::clear(headers, cookies.name)).collect()
 }
-
-/// How long the browser keeps an attempt.
-pub(super) const AGE: Duration = LIFETIME;
 
 #[cfg(test)]
 mod tests {
@@ -100,10 +102,10 @@ mod tests {
             let value = attempt.seal(&name, &roots).expect("sealed");
             format!("{name}={value}")
         });
-        for (number, cleared) in [(1, 0), (2, 1), (3, 2)] {
+        for (number, new_size, cleared) in [(1, 700, 0), (2, 700, 1), (3, 700, 2), (1, 3_900, 0), (1, 5_000, 1)] {
             let field = HeaderValue::from_str(&attempts[..number].join("; ")).expect("a value");
             let headers = [(COOKIE, field)].into_iter().collect();
-            assert_eq!(surplus(&headers, &roots, NOW).len(), cleared, "{number}");
+            assert_eq!(surplus(&headers, &roots, NOW, new_size).len(), cleared, "{number} {new_size}");
         }
     }
 
@@ -120,7 +122,7 @@ mod tests {
         let text: Vec<_> = attempts.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let text = format!("{}; __Host-bw-try-forged=x", text.join("; "));
         let headers = [(COOKIE, HeaderValue::from_str(&text).expect("a value"))].into_iter().collect();
-        let cleared: Vec<_> = surplus(&headers, &roots, NOW);
+        let cleared: Vec<_> = surplus(&headers, &roots, NOW, 700);
         let is_cleared =
             |name: &str| cleared.iter().any(|field| field.to_str().is_ok_and(|text| text.starts_with(name)));
         let left = attempts.each_ref().map(|(name, _)| !is_cleared(name));

@@ -19,6 +19,7 @@ mod refresh;
 mod reloaded;
 mod renewed;
 mod replicas;
+mod return_to;
 mod sealed;
 mod sessions;
 mod stopped;

@@ -51,6 +51,18 @@ async fn a_browser_signs_in_comes_back_and_signs_out() {
     assert_eq!(browser.run(script, &Value::Null).await, json!([401, "https://app.example/oauth2/sign_in/main"]));
 }
 
+/// Browsers keep at most 4,096 bytes in one cookie, and percent-encode less than one would think.
+#[tokio::test]
+async fn a_browser_comes_back_to_a_long_url() {
+    let (at, upstream) = (super::provider::start(json!({})), Upstream::start());
+    let gateway = gateway(&upstream, &everything(&at.issuer, "")).await;
+    let browser = open(&gateway).await;
+    let page = format!("{APP}/orders?q=a\\b|{{c}}&filter={}", "x".repeat(5_000));
+    browser.go(&page).await;
+    shows(&browser, &page).await;
+    assert!(upstream.seen().iter().any(|seen| format!("{APP}{}", seen.target()) == page));
+}
+
 /// It could replace the login by its own, so that the user works for the attacker.
 #[tokio::test]
 async fn a_sister_domain_cannot_set_the_cookie() {
