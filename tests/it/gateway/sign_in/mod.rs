@@ -1,6 +1,7 @@
 //! Sign-in for browsers at a provider.
 
 mod attempts;
+mod callbacks;
 mod claims;
 mod compared;
 mod endpoints;

@@ -1,0 +1,59 @@
+//! Callbacks with codes that no provider has issued.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::liar::{Liar, Lies};
+use super::lies::raw;
+use super::{APP, everything, folder, is_ready};
+use crate::support::clock::ManualClock;
+use crate::support::visitor::Visitor;
+use crate::support::{Gateway, Upstream};
+
+const INVALID_GRANT: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 25\r\n\r\n\
+                             {\"error\":\"invalid_grant\"}";
+
+async fn start(liar: &Liar, upstream: &Upstream) -> Gateway {
+    let text = Gateway::config_text(&upstream.address.to_string(), &everything(&liar.issuer, ""));
+    let text = text.replace("failures = 0", "failures = 3");
+    let gateway = Gateway::in_folder(text, folder(), Arc::new(ManualClock::new()));
+    is_ready(gateway.address()).await;
+    gateway
+}
+
+#[tokio::test]
+async fn invented_codes_count_against_their_address() {
+    let (liar, upstream) = (Liar::start(&json!({})), Upstream::start());
+    let gateway = start(&liar, &upstream).await;
+    liar.tell(raw(INVALID_GRANT));
+    for _ in 0..3 {
+        let page = liar.sign_in(&mut Visitor::of(&gateway), |back| back).await;
+        assert_eq!(page.status, 400, "{page:?}");
+    }
+    let page = liar.sign_in(&mut Visitor::of(&gateway), |back| back).await;
+    assert_eq!((page.status.as_u16(), page.header("retry-after")), (429, Some("20")), "{page:?}");
+    assert_eq!(liar.exchanges().len(), 3, "the provider is not asked");
+    let line = gateway.log_line(|line| line["reason"] == "failures_limited").await;
+    assert_eq!(line["status"], 429);
+    // It may try again after some time.
+    liar.tell(Lies::default());
+    gateway.advance(std::time::Duration::from_secs(21));
+    assert_eq!(liar.sign_in(&mut Visitor::of(&gateway), |back| back).await.status, 303);
+}
+
+/// Nothing of it is a guess, and many users can share an address.
+#[tokio::test]
+async fn users_who_decline_or_may_not_sign_in_count_nothing() {
+    let (liar, upstream) = (Liar::start(&json!({})), Upstream::start());
+    let gateway = start(&liar, &upstream).await;
+    for _ in 0..5 {
+        let declined = |back: String| back.replace("code=a-code", "error=access_denied");
+        assert_eq!(liar.sign_in(&mut Visitor::of(&gateway), declined).await.status, 403);
+        let unavailable = |back: String| back.replace("code=a-code", "error=server_error");
+        assert_eq!(liar.sign_in(&mut Visitor::of(&gateway), unavailable).await.status, 503);
+    }
+    let mut alice = Visitor::of(&gateway);
+    assert_eq!(liar.sign_in(&mut alice, |back| back).await.status, 303);
+    assert_eq!(alice.fetch(&format!("{APP}/")).await.status, 200);
+}
