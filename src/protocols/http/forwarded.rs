@@ -109,7 +109,7 @@ impl Forwarding {
     /// proxy. Fails with what is wrong.
     pub fn origin_in(&self, headers: &HeaderMap) -> Result<Box<Origin>, &'static str> {
         let client = self.client(headers).ok_or("the last element of x-forwarded-for is missing or not an address")?;
-        let tls = forwarded_proto(headers).ok_or("x-forwarded-proto is missing or neither http nor https")?;
+        let tls = forwarded_proto(headers).ok_or("x-forwarded-proto is missing, or none of http, https, ws and wss")?;
         Ok(Box::new(Origin::new(client, tls)))
     }
 
@@ -123,8 +123,8 @@ impl Forwarding {
     ) -> Result<Box<Origin>, &'static str> {
         let client = Some(source).filter(|source| self.trusts(*source)).and_then(|_| self.client(headers));
         let tls = match headers.contains_key("x-forwarded-proto") {
-            true => forwarded_proto(headers).ok_or("x-forwarded-proto is neither http nor https")?,
-            false => is_https(scheme).ok_or("the scheme is neither http nor https")?,
+            true => forwarded_proto(headers).ok_or("x-forwarded-proto is none of http, https, ws and wss")?,
+            false => is_https(scheme).ok_or("the scheme is none of http, https, ws and wss")?,
         };
         Ok(Box::new(Origin::new(client.unwrap_or(source), tls)))
     }
@@ -164,12 +164,13 @@ fn forwarded_proto(headers: &HeaderMap) -> Option<bool> {
     is_https(last.as_bytes().rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii())
 }
 
+/// Some proxies, such as Traefik, write `wss` for a WebSocket over TLS, and `ws` for one without.
 fn is_https(scheme: &[u8]) -> Option<bool> {
-    match scheme {
-        scheme if scheme.eq_ignore_ascii_case(b"https") => Some(true),
-        scheme if scheme.eq_ignore_ascii_case(b"http") => Some(false),
-        _ => None,
+    let is_one_of = |names: [&str; 2]| names.iter().any(|name| scheme.eq_ignore_ascii_case(name.as_bytes()));
+    if is_one_of(["https", "wss"]) {
+        return Some(true);
     }
+    is_one_of(["http", "ws"]).then_some(false)
 }
 
 #[cfg(test)]
@@ -230,7 +231,10 @@ mod tests {
             ("10.0.0.1", "", &[("x-forwarded-proto", "https")], Some(("10.0.0.1", "https"))),
             ("10.0.0.1", "http", &[("x-forwarded-proto", "ftp")], None),
             ("10.0.0.1", "", &[], None),
-            ("10.0.0.1", "ws", &[], None),
+            ("10.0.0.1", "ws", &[], Some(("10.0.0.1", "http"))),
+            ("10.0.0.1", "WSS", &[], Some(("10.0.0.1", "https"))),
+            ("10.0.0.1", "http", &[("x-forwarded-proto", "wss")], Some(("10.0.0.1", "https"))),
+            ("10.0.0.1", "gopher", &[], None),
         ] {
             let name = |name: &str| name.parse::<http::HeaderName>().expect("a name");
             let headers = fields.iter().map(|(field, value)| (name(field), HeaderValue::from_static(value))).collect();
@@ -249,7 +253,10 @@ mod tests {
             (&["HTTP"], Some(false)),
             (&["https, http"], Some(false)),
             (&["http", "https"], Some(true)),
-            (&["wss"], None),
+            (&["wss"], Some(true)),
+            (&["https, WS"], Some(false)),
+            (&["wssx"], None),
+            (&["ftp"], None),
             (&["https,"], None),
         ] {
             let name = || "x-forwarded-proto".parse().expect("a name");

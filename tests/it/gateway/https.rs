@@ -83,9 +83,12 @@ async fn a_trusted_proxy_says_whether_tls_was_used() {
     let gateway = Gateway::with_config(&upstream, &format!("{HTTPS}{keys}"));
     let client = gateway.client().host("shop.example");
     let location = Some("https://shop.example:8443/".to_owned());
-    for (proto, expected) in [("https", (200, None)), ("http", (301, location.clone()))] {
-        let client = client.clone().header("X-Forwarded-Proto", proto);
-        assert_eq!(redirect(&client, Method::GET, "/").await, expected, "{proto}");
+    // Traefik writes the other two for a WebSocket.
+    for (protos, expected) in [(["https", "wss"], (200, None)), (["http", "ws"], (301, location.clone()))] {
+        for proto in protos {
+            let client = client.clone().header("X-Forwarded-Proto", proto);
+            assert_eq!(redirect(&client, Method::GET, "/").await, expected, "{proto}");
+        }
     }
     assert_eq!(redirect(&client, Method::GET, "/").await, (301, location));
 }

@@ -75,6 +75,9 @@ async fn forwarding_headers_of_trusted_proxies_are_accepted() {
             ),
             // Only the nearest proxy's value counts, because the client may have sent the others.
             (&[("x-forwarded-proto", "http, https")], "127.0.0.1", "for=127.0.0.1;proto=https", "https"),
+            // Traefik, for a WebSocket.
+            (&[("x-forwarded-proto", "wss")], "127.0.0.1", "for=127.0.0.1;proto=https", "https"),
+            (&[("x-forwarded-proto", "https, ws")], "127.0.0.1", "for=127.0.0.1;proto=http", "http"),
             (&[("x-forwarded-proto", "gopher")], "127.0.0.1", "for=127.0.0.1;proto=http", "http"),
             (&[("x-forwarded-for", "unknown")], "127.0.0.1", "for=127.0.0.1;proto=http", "http"),
             // Other spellings are ignored.

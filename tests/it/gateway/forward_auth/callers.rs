@@ -83,6 +83,11 @@ async fn a_call_without_a_field_is_rejected() {
         fields.iter().fold(gateway.client().proxy(), |client: Client, (name, value)| client.header(name, value))
     };
     assert_eq!(call(&all).get("/auth").await.status, 200);
+    // What Traefik writes for a WebSocket.
+    for proto in ["wss", "ws", "WSS"] {
+        let fields = all.map(|(name, usual)| (name, if name == "x-forwarded-proto" { proto } else { usual }));
+        assert_eq!(call(&fields).get("/auth").await.status, 200, "{proto}");
+    }
     for (left_out, _) in all {
         let fields: Vec<_> = all.into_iter().filter(|(name, _)| *name != left_out).collect();
         call(&fields).get("/auth").await.assert_rejected(400, "invalid_request");
