@@ -140,7 +140,8 @@ impl Upstream {
             let Some(next) = self.next_attempt(attempt, retry, has_others) else { return Err(failure) };
             attempt = next;
             server.count_retry(counts, failure.reason(), request);
-            if !matches!(failure, Failure::Busy(_)) {
+            // Neither is a failure. One GOAWAY concerns many requests at once, which would eject a healthy server.
+            if !matches!(failure, Failure::Busy(_)) && retry != Some(RetryReason::Closing) {
                 self.count_failure(current, &failure.to_string());
             }
         }
@@ -166,14 +167,21 @@ impl Upstream {
     fn next_attempt(&self, failed: Attempt, retry: Option<RetryReason>, has_others: bool) -> Option<Attempt> {
         match retry? {
             RetryReason::Unsent => has_others.then_some(failed),
-            RetryReason::Repeatable => self.may_repeat(has_others).then_some(Attempt::Retry),
+            // The server has had no work with it.
+            RetryReason::Closing => self.has_target(has_others).then_some(Attempt::Retry),
+            RetryReason::Refused | RetryReason::Repeatable => self.may_repeat(has_others).then_some(Attempt::Retry),
         }
     }
 
-    /// Returns true if a request may be sent a second time. The only server of an upstream gets it over a new
-    /// connection.
+    /// Returns true if a request may be sent a second time.
     fn may_repeat(&self, has_others: bool) -> bool {
-        (has_others || self.in_use() == 1) && self.retry_budget.try_spend(self.requests())
+        self.has_target(has_others) && self.retry_budget.try_spend(self.requests())
+    }
+
+    /// Returns true if a server can get a request a second time. The only one of an upstream gets it over a new
+    /// connection.
+    fn has_target(&self, has_others: bool) -> bool {
+        has_others || self.in_use() == 1
     }
 
     /// The servers that get no requests.

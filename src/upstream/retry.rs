@@ -1,5 +1,6 @@
-//! Which requests may be retried: a request that was not sent, always; a request that was sent, only if it is safe
-//! (RFC 9110 section 9.2.2) and its connection broke before a response.
+//! Which requests may be retried: a request that was not sent, always; a request that was sent and has no body, if the
+//! server has certainly not processed it (RFC 9113 section 8.7), or if it is safe (RFC 9110 section 9.2.1) and its
+//! connection broke before a response.
 
 use http::{HeaderMap, Method, Request, Uri, Version};
 use http_body::Body as _;
@@ -36,9 +37,14 @@ pub(super) struct SendFailure {
     pub(super) retry: Option<RetryReason>,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RetryReason {
     /// The request was certainly not sent.
     Unsent,
+    /// The server has certainly not processed the request, because it ends the connection in good order.
+    Closing,
+    /// The server has certainly not processed the request, for another reason.
+    Refused,
     /// The server may have processed the request. It is safe, so a second time does no harm.
     Repeatable,
 }
@@ -56,18 +62,32 @@ impl SendFailure {
         protocol: Protocol,
         attempt: Attempt,
     ) -> Self {
-        let may_repeat = match (protocol, attempt) {
-            (Protocol::Http1, _) => is_broken_connection(&error),
-            (Protocol::Http2, Attempt::OnlyServer) => is_unprocessed(&error),
-            // The stream or its connection was reset.
-            (Protocol::Http2, _) => !error.is_user(),
-        };
-        let retry = copy.filter(|_| may_repeat).map(|copy| {
+        let retry = copy.and_then(|copy| {
+            let reason = retry_reason(&error, &copy, protocol, attempt)?;
             *request = *copy;
-            RetryReason::Repeatable
+            Some(reason)
         });
         SendFailure { failure: Failure::broken(error), retry }
     }
+}
+
+/// `None`: the request must not be sent again.
+fn retry_reason(
+    error: &hyper::Error,
+    request: &Request<Body>,
+    protocol: Protocol,
+    attempt: Attempt,
+) -> Option<RetryReason> {
+    if let Some(reason) = unprocessed(error).filter(|_| protocol == Protocol::Http2) {
+        return Some(reason);
+    }
+    let may_repeat = match (protocol, attempt) {
+        (Protocol::Http1, _) => is_broken_connection(error),
+        (Protocol::Http2, Attempt::OnlyServer) => false,
+        // The stream or its connection was reset.
+        (Protocol::Http2, _) => !error.is_user(),
+    };
+    (may_repeat && is_safe(request.method())).then_some(RetryReason::Repeatable)
 }
 
 /// Returns true if the connection ended before a response.
@@ -76,22 +96,31 @@ fn is_broken_connection(error: &hyper::Error) -> bool {
     error.is_incomplete_message() || error.is_closed() || (is_io && !error.is_parse())
 }
 
-/// Returns true if the server said that it has not processed the request (RFC 9113 sections 6.8 and 8.7). A server may
-/// announce the end of any connection just as a request is sent on it.
-fn is_unprocessed(error: &hyper::Error) -> bool {
-    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<h2::Error>());
-    cause.is_some_and(|cause| {
-        let code = cause.reason().filter(|_| cause.is_remote());
-        (cause.is_go_away() && code == Some(h2::Reason::NO_ERROR))
-            || (cause.is_reset() && code == Some(h2::Reason::REFUSED_STREAM))
-    })
+/// How the server said that it has not processed the request (RFC 9113 section 8.7): it refused the stream, or ends the
+/// connection at an earlier stream, as any server may just when a request is sent. h2 gives the GOAWAY of a server,
+/// whatever its code, only to the streams after the last one that it names, and to those that were not sent.
+fn unprocessed(error: &hyper::Error) -> Option<RetryReason> {
+    let cause = std::error::Error::source(error)?.downcast_ref::<h2::Error>()?;
+    if !cause.is_remote() {
+        return None;
+    }
+    match cause.reason() {
+        Some(h2::Reason::NO_ERROR) if cause.is_go_away() => Some(RetryReason::Closing),
+        Some(h2::Reason::REFUSED_STREAM) if cause.is_reset() => Some(RetryReason::Refused),
+        _ => cause.is_go_away().then_some(RetryReason::Refused),
+    }
 }
 
-/// Copies a request that may be sent twice: GET, HEAD or OPTIONS, without a body and without an upgrade. PUT and DELETE
-/// are idempotent too, but the response to the second is not always that to the first.
-pub(super) fn copy_if_repeatable(request: &Request<Body>) -> Option<Box<Request<Body>>> {
-    let is_safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    if !is_safe || !request.body().is_end_stream() || request.headers().contains_key(http::header::UPGRADE) {
+/// PUT and DELETE are idempotent too, but the response to the second is not always that to the first.
+fn is_safe(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+/// Copies a request that may be sent twice. It has no body and no upgrade, and over HTTP/1.1, where no server says what
+/// it has not processed, it is safe.
+pub(super) fn copy_if_repeatable(request: &Request<Body>, protocol: Protocol) -> Option<Box<Request<Body>>> {
+    let may_repeat = protocol == Protocol::Http2 || is_safe(request.method());
+    if !may_repeat || !request.body().is_end_stream() || request.headers().contains_key(http::header::UPGRADE) {
         return None;
     }
     let (method, uri): (Method, Uri) = (request.method().clone(), request.uri().clone());

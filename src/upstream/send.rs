@@ -58,7 +58,9 @@ impl Handle<Server> {
         let may_be_pooled = attempt != Attempt::Retry;
         while let Some((mut connection, idle_for)) = may_be_pooled.then(|| self.take_idle(worker, client)).flatten() {
             let may_break = idle_for > FRESH || self.expects_early_close();
-            let copy = (attempt == Attempt::FirstOfSeveral || may_break).then(|| copy_if_repeatable(request)).flatten();
+            let copy = (attempt == Attempt::FirstOfSeveral || may_break)
+                .then(|| copy_if_repeatable(request, self.protocol))
+                .flatten();
             let mut error = match connection.sender.try_send_request(mem::take(request)).await {
                 Ok(response) => return Ok((response, Lease::new(self, worker, Some(connection), slot))),
                 Err(error) => error,
@@ -74,7 +76,7 @@ impl Handle<Server> {
             self.count_retry(counts, Reason::UpstreamBroken, request);
         }
         let mut connection = self.open_http1(client, counts.metrics).await.map_err(SendFailure::unsent)?;
-        let copy = (attempt == Attempt::FirstOfSeveral).then(|| copy_if_repeatable(request)).flatten();
+        let copy = (attempt == Attempt::FirstOfSeveral).then(|| copy_if_repeatable(request, self.protocol)).flatten();
         match connection.sender.try_send_request(mem::take(request)).await {
             Ok(response) => Ok((response, Lease::new(self, worker, Some(connection), slot))),
             Err(mut error) => Err(match error.take_message() {
@@ -100,7 +102,7 @@ impl Handle<Server> {
         loop {
             let (mut sender, opened) =
                 self.http2_connection(worker, counts.metrics).await.map_err(SendFailure::unsent)?;
-            let copy = (attempt != Attempt::Retry).then(|| copy_if_repeatable(request)).flatten();
+            let copy = (attempt != Attempt::Retry).then(|| copy_if_repeatable(request, self.protocol)).flatten();
             match sender.try_send_request(mem::take(request)).await {
                 Ok(response) => return Ok((response, Lease::new(self, worker, None, slot))),
                 Err(mut error) => match error.take_message() {

@@ -5,6 +5,7 @@ mod http2;
 mod no_response;
 mod points;
 mod tls;
+mod unprocessed;
 mod uploads;
 
 use serde_json::Value;

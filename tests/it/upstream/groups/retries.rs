@@ -4,7 +4,7 @@ use http::Method;
 
 use super::{addresses, counts, in_front_of, metric};
 use crate::support::ports::ClosedPort;
-use crate::support::{ScriptedBackend, Upstream};
+use crate::support::{ScriptedBackend, Upstream, frames};
 
 #[tokio::test]
 async fn a_failed_get_is_retried_at_another_server_and_a_post_is_not() {
@@ -53,6 +53,31 @@ async fn the_retry_budget_limits_the_load_on_a_failing_group() {
         let counted =
             metric(&gateway, "retries_total", servers[0]).await + metric(&gateway, "retries_total", servers[1]).await;
         assert_eq!(counted, repeated as f64);
+    }
+}
+
+/// One GOAWAY concerns all requests on their way. A server that ends its connections in good order, as nginx does after
+/// `keepalive_requests`, has not failed.
+#[tokio::test]
+async fn a_server_that_ends_its_connections_in_good_order_is_not_ejected() {
+    const NO_ERROR: u8 = 0;
+    const INTERNAL_ERROR: u8 = 2;
+    for (code, share) in [(NO_ERROR, 1.0), (INTERNAL_ERROR, 0.0)] {
+        let closing = ScriptedBackend::start(move |mut wire, _| async move {
+            wire.read_bytes(frames::PREFACE.len()).await;
+            wire.send(frames::frame(frames::SETTINGS, 0, 0, &[])).await;
+            frames::next(&mut wire, &[frames::HEADERS]).await;
+            wire.send(frames::frame(frames::GOAWAY, 0, 0, &[0, 0, 0, 0, 0, 0, 0, code])).await;
+            wire.read_to_end().await;
+        });
+        let other = Upstream::start_http2();
+        let gateway = in_front_of(&[closing.address, other.address], "protocol = \"h2\"");
+        for _ in 0..20 {
+            let response = gateway.client().send(Method::POST, "/", Default::default()).await;
+            assert_eq!(response.status, 200, "{code}");
+        }
+        assert_eq!(other.seen().len(), 20, "{code}");
+        assert_eq!(metric(&gateway, "share", closing.address).await, share, "{code}");
     }
 }
 
