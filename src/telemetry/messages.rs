@@ -3,10 +3,13 @@
 //! A thread writes them, because standard error may be a pipe that no program reads. If messages come faster than they
 //! can be written, or faster than [`RATE`], they are left out and counted, so that a fault that repeats with each
 //! request does not fill the disk of the journal.
+//!
+//! What a client sends can make a library write: h2 warns of each acknowledgement of a PING that it has not sent. So
+//! libraries have an allowance of their own ([`LIBRARY_RATE`]), and errors of the gateway have a reserve.
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -16,12 +19,21 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::limits::limiter::{Limiter, Rate};
 use crate::types::clock::{Clock, SystemClock, Uptime};
 
-/// 100 messages a second, and 1,000 at once. Messages below the level `info` have no limit: an operator asked for them.
+/// 100 messages of the gateway a second, and 1,000 at once. Messages below the level `info` have no limit: an operator
+/// asked for them.
 const RATE: Rate = Rate { burst: 1_000, interval: Duration::from_millis(10) };
-/// The key of the limit that all messages share.
+/// 10 messages of all libraries a second, and 100 at once.
+const LIBRARY_RATE: Rate = Rate { burst: 100, interval: Duration::from_millis(100) };
+/// 10 errors of the gateway a second, and 100 at once, when [`RATE`] is used up.
+const ERROR_RESERVE: Rate = Rate { burst: 100, interval: Duration::from_millis(100) };
+/// The key of a limit that all messages share.
 const ALL: u128 = 0;
 /// Maximum messages that wait to be written.
 const MAX_QUEUED: usize = 1_000;
+/// How many of these only errors of the gateway can be.
+const QUEUED_ERRORS: usize = 100;
+/// The target of the gateway's own messages begins with it.
+const OWN_TARGET: &str = "bearward";
 /// Maximum bytes of one message. The report of an invalid configuration is the longest.
 const MAX_LENGTH: usize = 16 * 1024;
 /// How often to say how many messages were left out.
@@ -37,10 +49,40 @@ pub struct Messages {
 }
 
 struct Shared {
-    limiter: Limiter,
-    /// The limit counts from here. A clock that is set back does not matter.
+    own: Limiter,
+    libraries: Limiter,
+    errors: Limiter,
+    /// The limits count from here. A clock that is set back does not matter.
     started: Instant,
+    queued: AtomicUsize,
     left_out: AtomicU64,
+    of_libraries_left_out: AtomicU64,
+}
+
+/// Which allowance a message counts for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// An error of the gateway.
+    Error,
+    /// Another message of the gateway, at the levels `warn` and `info`.
+    Own,
+    /// A message of a library, at the levels `error`, `warn` and `info`.
+    Library,
+    /// A message below the level `info`.
+    Detail,
+}
+
+impl Class {
+    fn of(metadata: &Metadata<'_>) -> Self {
+        let rest = metadata.target().strip_prefix(OWN_TARGET);
+        let is_own = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
+        match *metadata.level() {
+            level if level > Level::INFO => Class::Detail,
+            _ if !is_own => Class::Library,
+            Level::ERROR => Class::Error,
+            _ => Class::Own,
+        }
+    }
 }
 
 enum Entry {
@@ -57,8 +99,16 @@ impl Messages {
 
     fn write_to(output: impl Write + Send + 'static) -> io::Result<Self> {
         let (queue, queued) = sync_channel(MAX_QUEUED);
-        let limiter = Limiter::with_capacity(RATE, 1);
-        let shared = Arc::new(Shared { limiter, started: Instant::now(), left_out: AtomicU64::new(0) });
+        let [own, libraries, errors] = [RATE, LIBRARY_RATE, ERROR_RESERVE].map(|rate| Limiter::with_capacity(rate, 1));
+        let shared = Arc::new(Shared {
+            own,
+            libraries,
+            errors,
+            started: Instant::now(),
+            queued: AtomicUsize::new(0),
+            left_out: AtomicU64::new(0),
+            of_libraries_left_out: AtomicU64::new(0),
+        });
         let writer = shared.clone();
         std::thread::Builder::new().name("messages".into()).spawn(move || writer.run(&queued, output))?;
         Ok(Messages { queue, shared })
@@ -79,13 +129,27 @@ impl Messages {
         let _ = is_done.recv_timeout(deadline.saturating_duration_since(Instant::now()));
     }
 
-    fn push(&self, message: &[u8], is_limited: bool) {
-        let shared = &self.shared;
-        let now = Uptime::default() + shared.started.elapsed();
-        let is_allowed = !is_limited || shared.limiter.try_take(ALL, now).is_ok();
-        if !is_allowed || self.queue.try_send(Entry::Message(shortened(message))).is_err() {
-            shared.left_out.fetch_add(1, Ordering::Relaxed);
+    fn push(&self, message: &[u8], class: Class) {
+        if !self.shared.allows(class) || !self.queue(message, class) {
+            let left_out = match class {
+                Class::Library => &self.shared.of_libraries_left_out,
+                Class::Error | Class::Own | Class::Detail => &self.shared.left_out,
+            };
+            left_out.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Returns false if there is no room.
+    fn queue(&self, message: &[u8], class: Class) -> bool {
+        let queued = &self.shared.queued;
+        let room = if class == Class::Error { MAX_QUEUED } else { MAX_QUEUED - QUEUED_ERRORS };
+        if queued.fetch_add(1, Ordering::Relaxed) < room
+            && self.queue.try_send(Entry::Message(shortened(message))).is_ok()
+        {
+            return true;
+        }
+        queued.fetch_sub(1, Ordering::Relaxed);
+        false
     }
 }
 
@@ -99,12 +163,27 @@ fn shortened(message: &[u8]) -> Vec<u8> {
 }
 
 impl Shared {
+    /// Takes a message from the allowance of its class.
+    fn allows(&self, class: Class) -> bool {
+        let now = Uptime::default() + self.started.elapsed();
+        let takes = |limiter: &Limiter| limiter.try_take(ALL, now).is_ok();
+        match class {
+            Class::Detail => true,
+            Class::Library => takes(&self.libraries),
+            Class::Own => takes(&self.own),
+            Class::Error => takes(&self.own) || takes(&self.errors),
+        }
+    }
+
     fn run(&self, queued: &Receiver<Entry>, mut output: impl Write) {
         let mut reported = None;
         loop {
             // A failed write is not reported: there is no other place for messages.
             match queued.recv_timeout(REPORT_INTERVAL) {
-                Ok(Entry::Message(message)) => drop(output.write_all(&message)),
+                Ok(Entry::Message(message)) => {
+                    drop(output.write_all(&message));
+                    self.queued.fetch_sub(1, Ordering::Relaxed);
+                }
                 Ok(Entry::Flush(done)) => {
                     self.report_left_out(&mut output);
                     let _ = done.send(());
@@ -122,13 +201,16 @@ impl Shared {
 
     /// Returns true if messages were left out since the last call.
     fn report_left_out(&self, output: &mut impl Write) -> bool {
-        let left_out = self.left_out.swap(0, Ordering::Relaxed);
-        if left_out > 0 {
-            let now = SystemClock.now();
-            let _ =
-                writeln!(output, "{now}  WARN {}: left out {left_out} messages: there were too many", module_path!());
+        let mut is_any = false;
+        for (left_out, of) in [(&self.left_out, ""), (&self.of_libraries_left_out, " of libraries")] {
+            let left_out = left_out.swap(0, Ordering::Relaxed);
+            if left_out > 0 {
+                let (now, target) = (SystemClock.now(), module_path!());
+                let _ = writeln!(output, "{now}  WARN {target}: left out {left_out} messages{of}: there were too many");
+                is_any = true;
+            }
         }
-        left_out > 0
+        is_any
     }
 }
 
@@ -136,23 +218,23 @@ impl<'m> MakeWriter<'m> for Messages {
     type Writer = MessageWriter<'m>;
 
     fn make_writer(&'m self) -> MessageWriter<'m> {
-        MessageWriter { messages: self, is_limited: true }
+        MessageWriter { messages: self, class: Class::Own }
     }
 
     fn make_writer_for(&'m self, metadata: &Metadata<'_>) -> MessageWriter<'m> {
-        MessageWriter { messages: self, is_limited: *metadata.level() <= Level::INFO }
+        MessageWriter { messages: self, class: Class::of(metadata) }
     }
 }
 
 /// Takes one message. `tracing_subscriber` passes it in one call.
 pub struct MessageWriter<'m> {
     messages: &'m Messages,
-    is_limited: bool,
+    class: Class,
 }
 
 impl Write for MessageWriter<'_> {
     fn write(&mut self, message: &[u8]) -> io::Result<usize> {
-        self.messages.push(message, self.is_limited);
+        self.messages.push(message, self.class);
         Ok(message.len())
     }
 
@@ -194,7 +276,7 @@ mod tests {
     fn a_flood_of_messages_is_limited_and_counted() {
         let text = written(|messages| {
             for _ in 0..20 {
-                (0..500).for_each(|_| messages.push(b"failed\n", true));
+                (0..500).for_each(|_| messages.push(b"failed\n", Class::Own));
                 messages.flush();
             }
         });
@@ -209,7 +291,7 @@ mod tests {
     fn messages_that_an_operator_asked_for_have_no_limit() {
         let text = written(|messages| {
             for _ in 0..20 {
-                (0..500).for_each(|_| messages.push(b"detail\n", false));
+                (0..500).for_each(|_| messages.push(b"detail\n", Class::Detail));
                 messages.flush();
             }
         });
@@ -217,8 +299,52 @@ mod tests {
     }
 
     #[test]
+    fn libraries_and_other_messages_leave_room_for_errors() {
+        let text = written(|messages| {
+            for _ in 0..20 {
+                for _ in 0..200 {
+                    messages.push(b"library\n", Class::Library);
+                    messages.push(b"warning\n", Class::Own);
+                }
+                (0..4).for_each(|_| messages.push(b"error\n", Class::Error));
+                messages.flush();
+            }
+        });
+        let count = |wanted: &str| text.lines().filter(|line| *line == wanted).count();
+        assert_eq!(count("error"), 80, "{text}");
+        // 100, and 10 for each second that this took.
+        assert!((100..500).contains(&count("library")), "{}", count("library"));
+        assert!((900..5_000).contains(&count("warning")), "{}", count("warning"));
+        assert!(text.contains(" messages of libraries: there were too many"), "{text}");
+    }
+
+    #[test]
+    fn a_full_queue_has_room_for_errors() {
+        let (release, released) = sync_channel::<()>(0);
+        struct Waiting(Receiver<()>, Output);
+        impl Write for Waiting {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                let _ = self.0.recv();
+                self.1.write(bytes)
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let output = Output::default();
+        let messages = Messages::write_to(Waiting(released, output.clone())).expect("a thread");
+        (0..2 * MAX_QUEUED).for_each(|_| messages.push(b"detail\n", Class::Detail));
+        (0..QUEUED_ERRORS).for_each(|_| messages.push(b"error\n", Class::Error));
+        drop(release);
+        messages.flush();
+        let text = String::from_utf8(output.0.lock().expect("unpoisoned").clone()).expect("text");
+        assert_eq!(text.lines().filter(|line| *line == "error").count(), QUEUED_ERRORS);
+    }
+
+    #[test]
     fn a_long_message_is_cut() {
-        let text = written(|messages| messages.push("é".repeat(MAX_LENGTH).as_bytes(), true));
+        let text = written(|messages| messages.push("é".repeat(MAX_LENGTH).as_bytes(), Class::Own));
         assert!(text.ends_with("…\n") && text.len() < MAX_LENGTH + 8, "{}", text.len());
     }
 
@@ -238,7 +364,7 @@ mod tests {
             }
         }
         let messages = Messages::write_to(Stuck).expect("a thread");
-        (0..2 * MAX_QUEUED).for_each(|_| messages.push(b"lost\n", false));
+        (0..2 * MAX_QUEUED).for_each(|_| messages.push(b"lost\n", Class::Detail));
         messages.flush();
         assert!(messages.shared.left_out.load(Ordering::Relaxed) >= MAX_QUEUED as u64 - 1);
     }

@@ -1,13 +1,24 @@
 //! What a client can make the access log grow by, with few bytes of its own.
 
-use serde_json::Value;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use crate::support::frames::{self, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RST_STREAM, frame};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::frames::{self, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, frame};
+use crate::support::program::{GatewayProcess, bearward};
 use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, Upstream, Wire};
 
 /// Responses in a flood. A multiple of every batch, which is below `limits.http2_concurrent_streams`.
 const REQUESTS: u32 = 6_000;
+
+/// The flag of a PING that responds to another one.
+const ACK: u8 = 1;
 
 #[tokio::test]
 async fn every_text_of_a_client_is_cut_in_both_formats() {
@@ -124,6 +135,55 @@ async fn reset_requests_do_not_avoid_the_limit_of_the_log() {
     let sent = send_flood(&gateway, 8, pair).await;
     gateway.wait_for_metric("rejections_total{reason=\"no_token\"}", 2 * u64::from(REQUESTS)).await;
     assert_few_bytes(sent, &logged(&gateway, 2 * REQUESTS).await);
+}
+
+/// h2 warns of each acknowledgement of a PING that it has not sent. Such a warning must not take the place of a message
+/// of the gateway.
+#[tokio::test]
+async fn a_client_cannot_keep_the_gateways_own_messages_out_of_its_log() {
+    const RELOADS: usize = 10;
+    let upstream = Upstream::start();
+    let folder = TempDir::new().expect("a folder");
+    let file = folder.path().join("gateway.toml");
+    let text = Gateway::public_config(upstream.address, "");
+    std::fs::write(&file, &text).expect("written");
+    let gateway = GatewayProcess::start(folder.path());
+    let _floods = [(); 3].map(|()| Flood::start(gateway.addresses[0]));
+    gateway.program.wait_for_stderr(" messages of libraries: there were too many");
+    let path = folder.path().to_owned();
+    let failing = (0..RELOADS).map(|number| {
+        std::fs::write(&file, format!("{text}no_such_table_{number} = 1\n")).expect("written");
+        !bearward(&path, &["reload"]).status.success()
+    });
+    assert!(failing.collect::<Vec<_>>().into_iter().all(|failed| failed));
+    for number in 0..RELOADS {
+        let log = gateway.program.wait_for_stderr(&format!("no_such_table_{number}"));
+        assert!(log.contains("ERROR bearward::app::reload_thread: not reloaded"), "{log}");
+    }
+}
+
+/// A connection that acknowledges PINGs that it never got, 600 in a second: `limits.http2_control_frames` allows 1,000.
+struct Flood(Arc<AtomicBool>);
+
+impl Flood {
+    fn start(address: SocketAddr) -> Flood {
+        let is_over = Arc::<AtomicBool>::default();
+        let ends = is_over.clone();
+        std::thread::spawn(move || {
+            let mut stream = TcpStream::connect(address).expect("the gateway listens");
+            stream.write_all(&frames::connection_preface()).expect("written");
+            while !ends.load(Ordering::Relaxed) && stream.write_all(&frame(PING, ACK, 0, &[7; 8]).repeat(60)).is_ok() {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        Flood(is_over)
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Sends requests, each of which has one response, `batch` at a time. Returns how many bytes they had.
