@@ -196,7 +196,8 @@ impl SharedState {
             }),
             forward_auth: config.forward_auth.clone().map(|settings| {
                 let decides_by_method = config.routes.iter().any(Route::decides_by_method);
-                Box::new(ForwardAuth::new(settings, &config.identity, decides_by_method))
+                let kept = &config.forwarding.fields.keep;
+                Box::new(ForwardAuth::new(settings, &config.identity, kept, decides_by_method))
             }),
             rates: RateLimits::reloaded(previous_rates, config.all_rates().cloned(), config.rates.len()),
             max_login_response: config.login.max_response_size,

@@ -140,13 +140,14 @@ impl<'m> Headers<'m> {
     /// `is_merged`: Envoy has joined the values of a name.
     fn add(&mut self, entry: &'m [u8], is_merged: bool) -> Result<(), Reject> {
         let [key, value, raw_value] = only(entry, [KEY, VALUE, RAW_VALUE]).map_err(|_| malformed("a header"))?;
-        if key.starts_with(b":") {
-            return self.check_pseudo(key, if value.is_empty() { raw_value } else { value });
-        }
+        // Also of a pseudo-header: Envoy could act on the value that is not compared.
         if !raw_value.is_empty() && (is_merged || !value.is_empty()) {
             return Err(bad("a header has two values"));
         }
         let value = if value.is_empty() { raw_value } else { value };
+        if key.starts_with(b":") {
+            return self.check_pseudo(key, value);
+        }
         let name = HeaderName::from_bytes(key).map_err(|_| bad("the name of a header is not valid"))?;
         let value = HeaderValue::from_bytes(value).map_err(|_| bad(format!("the value of {name} is not valid")))?;
         if is_merged && self.map.contains_key(&name) {

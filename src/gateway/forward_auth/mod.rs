@@ -31,6 +31,7 @@ use crate::protocols::grpc::{self, BadMessage};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::forwarded::{Forwarding, Origin};
 use crate::protocols::http::headers::{self, OBSERVED, X_REQUEST_ID};
+use crate::protocols::http::name_pattern::NamePattern;
 use crate::telemetry::access_log::Record;
 use crate::types::clock::Clock;
 use crate::types::reject::{Reason, Reject};
@@ -70,9 +71,9 @@ pub(super) struct With<'g> {
 struct Allowed(Vec<u8>);
 
 impl ForwardAuth {
-    /// `decides_by_method`: a route does.
-    pub fn new(settings: Settings, identity: &Identity, decides_by_method: bool) -> Self {
-        ForwardAuth { settings, names: Names::new(identity, decides_by_method), proven: RwLock::default() }
+    /// `kept`: `forwarding.keep`. `decides_by_method`: a route does.
+    pub fn new(settings: Settings, identity: &Identity, kept: &[NamePattern], decides_by_method: bool) -> Self {
+        ForwardAuth { settings, names: Names::new(identity, kept, decides_by_method), proven: RwLock::default() }
     }
 
     /// Turns a call, and its record, into the request that it is about.

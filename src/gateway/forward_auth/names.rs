@@ -4,11 +4,16 @@ use http::{HeaderMap, HeaderName};
 
 use super::settings::SECRET;
 use crate::auth::identity::Identity;
+use crate::auth::proofs::DPOP;
+use crate::protocols::http::client_cert::{CLIENT_CERT, CLIENT_CERT_CHAIN};
 use crate::protocols::http::headers::{METHOD_OVERRIDES, OBSERVED, names_trace};
 use crate::protocols::http::name_pattern::NamePattern;
 
 /// Headers by which some backends read another path: IIS with URL Rewrite, Laminas, old releases of Symfony.
 const PATH_OVERRIDES: [&str; 2] = ["x-original-url", "x-rewrite-url"];
+
+/// What only the gateway or a proxy may tell a backend: which proof was used, and which certificate the client has.
+static EVIDENCE: [&HeaderName; 3] = [&DPOP, &CLIENT_CERT, &CLIENT_CERT_CHAIN];
 
 pub(super) struct Names {
     /// The headers that the gateway answers for each request, with or without a value: a proxy that copies what it gets
@@ -21,12 +26,15 @@ pub(super) struct Names {
     /// [`PATH_OVERRIDES`]
     other_paths: Vec<NamePattern>,
     secret: NamePattern,
+    /// [`EVIDENCE`], without what `forwarding.keep` names.
+    evidence: Vec<(&'static HeaderName, NamePattern)>,
     /// A route decides by the method.
     decides_by_method: bool,
 }
 
 impl Names {
-    pub(super) fn new(identity: &Identity, decides_by_method: bool) -> Self {
+    /// `kept`: `forwarding.keep`
+    pub(super) fn new(identity: &Identity, kept: &[NamePattern], decides_by_method: bool) -> Self {
         let mut own: Vec<HeaderName> = Vec::new();
         for name in identity.names().chain([&HeaderName::from_static(OBSERVED)]) {
             if !own.contains(name) {
@@ -34,7 +42,10 @@ impl Names {
             }
         }
         let exact = |name: &HeaderName| NamePattern::exact(name.as_str());
+        let is_kept = |name: &HeaderName| kept.iter().any(|kept| kept.matches(name.as_str().as_bytes()));
+        let evidence = EVIDENCE.into_iter().filter(|name| !is_kept(name));
         Names {
+            evidence: evidence.map(|name| (name, exact(name))).collect(),
             identity: own.iter().map(exact).collect(),
             overrides: METHOD_OVERRIDES.iter().map(exact).collect(),
             other_paths: PATH_OVERRIDES.into_iter().map(NamePattern::exact).collect(),
@@ -45,7 +56,7 @@ impl Names {
     }
 
     /// The names of an identity header, in any spelling, and of another method or path than the one that is decided
-    /// about. No honest client sends these.
+    /// about. The names of a proof and a certificate, in any spelling but their own. No honest client sends these.
     pub(super) fn forbidden<'h>(&self, headers: &'h HeaderMap) -> impl Iterator<Item = &'h HeaderName> {
         let is = |patterns: &[NamePattern], name: &HeaderName| {
             patterns.iter().any(|pattern| pattern.matches(name.as_str().as_bytes()))
@@ -53,9 +64,15 @@ impl Names {
         headers.keys().filter(move |name| {
             is(&self.identity, name)
                 || is(&self.other_paths, name)
+                || self.is_evidence(name) && !EVIDENCE.contains(name)
                 || is(&self.overrides, name)
                     && (self.decides_by_method || headers.get_all(*name).iter().any(names_trace))
         })
+    }
+
+    /// Returns true for a field of [`EVIDENCE`] in any spelling.
+    fn is_evidence(&self, name: &HeaderName) -> bool {
+        self.evidence.iter().any(|(_, pattern)| pattern.matches(name.as_str().as_bytes()))
     }
 
     /// What the proxy is to remove: the headers of the gateway that it does not set, those that are forbidden, and
@@ -67,10 +84,10 @@ impl Names {
         let is_secret = |name: &&HeaderName| self.secret.matches(name.as_str().as_bytes());
         let taken = sent.keys().filter(|name| !left.contains_key(*name) || is_secret(name));
         let named = self.forbidden(sent).chain(taken).map(HeaderName::as_str);
-        let mut removed: Vec<String> =
-            self.own.iter().map(HeaderName::as_str).chain(named).map(str::to_owned).collect();
+        let own: Vec<&HeaderName> = self.own.iter().chain(self.evidence.iter().map(|(name, _)| *name)).collect();
+        let mut removed: Vec<String> = own.iter().map(|name| name.as_str()).chain(named).map(str::to_owned).collect();
         // CGI reads these as the same. The proxy may hide them from the gateway.
-        removed.extend(self.own.iter().map(|name| name.as_str().replace('-', "_")));
+        removed.extend(own.iter().map(|name| name.as_str().replace('-', "_")));
         removed.sort_unstable();
         removed.dedup();
         removed.retain(|name| !set.contains_key(name));
@@ -89,7 +106,7 @@ mod tests {
         let subject = Some(HeaderName::from_static("x-user"));
         let certificate = CertificateHeaders::default();
         let identity = Identity { subject, scope: None, token_id: None, issuer: None, claims: Vec::new(), certificate };
-        Names::new(&identity, decides_by_method)
+        Names::new(&identity, &[], decides_by_method)
     }
 
     fn map(fields: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -105,6 +122,11 @@ mod tests {
             ("x_auth-subject", "1", false, true),
             ("x-users", "1", false, false),
             ("x_rewrite_url", "/", false, true),
+            ("client_cert", ":AQID:", false, true),
+            ("client.cert-chain", ":AQID:", false, true),
+            ("client-cert", ":AQID:", false, false),
+            ("client-certs", ":AQID:", false, false),
+            ("dpop", "x", false, false),
             ("x-http-method", "PUT", true, true),
             ("x-http-method", "PUT", false, false),
             ("x-http-method", "trace", false, true),
@@ -126,11 +148,21 @@ mod tests {
         ]);
         let left = map(&[("accept", "*/*"), ("x-user", "root"), ("x_forward_auth_secret", "guessed")]);
         let removed = names(false).removed(&map(&[("x-user", "alice")]), &sent, &left);
-        let own = ["x-auth-issuer", "x-auth-observed", "x-auth-scope", "x-auth-subject", "x-auth-token-id"];
+        let own = [
+            "client-cert",
+            "client-cert-chain",
+            "dpop",
+            "x-auth-issuer",
+            "x-auth-observed",
+            "x-auth-scope",
+            "x-auth-subject",
+            "x-auth-token-id",
+        ];
         let mut expected = own.map(str::to_owned).to_vec();
         expected.extend(own.map(|name| name.replace('-', "_")));
         expected.extend(["authorization", "x.auth.scope", "x_forward_auth_secret", "x_user"].map(str::to_owned));
         expected.sort();
+        expected.dedup();
         assert_eq!(removed, expected);
     }
 }

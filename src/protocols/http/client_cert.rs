@@ -6,6 +6,8 @@ use http::{HeaderMap, HeaderName};
 
 /// No backend gets it: see `removed_fields`.
 pub static CLIENT_CERT: HeaderName = HeaderName::from_static("client-cert");
+/// The rest of the chain (section 2.3). The gateway does not read it, and no backend gets it.
+pub static CLIENT_CERT_CHAIN: HeaderName = HeaderName::from_static("client-cert-chain");
 
 /// Maximum length of the field's value. Certificates have 1 or 2 KiB.
 const MAX_SIZE: usize = 16 * 1024;

@@ -50,6 +50,8 @@ fn a_field_that_the_gateway_api_does_not_have_is_found() {
         (0, "backendRef: {name", "backendRefs: {name"),
         (0, "type: Exact", "type: Precise"),
         (0, "hostnames:", "hosts:"),
+        (0, "requestHeaderModifier:", "headerModifier:"),
+        (0, "remove: [client-cert, client-cert-chain]", "remove: client-cert"),
         (1, "path: /auth", "path: /auth?x"),
         (1, "allowedResponseHeaders:", "allowedUpstreamHeaders:"),
     ] {

@@ -26,7 +26,11 @@ const ROUTE = {
     rules: {
       name: 0,
       matches: { path: { type: 0, value: 0 }, method: 0 },
-      filters: { type: 0, externalAuth: EXTERNAL_AUTH },
+      filters: {
+        type: 0,
+        externalAuth: EXTERNAL_AUTH,
+        requestHeaderModifier: { set: 0, add: 0, remove: 0 },
+      },
       backendRefs: { ...BACKEND, weight: 0 },
       timeouts: { request: 0, backendRequest: 0 },
     },
@@ -57,6 +61,10 @@ function checkBackend(backend, place) {
 }
 
 function checkFilter(filter, place) {
+  if (filter.type === "RequestHeaderModifier") {
+    if (filter.requestHeaderModifier === undefined) fail(place, "requestHeaderModifier is missing");
+    return;
+  }
   if (filter.type !== "ExternalAuth") fail(place, `a filter of type ${filter.type}`);
   const auth = filter.externalAuth ?? fail(place, "externalAuth is missing");
   checkTypes(isExternalAuth, auth, place);
@@ -70,8 +78,9 @@ function checkFilter(filter, place) {
 function checkRoute(route) {
   const place = route.metadata.name;
   checkNames(route, ROUTE, place);
-  // The package does not know the type of these filters.
-  const rules = route.spec.rules.map(({ filters, ...rest }) => rest);
+  // The package does not know the type of the filter ExternalAuth.
+  const known = (filters) => filters?.filter((filter) => filter.type === "RequestHeaderModifier");
+  const rules = route.spec.rules.map(({ filters, ...rest }) => ({ ...rest, filters: known(filters) }));
   checkTypes(isRoute, { ...route, spec: { ...route.spec, rules } }, place);
   for (const rule of route.spec.rules) {
     rule.filters?.forEach((filter) => checkFilter(filter, place));

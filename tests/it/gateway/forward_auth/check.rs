@@ -13,12 +13,14 @@ pub(super) struct Check {
     pub(super) headers: Vec<(String, String)>,
     /// Envoy with `encode_raw_headers`.
     pub(super) is_raw: bool,
+    /// A header that has this value as well, in the field that Envoy leaves empty.
+    pub(super) doubled: Option<(&'static str, &'static str)>,
 }
 
 impl Check {
     pub(super) fn get(target: &str) -> Check {
         let headers = vec![("x-forwarded-proto".to_owned(), "https".to_owned())];
-        Check { method: "GET", target: target.to_owned(), source: "198.51.100.7", headers, is_raw: true }
+        Check { method: "GET", target: target.to_owned(), source: "198.51.100.7", headers, is_raw: true, doubled: None }
     }
 
     pub(super) fn header(mut self, name: &str, value: &str) -> Check {
@@ -49,16 +51,20 @@ impl Check {
         let pseudo = pseudo.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let entries = pseudo.iter().chain(&self.headers);
         if self.is_raw {
-            http.message(13, |map| entries.for_each(|header| map.message(1, |entry| pair(entry, header, 3))));
+            http.message(13, |map| entries.for_each(|header| map.message(1, |entry| self.pair(entry, header))));
         } else {
-            entries.for_each(|header| http.message(3, |entry| pair(entry, header, 2)));
+            entries.for_each(|header| http.message(3, |entry| self.pair(entry, header)));
         }
     }
-}
 
-fn pair(entry: &mut Message, (name, value): &(String, String), number: u32) {
-    entry.bytes(1, name.as_bytes());
-    entry.bytes(number, value.as_bytes());
+    fn pair(&self, entry: &mut Message, (name, value): &(String, String)) {
+        let [number, other] = if self.is_raw { [3, 2] } else { [2, 3] };
+        entry.bytes(1, name.as_bytes());
+        entry.bytes(number, value.as_bytes());
+        if let Some((_, second)) = self.doubled.filter(|(doubled, _)| doubled == name) {
+            entry.bytes(other, second.as_bytes());
+        }
+    }
 }
 
 /// What the service answers.

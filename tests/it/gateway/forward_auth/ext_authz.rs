@@ -178,6 +178,58 @@ async fn the_backend_gets_neither_api_keys_nor_cookies_of_the_gateway() {
     }
 }
 
+/// The gateway removes them from its own requests as well: a proof, and the certificate of a client.
+#[tokio::test]
+async fn the_backend_gets_no_evidence_of_a_client() {
+    let names = ["dpop", "client-cert", "client-cert-chain", "client_cert", "client_cert-chain", "client.cert"];
+    for (keep, kept) in [("", ""), ("[forwarding]\nkeep = [\"DPoP\"]\n", "dpop")] {
+        let (gateway, _upstream) = with_config(&format!("{keep}{ROUTES}{FORWARD_AUTH}"));
+        let pair = gateway.issue("alice", "").await;
+        for is_raw in [true, false] {
+            let checks = [
+                Check::get("/public/a"),
+                Check::get("/observed").header("authorization", "DPoP x.y.z"),
+                Check::get("/other").bearer(&pair.access),
+            ];
+            for check in checks {
+                let check = names.iter().fold(check, |check, name| check.header(name, ":AQID:"));
+                let reply = ask(&gateway, &Check { is_raw, ..check }).await;
+                for name in names.iter().filter(|name| **name != kept) {
+                    assert!(reply.removes(name), "{name}: {reply:?}");
+                }
+                assert!(kept.is_empty() || !reply.removes(kept), "{reply:?}");
+            }
+        }
+    }
+    // Envoy may hide them from the gateway.
+    let (gateway, _upstream) = gateway();
+    let reply = ask(&gateway, &Check::get("/public/a")).await;
+    for name in ["dpop", "client-cert", "client_cert", "client-cert-chain", "client_cert_chain"] {
+        assert!(reply.removes(name), "{name}: {reply:?}");
+    }
+}
+
+/// Envoy could act on the value that the gateway does not compare.
+#[tokio::test]
+async fn a_header_with_two_values_denies() {
+    let (gateway, _upstream) = gateway();
+    for (name, value) in [
+        (":path", "/orders"),
+        (":path", "/public/a"),
+        (":method", "DELETE"),
+        (":authority", "b.example"),
+        ("x", "2"),
+        ("x-forwarded-proto", "http"),
+    ] {
+        for is_raw in [true, false] {
+            let check = Check { is_raw, ..Check::get("/public/a").header("x", "1") };
+            assert_eq!(ask(&gateway, &check).await.status(), 200);
+            let doubled = Check { doubled: Some((name, value)), ..check };
+            assert_eq!(ask(&gateway, &doubled).await.status(), 400, "{name} {is_raw}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn only_the_proxy_may_ask_over_grpc() {
     let upstream = Upstream::start();
