@@ -75,7 +75,8 @@ fn authenticate(c: &mut Criterion) {
 fn proofs(c: &mut Criterion) {
     let mut group = c.benchmark_group("proof rule");
     let (issuer, client) = (Mint::new(Algorithm::ES256), Mint::new(Algorithm::ES256));
-    let (authenticator, _) = setup::authenticator(&issuer);
+    let (mut authenticator, _) = setup::authenticator(&issuer);
+    authenticator.own_hosts.extend(["api.example"]);
     let worker = BenchWorker::new();
     let (plain, bound) = (issuer.token(0), issuer.token_with("cnf", client.confirmation()));
     for (name, token, scheme, rule) in [
@@ -110,6 +111,7 @@ fn proofs(c: &mut Criterion) {
                     method: &method,
                     scheme: &scheme,
                     host: Some(&host),
+                    listener: None,
                     public_url: None,
                     path: "/orders/1",
                     certificate: None,

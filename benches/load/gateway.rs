@@ -298,6 +298,10 @@ connections_per_address = {connections}
 bad_signatures = {bad_signatures}
 {limits}
 
+# For the proofs of clients.
+[https]
+hosts = ["localhost"]
+
 [access_log]
 file = "{access_log}"
 

@@ -19,7 +19,7 @@ use bearward::auth::bearer;
 use bearward::auth::context::AuthContext;
 use bearward::auth::identity::Identity;
 use bearward::auth::keyring::{Keyring, Keys, OwnIssuer};
-use bearward::auth::proofs::{PresentedProof, ProofRule, Proofs};
+use bearward::auth::proofs::{OwnHosts, PresentedProof, ProofRule, Proofs};
 use bearward::auth::revocations::Revocations;
 use bearward::auth::signature_queue::SignatureQueue;
 use bearward::auth::token_cache::TokenCache;
@@ -203,6 +203,7 @@ pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
         introspection: Arc::default(),
         handles: Arc::default(),
         proofs: Proofs::of_process(UnixTime::default()),
+        own_hosts: OwnHosts::default(),
         max_used_proofs: 1_000_000,
         freshness: None,
         identity,

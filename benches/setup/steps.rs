@@ -111,6 +111,7 @@ impl Steps {
             origin: &self.origin,
             is_from_proxy: false,
             sni: None,
+            listener: None,
             certificate: None,
             public_url: None,
             route: &mut None,

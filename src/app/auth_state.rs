@@ -124,6 +124,7 @@ impl AuthState {
             introspection: Arc::new(self.introspection(config)),
             handles: self.handles.clone(),
             proofs: self.proofs.clone(),
+            own_hosts: config.own_hosts(),
             max_used_proofs: config.limits.used_proofs,
             freshness: self.freshness.clone(),
             identity: config.identity.clone(),

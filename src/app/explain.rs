@@ -95,7 +95,7 @@ impl Explainer {
         let worker = worker(bad_signatures, &auth, clock.clone());
         let sessions = Sessions::Database(config.store.clone());
         let own_calls = OwnCalls::new(config, sessions, None, revocations_unknown.clone());
-        let decider = auth.decider(config, CACHE_SIZE, &RequestsByRoute::default());
+        let decider = decider(&auth, config);
         let (listeners, shown, keys) = (AskingListeners::of(config), None, Some(keys));
         Ok(Explainer {
             decider,
@@ -115,7 +115,7 @@ impl Explainer {
     pub(super) fn of_running(config: &Config, state: &SharedState) -> Self {
         let (auth, clock) = (state.auth.without_effects(), state.clock.clone());
         Explainer {
-            decider: auth.decider(config, CACHE_SIZE, &RequestsByRoute::default()),
+            decider: decider(&auth, config),
             own_calls: OwnCalls::new(
                 config,
                 Sessions::Store(state.store.clone()),
@@ -173,6 +173,7 @@ impl Explainer {
             origin,
             is_from_proxy: false,
             sni: None,
+            listener: None,
             certificate: accepted.as_ref().map(|accepted| accepted.certificate.clone()),
             public_url: self.public_url.as_deref(),
             route: &mut route,
@@ -290,6 +291,15 @@ fn revocations(store: &StoreSettings, now: UnixTime) -> Result<Revocations, Arc<
         revocations.enforce(&revocation, now);
     }
     Ok(revocations)
+}
+
+/// A question names no listener: the names in the certificates of all of them count for a proof.
+fn decider(auth: &AuthState, config: &Config) -> Decider {
+    let mut decider = auth.decider(config, CACHE_SIZE, &RequestsByRoute::default());
+    for listener in &config.listeners {
+        decider.authenticator.own_hosts.extend(listener.tls.names().iter().map(String::as_str));
+    }
+    decider
 }
 
 /// The one of the first listener that has one: a question names no listener.

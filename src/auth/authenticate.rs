@@ -12,7 +12,7 @@ use crate::auth::handles::Handles;
 use crate::auth::identity::Identity;
 use crate::auth::introspection::Introspection;
 use crate::auth::keyring::{Keyring, unless_failing};
-use crate::auth::proofs::{ProofRule, Proofs};
+use crate::auth::proofs::{OwnHosts, ProofRule, Proofs};
 use crate::auth::renewals::Renewals;
 use crate::auth::revocations::{RevocationKeys, Revocations};
 use crate::auth::seen_generations::SeenGenerations;
@@ -66,6 +66,8 @@ pub struct Authenticator {
     pub introspection: Arc<Introspection>,
     pub handles: Arc<Handles>,
     pub proofs: Proofs,
+    /// The names of this gateway, for which clients make proofs.
+    pub own_hosts: OwnHosts,
     /// `limits.used_proofs`
     pub max_used_proofs: usize,
     /// `None`: this gateway is alone, and knows every revocation.

@@ -48,7 +48,7 @@ impl Authenticator {
             Some((nonce.made, nonce.is_old))
         };
         let nonce: Option<NonceCheck<'_>> = if self.proofs.nonces.is_some() { Some(&known) } else { None };
-        let expected = Expected { nonce, ..presented.expected(binding, context.now)? };
+        let expected = Expected { nonce, ..presented.expected(binding, &self.own_hosts, context.now)? };
         let checked = proof.check(&expected).map_err(|reject| self.with_nonce(reject, context.now))?;
         // Public keys are no secret: with a stolen token, or without one where tokens are granted, each request could
         // cost a signature.

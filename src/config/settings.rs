@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderValue;
+use http::{HeaderValue, Uri};
 
 use crate::auth::credentials::Credentials;
 use crate::auth::identity;
 use crate::auth::introspection::IntrospectionSettings;
 use crate::auth::keyring::KeySource;
+use crate::auth::proofs::OwnHosts;
 use crate::auth::provider::Provider;
 use crate::auth::token_exchange;
 use crate::config::named_files::NamedFile;
@@ -84,6 +85,20 @@ impl Config {
     pub fn shares_proofs(&self) -> bool {
         let tokens = &self.tokens;
         tokens.proofs_in_store.unwrap_or(self.store.is_shared() && !tokens.proof_nonce)
+    }
+
+    /// The hosts at which clients reach the gateway, besides those that the certificate of a listener names.
+    pub fn own_hosts(&self) -> OwnHosts {
+        let urls = [Some(&self.tokens.issuer), self.oauth.mtls_url.as_ref()].into_iter().flatten();
+        let resource = self.oauth.resource.iter().map(|resource| &resource.origin);
+        let pages = self.sign_in.iter().flat_map(|sign_in| &sign_in.external_urls).map(|url| &url.origin);
+        let urls = urls.chain(resource).chain(pages).filter_map(|url| url.parse::<Uri>().ok());
+        let of_routes = self.routes.iter().filter_map(|route| route.host.as_deref());
+        let public = self.listeners.iter().filter_map(|listener| Some(&*listener.public_url.as_ref()?.authority));
+        let mut hosts = OwnHosts::default();
+        hosts.extend(urls.collect::<Vec<_>>().iter().filter_map(Uri::host));
+        hosts.extend(of_routes.chain(public).chain(self.https.hosts.iter().map(String::as_str)));
+        hosts
     }
 
     /// The limits for all routes, then those of each route, in the order of their numbers.

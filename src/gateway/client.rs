@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use crate::protocols::http::forwarded::{Forwarding, Origin};
-use crate::protocols::tls::{PeerCertificate, Session, Sni};
+use crate::protocols::tls::{PeerCertificate, ServerTls, Session};
 use crate::telemetry::metrics::Count;
 use crate::tokens::dpop::PublicUrl;
 use crate::types::clock::UnixTime;
@@ -24,7 +24,9 @@ pub struct Peer {
     /// What upstreams learn about the client, prepared once for each connection.
     pub origin: Origin,
     /// The server name of the TLS handshake; `None` without one, and without TLS.
-    pub sni: Option<Sni>,
+    pub sni: Option<String>,
+    /// The certificates of the listener, as the handshake found them. `None` without TLS.
+    pub listener: Option<Arc<ServerTls>>,
     /// `None` without TLS.
     pub tls: Option<Session>,
     /// `None` if the client has shown no certificate.

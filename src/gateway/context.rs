@@ -12,7 +12,7 @@ use crate::gateway::upload::Progress;
 use crate::gateway::worker::Worker;
 use crate::limits::rate_limit::RateLimitHeaders;
 use crate::protocols::http::forwarded::Origin;
-use crate::protocols::tls::{ClientCertificate, PeerCertificate, Sni};
+use crate::protocols::tls::{ClientCertificate, PeerCertificate, ServerTls};
 use crate::telemetry::access_log::Record;
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::dpop::PublicUrl;
@@ -31,7 +31,9 @@ pub struct RequestContext<'r> {
     /// If true, a trusted proxy has sent the request.
     pub is_from_proxy: bool,
     /// The server name of the TLS handshake. `None` if the request need not match it.
-    pub sni: Option<&'r Sni>,
+    pub sni: Option<&'r str>,
+    /// The certificates of the listener. `None` without TLS.
+    pub listener: Option<&'r ServerTls>,
     /// What the client proved with a certificate.
     pub certificate: Option<Arc<PeerCertificate>>,
     /// `listener.public_url`. `None` also for a request that another proxy describes, because it names the host.
@@ -66,6 +68,7 @@ impl RequestContext<'_> {
             method: &self.record.method,
             scheme: &self.origin.scheme,
             host: self.record.host.as_ref(),
+            listener: self.listener,
             public_url: self.public_url,
             path: self.record.uri.path(),
             certificate: self.certificate().map(|shown| Thumbprint::from_bytes(shown.thumbprint)),

@@ -27,7 +27,6 @@ use crate::protocols::http::header_list;
 use crate::protocols::http::headers;
 use crate::protocols::http::path::CanonicalPath;
 use crate::protocols::http::target;
-use crate::protocols::tls::Sni;
 use crate::protocols::websocket;
 use crate::types::limit::Limit;
 use crate::types::reject::{Reason, Reject};
@@ -111,7 +110,7 @@ impl Decider {
         let host = target::host(request, self.uri_size)?;
         let host_name = host.to_str().unwrap_or_default();
         context.record.host = Some(host.clone());
-        self.check_server_name(host_name, context.sni)?;
+        self.check_server_name(host_name, context)?;
         context.trace.step(Step::Host, || host_name.to_owned());
         let path = self.path(request.uri().path())?;
         context.trace.step(Step::Path, || request.uri().path().to_owned());
@@ -204,15 +203,16 @@ impl Decider {
 
     /// A TLS connection serves the host that its handshake named. Another host may have another certificate and other
     /// rules (RFC 9110 section 7.4).
-    fn check_server_name(&self, host: &str, sni: Option<&Sni>) -> Result<(), Reject> {
-        let (Some(sni), host) = (sni, target::without_port(host)) else { return Ok(()) };
-        if sni.name.eq_ignore_ascii_case(host) {
+    fn check_server_name(&self, host: &str, context: &RequestContext<'_>) -> Result<(), Reject> {
+        let (Some(sni), host) = (context.sni, target::without_port(host)) else { return Ok(()) };
+        if sni.eq_ignore_ascii_case(host) {
             return Ok(());
         }
-        if self.routes.have_same_routes(&sni.name, host) && sni.has_same_certificate(host) {
+        let has_same_certificate = || context.listener.is_some_and(|side| side.has_same_certificate(sni, host));
+        if self.routes.have_same_routes(sni, host) && has_same_certificate() {
             return Ok(());
         }
-        Err(Reject::new(Reason::Misdirected, format!("the TLS handshake named {}", sni.name)))
+        Err(Reject::new(Reason::Misdirected, format!("the TLS handshake named {sni}")))
     }
 
     /// Decides about a CORS preflight by the request that it asks for. `None`: the request is no preflight, or no

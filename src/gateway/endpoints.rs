@@ -158,6 +158,8 @@ impl fmt::Debug for ResourceServer {
 /// Metadata of the services behind the gateway (RFC 9728). Made once, when the configuration is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProtectedResource {
+    /// The scheme and authority of the resource's URL.
+    pub origin: String,
     /// Path of the metadata: the well-known path, followed by the path of the resource (section 3.1).
     pub path: String,
     /// The metadata, as JSON.
@@ -186,7 +188,7 @@ impl ProtectedResource {
         }
         let challenge = format!("Bearer realm=\"bearward\", resource_metadata=\"{origin}{path}\"");
         let challenge = HeaderValue::from_str(&challenge).ok()?;
-        Some(ProtectedResource { path, document: document.to_string().into(), challenge })
+        Some(ProtectedResource { origin: origin.to_owned(), path, document: document.to_string().into(), challenge })
     }
 }
 

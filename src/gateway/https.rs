@@ -12,6 +12,8 @@ use crate::types::reject::{Reason, Reject};
 pub struct Https {
     /// `None`: cleartext requests are served.
     pub redirect: Option<Redirect>,
+    /// `https.hosts`, in lower case.
+    pub hosts: Vec<String>,
     /// `Strict-Transport-Security` of responses over TLS (RFC 6797).
     pub hsts: Option<HeaderValue>,
 }
@@ -91,7 +93,7 @@ mod tests {
 
     #[test]
     fn only_responses_over_tls_have_the_policy() {
-        let https = Https { redirect: None, hsts: Some(HeaderValue::from_static("max-age=1")) };
+        let https = Https { hsts: Some(HeaderValue::from_static("max-age=1")), ..Https::default() };
         for (https, is_https, expected) in
             [(&https, true, "max-age=1"), (&https, false, "max-age=0"), (&Https::default(), true, "max-age=0")]
         {

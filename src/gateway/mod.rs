@@ -215,7 +215,8 @@ impl Gateway {
             origin,
             is_from_proxy: forwarded.is_some(),
             // A trusted proxy sends the requests for many hosts over one connection.
-            sni: peer.sni.as_ref().filter(|_| forwarded.is_none()),
+            sni: peer.sni.as_deref().filter(|_| forwarded.is_none()),
+            listener: peer.listener.as_deref(),
             certificate,
             public_url: peer.public_url.as_deref().filter(|_| asked.is_none()),
             route,

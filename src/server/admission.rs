@@ -22,7 +22,7 @@ use crate::limits::reserve::Reserve;
 use crate::protocols::coalescing_stream::CoalescingStream;
 use crate::protocols::http::forwarded::Origin;
 use crate::protocols::socket;
-use crate::protocols::tls::{PeerCertificate, ServerTls, Session, Sni};
+use crate::protocols::tls::{PeerCertificate, ServerTls, Session};
 use crate::telemetry::metrics::{Count, WorkerMetrics};
 use crate::tokens::dpop::PublicUrl;
 use crate::types::limit::Limit;
@@ -94,6 +94,7 @@ async fn begin(
         trusts_forwarded: client.trusts_forwarded,
         origin: Origin::new(client.address.ip(), tls.is_some()),
         sni: None,
+        listener: None,
         tls: None,
         certificate: None,
         public_url,
@@ -222,7 +223,8 @@ async fn begin_tls(
         // rustls has failed the handshake already, unless it has an error.
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    peer.sni = session.server_name().map(|name| Sni { name: name.to_owned(), tls: side });
+    peer.sni = session.server_name().map(str::to_owned);
+    peer.listener = Some(side);
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     Ok(Some((ClientSocket::Tls(stream), is_http2)))
 }

@@ -9,6 +9,7 @@
 mod binding;
 mod handed_over;
 mod nonces;
+mod own_hosts;
 mod presented;
 mod shared;
 mod used;
@@ -22,6 +23,7 @@ use crate::types::reject::Reject;
 pub use binding::{ProofRule, TokenBinding};
 pub use handed_over::HandedOver;
 pub use nonces::Nonces;
+pub use own_hosts::OwnHosts;
 pub use presented::{DPOP, PresentedProof};
 pub use shared::SharedProofs;
 pub use used::UsedProofs;

@@ -2,6 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
+use crate::protocols::tls::ServerTls;
 use crate::protocols::websocket;
 use crate::tokens::dpop::{DpopProof, Expected, KnownHeader, PublicUrl, Target};
 use crate::types::clock::UnixTime;
@@ -9,6 +10,7 @@ use crate::types::reject::{Reason, Reject};
 use crate::types::thumbprint::Thumbprint;
 
 use super::binding::TokenBinding;
+use super::own_hosts::OwnHosts;
 
 /// The field of a proof.
 pub static DPOP: HeaderName = HeaderName::from_static("dpop");
@@ -22,6 +24,8 @@ pub struct PresentedProof<'r> {
     /// `http` or `https`
     pub scheme: &'r HeaderValue,
     pub host: Option<&'r HeaderValue>,
+    /// The certificates of the listener. `None` without TLS.
+    pub listener: Option<&'r ServerTls>,
     /// Where clients reach the listener, if the operator says so. The scheme and the host then do not matter.
     pub public_url: Option<&'r PublicUrl>,
     /// As received, before a route changes it.
@@ -46,13 +50,18 @@ impl<'r> PresentedProof<'r> {
     }
 
     /// `binding`: of the token beside the proof. `None`: any key is good.
-    pub fn expected<'e>(&self, binding: Option<&'e TokenBinding>, now: UnixTime) -> Result<Expected<'e>, Reject>
+    pub fn expected<'e>(
+        &self,
+        binding: Option<&'e TokenBinding>,
+        own_hosts: &OwnHosts,
+        now: UnixTime,
+    ) -> Result<Expected<'e>, Reject>
     where
         'r: 'e,
     {
         let is_connect = *self.method == Method::CONNECT;
         Ok(Expected {
-            target: self.target()?,
+            target: self.target(own_hosts)?,
             method: self.method.as_str(),
             other_method: is_connect.then_some("GET"),
             ath: binding.map(|binding| &*binding.ath),
@@ -62,7 +71,7 @@ impl<'r> PresentedProof<'r> {
         })
     }
 
-    fn target<'e>(&self) -> Result<Target<'e>, Reject>
+    fn target<'e>(&self, own_hosts: &OwnHosts) -> Result<Target<'e>, Reject>
     where
         'r: 'e,
     {
@@ -72,6 +81,9 @@ impl<'r> PresentedProof<'r> {
         }
         let authority = self.host.and_then(|host| host.to_str().ok());
         let authority = authority.ok_or_else(|| Reject::new(Reason::ProofRequest, "the request has no host"))?;
+        if !own_hosts.contain(authority, self.listener) {
+            return Err(Reject::new(Reason::ProofRequest, "Host is no name of the gateway: see https.hosts"));
+        }
         Ok(Target { is_https: self.scheme == "https", authority, prefix: "", path: self.path, is_websocket })
     }
 }

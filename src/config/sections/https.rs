@@ -41,12 +41,13 @@ pub(super) fn read(
         );
         table.reject("redirect", error.help("a proxy that terminates TLS has to send X-Forwarded-Proto"));
     }
-    let mut names = hosts.unwrap_or_default();
+    let hosts = hosts.unwrap_or_default();
+    let mut names = hosts.clone();
     let of_issuer = issuer.parse::<Uri>().ok().and_then(|uri| host::parse(uri.host()?).ok());
     names.extend(routes.iter().filter_map(|route| route.host.clone()).chain(of_issuer));
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::PERMANENT_REDIRECT);
     let redirect = Redirect { status, port: u16::try_from(port).unwrap_or(443), hosts: names };
-    Https { redirect: redirects.then_some(redirect), hsts: hsts(table) }
+    Https { redirect: redirects.then_some(redirect), hosts, hsts: hsts(table) }
 }
 
 /// RFC 6797 section 6.1.

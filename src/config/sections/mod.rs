@@ -32,6 +32,7 @@ mod oauth_client;
 mod oauth_client_certificate;
 mod oauth_clients;
 mod oauth_exchange;
+mod own_hosts;
 mod own_paths;
 mod path_forms;
 mod pem;
@@ -142,7 +143,8 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let audit = root.table("audit", |table| audit::read(table, &store.beside));
     let trace = root.table("trace", trace::read);
 
-    Config {
+    let places: Vec<_> = listeners.iter().map(|listener| listener.place.clone()).collect();
+    let config = Config {
         // Known when all keys are read.
         values: Values::default(),
         files: Vec::new(),
@@ -176,7 +178,9 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         trace,
         limits: limits.others,
         throttle: root.table("throttle", throttle::read),
-    }
+    };
+    own_hosts::report(root, &config, &places);
+    config
 }
 
 fn workers(root: &mut Table<'_>) -> usize {

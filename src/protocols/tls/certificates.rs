@@ -1,6 +1,7 @@
 //! Certificates and their keys: read from PEM files, or self-signed at the first start.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,9 +68,12 @@ fn read(path: &Path) -> Result<Vec<u8>, pem::Error> {
     regular_file::read(path).map_err(pem::Error::Io)
 }
 
-/// Generates a P-256 certificate for `localhost`, 127.0.0.1 and ::1. The key file gets mode 0600.
+/// The names of a self-signed certificate.
+pub(super) const SELF_SIGNED: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// Generates a P-256 certificate for [`SELF_SIGNED`]. The key file gets mode 0600.
 pub(super) fn generate_self_signed(files: &CertificateFiles) -> Result<(), TlsError> {
-    let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+    let names = SELF_SIGNED.map(str::to_owned);
     let generated = rcgen::generate_simple_self_signed(names).map_err(TlsError::GenerateSelfSigned)?;
     let folder = files.key.parent().unwrap_or(Path::new("."));
     let failed = |source| TlsError::WriteSelfSigned { folder: folder.to_owned(), source };
@@ -81,6 +85,14 @@ pub(super) fn generate_self_signed(files: &CertificateFiles) -> Result<(), TlsEr
         "made a self-signed certificate for localhost; configure clients to trust it"
     );
     Ok(())
+}
+
+/// The DNS names and addresses in the leaf of this file. None if it cannot be read.
+pub(super) fn names_in(file: &Path) -> Vec<String> {
+    let chain = read_certificates(file).unwrap_or_default();
+    let names = chain.first().map(|leaf| names(leaf)).unwrap_or_default();
+    let is_uri = |name: &String| name.contains(':') && name.parse::<IpAddr>().is_err();
+    names.into_iter().filter(|name| !is_uri(name)).collect()
 }
 
 /// The DNS names of the leaf, in lower case.

@@ -35,7 +35,7 @@ pub use issued::{Issued, IssuedError, VALIDATION_PROTOCOL, new_key, signing_requ
 pub use peer_certificate::{PeerCertificate, note_reload, reloads};
 pub use record_size::{BUFFER_SIZE, RECORD_SIZE};
 pub use revocation_lists::{RevocationList, read_revocation_lists};
-pub use server::{CertificateSource, ServerTls, Settings, Sni, TicketSource, server_tls};
+pub use server::{CertificateSource, ServerTls, Settings, TicketSource, server_tls};
 pub use session::Session;
 pub use subject_pattern::canonical_subject;
 pub use tickets::{TicketKey, TicketKeys, WINDOW};

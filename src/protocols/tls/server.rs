@@ -1,6 +1,7 @@
 //! The server side: the certificates of a listener.
 
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,7 +12,9 @@ use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use super::awaited::{AcmeCertificates, AcmeNames};
-use super::certificates::{CertificateFiles, describe, dns_names, generate_self_signed, load, provider};
+use super::certificates::{
+    CertificateFiles, SELF_SIGNED, describe, dns_names, generate_self_signed, load, names_in, provider,
+};
 use super::client_auth::{ClientAuth, ClientAuthSettings, ClientPolicy};
 use super::description::Description;
 use super::error::TlsError;
@@ -43,6 +46,22 @@ impl Settings {
     pub fn acme_names(&self) -> impl Iterator<Item = &String> {
         let sources = if let Settings::Certificates(sources) = self { &sources[..] } else { &[] };
         sources.iter().flat_map(|source| if let CertificateSource::Acme(names) = source { &names[..] } else { &[] })
+    }
+
+    /// The names and addresses in the certificates of this listener. A certificate that cannot be read has none.
+    pub fn names(&self) -> Vec<String> {
+        match self {
+            Settings::Off => Vec::new(),
+            Settings::SelfSigned { folder } => {
+                let names = names_in(&CertificateFiles::self_signed(folder).certificate);
+                // The gateway makes it at the start.
+                if names.is_empty() { SELF_SIGNED.map(str::to_owned).to_vec() } else { names }
+            }
+            Settings::Certificates(_) => {
+                let of_files = self.files().flat_map(|files| names_in(&files.certificate));
+                of_files.chain(self.acme_names().cloned()).collect()
+            }
+        }
     }
 
     /// The files of certificates and private keys.
@@ -97,9 +116,16 @@ impl ServerTls {
         }
     }
 
-    /// Returns true if a certificate is for this host.
+    /// Returns true if a certificate is for this host. An IPv6 address has no brackets here.
     pub fn names(&self, host: &str) -> bool {
-        self.resolver.find(host).is_some()
+        let is_of = |certificate: &Description| certificate.names.iter().any(|name| name == host);
+        self.resolver.find(host).is_some() || host.parse::<IpAddr>().is_ok() && self.certificates.iter().any(is_of)
+    }
+
+    /// Returns true if a client gets the same certificate for both server names.
+    pub fn has_same_certificate(&self, name: &str, other: &str) -> bool {
+        let chosen = [name, other].map(|name| self.resolver.choose(name));
+        matches!(chosen, [Some(one), Some(other)] if Arc::ptr_eq(one, other))
     }
 
     /// Returns true if every client gets the same certificate from both.
@@ -112,21 +138,6 @@ impl ServerTls {
         cert(&mine.first) == cert(&others.first)
             && mine.by_name.len() == others.by_name.len()
             && mine.by_name.iter().all(is_same)
-    }
-}
-
-/// The name that a client sent in its handshake, and the configuration that was used.
-pub struct Sni {
-    pub name: String,
-    pub tls: Arc<ServerTls>,
-}
-
-impl Sni {
-    /// Returns true if the client would have got the same certificate for this host.
-    pub fn has_same_certificate(&self, host: &str) -> bool {
-        let resolver = &self.tls.resolver;
-        let chosen = [&*self.name, host].map(|name| resolver.choose(name));
-        matches!(chosen, [Some(own), Some(other)] if Arc::ptr_eq(own, other))
     }
 }
 

@@ -161,6 +161,37 @@ fn dangerous_values_are_reported() {
             "[[listener]]\naddress = \"203.0.113.5:443\"\n",
             &[("tokens.issuer", 1, "tokens name https://localhost:8443")],
         ),
+        // Clients may have tokens that are bound to a key, and no host is known for which they could make a proof.
+        (
+            "[[listener]]\naddress = \"127.0.0.1:1\"\ntls = \"off\"\n[[route]]\npath = \"/\"\nproof = \"required\"\n",
+            &[("listener[0].address", 4, "no key names a host of the gateway")],
+        ),
+        (
+            "[[listener]]\naddress = \"127.0.0.1:1\"\ntls = \"off\"\n[oauth]\ntoken_endpoint = \"/oauth/token\"\n",
+            &[("listener[0].address", 4, "add its host to https.hosts")],
+        ),
+        (
+            "[[issuer]]\nissuer = \"https://a\"\njwks_url = \"https://a/keys\"\nalgorithms = [\"ES256\"]\n\
+             audience = [\"a\"]\n[[listener]]\naddress = \"127.0.0.1:1\"\n[[listener]]\naddress = \"127.0.0.1:2\"\n\
+             tls = \"off\"\n",
+            &[("listener[1].address", 11, "a proof for another server is not accepted")],
+        ),
+        (
+            "[[listener]]\naddress = \"127.0.0.1:1\"\ntls = \"off\"\npublic_url = \"https://a.example\"\n\
+             [[route]]\npath = \"/\"\nproof = \"required\"\n",
+            &[],
+        ),
+        (
+            "[[listener]]\naddress = \"127.0.0.1:1\"\ntls = \"off\"\n[https]\nhosts = [\"a.example\"]\n\
+             [[route]]\npath = \"/\"\nproof = \"required\"\n",
+            &[],
+        ),
+        (
+            "[[listener]]\naddress = \"127.0.0.1:1\"\ntls = \"off\"\n\
+             [[route]]\npath = \"/\"\nhost = \"a.example\"\nproof = \"required\"\n",
+            &[],
+        ),
+        ("[[route]]\npath = \"/\"\nproof = \"required\"\n", &[]),
         // Without a listener, the certificate is for localhost only: a trial.
         ("[tokens]\nissuer = \"https://localhost:8443\"\n", &[]),
     ]);

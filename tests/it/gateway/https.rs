@@ -18,6 +18,15 @@ redirect = true
 hosts = [\"www.example\"]
 ";
 
+/// Without the `[https]` of other tests.
+fn config_text(upstream: &Upstream, more: &str) -> String {
+    without_hosts(&Gateway::config_text(&upstream.address.to_string(), more))
+}
+
+fn without_hosts(text: &str) -> String {
+    text.replacen("[https]\nhosts = [\"gateway.test\"]\n", "", 1)
+}
+
 /// Status and `Location`.
 async fn redirect(client: &Client, method: Method, target: &str) -> (u16, Option<String>) {
     let response = client.send(method, target, "".into()).await;
@@ -27,7 +36,7 @@ async fn redirect(client: &Client, method: Method, target: &str) -> (u16, Option
 #[tokio::test]
 async fn cleartext_requests_are_redirected_to_the_same_path() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with_config(&upstream, HTTPS);
+    let gateway = Gateway::from_text(config_text(&upstream, HTTPS));
     for (client, number) in gateway.clients().into_iter().zip(0..) {
         if number >= 2 {
             let client = client.host("www.example");
@@ -50,7 +59,7 @@ async fn cleartext_requests_are_redirected_to_the_same_path() {
 #[tokio::test]
 async fn a_forged_host_is_never_in_a_redirect() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with_config(&upstream, HTTPS);
+    let gateway = Gateway::from_text(config_text(&upstream, HTTPS));
     for client in &gateway.clients()[..2] {
         for (host, expected) in [
             ("shop.example", Some("https://shop.example/a")),
@@ -80,7 +89,7 @@ async fn a_forged_host_is_never_in_a_redirect() {
 async fn a_trusted_proxy_says_whether_tls_was_used() {
     let upstream = Upstream::start();
     let keys = "redirect_port = 8443\nredirect_status = \"301\"\n[forwarding]\ntrusted = [\"127.0.0.1\"]\n";
-    let gateway = Gateway::with_config(&upstream, &format!("{HTTPS}{keys}"));
+    let gateway = Gateway::from_text(config_text(&upstream, &format!("{HTTPS}{keys}")));
     let client = gateway.client().host("shop.example");
     let location = Some("https://shop.example:8443/".to_owned());
     // Traefik writes the other two for a WebSocket.
@@ -103,7 +112,7 @@ async fn every_response_over_tls_has_one_policy() {
         let backend = backend.await;
         let routes =
             "[[route]]\npath = \"/private\"\n[https]\nhsts_max_age = \"365d\"\nhsts_include_subdomains = true\n";
-        let text = Gateway::public_config(backend.address, backend.protocol());
+        let text = without_hosts(&Gateway::public_config(backend.address, backend.protocol()));
         let gateway = Gateway::from_text(format!("{text}{routes}"));
         for (client, number) in gateway.clients().into_iter().zip(0..) {
             let requests = [(Method::GET, "/"), (Method::GET, "/private"), (Method::POST, "/user/refresh")];

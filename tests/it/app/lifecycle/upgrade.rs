@@ -25,7 +25,7 @@ use crate::support::{TokenPair, Upstream, Wire};
 fn text(upstream: &Upstream, listener: SocketAddr, admin: &str, more: &str) -> String {
     format!(
         "workers = 2\n[[listener]]\naddress = \"{listener}\"\ntls = \"off\"\n[admin]\naddress = \"{admin}\"\n\
-         [tokens]\nissuer = \"https://gateway.example\"\n[access_log]\nfile = \"access.log\"\n\
+         [tokens]\nissuer = \"https://gateway.example\"\n[https]\nhosts = [\"gateway.test\"]\n[access_log]\nfile = \"access.log\"\n\
          [throttle]\nrefreshes = 0\ncalls = 0\nfailures = 0\n\
          [[upstream]]\nservers = [\"http://{}\"]\n[[route]]\npath = \"/\"\npublic = true\n[[route]]\npath = \"/private\"\n{more}",
         upstream.address

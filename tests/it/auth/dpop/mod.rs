@@ -4,6 +4,7 @@ mod challenges;
 mod changes;
 mod clients;
 mod hostile;
+mod hosts;
 mod issuing;
 mod nonces;
 mod own_clients;
@@ -21,7 +22,7 @@ use crate::support::prover::Prover;
 use crate::support::tokens::Mint;
 use crate::support::{Client, Gateway, TestResponse, Upstream};
 
-/// The host of the test client.
+/// The host of the test client. `https.hosts` names it.
 const HOST: &str = "gateway.test";
 
 /// A gateway that accepts the tokens of another issuer, and a client of it with a key of its own.

@@ -103,7 +103,8 @@ async fn forward_auth_checks_the_proof_of_the_request_that_is_asked_about() {
     for (dialect, public_url) in [("x-forwarded", ""), ("x-original", PUBLIC), ("prefix", "")] {
         let upstream = Upstream::start();
         let more = format!("[forward_auth]\npath = \"/auth\"\ndialect = \"{dialect}\"\nfrom = [\"127.0.0.1\"]\n");
-        let gateway = Gateway::with_config(&upstream, &more);
+        let text = Gateway::config_text(&upstream.address.to_string(), &more);
+        let gateway = Gateway::from_text(text.replace("[\"gateway.test\"]", "[\"api.example\"]"));
         let gateway = gateway.restart_with(|text| match public_url {
             "" => text,
             url => text.replacen("tls = \"off\"\n", &format!("tls = \"off\"\npublic_url = \"{url}\"\n"), 1),
@@ -111,19 +112,23 @@ async fn forward_auth_checks_the_proof_of_the_request_that_is_asked_about() {
         let prover = Prover::new();
         let issued = gateway.request_tokens(&json!({ "sub": "alice", "jkt": prover.thumbprint() })).await;
         let access = TokenPair::from_json(&issued.json()).access;
-        let ask = async |proof: &str| {
-            let fields = [("method", "GET"), ("host", "api.example"), ("uri", "/orders/7?a=b")];
+        let ask_for = async |host: &str, proof: &str| {
+            let fields = [("method", "GET"), ("host", host), ("uri", "/orders/7?a=b")];
             let named = presenting(gateway.client(), &access, proof).proxy();
             let named = named.header("x-forwarded-for", "198.51.100.7").header("x-forwarded-proto", "https");
             match dialect {
-                "prefix" => named.host("api.example").get("/auth/orders/7?a=b").await,
+                "prefix" => named.host(host).get("/auth/orders/7?a=b").await,
                 _ => {
                     let add = |to: Client, (name, value)| to.header(&format!("{dialect}-{name}"), value);
                     fields.into_iter().fold(named, add).get("/auth").await
                 }
             }
         };
+        let ask = async |proof: &str| ask_for("api.example", proof).await;
         let proof = |url: &str| prover.proof("GET", url, &access, gateway.now_secs());
+        // The client of the proxy has chosen this host as well.
+        let rejected = ask_for("other.example", &proof("https://other.example/orders/7")).await;
+        rejected.assert_rejected(401, "invalid_dpop_proof");
         for url in ["http://gateway.test/auth", "http://api.example/orders/7", "https://api.example/auth/orders/7"] {
             let rejected = ask(&proof(url)).await;
             rejected.assert_rejected(401, "invalid_dpop_proof");

@@ -11,7 +11,7 @@ use bearward::auth::bearer;
 use bearward::auth::context::AuthContext;
 use bearward::auth::identity::Identity;
 use bearward::auth::keyring::{Keyring, Keys, OwnIssuer};
-use bearward::auth::proofs::{ProofRule, Proofs};
+use bearward::auth::proofs::{OwnHosts, ProofRule, Proofs};
 use bearward::auth::revocations::Revocations;
 use bearward::auth::signature_queue::SignatureQueue;
 use bearward::auth::token_cache::TokenCache;
@@ -124,6 +124,7 @@ impl Process {
             introspection: Arc::default(),
             handles: Arc::default(),
             proofs: Proofs::of_process(UnixTime::default()),
+            own_hosts: OwnHosts::default(),
             max_used_proofs: 1_000_000,
             freshness: None,
             identity,

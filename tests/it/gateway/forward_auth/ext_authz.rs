@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::check::{Check, PATH, Reply};
 use super::{NAMES, ROUTES, with_config};
 use crate::support::clock::ManualClock;
-use crate::support::{Client, Gateway, Upstream};
+use crate::support::prover::Prover;
+use crate::support::{Client, Gateway, TokenPair, Upstream};
 
 const SECRET: &str = "a-secret-of-thirty-two-characters";
 const FORWARD_AUTH: &str = "[forward_auth]\ndialect = \"ext_authz_grpc\"\nfrom = [\"127.0.0.1\"]\n";
@@ -226,6 +227,26 @@ async fn a_header_with_two_values_denies() {
             assert_eq!(ask(&gateway, &check).await.status(), 200);
             let doubled = Check { doubled: Some((name, value)), ..check };
             assert_eq!(ask(&gateway, &doubled).await.status(), 400, "{name} {is_raw}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_proof_is_for_a_host_of_the_gateway() {
+    for (hosts, expected) in [("[\"gateway.test\"]", 401), ("[\"api.example\"]", 200)] {
+        let upstream = Upstream::start();
+        let text = Gateway::config_text(&upstream.address.to_string(), &format!("{ROUTES}{FORWARD_AUTH}"));
+        let gateway = Gateway::from_text(text.replace("[\"gateway.test\"]", hosts));
+        let prover = Prover::new();
+        let issued = gateway.request_tokens(&json!({ "sub": "alice", "jkt": prover.thumbprint() })).await;
+        let access = TokenPair::from_json(&issued.json()).access;
+        // The scheme of a WebSocket is that of its page.
+        for proto in ["https", "wss"] {
+            let proof = prover.proof("GET", "https://api.example/other", &access, gateway.now_secs());
+            let mut check = Check::get("/other").header("authorization", &format!("DPoP {access}"));
+            check.headers[0].1 = proto.to_owned();
+            let reply = ask(&gateway, &check.header("dpop", &proof)).await;
+            assert_eq!(reply.status(), expected, "{hosts} {proto}: {reply:?}");
         }
     }
 }

@@ -18,6 +18,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use crate::support::certificates::Authority;
 use crate::support::clock::ManualClock;
 use crate::support::front_proxy::{FrontProxy, installed, nginx};
+use crate::support::gateway::ISSUER;
 use crate::support::ports::free_address;
 use crate::support::source;
 use crate::support::wait::eventually_ok;
@@ -75,7 +76,9 @@ impl Site {
         let routes = &text[text.find("[[route]]").expect("routes")..];
         let backend = Upstream::start();
         let text = Gateway::config_text(&backend.address.to_string(), &format!("{more}{routes}"))
-            .replace("[tokens]\n", "[tokens]\nproof_nonce = \"required\"\n");
+            .replace("[tokens]\n", "[tokens]\nproof_nonce = \"required\"\n")
+            // As in the file: it names the host of proofs.
+            .replace(ISSUER, "https://app.example");
         let own = Arc::new(TempDir::new().expect("a folder"));
         secret::write_private(&own.path().join("proxy.secret"), SECRET.as_bytes()).expect("written");
         let gateway = Gateway::in_folder(text, own, Arc::new(ManualClock::new()));
@@ -136,10 +139,10 @@ async fn check(site: &mut Site) {
     nominated_headers(site, &pair.access).await;
     other_paths(site).await;
     named_certificates(site).await;
+    evidence_of_clients(site).await;
     limits(site).await;
     // Without the gateway, nothing passes.
     site.gateway.drain();
-    evidence_of_clients(site).await;
     let response = site.send("GET /public/a", "").await;
     assert!(response.status >= 500, "{response:?}");
     site.assert_silent("without the gateway");
@@ -323,39 +326,35 @@ async fn other_paths(site: &Site) {
     }
 }
 
+/// A backend would read them as the word of the gateway or of the proxy.
+async fn evidence_of_clients(site: &Site) {
+    let names = ["DPoP", "Client-Cert", "Client-Cert-Chain", "Client_Cert", "client_cert-chain", "Client.Cert"];
+    let patterns = ["DPoP", "Client-Cert", "Client-Cert-Chain"].map(NamePattern::exact);
+    for path in ["/public/a", "/observed"] {
+        for name in names {
+            let fields = format!("{name}: :AQID:\r\n");
+            let response = site.send(&format!("GET {path}"), &fields).await;
+            // The gateway rejects another spelling, if the proxy does not remove it.
+            let is_spelled_otherwise = name.contains(['_', '.']);
+            assert!(response.status == 200 || is_spelled_otherwise && response.status == 400, "{name}: {response:?}");
+            for seen in site.backend.seen() {
+                let is_evidence =
+                    |name: &&http::HeaderName| patterns.iter().any(|pattern| pattern.matches(name.as_str().as_bytes()));
+                assert_eq!(seen.headers.keys().find(is_evidence), None, "{path} {name}: {seen:?}");
+            }
+            site.backend.forget();
+        }
+    }
+    // A bound token without a good proof gets no further than its report.
+    let fields = "Authorization: DPoP x.y.z\r\nDPoP: x.y.z\r\n";
+    assert_eq!(site.send("GET /observed", fields).await.status, 200);
+    assert_eq!(site.backend.only_request().header("dpop"), None);
+    site.backend.forget();
+}
+
 /// The gateway believes a trusted proxy which certificate a client has, and no client.
 async fn named_certificates(site: &Site) {
     let certificate = STANDARD.encode(Authority::new().client(|_| {}).certificate());
-    /// A backend would read them as the word of the gateway or of the proxy.
-    async fn evidence_of_clients(site: &Site) {
-        let names = ["DPoP", "Client-Cert", "Client-Cert-Chain", "Client_Cert", "client_cert-chain", "Client.Cert"];
-        let patterns = ["DPoP", "Client-Cert", "Client-Cert-Chain"].map(NamePattern::exact);
-        for path in ["/public/a", "/observed"] {
-            for name in names {
-                let fields = format!("{name}: :AQID:\r\n");
-                let response = site.send(&format!("GET {path}"), &fields).await;
-                // The gateway rejects another spelling, if the proxy does not remove it.
-                let is_spelled_otherwise = name.contains(['_', '.']);
-                assert!(
-                    response.status == 200 || is_spelled_otherwise && response.status == 400,
-                    "{name}: {response:?}"
-                );
-                for seen in site.backend.seen() {
-                    let is_evidence = |name: &&http::HeaderName| {
-                        patterns.iter().any(|pattern| pattern.matches(name.as_str().as_bytes()))
-                    };
-                    assert_eq!(seen.headers.keys().find(is_evidence), None, "{path} {name}: {seen:?}");
-                }
-                site.backend.forget();
-            }
-        }
-        // A bound token without a good proof gets no further than its report.
-        let fields = "Authorization: DPoP x.y.z\r\nDPoP: x.y.z\r\n";
-        assert_eq!(site.send("GET /observed", fields).await.status, 200);
-        assert_eq!(site.backend.only_request().header("dpop"), None);
-        site.backend.forget();
-    }
-
     for fields in [format!("Client-Cert: :{certificate}:\r\n"), String::new()] {
         let response = site.send("GET /certified", &fields).await;
         assert_eq!(response.status, 403, "{fields}: {response:?}");

@@ -10,8 +10,8 @@ use crate::support::clock::ManualClock;
 use crate::support::tokens::{self, EXTERNAL_ISSUER, Mint};
 use crate::support::upstream::Upstream;
 
-/// The first listener is in cleartext, the second one uses TLS. Tests may refresh as often as they need to, unless they
-/// start with [`Gateway::with_throttle`].
+/// The first listener is in cleartext, the second one uses TLS. The gateway knows the host of the test client. Tests
+/// may refresh as often as they need to, unless they start with [`Gateway::with_throttle`].
 const BASE: &str = r#"
 workers = 2
 [[listener]]
@@ -25,6 +25,8 @@ address = "127.0.0.1:0"
 [tokens]
 issuer = "https://gateway.example"
 audience = ["https://api.example"]
+[https]
+hosts = ["gateway.test"]
 [throttle]
 refreshes = 0
 calls = 0

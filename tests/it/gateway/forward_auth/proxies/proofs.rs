@@ -3,9 +3,9 @@
 
 use serde_json::json;
 
-use super::Site;
-use crate::support::TokenPair;
+use super::{CLIENT, Site};
 use crate::support::prover::Prover;
+use crate::support::{TokenPair, Wire};
 
 pub(super) async fn through(site: &Site) {
     let prover = Prover::new();
@@ -28,6 +28,13 @@ pub(super) async fn through(site: &Site) {
         assert!(response.header("dpop-nonce").is_none(), "{url}: {response:?}");
         site.assert_silent(&url);
     }
+    // The client chooses the host that the proxy describes. This one is that of another server.
+    let other = format!("other.example:{}", site.address.port());
+    let fields = with(&proof(&format!("http://{other}/orders/7"), Some(&nonce)));
+    let mut wire = Wire::connect_from(CLIENT, site.address).await;
+    wire.send(format!("GET /orders/7 HTTP/1.1\r\nHost: {other}\r\nConnection: close\r\n{fields}\r\n")).await;
+    assert_eq!(wire.read_response().await.status, 401, "{other}");
+    site.assert_silent(&other);
     let good = proof(&own, Some(&nonce));
     let response = site.send("GET /orders/7?a=b", &with(&good)).await;
     assert_eq!(response.status, 200, "{response:?}");

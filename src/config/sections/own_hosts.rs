@@ -1,0 +1,35 @@
+//! The hosts of DPoP proofs: a warning where clients have bound tokens, and no proof of theirs would be accepted.
+
+use crate::auth::proofs::ProofRule;
+use crate::config::document::error::{ConfigError, Place};
+use crate::config::document::table::Table;
+use crate::config::settings::Config;
+use crate::gateway::route::{Access, Capture, Route};
+use crate::protocols::tls;
+use crate::tokens::jwt::Confirmation;
+
+/// `places`: those of the listeners. The first listener reports for all.
+pub(super) fn report(root: &Table<'_>, config: &Config, places: &[Place]) {
+    if !has_bound_tokens(config) || !config.own_hosts().are_local() {
+        return;
+    }
+    // The certificate of another listener names the hosts of its proofs.
+    let nameless = config.listeners.iter().zip(places).find(|(listener, _)| listener.tls == tls::Settings::Off);
+    let Some((_, place)) = nameless else { return };
+    let warning = ConfigError::new(
+        "a DPoP proof gets 401 on this listener: no key names a host of the gateway",
+        "expected a host, so that a proof for another server is not accepted",
+    );
+    let help = "set tokens.issuer to the URL of the gateway, or add its host to https.hosts";
+    root.report().warn(warning.help(help).at(place));
+}
+
+/// Returns true if the configuration shows that clients may have tokens with a key.
+fn has_bound_tokens(config: &Config) -> bool {
+    let checks = |route: &Route| route.access != Access::Public && route.proof != ProofRule::Off;
+    let requires = |route: &Route| route.proof == ProofRule::Required;
+    let logs_in = |route: &Route| route.capture == Some(Capture::Login);
+    let is_foreign = config.issuers.iter().any(|issuer| issuer.policy.confirmation == Confirmation::Check);
+    let binds = config.oauth.token_endpoint.is_some() || config.routes.iter().any(logs_in);
+    config.routes.iter().any(requires) || config.routes.iter().any(checks) && (is_foreign || binds)
+}
