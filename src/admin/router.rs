@@ -34,7 +34,11 @@ pub(super) enum Peer {
     },
 }
 
-pub(super) async fn handle(admin: &Admin, request: Request<Incoming>, peer: &Peer) -> Response<Body> {
+pub(super) async fn handle(admin: &Admin, mut request: Request<Incoming>, peer: &Peer) -> Response<Body> {
+    // RFC 9110 section 9.3.2: the response to HEAD is that to GET. hyper leaves its body out.
+    if *request.method() == Method::HEAD {
+        *request.method_mut() = Method::GET;
+    }
     let wants_problem = respond::wants_problem(request.headers());
     let request_id = admin.request_ids.next();
     let client = match peer {
@@ -63,7 +67,9 @@ async fn route(
         (&Method::GET, "/healthz") => return Ok(probes::health()),
         (&Method::GET, "/readyz") => return Ok(probes::readiness(admin).await),
         (&Method::GET, "/metrics") => return Ok(probes::metrics(admin, request.headers()).await),
-        (_, "/healthz" | "/readyz" | "/metrics") => return Err(Reject::from(Reason::MethodNotAllowed).allows("GET")),
+        (_, "/healthz" | "/readyz" | "/metrics") => {
+            return Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD"));
+        }
         _ => {}
     }
     if admin.page

@@ -69,10 +69,9 @@ impl AuthState {
     pub(super) fn without_effects(&self) -> Self {
         let (api_keys, handles) = (self.api_keys.without_effects(), self.handles.without_effects());
         let (keyring, revocations) = (self.keyring.clone(), self.revocations.clone());
-        // It uses no proof up, so that it needs no time.
         let state =
             AuthState::new(keyring, revocations, api_keys, handles, self.freshness.clone(), UnixTime::default());
-        AuthState { proofs: self.proofs.clone(), ..state }
+        AuthState { proofs: self.proofs.without_effects(), ..state }
     }
 
     pub(super) fn register_metrics(&self, metrics: &mut Metrics) {

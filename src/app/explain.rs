@@ -14,6 +14,7 @@ use http::Request;
 use super::auth_state::{AuthState, api_key_settings};
 use super::error::StartError;
 use super::explain_certificate::AskingListeners;
+use super::explain_unknown::{Unknown, unless_revoked};
 use super::issuer_keys::KeyWatch;
 use super::own_calls::{Failure, OwnCalls, Sessions};
 use super::own_keys::{self, own_policy};
@@ -32,6 +33,7 @@ use crate::gateway::context::RequestContext;
 use crate::gateway::decide::{Decider, Decision};
 use crate::gateway::explanation::{Explanation, Outcome};
 use crate::gateway::streams::Streams;
+use crate::gateway::used_proof;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ConcurrencyLimit;
 use crate::protocols::http::forwarded::Origin;
@@ -55,8 +57,7 @@ pub struct Explainer {
     decider: Decider,
     own_calls: OwnCalls,
     clock: Arc<dyn Clock>,
-    /// Why it does not know which tokens are revoked.
-    revocations_unknown: Option<Arc<str>>,
+    unknown: Unknown,
     /// `tokens.issuer`, if it does not know the keys that have signed this issuer's tokens.
     keys_unknown_of: Option<String>,
     /// `public_url` of the first listener that has one.
@@ -88,20 +89,23 @@ impl Explainer {
             Ok(revocations) => (revocations, None),
             Err(unknown) => (Revocations::new(), Some(unknown)),
         };
-        let auth =
-            AuthState::new(keyring, Arc::new(revocations), api_keys(config), Handles::default(), None, clock.now());
+        // Of a process that has always run: which proofs another one accepts is not known here.
+        let began = UnixTime::default();
+        let auth = AuthState::new(keyring, Arc::new(revocations), api_keys(config), Handles::default(), None, began);
+        let auth = auth.without_effects();
         let limits = &config.limits;
         let bad_signatures = BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, 1);
         let worker = worker(bad_signatures, &auth, clock.clone());
         let sessions = Sessions::Database(config.store.clone());
-        let own_calls = OwnCalls::new(config, sessions, None, revocations_unknown.clone());
+        let unknown = Unknown { revocations: revocations_unknown, proofs: true, nonces: config.tokens.proof_nonce };
+        let own_calls = OwnCalls::new(config, sessions, None, unknown.clone());
         let decider = decider(&auth, config);
         let (listeners, shown, keys) = (AskingListeners::of(config), None, Some(keys));
         Ok(Explainer {
             decider,
             own_calls,
             clock,
-            revocations_unknown,
+            unknown,
             keys_unknown_of,
             public_url: public_url(config),
             worker,
@@ -120,11 +124,11 @@ impl Explainer {
                 config,
                 Sessions::Store(state.store.clone()),
                 Some(state.broker.throttle.clone()),
-                None,
+                Unknown::default(),
             ),
             worker: worker(state.bad_signatures.without_counting(), &auth, clock.clone()),
             clock,
-            revocations_unknown: None,
+            unknown: Unknown::default(),
             keys_unknown_of: None,
             listeners: AskingListeners::of(config),
             shown: None,
@@ -152,7 +156,7 @@ impl Explainer {
     ) -> Explanation {
         let steps = Mutex::new(Vec::new());
         let listener = |step, result| {
-            let result = match &self.revocations_unknown {
+            let result = match &self.unknown.revocations {
                 Some(why) if step == Step::Revocation => format!("unknown: {why}"),
                 _ => result,
             };
@@ -191,6 +195,7 @@ impl Explainer {
             Err(large) => Err(large),
         };
         let quotas = gateway.map(|gateway| gateway.quotas(&decision, request.uri().path(), &context));
+        let decision = used_proof::use_up(decision, &self.decider.authenticator, &mut context).await;
         let mut outcome = self.outcome(decision, request, &mut context).await;
         for (name, quota) in quotas.into_iter().flatten() {
             context.trace.step(Step::Rate, || format!("{name}: {} left", quota.remaining));
@@ -200,13 +205,18 @@ impl Explainer {
         }
         let steps = steps.into_inner().unwrap_or_else(PoisonError::into_inner);
         let outcome = self.unless_keys_are_unknown(outcome, &steps);
-        Explanation { steps, outcome }
+        Explanation { steps, outcome: self.unless_nonces_are_unknown(outcome) }
+    }
+
+    fn unless_nonces_are_unknown(&self, outcome: Outcome) -> Outcome {
+        let Outcome::Rejected(reject) = &outcome else { return outcome };
+        self.unknown.about_time_of_proof(reject).map_or(outcome, Outcome::Unknown)
     }
 
     /// Without the database, the keys of this gateway's own tokens are unknown, and that is no reason to reject one.
     fn unless_keys_are_unknown(&self, outcome: Outcome, steps: &[(Step, String)]) -> Outcome {
         let issuer = steps.iter().rev().find(|(step, _)| *step == Step::Issuer).map(|(_, issuer)| issuer);
-        match (outcome, &self.revocations_unknown) {
+        match (outcome, &self.unknown.revocations) {
             (Outcome::Rejected(reject), Some(why))
                 if reject.reason == Reason::UnknownKey
                     && issuer.is_some()
@@ -230,12 +240,12 @@ impl Explainer {
         let (calls, with, headers) = (&self.own_calls, &self.decider.authenticator, request.headers());
         let done = match decision {
             Err(reject) => calls.refresh_cookie(request, reject, with, context).await,
-            Ok(Decision::Forward { permit, .. }) => match calls.check_capture(&permit, context) {
+            Ok(Decision::Forward { permit, .. }) => match calls.check_capture(&permit, headers, with, context).await {
                 Ok(()) => match (self.forwarded(&permit, context), &permit.route().respond) {
                     (Outcome::Allowed, Some(fixed)) => Ok(format!("responds with status {}", fixed.status)),
                     (outcome, _) => return outcome,
                 },
-                Err(reject) => Err(reject.into()),
+                Err(failure) => Err(failure),
             },
             Ok(Decision::RedirectToHttps(_)) => Ok("redirects the request to https".into()),
             Ok(Decision::Preflight(_)) => Ok("responds to the CORS preflight".into()),
@@ -249,22 +259,21 @@ impl Explainer {
         match done {
             Ok(done) => Outcome::Local(done),
             Err(Failure::Rejected(reject)) => Outcome::Rejected(reject),
-            Err(Failure::Unknown(why)) => unless_revoked(&why),
+            Err(Failure::Unknown(why)) => Outcome::Unknown(why),
         }
     }
 
     fn forwarded(&self, permit: &Permit, context: &RequestContext<'_>) -> Outcome {
-        match (&self.revocations_unknown, &context.record.observed) {
-            (_, Some(observed)) => Outcome::Observed(observed.clone()),
-            (Some(why), None) if permit.caller().is_some() && permit.route().enforce => unless_revoked(why),
-            (_, None) => Outcome::Allowed,
+        if let Some(observed) = &context.record.observed {
+            return Outcome::Observed(observed.clone());
         }
+        let Some(caller) = permit.caller().filter(|_| permit.route().enforce) else { return Outcome::Allowed };
+        if let Some(why) = &self.unknown.revocations {
+            return Outcome::Unknown(unless_revoked(why));
+        }
+        let unknown = caller.proof().and_then(|_| self.unknown.about_proof());
+        unknown.map_or(Outcome::Allowed, Outcome::Unknown)
     }
-}
-
-/// `why`: why it is not known.
-fn unless_revoked(why: &str) -> Outcome {
-    Outcome::Unknown(format!("allowed, unless the token is revoked ({why})"))
 }
 
 /// The API keys of the database, which another process may have open.

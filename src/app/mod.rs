@@ -13,6 +13,7 @@ mod error;
 mod event_streams;
 pub mod explain;
 mod explain_certificate;
+mod explain_unknown;
 mod issuer_keys;
 mod live_explain;
 mod open_store;

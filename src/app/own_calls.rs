@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Request};
 
+use super::explain_unknown::{Unknown, unless_revoked};
 use super::stored;
 use crate::auth::authenticate::Authenticator;
 use crate::auth::bearer::{BearerToken, TokenLocation, login_cookies};
@@ -33,8 +34,8 @@ type Outcome = Result<String, Failure>;
 
 pub(super) enum Failure {
     Rejected(Reject),
-    /// Why the database does not say what the gateway would do.
-    Unknown(Arc<str>),
+    /// Why it is not known what the gateway would do.
+    Unknown(String),
 }
 
 /// Where it finds a session.
@@ -52,8 +53,7 @@ pub(super) struct OwnCalls {
     idle: Duration,
     /// `[throttle]` of the running gateway. `None`: nothing is known of other calls.
     throttle: Option<Arc<Throttle>>,
-    /// Why it does not know which tokens are revoked.
-    revocations_unknown: Option<Arc<str>>,
+    unknown: Unknown,
 }
 
 impl From<Reject> for Failure {
@@ -63,18 +63,13 @@ impl From<Reject> for Failure {
 }
 
 impl OwnCalls {
-    pub(super) fn new(
-        config: &Config,
-        sessions: Sessions,
-        throttle: Option<Arc<Throttle>>,
-        revocations_unknown: Option<Arc<str>>,
-    ) -> Self {
+    pub(super) fn new(config: &Config, sessions: Sessions, throttle: Option<Arc<Throttle>>, unknown: Unknown) -> Self {
         OwnCalls {
             sessions,
             resource_servers: config.oauth.resource_servers.clone(),
             idle: config.tokens.lifetimes.idle,
             throttle,
-            revocations_unknown,
+            unknown,
         }
     }
 
@@ -86,8 +81,10 @@ impl OwnCalls {
         context: &RequestContext<'_>,
     ) -> Outcome {
         self.check_calls(context)?;
-        let (token, _) = authenticator.authenticate_refresh(headers, self.idle, &context.auth_by(headers)).await?;
+        let auth = context.auth_by(headers);
+        let (token, proved) = authenticator.authenticate_refresh(headers, self.idle, &auth).await?;
         let session = self.refreshable(&token, authenticator, context).await?;
+        self.check_knows_proof(proved.key.is_some())?;
         Ok(format!("refreshes session {session}, if the body has its current refresh token"))
     }
 
@@ -154,9 +151,11 @@ impl OwnCalls {
     ) -> Outcome {
         self.check_calls(context)?;
         let (caller, family) = revoker(parameter, headers, authenticator, context).await?;
+        authenticator.use_proof(&caller, context.now).await?;
         let (id, by) = right_of(&caller, family)?;
         let found = self.family(id).await?.filter(|family| by.can_revoke(family));
         let family = found.ok_or(Reject::from(Reason::TokenNotFound))?;
+        self.check_knows_proof(caller.proof().is_some())?;
         Ok(match family.revoked {
             Some(_) => format!("responds 200: session {id} is revoked already"),
             None => format!("revokes session {id}"),
@@ -176,33 +175,75 @@ impl OwnCalls {
                 self.check_failures(context)?;
                 self.check_calls(context)?;
                 oauth::check_no_credentials(headers)?;
-            }
-            Endpoint::Introspect => {
-                let caller = oauth::authenticate_introspection(headers, &self.resource_servers, authenticator, context);
-                if let Err(reject) = caller.await {
-                    if oauth::has_basic_credentials(headers) {
-                        self.check_failures(context)?;
-                    }
-                    return Err(reject.into());
-                }
-                // The credentials of a resource server cannot be revoked.
-                if let (Some(_), Some(why)) = (&context.record.caller, &self.revocations_unknown) {
-                    return Err(Failure::Unknown(why.clone()));
+                if endpoint == Endpoint::Token {
+                    self.check_grant_proof(headers, authenticator, context).await?;
                 }
             }
+            Endpoint::Introspect => self.check_introspection(headers, authenticator, context).await?,
             Endpoint::BackchannelLogout(_) | Endpoint::SecurityEvents(_) => self.check_failures(context)?,
             Endpoint::ProtectedResource => {}
         }
         Ok(endpoint.purpose().to_owned())
     }
 
-    /// A login at a backend: the gateway captures its response.
-    pub(super) fn check_capture(&self, permit: &Permit, context: &RequestContext<'_>) -> Result<(), Reject> {
-        if permit.route().capture.is_none_or(|capture| capture == Capture::Logout) {
-            return Ok(());
+    async fn check_introspection(
+        &self,
+        headers: &HeaderMap,
+        authenticator: &Authenticator,
+        context: &mut RequestContext<'_>,
+    ) -> Result<(), Failure> {
+        let found = oauth::authenticate_introspection(headers, &self.resource_servers, authenticator, context).await;
+        let caller = match found {
+            Ok((_, caller)) => caller,
+            Err(reject) => {
+                if oauth::has_basic_credentials(headers) {
+                    self.check_failures(context)?;
+                }
+                return Err(reject.into());
+            }
+        };
+        // The credentials of a resource server cannot be revoked.
+        let Some(caller) = caller else { return Ok(()) };
+        authenticator.use_proof(&caller, context.now).await?;
+        if let Some(why) = &self.unknown.revocations {
+            return Err(Failure::Unknown(unless_revoked(why)));
         }
+        self.check_knows_proof(caller.proof().is_some())
+    }
+
+    /// A login at a backend: the gateway captures its response.
+    pub(super) async fn check_capture(
+        &self,
+        permit: &Permit,
+        headers: &HeaderMap,
+        authenticator: &Authenticator,
+        context: &RequestContext<'_>,
+    ) -> Result<(), Failure> {
+        let Some(capture) = permit.route().capture.filter(|capture| *capture != Capture::Logout) else {
+            return Ok(());
+        };
         self.check_failures(context)?;
-        self.check_calls(context)
+        self.check_calls(context)?;
+        match capture == Capture::Login {
+            true => self.check_grant_proof(headers, authenticator, context).await,
+            false => Ok(()),
+        }
+    }
+
+    /// The proof of a client that asks for tokens.
+    async fn check_grant_proof(
+        &self,
+        headers: &HeaderMap,
+        authenticator: &Authenticator,
+        context: &RequestContext<'_>,
+    ) -> Result<(), Failure> {
+        let proved = authenticator.grant_proof(&context.auth_by(headers)).await?;
+        self.check_knows_proof(proved.key.is_some())
+    }
+
+    fn check_knows_proof(&self, has_proof: bool) -> Result<(), Failure> {
+        let unknown = self.unknown.about_proof().filter(|_| has_proof);
+        unknown.map_or(Ok(()), |why| Err(Failure::Unknown(why)))
     }
 
     /// `throttle.calls`
@@ -216,10 +257,10 @@ impl OwnCalls {
     }
 
     async fn family(&self, id: TokenId) -> Result<Option<Family>, Failure> {
-        if let Some(why) = &self.revocations_unknown {
-            return Err(Failure::Unknown(why.clone()));
+        if let Some(why) = &self.unknown.revocations {
+            return Err(Failure::Unknown(unless_revoked(why)));
         }
-        let unknown = |error: &dyn std::error::Error| Failure::Unknown(with_causes(error).into());
+        let unknown = |error: &dyn std::error::Error| Failure::Unknown(unless_revoked(&with_causes(error)));
         match &self.sessions {
             Sessions::Database(settings) => stored::family(settings, id).map_err(|error| unknown(&error)),
             Sessions::Store(store) => store.family(id).await.map_err(|error| unknown(&error)),

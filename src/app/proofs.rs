@@ -37,7 +37,7 @@ pub(super) fn of_store(
     };
     let used = || Arc::new(UsedProofs::new(began));
     let nonces = has_nonces.then(|| Arc::new(Nonces::new(now)));
-    Proofs { used: used(), used_for_grants: used(), shared, nonces }
+    Proofs { used: used(), used_for_grants: used(), shared, nonces, only_checks: false }
 }
 
 /// `None` if the other process does not tell: then this one accepts no proof of before, as after a restart.

@@ -1,5 +1,6 @@
 //! All sockets of the gateway: bound together or not at all, or inherited from another process.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
@@ -127,6 +128,22 @@ fn server_tls(
     let side = tls::server_tls(settings, clients, tickets, listener, acme);
     let side = side.map_err(|error| StartError::Certificate(error.into()))?;
     Ok(side.map(|side| Arc::new(ArcSwap::new(side))))
+}
+
+/// Binds the addresses of the configuration at which none of these sockets listens. Not those with port 0, which are
+/// always free.
+pub(super) fn bind_others(config: &Config, inherited: &[TcpListener]) -> Result<Vec<TcpListener>, StartError> {
+    let bound = inherited.iter().map(TcpListener::local_addr).collect::<io::Result<HashSet<_>>>();
+    let bound = bound.map_err(StartError::InheritedSocket)?;
+    let listeners = config.listeners.iter().map(|listener| (listener.address, config.workers));
+    let mut others = Vec::new();
+    for (address, count) in listeners.chain([(config.admin.address, 1)]) {
+        if address.port() != 0 && !bound.contains(&address) {
+            let sockets = socket::bind(address, count);
+            others.extend(sockets.map_err(|source| StartError::Listen { address, source })?);
+        }
+    }
+    Ok(others)
 }
 
 /// Takes inherited sockets by their addresses, and binds the others.

@@ -20,7 +20,7 @@ use super::root_secrets;
 use super::running::Running;
 use super::secrets;
 use super::shared_state::SharedState;
-use super::sockets::{Inherited, Sockets};
+use super::sockets::{self, Inherited, Sockets};
 use super::takeover::{self, ListenerCopies, Successor};
 use super::thread;
 use super::traces;
@@ -47,15 +47,16 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
 }
 
 /// Takes over the sockets of the gateway that runs on this store, if there is one. That gateway then drains, so this
-/// first checks what can stop the start of this one.
+/// first checks what can stop the start of this one, and binds the addresses that the other one does not have.
 pub fn take_over(config: &Config) -> Result<Inherited, StartError> {
     root_secrets::check(config)?;
     let socket = takeover::socket_path(&config.store);
-    match socket_handover::request(&socket) {
-        Ok(None) => Ok(Inherited::None),
-        Ok(Some((sockets, stream))) => Ok(Inherited::Gateway(sockets, stream)),
-        Err(source) => Err(StartError::TakeOver { socket, source }),
-    }
+    let failed = |source| StartError::TakeOver { socket: socket.clone(), source };
+    let Some(mut offered) = socket_handover::request(&socket).map_err(failed)? else { return Ok(Inherited::None) };
+    let mut sockets = std::mem::take(&mut offered.sockets);
+    sockets.extend(sockets::bind_others(config, &sockets)?);
+    let stream = offered.confirm().map_err(failed)?;
+    Ok(Inherited::Gateway(sockets, stream))
 }
 
 /// As [`start`], with sockets that listen already, and with reloads from `file`.

@@ -2,7 +2,8 @@
 //!
 //! 1. The new gateway reads its configuration and secrets, and connects to a Unix socket beside the store
 //!    (`bearward.db.take-over`), or beside the configuration with PostgreSQL (`bearward.take-over`).
-//! 2. The old gateway hands over its listening sockets, and accepts no more connections.
+//! 2. The old gateway hands over its listening sockets. The new one binds the addresses that the old one does not have,
+//!    and confirms. If it cannot, it ends, and the old one goes on. Otherwise the old one accepts no more connections.
 //! 3. The old gateway waits up to [`STORE_GRACE`] for requests in flight, delivers audit events once more, and closes
 //!    the store. It sends which proofs were used, and drains for `timeouts.drain` without both: a refresh and a request
 //!    with a proof get 503. It reads what the new gateway revokes ([`FOLLOW_INTERVAL`]), so that its streams end, too.

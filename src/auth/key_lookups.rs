@@ -90,7 +90,7 @@ impl Reads {
     pub(super) fn fail(&self, error: &str) {
         self.failed.fetch_add(1, Ordering::Relaxed);
         if let Some(others) = self.count(Instant::now()) {
-            tracing::error!(error, others, "cannot read API keys; `others` reads failed since the last message");
+            tracing::error!(error, other_failures = others, "cannot read API keys from the store");
         }
     }
 

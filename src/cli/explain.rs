@@ -56,7 +56,7 @@ pub(super) struct Arguments {
 }
 
 /// Exit status 0 if the gateway would allow the request, 1 if it would reject it, 2 if there is no decision, 3 if the
-/// database decides and cannot be read.
+/// database decides and cannot be read, or only the running gateway knows.
 pub(super) fn run(arguments: Arguments) -> Result<(), CommandError> {
     if let Some(id) = &arguments.request_id {
         return rejection::explain(&arguments.config, id, arguments.json);

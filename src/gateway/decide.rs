@@ -15,6 +15,7 @@ use crate::auth::context::AuthContext;
 use crate::auth::proofs::ProofRule;
 use crate::gateway::authorize::{Permit, authorize, without_token};
 use crate::gateway::context::RequestContext;
+use crate::gateway::cookie_refresh;
 use crate::gateway::cors::{self, Cors};
 use crate::gateway::csrf;
 use crate::gateway::endpoints::Endpoint;
@@ -140,6 +141,39 @@ impl Decider {
             Action::Endpoint(endpoint) => Ok(Decision::Endpoint(endpoint)),
             Action::Metadata => Ok(Decision::Metadata),
             Action::SignIn(call) => Ok(Decision::SignIn(call)),
+            Action::OtherMethod { route, reject } => {
+                let route = route.of(context.worker.number, Route::of_a_worker).clone();
+                // Boxed because it is rare.
+                Err(Box::pin(self.other_method(route, reject, request, &host, context)).await)
+            }
+        }
+    }
+
+    /// The rejection of a method that no route of this path has. The token comes first: a client without one learns
+    /// that it needs one, and not which methods there are.
+    async fn other_method<B>(
+        &self,
+        route: Arc<Route>,
+        not_allowed: Reject,
+        request: &Request<B>,
+        host: &HeaderValue,
+        context: &mut RequestContext<'_>,
+    ) -> Reject {
+        context.record.route = Some(route.name.clone());
+        *context.route = Some(route.clone());
+        context.trace.step(Step::Route, || route.name.to_string());
+        let caller = match route.certificate.check(context.certificate()) {
+            Ok(()) => self.caller(&route, request, host, context).await,
+            Err(reject) => Err(reject),
+        };
+        match caller {
+            Ok(caller) => {
+                context.record.caller = Some(caller.token().clone());
+                not_allowed
+            }
+            // A refreshed token would be good for the route, which does not have this method.
+            Err(expired) if cookie_refresh::can_help(&expired, context) => not_allowed,
+            Err(reject) => reject,
         }
     }
 
@@ -240,9 +274,11 @@ impl Decider {
             Ok(Action::Keys | Action::Metadata | Action::Endpoint(Endpoint::ProtectedResource)) => {
                 return Some(Ok(Decision::Preflight(cors::public_preflight())));
             }
-            Ok(_) => self.cors.own.clone()?,
             // Otherwise a route for OPTIONS would forward it.
-            Err(reject) => return self.cors.own.is_some().then_some(Err(reject)),
+            Err(reject) | Ok(Action::OtherMethod { reject, .. }) => {
+                return self.cors.own.is_some().then_some(Err(reject));
+            }
+            Ok(_) => self.cors.own.clone()?,
         };
         Some(policy.preflight(request.headers(), &asked).map(Decision::Preflight))
     }

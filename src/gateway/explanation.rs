@@ -85,7 +85,8 @@ pub enum Outcome {
     /// The gateway forwards the request, because its route has `enforce = false`.
     Observed(Arc<Reject>),
     Rejected(Reject),
-    /// The database decides, and cannot be read. The text says what it decides, and why it cannot be read.
+    /// What decides is not known: the database cannot be read, or only a running gateway remembers it. The text says
+    /// what the decision depends on.
     Unknown(String),
     /// The gateway responds itself. The text completes the sentence "the gateway itself …".
     Local(String),

@@ -37,7 +37,7 @@ pub mod streams;
 pub mod token_calls;
 pub mod unreadable;
 pub mod upload;
-mod used_proof;
+pub mod used_proof;
 pub mod worker;
 
 use std::net::IpAddr;
@@ -64,7 +64,7 @@ use crate::gateway::worker::Worker;
 use crate::limits::rate_limit::RateLimits;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::forwarded::Forwarding;
-use crate::protocols::http::framing::FramingError;
+use crate::protocols::http::framing::RejectedHead;
 use crate::protocols::http::respond::RejectFormat;
 use crate::protocols::websocket;
 use crate::telemetry::metrics::RequestsByRoute;
@@ -143,19 +143,13 @@ impl Gateway {
         Handled { response, rejected, body_rejected }
     }
 
-    /// Rejects a head that can be read in two ways. `page`: its Origin, if that could be read. The path is not trusted,
-    /// so no policy of a route applies.
-    pub fn reject_malformed(
-        &self,
-        fault: FramingError,
-        page: Option<&HeaderValue>,
-        peer: &Peer,
-        worker: &Worker,
-    ) -> Response<Body> {
+    /// Rejects a head that can be read in two ways, or not at all. The path is not trusted, so no policy of a route
+    /// applies.
+    pub fn reject_malformed(&self, head: &RejectedHead, peer: &Peer, worker: &Worker) -> Response<Body> {
         let challenge = self.token_calls.challenge();
-        let mut response = unreadable::reject_malformed(peer, worker, fault, challenge, self.clock.now());
+        let mut response = unreadable::reject_malformed(peer, worker, head, challenge, self.clock.now());
         if let Some(policy) = &self.decider.cors.own {
-            policy.apply(page, response.headers_mut());
+            policy.apply(head.origin.as_ref(), response.headers_mut());
         }
         response
     }

@@ -150,6 +150,11 @@ impl Route {
         !self.methods.is_empty() || self.preflight
     }
 
+    /// Returns true if no request without a valid token passes, whatever its method.
+    pub fn always_needs_token(&self) -> bool {
+        self.enforce && self.access != Access::Public
+    }
+
     /// Returns true if this route may accept a request that the rules of `other` reject.
     pub fn asks_for_less_than(&self, other: &Route) -> bool {
         if other.enforce && !self.certificate.implies(&other.certificate) {

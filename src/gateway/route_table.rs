@@ -34,6 +34,17 @@ pub enum Action<'a> {
     /// One of `[sign_in]`
     SignIn(SignInCall),
     Forward(&'a PerWorker<Route>),
+    /// Routes have this path, and none this method. `route`: one of them, if all need a token.
+    OtherMethod {
+        route: &'a PerWorker<Route>,
+        reject: Reject,
+    },
+}
+
+impl<'a> Action<'a> {
+    fn forwarding(self) -> Option<&'a PerWorker<Route>> {
+        if let Action::Forward(route) = self { Some(route) } else { None }
+    }
 }
 
 /// The gateway's own paths. They are matched before every route, so that no route can shadow them.
@@ -166,7 +177,7 @@ impl RouteTable {
     /// has. The gateway's own paths have one form only.
     pub fn find_loosened(&self, host: &str, method: &Method, path: &str) -> Option<&PerWorker<Route>> {
         let route_of = |path: &[u8]| match self.own_action(method, path) {
-            None => self.route_of(host, method, path).ok(),
+            None => self.routed(host, method, path).ok().and_then(Action::forwarding),
             Some(_) => None,
         };
         let readings = Readings::of(path.as_bytes())?;
@@ -178,19 +189,23 @@ impl RouteTable {
     fn find_decoded<'a>(&'a self, host: &str, method: &Method, path: &'a [u8]) -> Result<Action<'a>, Reject> {
         match self.own_action(method, path) {
             Some(own) => own,
-            None => self.route_of(host, method, path).map(Action::Forward),
+            None => self.routed(host, method, path),
         }
     }
 
-    fn route_of(&self, host: &str, method: &Method, path: &[u8]) -> Result<&PerWorker<Route>, Reject> {
+    fn routed(&self, host: &str, method: &Method, path: &[u8]) -> Result<Action<'_>, Reject> {
         let tables = self.paths_of(host).into_iter().chain([&self.any_host]);
         // The first host and the longest path decide. Others may have looser rules and must not catch what it rejects.
         let Some(candidates) = tables.into_iter().find_map(|paths| paths.longest(path)) else {
             return Err(Reason::NoRoute.into());
         };
-        match candidates.iter().find(|route| matches_method(route, method)) {
-            Some(route) => Ok(route),
-            None => Err(method_not_allowed(candidates.iter())),
+        if let Some(route) = candidates.iter().find(|route| matches_method(route, method)) {
+            return Ok(Action::Forward(route));
+        }
+        let reject = method_not_allowed(candidates.iter());
+        match candidates.iter().next().filter(|_| candidates.iter().all(|route| route.always_needs_token())) {
+            Some(route) => Ok(Action::OtherMethod { route, reject }),
+            None => Err(reject),
         }
     }
 

@@ -18,7 +18,7 @@ pub(super) fn has_proof(decision: &Result<Decision, Reject>) -> bool {
 
 /// Uses the proof of an allowed request up, after everything else that can reject the request: a client that was
 /// rejected for another reason may send the same proof again.
-pub(super) async fn use_up(
+pub async fn use_up(
     decision: Result<Decision, Reject>,
     authenticator: &Authenticator,
     context: &mut RequestContext<'_>,

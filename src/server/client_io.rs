@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::disconnect::DisconnectReason;
 use super::exchange::Exchange;
-use super::flood::{Flood, FloodGuard, TURN};
+use super::flood::{Flood, FloodGuard, TURN, Violation};
 use super::linger::{After, LingeringClose, yield_to_others};
 use super::linger_slots::Share;
 use super::request_heads::{Next, RequestHeads};
@@ -244,24 +244,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
                 }
                 Poll::Ready(Ok(()))
             }
-            Err(flood) => {
+            Err(violation) => {
                 buffer.set_filled(before);
-                self.disconnect(DisconnectReason::Flood(flood));
-                self.begin_flood_close(context);
+                self.disconnect(violation.into());
+                self.begin_flood_close(violation, context);
                 self.poll_flood_close(context)
             }
         }
     }
 
-    fn begin_flood_close(&mut self, context: &mut Context<'_>) {
+    fn begin_flood_close(&mut self, violation: Violation, context: &mut Context<'_>) {
         // Called now, not at the end of the connection: until then, the client could have reconnected a thousand times.
-        if let Some(on_flood) = self.on_flood.take() {
+        if let Some(on_flood) = self.on_flood.take_if(|_| matches!(violation, Violation::Flood(_))) {
             on_flood();
         }
         // Without room in the socket, or inside a frame, the client gets no GOAWAY. The connection closes all the same.
         // Responses that wait for the end of this poll are lost.
         if let Some(guard) = self.flood_guard.as_ref().filter(|_| self.is_between_frames) {
-            let _ = Pin::new(&mut self.stream).poll_write(context, &guard.goaway());
+            let _ = Pin::new(&mut self.stream).poll_write(context, &guard.goaway(violation));
         }
         let _ = Pin::new(&mut self.stream).poll_shutdown(context);
         self.lingering = Some(Box::new(LingeringClose::new(After::Flood, self.linger.clone())));
@@ -271,7 +271,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
         if let Some(lingering) = &mut self.lingering {
             ready!(lingering.poll(&mut self.stream, context));
         }
-        // The reason is that of the flood, which is recorded already.
+        // The reason is recorded already.
         Poll::Ready(Err(self.disconnect(DisconnectReason::Flood(Flood::Frames))))
     }
 }

@@ -96,7 +96,7 @@ impl Connection {
         let (exchange, peer) = (&self.exchange, &self.peer);
         if let Some(head) = exchange.malformed_after(peer.requests.get()) {
             self.penalize(PenaltyBox::malformed_request);
-            return gateway.reject_malformed(head.fault, head.origin.as_ref(), peer, worker);
+            return gateway.reject_malformed(&head.rejected, peer, worker);
         }
         let is_last = !self.is_http2 && is_last_request(request.version(), request.headers());
         let handled = {
@@ -148,7 +148,8 @@ impl Connection {
                 worker.metrics.slow_clients_disconnected.inc();
                 worker.metrics.limit_hit(Limit::MinDownloadRate);
             }
-            None => {}
+            // As other errors of the protocol, which h2 finds.
+            Some(DisconnectReason::NoSettings | DisconnectReason::StreamClosed) | None => {}
         }
     }
 

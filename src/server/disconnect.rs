@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use super::flood::Flood;
+use super::flood::{Flood, Violation};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DisconnectReason {
@@ -13,6 +13,20 @@ pub(super) enum DisconnectReason {
     Slow,
     /// The client exceeds `limits.http2_control_frames` or `limits.http2_resets`.
     Flood(Flood),
+    /// See [`Violation::NoSettings`].
+    NoSettings,
+    /// See [`Violation::StreamClosed`].
+    StreamClosed,
+}
+
+impl From<Violation> for DisconnectReason {
+    fn from(violation: Violation) -> Self {
+        match violation {
+            Violation::Flood(flood) => DisconnectReason::Flood(flood),
+            Violation::NoSettings => DisconnectReason::NoSettings,
+            Violation::StreamClosed => DisconnectReason::StreamClosed,
+        }
+    }
 }
 
 impl DisconnectReason {
@@ -33,6 +47,8 @@ impl fmt::Display for DisconnectReason {
             DisconnectReason::Slow => "the client reads its response too slowly",
             DisconnectReason::Flood(Flood::Frames) => "the client sends too many frames without data or requests",
             DisconnectReason::Flood(Flood::Resets) => "the client cancels too many requests",
+            DisconnectReason::NoSettings => "the first frame of the client is not SETTINGS",
+            DisconnectReason::StreamClosed => "the client goes on with a request that it has ended",
         })
     }
 }

@@ -3,19 +3,17 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 
 use super::disconnect::DisconnectReason;
-use crate::protocols::http::framing::FramingError;
+use crate::protocols::http::framing::RejectedHead;
 
 /// A head that hyper never sees.
 #[derive(Debug)]
 pub(super) struct MalformedHead {
     /// The number of valid heads before it.
     pub(super) after: u64,
-    pub(super) fault: FramingError,
-    /// Its Origin, if that could be read.
-    pub(super) origin: Option<HeaderValue>,
+    pub(super) rejected: RejectedHead,
 }
 
 /// The state of one connection, shared by its stream and its service. One thread writes it; the atomics only make it

@@ -1,5 +1,8 @@
 //! Flood protection of HTTP/2: counts frames that carry no data and begin no request, before h2 acts on them.
 //!
+//! It also checks what h2 does not: that the first frame is SETTINGS, and that the newest request does not go on when
+//! the client has ended it. For an older one, h2 ends the connection with PROTOCOL_ERROR.
+//!
 //! h2 itself limits header blocks that never end, streams that the client resets before h2 looks at them
 //! (CVE-2023-44487), and streams that the client makes h2 reset (CVE-2025-8671). It replies to any number of PING and
 //! SETTINGS frames (CVE-2019-9512, CVE-2019-9515). It accepts any number of PRIORITY, WINDOW_UPDATE and unknown frames,
@@ -41,10 +44,15 @@ const FRAME_HEADER: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
+const PROTOCOL_ERROR: u8 = 1;
+const STREAM_CLOSED: u8 = 5;
 const ENHANCE_YOUR_CALM: u8 = 11;
+const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 
 /// The client exceeded a limit.
@@ -56,6 +64,26 @@ pub(super) enum Flood {
     Resets,
 }
 
+/// Why the gateway reads nothing more of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Violation {
+    Flood(Flood),
+    /// The first frame is not SETTINGS (RFC 9113 section 3.4).
+    NoSettings,
+    /// A frame of a request that the client has ended (RFC 9113 section 5.1).
+    StreamClosed,
+}
+
+impl From<Flood> for Violation {
+    fn from(flood: Flood) -> Self {
+        Violation::Flood(flood)
+    }
+}
+
+/// Maximum requests of which the gateway remembers that their body has not ended. Of others, h2 drops pseudo-headers in
+/// trailers.
+const MAX_UPLOADS: usize = 256;
+
 /// Follows the frames of one connection.
 pub(super) struct FloodGuard {
     header: [u8; FRAME_HEADER],
@@ -63,8 +91,14 @@ pub(super) struct FloodGuard {
     header_len: usize,
     /// Bytes until the next frame header.
     payload_left: usize,
+    /// The client has sent its first SETTINGS.
+    has_settings: bool,
+    /// A header block has begun and not ended. h2 rejects everything but its rest.
+    is_in_block: bool,
     /// The stream of the newest request.
     last_stream: [u8; 4],
+    /// The streams of requests with a body that has not ended, the oldest first.
+    uploads: Vec<[u8; 4]>,
     control: Budget,
     /// A cancelled request costs two and each request earns one, so a client may cancel half of its requests for ever.
     resets: Budget,
@@ -110,7 +144,10 @@ impl FloodGuard {
             header: [0; FRAME_HEADER],
             header_len: 0,
             payload_left: PREFACE,
+            has_settings: false,
+            is_in_block: false,
             last_stream: [0; 4],
+            uploads: Vec::new(),
             control: Budget::new(settings.http2_control_frames, CONTROL_PERIOD, Flood::Frames),
             resets: Budget::new(settings.http2_resets.saturating_mul(2), RESETS_PERIOD, Flood::Resets),
             empty_data: 0,
@@ -120,7 +157,7 @@ impl FloodGuard {
 
     /// Counts the frames in `bytes`, which the client sent, and deducts their cost from `turn`. Returns how many of the
     /// bytes h2 may act on in this turn: at least one. Marks malformed trailers for h2.
-    pub(super) fn count_received(&mut self, bytes: &mut [u8], turn: &mut usize) -> Result<usize, Flood> {
+    pub(super) fn count_received(&mut self, bytes: &mut [u8], turn: &mut usize) -> Result<usize, Violation> {
         let mut at = 0;
         while at < bytes.len() {
             let skipped = self.payload_left.min(bytes.len() - at);
@@ -134,6 +171,10 @@ impl FloodGuard {
                 self.header_len = 0;
                 // The reserved bit of the stream identifier, which receivers ignore (RFC 9113 section 4.1).
                 self.header[5] &= 0x7f;
+                if !self.has_settings {
+                    self.check_first_frame()?;
+                }
+                self.check_newest()?;
                 self.mark_malformed_trailers(bytes, at);
                 let turn_is_over = *turn == 0;
                 *turn = turn.saturating_sub(self.count_frame()?);
@@ -147,13 +188,29 @@ impl FloodGuard {
         Ok(at)
     }
 
+    fn check_first_frame(&mut self) -> Result<(), Violation> {
+        let [.., kind, flags, _, _, _, _] = self.header;
+        self.has_settings = kind == SETTINGS && flags & ACK == 0;
+        if self.has_settings { Ok(()) } else { Err(Violation::NoSettings) }
+    }
+
+    /// Rejects a frame of the newest request, if the client has ended it. Its body is the newest that has not ended.
+    fn check_newest(&self) -> Result<(), Violation> {
+        let [_, _, _, kind, _, stream @ ..] = self.header;
+        let is_of_newest = matches!(kind, HEADERS | DATA) && stream == self.last_stream && stream != [0; 4];
+        match is_of_newest && !self.is_in_block && self.uploads.last() != Some(&stream) {
+            true => Err(Violation::StreamClosed),
+            false => Ok(()),
+        }
+    }
+
     /// Takes END_STREAM from trailers with a pseudo-header, so that h2 resets their stream. `at`: where the payload of
     /// the current frame begins. A client that sends header and payload apart is not stopped; h2 then drops its
-    /// pseudo-headers.
+    /// pseudo-headers. HEADERS after the end of the body are no trailers, and h2 rejects them as it must (RFC 9113
+    /// section 5.1).
     fn mark_malformed_trailers(&self, bytes: &mut [u8], at: usize) {
         let [high, middle, low, kind, flags, stream @ ..] = self.header;
-        // The HEADERS of a request have a higher stream than all before.
-        if kind != HEADERS || flags & END_STREAM == 0 || stream > self.last_stream {
+        if kind != HEADERS || flags & END_STREAM == 0 || !self.uploads.contains(&stream) {
             return;
         }
         let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
@@ -175,13 +232,32 @@ impl FloodGuard {
         }
     }
 
+    /// Follows which bodies have ended. The HEADERS of a request have a higher stream than all before.
+    fn follow_bodies(&mut self, kind: u8, flags: u8, stream: [u8; 4]) {
+        if matches!(kind, HEADERS | CONTINUATION) {
+            self.is_in_block = flags & END_HEADERS == 0;
+        }
+        let has_ended = kind == RST_STREAM || matches!(kind, HEADERS | DATA) && flags & END_STREAM != 0;
+        if has_ended && !self.uploads.is_empty() {
+            self.uploads.retain(|upload| *upload != stream);
+        }
+        if kind == HEADERS && stream > self.last_stream {
+            self.last_stream = stream;
+            if !has_ended {
+                let surplus = (self.uploads.len() + 1).saturating_sub(MAX_UPLOADS);
+                self.uploads.drain(..surplus);
+                self.uploads.push(stream);
+            }
+        }
+    }
+
     /// Counts the frame of the current header and returns its cost.
     fn count_frame(&mut self) -> Result<usize, Flood> {
         let [high, middle, low, kind, flags, stream @ ..] = self.header;
         self.payload_left = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
+        self.follow_bodies(kind, flags, stream);
         match kind {
             HEADERS => {
-                self.last_stream = self.last_stream.max(stream);
                 self.control.earn(1);
                 self.resets.earn(1);
                 return Ok(REQUEST_COST);
@@ -202,120 +278,17 @@ impl FloodGuard {
         Ok(FRAME_COST)
     }
 
-    /// Returns a GOAWAY frame up to the newest request, with ENHANCE_YOUR_CALM (RFC 9113 section 10.5).
-    pub(super) fn goaway(&self) -> [u8; FRAME_HEADER + 8] {
+    /// Returns a GOAWAY frame up to the newest request, for a flood with ENHANCE_YOUR_CALM (RFC 9113 section 10.5).
+    pub(super) fn goaway(&self, violation: Violation) -> [u8; FRAME_HEADER + 8] {
         let [a, b, c, d] = self.last_stream;
-        [0, 0, 8, GOAWAY, 0, 0, 0, 0, 0, a, b, c, d, 0, 0, 0, ENHANCE_YOUR_CALM]
+        let code = match violation {
+            Violation::Flood(_) => ENHANCE_YOUR_CALM,
+            Violation::NoSettings => PROTOCOL_ERROR,
+            Violation::StreamClosed => STREAM_CLOSED,
+        };
+        [0, 0, 8, GOAWAY, 0, 0, 0, 0, 0, a, b, c, d, 0, 0, 0, code]
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PING: u8 = 6;
-
-    fn frame(kind: u8, stream: u8, payload: usize) -> Vec<u8> {
-        let length = u16::try_from(payload).expect("short").to_be_bytes();
-        [&[0, length[0], length[1], kind, 0, 0, 0, 0, stream], vec![kind; payload].as_slice()].concat()
-    }
-
-    impl FloodGuard {
-        fn receive(&mut self, bytes: &[u8]) -> Result<(), Flood> {
-            self.count_received(&mut bytes.to_vec(), &mut usize::MAX.clone())
-                .map(|passed| assert_eq!(passed, bytes.len()))
-        }
-    }
-
-    fn guard(control_frames: u32, resets: u32) -> FloodGuard {
-        let mut guard = FloodGuard::new(FloodSettings { http2_control_frames: control_frames, http2_resets: resets });
-        // A slow test machine must not refill the budgets.
-        guard.control.period = Duration::MAX;
-        guard.resets.period = Duration::MAX;
-        assert_eq!(guard.receive(&[b'P'; PREFACE]), Ok(()));
-        guard
-    }
-
-    #[test]
-    fn frames_are_counted_across_any_read_boundary() {
-        let sent = [frame(PING, 0, 8), frame(HEADERS, 3, 300), frame(DATA, 3, 1), frame(PING, 0, 8)].concat();
-        for piece in 1..40 {
-            let mut guard = guard(10, 10);
-            for bytes in sent.chunks(piece) {
-                assert_eq!(guard.receive(bytes), Ok(()));
-            }
-            assert_eq!((guard.control.left, guard.payload_left, guard.header_len), (9, 0, 0), "in pieces of {piece}");
-            assert_eq!(guard.goaway()[9..13], [0, 0, 0, 3]);
-        }
-    }
-
-    #[test]
-    fn requests_and_data_earn_control_frames() {
-        let mut guard = guard(3, 0);
-        let ping = frame(PING, 0, 8);
-        assert_eq!(guard.receive(&ping.repeat(3)), Ok(()));
-        assert_eq!(guard.control.spend(1), Err(Flood::Frames));
-        guard.count_sent(BYTES_PER_CONTROL_FRAME - 1);
-        assert_eq!(guard.control.spend(1), Err(Flood::Frames));
-        guard.count_sent(1);
-        assert_eq!(guard.control.spend(1), Ok(()));
-        let useful = [frame(DATA, 1, 1), ping.clone(), frame(HEADERS, 1, 1), ping.clone()].concat();
-        assert_eq!(guard.receive(&useful), Ok(()));
-        guard.count_sent(1_000_000);
-        assert_eq!(guard.control.left, 3, "the budget never exceeds its capacity");
-        assert_eq!(guard.receive(&ping.repeat(3)), Ok(()));
-        guard.control.period = Duration::ZERO;
-        assert_eq!(guard.receive(&ping.repeat(3)), Ok(()), "a new period refills the budget");
-    }
-
-    #[test]
-    fn a_client_may_cancel_half_of_its_requests() {
-        let (request, cancel) = (frame(HEADERS, 1, 1), frame(RST_STREAM, 1, 4));
-        let mut honest = guard(0, 10);
-        assert_eq!(honest.receive(&[request.clone(), request.clone(), cancel.clone()].concat().repeat(1000)), Ok(()));
-        let mut attacker = guard(0, 10);
-        let ended = (1..1000).find(|_| attacker.receive(&[request.clone(), cancel.clone()].concat()).is_err());
-        assert_eq!(ended, Some(20));
-        assert_eq!(guard(0, 0).receive(&cancel.repeat(1000)), Ok(()), "no limit");
-    }
-
-    #[test]
-    fn empty_data_frames_without_end_stream_are_limited() {
-        let mut guard = guard(0, 0);
-        let (empty, mut last) = (frame(DATA, 1, 0), frame(DATA, 1, 0));
-        last[4] = END_STREAM;
-        assert_eq!(guard.receive(&[last, frame(DATA, 1, 1)].concat().repeat(1000)), Ok(()));
-        assert_eq!(guard.receive(&empty.repeat(100)), Ok(()));
-        assert_eq!(guard.receive(&empty), Err(Flood::Frames));
-    }
-
-    #[test]
-    fn padding_does_not_count_as_data() {
-        let mut guard = guard(3, 0);
-        let mut padded = frame(DATA, 1, 1);
-        padded[4] = PADDED;
-        assert_eq!(guard.receive(&padded.repeat(3)), Ok(()));
-        assert_eq!(guard.receive(&padded), Err(Flood::Frames));
-    }
-
-    #[test]
-    fn a_turn_holds_fewer_requests_than_frames() {
-        for (kind, payload, at_least, at_most) in [(PING, 8, 400, 512), (HEADERS, 30, 7, 9), (DATA, 4_000, 50, 60)] {
-            let frame = frame(kind, 1, payload);
-            let sent = frame.repeat(5000);
-            let (mut guard, mut passed, mut turns) = (guard(0, 0), 0, 0);
-            while passed < sent.len() {
-                let mut left = TURN;
-                while left > 0 && passed < sent.len() {
-                    // As the gateway reads them: some KiB at once.
-                    let mut read = sent[passed..sent.len().min(passed + 8192)].to_vec();
-                    passed += guard.count_received(&mut read, &mut left).expect("no limit");
-                }
-                turns += 1;
-            }
-            let in_one = 5000 / turns;
-            assert!((at_least..=at_most).contains(&in_one), "{kind}: {in_one} frames in a turn");
-            assert_eq!((guard.payload_left, guard.header_len), (0, 0));
-        }
-    }
-}
+mod tests;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::io::ReadBuf;
 
 use super::exchange::{Exchange, MalformedHead};
-use crate::protocols::http::framing::{Framing, FramingError, Limits, origin_of};
+use crate::protocols::http::framing::{Framing, FramingError, Limits, RejectedHead};
 
 /// What hyper reads instead of a malformed head. The gateway would reject this one, too: it has no Host.
 const PLACEHOLDER: &[u8] = b"- * HTTP/1.1\r\nConnection: close\r\n\r\n";
@@ -127,7 +127,8 @@ impl RequestHeads {
             return &[];
         }
         self.malformed = Some(Malformed::Head);
-        exchange.set_malformed(MalformedHead { after: self.framing.heads(), fault, origin: origin_of(head) });
+        let rejected = RejectedHead::new(fault, head);
+        exchange.set_malformed(MalformedHead { after: self.framing.heads(), rejected });
         PLACEHOLDER
     }
 

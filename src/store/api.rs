@@ -141,6 +141,9 @@ pub trait Store: Send + Sync {
     /// the same transaction.
     fn mark(&self, mark: Mark, revoke: Vec<Revoked>, context: EventContext) -> StoreFuture<Marked>;
 
+    /// Returns what [`Store::mark`] would return. Uses nothing.
+    fn marked(&self, mark: Mark) -> StoreFuture<Marked>;
+
     /// Records that access tokens of these generations were used. Never lowers the recorded generation.
     fn confirm(&self, seen: Vec<(TokenId, u64)>) -> StoreFuture<()>;
 

@@ -68,7 +68,11 @@ impl WrongTokens {
     pub fn log_others(&self) {
         let Unlogged { wrong, limited } = self.take_unlogged();
         if wrong > 0 || limited > 0 {
-            tracing::warn!(wrong, limited, "more wrong admin tokens; `limited` calls were rejected unchecked");
+            tracing::warn!(
+                wrong_tokens = wrong,
+                unchecked_calls = limited,
+                "more wrong admin tokens; calls beyond admin.wrong_tokens were rejected without a look at their token"
+            );
         }
     }
 

@@ -112,7 +112,7 @@ pub(crate) async fn handle(
     match (request.method(), path.strip_prefix(PATH).unwrap_or_default()) {
         (&Method::POST, "") => issue(admin, request, context).await,
         (&Method::GET, "") => list(admin, request.uri(), context.at).await,
-        (_, "") => Err(Reject::from(Reason::MethodNotAllowed).allows("GET, POST")),
+        (_, "") => Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD, POST")),
         (&Method::DELETE, id) => revoke(admin, id.trim_start_matches('/'), context).await,
         (_, id) if !id[1..].contains('/') => Err(Reject::from(Reason::MethodNotAllowed).allows("DELETE")),
         _ => Err(Reason::NoRoute.into()),

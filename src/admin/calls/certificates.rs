@@ -60,7 +60,7 @@ struct Certificate {
 
 pub(crate) fn handle(admin: &Admin, method: &Method, now: UnixTime) -> Result<Response<Body>, Reject> {
     if *method != Method::GET {
-        return Err(Reject::from(Reason::MethodNotAllowed).allows("GET"));
+        return Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD"));
     }
     let listeners = admin.listeners.iter().map(|listener| Listener::of(listener, now)).collect();
     Ok(respond::json(StatusCode::OK, &List { listeners }))

@@ -46,7 +46,7 @@ struct Entry {
 
 pub(crate) fn handle(admin: &Admin, method: &Method, now: UnixTime) -> Result<Response<Body>, Reject> {
     if *method != Method::GET {
-        return Err(Reject::from(Reason::MethodNotAllowed).allows("GET"));
+        return Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD"));
     }
     let (keys, uptime) = (admin.broker.keyring.keys(), admin.clock.uptime());
     // An issuer that is only asked about its tokens has no keys.

@@ -88,7 +88,7 @@ pub(crate) async fn handle(
     let (keys, now) = (admin.broker.own_keys.clone(), context.at);
     match (request.method(), &segments[..]) {
         (&Method::GET, ["keys"]) => {}
-        (_, ["keys"]) => return Err(Reject::from(Reason::MethodNotAllowed).allows("GET")),
+        (_, ["keys"]) => return Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD")),
         (&Method::POST, ["keys", "rotate"]) => {
             let body: RotateRequest = read_optional_object(request).await?;
             keys.rotate(body.now, context).await?;

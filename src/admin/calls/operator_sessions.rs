@@ -60,7 +60,7 @@ pub(crate) fn current(admin: &Admin, method: &Method, caller: &Caller) -> Result
             }
             Ok(respond::json(StatusCode::OK, &json!({ "success": true })))
         }
-        _ => Err(Reject::from(Reason::MethodNotAllowed).allows("GET, DELETE")),
+        _ => Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD, DELETE")),
     }
 }
 

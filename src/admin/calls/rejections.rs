@@ -66,7 +66,7 @@ pub(crate) fn handle(admin: &Admin, method: &Method, uri: &Uri) -> Result<Respon
         return Err(Reason::NoRoute.into());
     }
     if *method != Method::GET {
-        return Err(Reject::from(Reason::MethodNotAllowed).allows("GET"));
+        return Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD"));
     }
     match id {
         Some(id) => {

@@ -85,7 +85,7 @@ struct Servers {
 
 pub(crate) fn handle(admin: &Admin, method: &Method, uri: &Uri, caller: &Caller) -> Result<Response<Body>, Reject> {
     if *method != Method::GET {
-        return Err(Reject::from(Reason::MethodNotAllowed).allows("GET"));
+        return Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD"));
     }
     let mut query = Query::read(uri)?;
     if uri.path() == STREAM_PATH {

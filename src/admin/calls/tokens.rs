@@ -82,16 +82,16 @@ pub(crate) async fn handle(
     match (request.method(), &segments[..]) {
         (&Method::POST, ["tokens"]) => issue(admin, request, context).await,
         (&Method::GET, ["tokens"]) => token_search::handle(admin, request.uri(), context.at).await,
-        (_, ["tokens"]) => Err(Reject::from(Reason::MethodNotAllowed).allows("GET, POST")),
+        (_, ["tokens"]) => Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD, POST")),
         (&Method::GET, ["tokens", "ended"]) => ended_tokens::handle(admin, request.uri()).await,
-        (_, ["tokens", "ended"]) => Err(Reject::from(Reason::MethodNotAllowed).allows("GET")),
+        (_, ["tokens", "ended"]) => Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD")),
         (&Method::DELETE, ["tokens", id]) => revoke_family(admin, id, context).await,
         (_, ["tokens", _]) => Err(Reject::from(Reason::MethodNotAllowed).allows("DELETE")),
         (&Method::GET, ["subjects", subject, "tokens"]) => list(admin, decode_subject(subject)?, context.at).await,
         (&Method::DELETE, ["subjects", subject, "tokens"]) => {
             revocations::revoke_subject(admin, decode_subject(subject)?, context).await
         }
-        (_, ["subjects", _, "tokens"]) => Err(Reject::from(Reason::MethodNotAllowed).allows("GET, DELETE")),
+        (_, ["subjects", _, "tokens"]) => Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD, DELETE")),
         _ => Err(Reason::NoRoute.into()),
     }
 }

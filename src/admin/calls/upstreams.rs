@@ -39,7 +39,7 @@ struct Server {
 
 pub(crate) fn handle(admin: &Admin, method: &Method) -> Result<Response<Body>, Reject> {
     if *method != Method::GET {
-        return Err(Reject::from(Reason::MethodNotAllowed).allows("GET"));
+        return Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD"));
     }
     let upstreams = admin.upstreams.load();
     let list = List { upstreams: upstreams.iter().map(|upstream| UpstreamEntry::of(upstream)).collect() };

@@ -40,13 +40,16 @@ pub struct Proofs {
     pub shared: Option<Arc<SharedProofs>>,
     /// `None`: proofs need no nonce.
     pub nonces: Option<Arc<Nonces>>,
+    /// If true, a proof that is used up is only checked, and stays as it is: `bearward explain` decides about a request
+    /// that the client may still send.
+    pub only_checks: bool,
 }
 
 impl Proofs {
     /// Without nonces, for one process that began at this time.
     pub fn of_process(began: UnixTime) -> Self {
         let used = || Arc::new(UsedProofs::new(began));
-        Proofs { used: used(), used_for_grants: used(), shared: None, nonces: None }
+        Proofs { used: used(), used_for_grants: used(), shared: None, nonces: None, only_checks: false }
     }
 
     /// Continues where another process has ended. `None` if only one of both has nonces: the same proof would be
@@ -59,6 +62,7 @@ impl Proofs {
             used_for_grants: used(&handed_over.of_grants),
             shared: None,
             nonces,
+            only_checks: false,
         })
     }
 
@@ -71,6 +75,11 @@ impl Proofs {
         }
     }
 
+    /// The same proofs, for a request that is only explained.
+    pub fn without_effects(&self) -> Self {
+        Proofs { only_checks: true, ..self.clone() }
+    }
+
     /// How many proofs this process remembers.
     pub fn count(&self) -> usize {
         self.used.count() + self.used_for_grants.count()
@@ -78,18 +87,27 @@ impl Proofs {
 
     /// Uses the proof beside a token up, or rejects it if it was used before.
     pub async fn use_up(&self, proof: &VerifiedProof, max: usize, now: UnixTime) -> Result<(), Reject> {
-        self.used.insert(proof, max, now)?;
-        self.share(proof, now).await
+        self.use_up_in(&self.used, proof, max, now).await
     }
 
     /// As [`Proofs::use_up`], for a client that asks for tokens.
     pub async fn use_up_for_grant(&self, proof: &VerifiedProof, max: usize, now: UnixTime) -> Result<(), Reject> {
-        self.used_for_grants.insert(proof, max, now)?;
-        self.share(proof, now).await
+        self.use_up_in(&self.used_for_grants, proof, max, now).await
     }
 
-    async fn share(&self, proof: &VerifiedProof, now: UnixTime) -> Result<(), Reject> {
+    async fn use_up_in(
+        &self,
+        used: &UsedProofs,
+        proof: &VerifiedProof,
+        max: usize,
+        now: UnixTime,
+    ) -> Result<(), Reject> {
+        match self.only_checks {
+            true => used.check(proof, max, now)?,
+            false => used.insert(proof, max, now)?,
+        }
         match &self.shared {
+            Some(shared) if self.only_checks => shared.check(proof).await,
             Some(shared) => shared.insert(proof, now).await,
             None => Ok(()),
         }

@@ -75,7 +75,8 @@ impl<'r> PresentedProof<'r> {
     where
         'r: 'e,
     {
-        let is_websocket = websocket::has_websocket_upgrade(self.headers);
+        let is_handshake = matches!(*self.method, Method::GET | Method::CONNECT);
+        let is_websocket = is_handshake && websocket::asks_for_websocket(self.headers);
         if let Some(url) = self.public_url {
             return Ok(url.with(self.path, is_websocket));
         }

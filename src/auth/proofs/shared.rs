@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store::{Mark, MarkKind, Marked, Store};
+use crate::store::{Mark, MarkKind, Marked, Store, StoreFuture};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::dpop::{MAX_AGE, VerifiedProof};
 use crate::types::clock::UnixTime;
@@ -19,14 +19,15 @@ impl SharedProofs {
     /// Remembers a proof, or rejects it if a gateway has used it before. While the store does not respond, no proof is
     /// accepted.
     pub async fn insert(&self, proof: &VerifiedProof, now: UnixTime) -> Result<(), Reject> {
-        let mark = Mark {
-            kind: MarkKind::Proof,
-            issuer: proof.key.to_string(),
-            key: format!("{:032x}", proof.id),
-            value: [0; 32],
-            until: UnixTime::from_secs(proof.issued + MAX_AGE + 1),
-        };
-        let marked = self.store.mark(mark, Vec::new(), EventContext::from(now));
+        self.first(self.store.mark(mark_of(proof), Vec::new(), EventContext::from(now))).await
+    }
+
+    /// Rejects a proof that [`SharedProofs::insert`] would reject. Does not remember it.
+    pub async fn check(&self, proof: &VerifiedProof) -> Result<(), Reject> {
+        self.first(self.store.marked(mark_of(proof))).await
+    }
+
+    async fn first(&self, marked: StoreFuture<Marked>) -> Result<(), Reject> {
         match tokio::time::timeout(self.timeout, marked).await {
             Ok(Ok(Marked::First)) => Ok(()),
             Ok(Ok(Marked::Repeated | Marked::Taken)) => Err(Reject::new(
@@ -36,5 +37,15 @@ impl SharedProofs {
             Ok(Err(error)) => Err(Reject::new(Reason::StoreUnavailable, with_causes(&error))),
             Err(_) => Err(Reject::new(Reason::StoreUnavailable, "the store did not respond in time")),
         }
+    }
+}
+
+fn mark_of(proof: &VerifiedProof) -> Mark {
+    Mark {
+        kind: MarkKind::Proof,
+        issuer: proof.key.to_string(),
+        key: format!("{:032x}", proof.id),
+        value: [0; 32],
+        until: UnixTime::from_secs(proof.issued + MAX_AGE + 1),
     }
 }

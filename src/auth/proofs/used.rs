@@ -103,12 +103,30 @@ impl UsedProofs {
 
     /// Remembers a proof, or rejects it if it was used before. `max`: `limits.used_proofs`.
     pub fn insert(&self, proof: &VerifiedProof, max: usize, now: UnixTime) -> Result<(), Reject> {
+        let (mut shard, newest) = self.shard_of(proof, max, now)?;
+        shard.insert(proof, (&self.count, max), newest)
+    }
+
+    /// Rejects a proof that [`UsedProofs::insert`] would reject. Does not remember it.
+    pub fn check(&self, proof: &VerifiedProof, max: usize, now: UnixTime) -> Result<(), Reject> {
+        let (shard, _) = self.shard_of(proof, max, now)?;
+        shard.check_unused(proof)?;
+        if self.count() < max { Ok(()) } else { Err(full()) }
+    }
+
+    /// The place of a proof that this process can judge, and the newest time.
+    fn shard_of(
+        &self,
+        proof: &VerifiedProof,
+        max: usize,
+        now: UnixTime,
+    ) -> Result<(MutexGuard<'_, Shard>, u64), Reject> {
         let newest = self.newest.fetch_max(now.as_secs(), Ordering::AcqRel).max(now.as_secs());
         if self.count() >= max {
             // Shards without new proofs still have old ones.
             self.shards.iter().for_each(|shard| lock(shard).drop_old(&self.count, newest));
         }
-        let mut shard = self.shard(proof.id);
+        let shard = self.shard(proof.id);
         if self.is_handed_over.load(Ordering::Acquire) {
             let detail = "another process has taken over, and remembers proofs";
             return Err(Reject::new(Reason::StoreUnavailable, detail));
@@ -123,7 +141,7 @@ impl UsedProofs {
             let detail = "the proof is older than this process, which does not know whether it was used";
             return Err(Reject::new(Reason::ProofTime, detail));
         }
-        shard.insert(proof, (&self.count, max), newest)
+        Ok((shard, newest))
     }
 
     fn shard(&self, id: u128) -> MutexGuard<'_, Shard> {
@@ -135,7 +153,20 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn full() -> Reject {
+    Reject::new(Reason::ProofsFull, "limits.used_proofs are remembered")
+}
+
 impl Shard {
+    fn check_unused(&self, proof: &VerifiedProof) -> Result<(), Reject> {
+        let number = proof.issued / BUCKET;
+        let bucket = &self.buckets[(number % BUCKETS as u64) as usize];
+        match bucket.number == number && bucket.ids.contains(&proof.id) {
+            true => Err(Reject::new(Reason::ProofReplayed, "the jti was used before with this key")),
+            false => Ok(()),
+        }
+    }
+
     fn insert(
         &mut self,
         proof: &VerifiedProof,
@@ -149,12 +180,10 @@ impl Shard {
             // All good proofs are within the time of the buckets, so that this one is empty now.
             self.buckets[place].number = number;
         }
-        if self.buckets[place].ids.contains(&proof.id) {
-            return Err(Reject::new(Reason::ProofReplayed, "the jti was used before with this key"));
-        }
+        self.check_unused(proof)?;
         if count.fetch_add(1, Ordering::Relaxed) >= max {
             count.fetch_sub(1, Ordering::Relaxed);
-            return Err(Reject::new(Reason::ProofsFull, "limits.used_proofs are remembered"));
+            return Err(full());
         }
         self.buckets[place].ids.insert(proof.id);
         Ok(())

@@ -22,7 +22,7 @@ pub(super) fn read(table: &mut Table<'_>) -> Option<CertificateFiles> {
     }
     let files = CertificateFiles { certificate: certificate?, key: key? };
     if let (Some(chain), Some(private_key)) = (chain, private_key) {
-        table.accept("client_key", pem::key_fits(chain, private_key, &files));
+        pem::check_pair(table, "client_", chain, private_key, &files);
     }
     Some(files)
 }

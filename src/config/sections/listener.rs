@@ -179,7 +179,7 @@ fn certificate(table: &mut Table<'_>) -> Option<CertificateFiles> {
     let private_key = key.as_deref().and_then(|path| table.accept("key", pem::private_key(path)));
     let files = CertificateFiles { certificate: certificate?, key: key? };
     if let (Some(chain), Some(private_key)) = (chain, private_key) {
-        table.accept("key", pem::key_fits(chain, private_key, &files));
+        pem::check_pair(table, "", chain, private_key, &files);
     }
     Some(files)
 }

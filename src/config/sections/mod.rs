@@ -22,6 +22,7 @@ mod https;
 mod identity;
 mod introspection;
 mod issuer;
+mod key_kind;
 mod keys;
 mod limits;
 mod listener;

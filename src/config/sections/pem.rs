@@ -11,7 +11,9 @@ use rustls::sign::{CertifiedKey, SigningKey as TlsKey};
 use rustls::{Error, InconsistentKeys, SignatureScheme};
 
 use crate::config::document::error::ConfigError;
+use crate::config::document::table::Table;
 use crate::config::sections::files::{self, contents};
+use crate::config::sections::key_kind;
 use crate::protocols::tls::CertificateFiles;
 use crate::tokens::jwt::sign::SigningKey;
 use crate::tokens::jwt::{Algorithm, algorithm_name};
@@ -27,7 +29,7 @@ fn sections(file: &[u8], path: &Path) -> Result<Vec<Section>, ConfigError> {
         return Err(ConfigError::new(format!("{shown} is a DER file"), "expected a PEM file")
             .help(format!("convert the file: openssl x509 -inform der -in {shown} -out converted.pem")));
     }
-    if file.windows(17).any(|window| window == b"BEGIN ENCRYPTED P") {
+    if key_kind::is_encrypted(file) {
         return Err(ConfigError::new(
             format!("the key in {shown} is encrypted"),
             "expected a key without a passphrase",
@@ -68,12 +70,7 @@ fn is_private(kind: SectionKind) -> bool {
 /// The only private key of a file.
 pub(super) fn private_key(path: &Path) -> Result<Arc<dyn TlsKey>, ConfigError> {
     let der = private_key_der(path)?;
-    any_supported_type(&der).map_err(|_| {
-        ConfigError::new(
-            format!("the key in {} has an unsupported type", path.display()),
-            "expected RSA, ECDSA or Ed25519",
-        )
-    })
+    any_supported_type(&der).map_err(|_| key_kind::unusable(&der, path))
 }
 
 fn private_key_der(path: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
@@ -95,33 +92,40 @@ fn private_key_der(path: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
     }
 }
 
-/// Checks that `key` is the private key of the first certificate.
-pub(super) fn key_fits(
+/// Checks that `key` is the private key of the first certificate. `prefix`: of the keys `certificate` and `key` in the
+/// table.
+pub(super) fn check_pair(
+    table: &Table<'_>,
+    prefix: &str,
     chain: Vec<CertificateDer<'static>>,
     key: Arc<dyn TlsKey>,
     files: &CertificateFiles,
-) -> Result<(), ConfigError> {
+) {
     let fits = |chain| CertifiedKey::new(chain, Arc::clone(&key)).keys_match();
     let certificate = files.certificate.display();
     match fits(chain.clone()) {
         Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {}
         // `Unknown`: the public key cannot be compared, so the pair is accepted.
-        _ => return Ok(()),
+        _ => return,
     }
     let private_key = files.key.display();
+    if let Some(place) = chain.into_iter().skip(1).position(|other| fits(vec![other]).is_ok()) {
+        let place = place + 2;
+        let error = ConfigError::new(
+            format!("the certificates in {certificate} are in the wrong order"),
+            format!("expected the certificate of {private_key} first, then those that sign it"),
+        );
+        let help = format!("move certificate {place} of the file to its start; the key matches it");
+        return table.reject(&format!("{prefix}certificate"), error.help(help));
+    }
     let error = ConfigError::new(
         format!("{private_key} does not match the certificate"),
         format!("expected the private key of the first certificate in {certificate}"),
     );
-    Err(match chain.into_iter().skip(1).position(|other| fits(vec![other]).is_ok()) {
-        Some(place) => {
-            error.help(format!("move certificate {} of the file to its start; the key matches it", place + 2))
-        }
-        None => error.help(format!(
-            "compare the public keys: openssl x509 -noout -pubkey -in {certificate}; \
-             openssl pkey -pubout -in {private_key}"
-        )),
-    })
+    let help = format!(
+        "compare the public keys: openssl x509 -noout -pubkey -in {certificate}; openssl pkey -pubout -in {private_key}"
+    );
+    table.reject(&format!("{prefix}key"), error.help(help));
 }
 
 /// Checks that the key in this file can sign with this algorithm, and is PKCS#8, as the signing code requires.

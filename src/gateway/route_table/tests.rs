@@ -22,6 +22,7 @@ fn found(table: &RouteTable, host: &str, method: Method, path: &str) -> String {
         Ok(Action::Endpoint(endpoint)) => format!("{endpoint:?}"),
         Ok(Action::Metadata) => "metadata".into(),
         Ok(Action::SignIn(call)) => format!("{call:?}"),
+        Ok(Action::OtherMethod { route, .. }) => format!("another method of {}", route.name),
         Err(reject) => reject.reason.code().into(),
     }
 }
@@ -188,5 +189,26 @@ fn metadata_follows_the_path_of_the_issuer() {
         let table = RouteTable::new(&[route("/", None, &[])], 1).with_issuer(issuer);
         assert_eq!(found(&table, "", Method::GET, path), "metadata", "{issuer}");
         assert_eq!(found(&table, "", Method::GET, &format!("{path}/c")), "* /", "{issuer}");
+    }
+}
+
+/// Without a token, a client does not learn which methods a path has.
+#[test]
+fn another_method_is_judged_by_a_route_that_needs_a_token() {
+    let needs =
+        |path: &str, methods: &[Method]| Route { access: Route::everything().access, ..route(path, None, methods) };
+    let observed = Route { enforce: false, ..needs("/observed", &[Method::POST]) };
+    let (get, put, post) = (&[Method::GET], &[Method::PUT], &[Method::POST]);
+    let routes =
+        [needs("/both", put), needs("/both", post), needs("/mixed", put), route("/mixed", None, get), observed];
+    let table = RouteTable::new(&routes, 1);
+    for (method, path, expected) in [
+        (Method::DELETE, "/both", "another method of * /both"),
+        (Method::POST, "/both", "* /both"),
+        (Method::DELETE, "/mixed", "method_not_allowed"),
+        (Method::DELETE, "/observed", "method_not_allowed"),
+        (Method::DELETE, "/none", "no_route"),
+    ] {
+        assert_eq!(found(&table, "", method.clone(), path), expected, "{method} {path}");
     }
 }

@@ -44,9 +44,9 @@ impl SignInPaths {
         let below = self.below(path).unwrap_or_default();
         let (call, allow): (_, &'static str) = if below == SIGN_OUT.as_bytes() {
             let call = if *method == Method::POST { SignInCall::SignOut } else { SignInCall::SignOutPage };
-            (call, "GET, POST")
+            (call, "GET, HEAD, POST")
         } else if below == SIGNED_OUT.as_bytes() {
-            (SignInCall::SignedOut, "GET")
+            (SignInCall::SignedOut, "GET, HEAD")
         } else if let Some(provider) = below.strip_prefix(SIGN_IN.as_bytes()) {
             (SignInCall::Start(self.named(provider)?), "GET")
         } else if let Some(provider) = below.strip_prefix(CALLBACK.as_bytes()) {
@@ -54,7 +54,9 @@ impl SignInPaths {
         } else {
             return Err(Reason::NoRoute.into());
         };
-        let is_allowed = *method == Method::GET || call == SignInCall::SignOut;
+        // Programs that look at links send HEAD: it must neither begin a sign-in nor use its code up.
+        let has_head = matches!(call, SignInCall::SignOutPage | SignInCall::SignedOut);
+        let is_allowed = *method == Method::GET || *method == Method::HEAD && has_head || call == SignInCall::SignOut;
         if is_allowed { Ok(call) } else { Err(Reject::from(Reason::MethodNotAllowed).allows(allow)) }
     }
 
@@ -106,6 +108,9 @@ mod tests {
             (Method::GET, "/oauth2/sign_out", Ok(SignInCall::SignOutPage)),
             (Method::POST, "/oauth2/sign_out", Ok(SignInCall::SignOut)),
             (Method::GET, "/oauth2/signed_out", Ok(SignInCall::SignedOut)),
+            (Method::HEAD, "/oauth2/sign_out", Ok(SignInCall::SignOutPage)),
+            (Method::HEAD, "/oauth2/signed_out", Ok(SignInCall::SignedOut)),
+            (Method::POST, "/oauth2/signed_out", Err(Reason::MethodNotAllowed)),
             (Method::POST, "/oauth2/callback/main", Err(Reason::MethodNotAllowed)),
             (Method::HEAD, "/oauth2/callback/main", Err(Reason::MethodNotAllowed)),
             (Method::HEAD, "/oauth2/sign_in/main", Err(Reason::MethodNotAllowed)),

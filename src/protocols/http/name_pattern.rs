@@ -5,7 +5,7 @@
 
 use http::header::HeaderName;
 
-/// `X-Real-IP`, or `X-SSL-*` for all names that begin with `X-SSL-`.
+/// `X-Real-IP`, or `X-SSL-*` for all names that begin with `X-SSL-`, that beginning itself included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamePattern {
     /// In lower case, with `-` for each character that is neither a letter nor a digit.
@@ -33,7 +33,7 @@ impl NamePattern {
     /// Returns true if this name, in any spelling, matches.
     pub fn matches(&self, name: &[u8]) -> bool {
         let len = self.folded.len();
-        let has_length = if self.is_prefix { name.len() > len } else { name.len() == len };
+        let has_length = if self.is_prefix { name.len() >= len } else { name.len() == len };
         has_length && name.iter().zip(&self.folded).all(|(byte, expected)| folded(*byte) == *expected)
     }
 
@@ -78,7 +78,9 @@ mod tests {
             ("X-Real-IP", "x-real-ips", false),
             ("x_ssl-*", "x-ssl-cert", true),
             ("X-SSL-*", "x_ssl_cert", true),
-            ("X-SSL-*", "x-ssl-", false),
+            ("X-SSL-*", "x-ssl-", true),
+            ("X-SSL-*", "x_ssl.", true),
+            ("X-SSL-*", "x-ssl", false),
             ("X-SSL-*", "x-sslcert", false),
         ] {
             assert_eq!(pattern(text).matches(name.as_bytes()), expected, "{text} {name}");

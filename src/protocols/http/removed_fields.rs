@@ -144,9 +144,10 @@ impl RemovedFields {
 /// Returns true if a name that matches the pattern can be in this bucket.
 fn may_be_in(bucket: usize, pattern: &NamePattern) -> bool {
     let text = pattern.folded();
-    // The names of a prefix as short as `X-*` are in all buckets of the third character.
+    // The names of a prefix as short as `X-*` are in all buckets of the third character, and `X-` is in that of its
+    // first one.
     let is_short_prefix = pattern.is_prefix() && matches!(text, [b'x', _]);
-    if is_short_prefix { bucket >= CLASSES } else { bucket_of(text) == bucket }
+    bucket_of(text) == bucket || is_short_prefix && bucket >= CLASSES
 }
 
 fn bucket_of(name: &[u8]) -> usize {
@@ -183,8 +184,10 @@ mod tests {
         assert_eq!(removed_by_default().count(), CLIENT_CLAIMS.len());
         let fields = RemovedFields::new(std::iter::empty(), std::iter::empty(), &FieldRules::default());
         for name in CLIENT_CLAIMS {
-            let name = name.replace('*', "x");
-            assert!(removes(&fields, &name) && removes(&fields, &name.replace('-', "_")), "{name}");
+            for rest in ["x", ""] {
+                let name = name.replace('*', rest);
+                assert!(removes(&fields, &name) && removes(&fields, &name.replace('-', "_")), "{name}");
+            }
         }
         for name in ["x", "x-", "xx", "accept", "x-requested-with", "client-id", "remote", "x-ssl", "cf-ray"] {
             assert!(!removes(&fields, name), "{name}");
@@ -195,7 +198,18 @@ mod tests {
     fn keep_applies_only_to_fields_that_the_gateway_does_not_set() {
         let rules = rules(&["X-*", "Z"], &["X-SSL-*", "X-Forwarded-*", "Remote-User", "x_auth-subject"]);
         let fields = RemovedFields::new(["x-forwarded-for", "x-auth-subject"].into_iter(), std::iter::empty(), &rules);
-        for name in ["x-a", "x-1", "x-.", "z", "x-forwarded-for", "x_forwarded_for", "x-auth-subject", "remote-name"] {
+        for name in [
+            "x-a",
+            "x-1",
+            "x-.",
+            "x-",
+            "X_",
+            "z",
+            "x-forwarded-for",
+            "x_forwarded_for",
+            "x-auth-subject",
+            "remote-name",
+        ] {
             assert!(removes(&fields, name), "{name}");
         }
         for name in ["x-ssl-cert", "x_ssl_cert", "x-forwarded-prefix", "remote-user", "y"] {

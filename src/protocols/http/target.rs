@@ -56,9 +56,9 @@ fn host_field(headers: &HeaderMap) -> Result<Option<&HeaderValue>, Reject> {
 }
 
 /// Returns true for a name or an address with an optional port. Other characters, as `@`, `/`, `,`, space or a second
-/// colon, are read in different ways by different programs.
+/// colon, are read in different ways by different programs. So are empty labels: a program that removes one final dot
+/// of `a..` has another name than one that removes all of them.
 pub fn is_host(host: &[u8]) -> bool {
-    let in_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
     let is_address = |text: &[u8]| std::str::from_utf8(text).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok());
     let (is_valid_name, rest) = match host.strip_prefix(b"[") {
         Some(host) => {
@@ -67,15 +67,28 @@ pub fn is_host(host: &[u8]) -> bool {
         }
         None => {
             let end = host.iter().position(|byte| *byte == b':').unwrap_or(host.len());
-            (end > 0 && end <= 255 && host[..end].iter().all(in_name), &host[end..])
+            (is_name(&host[..end]), &host[end..])
         }
     };
     is_valid_name
         && match rest {
             [] => true,
-            [b':', port @ ..] => (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit),
+            [b':', port @ ..] => is_port(port),
             _ => false,
         }
+}
+
+/// Returns true for labels between dots. One final dot may follow.
+fn is_name(name: &[u8]) -> bool {
+    let in_label = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
+    let labels = name.strip_suffix(b".").unwrap_or(name);
+    let is_label = |label: &[u8]| !label.is_empty() && label.iter().all(in_label);
+    name.len() <= 255 && labels.split(|byte| *byte == b'.').all(is_label)
+}
+
+fn is_port(port: &[u8]) -> bool {
+    let digits = std::str::from_utf8(port).ok().filter(|_| port.iter().all(u8::is_ascii_digit));
+    port.len() <= 5 && digits.is_some_and(|digits| digits.parse::<u16>().is_ok())
 }
 
 /// The name or address without the port, the brackets of an IPv6 address and the final dot of a name: routes are
@@ -127,6 +140,7 @@ mod tests {
     fn a_request_has_exactly_one_host() {
         assert_eq!(found("/", &["a.example:8443"]), Ok("a.example:8443".into()));
         assert_eq!(found("/", &["[::1]:80"]), Ok("[::1]:80".into()));
+        assert_eq!(found("/", &["a_b.example.:65535"]), Ok("a_b.example.:65535".into()));
         assert_eq!(found("http://a.example/", &[]), Ok("a.example".into()));
         assert_eq!(found("http://a.example/", &["A.example"]), Ok("a.example".into()));
         for hosts in [
@@ -145,6 +159,14 @@ mod tests {
             &["a:b"],
             &["a:1:2"],
             &["a:123456"],
+            &["a:65536"],
+            &["a:00001x"],
+            &["a.."],
+            &["a..:1"],
+            &["a..b"],
+            &[".a"],
+            &["."],
+            &[".."],
             &[":1"],
             &["[]"],
             &["[a]"],

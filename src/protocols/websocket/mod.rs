@@ -12,5 +12,5 @@ mod upgrade;
 
 pub use tunnel::{Tunnel, TunnelEnd};
 pub use upgrade::{
-    UpgradeRequest, accept_upgrade, has_websocket_upgrade, is_upgrade_request, set_upgrade_headers, take_upgrade,
+    UpgradeRequest, accept_upgrade, asks_for_websocket, is_upgrade_request, set_upgrade_headers, take_upgrade,
 };

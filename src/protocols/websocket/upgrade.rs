@@ -29,10 +29,13 @@ pub struct UpgradeRequest {
 
 /// Returns true if this request asks for an upgrade to a WebSocket.
 pub fn is_upgrade_request<B>(request: &Request<B>) -> bool {
-    *request.method() == Method::GET
-        && request.version() == Version::HTTP_11
-        && has_websocket_upgrade(request.headers())
-        && field_list::contains(request.headers(), &header::CONNECTION, "upgrade")
+    *request.method() == Method::GET && request.version() == Version::HTTP_11 && asks_for_websocket(request.headers())
+}
+
+/// Returns true if these are the fields of a request for an upgrade to a WebSocket. `Upgrade` alone asks for nothing
+/// (RFC 9110 section 7.8).
+pub fn asks_for_websocket(headers: &HeaderMap) -> bool {
+    has_websocket_upgrade(headers) && field_list::contains(headers, &header::CONNECTION, "upgrade")
 }
 
 /// Takes the client's end of the tunnel out of a request for an upgrade. A request with a body gets no upgrade: the
@@ -88,7 +91,7 @@ impl Tunnel {
 }
 
 /// Returns true if there is one `Upgrade` field and its value is `websocket`.
-pub fn has_websocket_upgrade(headers: &HeaderMap) -> bool {
+fn has_websocket_upgrade(headers: &HeaderMap) -> bool {
     let mut values = headers.get_all(header::UPGRADE).iter();
     let is_named = values.next().is_some_and(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"websocket"));
     is_named && values.next().is_none()

@@ -12,6 +12,10 @@ use crate::types::reject::with_causes;
 /// Maximum characters of an error that is kept: the authority writes parts of it.
 const MAX_TEXT: usize = 400;
 
+/// The type of an error of the authority (RFC 8555 section 6.7).
+const BAD_NONCE: &str = "urn:ietf:params:acme:error:badNonce";
+const UNAUTHORIZED: &str = "urn:ietf:params:acme:error:unauthorized";
+
 /// What a failure means for the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FailureKind {
@@ -49,7 +53,23 @@ impl Failure {
 
     /// Returns true if the order can go on later.
     pub(super) fn keeps_order(&self) -> bool {
-        matches!(self, Failure::Absent(_) | Failure::Authority(Error::Timeout(_)))
+        matches!(self, Failure::Absent(_) | Failure::Authority(Error::Timeout(_))) || self.is_bad_nonce()
+    }
+
+    /// Returns true if the authority did not look at the request, because it does not accept its nonce (RFC 8555
+    /// section 6.5).
+    pub(super) fn is_bad_nonce(&self) -> bool {
+        self.is_problem(BAD_NONCE)
+    }
+
+    /// Returns true if the account may have been deactivated (RFC 8555 section 7.3.6). An authority also rejects single
+    /// requests in this way.
+    pub(super) fn may_be_of_account(&self) -> bool {
+        self.is_problem(UNAUTHORIZED)
+    }
+
+    fn is_problem(&self, kind: &str) -> bool {
+        matches!(self, Failure::Authority(Error::Api(problem)) if problem.r#type.as_deref() == Some(kind))
     }
 
     /// For operators: one line.

@@ -49,6 +49,13 @@ impl Task<'_> {
         self.save().await
     }
 
+    /// Begins the order again, for another account.
+    pub(super) fn order_again(&mut self) {
+        if let Some(order) = &mut self.state.order {
+            (order.url, order.validation) = (None, None);
+        }
+    }
+
     /// Leads the order to a certificate, and stores it.
     pub(super) async fn complete(&mut self, account: &Account, now: UnixTime) -> Result<(), Failure> {
         let mut order = self.open(account).await?;
@@ -141,8 +148,12 @@ impl Task<'_> {
         if order.state().status == OrderStatus::Pending {
             match order.poll_ready(&POLL).await {
                 Ok(OrderStatus::Ready) => {}
-                Ok(_) | Err(Error::Api(_)) => return Err(Failure::Rejected(reason(order).await)),
-                Err(error) => return Err(error.into()),
+                Ok(_) => return Err(Failure::Rejected(reason(order).await)),
+                Err(error) => {
+                    let failure = Failure::from(error);
+                    let is_of_order = matches!(failure, Failure::Authority(Error::Api(_))) && !failure.is_bad_nonce();
+                    return Err(if is_of_order { Failure::Rejected(reason(order).await) } else { failure });
+                }
             }
         }
         let request = signing_request(self.name, &self.key()?).map_err(Failure::Key)?;

@@ -26,6 +26,10 @@ const LEASE_INTERVAL: Duration = Duration::from_secs(5);
 /// How often the store is looked through for entries that can be deleted.
 const TIDY_INTERVAL: Duration = Duration::from_hours(1);
 
+/// How often an order goes on after the authority has rejected three nonces in a row. Behind a load balancer without
+/// shared nonces, it can reject each second one.
+const MAX_BAD_NONCES: u32 = 3;
+
 const LEASE: &str = "acme";
 
 /// What orders need.
@@ -203,13 +207,30 @@ impl Worker {
 
     async fn order(&self, task: &mut Task<'_>, wanted: &Wanted, work: &mut WorkState) -> Result<(), Failure> {
         task.begin(self.clock.now()).await?;
+        for _ in 0..MAX_BAD_NONCES {
+            match self.proceed(task, wanted, work).await {
+                Err(failure) if failure.is_bad_nonce() => {}
+                proceeded => return proceeded,
+            }
+        }
+        self.proceed(task, wanted, work).await
+    }
+
+    /// Goes on with an order from where it stands.
+    async fn proceed(&self, task: &mut Task<'_>, wanted: &Wanted, work: &mut WorkState) -> Result<(), Failure> {
         let authority = work.authority.get_or_insert_with(|| Authority::new(wanted.settings.clone()));
         let account = match work.account.take() {
             Some(account) => account,
             None => account::open(&self.entries, authority).await?,
         };
-        task.complete(&account, self.clock.now()).await?;
         // After a failure, the next attempt opens the account again: the authority may have forgotten it.
+        let Err(failure) = task.complete(&account, self.clock.now()).await else {
+            work.account = Some(account);
+            return Ok(());
+        };
+        let account = account::open_again(&account, failure, &self.entries, authority).await?;
+        task.order_again();
+        task.complete(&account, self.clock.now()).await?;
         work.account = Some(account);
         Ok(())
     }

@@ -5,6 +5,7 @@ use crate::store::postgres::error::QueryError;
 use crate::store::postgres::mark_rows::MarkRow;
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::revocations::{Revoke, is_incomplete};
+use crate::store::postgres::rows::get;
 use crate::store::postgres::session::Session;
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::revocation::Revoked;
@@ -44,5 +45,21 @@ impl Operation for UseMark {
             revoke.end_the_rest(shared, session, outcome == Marked::First && is_incomplete(appended)).await?;
         }
         Ok((outcome, (!self.revoke.is_empty()).then_some(0)))
+    }
+}
+
+/// Looks a mark up, and writes nothing.
+pub(super) struct FindMark {
+    pub(super) mark: Mark,
+}
+
+impl Operation for FindMark {
+    type Output = Marked;
+
+    async fn run(&self, _: &Shared, session: &Session) -> Result<Marked, QueryError> {
+        let id = self.mark.stored().id;
+        let row = session.query_opt("select value from marks where id = $1", &[&id.as_slice()]).await?;
+        let known = row.as_ref().map(|row| get::<Vec<u8>>(row, "value")).transpose()?;
+        Ok(known.map_or(Marked::First, |known| self.mark.compared(&known)))
     }
 }

@@ -172,12 +172,7 @@ impl PostgresStore {
     /// Starts the task that reads what other gateways write.
     fn follow(&self, memory: Memory, enforce: RevocationHook, channel: String) {
         let (connections, shared, freshness) = (self.driver.connections(), self.shared.clone(), self.freshness.clone());
-        let heartbeat = Heartbeat {
-            connections: connections.clone(),
-            shared: shared.clone(),
-            freshness: freshness.clone(),
-            outbox: self.outbox.clone(),
-        };
+        let heartbeat = Heartbeat::new(connections.clone(), shared.clone(), freshness.clone(), self.outbox.clone());
         self.driver.spawn(heartbeat.run());
         self.driver.spawn(Follower::new(connections, shared, memory, freshness, enforce, channel).run());
     }
@@ -242,6 +237,10 @@ impl Store for PostgresStore {
         let marked = self.run(lane, marks::UseMark::new(mark, revoke, &context));
         let marked = self.when_applied(marked, |(_, sequence)| *sequence);
         Box::pin(async { marked.await.map(|(marked, _)| marked) })
+    }
+
+    fn marked(&self, mark: Mark) -> StoreFuture<Marked> {
+        self.run(Lane::Any, marks::FindMark { mark })
     }
 
     fn confirm(&self, seen: Vec<(TokenId, u64)>) -> StoreFuture<()> {

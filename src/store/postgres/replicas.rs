@@ -56,13 +56,22 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The task that renews the row. Runs on the thread of the store.
 pub(super) struct Heartbeat {
-    pub(super) connections: Connections,
-    pub(super) shared: Arc<Shared>,
-    pub(super) freshness: Arc<Freshness>,
-    pub(super) outbox: Arc<Outbox>,
+    connections: Connections,
+    shared: Arc<Shared>,
+    freshness: Arc<Freshness>,
+    outbox: Arc<Outbox>,
 }
 
 impl Heartbeat {
+    pub(super) fn new(
+        connections: Connections,
+        shared: Arc<Shared>,
+        freshness: Arc<Freshness>,
+        outbox: Arc<Outbox>,
+    ) -> Self {
+        Heartbeat { connections, shared, freshness, outbox }
+    }
+
     pub(super) async fn run(self) {
         let moved = self.freshness.moved();
         let mut last_error = String::new();

@@ -9,19 +9,24 @@ use crate::store::sqlite::revocations;
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::revocation::Revoked;
 
+pub(super) fn find(batch: &Batch<'_>, mark: &Mark) -> Result<Marked, StoreError> {
+    let known: Option<Vec<u8>> = batch
+        .connection
+        .prepare_cached("select value from marks where id = ?1")?
+        .query_row([mark.id()], |row| row.get(0))
+        .optional()?;
+    Ok(known.map_or(Marked::First, |known| mark.compared(&known)))
+}
+
 pub(super) fn mark(
     batch: &mut Batch<'_>,
     mark: &Mark,
     revoke: &[Revoked],
     context: &EventContext,
 ) -> Result<Marked, StoreError> {
-    let known: Option<Vec<u8>> = batch
-        .connection
-        .prepare_cached("select value from marks where id = ?1")?
-        .query_row([mark.id()], |row| row.get(0))
-        .optional()?;
-    if let Some(known) = known {
-        return Ok(mark.compared(&known));
+    let found = find(batch, mark)?;
+    if found != Marked::First {
+        return Ok(found);
     }
     let StoredMark { id, kind, value, until } = mark.stored();
     batch.execute(

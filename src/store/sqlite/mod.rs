@@ -165,6 +165,10 @@ impl Store for SqliteStore {
         self.writer.submit(move |batch| marks::mark(batch, &mark, &revoke, &context))
     }
 
+    fn marked(&self, mark: Mark) -> StoreFuture<Marked> {
+        self.writer.submit(move |batch| marks::find(batch, &mark))
+    }
+
     fn confirm(&self, seen: Vec<(TokenId, u64)>) -> StoreFuture<()> {
         self.writer.submit(move |batch| families::confirm(batch, &seen))
     }

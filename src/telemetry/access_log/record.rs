@@ -72,10 +72,12 @@ impl Record {
     }
 
     /// Returns true if the request needed no token and reached no backend: it was rejected, it was for something
-    /// public, or the client left before the gateway had decided.
+    /// public, or the client left before the gateway had decided. A valid token that was rejected later is no flood of
+    /// strangers, and neither is a request that a server did not answer.
     pub(in crate::telemetry) fn is_free(&self) -> bool {
-        let is_undecided = || self.status == 0 && self.caller.is_none() && self.upstream.is_none();
-        self.rejected.is_some() || self.is_public || is_undecided()
+        let is_undecided = || self.status == 0 && self.upstream.is_none();
+        let is_rejected = || self.rejected.is_some() && self.attempts.server().is_none();
+        self.is_public || self.caller.is_none() && (is_rejected() || is_undecided())
     }
 
     /// The token of the request, also if the request was rejected for it. Its signature is good.

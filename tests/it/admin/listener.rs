@@ -17,11 +17,34 @@ async fn probes_and_scrapers_need_no_token() {
         assert_eq!(client.get(path).await.status, 200, "{path}");
         for method in [Method::POST, Method::DELETE, Method::PUT] {
             let answer = client.send(method, path, Bytes::new()).await;
-            assert_eq!((answer.status.as_u16(), answer.header("allow")), (405, Some("GET")), "{path}");
+            assert_eq!((answer.status.as_u16(), answer.header("allow")), (405, Some("GET, HEAD")), "{path}");
         }
     }
     assert_eq!(client.get("/healthz").await.json(), json!({ "status": "alive" }));
     assert_eq!(client.get("/readyz").await.json(), json!({ "status": "ready" }));
+}
+
+/// RFC 9110 section 9.3.2: as GET, without the body. Load balancers and uptime checks send HEAD.
+#[tokio::test]
+async fn head_has_the_fields_of_get_and_no_body() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let client = Client::http1(gateway.admin_address()).host("localhost");
+    let calls = ["/admin/v1/tokens?subject=alice", "/admin/v1/keys", "/admin/v1/certificates", "/admin/v1/upstreams"];
+    let open = OPEN.map(|path| (client.clone(), path)).into_iter();
+    for (client, path) in open.chain(calls.map(|path| (gateway.admin_client(), path))) {
+        let (got, head) = (client.get(path).await, client.send(Method::HEAD, path, Bytes::new()).await);
+        assert_eq!((head.status, head.text().as_str()), (got.status, ""), "{path}: {head:?}");
+        assert_eq!((got.status.as_u16(), head.header("content-type")), (200, got.header("content-type")), "{path}");
+        // The metrics change meanwhile.
+        if path != "/metrics" {
+            assert_eq!(head.header("content-length"), Some(&*got.body.len().to_string()), "{path}");
+        }
+    }
+    assert_eq!(client.send(Method::HEAD, "/admin/v1/keys", Bytes::new()).await.status, 401);
+    let admin = gateway.admin_client();
+    assert_eq!(admin.send(Method::HEAD, "/admin/v1/reload", Bytes::new()).await.status, 405);
+    assert_eq!(admin.send(Method::HEAD, "/admin/v1/stats/stream", Bytes::new()).await.text(), "");
 }
 
 #[tokio::test]
@@ -70,10 +93,10 @@ async fn other_methods_and_paths_are_rejected() {
     let gateway = Gateway::start(&upstream);
     let admin = gateway.admin_client();
     for (path, allowed) in [
-        ("/admin/v1/tokens", "GET, POST"),
+        ("/admin/v1/tokens", "GET, HEAD, POST"),
         ("/admin/v1/tokens/x", "DELETE"),
-        ("/admin/v1/tokens/ended", "GET"),
-        ("/admin/v1/subjects/alice/tokens", "GET, DELETE"),
+        ("/admin/v1/tokens/ended", "GET, HEAD"),
+        ("/admin/v1/subjects/alice/tokens", "GET, HEAD, DELETE"),
         ("/admin/v1/revocations", "POST"),
     ] {
         for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {

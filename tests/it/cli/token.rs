@@ -5,7 +5,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{complaint, folder_with, printed};
-use crate::support::program::{GatewayProcess, Program, bearward};
+use crate::support::program::{GatewayProcess, Program, bearward, bearward_with_stdin};
 use crate::support::tokens::claims_of;
 use crate::support::{Gateway, TokenPair, Upstream};
 
@@ -48,6 +48,26 @@ async fn without_json_the_output_is_lines_and_a_table() {
     let listed = printed(&run(&["token", "list", "--subject", "alice"]));
     assert!(listed.contains("revoked: admin"), "{listed}");
     assert_eq!(printed(&run(&["token", "list", "--subject", "unknown"])).lines().count(), 1);
+}
+
+/// Two subjects that look the same are the same.
+#[tokio::test]
+async fn characters_without_a_shape_are_printed_as_escapes() {
+    let upstream = Upstream::start();
+    let (_served, folder) = served(&upstream);
+    let run = |arguments: &[&str]| printed(&bearward(folder.path(), arguments));
+    let hidden = "al\u{200B}ice\u{202E}\u{AD}\u{3164}\u{E0041}";
+    let shown = "al\\u{200b}ice\\u{202e}\\u{ad}\\u{3164}\\u{e0041}";
+    let issued = run(&["token", "issue", "--subject", hidden, "--label", hidden, "--json"]);
+    let listed = run(&["token", "list", "--subject", hidden]);
+    assert!(listed.contains(shown) && !listed.contains('\u{200B}'), "{listed:?}");
+    run(&["apikey", "issue", "--subject", hidden]);
+    let listed = run(&["apikey", "list"]);
+    assert!(listed.contains(shown) && !listed.contains('\u{200B}'), "{listed:?}");
+    let access = TokenPair::from_json(&json(&issued)).access;
+    let explained = bearward_with_stdin(folder.path(), &["explain", "--cleartext", "--token-stdin"], &access);
+    let explained = String::from_utf8_lossy(&explained.stdout).into_owned();
+    assert!(explained.contains("claims ") && !explained.contains('\u{200B}'), "{explained:?}");
 }
 
 #[tokio::test]

@@ -79,7 +79,7 @@ fn invalid_certificates_and_keys_are_rejected() {
         ("a.pem", "no.key", key, "no.key does not exist"),
         ("a.pem", "b.pem", key, "exchange the paths of certificate and key"),
         ("a.pem", "b.key", key, "does not match the certificate"),
-        ("chain.pem", "a.key", key, "move certificate 2"),
+        ("chain.pem", "a.key", certificate, "in the wrong order"),
         ("a.pem", "two.key", key, "several private keys"),
         ("a.pem", "locked.key", key, "is encrypted"),
         ("a.pem", "odd.key", key, "unsupported type"),
@@ -89,6 +89,26 @@ fn invalid_certificates_and_keys_are_rejected() {
         let value = if key.ends_with("key") { private_key } else { certificate };
         let column = text.lines().nth(2).and_then(|line| line.find(&format!("\"{value}\""))).expect("it is there") + 1;
         assert_only_error(parse(&folder, &text), key, (3, column), says);
+    }
+}
+
+/// Each names the fault, and not another one.
+#[test]
+fn private_keys_that_tls_cannot_use_are_named() {
+    let folder = folder();
+    for (name, arguments, says) in [
+        ("pkcs1.key", "genrsa -traditional -aes256 -passout pass:secret 2048", "is encrypted"),
+        ("pkcs8.key", "genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:1024", "the RSA key in"),
+        ("small.key", "genrsa -traditional 1024", "has 1024 bits"),
+        ("brainpool.key", "genpkey -algorithm EC -pkeyopt ec_paramgen_curve:brainpoolP256r1", "unsupported type"),
+        ("sec1.key", "ecparam -name prime256v1 -genkey -noout", "does not match the certificate"),
+        ("locked.key", "ec -in sec1.key -aes256 -passout pass:secret", "openssl pkey -in"),
+    ] {
+        let made = Command::new("openssl").args(arguments.split(' ')).current_dir(folder.path()).output();
+        write(&folder, name, made.expect("openssl is there").stdout);
+        let text = listener("a.pem", name);
+        let column = text.lines().nth(2).and_then(|line| line.find(&format!("\"{name}\""))).expect("it is there") + 1;
+        assert_only_error(parse(&folder, &text), "listener[0].tls.key", (3, column), says);
     }
 }
 

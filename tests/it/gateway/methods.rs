@@ -67,7 +67,8 @@ async fn allow_names_options_on_a_route_with_preflight() {
     let upstream = Upstream::start();
     let routes = "[[route]]\npath = \"/\"\nmethods = [\"GET\", \"POST\"]\npreflight = true\n";
     let gateway = Gateway::with_config(&upstream, routes);
-    let response = gateway.client().send(Method::DELETE, "/", "".into()).await;
+    let pair = gateway.issue("alice", "").await;
+    let response = gateway.client().bearer(&pair.access).send(Method::DELETE, "/", "".into()).await;
     assert_eq!((response.status.as_u16(), response.header("allow")), (405, Some("GET, POST, OPTIONS")));
 }
 
@@ -86,4 +87,41 @@ async fn delete_token_without_an_id_is_not_forwarded() {
         upstream.forget();
     }
     assert_eq!(gateway.status_of(&pair.access).await, 200, "no session has ended");
+}
+
+/// RFC 9110 section 11.6.1: a client that needs a token gets a challenge. A stranger does not learn the methods of a
+/// path.
+#[tokio::test]
+async fn the_token_is_asked_for_before_the_method_is_judged() {
+    let upstream = Upstream::start();
+    let routes = "[[route]]\npath = \"/write\"\nmethods = [\"POST\"]\nscopes = [\"a\"]\n\
+                  [[route]]\npath = \"/write\"\nmethods = [\"PUT\"]\n\
+                  [[route]]\npath = \"/mixed\"\nmethods = [\"POST\"]\n\
+                  [[route]]\npath = \"/mixed\"\nmethods = [\"GET\"]\npublic = true\n\
+                  [[route]]\npath = \"/proved\"\nmethods = [\"POST\"]\nproof = \"required\"\n\
+                  [[route]]\npath = \"/cookie\"\nmethods = [\"POST\"]\ntoken_from = [\"login_cookie\"]\n";
+    let gateway = Gateway::with_config(&upstream, routes);
+    let pair = gateway.issue("alice", "").await;
+    for client in gateway.clients() {
+        let anonymous = client.get("/write").await;
+        anonymous.assert_rejected(401, "unauthorized");
+        let challenge = anonymous.header("www-authenticate").expect("a challenge");
+        assert!(challenge.starts_with("Bearer") && anonymous.header("allow").is_none(), "{anonymous:?}");
+        client.clone().bearer("a.b.c").get("/write").await.assert_rejected(401, "invalid_token");
+        let known = client.clone().bearer(&pair.access).get("/write").await;
+        known.assert_rejected(405, "invalid_request");
+        assert_eq!(known.header("allow"), Some("POST, PUT"));
+        client.delete("/mixed").await.assert_rejected(405, "invalid_request");
+        let unproved = client.get("/proved").await;
+        assert!(unproved.header("www-authenticate").is_some_and(|schemes| schemes.starts_with("DPoP")), "{unproved:?}");
+        // A browser without a session. Below, one with a token that could be refreshed.
+        client.get("/cookie").await.assert_rejected(401, "unauthorized");
+    }
+    gateway.log_line(|line| line["reason"] == "no_token" && line["route"] == "/write").await;
+    gateway.advance(std::time::Duration::from_hours(1));
+    let cookies = format!("__Host-bearward-access={}; __Host-bearward-refresh={}", pair.access, pair.refresh);
+    let stale = gateway.client().header("cookie", &cookies).get("/cookie").await;
+    stale.assert_rejected(405, "invalid_request");
+    assert!(stale.headers.get_all("set-cookie").iter().next().is_none(), "nothing was refreshed: {stale:?}");
+    assert!(upstream.seen().is_empty());
 }

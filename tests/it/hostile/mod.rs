@@ -7,6 +7,7 @@ mod corpora;
 mod headers;
 mod hosts;
 mod http2;
+mod http2_states;
 mod http2_trailers;
 mod loosened;
 mod paths;
@@ -19,7 +20,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use bearward::app::explain::Explainer;
 use bearward::gateway::explanation::Outcome;
 use bearward::types::reject::Reason;
-use http::{Request, Uri};
+use http::Request;
 use serde_json::Value;
 
 use crate::support::{Gateway, Upstream, Wire};
@@ -100,10 +101,7 @@ fn fault_in_response(attack: &Attack, received: &str) -> Option<String> {
     let (head, body) = received.split_once("\r\n\r\n").unwrap_or((received, ""));
     let is_status =
         head.starts_with(&format!("HTTP/1.1 {status} ")) || head.starts_with(&format!("HTTP/1.0 {status} "));
-    // hyper itself rejects a target that is no URI, with an empty body.
-    let target = attack.sent.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
-    let is_by_hyper = body.is_empty() && Uri::try_from(target).is_err();
-    let has_code = is_by_hyper || body.contains(&format!("\"error\":\"{code}\""));
+    let has_code = body.contains(&format!("\"error\":\"{code}\"")) && body.contains("\"requestId\":\"");
     let is_once = received.matches("HTTP/1.").count() == 1;
     (!is_status || !has_code || !is_once)
         .then(|| format!("{}: expected {status} {code}, received {received:?}", attack.name))

@@ -107,6 +107,23 @@ async fn claims_about_the_client_reach_no_backend() {
     }
 }
 
+/// CGI reads `X-Exp-` and `X_EXP_` as one variable, which a backend may take for a field without a name.
+#[tokio::test]
+async fn the_beginning_of_a_family_reaches_no_backend() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::public(upstream.address, &format!("[forwarding]\nremove = [\"X-Exp-*\"]\n{MANY}"));
+    let beginnings = CLIENT_CLAIMS.iter().filter_map(|name| name.strip_suffix('*')).chain(["X-Exp-"]);
+    let beginnings: Vec<&str> = beginnings.collect();
+    assert!(beginnings.len() > 15, "{beginnings:?}");
+    for found in arrived(&gateway, &upstream, &beginnings).await {
+        assert!(found.is_empty(), "{found:?}");
+    }
+    let all = Gateway::public(upstream.address, &format!("[forwarding]\nremove = [\"X-*\"]\n{MANY}"));
+    for found in arrived(&all, &upstream, &["X-", "X-A", "X-Exp-"]).await {
+        assert!(found.is_empty(), "{found:?}");
+    }
+}
+
 /// Some backends merge trailers into the headers.
 #[tokio::test]
 async fn claims_in_trailers_reach_no_backend() {

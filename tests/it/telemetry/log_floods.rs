@@ -87,6 +87,34 @@ async fn rejections_beyond_the_limit_are_counted_only() {
     gateway.wait_for_metric("access_log_dropped_total", 0).await;
 }
 
+/// An operator looks for the requests of customers that a broken backend has failed. The limit is for strangers.
+#[tokio::test]
+async fn requests_with_a_token_or_to_a_backend_are_always_logged() {
+    const EACH: usize = 60;
+    let (upstream, closed) = (Upstream::start(), crate::support::ports::free_address());
+    let routes = "[[route]]\npath = \"/public\"\npublic = true\nupstream = \"closed\"\n\
+                  [[route]]\npath = \"/scoped\"\nscopes = [\"admin\"]\nupstream = \"backend\"\n\
+                  [[route]]\npath = \"/\"\nupstream = \"closed\"\n";
+    let closed = format!("[[upstream]]\nname = \"closed\"\nservers = [\"http://{closed}\"]\n");
+    let text = Gateway::config_text(&upstream.address.to_string(), &format!("{closed}{routes}"));
+    let file = "file = \"access.log\"";
+    let gateway = Gateway::from_text(text.replace(file, &format!("{file}\nrejections_per_second = 4")));
+    let token = gateway.issue("alice", "").await.access;
+    let mut client = Wire::connect(gateway.address()).await;
+    for (path, field, status) in [
+        ("/", format!("Authorization: Bearer {token}\r\n"), 502),
+        ("/scoped", format!("Authorization: Bearer {token}\r\n"), 403),
+        ("/public", String::new(), 502),
+    ] {
+        for _ in 0..EACH {
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{field}\r\n")).await;
+            assert_eq!(client.read_response().await.status, status, "{path}");
+        }
+    }
+    gateway.log_lines(3 * EACH).await;
+    gateway.wait_for_metric("access_log_rejections_left_out_total", 0).await;
+}
+
 /// They need no token, and `[[rate]]` does not count them.
 #[tokio::test]
 async fn public_documents_count_for_the_limit_of_the_log() {

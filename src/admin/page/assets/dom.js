@@ -2,6 +2,10 @@
 
 export const byId = id => document.getElementById(id);
 
+/** Escapes characters without a shape, also those that change the order: two subjects that look the same are the same. */
+const visible = text =>
+  String(text).replace(/[\p{Default_Ignorable_Code_Point}\u2800]/gu, c => `\\u{${c.codePointAt(0).toString(16)}}`);
+
 /** An element. `children` are elements and texts. */
 export function el(name, attributes = {}, ...children) {
   const element = document.createElement(name);
@@ -10,14 +14,15 @@ export function el(name, attributes = {}, ...children) {
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
     else element.setAttribute(key, value === true ? "" : value);
   }
-  element.append(...children.filter(child => child !== undefined && child !== null && child !== ""));
+  const shown = children.filter(child => child !== undefined && child !== null && child !== "");
+  element.append(...shown.map(child => child instanceof Node ? child : visible(child)));
   return element;
 }
 
 /** A copy of a template, with its texts. */
 export function fill(id, texts) {
   const copy = byId(id).content.firstElementChild.cloneNode(true);
-  for (const place of copy.querySelectorAll("[data-text]")) place.textContent = texts[place.dataset.text] ?? "";
+  for (const place of copy.querySelectorAll("[data-text]")) place.textContent = visible(texts[place.dataset.text] ?? "");
   return copy;
 }
 
@@ -126,13 +131,14 @@ export function duration(seconds) {
 /** Asks before a change. With `typed`, the operator must type it. Returns true if the operator agrees. */
 export function confirmed({ title, text, typed, action }) {
   const [dialog, field, yes] = ["confirm", "confirm-typed", "confirm-yes"].map(byId);
-  byId("confirm-title").textContent = title;
-  byId("confirm-text").textContent = text;
-  byId("confirm-expected").textContent = typed ?? "";
+  const expected = visible(typed ?? "");
+  byId("confirm-title").textContent = visible(title);
+  byId("confirm-text").textContent = visible(text);
+  byId("confirm-expected").textContent = expected;
   byId("confirm-typing").hidden = typed === undefined;
   yes.textContent = action;
   field.value = "";
-  const check = () => { yes.disabled = typed !== undefined && field.value !== typed; };
+  const check = () => { yes.disabled = typed !== undefined && field.value !== expected; };
   check();
   field.oninput = check;
   byId("confirm-no").onclick = () => dialog.close("no");

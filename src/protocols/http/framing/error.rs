@@ -13,6 +13,14 @@ pub struct FramingError {
 }
 
 impl FramingError {
+    pub(super) const INVALID_TARGET: FramingError =
+        FramingError::malformed("the request target is not a URI; encode characters such as \" and < as %22 and %3C");
+    pub(super) const TARGET_TOO_LONG: FramingError = FramingError {
+        reason: Reason::UriTooLong,
+        message: "the request target has more than 65534 bytes",
+        limit: None,
+    };
+
     pub(super) const fn malformed(message: &'static str) -> Self {
         FramingError { reason: Reason::MalformedFraming, message, limit: None }
     }

@@ -4,6 +4,10 @@
 use memchr::memchr;
 
 use super::error::FramingError;
+use super::target;
+
+/// hyper reads no longer name of a field.
+const MAX_NAME: usize = u16::MAX as usize;
 
 pub(super) const BARE_LF: FramingError = FramingError::malformed("a line that ends in LF without CR");
 
@@ -28,13 +32,7 @@ impl Head {
         let rest = rest.strip_prefix(b" ").filter(|_| !method.is_empty());
         let rest = rest.ok_or(FramingError::malformed("an invalid method"))?;
         let (target, version) = rest.split_at(memchr(b' ', rest).unwrap_or(rest.len()));
-        if target.is_empty() || has_control_character(target) || memchr(b'\t', target).is_some() {
-            return Err(FramingError::malformed("an invalid request target"));
-        }
-        if memchr(b'#', target).is_some() {
-            // A program that does not cut it off takes it for a part of the path (Envoy CVE-2021-32779).
-            return Err(FramingError::malformed("a fragment in the request target"));
-        }
+        target::check(target)?;
         self.is_http10 = match version {
             b" HTTP/1.1" => false,
             b" HTTP/1.0" => true,
@@ -46,6 +44,9 @@ impl Head {
 
     pub(super) fn field(&mut self, line: &[u8]) -> Result<(), FramingError> {
         let (name, value) = split_field(line)?;
+        if name.len() > MAX_NAME {
+            return Err(FramingError::head_too_large("a field name of 64 KiB"));
+        }
         self.fields += 1;
         // The length is compared first: it rules out nearly all names.
         match name.len() {

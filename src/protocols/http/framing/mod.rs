@@ -11,10 +11,32 @@ mod error;
 mod head;
 mod origin;
 mod parser;
+mod target;
+
+use http::{HeaderValue, Method, Uri};
 
 pub use error::FramingError;
-pub use origin::origin_of;
+use origin::origin_of;
 pub use parser::{Consumed, Framing, Limits};
+use target::request_line_of;
+
+/// A head that hyper never sees.
+#[derive(Debug)]
+pub struct RejectedHead {
+    pub fault: FramingError,
+    /// Its Origin, if that could be read.
+    pub origin: Option<HeaderValue>,
+    /// Its method and path, if only its target is at fault. Those of any other one could be read in two ways.
+    pub line: Option<(Method, Uri)>,
+}
+
+impl RejectedHead {
+    /// `head`: what was read of it.
+    pub fn new(fault: FramingError, head: &[u8]) -> Self {
+        let line = (fault == FramingError::INVALID_TARGET).then(|| request_line_of(head)).flatten();
+        RejectedHead { fault, origin: origin_of(head), line }
+    }
+}
 
 #[cfg(test)]
 mod tests;

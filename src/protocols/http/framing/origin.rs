@@ -6,7 +6,7 @@
 use http::HeaderValue;
 
 /// The Origin, if there is exactly one in the complete lines of what was read of the head.
-pub fn origin_of(head: &[u8]) -> Option<HeaderValue> {
+pub(super) fn origin_of(head: &[u8]) -> Option<HeaderValue> {
     let lines = head.split_inclusive(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"));
     let fields = lines.map(<[u8]>::trim_ascii_end).skip_while(|line| line.is_empty()).skip(1);
     let mut origins = fields.take_while(|line| !line.is_empty()).filter_map(origin);

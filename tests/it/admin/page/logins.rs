@@ -46,6 +46,23 @@ async fn ending_a_login_closes_its_websocket() {
     assert_eq!(gateway.status_of(&bob.access).await, 200);
 }
 
+/// Otherwise, two logins of two subjects look like two logins of one.
+#[tokio::test]
+async fn characters_without_a_shape_are_shown() {
+    let upstream = Upstream::start();
+    let gateway = gateway(&upstream, "");
+    let hidden = gateway.issue("al\u{200b}ice\u{202e}", "").await;
+    let page = Page::signed_in(&gateway, &admin_token(&gateway)).await;
+    page.go("logins?prefix=al").await;
+    page.shows("#logins", &hidden.token_id).await;
+    page.shows("#logins tbody", "al\\u{200b}ice\\u{202e}").await;
+    page.click("#logins button[aria-label^='End the login']").await;
+    page.shows("#confirm", "End the login of al\\u{200b}ice\\u{202e}").await;
+    page.enter("#confirm-typed", "al\\u{200b}ice\\u{202e}").await;
+    page.click("#confirm-yes").await;
+    page.shows("#logins tbody", "ended").await;
+}
+
 #[tokio::test]
 async fn all_logins_of_a_subject_end_if_it_is_typed() {
     let upstream = Upstream::start();

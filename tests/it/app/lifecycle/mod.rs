@@ -2,6 +2,7 @@
 
 mod command;
 mod load;
+mod notified;
 mod proofs;
 mod reloads;
 mod renewed;

@@ -22,7 +22,7 @@ use crate::support::sockets::assert_kept_alive;
 use crate::support::{TokenPair, Upstream, Wire};
 
 /// A configuration with one cleartext listener.
-fn text(upstream: &Upstream, listener: SocketAddr, admin: &str, more: &str) -> String {
+pub(super) fn text(upstream: &Upstream, listener: SocketAddr, admin: &str, more: &str) -> String {
     format!(
         "workers = 2\n[[listener]]\naddress = \"{listener}\"\ntls = \"off\"\n[admin]\naddress = \"{admin}\"\n\
          [tokens]\nissuer = \"https://gateway.example\"\n[https]\nhosts = [\"gateway.test\"]\n[access_log]\nfile = \"access.log\"\n\
@@ -246,10 +246,28 @@ async fn a_failed_take_over_leaves_the_running_gateway_alone() {
     let said = String::from_utf8_lossy(&older.stderr);
     assert!(older.status.code() == Some(1) && said.contains("newer version"), "{said}");
     database.pragma_update(None, "user_version", version).expect("written");
+    // Another program has the address of a new listener.
+    let other = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let used = other.local_addr().expect("an address");
+    write(folder.path(), &format!("{good}[[listener]]\naddress = \"{used}\"\ntls = \"off\"\n"));
+    let failed = bearward(folder.path(), &["serve", "--take-over"]);
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert!(failed.status.code() == Some(1) && said.contains(&used.to_string()), "{said}");
+    let warning = served.program.wait_for_stderr("cannot hand over the listening sockets");
+    assert!(warning.contains("this one goes on"), "{warning}");
+    assert_eq!(served.client().get("/").await.status, 200);
+    write(folder.path(), &good);
     // Without --take-over, a second gateway does not start.
     assert_eq!(bearward(folder.path(), &["serve"]).status.code(), Some(2), "the addresses are in use");
     assert_eq!(served.client().get("/").await.status, 200);
     assert_eq!(served.admin_client().get("/readyz").await.status, 200);
+    // When the address is free, the same configuration takes over.
+    drop(other);
+    write(folder.path(), &format!("{good}[[listener]]\naddress = \"{used}\"\ntls = \"off\"\n"));
+    let next = take_over(folder.path()).await;
+    assert!(next.addresses.contains(&used), "{:?}", next.addresses);
+    wait_for_exit(served.program).await;
+    assert_eq!(next.client().get("/").await.status, 200);
 }
 
 /// Passes the listening socket to each process, as systemd does. The socket outlives every process.
@@ -324,29 +342,4 @@ async fn restarts_behind_a_socket_keep_what_postgresql_has() {
     wait_for_exit(served.program).await;
     let lines = std::fs::read_to_string(folder.path().join("access.log")).expect("a log");
     assert!(!lines.contains("\"status\":5"), "of {responses} responses:\n{lines}");
-}
-
-/// `Type=notify`: the gateway notifies systemd when it is ready, when it reloads and when it stops.
-#[test]
-fn systemd_is_notified_of_start_reload_and_stop() {
-    let upstream = Upstream::start();
-    let folder = TempDir::new().expect("a folder");
-    write(folder.path(), &text(&upstream, free_address(), "127.0.0.1:0", ""));
-    let path = folder.path().join("notify");
-    let socket_of_systemd = std::os::unix::net::UnixDatagram::bind(&path).expect("bound");
-    socket_of_systemd.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
-    let next = || {
-        let mut message = [0; 256];
-        let length = socket_of_systemd.recv(&mut message).expect("a notification");
-        String::from_utf8(message[..length].to_vec()).expect("UTF-8")
-    };
-    let program = Program::start_with(("NOTIFY_SOCKET", path.as_os_str()), folder.path(), &["serve"]);
-    assert_eq!(next().trim(), "READY=1");
-    program.signal("HUP");
-    let reloading = next();
-    assert!(reloading.contains("RELOADING=1") && reloading.contains("MONOTONIC_USEC="), "{reloading}");
-    assert_eq!(next().trim(), "READY=1");
-    program.signal("TERM");
-    assert_eq!(next().trim(), "STOPPING=1");
-    assert!(program.wait().0.success());
 }

@@ -3,6 +3,7 @@
 mod challenges;
 mod changes;
 mod clients;
+mod explained;
 mod hostile;
 mod hosts;
 mod issuing;

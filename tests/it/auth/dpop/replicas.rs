@@ -28,7 +28,11 @@ async fn a_proof_is_good_at_one_of_two_gateways() {
     for [one, other] in [[&first, &second], [&second, &first]] {
         let proof = another();
         assert_eq!(status(one, &access, &proof).await, 200);
+        let headers = json!({ "Authorization": format!("DPoP {access}"), "DPoP": proof });
+        let question = json!({ "host": "gateway.test", "cleartext": true, "headers": headers });
         for gateway in [one, other] {
+            let explained = gateway.admin_client().post("/admin/v1/explain", &question).await.json();
+            assert_eq!(explained["reason"], "proof_replayed", "{explained}");
             assert_eq!(status(gateway, &access, &proof).await, 401);
         }
         assert_eq!(status(other, &access, &another()).await, 200);

@@ -72,6 +72,27 @@ async fn a_websocket_opens_with_a_proof_of_its_handshake() {
     assert!(seen.len() == 3 && seen.iter().all(|seen| seen.header("dpop").is_none()), "{seen:?}");
 }
 
+/// RFC 9110 section 7.8: without `Connection: Upgrade`, the field `Upgrade` asks for nothing, and the request is for
+/// `http`.
+#[tokio::test]
+async fn only_a_handshake_has_the_schemes_of_a_websocket() {
+    let stage = Stage::new("");
+    let token = stage.token();
+    let upgrade: &[(&str, &str)] = &[("upgrade", "websocket"), ("connection", "upgrade")];
+    for (method, fields, scheme, expected) in [
+        (Method::GET, &upgrade[..1], "http", 200),
+        (Method::GET, &upgrade[..1], "ws", 401),
+        (Method::POST, upgrade, "http", 200),
+        (Method::POST, upgrade, "ws", 401),
+    ] {
+        let proof = stage.proof_of(method.as_str(), &format!("{scheme}://{HOST}/orders"), &token);
+        let client = presenting(stage.gateway.client(), &token, &proof);
+        let client = fields.iter().fold(client, |client, (name, value)| client.header(name, value));
+        let response = client.send(method.clone(), "/orders", Bytes::new()).await;
+        assert_eq!(response.status, expected, "{method} {fields:?} {scheme}: {response:?}");
+    }
+}
+
 /// Libraries sign either method: some know only that the handshake was a GET over HTTP/1.
 #[tokio::test]
 async fn a_websocket_over_http2_has_two_methods() {

@@ -111,6 +111,10 @@ impl Store for Gate {
         self.wait(move |store| store.mark(mark, revoke, occasion))
     }
 
+    fn marked(&self, mark: Mark) -> StoreFuture<Marked> {
+        self.wait(move |store| store.marked(mark))
+    }
+
     fn confirm(&self, seen: Vec<(TokenId, u64)>) -> StoreFuture<()> {
         self.wait(move |store| store.confirm(seen))
     }

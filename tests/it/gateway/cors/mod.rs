@@ -138,7 +138,7 @@ requests = 1
         (401, page.clone().bearer("forged").get("/orders").await),
         (403, user.get("/admin").await),
         (400, page.get("/a//b").await),
-        (405, page.clone().host("other.example").delete("/none").await),
+        (405, user.clone().host("other.example").delete("/none").await),
         (429, page.get("/few").await),
         (400, user.post("/user/refresh", &bad).await),
         (401, page.post("/user/refresh", &bad).await),

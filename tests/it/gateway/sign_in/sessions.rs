@@ -18,6 +18,24 @@ async fn signed_in() -> (Liar, Upstream, Gateway, Visitor) {
     (liar, upstream, gateway, alice)
 }
 
+/// RFC 9110 section 9.3.2. The steps of a sign-in have no HEAD: a program that looks at links must not use a code up.
+#[tokio::test]
+async fn the_pages_of_the_gateway_have_head() {
+    let (_liar, _upstream, gateway, alice) = signed_in().await;
+    let cookie = format!("__Host-bearward={}", alice.session().expect("a session"));
+    let client = || gateway.client().host("app.example").header("cookie", &cookie);
+    for path in ["/oauth2/sign_out", "/oauth2/signed_out"] {
+        let (got, head) = (client().get(path).await, client().send(Method::HEAD, path, "".into()).await);
+        assert_eq!((got.status.as_u16(), head.status.as_u16(), head.text()), (200, 200, String::new()), "{path}");
+        assert_eq!(head.header("content-type"), got.header("content-type"), "{path}");
+    }
+    for path in ["/oauth2/sign_in/main", "/oauth2/callback/main"] {
+        let head = client().send(Method::HEAD, path, "".into()).await;
+        assert_eq!((head.status.as_u16(), head.header("allow")), (405, Some("GET")), "{path}");
+    }
+    assert_eq!(client().get("/").await.status, 200, "the session goes on");
+}
+
 #[tokio::test]
 async fn only_the_handle_itself_opens_a_login() {
     let (_liar, upstream, gateway, alice) = signed_in().await;

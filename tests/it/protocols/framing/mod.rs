@@ -67,6 +67,52 @@ async fn requests_before_a_malformed_head_are_served() {
     assert_eq!(line["sent"], rejected.body.len());
 }
 
+/// Before, hyper rejected it with an empty response that had no id, and the log had no path.
+#[tokio::test]
+async fn a_target_that_is_no_uri_is_rejected_as_any_request() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::public(upstream.address, "");
+    for (target, path) in [
+        ("/search?q=\"a\"", "/search"),
+        ("/search?q=<b>", "/search"),
+        ("/search?a>b", "/search"),
+        ("/list/<b>?x", "/list/%3Cb%3E"),
+        ("http://a/`id`?x", "/%60id%60"),
+    ] {
+        let mut client = Wire::connect(gateway.address()).await;
+        let before = "GET /before HTTP/1.1\r\nHost: a\r\n\r\n";
+        client.send(format!("{before}PUT {target} HTTP/1.1\r\nHost: a\r\n\r\n{SMUGGLED}")).await;
+        assert_eq!(client.read_response().await.status, 200);
+        let rejected = client.read_response().await;
+        client.assert_closed().await;
+        assert_eq!((rejected.status, rejected.header("connection")), (400, Some("close")), "{target}");
+        let body: Value = serde_json::from_str(&rejected.body).unwrap_or_else(|error| panic!("{target}: {error}"));
+        let description = body["error_description"].as_str().unwrap_or_default();
+        assert!(description.contains("not a URI") && !rejected.body.contains("search"), "{body}");
+        let line = gateway.log_line(|line| line["request_id"] == body["requestId"]).await;
+        assert_eq!((&line["method"], &line["path"]), (&json!("PUT"), &json!(path)), "{target}");
+        assert_eq!(line["reason"], "malformed_framing", "{target}");
+    }
+}
+
+/// A field name that hyper cannot read is larger than the default limit of a head.
+#[tokio::test]
+async fn a_name_of_a_field_beyond_64_kib_is_rejected_as_a_large_head() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::public(upstream.address, "[limits]\nrequest_header_size = \"1MiB\"\n");
+    for (request, status) in [
+        (format!("GET / HTTP/1.1\r\nHost: a\r\n{}: 1\r\n\r\n", "x".repeat(1 << 16)), 431),
+        (format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(1 << 16)), 414),
+    ] {
+        let mut client = Wire::connect(gateway.address()).await;
+        client.send(request).await;
+        let rejected = client.read_response().await;
+        assert_eq!(rejected.status, status);
+        let body: Value = serde_json::from_str(&rejected.body).expect("JSON");
+        gateway.log_line(|line| line["request_id"] == body["requestId"]).await;
+    }
+}
+
 /// The network may split a request at any byte.
 #[tokio::test]
 async fn a_request_in_single_bytes_is_read_like_a_whole_one() {

@@ -40,6 +40,12 @@ pub(super) struct State {
     pub(super) wrong: Mutex<Option<Wrong>>,
     /// Requests with such a path get no answer. Those to the challenges do not reach Pebble.
     pub(super) silent: Mutex<Option<&'static str>>,
+    /// How many of the next requests with such a path get `badNonce`.
+    pub(super) bad_nonces: Mutex<Option<(&'static str, u32)>>,
+    /// The URLs of accounts from which everything is rejected.
+    pub(super) deactivated: Mutex<Vec<String>>,
+    /// Whether a deactivated account can still be found by its key.
+    pub(super) finds_deactivated: AtomicBool,
     /// The payloads of new orders.
     orders: Mutex<Vec<Value>>,
     /// The accounts of new orders.
@@ -56,6 +62,21 @@ impl State {
 
     pub(super) fn accounts(&self) -> Vec<Value> {
         self.accounts.lock().expect("unpoisoned").clone()
+    }
+
+    /// Returns true for the next requests that get `badNonce`.
+    fn takes_bad_nonce(&self, path: &str) -> bool {
+        let mut wanted = self.bad_nonces.lock().expect("unpoisoned");
+        let Some((_, left)) = wanted.as_mut().filter(|(prefix, left)| path.starts_with(*prefix) && *left > 0) else {
+            return false;
+        };
+        *left -= 1;
+        true
+    }
+
+    fn is_deactivated(&self, account: Option<&str>) -> bool {
+        let deactivated = self.deactivated.lock().expect("unpoisoned");
+        account.is_some_and(|account| deactivated.iter().any(|url| url == account))
     }
 
     pub(super) fn orders(&self) -> Vec<Value> {
@@ -171,10 +192,20 @@ async fn respond(backend: &Backend, state: &State, request: Request<Incoming>) -
     if is_silent && path.starts_with(CHALLENGE) {
         be_silent(state).await;
     }
+    if state.takes_bad_nonce(&path) {
+        return problem(StatusCode::BAD_REQUEST, "badNonce");
+    }
+    if state.is_deactivated(part_of(&body, "protected")["kid"].as_str()) {
+        return problem(StatusCode::UNAUTHORIZED, "unauthorized");
+    }
     let mut response = match path.strip_prefix("/renewal/") {
         Some(id) => renewal(state, id),
         None => backend.send(Request::from_parts(head, Full::new(body.clone()))).await,
     };
+    let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
+    if path == "/sign-me-up" && state.is_deactivated(location) && !state.finds_deactivated.load(Ordering::SeqCst) {
+        return problem(StatusCode::FORBIDDEN, "unauthorized");
+    }
     if path == "/order-plz" {
         let (payload, protected) = (part(&body, "payload"), part(&body, "protected"));
         if response.status() == StatusCode::CREATED {
@@ -201,6 +232,12 @@ async fn respond(backend: &Backend, state: &State, request: Request<Incoming>) -
     }
 }
 
+/// An error of RFC 8555 section 6.7.
+pub(super) fn problem(status: StatusCode, kind: &str) -> Response<Bytes> {
+    let body = json!({ "type": format!("urn:ietf:params:acme:error:{kind}"), "detail": "as the test wants it" });
+    Response::builder().status(status).body(body.to_string().into()).expect("a response")
+}
+
 async fn be_silent(state: &State) {
     state.silenced.fetch_add(1, Ordering::SeqCst);
     std::future::pending::<()>().await;
@@ -212,6 +249,11 @@ fn renewal(state: &State, id: &str) -> Response<Bytes> {
     let window = state.window.lock().expect("unpoisoned").clone().unwrap_or_default();
     let body = json!({ "suggestedWindow": { "start": window[0], "end": window[1] } }).to_string();
     Response::builder().header(header::RETRY_AFTER, "99999999").body(body.into()).expect("a response")
+}
+
+/// As [`part`]. Null if there is none, as in a request without a body.
+fn part_of(body: &[u8], member: &str) -> Value {
+    if body.is_empty() { Value::Null } else { part(body, member) }
 }
 
 /// The member of a JWS that is JSON in base64url.

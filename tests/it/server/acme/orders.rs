@@ -1,12 +1,14 @@
-//! The program is killed during an order: the next one goes on with it.
+//! An order goes on after what interrupts it: the program is killed, or the authority rejects a nonce or the account.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use http::StatusCode;
 use rustls::pki_types::CertificateDer;
 use tempfile::TempDir;
 
 use super::authority::{CHALLENGE, Front};
-use super::{NAME, acme, issued, with_tls};
+use super::{Given, NAME, acme, issued, renewed, with_tls};
 use crate::support::Upstream;
 use crate::support::ports::free_port;
 use crate::support::program::GatewayProcess;
@@ -53,4 +55,55 @@ async fn an_unfinished_order_goes_on_after_kill_9() {
 async fn a_certificate_on_its_way_is_not_lost_by_kill_9() {
     let (orders, _) = killed_at("/certZ/").await;
     assert_eq!(orders, 1);
+}
+
+/// Each step of an order repeats what was rejected for its nonce, also more often than the library does.
+#[tokio::test]
+async fn bad_nonces_end_no_order() {
+    for path in ["/sign-me-up", "/order-plz", "/authZ/", CHALLENGE, "/finalize-order/", "/certZ/"] {
+        let tls = acme(&[NAME]);
+        let given = Given::start(&tls, "", |front| {
+            *front.state.bad_nonces.lock().expect("unpoisoned") = Some((path, 5));
+        });
+        let given = given.await;
+        issued(given.gateway.tls_address(), NAME).await;
+        let left = *given.front.state.bad_nonces.lock().expect("unpoisoned");
+        assert_eq!((left, given.orders()), (Some((path, 0)), 1), "{path}");
+        assert_eq!(given.gateway.metric("bearward_acme_orders_total{result=\"failed\"}").await, 0.0, "{path}");
+    }
+}
+
+/// An authority finds a deactivated account by its key, as Pebble, or not, as Let's Encrypt.
+#[tokio::test]
+async fn an_account_that_the_authority_deactivated_is_replaced() {
+    for finds_deactivated in [true, false] {
+        for restarts in [false, true] {
+            let (mut given, first) = Given::issued().await;
+            let state = given.front.state.clone();
+            let accounts = state.accounts();
+            let account = accounts[0].as_str().expect("a URL").to_owned();
+            *state.deactivated.lock().expect("unpoisoned") = vec![account];
+            state.finds_deactivated.store(finds_deactivated, Ordering::SeqCst);
+            if restarts {
+                given.gateway = given.gateway.restart();
+            }
+            given.gateway.advance(Duration::from_hours(4 * 365 * 24));
+            renewed(given.gateway.tls_address(), NAME, &first).await;
+            let accounts = state.accounts();
+            assert!(accounts.len() == 2 && accounts[0] != accounts[1], "{accounts:?}");
+        }
+    }
+}
+
+/// An authority rejects a single request with the same error. The account then stays: a CAA record may name it.
+#[tokio::test]
+async fn a_rejected_order_replaces_no_account() {
+    let (given, first) = Given::issued().await;
+    given.front.set_wrong(Some(("/order-plz", |_| super::authority::problem(StatusCode::FORBIDDEN, "unauthorized"))));
+    given.fails_after(Duration::from_hours(4 * 365 * 24)).await;
+    given.front.set_wrong(None);
+    given.gateway.advance(Duration::from_hours(1));
+    renewed(given.gateway.tls_address(), NAME, &first).await;
+    let accounts = given.front.state.accounts();
+    assert!(accounts.iter().all(|account| *account == accounts[0]), "{accounts:?}");
 }

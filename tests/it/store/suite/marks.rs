@@ -32,11 +32,15 @@ async fn log(store: &dyn Store) -> Vec<Revoked> {
 
 pub(crate) async fn a_mark_is_used_once(store: &dyn Store) {
     let long = "é\0".repeat(4_000);
+    let marked = async |mark: Mark| store.marked(mark).await.expect("the store works");
     for key in ["1", "", long.as_str()] {
+        assert_eq!(marked(mark(key)).await, Marked::First, "to look is not to use");
         assert_eq!(used(store, mark(key), vec![]).await, Marked::First);
         assert_eq!(used(store, mark(key), vec![]).await, Marked::Repeated);
         assert_eq!(used(store, Mark { value: [8; 32], ..mark(key) }, vec![]).await, Marked::Taken);
         assert_eq!(used(store, mark(key), vec![]).await, Marked::Repeated, "the first value stays");
+        assert_eq!(marked(mark(key)).await, Marked::Repeated);
+        assert_eq!(marked(Mark { value: [8; 32], ..mark(key) }).await, Marked::Taken);
     }
     let others = [
         mark("2"),

@@ -32,6 +32,7 @@ async fn a_handshake_needs_a_valid_certificate_of_the_authority_and_its_key() {
         })
     };
     let for_servers = authority.client(|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]);
+    let for_all = authority.client(|params| params.extended_key_usages = Vec::new());
     let (chain, _) = good.pair(&[]);
     let long: Vec<_> = std::iter::repeat_with(|| below.certificate()).take(8).collect();
     for (what, shown, expected) in [
@@ -44,6 +45,8 @@ async fn a_handshake_needs_a_valid_certificate_of_the_authority_and_its_key() {
         ("expired", Some(at(now() - 2 * DAY, now() - DAY).pair(&[])), 0),
         ("not yet", Some(at(now() + DAY, now() + 2 * DAY).pair(&[])), 0),
         ("for servers", Some(for_servers.pair(&[])), 0),
+        // RFC 5280 section 4.2.1.12: without the extension, a certificate is for every purpose.
+        ("without purposes", Some(for_all.pair(&[])), 200),
         ("with the key of another one", Some((chain, second.pair(&[]).1)), 0),
         ("with seven others", Some(good.pair(&long[..7])), 200),
         ("with eight others", Some(good.pair(&long)), 0),
@@ -57,7 +60,7 @@ async fn a_handshake_needs_a_valid_certificate_of_the_authority_and_its_key() {
             assert_eq!(client.status("/", "").await, expected, "{what} {versions:?}");
         }
     }
-    assert_eq!(upstream.seen().len(), 6, "no other request reached the backend");
+    assert_eq!(upstream.seen().len(), 8, "no other request reached the backend");
 }
 
 #[tokio::test]
