@@ -39,7 +39,7 @@ pub struct Admin {
     pub stats_streams: StatsStreams,
     pub listeners: Vec<ListenerTls>,
     /// Every key in force, with its origin.
-    pub configuration: Arc<ArcSwap<Json>>,
+    pub configuration: Box<dyn Fn() -> Json + Send + Sync>,
     pub clock: Arc<dyn Clock>,
     pub operators: Operators,
     pub sessions: Arc<Sessions>,

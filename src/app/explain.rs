@@ -205,7 +205,8 @@ impl Explainer {
         }
         let steps = steps.into_inner().unwrap_or_else(PoisonError::into_inner);
         let outcome = self.unless_keys_are_unknown(outcome, &steps);
-        Explanation { steps, outcome: self.unless_nonces_are_unknown(outcome) }
+        let outcome = self.unless_nonces_are_unknown(self.with_fetch_error(outcome, &steps));
+        Explanation { steps, outcome }
     }
 
     fn unless_nonces_are_unknown(&self, outcome: Outcome) -> Outcome {
@@ -213,14 +214,26 @@ impl Explainer {
         self.unknown.about_time_of_proof(reject).map_or(outcome, Outcome::Unknown)
     }
 
+    /// Says why the keys are missing.
+    fn with_fetch_error(&self, outcome: Outcome, steps: &[(Step, String)]) -> Outcome {
+        let error = issuer_of(steps).and_then(|issuer| self.decider.authenticator.keyring.fetch_error(issuer));
+        match (outcome, error) {
+            (Outcome::Rejected(mut reject), Some(error)) if reject.reason == Reason::KeysUnavailable => {
+                reject.detail = format!("{}: {error}", reject.detail).into();
+                Outcome::Rejected(reject)
+            }
+            (outcome, _) => outcome,
+        }
+    }
+
     /// Without the database, the keys of this gateway's own tokens are unknown, and that is no reason to reject one.
     fn unless_keys_are_unknown(&self, outcome: Outcome, steps: &[(Step, String)]) -> Outcome {
-        let issuer = steps.iter().rev().find(|(step, _)| *step == Step::Issuer).map(|(_, issuer)| issuer);
+        let issuer = issuer_of(steps);
         match (outcome, &self.unknown.revocations) {
             (Outcome::Rejected(reject), Some(why))
                 if reject.reason == Reason::UnknownKey
                     && issuer.is_some()
-                    && issuer == self.keys_unknown_of.as_ref() =>
+                    && issuer == self.keys_unknown_of.as_deref() =>
             {
                 Outcome::Unknown(format!(
                     "the keys that sign this gateway's tokens are in its store, which cannot be read ({why}); \
@@ -274,6 +287,11 @@ impl Explainer {
         let unknown = caller.proof().and_then(|_| self.unknown.about_proof());
         unknown.map_or(Outcome::Allowed, Outcome::Unknown)
     }
+}
+
+/// The issuer that the token names.
+fn issuer_of(steps: &[(Step, String)]) -> Option<&str> {
+    steps.iter().rev().find(|(step, _)| *step == Step::Issuer).map(|(_, issuer)| issuer.as_str())
 }
 
 /// The API keys of the database, which another process may have open.

@@ -32,6 +32,13 @@ pub(super) struct KeyWatch {
     watched: Mutex<Vec<Arc<Watched>>>,
 }
 
+/// The sources of a reload, which are not in force yet.
+pub(super) struct PreparedSources {
+    all: Vec<Arc<Watched>>,
+    /// Those that the gateway did not have before.
+    new: Vec<Arc<Source>>,
+}
+
 /// Ends its task when dropped.
 struct Watched {
     source: Arc<Source>,
@@ -50,35 +57,54 @@ impl KeyWatch {
         KeyWatch { runtime: Handle::current(), user, clock, watched: Mutex::default() }
     }
 
+    pub(super) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
     /// Activates these issuers, and waits for the keys of those with `startup = "wait"`.
     pub(super) async fn start(&self, issuers: &[ForeignIssuer]) -> Result<(), StartError> {
         let next = self.prepare(issuers, &[])?;
-        wait_for_keys(sources(&next)).await;
+        wait_until(sources(&next), |source| !source.blocks_startup()).await;
+        for source in sources(&next).iter().filter(|source| source.blocks_startup()) {
+            let issuer = &source.policy.issuer;
+            tracing::warn!(%issuer, "no keys yet; tokens of this issuer get 503 until the gateway has its keys");
+        }
         self.activate(next);
         Ok(())
     }
 
-    /// As [`KeyWatch::start`], for a reload. An invalid key file changes nothing. Do not call it on the control thread:
-    /// the tasks that fetch the keys run there.
-    pub(super) fn restart(&self, issuers: &[ForeignIssuer]) -> Result<(), StartError> {
+    /// Begins to fetch the keys of a reload. An invalid key file changes nothing.
+    pub(super) fn prepare_reload(&self, issuers: &[ForeignIssuer]) -> Result<PreparedSources, StartError> {
         let current = self.watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let next = self.prepare(issuers, &current)?;
-        // Only for new sources: a source that is known and has no keys is not waited for again.
-        let new = next.iter().filter(|next| !current.iter().any(|current| Arc::ptr_eq(current, next)));
+        let all = self.prepare(issuers, &current)?;
+        // A source that is known and has no keys is not waited for again.
+        let new = all.iter().filter(|next| !current.iter().any(|current| Arc::ptr_eq(current, next)));
         let new = new.map(|watched| watched.source.clone()).collect();
+        Ok(PreparedSources { all, new })
+    }
+
+    /// Waits until these new sources have answered, or for a limited time. Do not call it on the control thread: the
+    /// tasks that fetch the keys run there.
+    pub(super) fn wait_for<'p>(&self, prepared: impl Iterator<Item = &'p PreparedSources>) {
+        let new: Vec<_> = prepared.flat_map(|prepared| prepared.new.clone()).collect();
         let (sender, receiver) = mpsc::channel();
         self.runtime.spawn(async move {
-            wait_for_keys(new).await;
+            wait_until(new, |source| !source.blocks_reload()).await;
             // An error means that the receiver has timed out.
             let _ = sender.send(());
         });
         // After a timeout, tokens of an issuer without keys get 503.
         let _ = receiver.recv_timeout(FETCH_LIMIT + Duration::from_secs(1));
-        self.activate(next);
-        Ok(())
     }
 
-    /// Fails if [`KeyWatch::restart`] would.
+    /// Puts the sources of a reload in force. Returns a warning for each that has not answered yet.
+    pub(super) fn finish_reload(&self, prepared: PreparedSources) -> Vec<String> {
+        let all = sources(&prepared.all);
+        self.activate(prepared.all);
+        all.iter().filter_map(|source| source.untried()).collect()
+    }
+
+    /// Fails if [`KeyWatch::prepare_reload`] would.
     pub(super) fn check(&self, issuers: &[ForeignIssuer]) -> Result<(), StartError> {
         issuers.iter().try_for_each(|issuer| read_file(issuer).map(drop))
     }
@@ -99,13 +125,15 @@ impl KeyWatch {
     /// The current task of this issuer if nothing has changed, or a new one.
     fn watched(&self, issuer: &ForeignIssuer, current: &[Arc<Watched>]) -> Arc<Watched> {
         let source = Source::new(issuer.policy.clone(), issuer.keys.clone());
-        if let Some(same) = current.iter().find(|watched| watched.source.has_same_keys(&source)) {
-            if same.source.policy == source.policy {
-                // After a reload, the operator expects the keys that the issuer has now.
-                same.source.fetch_now();
-                return same.clone();
-            }
-            source.inherit_keys(&same.source);
+        let same = current.iter().find(|watched| watched.source.has_same_keys(&source));
+        if let Some(same) = same.filter(|same| same.source.policy == source.policy) {
+            // After a reload, the operator expects the keys that the issuer has now.
+            same.source.fetch_now();
+            return same.clone();
+        }
+        let is_of_issuer = |watched: &&Arc<Watched>| watched.source.policy.issuer == source.policy.issuer;
+        if let Some(before) = same.or_else(|| current.iter().find(is_of_issuer)) {
+            source.inherit_keys(&before.source);
         }
         let source = Arc::new(source);
         let task = self.runtime.spawn(watch(source.clone(), self.user.clone(), self.clock.clone()));
@@ -202,13 +230,9 @@ fn read_file(issuer: &ForeignIssuer) -> Result<Option<KeySet>, StartError> {
     keys.map_err(|error| StartError::IssuerKeys { issuer: issuer(), source: error.into() })
 }
 
-async fn wait_for_keys(sources: Vec<Arc<Source>>) {
+async fn wait_until(sources: Vec<Arc<Source>>, is_ready: fn(&Source) -> bool) {
     let deadline = Instant::now() + FETCH_LIMIT;
-    while sources.iter().any(|source| source.blocks_startup()) && Instant::now() < deadline {
+    while !sources.iter().all(|source| is_ready(source)) && Instant::now() < deadline {
         sleep(FETCH_POLL).await;
-    }
-    for source in sources.iter().filter(|source| source.blocks_startup()) {
-        let issuer = &source.policy.issuer;
-        tracing::warn!(%issuer, "no keys yet; tokens of this issuer get 503 until the gateway has its keys");
     }
 }

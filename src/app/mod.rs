@@ -24,6 +24,7 @@ mod provider_changes;
 mod reload;
 mod reload_metrics;
 mod reload_thread;
+mod reload_trials;
 mod removed_fields;
 mod root_secrets;
 mod running;

@@ -9,22 +9,23 @@
 //! A reload reads everything before it replaces anything, so an invalid file changes nothing. All other settings
 //! (addresses, store, the gateway's own tokens, limits that all connections share) require a restart, which it reports.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
-use serde_json::Value as Json;
 
 use super::acme;
 use super::error::StartError;
 use super::own_keys;
 use super::provider_changes;
 use super::reload_metrics::ReloadMetrics;
+use super::reload_trials::Trials;
 use super::shared_state::SharedState;
 use crate::admin::Reloaded;
-use crate::config::{Change, Config, Limits};
+use crate::config::{Change, Config, Limits, Values};
 use crate::gateway::Gateway;
 use crate::gateway::endpoints::ResourceServer;
-use crate::protocols::tls::{self, ClientAuthSettings, ServerTls, TicketSource};
+use crate::protocols::tls::{self, ServerTls, TicketSource};
 use crate::server::{ListenerSettings, Shared};
 use crate::telemetry::access_log::{self, AccessLog};
 use crate::telemetry::recent_rejections::RecentRejections;
@@ -47,7 +48,7 @@ pub(super) struct LiveConfig {
     pub(super) admin_certificate: Option<Arc<ArcSwap<ServerTls>>>,
     pub(super) config: Mutex<Config>,
     /// The values of `config` for the admin API.
-    pub(super) in_force: Arc<ArcSwap<Json>>,
+    pub(super) in_force: Arc<ArcSwap<Values>>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<ReloadMetrics>,
 }
@@ -57,13 +58,14 @@ impl LiveConfig {
     pub(super) fn reload(&self, config: Config) -> Result<Reloaded, StartError> {
         let mut current = self.config();
         let (next, mut reloaded) = plan(&current, config);
-        let certificates = read_certificates(&next, &self.state)?;
+        let certificates = self.read_certificates(&next)?;
         self.add_renewed(&current, &next, &certificates, &mut reloaded);
         let signing_key = self.signing_key(&next, &mut reloaded)?;
         let previous = self.shared.gateway.load();
         let gateway = self.state.gateway(&next, &previous.rates)?;
+        let trials = Trials::of(&current, &next, &gateway.decider.authenticator.introspection);
         add_upstreams(&previous, &gateway, &mut reloaded);
-        self.state.reload_keys(&next)?;
+        reloaded.warnings.extend(self.state.reload_keys(&next)?);
         self.state.activate(&gateway);
         self.shared.settings.store(Arc::new(next.connections.clone()));
         self.state.broker.throttle.reload(&next.throttle);
@@ -72,12 +74,13 @@ impl LiveConfig {
         }
         self.rejections.set_max_field(next.access_log.max_field_size);
         self.tracer.iter().for_each(|tracer| tracer.set_max_field(next.access_log.max_field_size));
-        self.in_force.store(Arc::new(next.values.json()));
+        self.in_force.store(Arc::new(next.values.clone()));
         self.replace_certificates(certificates);
         self.replace_signing_key(signing_key);
         self.state.acme.set_wanted(acme::wanted(&next));
         self.shared.gateway.store(Arc::new(PerWorker::new(Handle::new(gateway), next.workers)));
         *current = next;
+        reloaded.warnings.extend(trials.run(&self.state));
         Ok(reloaded)
     }
 
@@ -85,7 +88,7 @@ impl LiveConfig {
     pub(super) fn dry_run(&self, config: Config) -> Result<Reloaded, StartError> {
         let current = self.config();
         let (next, mut reloaded) = plan(&current, config);
-        let certificates = read_certificates(&next, &self.state)?;
+        let certificates = self.read_certificates(&next)?;
         self.add_renewed(&current, &next, &certificates, &mut reloaded);
         self.signing_key(&next, &mut reloaded)?;
         let active = self.shared.gateway.load();
@@ -97,7 +100,7 @@ impl LiveConfig {
     /// Reads the files of the active certificates again, and nothing else.
     pub(super) fn reload_certificates(&self) -> Result<(), StartError> {
         let current = self.config();
-        self.replace_certificates(read_certificates(&current, &self.state)?);
+        self.replace_certificates(self.read_certificates(&current)?);
         Ok(())
     }
 
@@ -106,7 +109,7 @@ impl LiveConfig {
         let current = self.config();
         for ((number, settings), active) in current.listeners.iter().enumerate().zip(&self.certificates) {
             if let Some(active) = active.as_ref().filter(|_| settings.tls.acme_names().next().is_some())
-                && let Some(side) = read_listener(&settings.tls, settings.clients.as_ref(), &self.state, number)?
+                && let Some(side) = self.read_listener(settings, number)?
             {
                 active.store(side);
             }
@@ -162,6 +165,23 @@ impl LiveConfig {
                 add_table(table, reloaded);
             }
         }
+    }
+
+    /// The certificates of the listeners, and of the admin listener last.
+    fn read_certificates(&self, config: &Config) -> Result<Vec<Option<Arc<ServerTls>>>, StartError> {
+        let listeners = config.listeners.iter().enumerate();
+        let listeners = listeners.map(|(number, listener)| self.read_listener(listener, number));
+        let number = config.listeners.len();
+        let admin = tls::server_tls(&config.admin.tls, None, &TicketSource::Process, number, &Arc::default(), None);
+        listeners.chain([admin.map_err(|error| StartError::Certificate(error.into()))]).collect()
+    }
+
+    fn read_listener(&self, listener: &ListenerSettings, number: usize) -> Result<Option<Arc<ServerTls>>, StartError> {
+        let active = self.certificates.get(number).and_then(Option::as_ref).map(|active| active.load_full());
+        let clients = listener.clients.as_ref();
+        let acme = &self.state.acme.certificates;
+        let side = tls::server_tls(&listener.tls, clients, &self.state.tickets, number, acme, active.as_deref());
+        side.map_err(|error| StartError::Certificate(error.into()))
     }
 
     fn replace_certificates(&self, certificates: Vec<Option<Arc<ServerTls>>>) {
@@ -221,10 +241,11 @@ fn plan(current: &Config, config: Config) -> (Config, Reloaded) {
 
 /// Adds the upstreams of which the files have another content.
 fn add_upstreams(active: &Gateway, next: &Gateway, reloaded: &mut Reloaded) {
-    let active = &active.forwarder.upstreams;
+    let active: HashMap<_, _> =
+        active.forwarder.upstreams.iter().map(|upstream| (&upstream.settings.name, upstream)).collect();
     for (number, next) in next.forwarder.upstreams.iter().enumerate() {
-        let is_active = active.iter().any(|active| Arc::ptr_eq(active, next));
-        if !is_active && active.iter().any(|active| active.settings == next.settings) {
+        let active = active.get(&next.settings.name).filter(|active| !Arc::ptr_eq(active, next));
+        if active.is_some_and(|active| active.settings == next.settings) {
             reloaded.changes.push(Change::content(format!("upstream[{number}]")).json());
             add_table("upstream", reloaded);
         }
@@ -246,26 +267,6 @@ fn new_secrets(current: &Config, config: &Config, changes: &[Change]) -> Vec<Cha
     let servers = config.oauth.resource_servers.iter().enumerate().filter(|(_, server)| is_new(server));
     let keys = servers.map(|(number, _)| format!("oauth.resource_server[{number}].secret_file"));
     keys.filter(|key| !changes.iter().any(|change| change.key == *key)).map(Change::content).collect()
-}
-
-/// The certificates of the listeners, and of the admin listener last.
-fn read_certificates(config: &Config, state: &SharedState) -> Result<Vec<Option<Arc<ServerTls>>>, StartError> {
-    let listeners = config.listeners.iter().enumerate();
-    let listeners =
-        listeners.map(|(number, listener)| read_listener(&listener.tls, listener.clients.as_ref(), state, number));
-    let (process, number) = (TicketSource::Process, config.listeners.len());
-    let admin = tls::server_tls(&config.admin.tls, None, &process, number, &Arc::default());
-    listeners.chain([admin.map_err(|error| StartError::Certificate(error.into()))]).collect()
-}
-
-fn read_listener(
-    settings: &tls::Settings,
-    clients: Option<&ClientAuthSettings>,
-    state: &SharedState,
-    number: usize,
-) -> Result<Option<Arc<ServerTls>>, StartError> {
-    let side = tls::server_tls(settings, clients, &state.tickets, number, &state.acme.certificates);
-    side.map_err(|error| StartError::Certificate(error.into()))
 }
 
 fn changed(current: &Config, next: &Config) -> Vec<&'static str> {

@@ -16,7 +16,7 @@ use super::reload::LiveConfig;
 use super::systemd::notify_systemd;
 use super::thread::spawn;
 use crate::admin::{ReloadError, ReloadRequest, Reloaded};
-use crate::config::{self, Config, NamedFile, Probe, Watch};
+use crate::config::{self, Config, ConfigWarnings, NamedFile, Probe, Watch};
 use crate::types::regular_file;
 use crate::types::reject::with_causes;
 
@@ -124,18 +124,21 @@ impl Reloader {
     }
 
     fn load(&self) -> Result<Reloaded, ReloadError> {
-        self.live.reload(self.read()?).map_err(failed)
+        let (config, warnings) = self.read()?;
+        let reloaded = self.live.reload(config).map_err(failed)?;
+        Ok(Reloaded { warnings: warnings.lines().chain(reloaded.warnings).collect(), ..reloaded })
     }
 
     /// What a reload would change.
     fn dry_run(&self) -> Result<Reloaded, ReloadError> {
-        self.live.dry_run(self.read()?).map_err(failed)
+        let (config, warnings) = self.read()?;
+        let reloaded = self.live.dry_run(config).map_err(failed)?;
+        Ok(Reloaded { warnings: warnings.lines().chain(reloaded.warnings).collect(), ..reloaded })
     }
 
-    fn read(&self) -> Result<Config, ReloadError> {
+    fn read(&self) -> Result<(Config, ConfigWarnings), ReloadError> {
         let too_long = |config: &Config| self.live.state.too_long_lifetimes(config);
-        let loaded = config::load_and_try(&self.file, Probe::None, too_long);
-        loaded.map(|(config, _)| config).map_err(|errors| ReloadError {
+        config::load_and_try(&self.file, Probe::None, too_long).map_err(|errors| ReloadError {
             report: errors.render(false),
             errors: serde_json::from_str(&errors.json()).unwrap_or_default(),
         })
@@ -226,7 +229,7 @@ fn failed(error: StartError) -> ReloadError {
 
 fn log(result: &Result<Reloaded, ReloadError>) {
     for warning in result.iter().flat_map(|reloaded| &reloaded.warnings) {
-        tracing::warn!(warning, "reloaded, with a warning");
+        tracing::warn!(warning, "the reloaded configuration has a warning");
     }
     match result {
         Ok(reloaded) if reloaded.requires_restart.is_empty() => {

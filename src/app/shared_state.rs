@@ -56,7 +56,7 @@ pub(super) struct SharedState {
     pub(super) broker: Arc<Broker>,
     pub(super) bad_signatures: Arc<BadSignatures>,
     pub(super) upstreams: Arc<UpstreamWatch>,
-    key_watch: KeyWatch,
+    pub(super) key_watch: KeyWatch,
     pub(super) event_streams: EventStreams,
     /// Of `[[oauth.client]]`.
     pub(super) client_keys: Arc<ClientKeys>,
@@ -278,15 +278,19 @@ impl SharedState {
         self.introspection.store(authenticator.introspection.clone());
     }
 
-    /// Reads the keys of the other issuers and of clients again, and activates them. An invalid key file changes
-    /// nothing.
-    pub(super) fn reload_keys(&self, config: &Config) -> Result<(), StartError> {
+    /// Reads the keys of the other issuers, of providers and of clients again, and activates them. An invalid key file
+    /// changes nothing. Returns a warning for each source that has not answered yet.
+    pub(super) fn reload_keys(&self, config: &Config) -> Result<Vec<String>, StartError> {
         self.check_keys(config)?;
         let clients = issuer_keys::of_clients(config);
         self.client_key_watch.check(&clients)?;
-        self.key_watch.restart(&config.issuers)?;
-        self.provider_watch.restart(&issuer_keys::of_providers(config))?;
-        self.client_key_watch.restart(&clients)
+        let prepared = [
+            (&self.key_watch, self.key_watch.prepare_reload(&config.issuers)?),
+            (&self.provider_watch, self.provider_watch.prepare_reload(&issuer_keys::of_providers(config))?),
+            (&self.client_key_watch, self.client_key_watch.prepare_reload(&clients)?),
+        ];
+        self.key_watch.wait_for(prepared.iter().map(|(_, prepared)| prepared));
+        Ok(prepared.into_iter().flat_map(|(watch, prepared)| watch.finish_reload(prepared)).collect())
     }
 
     /// Fails if the gateway has forgotten revocations of tokens that these issuers would let live longer.

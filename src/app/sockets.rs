@@ -125,7 +125,7 @@ fn server_tls(
     listener: usize,
     acme: &Arc<AcmeCertificates>,
 ) -> Result<Option<Arc<ArcSwap<ServerTls>>>, StartError> {
-    let side = tls::server_tls(settings, clients, tickets, listener, acme);
+    let side = tls::server_tls(settings, clients, tickets, listener, acme, None);
     let side = side.map_err(|error| StartError::Certificate(error.into()))?;
     Ok(side.map(|side| Arc::new(ArcSwap::new(side))))
 }

@@ -114,7 +114,7 @@ fn run(
     let (runtime, token) = control;
     let connections = Arc::new(AdminConnections::new(&config.admin, metrics.worker(config.workers)));
     let live = Arc::new(LiveConfig {
-        in_force: Arc::new(ArcSwap::from_pointee(config.values.json())),
+        in_force: Arc::new(ArcSwap::from_pointee(config.values.clone())),
         state: state.clone(),
         shared,
         certificates: sockets.certificates,
@@ -165,6 +165,7 @@ fn admin(
     reloads: Option<Sender<ReloadRequest>>,
 ) -> Admin {
     let (config, state) = (live.config(), &live.state);
+    let in_force = live.in_force.clone();
     Admin {
         broker: state.broker.clone(),
         providers: state.providers.clone(),
@@ -176,7 +177,7 @@ fn admin(
         snapshots: Arc::new(state.snapshots(metrics.clone())),
         stats_streams: StatsStreams::new(config.admin.streams),
         listeners,
-        configuration: live.in_force.clone(),
+        configuration: Box::new(move || in_force.load().json()),
         clock: state.clock.clone(),
         operators: Operators::new(&token, &config.admin.operators),
         sessions: Arc::new(Sessions::new(config.admin.session_lifetime)),

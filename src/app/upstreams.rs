@@ -1,5 +1,6 @@
 //! The active upstreams. Each has a task on the control thread, which resolves names and checks the health of servers.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,8 +18,8 @@ pub(super) struct UpstreamWatch {
     /// The runtime of the control thread.
     runtime: Handle,
     pub(super) current: Arc<ArcSwap<Vec<Arc<Upstream>>>>,
-    /// The active upstreams, and those that were prepared since.
-    built: Mutex<Vec<BuiltUpstream>>,
+    /// The active upstreams, and those that were prepared since, by name.
+    built: Mutex<HashMap<String, Vec<BuiltUpstream>>>,
     /// The task of each active upstream. Dropping it ends the task.
     tasks: Mutex<Vec<(Arc<Upstream>, JoinSet<()>)>>,
 }
@@ -39,45 +40,57 @@ impl UpstreamWatch {
     /// Builds the upstreams of `config`. An upstream that has not changed stays, with its connections. In a changed
     /// one, servers that are active already keep their state.
     pub(super) fn prepare(&self, config: &Config) -> Result<Vec<Arc<Upstream>>, StartError> {
+        let mut current = HashMap::new();
+        for upstream in self.current.load().iter() {
+            current.entry(upstream.settings.name.clone()).or_insert_with(|| upstream.clone());
+        }
         let prepare = |settings: &Settings| {
-            let upstream = self.prepare_one(settings, config.workers);
+            let previous = current.get(&settings.name).map(|previous| &**previous);
+            let upstream = self.prepare_one(settings, config.workers, previous);
             upstream.map_err(|source| StartError::Upstream { name: settings.name.to_string(), source })
         };
         config.upstreams.iter().map(prepare).collect()
     }
 
-    fn prepare_one(&self, settings: &Settings, workers: usize) -> Result<Arc<Upstream>, Cause> {
-        let (current, mut built) = (self.current.load(), self.built());
+    fn prepare_one(
+        &self,
+        settings: &Settings,
+        workers: usize,
+        previous: Option<&Upstream>,
+    ) -> Result<Arc<Upstream>, Cause> {
         let files = read_files(settings)?;
+        let mut built = self.built();
+        let of_name = built.entry(settings.name.clone()).or_default();
         let is_same = |built: &&BuiltUpstream| built.upstream.settings == *settings && built.files == files;
-        if let Some(same) = built.iter().find(is_same) {
+        if let Some(same) = of_name.iter().find(is_same) {
             return Ok(same.upstream.clone());
         }
-        let previous = current.iter().find(|upstream| *upstream.name == settings.name).map(|previous| &**previous);
         let upstream = Arc::new(Upstream::new(settings.clone(), workers, previous)?);
-        built.push(BuiltUpstream { upstream: upstream.clone(), files });
+        of_name.push(BuiltUpstream { upstream: upstream.clone(), files });
         Ok(upstream)
     }
 
     /// Starts the tasks of these upstreams, and ends those of all others. An upstream that has not changed keeps its
     /// task, so a reload does not disturb its health checks.
     pub(super) fn activate(&self, upstreams: &[Arc<Upstream>]) {
+        let active: HashSet<_> = upstreams.iter().map(Arc::as_ptr).collect();
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        tasks.retain(|(upstream, _)| upstreams.iter().any(|next| Arc::ptr_eq(next, upstream)));
-        for upstream in upstreams {
-            if tasks.iter().any(|(current, _)| Arc::ptr_eq(current, upstream)) {
-                continue;
-            }
+        tasks.retain(|(upstream, _)| active.contains(&Arc::as_ptr(upstream)));
+        let running: HashSet<_> = tasks.iter().map(|(upstream, _)| Arc::as_ptr(upstream)).collect();
+        for upstream in upstreams.iter().filter(|upstream| !running.contains(&Arc::as_ptr(upstream))) {
             let mut task = JoinSet::new();
             task.spawn_on(upstream::maintain(upstream.clone()), &self.runtime);
             tasks.push((upstream.clone(), task));
         }
         drop(tasks);
-        self.built().retain(|built| upstreams.iter().any(|upstream| Arc::ptr_eq(upstream, &built.upstream)));
+        self.built().retain(|_, of_name| {
+            of_name.retain(|built| active.contains(&Arc::as_ptr(&built.upstream)));
+            !of_name.is_empty()
+        });
         self.current.store(Arc::new(upstreams.to_vec()));
     }
 
-    fn built(&self) -> MutexGuard<'_, Vec<BuiltUpstream>> {
+    fn built(&self) -> MutexGuard<'_, HashMap<String, Vec<BuiltUpstream>>> {
         self.built.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

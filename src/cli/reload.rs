@@ -37,13 +37,18 @@ pub(super) fn run(Arguments { config, dry_run, json }: Arguments) -> Result<(), 
             if json {
                 say!("{body}")
             } else if dry_run {
-                print_changes(&body)
+                print_changes(&body);
             } else {
-                print_result(&body)
+                print_result(&body);
             }
             Ok(())
         }
     }
+}
+
+fn print_warnings(body: &Value) {
+    let warnings = array_member(body, "warnings").filter_map(Value::as_str).map(printable);
+    warnings.for_each(|warning| eprintln!("warning: {warning}"));
 }
 
 fn report(body: &Value) -> String {
@@ -78,11 +83,6 @@ fn line(change: &Value) -> String {
         "content" => format!("{place}: new content of a file"),
         kind => format!("{place}: {kind}"),
     }
-}
-
-fn print_warnings(body: &Value) {
-    let warnings = array_member(body, "warnings").filter_map(Value::as_str);
-    warnings.for_each(|warning| eprintln!("warning: {}", printable(warning)));
 }
 
 fn print_result(body: &Value) {

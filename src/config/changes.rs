@@ -1,6 +1,6 @@
 //! What a reload would change: the values in force compared with those of the files.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use serde_json::{Value as Json, json};
 
@@ -66,22 +66,23 @@ impl Values {
     /// same name, so that a new one in the middle of the file is the only change. `keeps_listeners`: as for
     /// [`Values::reloaded`].
     pub fn changes(&self, next: &Values, keeps_listeners: bool) -> Vec<Change> {
-        let (mut old, next) = (tables(self), tables(next));
-        let (mut changes, mut reordered) = (Vec::new(), Vec::new());
+        let old = tables(self);
+        let next = tables(next);
+        let mut changes = Vec::new();
+        let mut reordered = Vec::new();
+        let mut places = Places::of(&old);
         for table in &next {
-            match old.iter().position(|old| old.is_same(table)) {
-                Some(index) => {
-                    let before = &old[..index];
-                    if before.iter().any(|old| old.name == table.name && next.iter().any(|next| next.is_same(old))) {
+            match places.take(table) {
+                Some(Taken { place, is_in_order }) => {
+                    if !is_in_order && !reordered.contains(&table.name) {
                         reordered.push(table.name);
                     }
-                    changes.extend(old.remove(index).changes(table, keeps_listeners));
+                    changes.extend(old[place].changes(table, keeps_listeners));
                 }
                 None => changes.push(table.whole(Kind::Added, keeps_listeners)),
             }
         }
-        changes.extend(old.iter().map(|table| table.whole(Kind::Removed, keeps_listeners)));
-        reordered.dedup();
+        changes.extend(places.rest().into_iter().map(|place| old[place].whole(Kind::Removed, keeps_listeners)));
         changes.extend(reordered.into_iter().map(|name| Change {
             key: name.to_owned(),
             item: None,
@@ -89,6 +90,45 @@ impl Values {
             requires_restart: requires_restart(name, keeps_listeners),
         }));
         changes
+    }
+}
+
+/// Where the tables in force are, by what tells them from the others of their list.
+struct Places<'t> {
+    by_item: HashMap<(&'t str, Option<&'t str>), VecDeque<usize>>,
+    /// The last place that was taken, by the name of the list.
+    last: HashMap<&'t str, usize>,
+}
+
+struct Taken {
+    place: usize,
+    /// No table of the list was taken from a later place.
+    is_in_order: bool,
+}
+
+impl<'t> Places<'t> {
+    fn of(tables: &'t [Table<'t>]) -> Self {
+        let mut by_item: HashMap<_, VecDeque<usize>> = HashMap::new();
+        for (place, table) in tables.iter().enumerate() {
+            by_item.entry((table.name, table.item.as_deref())).or_default().push_back(place);
+        }
+        Places { by_item, last: HashMap::new() }
+    }
+
+    /// The first table like this one that was not taken.
+    fn take(&mut self, table: &'t Table<'t>) -> Option<Taken> {
+        let place = self.by_item.get_mut(&(table.name, table.item.as_deref()))?.pop_front()?;
+        let last = self.last.entry(table.name).or_default();
+        let is_in_order = place >= *last;
+        *last = place.max(*last);
+        Some(Taken { place, is_in_order })
+    }
+
+    /// The tables that were not taken, in their order.
+    fn rest(self) -> Vec<usize> {
+        let mut rest: Vec<_> = self.by_item.into_values().flatten().collect();
+        rest.sort_unstable();
+        rest
     }
 }
 
@@ -143,10 +183,6 @@ impl Table<'_> {
             "listener" => text("address"),
             _ => text("name").zip(text("per")).map(|(name, per)| format!("{name} ({per})")),
         };
-    }
-
-    fn is_same(&self, other: &Table<'_>) -> bool {
-        self.name == other.name && self.item == other.item
     }
 
     fn whole(&self, kind: Kind, keeps_listeners: bool) -> Change {

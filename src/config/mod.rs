@@ -60,9 +60,11 @@ pub fn load_and_try(
     let (config, mut warnings) = gateway(&reading, probe)?;
     warnings.extend(clock::warning(SystemTime::now(), &[path, &config.store.beside]));
     let mut errors = Vec::new();
-    for Finding { severity, key, error } in attempt(&config) {
+    let findings = attempt(&config);
+    let keys: Vec<_> = findings.iter().map(|finding| finding.key.clone()).collect();
+    for (Finding { severity, error, .. }, place) in findings.into_iter().zip(reading.places(&keys)) {
         let list = if severity == Severity::Error { &mut errors } else { &mut warnings };
-        list.push(error.at(&reading.place(&key)));
+        list.push(error.at(&place));
     }
     match errors.is_empty() {
         true => Ok((config, ConfigWarnings::new(reading.sources(), warnings))),
@@ -80,6 +82,7 @@ pub struct Finding {
 
 impl Finding {
     /// The gateway does not start with it. `message`: what was found; `help`: what to do.
+    #[track_caller]
     pub fn error(
         key: impl Into<String>,
         message: impl Into<String>,
@@ -91,6 +94,7 @@ impl Finding {
     }
 
     /// The gateway starts in spite of it.
+    #[track_caller]
     pub fn warning(
         key: impl Into<String>,
         message: impl Into<String>,

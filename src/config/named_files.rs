@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 
 use crate::config::document::record::{Record, without_indexes};
-use crate::config::document::shape::Shape;
 
 /// What the gateway writes, and what it reads again each time or by a task of its own.
 const NOT_LOADED: [&str; 11] = [
@@ -50,7 +49,8 @@ impl NamedFile {
 
 /// The files that are read when the configuration is loaded. Relative paths start at `base`.
 pub(super) fn of(records: &[Record], base: &Path) -> Vec<NamedFile> {
-    let loaded = records.iter().filter(|record| !NOT_LOADED.contains(&without_indexes(&record.key).as_str()));
+    let paths_only = records.iter().filter(|record| record.is_path);
+    let loaded = paths_only.filter(|record| !NOT_LOADED.contains(&without_indexes(&record.key).as_str()));
     loaded.flat_map(|record| paths(record).into_iter().map(|path| named(record, base, path))).collect()
 }
 
@@ -59,8 +59,7 @@ fn named(record: &Record, base: &Path, path: &str) -> NamedFile {
 }
 
 fn paths(record: &Record) -> Vec<&str> {
-    let is_path = record.shape == Shape::Path || record.shape == Shape::list(Shape::Path);
-    match record.value.as_ref().filter(|_| is_path) {
+    match &record.value {
         Some(Json::String(path)) => vec![path],
         Some(Json::Array(paths)) => paths.iter().filter_map(Json::as_str).collect(),
         _ => Vec::new(),

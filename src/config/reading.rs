@@ -14,7 +14,7 @@ use crate::config::document::table::Table;
 use crate::config::document::tree::{SourceFile, Tree};
 use crate::config::include;
 use crate::config::named_files::{self, NamedFile};
-use crate::config::values::Values;
+use crate::config::values::{self, Values};
 use crate::types::regular_file;
 
 /// The text of all files.
@@ -73,28 +73,22 @@ impl Reading {
         let (warnings, records) = (report.take_warnings(), report.take_records());
         let errors = tree.with_syntax_errors(report.into_errors(every_key));
         if !errors.is_empty() {
-            return Err(ConfigErrors::new(tree.sources, errors));
+            let mut sources = tree.sources.clone();
+            tree.foreign_texts(values::is_top_level).into_iter().for_each(|text| sources.hide(text));
+            return Err(ConfigErrors::new(sources, errors));
         }
         let files = named_files::of(&records, &self.base);
         Ok(Read { result, warnings, values: Values::new(records, &tree.sources, &tree.outside), files })
     }
 
-    /// The place of a key, such as `issuer[0].max_lifetime`, or of the nearest table above it that is in the files.
-    pub(super) fn place(&self, key: &str) -> Place {
-        let tree = Tree::parse(&self.files, &environment);
-        let (mut table, mut span) = (Some(&tree.root), None);
-        for part in key.split('.') {
-            let (name, index) = part.split_once('[').map_or((part, None), |(name, rest)| (name, Some(rest)));
-            let found = table.and_then(|table| table.get(name));
-            let index = index.and_then(|index| index.trim_end_matches(']').parse::<usize>().ok());
-            let found = match index {
-                Some(index) => found.and_then(|list| list.get_ref().as_array()?.get(index)),
-                None => found,
-            };
-            let Some(found) = found else { break };
-            (table, span) = (found.get_ref().as_table(), Some(found.span()));
+    /// The place of each key, such as `issuer[0].max_lifetime`, or of the nearest table above it that is in the files.
+    pub(super) fn places(&self, keys: &[String]) -> Vec<Place> {
+        // Reading the files takes longer than most checks.
+        if keys.is_empty() {
+            return Vec::new();
         }
-        Place { key: key.to_owned(), span }
+        let tree = Tree::parse(&self.files, &environment);
+        keys.iter().map(|key| place(&tree, key)).collect()
     }
 
     pub(super) fn sources(&self) -> Sources {
@@ -106,11 +100,28 @@ impl Reading {
     }
 }
 
+fn place(tree: &Tree<'_>, key: &str) -> Place {
+    let mut table = Some(&tree.root);
+    let mut span = None;
+    for part in key.split('.') {
+        let (name, index) = part.split_once('[').map_or((part, None), |(name, rest)| (name, Some(rest)));
+        let found = table.and_then(|table| table.get(name));
+        let index = index.and_then(|index| index.trim_end_matches(']').parse::<usize>().ok());
+        let found = match index {
+            Some(index) => found.and_then(|list| list.get_ref().as_array()?.get(index)),
+            None => found,
+        };
+        let Some(found) = found else { break };
+        (table, span) = (found.get_ref().as_table(), Some(found.span()));
+    }
+    Place { key: key.to_owned(), span }
+}
+
 /// All keys that `part` reads from this text, whether they are right or not.
 pub(super) fn records(text: &str, part: impl for<'a> FnOnce(Table<'a>)) -> Vec<Record> {
     let files = [SourceFile { name: String::new(), text: text.to_owned() }];
     let tree = Tree::parse(&files, &|_| None);
-    let report = Report::new(Path::new(""), &tree.outside);
+    let report = Report::new(Path::new(""), &tree.outside).with_shapes();
     part(Table::new(&tree.root, Place::default(), &report));
     report.take_records()
 }
@@ -131,9 +142,10 @@ fn main_file(path: &Path) -> Result<SourceFile, ConfigErrors> {
         Err(error) => {
             let end = error.utf8_error().valid_up_to();
             let place = Place { key: String::new(), span: Some(end..end) };
-            let source = String::from_utf8_lossy(error.as_bytes());
+            let mut sources = Sources::new(&name, &String::from_utf8_lossy(error.as_bytes()));
+            sources.hide_all();
             let error = ConfigError::new("the file is not UTF-8", "expected UTF-8");
-            Err(ConfigErrors::new(Sources::new(&name, &source), vec![error.at(&place)]))
+            Err(ConfigErrors::new(sources, vec![error.at(&place)]))
         }
     }
 }

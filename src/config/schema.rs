@@ -84,9 +84,10 @@ impl Schema<'_> {
 
     fn property(&self, key: &str, record: &Record) -> Json {
         let mut property = match &record.shape {
-            Shape::Table => self.object(&format!("{key}.")),
-            Shape::Tables => json!({ "type": "array", "items": self.object(&format!("{key}[].")) }),
-            shape => json!({ "anyOf": self.forms(key, shape) }),
+            Some(Shape::Table) => self.object(&format!("{key}.")),
+            Some(Shape::Tables) => json!({ "type": "array", "items": self.object(&format!("{key}[].")) }),
+            Some(shape) => json!({ "anyOf": self.forms(key, shape) }),
+            None => json!({}),
         };
         if let Some(comment) = self.comments.get(key) {
             property["description"] = comment.as_str().into();

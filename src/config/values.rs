@@ -95,16 +95,17 @@ impl PartialEq for Setting {
     }
 }
 
-/// All keys with their values, in the order of `gateway.toml`.
+/// All keys with their values, in the order of `gateway.toml`. A copy shares them: they take 10 KB for each route.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Values(Vec<Setting>);
+pub struct Values(Arc<Vec<Setting>>);
 
 impl Values {
     pub(super) fn new(records: Vec<Record>, sources: &Sources, outside: &OutsideValues) -> Self {
         let mut settings: Vec<_> = records.into_iter().filter(|record| !record.is_table).collect();
         // Stable: the keys of a table stay in the order in which they were read.
-        settings.sort_by_key(|record| rank(&record.key));
-        Values(settings.into_iter().map(|record| Setting::new(record, sources, outside)).collect())
+        settings.sort_by_cached_key(|record| rank(&record.key));
+        let settings = settings.into_iter().map(|record| Setting::new(record, sources, outside));
+        Values(Arc::new(settings.collect()))
     }
 
     pub fn all(&self) -> &[Setting] {
@@ -125,8 +126,8 @@ impl Values {
         let gone = self.0.iter().filter(is_gone).filter(|old| old.value.is_some()).cloned();
         let nothing = |key: &str| Setting::absent(key.to_owned());
         settings.extend(gone.map(|old| Setting { pending: Some(Box::new(nothing(&old.key))), ..old }));
-        settings.sort_by_key(|setting| rank(&setting.key));
-        Values(settings)
+        settings.sort_by_cached_key(|setting| rank(&setting.key));
+        Values(Arc::new(settings))
     }
 
     fn by_key(&self) -> HashMap<&str, &Setting> {
@@ -142,7 +143,7 @@ impl Values {
     pub fn text(&self) -> String {
         let mut text = String::new();
         let mut table = None;
-        for setting in &self.0 {
+        for setting in self.0.iter() {
             let own = table_of(&setting.key);
             if table.is_some_and(|table| table != own && setting.key.contains('.')) {
                 text.push('\n');
@@ -206,7 +207,7 @@ impl Origin {
             return Origin::Default;
         }
         let located = sources.locate(span);
-        let (file, (line, _)) = (located.file.into(), located.line_and_column());
+        let (file, (line, _)) = (located.file.clone(), located.line_and_column());
         match outside.at(span) {
             Some(Outside::Variable { name, .. }) => Origin::Environment { name: name.clone(), file, line },
             Some(Outside::Credential { name }) => Origin::Credential { name: name.clone(), file, line },
@@ -267,6 +268,11 @@ pub(super) fn requires_restart(key: &str, keeps_listeners: bool) -> bool {
     }
 }
 
+/// Returns true for a table or key at the top of `gateway.toml`.
+pub(super) fn is_top_level(name: &str) -> bool {
+    ORDER.contains(&name)
+}
+
 fn rank(key: &str) -> usize {
     ORDER.iter().position(|name| *name == table_of(key)).unwrap_or_default()
 }
@@ -291,8 +297,9 @@ mod tests {
     fn a_value_that_requires_a_restart_stays_in_force() {
         let setting =
             |key: &str, value: Option<u64>| Setting { value: value.map(Json::from), ..Setting::absent(key.to_owned()) };
-        let old = Values(vec![setting("workers", Some(1)), setting("listener[1].address", Some(7))]);
-        let next = Values(vec![
+        let values = |settings: Vec<Setting>| Values(Arc::new(settings));
+        let old = values(vec![setting("workers", Some(1)), setting("listener[1].address", Some(7))]);
+        let next = values(vec![
             setting("workers", Some(2)),
             setting("listener[0].proxy_protocol", Some(3)),
             setting("route[0].path", Some(4)),

@@ -5,6 +5,7 @@
 //! remembers the newest 65,536 to 131,072 clients, which is a few megabytes; a client that was forgotten gets a full
 //! bucket.
 
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
@@ -144,13 +145,17 @@ impl RateLimits {
     /// every client another burst.
     pub fn reloaded(before: &RateLimits, all: impl Iterator<Item = Settings>, global: usize) -> RateLimits {
         // Two limits of one route may be equal. Each takes over the buckets of one of those before.
-        let mut available: Vec<&RateLimit> = before.limits.iter().collect();
+        let mut available: HashMap<&str, VecDeque<&RateLimit>> = HashMap::new();
+        for limit in &before.limits {
+            available.entry(&limit.settings.route).or_default().push_back(limit);
+        }
         let limit = |settings: Settings| {
-            let same = available.iter().position(|limit| settings.is_same_as(&limit.settings));
-            let shards = match same.map(|at| available.remove(at)) {
-                Some(limit) => limit.shards.clone(),
-                None => settings.new_shards(),
-            };
+            let of_route = available.get_mut(&*settings.route);
+            let same = of_route.and_then(|limits| {
+                let at = limits.iter().position(|limit| settings.is_same_as(&limit.settings))?;
+                limits.remove(at)
+            });
+            let shards = same.map_or_else(|| settings.new_shards(), |limit| limit.shards.clone());
             RateLimit { settings, shards }
         };
         let (keys, hashes) = (before.keys.clone(), before.hashes.clone());

@@ -92,12 +92,15 @@ pub fn check_listed(folder: &Path) -> Result<(), LaxFile> {
 
 /// Reads a file with a secret that passes [`check`].
 pub fn read(path: &Path, origin: Origin) -> io::Result<Vec<u8>> {
-    read_checked(path, |file| check_found(path, file, origin))
+    read_checked(path, |file, _| check_found(path, file, origin))
 }
 
-/// Reads a file that passes [`check_trusted`].
-pub fn read_trusted(path: &Path) -> io::Result<Vec<u8>> {
-    read_checked(path, |file| check_trusted_found(path, file))
+/// Reads a file of the operator that passes [`check_trusted`], and [`check`] if its content is a secret.
+pub fn read_trusted(path: &Path, is_secret: impl FnOnce(&[u8]) -> bool) -> io::Result<Vec<u8>> {
+    read_checked(path, |file, content| {
+        check_trusted_found(path, file)?;
+        if is_secret(content) { check_found(path, file, Origin::Operator) } else { Ok(()) }
+    })
 }
 
 /// As [`read`], for text.
@@ -107,11 +110,12 @@ pub fn read_to_string(path: &Path, origin: Origin) -> io::Result<String> {
 }
 
 /// What is checked is the file that is read, also if another one gets its name meanwhile.
-fn read_checked(path: &Path, check: impl FnOnce(&Metadata) -> Result<(), LaxFile>) -> io::Result<Vec<u8>> {
+fn read_checked(path: &Path, check: impl FnOnce(&Metadata, &[u8]) -> Result<(), LaxFile>) -> io::Result<Vec<u8>> {
     let mut file = regular_file::open(path)?;
-    check(&file.metadata()?).map_err(|lax| io::Error::new(io::ErrorKind::PermissionDenied, lax))?;
     let mut content = Vec::new();
     file.read_to_end(&mut content)?;
+    let checked = check(&file.metadata()?, &content);
+    checked.map_err(|lax| io::Error::new(io::ErrorKind::PermissionDenied, lax))?;
     Ok(content)
 }
 

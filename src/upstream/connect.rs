@@ -67,9 +67,9 @@ impl Connector {
         let tls = match config.filter(|_| server.tls) {
             None => None,
             Some(config) => {
-                let name = settings.tls.server_name.as_ref().unwrap_or(&server.host);
-                let parsed = ServerName::try_from(name.clone());
-                Some((config.clone(), parsed.map_err(|_| UpstreamError::InvalidTlsName(name.clone()))?))
+                let name = settings.tls.server_name.as_deref().unwrap_or(server.name());
+                let parsed = ServerName::try_from(name.to_owned());
+                Some((config.clone(), parsed.map_err(|_| UpstreamError::InvalidTlsName(name.to_owned()))?))
             }
         };
         let name = server.authority();

@@ -16,7 +16,7 @@ impl Upstream {
                 known.iter().any(|known| known.ip().to_canonical() == address.to_canonical())
             };
             (settings.tls, settings.port) == (tls, port)
-                && (host.eq_ignore_ascii_case(&settings.host)
+                && (host.eq_ignore_ascii_case(settings.name())
                     || host.eq_ignore_ascii_case(sent_host)
                     || address.is_some_and(has_address))
         })

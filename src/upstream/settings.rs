@@ -72,15 +72,21 @@ impl TlsSettings {
 pub struct ServerSettings {
     /// Whether the URL begins with `https://`.
     pub tls: bool,
-    /// An IPv6 address has no brackets here.
+    /// An IPv6 address has no brackets here. With a final dot, the resolver adds no search domains.
     pub host: String,
     pub port: u16,
 }
 
 impl ServerSettings {
+    /// The host as the server knows itself: without a final dot, also in TLS (RFC 6066 section 3).
+    pub fn name(&self) -> &str {
+        self.host.strip_suffix('.').unwrap_or(&self.host)
+    }
+
     /// `host:port`, as in the `Host` header field and in log lines.
     pub fn authority(&self) -> String {
-        let ServerSettings { host, port, .. } = self;
+        let host = self.name();
+        let port = self.port;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 

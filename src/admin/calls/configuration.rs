@@ -11,7 +11,7 @@ pub(crate) const PATH: &str = "/admin/v1/config";
 
 pub(crate) fn handle(admin: &Admin, method: &Method) -> Result<Response<Body>, Reject> {
     match *method {
-        Method::GET => Ok(respond::json(StatusCode::OK, &**admin.configuration.load())),
+        Method::GET => Ok(respond::json(StatusCode::OK, &(admin.configuration)())),
         _ => Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD")),
     }
 }

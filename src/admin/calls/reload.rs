@@ -2,7 +2,7 @@
 //!
 //! | request | response |
 //! |---|---|
-//! | `POST /admin/v1/reload` | 200, `{"success": true, "changed": […], "requiresRestart": […], "changes": [{…}]}`: the tables that changed, and their keys; with `"warnings": […]` if there are some |
+//! | `POST /admin/v1/reload` | 200, `{"success": true, "changed": […], "requiresRestart": […], "changes": [{…}]}`: the tables that changed, and their keys; with `"warnings": […]` if there are any |
 //! | with `?dryRun=true` | the same, and nothing changes |
 //! | | 422, `{"success": false, …, "errors": […], "report"}`: nothing has changed |
 

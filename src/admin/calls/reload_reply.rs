@@ -15,7 +15,8 @@ pub struct Reloaded {
     pub requires_restart: Vec<&'static str>,
     /// Each key that differs from the one in force, as JSON.
     pub changes: Vec<Value>,
-    /// What the operator should know of these changes, such as sessions that go on under the old rules.
+    /// The warnings about the file, sessions that go on under the old rules, and what is active and has not worked yet,
+    /// such as a source of keys that cannot be fetched.
     pub warnings: Vec<String>,
 }
 

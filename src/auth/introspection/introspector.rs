@@ -91,6 +91,17 @@ impl Introspector {
         }
     }
 
+    /// Asks about an invented token. Counts nothing. Fails if the endpoint gives no answer, or calls the token active.
+    pub async fn probe(&self, keyring: &Keyring, clock: &dyn Clock) -> Result<(), String> {
+        let prefix = self.settings.token_prefixes.first().map_or("", String::as_str);
+        let invented = format!("{prefix}{:032x}", u128::from_be_bytes(secret::random()));
+        match self.question(&invented, keyring, clock).await {
+            Ok(Answer::Inactive) => Ok(()),
+            Ok(Answer::Active(_)) => Err("the endpoint says that an invented token is active".to_owned()),
+            Err(unanswered) => Err(unanswered.why().to_owned()),
+        }
+    }
+
     async fn question(&self, text: &str, keyring: &Keyring, clock: &dyn Clock) -> Result<Answer, Unanswered> {
         let media_type = match self.settings.response {
             AnswerForm::Json => "application/json",

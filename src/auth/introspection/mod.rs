@@ -59,6 +59,10 @@ impl Introspection {
         Introspection { introspectors, leases, counts, ..Introspection::default() }
     }
 
+    pub fn introspectors(&self) -> &[Arc<Introspector>] {
+        &self.introspectors
+    }
+
     /// Who is asked about this token. `None`: it is not opaque, or no issuer has such tokens.
     pub(super) fn target(&self, bearer: BearerToken<'_>) -> Option<&Arc<Introspector>> {
         if self.introspectors.is_empty() { None } else { self.target_of(bearer.text().ok()?) }

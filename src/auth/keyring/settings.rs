@@ -107,10 +107,22 @@ impl KeyFile {
         keys.map_err(|error| KeySourceError::keys(&place, error))
     }
 
+    /// Returns true if this content is a secret: a JWKS can be public keys or shared secrets.
+    pub fn is_secret(&self, content: &[u8]) -> bool {
+        match self {
+            KeyFile::Jwks(_) => KeySet::has_secret(content),
+            // A private key is an error of its own.
+            KeyFile::Pem(_) => false,
+            KeyFile::Secret(_) => true,
+        }
+    }
+
     /// Reads the file. Fails if other users can change it, or read a secret.
     pub(super) fn content(&self) -> Result<Vec<u8>, KeySourceError> {
         let content = match self {
-            KeyFile::Jwks(path) | KeyFile::Pem(path) => private_file::read_trusted(path),
+            KeyFile::Jwks(path) | KeyFile::Pem(path) => {
+                private_file::read_trusted(path, |content| self.is_secret(content))
+            }
             KeyFile::Secret(path) => private_file::read(path, Origin::Operator),
         };
         content.map_err(|source| KeySourceError::ReadFile { path: self.path().clone(), source })

@@ -163,6 +163,11 @@ impl Keyring {
         self.keys.load().sources.iter().find(|source| *source.policy.issuer == *issuer).cloned()
     }
 
+    /// Why the last fetch of this issuer's keys failed. `None` if it succeeded.
+    pub fn fetch_error(&self, issuer: &str) -> Option<String> {
+        self.source_of(issuer)?.last_error()
+    }
+
     /// Waits until the keys of this issuer were asked for, because of a token with an unknown key. `None` if all of its
     /// keys are known here, or the issuer is not.
     pub async fn refetch(&self, issuer: &str, now: Uptime) -> Option<Refetched> {

@@ -26,11 +26,14 @@ pub struct Source {
     state: Mutex<State>,
 }
 
+#[derive(Clone, Default)]
 struct State {
     /// The last good set. Empty before the first one.
     keys: Arc<KeySet>,
     /// When the source last confirmed that these are its keys.
     confirmed: Option<Uptime>,
+    /// The keys are those of the source that a reload has replaced, because this one has not answered yet.
+    is_inherited: bool,
     /// The keys are stale and not in force.
     is_withdrawn: bool,
     last_attempt: Option<Uptime>,
@@ -64,8 +67,20 @@ impl Status {
 }
 
 impl State {
+    /// What stays of it for another source of the same issuer, until that has answered.
+    fn of(self, policy: &Issuer) -> Self {
+        State {
+            keys: Arc::new(self.keys.only(&policy.algorithms)),
+            is_inherited: true,
+            last_attempt: None,
+            last_error: None,
+            ..self
+        }
+    }
+
     fn succeeded(&mut self, now: Uptime) {
         (self.confirmed, self.last_attempt, self.last_error) = (Some(now), Some(now), None);
+        self.is_inherited = false;
     }
 }
 
@@ -84,22 +99,17 @@ impl Source {
             KeySource::File(_) | KeySource::None => None,
             KeySource::Remote(remote) => Some(Arc::new(Refetch::new(remote.refetch_cooldown))),
         };
-        let state = State {
-            keys: Arc::default(),
-            confirmed: None,
-            is_withdrawn: false,
-            last_attempt: None,
-            last_error: None,
-            document: None,
-        };
-        Source { policy: Arc::new(policy), settings, counts: Counts::default(), refetch, state: Mutex::new(state) }
+        Source { policy: Arc::new(policy), settings, counts: Counts::default(), refetch, state: Mutex::default() }
     }
 
-    /// Starts with the keys of `other`: the same source under another policy.
-    pub fn inherit_keys(&self, other: &Source) {
-        let other = other.state();
-        let mut state = self.state();
-        (state.keys, state.confirmed, state.document) = (other.keys.clone(), other.confirmed, other.document.clone());
+    /// Starts with the keys of `before`, the source of the same issuer before a reload. They stay until this source has
+    /// answered once: a mistyped URL must not reject every token of the issuer.
+    pub fn inherit_keys(&self, before: &Source) {
+        if self.settings == KeySource::None {
+            return;
+        }
+        let inherited = before.state().clone();
+        *self.state() = if self.has_same_keys(before) { inherited } else { inherited.of(&self.policy) };
     }
 
     /// Keeps what discovery found. The last good document stays if a later one cannot be fetched.
@@ -259,6 +269,29 @@ impl Source {
     /// Returns true if the start waits for the first keys of this issuer.
     pub fn blocks_startup(&self) -> bool {
         !self.has_keys() && self.remote().is_some_and(|remote| remote.startup == Startup::Wait)
+    }
+
+    /// Returns true if a reload waits for this source: also for the end of its first fetch, whatever it finds.
+    pub fn blocks_reload(&self) -> bool {
+        self.blocks_startup() || self.remote().is_some() && self.state().last_attempt.is_none()
+    }
+
+    /// Why this source, which a reload has put in force, has no keys of its own yet. `None` if it has.
+    pub fn untried(&self) -> Option<String> {
+        self.remote()?;
+        let state = self.state();
+        let consequence = match (state.is_inherited, state.keys.is_empty()) {
+            (true, false) => "its keys from before the reload stay in use",
+            (_, true) => "its tokens get 503",
+            (false, false) => return None,
+        };
+        let error = state.last_error.as_deref().unwrap_or("no answer yet");
+        Some(format!("{}: {error}; {consequence} until the fetch succeeds", self.policy.issuer))
+    }
+
+    /// Why the last fetch failed. `None` if it succeeded.
+    pub fn last_error(&self) -> Option<String> {
+        self.state().last_error.clone()
     }
 
     pub fn remote(&self) -> Option<&Remote> {

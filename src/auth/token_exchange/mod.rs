@@ -17,7 +17,7 @@ use self::failure::Failure;
 use self::response::ACCESS_TOKEN;
 use crate::auth::exchanged_tokens::ExchangedToken;
 use crate::auth::flights::Flights;
-use crate::auth::oauth_client::{CircuitBreaker, Endpoint, OAuthClient, OAuthClientError};
+use crate::auth::oauth_client::{CircuitBreaker, Endpoint, OAuthClient, OAuthClientError, OAuthResponse};
 use crate::auth::recently_rejected::RejectedTokens;
 use crate::auth::token_cache::CachedToken;
 use crate::types::clock::{Clock, UnixTime};
@@ -41,6 +41,31 @@ pub struct Settings {
     pub subject_audience: Vec<String>,
     /// `consecutive_timeouts`
     pub consecutive_timeouts: usize,
+}
+
+impl Settings {
+    /// Asks the server to exchange an invented token. Fails if the answer is not about that token.
+    pub async fn probe(&self, clock: &dyn Clock) -> Result<(), String> {
+        let invented = format!("{:032x}", u128::from_be_bytes(secret::random()));
+        match self.post(&invented, clock.now()).await {
+            Ok(response) => response::check_probe(&response),
+            Err(error) => Err(with_causes(&error)),
+        }
+    }
+
+    async fn post(&self, subject: &str, now: UnixTime) -> Result<OAuthResponse, OAuthClientError> {
+        let mut fields = vec![
+            ("grant_type", GRANT_TYPE),
+            ("subject_token", subject),
+            ("subject_token_type", ACCESS_TOKEN),
+            ("requested_token_type", ACCESS_TOKEN),
+        ];
+        fields.extend(self.audience.iter().map(|audience| ("audience", audience.as_str())));
+        fields.extend(self.resource.iter().map(|resource| ("resource", resource.as_str())));
+        let scope = self.scopes.join(" ");
+        fields.extend(Some(("scope", scope.as_str())).filter(|_| !scope.is_empty()));
+        self.client.post(&self.endpoint, &fields, now).await
+    }
 }
 
 /// One `[[token_exchange]]` and its exchanges in flight.
@@ -106,21 +131,10 @@ impl TokenExchange {
     }
 
     async fn ask(&self, subject: &str, clock: &dyn Clock) -> Result<ExchangedToken, Failure> {
-        let settings = &self.settings;
-        let mut fields = vec![
-            ("grant_type", GRANT_TYPE),
-            ("subject_token", subject),
-            ("subject_token_type", ACCESS_TOKEN),
-            ("requested_token_type", ACCESS_TOKEN),
-        ];
-        fields.extend(settings.audience.iter().map(|audience| ("audience", audience.as_str())));
-        fields.extend(settings.resource.iter().map(|resource| ("resource", resource.as_str())));
-        let scope = settings.scopes.join(" ");
-        fields.extend(Some(("scope", scope.as_str())).filter(|_| !scope.is_empty()));
         let call = self.breaker.begin().ok_or(Failure::Skipped)?;
         // Read before the question: the lifetime in the response counts from when it was made.
         let asked = clock.now();
-        let response = settings.client.post(&settings.endpoint, &fields, asked).await;
+        let response = self.settings.post(subject, asked).await;
         call.end(response.as_ref().is_err_and(OAuthClientError::is_timeout));
         match response {
             Ok(response) => {

@@ -28,6 +28,18 @@ pub(super) fn read(response: &OAuthResponse, token_size: usize) -> Result<(Heade
     read_bearer(&object, token_size).map_err(failed)
 }
 
+/// How servers reject a token that does not exist (RFC 8693 section 2.2.2, RFC 6749 section 5.2), and not the client.
+const REJECTIONS: [&str; 4] = ["invalid_request", "invalid_grant", "invalid_token", "access_denied"];
+
+/// Fails if the server would respond to a good token as it has to an invented one.
+pub(super) fn check_probe(response: &OAuthResponse) -> Result<(), String> {
+    let error = response.error().unwrap_or_else(|| "no error code".to_owned());
+    match response.status == StatusCode::OK || REJECTIONS.contains(&&*error) {
+        true => Ok(()),
+        false => Err(format!("the server responded {}: {error}", response.status)),
+    }
+}
+
 fn failed(why: &str) -> Failure {
     Failure::Failed(why.to_owned())
 }

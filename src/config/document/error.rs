@@ -3,14 +3,22 @@
 //! A check that does not know the position creates a [`ConfigError`]; the caller that holds the value sets its place
 //! with [`ConfigError::at`]. [`ConfigErrors`] are all errors of one file, in the order of the file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
+use std::panic::Location;
 
-use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet, normalize_untrusted_str};
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet, normalize_untrusted_str};
 use serde_json::{Value, json};
 
-use crate::config::document::sources::Sources;
+use crate::config::document::record::without_indexes;
+use crate::config::document::sources::{Located, Sources};
+
+/// How many warnings of one kind are printed, and of how many others the places.
+const SHOWN: usize = 3;
+const LISTED: usize = 10;
+/// The source of two places of an error is printed apart if more lines than this are between them.
+const FAR: usize = 1_000;
 
 /// A place in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,9 +47,24 @@ pub struct ConfigError {
     hidden: Option<Range<usize>>,
     /// If true, `at` hides the value.
     confidential: bool,
+    pub(super) kind: Kind,
 }
 
+/// The place in the code that makes an error. Errors from one place differ only in the values that they name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kind(pub(super) &'static Location<'static>);
+
+/// It is no part of what an error says.
+impl PartialEq for Kind {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Kind {}
+
 impl ConfigError {
+    #[track_caller]
     pub(crate) fn new(message: impl Into<String>, expected: impl Into<String>) -> Self {
         ConfigError {
             place: Place::default(),
@@ -52,6 +75,7 @@ impl ConfigError {
             missing: false,
             hidden: None,
             confidential: false,
+            kind: Kind(Location::caller()),
         }
     }
 
@@ -162,12 +186,14 @@ impl ConfigErrors {
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
         let mut text = String::new();
-        for error in &self.errors {
-            text.push_str(&renderer.render(&[self.group(error)]));
+        for Shown { error, more } in self.shown() {
+            let mut groups = vec![self.group(error)];
+            groups.extend(more.map(|more| Group::with_title(Level::NOTE.primary_title(more))));
+            text.push_str(&renderer.render(&groups));
             text.push_str("\n\n");
         }
         let (name, level) = (self.severity.name(), self.severity.level());
-        let file = |error: &ConfigError| self.sources.locate(error.place.span.as_ref()).file;
+        let file = |error: &ConfigError| &**self.sources.locate(error.place.span.as_ref()).file;
         let files: BTreeSet<&str> = self.errors.iter().map(file).collect();
         let file = match files.first() {
             Some(file) if files.len() == 1 => (*file).to_owned(),
@@ -198,19 +224,63 @@ impl ConfigErrors {
         }
     }
 
-    /// The source of the error, and that of the other place if it is in another file.
-    fn snippets<'a>(&'a self, error: &'a ConfigError) -> Vec<Snippet<'a, annotate_snippets::Annotation<'a>>> {
+    /// The source of the error, and that of the other place if it is in another file or far away. Only these lines: the
+    /// renderer reads all text that it gets.
+    fn snippets<'a>(&'a self, error: &'a ConfigError) -> Vec<Snippet<'a, Annotation<'a>>> {
         let located = self.sources.locate(error.place.span.as_ref());
-        let primary = AnnotationKind::Primary.span(located.span).label(error.expected.as_str());
-        let snippet = Snippet::source(located.source).path(located.file).annotation(primary);
+        let lines = located.lines();
+        let primary = |start| AnnotationKind::Primary.span(located.span_from(start)).label(error.expected.as_str());
         let related = error.related.as_ref().and_then(|(place, label)| Some((place.span.as_ref()?, label)));
-        let Some((span, label)) = related else { return vec![snippet] };
+        let Some((span, label)) = related else {
+            let (snippet, start) = snippet(&located, lines);
+            return vec![snippet.annotation(primary(start))];
+        };
         let other = self.sources.locate(Some(span));
-        let context = AnnotationKind::Context.span(other.span).label(label.as_str());
-        match other.file == located.file {
-            true => vec![snippet.annotation(context)],
-            false => vec![snippet, Snippet::source(other.source).path(other.file).annotation(context)],
+        let context = |start| AnnotationKind::Context.span(other.span_from(start)).label(label.as_str());
+        let first = *lines.start().min(other.lines().start());
+        let last = *lines.end().max(other.lines().end());
+        if other.file == located.file && last - first <= FAR {
+            let (snippet, start) = snippet(&located, first..=last);
+            return vec![snippet.annotation(primary(start)).annotation(context(start))];
         }
+        let (snippet_here, start) = snippet(&located, lines);
+        let (snippet_there, other_start) = snippet(&other, other.lines());
+        vec![snippet_here.annotation(primary(start)), snippet_there.annotation(context(other_start))]
+    }
+
+    /// The errors as they are printed: of many warnings of one kind, some are printed, and the places of the others
+    /// follow.
+    fn shown(&self) -> Vec<Shown<'_>> {
+        if self.severity == Severity::Error {
+            return self.errors.iter().map(|error| Shown { error, more: None }).collect();
+        }
+        let mut kinds: Vec<Vec<&ConfigError>> = Vec::new();
+        let mut by_kind = HashMap::new();
+        for error in &self.errors {
+            let kind = (without_indexes(&error.place.key), error.kind.0);
+            let number = *by_kind.entry(kind).or_insert(kinds.len());
+            match kinds.get_mut(number) {
+                Some(same) => same.push(error),
+                None => kinds.push(vec![error]),
+            }
+        }
+        kinds.iter().flat_map(|same| self.shown_of_kind(same)).collect()
+    }
+
+    fn shown_of_kind<'a>(&self, same: &[&'a ConfigError]) -> Vec<Shown<'a>> {
+        let mut shown: Vec<_> = same.iter().take(SHOWN).map(|error| Shown { error, more: None }).collect();
+        let others = same.get(SHOWN..).unwrap_or_default();
+        if let Some(last) = shown.last_mut().filter(|_| !others.is_empty()) {
+            let place = |error: &&ConfigError| {
+                let located = self.sources.locate(error.place.span.as_ref());
+                format!("{}:{}", located.file, located.line_and_column().0)
+            };
+            let places: Vec<_> = others.iter().take(LISTED).map(place).collect();
+            let rest = if others.len() > LISTED { ", …" } else { "" };
+            let count = others.len();
+            last.more = Some(format!("{count} more of this kind, at {}{rest}; --json lists all", places.join(", ")));
+        }
+        shown
     }
 
     /// For programs: an array of objects.
@@ -221,11 +291,12 @@ impl ConfigErrors {
 
     /// For a log: each in one line.
     pub(super) fn lines(&self) -> impl Iterator<Item = String> {
-        self.errors.iter().map(|error| {
+        self.shown().into_iter().map(|Shown { error, more }| {
             let located = self.sources.locate(error.place.span.as_ref());
             let (file, (line, column)) = (located.file, located.line_and_column());
             let advice = if error.help.is_empty() { &error.expected } else { &error.help };
-            format!("{file}:{line}:{column}: {} ({advice})", title(error))
+            let more = more.map_or_else(String::new, |more| format!("; {more}"));
+            format!("{file}:{line}:{column}: {} ({advice}){more}", title(error))
         })
     }
 
@@ -234,7 +305,7 @@ impl ConfigErrors {
         let (line, column) = located.line_and_column();
         json!({
             "severity": self.severity.name(),
-            "file": located.file,
+            "file": &**located.file,
             "line": line,
             "column": column,
             "key": error.place.key,
@@ -243,6 +314,20 @@ impl ConfigErrors {
             "help": error.help,
         })
     }
+}
+
+/// An error that is printed.
+struct Shown<'e> {
+    error: &'e ConfigError,
+    /// Where others of its kind are, which are not printed.
+    more: Option<String>,
+}
+
+/// The source of these lines, and where it begins.
+fn snippet<'a>(located: &Located<'a>, lines: RangeInclusive<usize>) -> (Snippet<'a, Annotation<'a>>, usize) {
+    let first = *lines.start();
+    let (text, start) = located.excerpt(lines);
+    (Snippet::source(text).line_start(first).path(&**located.file), start)
 }
 
 fn title(error: &ConfigError) -> String {

@@ -1,6 +1,5 @@
 //! All keys that were read, in this order, each with its form and its value.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use serde_json::Value as Json;
@@ -13,7 +12,10 @@ use crate::config::document::shape::Shape;
 pub(crate) struct Record {
     /// For example `route[3].path`.
     pub(crate) key: String,
-    pub(crate) shape: Shape,
+    /// For the schema. `None` while a file is read: the forms of a large one would take as much memory as its values.
+    pub(crate) shape: Option<Shape>,
+    /// The value names a file, or several.
+    pub(crate) is_path: bool,
     pub(crate) is_required: bool,
     /// The value in force. `None` if the key is not set and has no default.
     pub(crate) value: Option<Json>,
@@ -26,21 +28,27 @@ pub(crate) struct Record {
 #[derive(Default)]
 pub(crate) struct Records {
     all: Vec<Record>,
-    by_key: HashMap<String, usize>,
+    keeps_shapes: bool,
 }
 
 impl Records {
-    pub(super) fn add(&mut self, key: String, shape: Shape, written: Option<(&DeValue<'_>, Range<usize>)>) {
-        let is_table = written.as_ref().map_or(shape.is_table(), |(value, _)| is_table(value, &shape));
-        let (value, span) = written.map_or((None, None), |(value, span)| (json(value), Some(span)));
-        self.by_key.insert(key.clone(), self.all.len());
-        let value = value.filter(|_| !is_table);
-        self.all.push(Record { key, shape, is_required: false, value, span, is_table });
+    pub(super) fn with_shapes() -> Self {
+        Records { keeps_shapes: true, ..Records::default() }
     }
 
-    /// Changes the record of a key that was read before.
-    pub(super) fn change(&mut self, key: &str, change: impl FnOnce(&mut Record)) {
-        if let Some(record) = self.by_key.get(key).and_then(|index| self.all.get_mut(*index)) {
+    /// Returns the place of the record.
+    pub(super) fn add(&mut self, key: String, shape: Shape, written: Option<(&DeValue<'_>, Range<usize>)>) -> usize {
+        let is_table = written.as_ref().map_or(shape.is_table(), |(value, _)| is_table(value, &shape));
+        let (value, span) = written.map_or((None, None), |(value, span)| (json(value), Some(span)));
+        let value = value.filter(|_| !is_table);
+        let is_path = shape.is_path();
+        let shape = self.keeps_shapes.then_some(shape);
+        self.all.push(Record { key, shape, is_path, is_required: false, value, span, is_table });
+        self.all.len() - 1
+    }
+
+    pub(super) fn change(&mut self, place: usize, change: impl FnOnce(&mut Record)) {
+        if let Some(record) = self.all.get_mut(place) {
             change(record);
         }
     }

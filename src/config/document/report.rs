@@ -1,7 +1,7 @@
 //! What is collected while one file is read: errors, warnings, unknown keys, and the keys that exist.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::path::Path;
 
@@ -9,9 +9,12 @@ use toml::de::DeValue;
 
 use crate::config::document::error::{ConfigError, Place};
 use crate::config::document::outside::OutsideValues;
-use crate::config::document::record::{Record, Records};
+use crate::config::document::record::{Record, Records, without_indexes};
 use crate::config::document::shape::Shape;
 use crate::config::document::suggest;
+
+/// Maximum number of names for which a similar one is searched among those that the file defines, such as upstreams.
+const MAX_SUGGESTIONS: usize = 100;
 
 pub(crate) struct Report<'a> {
     /// Relative paths start here.
@@ -23,6 +26,8 @@ pub(crate) struct Report<'a> {
     records: RefCell<Records>,
     /// If true, a table is read that the file omits, to record its defaults: all errors are those of other keys.
     is_silent: Cell<bool>,
+    /// How many more names are compared with all others of their kind.
+    suggestions: Cell<usize>,
 }
 
 /// A key in the file that no code reads.
@@ -46,7 +51,13 @@ impl<'a> Report<'a> {
             unknown: RefCell::default(),
             records: RefCell::default(),
             is_silent: Cell::default(),
+            suggestions: Cell::new(MAX_SUGGESTIONS),
         }
+    }
+
+    /// Keeps the form of each key, for the schema.
+    pub(crate) fn with_shapes(self) -> Self {
+        Report { records: RefCell::new(Records::with_shapes()), ..self }
     }
 
     pub(crate) fn base(&self) -> &'a Path {
@@ -83,12 +94,14 @@ impl<'a> Report<'a> {
     }
 
     /// `path`: for example `route[3].path`. `written`: the value in the file.
-    pub(super) fn add_key(&self, path: String, shape: Shape, written: Option<(&DeValue<'_>, Range<usize>)>) {
-        self.records.borrow_mut().add(path, shape, written);
+    /// Returns the place of its record.
+    pub(super) fn add_key(&self, path: String, shape: Shape, written: Option<(&DeValue<'_>, Range<usize>)>) -> usize {
+        self.records.borrow_mut().add(path, shape, written)
     }
 
-    pub(super) fn change(&self, key: &str, change: impl FnOnce(&mut Record)) {
-        self.records.borrow_mut().change(key, change);
+    /// `record`: the place that [`Report::add_key`] has returned.
+    pub(super) fn change(&self, record: usize, change: impl FnOnce(&mut Record)) {
+        self.records.borrow_mut().change(record, change);
     }
 
     pub(crate) fn take_records(&self) -> Vec<Record> {
@@ -101,20 +114,56 @@ impl<'a> Report<'a> {
         let unknown = self.unknown.into_inner();
         if !unknown.is_empty() {
             let every_key = every_key();
-            errors.extend(unknown.iter().map(|key| key.error(&every_key)));
+            let mut known = KnownKeys::of(&every_key);
+            errors.extend(unknown.iter().map(|key| key.error(&mut known)));
         }
         errors
+    }
+
+    /// As [`suggest::nearest`], for the first errors only: of each name that is wrong, every other name is read.
+    pub(crate) fn nearest<'n>(&self, text: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+        let left = self.suggestions.get().checked_sub(1)?;
+        self.suggestions.set(left);
+        suggest::nearest(text, names)
+    }
+}
+
+/// All keys of the reference, and what was suggested for others.
+struct KnownKeys<'k> {
+    /// The tables that have a key of this name.
+    tables: HashMap<&'k str, Vec<String>>,
+    /// By the table, without indexes, and the unknown name: the same mistake is often in many tables.
+    suggested: HashMap<(String, String), Option<&'static str>>,
+}
+
+impl<'k> KnownKeys<'k> {
+    fn of(every_key: &'k BTreeSet<String>) -> Self {
+        let mut tables: HashMap<_, Vec<String>> = HashMap::new();
+        for key in every_key {
+            let (name, place) = match key.rsplit_once('.') {
+                Some((table, name)) => (name, format!("under {}", header(table))),
+                None => (key.as_str(), "at the top of the file, above all headers".to_owned()),
+            };
+            tables.entry(name).or_default().push(place);
+        }
+        KnownKeys { tables, suggested: HashMap::new() }
+    }
+
+    fn nearest(&mut self, unknown: &UnknownKey) -> Option<&'static str> {
+        let key = (without_indexes(&unknown.table), unknown.name.clone());
+        let find = || suggest::nearest(&unknown.name, unknown.table_keys.iter().copied());
+        *self.suggested.entry(key).or_insert_with(find)
     }
 }
 
 impl UnknownKey {
-    fn error(&self, every_key: &BTreeSet<String>) -> ConfigError {
+    fn error(&self, known: &mut KnownKeys<'_>) -> ConfigError {
         let table_keys = format!("{} has the keys {}", header(&self.table), self.table_keys.join(", "));
-        let error = if let Some(tables) = self.other_tables(every_key) {
+        let error = if let Some(tables) = known.tables.get(&*self.name) {
             // The usual mistake in TOML: a key belongs to the last header above it, at any distance.
-            ConfigError::new("this key belongs in another table", format!("expected it {tables}"))
+            ConfigError::new("this key belongs in another table", format!("expected it {}", tables.join(" or ")))
                 .help("move the key; a key belongs to the nearest [table] header above it")
-        } else if let Some(near) = suggest::nearest(&self.name, self.table_keys.iter().copied()) {
+        } else if let Some(near) = known.nearest(self) {
             ConfigError::new("unknown key", format!("did you mean `{near}`?")).help(table_keys)
         } else {
             ConfigError::new("unknown key", format!("{} has no such key", header(&self.table))).help(table_keys)
@@ -122,19 +171,6 @@ impl UnknownKey {
         let may_be_secret = ["secret", "token", "pass", "key"].iter().any(|word| self.name.contains(word));
         let hidden = self.string.clone().filter(|_| may_be_secret);
         error.at(&self.place).hiding(hidden)
-    }
-
-    /// The tables that have a key of this name.
-    fn other_tables(&self, every_key: &BTreeSet<String>) -> Option<String> {
-        let mut tables = Vec::new();
-        for key in every_key {
-            match key.rsplit_once('.') {
-                Some((table, name)) if name == self.name => tables.push(format!("under {}", header(table))),
-                None if *key == self.name => tables.push("at the top of the file, above all headers".to_owned()),
-                _ => {}
-            }
-        }
-        (!tables.is_empty()).then(|| tables.join(" or "))
     }
 }
 

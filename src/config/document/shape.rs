@@ -44,6 +44,15 @@ impl Shape {
         Shape::Some(Box::new(of))
     }
 
+    /// Returns true if a key of this form names a file, or several.
+    pub(crate) fn is_path(&self) -> bool {
+        match self {
+            Shape::Path => true,
+            Shape::List(of) => **of == Shape::Path,
+            _ => false,
+        }
+    }
+
     /// Returns true if a key of this form has no value of its own.
     pub(crate) fn is_table(&self) -> bool {
         matches!(self, Shape::Table | Shape::Tables)

@@ -1,5 +1,7 @@
 //! "Did you mean": the most similar of a few names.
 
+use std::fmt::Display;
+
 use strsim::osa_distance;
 
 /// The name that `text` was probably meant to be, if at most a third of its letters differ. Otherwise the first name
@@ -7,11 +9,22 @@ use strsim::osa_distance;
 pub(crate) fn nearest<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let names: Vec<&str> = names.into_iter().collect();
     let lower = text.to_lowercase();
-    let near = names.iter().map(|name| (osa_distance(&lower, &name.to_lowercase()), *name)).min()?;
-    if near.0 <= text.chars().count().max(3) / 3 {
-        return Some(near.1);
+    let limit = text.chars().count().max(3) / 3;
+    // Each letter more or less is a difference.
+    let can_be_near = |name: &&&str| name.chars().count().abs_diff(lower.chars().count()) <= limit;
+    let distance = |name: &&'a str| (osa_distance(&lower, &name.to_lowercase()), *name);
+    if let Some((_, near)) = names.iter().filter(can_be_near).map(distance).min().filter(|(near, _)| *near <= limit) {
+        return Some(near);
     }
     names.into_iter().find(|name| text.len() >= 3 && (name.starts_with(text) || name.ends_with(text)))
+}
+
+/// The names in one line: some, and how many others there are.
+pub(crate) fn list(names: impl ExactSizeIterator<Item: Display>) -> String {
+    const LISTED: usize = 20;
+    let others = names.len().saturating_sub(LISTED);
+    let listed = names.take(LISTED).map(|name| name.to_string()).collect::<Vec<_>>().join(", ");
+    if others == 0 { listed } else { format!("{listed} and {others} others") }
 }
 
 #[cfg(test)]

@@ -3,13 +3,14 @@
 //! The parser continues after an error, so that one run finds the errors before and after it. It then misreads text
 //! near the error, and reports errors that the operator cannot understand. Those are dropped here.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Error};
 
 use crate::config::document::error::{ConfigError, Place};
-use crate::config::document::sources::line_and_column;
+use crate::config::document::sources::Lines;
 
 const DUPLICATE: &str = "duplicate key";
 
@@ -23,24 +24,59 @@ pub(crate) fn with_syntax_errors(
     if syntax.is_empty() {
         return checked;
     }
-    let mut unreadable: Vec<Range<usize>> = Vec::new();
+    let text = Text::of(source);
+    let mut unreadable = Unreadable::default();
     let mut all = Vec::new();
     for SyntaxError { error, damage } in without_followups(tree, syntax) {
-        let line = first_line(source, &error).unwrap_or(1);
+        let line = text.first_line(&error).unwrap_or(1);
         // Of several errors in one line, the first is the real one.
-        if !unreadable.iter().any(|lines| lines.contains(&line)) {
-            unreadable.extend(damage.lines(source, line));
+        if !unreadable.contains(line) {
+            damage.lines(&text, line).into_iter().for_each(|lines| unreadable.add(lines));
             all.push(error);
         }
     }
-    let is_unreadable = |line: usize| unreadable.iter().any(|lines| lines.contains(&line));
-    let is_followup = |error: &ConfigError| error.missing || first_line(source, error).is_some_and(is_unreadable);
+    let is_unreadable = |line: usize| unreadable.contains(line);
+    let is_followup = |error: &ConfigError| error.missing || text.first_line(error).is_some_and(is_unreadable);
     all.extend(checked.into_iter().filter(|error| !is_followup(error)));
     all
 }
 
-fn first_line(source: &str, error: &ConfigError) -> Option<usize> {
-    error.place.span.as_ref().map(|span| line_and_column(source, span.start).0)
+/// The file, and what is searched in it for each error.
+struct Text {
+    lines: Lines,
+    /// The numbers of the lines that begin with a bracket, in order.
+    headers: Vec<usize>,
+}
+
+impl Text {
+    fn of(source: &str) -> Self {
+        let is_header = |text: &str| text.trim_start().starts_with('[');
+        let headers = (1..).zip(source.lines()).filter(|(_, text)| is_header(text)).map(|(line, _)| line).collect();
+        Text { lines: Lines::of(source), headers }
+    }
+
+    fn first_line(&self, error: &ConfigError) -> Option<usize> {
+        error.place.span.as_ref().map(|span| self.lines.number(span.start))
+    }
+}
+
+/// Lines that cannot be read, by the first of each part.
+#[derive(Default)]
+struct Unreadable(BTreeMap<usize, usize>);
+
+impl Unreadable {
+    fn add(&mut self, lines: Range<usize>) {
+        let mut end = lines.end;
+        while let Some((inside, its_end)) = self.0.range(lines.clone()).next().map(|(start, end)| (*start, *end)) {
+            self.0.remove(&inside);
+            end = end.max(its_end);
+        }
+        self.0.insert(lines.start, end);
+    }
+
+    fn contains(&self, line: usize) -> bool {
+        self.0.range(..=line).next_back().is_some_and(|(_, end)| line < *end)
+    }
 }
 
 struct SyntaxError {
@@ -59,16 +95,13 @@ enum Damage {
 }
 
 impl Damage {
-    fn lines(&self, source: &str, line: usize) -> Option<Range<usize>> {
-        let is_header = |text: &str| text.trim_start().starts_with('[');
-        let mut lines = source.lines().skip(line - 1);
+    fn lines(&self, text: &Text, line: usize) -> Option<Range<usize>> {
+        let next = text.headers.partition_point(|header| *header <= line);
+        let is_header = text.headers.binary_search(&line).is_ok();
         match self {
             Damage::Nothing => None,
             Damage::Rest => Some(line..usize::MAX),
-            Damage::Line if lines.next().is_some_and(is_header) => {
-                let next_header = lines.position(is_header).map_or(usize::MAX, |between| line + 1 + between);
-                Some(line..next_header)
-            }
+            Damage::Line if is_header => Some(line..text.headers.get(next).copied().unwrap_or(usize::MAX)),
             Damage::Line => Some(line..line + 1),
         }
     }

@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::document::error::{ConfigError, Place};
-use crate::config::document::record::without_indexes;
+use crate::config::document::record::{Record, without_indexes};
 use crate::config::document::report::{Report, UnknownKey};
 use crate::config::document::shape::Shape;
 use crate::config::document::units::{format_duration, format_size};
@@ -23,8 +23,8 @@ pub(crate) struct Table<'a> {
     entries: Option<&'a DeTable<'a>>,
     /// Where errors point that are not about one key.
     place: Place,
-    /// The keys that were read so far.
-    known: Vec<&'static str>,
+    /// The keys that were read so far, each with the place of its record.
+    known: Vec<(&'static str, usize)>,
     report: &'a Report<'a>,
 }
 
@@ -47,13 +47,13 @@ impl<'a> Table<'a> {
     fn report_unknown_keys(&self) {
         for (key, value) in self.entries.into_iter().flatten() {
             let name = key.get_ref().as_ref();
-            if !self.known.contains(&name) {
+            if self.record_of(name).is_none() {
                 self.report.add_unknown(UnknownKey {
                     name: name.to_owned(),
                     place: Place { key: self.path_of(name), span: Some(key.span()) },
                     string: value.get_ref().is_str().then(|| value.span()),
                     table: self.place.key.clone(),
-                    table_keys: self.known.clone(),
+                    table_keys: self.known.iter().map(|(key, _)| *key).collect(),
                 });
             }
         }
@@ -62,16 +62,27 @@ impl<'a> Table<'a> {
     /// The value of `key`, if the file has it.
     pub(crate) fn take(&mut self, key: &'static str, shape: Shape) -> Option<Value<'a>> {
         let value = self.entries.and_then(|entries| entries.get(key));
-        if !self.known.contains(&key) {
-            self.known.push(key);
-            self.report.add_key(self.path_of(key), shape, value.map(|value| (value.get_ref(), value.span())));
+        if self.record_of(key).is_none() {
+            let written = value.map(|value| (value.get_ref(), value.span()));
+            self.known.push((key, self.report.add_key(self.path_of(key), shape, written)));
             if let Some(error) = self.error_outside(key) {
                 self.reject(key, error.clone());
             }
         }
         match self.error_outside(key) {
             Some(_) => None,
-            None => Some(Value::new(value?.get_ref(), self.place(key), self.report)),
+            None => Some(Value::new(value?.get_ref(), self.place(key), self.report).recorded(self.record_of(key))),
+        }
+    }
+
+    /// The place of the record of a key that was read.
+    fn record_of(&self, key: &str) -> Option<usize> {
+        self.known.iter().find(|(known, _)| *known == key).map(|(_, record)| *record)
+    }
+
+    fn change(&self, key: &str, change: impl FnOnce(&mut Record)) {
+        if let Some(record) = self.record_of(key) {
+            self.report.change(record, change);
         }
     }
 
@@ -89,7 +100,7 @@ impl<'a> Table<'a> {
 
     /// States the value that is in force if the file omits `key`.
     pub(crate) fn default(&self, key: &str, value: impl Into<Json>) {
-        self.report.change(&self.path_of(key), |record| {
+        self.change(key, |record| {
             if record.span.is_none() {
                 record.value = Some(value.into());
             }
@@ -99,7 +110,7 @@ impl<'a> Table<'a> {
     /// Like [`take`](Self::take), but reports an error if the key is missing. `example`: a possible value.
     pub(crate) fn required(&mut self, key: &'static str, shape: Shape, example: &str) -> Option<Value<'a>> {
         let value = self.take(key, shape);
-        self.report.change(&self.path_of(key), |record| record.is_required = true);
+        self.change(key, |record| record.is_required = true);
         // A table that the file omits has defaults.
         if value.is_none() && self.entries.is_some() && !self.has(key) {
             let error = ConfigError::new(format!("`{key}` is missing"), format!("expected `{key} = {example}`"));

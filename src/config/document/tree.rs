@@ -65,6 +65,19 @@ impl<'a> Tree<'a> {
         Tree { root, outside: OutsideValues(builder.outside), sources, files, conflicts }
     }
 
+    /// The ranges of files that are hardly a configuration: a link to a secret must not show it in a log. An included
+    /// file is hidden if it is not TOML, the main file if no key of it is known either.
+    pub(crate) fn foreign_texts(&self, is_known: impl Fn(&str) -> bool) -> Vec<Range<usize>> {
+        let is_main = |number: usize| number == 0;
+        let has_known = |file: &Parsed<'_>| file.tree.keys().any(|key| is_known(key.get_ref()));
+        let foreign = self
+            .files
+            .iter()
+            .enumerate()
+            .filter(|(number, file)| !file.syntax.is_empty() && !(is_main(*number) && has_known(file)));
+        foreign.map(|(_, file)| file.start..file.start + file.text.len()).collect()
+    }
+
     /// The syntax errors of all files, and the errors of `checked` that they did not cause.
     pub(crate) fn with_syntax_errors(&self, checked: Vec<ConfigError>) -> Vec<ConfigError> {
         let is_broken = self.files.iter().any(|file| !file.syntax.is_empty());

@@ -19,11 +19,17 @@ pub(crate) struct Value<'a> {
     pub(super) value: &'a DeValue<'a>,
     pub(super) place: Place,
     pub(super) report: &'a Report<'a>,
+    /// The place of its record. `None` for an element of a list.
+    record: Option<usize>,
 }
 
 impl<'a> Value<'a> {
     pub(crate) fn new(value: &'a DeValue<'a>, place: Place, report: &'a Report<'a>) -> Self {
-        Value { value, place, report }
+        Value { value, place, report, record: None }
+    }
+
+    pub(super) fn recorded(self, record: Option<usize>) -> Self {
+        Value { record, ..self }
     }
 
     /// Reports an error about this value.
@@ -99,7 +105,9 @@ impl<'a> Value<'a> {
 
     /// States the value that is in force, as all values of this kind are written.
     fn record(&self, value: impl Into<Json>) {
-        self.report.change(&self.place.key, |record| record.value = Some(value.into()));
+        if let Some(record) = self.record {
+            self.report.change(record, |record| record.value = Some(value.into()));
+        }
     }
 
     /// The result of `parse` for this string.
@@ -242,6 +250,20 @@ impl<'a> Value<'a> {
             self.reject(error.clone());
             false
         })
+    }
+
+    /// As [`Value::list_of`], for a list with at least one element.
+    pub(crate) fn some_of<T: PartialEq>(
+        &self,
+        example: &str,
+        parse: impl Fn(&'a str) -> Result<T, ConfigError>,
+    ) -> Option<Vec<T>> {
+        let list = self.list_of(example, parse)?;
+        if list.is_empty() && self.list(example)?.is_empty() {
+            let expected = format!("expected at least one, for example {example}");
+            self.reject(ConfigError::new("the list is empty", expected));
+        }
+        Some(list)
     }
 
     /// A list of strings without duplicates, each read by `parse`.

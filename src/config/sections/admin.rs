@@ -9,7 +9,7 @@ use crate::auth::bearer;
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
-use crate::config::sections::placed::Placed;
+use crate::config::sections::placed::{Placed, report_duplicates};
 use crate::config::sections::{files, host, listener, throttle};
 use crate::protocols::local_socket::MAX_PATH_SIZE;
 use crate::protocols::tls;
@@ -91,13 +91,8 @@ fn has_valid_size(socket: &Path) -> Result<(), ConfigError> {
 /// `[[admin.operator]]`
 fn operators(table: &mut Table<'_>) -> Vec<Access> {
     let operators: Vec<_> = table.tables("operator", operator).into_iter().flatten().collect();
-    for (index, Placed { value, place }) in operators.iter().enumerate() {
-        let same = |first: &&Placed<Access>| first.value.name() == value.name();
-        if let Some(first) = operators[..index].iter().find(same) {
-            let error = ConfigError::new("two operators have the same name", "expected a different name");
-            table.report().add(error.related(&first.place, "first used here").at(place));
-        }
-    }
+    let message = "two operators have the same name";
+    report_duplicates(table.report(), &operators, message, "expected a different name", |operator| operator.name());
     operators.into_iter().map(|operator| operator.value).collect()
 }
 

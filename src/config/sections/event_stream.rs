@@ -9,7 +9,7 @@ use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::value::choose;
 use crate::config::sections::event_delivery::{self, Access};
-use crate::config::sections::placed::Placed;
+use crate::config::sections::placed::{Placed, report_duplicates};
 use crate::config::sections::{issuer, keys, pem};
 use crate::config::settings::{EventStream, ForeignIssuer};
 use crate::gateway::route::Route;
@@ -39,12 +39,8 @@ pub(super) fn event_streams(
         stream
     });
     let streams: Vec<_> = streams.into_iter().flatten().collect();
-    for (index, Placed { value, place }) in streams.iter().enumerate() {
-        if let Some(first) = streams[..index].iter().find(|first| first.value.name == value.name) {
-            let error = ConfigError::new("two event streams have the same name", "expected a different name");
-            root.report().add(error.related(&first.place, "first used here").at(place));
-        }
-    }
+    let message = "two event streams have the same name";
+    report_duplicates(root.report(), &streams, message, "expected a different name", |stream| &stream.name);
     (streams.into_iter().map(|stream| stream.value).collect(), pushed)
 }
 
@@ -170,7 +166,7 @@ fn transmitter_keys(table: &mut Table<'_>, issuer: Option<&str>) -> Option<Remot
 fn effects(table: &mut Table<'_>, issuer: Option<&str>) -> EffectSettings {
     let issuers = table
         .take("subject_issuers", Shape::some(Shape::Pattern(r"^\S+$")))
-        .and_then(|value| value.list_of("[\"https://login.example\"]", |text| issuer::name(text).map(str::to_owned)));
+        .and_then(|value| value.some_of("[\"https://login.example\"]", |text| issuer::name(text).map(str::to_owned)));
     EffectSettings {
         subject_issuers: issuers.unwrap_or_else(|| issuer.into_iter().map(str::to_owned).collect()),
         stream_id: table.take("stream_id", Shape::Text).and_then(|value| value.string().map(str::to_owned)),

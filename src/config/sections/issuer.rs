@@ -8,7 +8,7 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::value::{Value, choose};
-use crate::config::sections::placed::Placed;
+use crate::config::sections::placed::{Placed, duplicates};
 use crate::config::sections::{introspection, keys};
 use crate::config::settings::ForeignIssuer;
 use crate::tokens::jwt::is_hmac;
@@ -39,21 +39,22 @@ pub(super) fn issuers(root: &mut Table<'_>, own: &str) -> Issuers {
         issuer(table, name)
     });
     let issuers: Vec<_> = read.into_iter().flatten().collect();
-    for (index, issuer) in issuers.iter().enumerate() {
-        let name = &issuer.value.policy.issuer;
-        let first = issuers[..index].iter().find(|first| first.value.policy.issuer == *name);
-        let error = if **name == *own {
-            ConfigError::new("this is the issuer of the gateway itself", "expected another issuer")
-                .help("remove this [[issuer]]: the gateway always accepts its own tokens; or change tokens.issuer")
-                .related(&own_place, "the gateway's own issuer is set here")
-        } else if let Some(first) = first {
-            ConfigError::new(format!("two issuers have the name \"{name}\""), "expected a different issuer")
-                .help("write one [[issuer]] with all its keys in one file and all its algorithms in one list")
-                .related(&first.place, "first used here")
-        } else {
-            continue;
-        };
+    for issuer in issuers.iter().filter(|issuer| *issuer.value.policy.issuer == *own) {
+        let error = ConfigError::new("this is the issuer of the gateway itself", "expected another issuer")
+            .help("remove this [[issuer]]: the gateway always accepts its own tokens; or change tokens.issuer")
+            .related(&own_place, "the gateway's own issuer is set here");
         root.report().add(error.at(&issuer.place));
+    }
+    for (first, later) in duplicates(&issuers, |issuer| &issuer.policy.issuer) {
+        let name = &later.value.policy.issuer;
+        // That is reported already.
+        if **name == *own {
+            continue;
+        }
+        let error = ConfigError::new(format!("two issuers have the name \"{name}\""), "expected a different issuer")
+            .help("write one [[issuer]] with all its keys in one file and all its algorithms in one list")
+            .related(&first.place, "first used here");
+        root.report().add(error.at(&later.place));
     }
     introspection::check_prefixes(root, &issuers);
     Issuers { accepted: issuers.into_iter().map(|issuer| issuer.value).collect(), names }

@@ -12,6 +12,7 @@ use crate::config::sections::placed::Placed;
 use crate::config::sections::{files, pem};
 use crate::protocols::url::{SecureUrl, UrlError};
 use crate::tokens::jwt::Issuer;
+use crate::types::private_file::Origin;
 use crate::types::reject::with_causes;
 
 const DAY: Duration = Duration::from_hours(24);
@@ -222,6 +223,9 @@ pub(super) fn keys_match(file: &KeyFile, policy: &Issuer) -> Result<(), ConfigEr
         KeyFile::Secret(path) => files::secret_contents(path)?,
         KeyFile::Jwks(path) | KeyFile::Pem(path) => files::trusted_contents(path)?,
     };
+    if file.is_secret(&content) {
+        files::private(file.path(), Origin::Operator)?;
+    }
     // Wrong algorithms have their own error.
     if policy.algorithms.is_empty() {
         return Ok(());

@@ -1,12 +1,12 @@
 //! `client_certificate`, `client_ca` and `client_crl` of a listener: which certificates clients show.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::pem;
-use crate::protocols::tls::{ClientAuthSettings, ClientPolicy, read_revocation_lists};
+use crate::protocols::tls::{ClientAuthSettings, ClientPolicy, RevocationList, read_revocation_lists};
 use crate::types::clock::{Clock, SystemClock};
 
 const WORDS: [(&str, Option<ClientPolicy>); 4] = [
@@ -25,8 +25,8 @@ pub(super) fn read(table: &mut Table<'_>, has_tls: bool) -> Option<ClientAuthSet
         table.accept("client_ca", pem::certificates(path));
     }
     let lists = lists(table);
-    for file in lists.iter().filter(|_| verifies) {
-        check_list(table, file);
+    if verifies {
+        check_lists(table, &lists);
     }
     if policy.is_some() && !has_tls {
         let error =
@@ -58,19 +58,21 @@ fn lists(table: &mut Table<'_>) -> Vec<PathBuf> {
     lists.unwrap_or_default()
 }
 
-fn check_list(table: &mut Table<'_>, file: &Path) {
-    match read_revocation_lists(file) {
-        Err(error) => {
-            let expected = "expected a revocation list (CRL) in PEM or DER, with nextUpdate";
-            table.reject("client_crl", ConfigError::new(error.to_string(), expected));
-        }
-        Ok((list, _)) if list.next_update <= SystemClock.now() => {
-            let ended = ConfigError::new(
-                format!("{} ended at {}", file.display(), list.next_update),
-                "no client certificate is accepted until there is a newer list",
-            );
-            table.warn("client_crl", ended.help("get the newest list of the authority"));
-        }
-        Ok(_) => {}
+fn check_lists(table: &Table<'_>, files: &[PathBuf]) {
+    let read = |file: &PathBuf| {
+        let expected = "expected a revocation list (CRL) in PEM or DER, with nextUpdate";
+        let read = read_revocation_lists(file).map_err(|error| ConfigError::new(error.to_string(), expected));
+        table.accept("client_crl", read)
+    };
+    let all: Vec<_> = files.iter().filter_map(read).collect();
+    let now = SystemClock.now();
+    for RevocationList { file, next_update } in
+        all.iter().filter(|read| read.has_ended(&all, now)).map(|read| &read.description)
+    {
+        let ended = ConfigError::new(
+            format!("{} ended at {next_update}", file.display()),
+            "no client certificate is accepted until there is a newer list",
+        );
+        table.warn("client_crl", ended.help("get the newest list of the authority"));
     }
 }

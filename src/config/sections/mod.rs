@@ -47,6 +47,7 @@ mod respond;
 mod route;
 mod route_clients;
 mod route_conflicts;
+mod route_index;
 mod route_warnings;
 mod rules;
 mod sign_in;
@@ -108,8 +109,10 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let reserved = header_rules::Reserved::new(&identity, &login.headers, &forwarding);
     let maintenance = root.table("maintenance", respond::maintenance);
     let token_exchanges = token_exchange::token_exchanges(root, &tokens);
+    let upstream_numbers = upstream::numbers(&upstreams);
     let context = route::Context {
         upstreams: &upstreams,
+        upstream_numbers: &upstream_numbers,
         issuers: &issuers.names,
         foreign_issuers: &issuers.accepted,
         own_audience: &tokens.audience,
@@ -127,7 +130,8 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         root.table("sign_in", |table| sign_in::read(table, &providers, &routes, &tokens.lifetimes));
     let https = root.table("https", |table| https::read(table, &listeners, &forwarding, &routes, &tokens.issuer));
     let clients = route_clients::certificates(&listeners, &forwarding);
-    let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers, (&tokens, clients)));
+    let oauth =
+        root.table("oauth", |table| oauth::read(table, &routes, &issuers, &placed_providers, (&tokens, clients)));
     let forward_auth = root.table("forward_auth", |table| forward_auth::read(table, &routes, &forwarding));
     let (event_streams, pushed) = event_stream::event_streams(root, &tokens.issuer, &routes);
     let own = own_paths::OwnPaths {

@@ -1,14 +1,17 @@
 //! `[oauth]`: the standard endpoints. Each is off until it has a path.
 
+use std::sync::Arc;
+
 use http::Uri;
 
+use crate::auth::provider::Provider;
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::issuer::Issuers;
 use crate::config::sections::oauth_client_certificate::Certificates;
 use crate::config::sections::oauth_exchange::{self, Known};
-use crate::config::sections::placed::Placed;
+use crate::config::sections::placed::{Placed, report_duplicates};
 use crate::config::sections::{files, oauth_clients, route, rules};
 use crate::config::settings::TokenSettings;
 use crate::gateway::endpoints::{Endpoints, ProtectedResource, ResourceServer};
@@ -22,6 +25,7 @@ pub(super) fn read(
     table: &mut Table<'_>,
     routes: &[Route],
     issuers: &Issuers,
+    providers: &[Placed<Arc<Provider>>],
     (tokens, possible): (&TokenSettings, Certificates),
 ) -> Endpoints {
     let paths = KEYS.map(|key| {
@@ -52,7 +56,7 @@ pub(super) fn read(
     let resource_servers = resource_servers(table);
     let clients = oauth_clients::clients(table, (tokens, possible), &issuers.names);
     let mtls_url = mtls_url(table, possible);
-    let known = Known { issuers: &issuers.accepted, names: &issuers.names, clients: &clients };
+    let known = Known { issuers: &issuers.accepted, names: &issuers.names, clients: &clients, providers };
     let exchange = oauth_exchange::exchanges(table, &known);
     let [token_endpoint, revocation_endpoint, introspection_endpoint] = paths;
     if introspection_endpoint.is_none() && !resource_servers.is_empty() {
@@ -121,13 +125,8 @@ fn origin_or_off(text: &str) -> Result<Option<String>, ConfigError> {
 /// `[[oauth.resource_server]]`
 fn resource_servers(table: &mut Table<'_>) -> Vec<ResourceServer> {
     let servers: Vec<_> = table.tables("resource_server", resource_server).into_iter().flatten().collect();
-    for (index, Placed { value, place }) in servers.iter().enumerate() {
-        let same = |first: &&Placed<ResourceServer>| first.value.client_id == value.client_id;
-        if let Some(first) = servers[..index].iter().find(same) {
-            let error = ConfigError::new("two resource servers have the same client_id", "expected a different name");
-            table.report().add(error.related(&first.place, "first used here").at(place));
-        }
-    }
+    let message = "two resource servers have the same client_id";
+    report_duplicates(table.report(), &servers, message, "expected a different name", |server| &server.client_id);
     servers.into_iter().map(|server| server.value).collect()
 }
 

@@ -9,7 +9,7 @@ use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::units::format_duration;
 use crate::config::sections::oauth_client_certificate::{self, Certificates, Method};
-use crate::config::sections::placed::Placed;
+use crate::config::sections::placed::{Placed, report_duplicates};
 use crate::config::sections::{issuer, keys, pem, rules};
 use crate::config::settings::TokenSettings;
 use crate::tokens::family::Lifetimes;
@@ -29,13 +29,8 @@ pub(super) fn clients(
 ) -> Vec<RegisteredClient> {
     let clients = table.tables("client", |table| client(table, (tokens, possible), issuers));
     let clients: Vec<_> = clients.into_iter().flatten().collect();
-    for (index, Placed { value, place }) in clients.iter().enumerate() {
-        let same = |first: &&Placed<RegisteredClient>| first.value.client_id == value.client_id;
-        if let Some(first) = clients[..index].iter().find(same) {
-            let error = ConfigError::new("two clients have the same client_id", "expected a different name");
-            table.report().add(error.related(&first.place, "first used here").at(place));
-        }
-    }
+    let message = "two clients have the same client_id";
+    report_duplicates(table.report(), &clients, message, "expected a different name", |client| &client.client_id);
     clients.into_iter().map(|client| client.value).collect()
 }
 

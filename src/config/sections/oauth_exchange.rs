@@ -1,11 +1,16 @@
 //! `[[oauth.exchange]]`: tokens of other issuers that become tokens of the gateway (RFC 8693).
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use crate::auth::keyring::KeySource;
+use crate::auth::provider::Provider;
 use crate::auth::registered_clients::RegisteredClient;
-use crate::config::document::error::ConfigError;
+use crate::config::document::error::{ConfigError, Place};
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::value::{Value, choose};
+use crate::config::sections::placed::Placed;
 use crate::config::sections::{issuer, rules};
 use crate::config::settings::ForeignIssuer;
 use crate::gateway::exchange_rule::{ExchangeClients, ExchangeRule, SubjectTokenType};
@@ -18,14 +23,83 @@ pub(super) struct Known<'k> {
     /// Also of issuers with errors.
     pub(super) names: &'k [String],
     pub(super) clients: &'k [RegisteredClient],
+    pub(super) providers: &'k [Placed<Arc<Provider>>],
 }
 
 pub(super) fn exchanges(table: &mut Table<'_>, known: &Known<'_>) -> Vec<ExchangeRule> {
-    table.tables("exchange", |table| exchange(table, known)).into_iter().flatten().collect()
+    let rules: Vec<_> = table.tables("exchange", |table| exchange(table, known)).into_iter().flatten().collect();
+    report_prefixes(table, &rules, known.providers);
+    rules.into_iter().map(|rule| rule.value).collect()
+}
+
+/// The beginning of the subjects of one issuer.
+struct Prefix<'p> {
+    issuer: &'p str,
+    text: &'p str,
+    place: &'p Place,
+    /// Its place among all.
+    number: usize,
+    is_of_rule: bool,
+}
+
+/// Reports prefixes of two issuers with which two users could have one subject: a user of one could then use what
+/// belongs to a user of the other.
+fn report_prefixes(table: &Table<'_>, rules: &[Placed<ExchangeRule>], providers: &[Placed<Arc<Provider>>]) {
+    let of_providers = providers.iter().map(|Placed { value, place }| (&*value.issuer, &value.subject_prefix, place));
+    let of_rules = rules.iter().map(|Placed { value, place }| (value.issuer.as_str(), &value.subject_prefix, place));
+    let all = of_providers.chain(of_rules).enumerate();
+    let all: Vec<_> = all
+        .map(|(number, (issuer, text, place))| Prefix {
+            issuer,
+            text,
+            place,
+            number,
+            is_of_rule: number >= providers.len(),
+        })
+        .collect();
+    let mut by_text: HashMap<&str, Vec<&Prefix<'_>>> = HashMap::new();
+    for prefix in &all {
+        by_text.entry(prefix.text).or_default().push(prefix);
+    }
+    for longer in &all {
+        let starts = (0..=longer.text.len()).filter_map(|end| longer.text.get(..end));
+        let shorter = starts.filter_map(|start| by_text.get(start)).flatten();
+        let is_other = |shorter: &&&Prefix<'_>| {
+            shorter.issuer != longer.issuer
+                // Two providers are compared where they are read.
+                && (shorter.is_of_rule || longer.is_of_rule)
+                // Of two equal ones, the later is reported.
+                && (shorter.text != longer.text || shorter.number < longer.number)
+        };
+        if let Some(shorter) = shorter.into_iter().find(is_other) {
+            report_prefix(table, longer, shorter);
+        }
+    }
+}
+
+/// Equal prefixes are an error. If one only begins with the other, the issuer of the shorter one must have no user with
+/// such a name: the operator may know that.
+fn report_prefix(table: &Table<'_>, longer: &Prefix<'_>, shorter: &Prefix<'_>) {
+    let at = if longer.is_of_rule { longer } else { shorter };
+    let other = if longer.is_of_rule { shorter } else { longer };
+    if longer.text == shorter.text {
+        let message = "two issuers have the same `subject_prefix`: two users could have the same subject";
+        let error = ConfigError::new(message, "expected a different `subject_prefix` for each issuer");
+        return table.report().add(error.related(other.place, "used here for another issuer").at(at.place));
+    }
+    let message = format!(
+        "a user of {} with a name that begins with \"{}\" could have the subject of a user of {}",
+        shorter.issuer,
+        longer.text.strip_prefix(shorter.text).unwrap_or_default().escape_debug(),
+        longer.issuer,
+    );
+    let warning = ConfigError::new(message, "one `subject_prefix` begins with another");
+    let warning = warning.help("give each issuer a `subject_prefix` with which no other begins");
+    table.report().warn(warning.related(other.place, "used here for another issuer").at(at.place));
 }
 
 /// `None` without an issuer or clients. All other keys are checked anyway.
-fn exchange(table: &mut Table<'_>, known: &Known<'_>) -> Option<ExchangeRule> {
+fn exchange(table: &mut Table<'_>, known: &Known<'_>) -> Option<Placed<ExchangeRule>> {
     let issuer = table.required("issuer", Shape::Text, "\"https://login.example\"");
     let issuer = issuer.and_then(|value| value.parse(|text| issuer_among(text, known)));
     let shape = Shape::Any(vec![Shape::Choice(vec!["any".to_owned()]), Shape::some(Shape::Text)]);
@@ -65,7 +139,7 @@ fn exchange(table: &mut Table<'_>, known: &Known<'_>) -> Option<ExchangeRule> {
         copied_claims: copied.unwrap_or_default(),
     };
     check_id_tokens(table, &rule);
-    Some(rule)
+    Some(Placed { value: rule, place: table.place("subject_prefix") })
 }
 
 /// Not the gateway itself: its own sessions end by other means.

@@ -1,10 +1,13 @@
 //! `route.paths` and `route.ignore_case`: which spellings of a path belong to a route.
 
+use std::collections::HashMap;
+
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::value::{Value, choose};
 use crate::config::sections::placed::Placed;
+use crate::config::sections::route_index::prefixes;
 use crate::gateway::route::Route;
 use crate::protocols::http::readings::PathForms;
 
@@ -49,9 +52,20 @@ pub(super) fn are_equal(a: &Route, b: &Route) -> bool {
 /// A route below one that ignores case must ignore case too. Otherwise another case of its path would get the rules of
 /// the route above, and a backend that ignores case would take it for the same.
 pub(super) fn report_case(root: &Table<'_>, routes: &[Placed<Route>]) {
+    // The first of each host and path, in lower case.
+    let mut ignoring = HashMap::new();
+    for (number, route) in routes.iter().enumerate().filter(|(_, route)| route.value.ignore_case) {
+        ignoring.entry((route.value.host.as_deref(), route.value.path.to_ascii_lowercase())).or_insert(number);
+    }
+    if ignoring.is_empty() {
+        return;
+    }
     for route in routes.iter().filter(|route| !route.value.ignore_case) {
-        let above = routes.iter().find(|above| above.value.ignore_case && is_below(&route.value, &above.value));
-        let Some(above) = above else { continue };
+        let path = route.value.path.to_ascii_lowercase();
+        let places = prefixes(&path).skip(1).flat_map(|above| {
+            [None, route.value.host.as_deref()].map(|host| ignoring.get(&(host, above.to_owned())).copied())
+        });
+        let Some(above) = places.flatten().min().and_then(|first| routes.get(first)) else { continue };
         let error = ConfigError::new(
             "this route needs `ignore_case = true`",
             format!("below {}, which ignores case", above.value.path),
@@ -61,12 +75,4 @@ pub(super) fn report_case(root: &Table<'_>, routes: &[Placed<Route>]) {
             .related(&above.place, "this route ignores case");
         root.report().add(error.at(&route.place));
     }
-}
-
-/// Returns true if the longer path of `route` begins with the path of `above`, in whole segments.
-fn is_below(route: &Route, above: &Route) -> bool {
-    let (path, prefix) = (route.path.as_bytes(), above.path.as_bytes());
-    let same_host = above.host.is_none() || above.host == route.host;
-    let has_prefix = path.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
-    same_host && path.len() > prefix.len() && has_prefix && (prefix.ends_with(b"/") || path[prefix.len()] == b'/')
 }

@@ -17,6 +17,7 @@ use crate::config::sections::key_kind;
 use crate::protocols::tls::CertificateFiles;
 use crate::tokens::jwt::sign::SigningKey;
 use crate::tokens::jwt::{Algorithm, algorithm_name};
+use crate::types::pem::{LostSections, check_count, has_private_key};
 use crate::types::private_file::Origin;
 
 type Section = (SectionKind, Vec<u8>);
@@ -44,7 +45,8 @@ fn sections(file: &[u8], path: &Path) -> Result<Vec<Section>, ConfigError> {
 /// The certificates of a file. All of them are valid X.509.
 pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
     let shown = path.display();
-    let sections = sections(&files::trusted_contents(path)?, path)?;
+    let file = files::trusted_contents(path)?;
+    let sections = sections(&file, path)?;
     let chain: Vec<_> =
         sections.iter().filter_map(|(kind, der)| CertificateDer::from_pem(*kind, der.clone())).collect();
     if chain.is_empty() {
@@ -54,6 +56,11 @@ pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
             false => error,
         });
     }
+    check_count(&file, "CERTIFICATE", chain.len()).map_err(|lost| lost_sections(path, &lost))?;
+    // Readers of the file could use the key.
+    if has_private_key(&file) {
+        files::private(path, Origin::Operator)?;
+    }
     for (index, certificate) in chain.iter().enumerate() {
         if let Err(error) = ParsedCertificate::try_from(certificate) {
             let message = format!("certificate {} of {shown} is not valid: {error}", index + 1);
@@ -61,6 +68,10 @@ pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
         }
     }
     Ok(chain)
+}
+
+fn lost_sections(path: &Path, lost: &LostSections) -> ConfigError {
+    ConfigError::new(format!("{}: {lost}", path.display()), "expected PEM of which every section can be read")
 }
 
 fn is_private(kind: SectionKind) -> bool {
@@ -75,9 +86,12 @@ pub(super) fn private_key(path: &Path) -> Result<Arc<dyn TlsKey>, ConfigError> {
 
 fn private_key_der(path: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
     let shown = path.display();
-    let sections = sections(&contents(path)?, path)?;
+    let file = contents(path)?;
+    let sections = sections(&file, path)?;
     let has_certificate = sections.iter().any(|(kind, _)| *kind == SectionKind::Certificate);
-    let mut keys = sections.into_iter().filter_map(|(kind, der)| PrivateKeyDer::from_pem(kind, der));
+    let keys: Vec<_> = sections.into_iter().filter_map(|(kind, der)| PrivateKeyDer::from_pem(kind, der)).collect();
+    check_count(&file, "PRIVATE KEY", keys.len()).map_err(|lost| lost_sections(path, &lost))?;
+    let mut keys = keys.into_iter();
     let Some(key) = keys.next() else {
         let error = ConfigError::new(format!("{shown} contains no private key"), "expected PEM with BEGIN PRIVATE KEY");
         return Err(match has_certificate {

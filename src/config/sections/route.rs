@@ -1,5 +1,6 @@
 //! `[[route]]`: which requests go to which upstream, and what they need.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::Method;
@@ -35,6 +36,8 @@ const RESERVED_PATHS: [&str; 3] = [REFRESH_PATH, REVOKE_PREFIX, KEYS_PATH];
 /// What a route needs to know of other sections.
 pub(super) struct Context<'c> {
     pub(super) upstreams: &'c Upstreams,
+    /// The place of each upstream in `upstreams`, by its name.
+    pub(super) upstream_numbers: &'c HashMap<&'c str, usize>,
     /// All accepted issuers, the gateway itself first.
     pub(super) issuers: &'c [String],
     /// The other issuers, as far as they have no errors.
@@ -84,6 +87,7 @@ pub(super) fn routes(root: &mut Table<'_>, context: &Context<'_>) -> Vec<Route> 
 fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> {
     let Context {
         upstreams,
+        upstream_numbers,
         issuers,
         foreign_issuers,
         own_audience,
@@ -105,7 +109,7 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
     let name = table.take("name", Shape::Pattern("^.{1,64}$")).and_then(|value| value.parse(name));
     let respond = respond::of_route(table);
     let upstream = match respond {
-        None => upstream_index(table, upstreams),
+        None => upstream_index(table, upstreams, upstream_numbers),
         // `respond::of_route` has rejected it.
         Some(_) => table.take("upstream", Shape::Text).and(None),
     };
@@ -182,7 +186,7 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
     Some(Placed { value: route, place: table.place("path") })
 }
 
-fn upstream_index(table: &mut Table<'_>, upstreams: &Upstreams) -> Option<usize> {
+fn upstream_index(table: &mut Table<'_>, upstreams: &Upstreams, numbers: &HashMap<&str, usize>) -> Option<usize> {
     let named = table.take("upstream", Shape::Text);
     if let [only] = upstreams {
         table.default("upstream", only.value.name.as_str());
@@ -190,8 +194,8 @@ fn upstream_index(table: &mut Table<'_>, upstreams: &Upstreams) -> Option<usize>
     let names = || upstreams.iter().map(|upstream| upstream.value.name.as_str());
     let Some(value) = named else {
         if upstreams.len() > 1 {
-            let list: Vec<&str> = names().collect();
-            let error = ConfigError::new("`upstream` is missing", format!("expected one of {}", list.join(", ")));
+            let error =
+                ConfigError::new("`upstream` is missing", format!("expected one of {}", suggest::list(names())));
             table.reject(
                 "upstream",
                 error.help("name the upstream of this route; it is optional only if there is one upstream").missing(),
@@ -200,12 +204,11 @@ fn upstream_index(table: &mut Table<'_>, upstreams: &Upstreams) -> Option<usize>
         return None;
     };
     let text = value.string()?;
-    let found = names().position(|name| name == text);
+    let found = numbers.get(text).copied();
     if found.is_none() {
-        let list: Vec<&str> = names().collect();
-        let error =
-            ConfigError::new(format!("there is no upstream `{text}`"), format!("expected one of {}", list.join(", ")));
-        value.reject(match suggest::nearest(text, names()) {
+        let expected = format!("expected one of {}", suggest::list(names()));
+        let error = ConfigError::new(format!("there is no upstream `{text}`"), expected);
+        value.reject(match table.report().nearest(text, names()) {
             Some(near) => error.help(format!("did you mean `{near}`?")).missing(),
             None => error.help(format!("add [[upstream]] with name = \"{text}\"")).missing(),
         });

@@ -1,10 +1,14 @@
 //! Warnings about routes of one backend with different rules: a path that seems to be protected and is not.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+
 use http::Method;
 
 use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::config::sections::placed::Placed;
+use crate::config::sections::route_index::{ByPath, Demands, prefixes};
 use crate::config::sections::strip_prefix::at_backend;
 use crate::gateway::route::{Access, Route};
 use crate::upstream;
@@ -12,124 +16,249 @@ use crate::upstream;
 type Routes = [Placed<Route>];
 
 pub(super) fn report(root: &Table<'_>, routes: &Routes, upstreams: &[Placed<upstream::Settings>]) {
-    let share_backend = |one: &Route, other: &Route| {
-        if one.respond.is_some() || other.respond.is_some() {
-            return false;
-        }
-        let servers = |route: &Route| upstreams.get(route.upstream).map_or(&[][..], |upstream| &upstream.value.servers);
-        let is_same = |one: &upstream::ServerSettings, other: &upstream::ServerSettings| {
-            one.host == other.host && one.port == other.port
-        };
-        one.upstream == other.upstream
-            || servers(one).iter().any(|one| servers(other).iter().any(|other| is_same(one, other)))
-    };
-    for route in routes {
-        let others = routes.iter().filter(|other| share_backend(&route.value, &other.value)).collect::<Vec<_>>();
-        let warnings = [
-            bare_path(route, routes, &others),
-            public_above(route, &others),
-            other_case(route, &others),
-            other_prefix(route, &others),
-        ];
+    let mut checks = Checks::of(routes, upstreams);
+    for (place, route) in routes.iter().enumerate() {
+        let warnings =
+            [checks.bare_path(place), checks.public_above(place), checks.other_case(place), checks.other_prefix(place)];
         for warning in warnings.into_iter().flatten() {
             root.report().warn(warning.at(&route.place));
         }
     }
 }
 
-/// `/admin/` does not match `/admin`, which most backends answer as well.
-fn bare_path(route: &Placed<Route>, routes: &Routes, others: &[&Placed<Route>]) -> Option<ConfigError> {
-    let bare = route.value.path.strip_suffix('/').filter(|bare| !bare.is_empty())?;
-    // As a request finds its route: the routes of its host, then those of every host. The longest path decides, also if
-    // its routes go to other backends.
-    let matches =
-        |host: &Option<String>, other: &Placed<Route>| other.value.host == *host && is_prefix(&other.value.path, bare);
-    let longest = |host: &Option<String>| {
-        routes.iter().filter(|other| matches(host, other)).map(|other| other.value.path.len()).max()
+/// The hosts of routes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Hosts<'r> {
+    All,
+    /// Routes with this `host`. `None`: routes without.
+    Of(Option<&'r str>),
+}
+
+/// The routes, and where each of them is found. A route is named by its place in the file.
+struct Checks<'r> {
+    routes: &'r Routes,
+    demands: Demands,
+    /// The servers behind each route, as numbers. Routes that share one may lead to the same page. A fixed response
+    /// has none.
+    servers: Vec<Vec<usize>>,
+    at: HashMap<(Option<&'r str>, &'r str), Vec<usize>>,
+    /// By a server, hosts, and each path above that of the route.
+    below: ByPath<'r, (usize, Hosts<'r>)>,
+    /// By a server, the host, and the path or one above it in lower case. `None`: no paths differ only by case.
+    in_any_case: Option<ByPath<'r, (usize, Option<&'r str>)>>,
+    /// `None`: all routes have the same `strip_prefix`, which most have not.
+    at_backend: Option<AtBackend<'r>>,
+}
+
+/// Routes by a server and the path that it gets.
+struct AtBackend<'r> {
+    at: ByPath<'r, usize>,
+    below: ByPath<'r, usize>,
+}
+
+impl<'r> Checks<'r> {
+    fn of(routes: &'r Routes, upstreams: &[Placed<upstream::Settings>]) -> Self {
+        let demands = Demands::of(routes);
+        let servers = servers(routes, upstreams);
+        let mut at: HashMap<_, Vec<usize>> = HashMap::new();
+        let mut below = ByPath::new();
+        for (place, Placed { value: route, .. }) in routes.iter().enumerate() {
+            let host = route.host.as_deref();
+            at.entry((host, route.path.as_str())).or_default().push(place);
+            for path in prefixes(&route.path).skip(1) {
+                for server in &servers[place] {
+                    for hosts in [Hosts::All, Hosts::Of(host)] {
+                        below.insert((*server, hosts), path.into(), &demands, place);
+                    }
+                }
+            }
+        }
+        let in_any_case = has_cases(routes).then(|| in_any_case(routes, &demands, &servers));
+        let at_backend = has_prefixes(routes).then(|| AtBackend::of(routes, &demands, &servers));
+        Checks { routes, demands, servers, at, below, in_any_case, at_backend }
+    }
+
+    fn share_server(&self, one: usize, other: usize) -> bool {
+        self.servers[one].iter().any(|server| self.servers[other].contains(server))
+    }
+
+    /// `/admin/` does not match `/admin`, which most backends answer as well.
+    fn bare_path(&mut self, place: usize) -> Option<ConfigError> {
+        let routes = self.routes;
+        let route = &routes[place].value;
+        let bare = route.path.strip_suffix('/').filter(|bare| !bare.is_empty())?;
+        // As a request finds its route: the routes of its host, then those of every host. The longest path decides,
+        // also if its routes go to other backends.
+        let hosts = [route.host.as_deref(), None];
+        let longest = hosts.iter().find_map(|host| prefixes(bare).find_map(|path| self.at.get(&(*host, path))))?;
+        let weaker = longest.iter().copied().find(|other| {
+            self.share_server(place, *other)
+                && share_methods(&routes[*other].value, route)
+                && routes[*other].value.asks_for_less_than(route)
+        })?;
+        let Placed { value: weaker, place: weaker_place } = &routes[weaker];
+        let path = &route.path;
+        let above = &weaker.path;
+        let warning =
+            ConfigError::new(format!("{bare} is not protected by this route"), format!("matches only below {path}"));
+        let help = format!("write `path = \"{bare}\"`, which also matches everything below it");
+        Some(warning.help(help).related(weaker_place, format!("{bare} belongs to {above}, which asks for less")))
+    }
+
+    /// Each path of the backend that no other route names needs no token: also one that it gets later. For the host of
+    /// a public route, a protected route for all hosts has no effect below it.
+    fn public_above(&mut self, place: usize) -> Option<ConfigError> {
+        let Checks { routes, demands, servers, below, .. } = self;
+        let route = &routes[place].value;
+        if route.access != Access::Public {
+            return None;
+        }
+        let hosts = match route.host.as_deref() {
+            None => vec![Hosts::All],
+            host => vec![Hosts::Of(host), Hosts::Of(None)],
+        };
+        let keys = servers[place].iter().flat_map(|server| hosts.iter().map(|hosts| (*server, *hosts)));
+        let found = keys.filter_map(|key| {
+            let may_match = &mut |other| demands.asks_for_less(routes, place, other);
+            below.first(key, route.path.as_str().into(), may_match, &|other| share_methods(route, &routes[other].value))
+        });
+        let protected = found.min()?;
+        let path = &route.path;
+        let warning = ConfigError::new(
+            format!("all of {path} is public, in front of a backend with protected paths"),
+            "paths of this backend that no other route names need no token",
+        );
+        let warning = warning.help("make only the public paths public, or serve them from an upstream of their own");
+        Some(warning.related(&routes[protected].place, "this route of the same backend is protected"))
+    }
+
+    /// `/Admin` and `/admin` have different rules. A backend that ignores case has one page for both.
+    fn other_case(&mut self, place: usize) -> Option<ConfigError> {
+        let Checks { routes, demands, servers, in_any_case, .. } = self;
+        let index = in_any_case.as_ref()?;
+        let Placed { value: own, place: own_place } = &routes[place];
+        let path = own.path.to_ascii_lowercase();
+        let differs = |other: usize| {
+            let other = &routes[other].value;
+            other.path.get(..own.path.len()).is_some_and(|start| start != own.path)
+                && !(own.ignore_case && other.ignore_case)
+        };
+        let found = servers[place].iter().filter_map(|server| {
+            let may_match =
+                &mut |other| demands.asks_for_less(routes, place, other) || demands.asks_for_less(routes, other, place);
+            index.first((*server, own.host.as_deref()), path.as_str().into(), may_match, &differs)
+        });
+        let other = &routes[found.min()?];
+        // Of two routes with one length, the first reports.
+        let is_later = other.place.span.as_ref()?.start < own_place.span.as_ref()?.start;
+        if other.value.path.len() == own.path.len() && is_later {
+            return None;
+        }
+        let warning = ConfigError::new(
+            "another route differs only by case, and has other rules",
+            "a backend that ignores case takes both for one path",
+        );
+        let warning = warning.help("set `ignore_case = true` if the backend ignores case, or rename one of the paths");
+        Some(warning.related(&other.place, "the other route"))
+    }
+
+    /// With `strip_prefix`, two paths of the gateway are one path of the backend, and the longest match does not choose
+    /// between them.
+    fn other_prefix(&mut self, place: usize) -> Option<ConfigError> {
+        let Checks { routes, demands, servers, at_backend: index, .. } = self;
+        let AtBackend { at, below } = index.as_ref()?;
+        let own = &routes[place].value;
+        let own_path = at_backend(own);
+        let matches = |other: usize| {
+            let other = &routes[other].value;
+            own.strip_prefix != other.strip_prefix && share_methods(own, other)
+        };
+        let mut may_match = |other| demands.asks_for_less(routes, place, other);
+        let mut found = None;
+        for server in &servers[place] {
+            let here_and_above =
+                prefixes(own_path).filter_map(|path| at.first(*server, path.into(), &mut may_match, &matches));
+            found = here_and_above.chain(found).min();
+            found = below.first(*server, own_path.into(), &mut may_match, &matches).into_iter().chain(found).min();
+        }
+        let warning = ConfigError::new(
+            format!("{} leads to paths of the backend that another route protects", own.path),
+            format!("with `strip_prefix`, the backend gets every path below {own_path} from here"),
+        );
+        let warning = warning.help("give both routes the same rules, or serve one from an upstream of its own");
+        Some(warning.related(&routes[found?].place, "this route of the same backend asks for more"))
+    }
+}
+
+impl<'r> AtBackend<'r> {
+    fn of(routes: &'r Routes, demands: &Demands, servers: &[Vec<usize>]) -> Self {
+        let mut index = AtBackend { at: ByPath::new(), below: ByPath::new() };
+        for (place, route) in routes.iter().enumerate() {
+            let path = at_backend(&route.value);
+            for server in &servers[place] {
+                index.at.insert(*server, path.into(), demands, place);
+                for above in prefixes(path).skip(1) {
+                    index.below.insert(*server, above.into(), demands, place);
+                }
+            }
+        }
+        index
+    }
+}
+
+/// The servers behind each route.
+fn servers(routes: &Routes, upstreams: &[Placed<upstream::Settings>]) -> Vec<Vec<usize>> {
+    let mut numbers = HashMap::new();
+    let mut of_upstream = Vec::new();
+    for Placed { value, .. } in upstreams {
+        let mut servers = Vec::new();
+        for server in &value.servers {
+            let next = numbers.len();
+            servers.push(*numbers.entry((server.host.as_str(), server.port)).or_insert(next));
+        }
+        of_upstream.push(servers);
+    }
+    let servers = |route: &Placed<Route>| match route.value.respond {
+        Some(_) => Vec::new(),
+        None => of_upstream.get(route.value.upstream).cloned().unwrap_or_default(),
     };
-    let hosts = [route.value.host.clone(), None];
-    let (host, longest) = hosts.iter().find_map(|host| Some((host, longest(host)?)))?;
-    let weaker = others.iter().copied().filter(|other| matches(host, other)).find(|other| {
-        let other = &other.value;
-        other.path.len() == longest && share_methods(other, &route.value) && other.asks_for_less_than(&route.value)
-    })?;
-    let (path, above) = (&route.value.path, &weaker.value.path);
-    let warning =
-        ConfigError::new(format!("{bare} is not protected by this route"), format!("matches only below {path}"));
-    let help = format!("write `path = \"{bare}\"`, which also matches everything below it");
-    Some(warning.help(help).related(&weaker.place, format!("{bare} belongs to {above}, which asks for less")))
+    routes.iter().map(servers).collect()
 }
 
-/// Each path of the backend that no other route names needs no token: also one that it gets later. For the host of a
-/// public route, a protected route for all hosts has no effect below it.
-fn public_above(route: &Placed<Route>, others: &[&Placed<Route>]) -> Option<ConfigError> {
-    if route.value.access != Access::Public {
-        return None;
+/// Returns true if two routes have `strip_prefix`, or one has and another has not.
+fn has_prefixes(routes: &Routes) -> bool {
+    let mut prefixes = routes.iter().map(|route| &route.value.strip_prefix);
+    let first = prefixes.next();
+    prefixes.any(|prefix| Some(prefix) != first)
+}
+
+/// Returns true if two paths, or parts of them, differ only by case.
+fn has_cases(routes: &Routes) -> bool {
+    let mut spellings = HashMap::new();
+    let paths = routes.iter().flat_map(|route| prefixes(&route.value.path));
+    let mut differ = false;
+    for path in paths {
+        differ |= *spellings.entry(path.to_ascii_lowercase()).or_insert(path) != path;
     }
-    let protected = others.iter().find(|other| {
-        let other = &other.value;
-        route.value.asks_for_less_than(other)
-            && (route.value.host.is_none() || other.host.is_none() || route.value.host == other.host)
-            && other.path.len() > route.value.path.len()
-            && is_prefix(&route.value.path, &other.path)
-            && share_methods(&route.value, other)
-    })?;
-    let path = &route.value.path;
-    let warning = ConfigError::new(
-        format!("all of {path} is public, in front of a backend with protected paths"),
-        "paths of this backend that no other route names need no token",
-    );
-    let warning = warning.help("make only the public paths public, or serve them from an upstream of their own");
-    Some(warning.related(&protected.place, "this route of the same backend is protected"))
+    differ
 }
 
-/// `/Admin` and `/admin` have different rules. A backend that ignores case has one page for both.
-fn other_case(route: &Placed<Route>, others: &[&Placed<Route>]) -> Option<ConfigError> {
-    let own = &route.value;
-    let other = others.iter().find(|other| {
-        let other = &other.value;
-        let start = other.path.get(..own.path.len());
-        let differs = start.is_some_and(|start| start != own.path && start.eq_ignore_ascii_case(&own.path));
-        differs
-            && is_prefix(&own.path.to_ascii_lowercase(), &other.path.to_ascii_lowercase())
-            && own.host == other.host
-            && !(own.ignore_case && other.ignore_case)
-            && (own.asks_for_less_than(other) || other.asks_for_less_than(own))
-    })?;
-    // Of two routes with one length, the first reports.
-    if other.value.path.len() == own.path.len() && other.place.span.as_ref()?.start < route.place.span.as_ref()?.start {
-        return None;
+fn in_any_case<'r>(
+    routes: &'r Routes,
+    demands: &Demands,
+    servers: &[Vec<usize>],
+) -> ByPath<'r, (usize, Option<&'r str>)> {
+    let mut index = ByPath::new();
+    for (place, Placed { value: route, .. }) in routes.iter().enumerate() {
+        let path = route.path.to_ascii_lowercase();
+        for above in prefixes(&path) {
+            for server in &servers[place] {
+                let key = (*server, route.host.as_deref());
+                index.insert(key, Cow::Owned(above.to_owned()), demands, place);
+            }
+        }
     }
-    let warning = ConfigError::new(
-        "another route differs only by case, and has other rules",
-        "a backend that ignores case takes both for one path",
-    );
-    let warning = warning.help("set `ignore_case = true` if the backend ignores case, or rename one of the paths");
-    Some(warning.related(&other.place, "the other route"))
-}
-
-/// With `strip_prefix`, two paths of the gateway are one path of the backend, and the longest match does not choose
-/// between them.
-fn other_prefix(route: &Placed<Route>, others: &[&Placed<Route>]) -> Option<ConfigError> {
-    let (own, own_path) = (&route.value, at_backend(&route.value));
-    let protected = others.iter().find(|other| {
-        let (other, path) = (&other.value, at_backend(&other.value));
-        own.strip_prefix != other.strip_prefix
-            && own.asks_for_less_than(other)
-            && (is_prefix(own_path, path) || is_prefix(path, own_path))
-            && share_methods(own, other)
-    })?;
-    let warning = ConfigError::new(
-        format!("{} leads to paths of the backend that another route protects", own.path),
-        format!("with `strip_prefix`, the backend gets every path below {own_path} from here"),
-    );
-    let warning = warning.help("give both routes the same rules, or serve one from an upstream of its own");
-    Some(warning.related(&protected.place, "this route of the same backend asks for more"))
-}
-
-/// Returns true if `path` is `prefix` or below it, in whole segments.
-fn is_prefix(prefix: &str, path: &str) -> bool {
-    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest.starts_with('/'))
+    index
 }
 
 fn share_methods(one: &Route, other: &Route) -> bool {

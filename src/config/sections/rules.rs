@@ -3,6 +3,7 @@
 use serde_json::Value as Json;
 
 use crate::config::document::error::ConfigError;
+use crate::config::document::report::Report;
 use crate::config::document::shape::Shape;
 use crate::config::document::suggest;
 use crate::config::document::table::Table;
@@ -23,9 +24,10 @@ fn scalar() -> Shape {
 
 /// `known_issuers`: all accepted issuers, also the gateway itself.
 pub(super) fn rules(table: &mut Table<'_>, known_issuers: &[String]) -> Rules {
-    let issuers = table
-        .take("issuers", Shape::list(Shape::Text))
-        .and_then(|value| value.list_of("[\"https://login.example\"]", |text| known_issuer(text, known_issuers)));
+    let report = table.report();
+    let issuers = table.take("issuers", Shape::list(Shape::Text)).and_then(|value| {
+        value.list_of("[\"https://login.example\"]", |text| known_issuer(text, known_issuers, report))
+    });
     table.default("issuers", Vec::<String>::new());
     let mut scopes = |key, example| {
         let value = table.take(key, Shape::list(SCOPE));
@@ -41,16 +43,15 @@ pub(super) fn rules(table: &mut Table<'_>, known_issuers: &[String]) -> Rules {
 }
 
 /// Compared byte for byte, like `iss`. A route with a misspelt issuer would reject all tokens.
-fn known_issuer(text: &str, known: &[String]) -> Result<String, ConfigError> {
+fn known_issuer(text: &str, known: &[String], report: &Report<'_>) -> Result<String, ConfigError> {
     if known.iter().any(|name| name == text) {
         return Ok(text.to_owned());
     }
-    let error = ConfigError::new(
-        format!("there is no issuer \"{text}\""),
-        format!("expected one of {}", known.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")),
-    );
+    let quoted = known.iter().map(|name| format!("\"{name}\""));
+    let expected = format!("expected one of {}", suggest::list(quoted));
+    let error = ConfigError::new(format!("there is no issuer \"{text}\""), expected);
     // The issuer may be in an unreadable part of the file.
-    Err(match suggest::nearest(text, known.iter().map(String::as_str)) {
+    Err(match report.nearest(text, known.iter().map(String::as_str)) {
         Some(near) => error.help(format!("did you mean \"{near}\"?")).missing(),
         None => {
             error.help("add an [[issuer]] with this name, or write tokens.issuer for tokens of the gateway").missing()

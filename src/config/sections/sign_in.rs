@@ -33,7 +33,14 @@ pub(super) fn read(
     let path = path.map_or(Some(Some(DEFAULT_PATH.to_owned())), |value| value.parse(oauth::path_or_off));
     let urls = table.take("external_urls", Shape::list(token::ORIGIN));
     table.default("external_urls", Vec::<String>::new());
-    let urls = urls.and_then(|value| value.list_of("[\"https://app.example\"]", external_url)).unwrap_or_default();
+    let signs_in = routes.iter().find(|route| route.sign_in.is_some());
+    let example = "[\"https://app.example\"]";
+    let urls = urls.and_then(|value| match signs_in {
+        // Without a URL, no browser can sign in.
+        Some(_) => value.some_of(example, external_url),
+        None => value.list_of(example, external_url),
+    });
+    let urls = urls.unwrap_or_default();
     let absolute = lifetime(table, "absolute_lifetime", lifetimes.absolute, "tokens.refresh_absolute");
     let idle = lifetime(table, "idle_lifetime", lifetimes.idle, "tokens.refresh_idle");
     if idle < lifetimes.access && table.has("idle_lifetime") {
@@ -42,7 +49,6 @@ pub(super) fn read(
         let error = ConfigError::new(message, format!("expected at least {access}"));
         table.reject("idle_lifetime", error.help("the gateway notes the use of a session at half of that time"));
     }
-    let signs_in = routes.iter().find(|route| route.sign_in.is_some());
     if urls.is_empty() && signs_in.is_some() && !table.has("external_urls") {
         let error =
             ConfigError::new("`external_urls` is missing", "expected `external_urls = [\"https://app.example\"]`");

@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::broker::sign_in::SignInSettings;
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
-use crate::config::document::suggest;
 use crate::config::document::table::Table;
 use crate::config::sections::{host, oauth_client, rules};
 use crate::gateway::sign_in::OWN_PARAMETERS;
@@ -26,7 +25,7 @@ pub(super) fn of_route(table: &mut Table<'_>, providers: &[Arc<str>], public: bo
     let found = providers.iter().find(|provider| ***provider == *text).cloned();
     if found.is_none() {
         let error = ConfigError::new(format!("there is no provider `{text}`"), "expected the name of a [[provider]]");
-        value.reject(match suggest::nearest(text, providers.iter().map(|provider| &**provider)) {
+        value.reject(match table.report().nearest(text, providers.iter().map(|provider| &**provider)) {
             Some(near) => error.help(format!("did you mean `{near}`?")).missing(),
             None => error.help(format!("add [[provider]] with name = \"{text}\"")).missing(),
         });

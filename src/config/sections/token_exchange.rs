@@ -6,7 +6,7 @@ use crate::auth::token_exchange::Settings;
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
-use crate::config::sections::placed::Placed;
+use crate::config::sections::placed::{Placed, report_duplicates};
 use crate::config::sections::{issuer, oauth_client, pem, rules};
 use crate::config::settings::{ForeignIssuer, TokenSettings};
 use crate::gateway::route::{Access, TokenForwarding};
@@ -27,12 +27,8 @@ pub(super) fn token_exchanges(root: &mut Table<'_>, tokens: &TokenSettings) -> T
         token_exchange(table, name, tokens)
     });
     let read: Vec<_> = read.into_iter().flatten().collect();
-    for (index, Placed { value, place }) in read.iter().enumerate() {
-        if let Some(first) = read[..index].iter().find(|first| first.value.name == value.name) {
-            let error = ConfigError::new("two token exchanges have the same name", "expected a different name");
-            root.report().add(error.related(&first.place, "first used here").at(place));
-        }
-    }
+    let message = "two token exchanges have the same name";
+    report_duplicates(root.report(), &read, message, "expected a different name", |exchange| &exchange.name);
     TokenExchanges { settings: read.into_iter().map(|read| read.value).collect(), names }
 }
 

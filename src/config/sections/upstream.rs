@@ -1,5 +1,6 @@
 //! `[[upstream]]`: the backends.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::limits::{MAX_TIMEOUT, MIN_TIMEOUT, Timeouts};
-use crate::config::sections::placed::Placed;
+use crate::config::sections::placed::{Placed, duplicates};
 use crate::config::sections::{client_certificate, health, host, pem};
 use crate::protocols::proxy_protocol::Version;
 use crate::upstream::{Balance, Key, MAX_SERVERS, Protocol, ServerSettings, Settings, TlsSettings};
@@ -42,18 +43,20 @@ pub(super) fn upstreams(
         );
         root.reject("upstream", error.help("add the servers to which the gateway forwards requests").missing());
     }
-    for (index, upstream) in upstreams.iter().enumerate() {
-        if let Some(first) = upstreams[..index].iter().find(|first| first.value.name == upstream.value.name) {
-            let error = ConfigError::new(
-                format!("two upstreams have the name `{}`", upstream.value.name),
-                "expected a different name",
-            )
+    for (first, later) in duplicates(&upstreams, |upstream| &upstream.name) {
+        let message = format!("two upstreams have the name `{}`", later.value.name);
+        let error = ConfigError::new(message, "expected a different name")
             .help("give each upstream a different `name`; routes refer to it")
             .related(&first.place, "first used here");
-            root.report().add(error.at(&upstream.place));
-        }
+        root.report().add(error.at(&later.place));
     }
     upstreams
+}
+
+/// The place of each upstream in the list, by its name. Of two with the same name, the first.
+pub(super) fn numbers(upstreams: &[Placed<Settings>]) -> HashMap<&str, usize> {
+    let names = upstreams.iter().map(|upstream| upstream.value.name.as_str());
+    names.enumerate().map(|(number, name)| (name, number)).rev().collect()
 }
 
 fn upstream(table: &mut Table<'_>, timeouts: &Timeouts, is_removed: &impl Fn(&HeaderName) -> bool) -> Placed<Settings> {
@@ -247,6 +250,14 @@ fn is_private(address: IpAddr) -> bool {
     }
 }
 
+/// A final dot is kept: the resolver then adds no search domains, of which Kubernetes has several.
+fn server_host(text: &str) -> Result<String, ConfigError> {
+    match text.strip_suffix('.').filter(|name| name.parse::<IpAddr>().is_err()) {
+        Some(name) => host::parse(name).map(|name| format!("{name}.")),
+        None => host::parse(text),
+    }
+}
+
 /// `http://host:port` or `https://host:port`. A path is rejected: paths of requests are forwarded unchanged.
 fn server(text: &str) -> Result<ServerSettings, ConfigError> {
     let expected = "expected http:// or https://, a host and a port";
@@ -275,7 +286,7 @@ fn server(text: &str) -> Result<ServerSettings, ConfigError> {
     }
     let uri: Uri = text.parse().map_err(|_| ConfigError::new(format!("\"{text}\" is not a URL"), expected))?;
     let authority = uri.authority().ok_or_else(|| ConfigError::new(format!("\"{text}\" has no host"), expected))?;
-    let host = host::parse(authority.host())?;
+    let host = server_host(authority.host())?;
     let port = match authority.as_str().strip_prefix(authority.host()) {
         None | Some("") if tls => 443,
         None | Some("") => 80,

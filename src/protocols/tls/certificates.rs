@@ -13,6 +13,7 @@ use rustls::sign::CertifiedKey;
 
 use super::description::{Description, issuer, names};
 use super::error::TlsError;
+use crate::types::pem::{check_count, has_private_key};
 use crate::types::private_file::{self, Origin};
 use crate::types::regular_file;
 use crate::types::secret;
@@ -52,12 +53,17 @@ pub fn load(files: &CertificateFiles) -> Result<CertifiedKey, TlsError> {
     })
 }
 
-/// The certificates in a PEM file; at least one.
+/// The certificates in a PEM file; at least one. A file that also has a private key is a secret.
 pub(super) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     private_file::check_trusted(path).map_err(TlsError::Lax)?;
     let unreadable = |source| TlsError::Unreadable { file: path.to_owned(), item: "certificate", source };
     let file = read(path).map_err(unreadable)?;
+    if has_private_key(&file) {
+        private_file::check(path, Origin::Operator).map_err(TlsError::Lax)?;
+    }
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(&file).collect::<Result<_, _>>().map_err(unreadable)?;
+    let counted = check_count(&file, "CERTIFICATE", certificates.len());
+    counted.map_err(|source| TlsError::LostSections { file: path.to_owned(), source })?;
     match certificates.is_empty() {
         true => Err(TlsError::NoCertificate { file: path.to_owned() }),
         false => Ok(certificates),

@@ -19,8 +19,10 @@ use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, 
 use super::certificates::{provider, read_certificates};
 use super::client_certificate::ClientCertificate;
 use super::error::TlsError;
+use super::revocation::OverlappingLists;
 use super::revocation_lists::{RevocationList, read_revocation_lists};
 use crate::types::clock::UnixTime;
+use crate::types::pem::check_count;
 use crate::types::reject::with_causes;
 
 /// A longer chain costs the gateway more signatures than an honest client has (Go CVE-2018-16875).
@@ -54,7 +56,7 @@ pub type ClientChain = Vec<CertificateDer<'static>>;
 /// The chain in a text of PEM. `None` if it has no certificate, or one that cannot be read.
 pub fn client_chain(text: &[u8]) -> Option<ClientChain> {
     let chain: Option<ClientChain> = CertificateDer::pem_slice_iter(text).map(Result::ok).collect();
-    chain.filter(|chain| !chain.is_empty())
+    chain.filter(|chain| !chain.is_empty() && check_count(text, "CERTIFICATE", chain.len()).is_ok())
 }
 
 /// The certificate of a client that shows this chain at a listener with these settings. Fails as the handshake would.
@@ -76,36 +78,51 @@ pub(super) struct ClientAuth {
     pub(super) policy: ClientPolicy,
     /// `None`: the client only has to prove that it has the key.
     chains: Option<Arc<dyn ClientCertVerifier>>,
+    /// `None`: `chains` checks the revocation lists.
+    revocation: Option<OverlappingLists>,
     algorithms: WebPkiSupportedAlgorithms,
     /// SHA-256 of what was read from each file.
     contents: Vec<Vec<u8>>,
     pub(super) lists: Vec<RevocationList>,
+    /// When each list ends.
+    pub(super) list_ends: Vec<UnixTime>,
 }
 
 impl ClientAuth {
     /// Reads the files.
     pub(super) fn read(settings: &ClientAuthSettings) -> Result<Self, TlsError> {
         let algorithms = provider().signature_verification_algorithms;
-        let (policy, mut contents, mut lists) = (settings.policy, Vec::new(), Vec::new());
+        let policy = settings.policy;
+        let mut contents = Vec::new();
+        let mut lists = Vec::new();
+        let mut list_ends = Vec::new();
         let Some(ca) = &settings.ca else {
-            return Ok(ClientAuth { policy, chains: None, algorithms, contents, lists });
+            return Ok(ClientAuth { policy, chains: None, revocation: None, algorithms, contents, lists, list_ends });
         };
         let mut roots = RootCertStore::empty();
         for certificate in read_certificates(ca)? {
             contents.push(digest(&SHA256, &certificate).as_ref().to_vec());
             roots.add(certificate).map_err(|source| TlsError::Invalid { file: ca.clone(), source })?;
         }
-        let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+        let roots = Arc::new(roots);
+        let mut crls = Vec::new();
         for file in &settings.lists {
-            let (description, of_file) = read_revocation_lists(file)?;
-            contents.extend(of_file.iter().map(|list| digest(&SHA256, list).as_ref().to_vec()));
-            lists.push(description);
-            builder = builder.with_crls(of_file);
+            let read = read_revocation_lists(file)?;
+            contents.extend(read.lists.iter().map(|list| digest(&SHA256, list).as_ref().to_vec()));
+            lists.push(read.description);
+            list_ends.extend(read.ends);
+            crls.extend(read.lists);
+        }
+        let unreadable = |error: webpki::Error| TlsError::ClientVerifier(error.to_string());
+        let revocation = OverlappingLists::read(&crls, &roots, algorithms).map_err(unreadable)?;
+        let mut builder = WebPkiClientVerifier::builder_with_provider(roots, provider());
+        if revocation.is_none() {
+            builder = builder.with_crls(crls);
         }
         // By default, rustls ignores that a list has ended.
         builder = builder.enforce_revocation_expiration();
         let chains = builder.build().map_err(|source| TlsError::ClientVerifier(source.to_string()))?;
-        Ok(ClientAuth { policy, chains: Some(chains), algorithms, contents, lists })
+        Ok(ClientAuth { policy, chains: Some(chains), revocation, algorithms, contents, lists, list_ends })
     }
 
     /// Returns true if `client_ca` has signed the certificates of clients.
@@ -148,7 +165,11 @@ impl ClientCertVerifier for ClientAuth {
             return Err(CertificateError::BadEncoding.into());
         };
         match &self.chains {
-            Some(chains) => chains.verify_client_cert(leaf, others, now),
+            Some(chains) => {
+                let verified = chains.verify_client_cert(leaf, others, now)?;
+                let checked = self.revocation.as_ref().map_or(Ok(()), |lists| lists.check(leaf, others, now));
+                checked.map(|()| verified)
+            }
             None if read.is_in_time(UnixTime::from_secs(now.as_secs())) => Ok(ClientCertVerified::assertion()),
             None => Err(CertificateError::Expired.into()),
         }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use rustls::pki_types::pem;
 
+use crate::types::pem::LostSections;
 use crate::types::private_file::LaxFile;
 
 #[derive(Debug)]
@@ -18,6 +19,10 @@ pub enum TlsError {
         source: pem::Error,
     },
     Lax(LaxFile),
+    LostSections {
+        file: PathBuf,
+        source: LostSections,
+    },
     NoCertificate {
         file: PathBuf,
     },
@@ -61,6 +66,7 @@ impl fmt::Display for TlsError {
         match self {
             TlsError::Unreadable { file, item, .. } => write!(f, "{}: cannot read a {item} in PEM", file.display()),
             TlsError::Lax(lax) => lax.fmt(f),
+            TlsError::LostSections { file, source } => write!(f, "{}: {source}", file.display()),
             TlsError::NoCertificate { file } => {
                 write!(f, "{}: there is no certificate in this file, expected BEGIN CERTIFICATE", file.display())
             }
@@ -98,6 +104,7 @@ impl Error for TlsError {
             TlsError::GenerateSelfSigned(source) | TlsError::Generate(source) => Some(source),
             TlsError::WriteSelfSigned { source, .. } => Some(source),
             TlsError::Lax(_)
+            | TlsError::LostSections { .. }
             | TlsError::NoCertificate { .. }
             | TlsError::NoCertificateConfigured
             | TlsError::NoExpiry { .. }

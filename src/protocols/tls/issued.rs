@@ -21,6 +21,7 @@ use super::error::TlsError;
 use super::validity::time;
 use crate::types::clock::UnixTime;
 use crate::types::der::{SEQUENCE, element, elements};
+use crate::types::pem::check_count;
 use crate::types::secret::Secret;
 
 /// The protocol of a connection that validates a name (RFC 8737 section 6.2).
@@ -86,6 +87,7 @@ impl Issued {
         }
         let certificates = CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<Vec<_>, _>>();
         let certificates = certificates.map_err(|_| IssuedError::NotPem)?;
+        check_count(chain.as_bytes(), "CERTIFICATE", certificates.len()).map_err(|_| IssuedError::NotPem)?;
         let leaf = certificates.first().cloned().ok_or(IssuedError::NotPem)?;
         if certificates.len() > MAX_CHAIN {
             return Err(IssuedError::TooLarge);

@@ -28,7 +28,8 @@ pub fn reloads() -> u64 {
 /// The certificate of a client.
 ///
 /// A connection can live for long after its handshake. So each request compares the end of the certificate with the
-/// time, and if the authorities or revocation lists of the listener were read again, the chain is verified again.
+/// time. The chain is verified again if the authorities or revocation lists of the listener were read again, and when
+/// a list has ended: the certificate may be in no other one.
 pub struct PeerCertificate {
     pub certificate: ClientCertificate,
     /// `None` if a proxy has named it.
@@ -42,6 +43,8 @@ struct Handshake {
     active: Arc<ArcSwap<ServerTls>>,
     /// What verified the chain last.
     verified_by: ArcSwap<ServerTls>,
+    /// When the next list of it ends, in milliseconds.
+    verified_until: AtomicU64,
 }
 
 impl PeerCertificate {
@@ -50,8 +53,13 @@ impl PeerCertificate {
         let shown = session.peer_certificates()?;
         let chain: Vec<_> = shown.iter().map(|certificate| certificate.clone().into_owned()).collect();
         let certificate = ClientCertificate::parse(chain.first()?, side.verifies_clients())?;
-        let (active, verified_by) = (active.clone(), ArcSwap::new(side.clone()));
-        Some(PeerCertificate { certificate, listener: Some(Handshake { chain, active, verified_by }) })
+        let handshake = Handshake {
+            chain,
+            active: active.clone(),
+            verified_by: ArcSwap::new(side.clone()),
+            verified_until: AtomicU64::new(side.next_list_end(UnixTime::default()).as_millis()),
+        };
+        Some(PeerCertificate { certificate, listener: Some(handshake) })
     }
 
     /// A trusted proxy has named it, and may know that it was revoked.
@@ -76,15 +84,14 @@ impl PeerCertificate {
 impl Handshake {
     fn check(&self, now: UnixTime) -> Result<(), String> {
         let active = self.active.load();
-        if active.revocation_lists().iter().any(|list| list.next_update <= now) {
-            return Err("a revocation list has ended".to_owned());
-        }
-        if Arc::ptr_eq(&active, &self.verified_by.load()) {
+        let has_ended = now.as_millis() >= self.verified_until.load(Ordering::Relaxed);
+        if !has_ended && Arc::ptr_eq(&active, &self.verified_by.load()) {
             return Ok(());
         }
         let since_epoch = PkiTime::since_unix_epoch(Duration::from_millis(now.as_millis()));
         active.verify_client(&self.chain, since_epoch).map_err(|error| error.to_string())?;
         self.verified_by.store(active.clone());
+        self.verified_until.store(active.next_list_end(now).as_millis(), Ordering::Relaxed);
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::pki_types::{CertificateDer, UnixTime as PkiTime};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
@@ -21,6 +21,7 @@ use super::error::TlsError;
 use super::record_size::MAX_FRAGMENT;
 use super::revocation_lists::RevocationList;
 use super::tickets::{TicketKeys, Tickets};
+use crate::types::clock::UnixTime;
 
 /// `listener.tls`.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,13 +99,19 @@ impl ServerTls {
     }
 
     /// Verifies the chain of a client, the leaf first.
-    pub(super) fn verify_client(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<(), rustls::Error> {
+    pub(super) fn verify_client(&self, chain: &[CertificateDer<'_>], now: PkiTime) -> Result<(), rustls::Error> {
         self.clients.as_ref().map_or(Ok(()), |clients| clients.verify(chain, now))
     }
 
     /// The revocation lists for clients, in the order of the configuration.
     pub fn revocation_lists(&self) -> &[RevocationList] {
         self.clients.as_ref().map_or(&[], |clients| &clients.lists)
+    }
+
+    /// When the next revocation list ends after this time. The end of time if none does.
+    pub(super) fn next_list_end(&self, now: UnixTime) -> UnixTime {
+        let ends = self.clients.iter().flat_map(|clients| &clients.list_ends);
+        ends.copied().filter(|end| *end > now).min().unwrap_or(UnixTime::MAX)
     }
 
     /// Returns true if both accept the certificates of the same clients.
@@ -152,16 +159,22 @@ pub enum TicketSource {
 
 /// Reads the certificates of a listener; `None` for cleartext. Generates a self-signed certificate if it is missing.
 /// `listener` is its number in the configuration, which is the same at each gateway. `acme`: the certificates of all
-/// names for an ACME server.
+/// names for an ACME server. `before`: what the listener has now. Its certificates stay for names that wait for their
+/// first certificate of an ACME server.
 pub fn server_tls(
     settings: &Settings,
     clients: Option<&ClientAuthSettings>,
     tickets: &TicketSource,
     listener: usize,
     acme: &Arc<AcmeCertificates>,
+    before: Option<&ServerTls>,
 ) -> Result<Option<Arc<ServerTls>>, TlsError> {
     let Some(Read { certificates, awaited, descriptions }) = read(settings, acme)? else { return Ok(None) };
-    let resolver = Arc::new(SniResolver::new(certificates, awaited)?);
+    let resolver = SniResolver::new(certificates, awaited)?;
+    let resolver = Arc::new(match before {
+        Some(before) => resolver.keeping(&before.resolver),
+        None => resolver,
+    });
     let names: Vec<_> = settings.acme_names().cloned().collect();
     let acme = (!names.is_empty()).then(|| AcmeNames { names, certificates: acme.clone() });
     let clients = clients.map(ClientAuth::read).transpose()?.map(Arc::new);
@@ -262,7 +275,8 @@ fn forbid_resumption(config: &mut ServerConfig) {
 }
 
 /// Chooses the certificate that names the requested host, or else the first one. A name that waits for its first
-/// certificate has none: its clients get an alert, not the certificate of another name.
+/// certificate has the one from before the reload, or none: its clients then get an alert, not the certificate of
+/// another name.
 #[derive(Debug)]
 struct SniResolver {
     first: Option<Arc<CertifiedKey>>,
@@ -286,10 +300,23 @@ impl SniResolver {
         Ok(SniResolver { first, by_name, awaited })
     }
 
+    /// With the certificates of `before` for the names that wait for their first one: a reload that asks an ACME server
+    /// for the certificate of a name must not end the service of that name.
+    fn keeping(mut self, before: &SniResolver) -> Self {
+        for name in &self.awaited {
+            if let Some(kept) = before.find(name) {
+                self.by_name.entry(name.clone()).or_insert_with(|| kept.clone());
+            }
+        }
+        self.first = self.first.or_else(|| before.first.clone());
+        self
+    }
+
     /// What must be equal for a ticket of one gateway to be good at another: the listener and the names that it serves.
     fn identity(&self, listener: usize) -> String {
         let mut names: Vec<&str> = self.by_name.keys().chain(&self.awaited).map(String::as_str).collect();
         names.sort_unstable();
+        names.dedup();
         format!("listener {listener}: {}", names.join(" "))
     }
 

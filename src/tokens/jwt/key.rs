@@ -8,6 +8,7 @@ use super::algorithm::{Algorithm, algorithm_name};
 use crate::types::secret;
 
 /// A key that verifies signatures of exactly one algorithm.
+#[derive(Clone)]
 pub struct Key {
     pub kid: Option<String>,
     pub algorithm: Algorithm,

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::algorithm::{Algorithm, algorithm_name};
 use super::json::NotAString;
+use crate::types::pem::LostSections;
 
 /// Why one key cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +51,7 @@ pub enum KeyError {
     AmbiguousAlgorithm(Algorithm, Algorithm),
     NotPem,
     SeveralPemKeys,
+    LostPemSections(LostSections),
     UnsupportedPemKey,
 }
 
@@ -106,6 +108,7 @@ impl fmt::Display for KeyError {
             KeyError::SeveralPemKeys => {
                 f.write_str("the PEM file has several keys; use a JWKS, which can hold several, each with a kid")
             }
+            KeyError::LostPemSections(lost) => lost.fmt(f),
             KeyError::UnsupportedPemKey => {
                 f.write_str("the type of this key is not supported; expected RSA, P-256, P-384 or Ed25519")
             }

@@ -1,9 +1,9 @@
 //! The keys of one issuer. Which key has which algorithm is decided here, when the keys are loaded, and never by a
 //! token.
 //!
-//! A set has no two keys with the same kid, no secrets among public keys, and at least one usable key. In a file of the
-//! operator, any dangerous key is an error. In a fetched set, dangerous keys are skipped, because one odd key must not
-//! disable all the others, and secrets are never accepted.
+//! A set has no two keys with the same kid for one algorithm, no secrets among public keys, and at least one usable
+//! key. In a file of the operator, any dangerous key is an error. In a fetched set, dangerous keys are skipped, because
+//! one odd key must not disable all the others, and secrets are never accepted.
 
 use std::collections::{HashMap, HashSet};
 
@@ -65,6 +65,18 @@ impl KeySet {
     /// Returns true if every key of `other` is also in this set.
     pub fn has_all(&self, other: &KeySet) -> bool {
         other.keys.iter().all(|key| self.keys.iter().any(|own| own.fingerprint == key.fingerprint))
+    }
+
+    /// The keys for these algorithms.
+    pub fn only(&self, allowed: &[Algorithm]) -> Self {
+        let keys = self.keys.iter().filter(|key| allowed.contains(&key.algorithm)).cloned().collect();
+        KeySet { keys, revoked: self.revoked.clone() }
+    }
+
+    /// Returns true if this text is a JWKS with a shared secret.
+    pub fn has_secret(text: &[u8]) -> bool {
+        let set = serde_json::from_slice::<Value>(text).unwrap_or_default();
+        set["keys"].as_array().is_some_and(|entries| entries.iter().any(is_secret))
     }
 
     /// Reads a JSON Web Key Set (RFC 7517) of the operator. `allowed` are the issuer's algorithms. Keys for other
@@ -167,17 +179,21 @@ impl KeySetBuilder {
         }
     }
 
-    fn kid_counts(&self) -> HashMap<&str, usize> {
-        let mut count = HashMap::new();
-        for kid in self.keys.iter().filter_map(|key| key.kid.as_deref()) {
-            *count.entry(kid).or_default() += 1;
+    /// The kids that two keys for one algorithm share. Keys for different algorithms may share one (RFC 7517 section
+    /// 4.5), because a token names its algorithm beside the kid.
+    fn ambiguous(&self) -> Vec<(String, Algorithm)> {
+        let mut count: HashMap<_, usize> = HashMap::new();
+        for key in &self.keys {
+            if let Some(kid) = &key.kid {
+                *count.entry((kid.clone(), key.algorithm)).or_default() += 1;
+            }
         }
-        count
+        count.into_iter().filter(|(_, count)| *count > 1).map(|(named, _)| named).collect()
     }
 
     fn check_unambiguous(&self) -> Result<(), KeySetError> {
-        if let Some((kid, _)) = self.kid_counts().into_iter().find(|(_, count)| *count > 1) {
-            return Err(KeySetError::DuplicateKid(kid.to_owned()));
+        if let Some((kid, _)) = self.ambiguous().into_iter().next() {
+            return Err(KeySetError::DuplicateKid(kid));
         }
         match self.keys.len() > 1 && self.keys.iter().any(|key| key.kid.is_none()) {
             true => Err(KeySetError::MissingKid),
@@ -185,20 +201,19 @@ impl KeySetBuilder {
         }
     }
 
-    /// Drops all keys that share a kid, because the kid does not say which one is meant. The same key twice counts
-    /// once.
+    /// Drops all keys that share a kid and an algorithm, because these do not say which one is meant. The same key
+    /// twice counts once.
     fn drop_ambiguous(&mut self) {
         let mut seen = HashSet::new();
         self.keys.retain(|key| seen.insert(key.fingerprint));
         let several = self.keys.len() > 1;
-        let ambiguous: Vec<String> =
-            self.kid_counts().into_iter().filter(|(_, count)| *count > 1).map(|(kid, _)| kid.to_owned()).collect();
-        self.warnings.extend(ambiguous.iter().map(|kid| format!("two keys have the kid {kid:?}")));
+        let ambiguous = self.ambiguous();
+        self.warnings.extend(ambiguous.iter().map(|(kid, _)| format!("two keys have the kid {kid:?}")));
         if several && self.keys.iter().any(|key| key.kid.is_none()) {
             self.warnings.push("a key among several has no kid".into());
         }
         self.keys.retain(|key| match &key.kid {
-            Some(kid) => !ambiguous.contains(kid),
+            Some(kid) => !ambiguous.iter().any(|(shared, algorithm)| shared == kid && *algorithm == key.algorithm),
             None => !several,
         });
     }

@@ -7,6 +7,7 @@ use super::der;
 use super::key_error::KeyError;
 use super::key_material::KeyMaterial;
 use crate::types::der::{SEQUENCE, element};
+use crate::types::pem::check_count;
 
 type Section = (SectionKind, Vec<u8>);
 
@@ -23,6 +24,10 @@ pub(super) fn read(pem: &[u8]) -> Result<KeyMaterial, KeyError> {
     let text = text.replace("RSA PUBLIC KEY-----", "PUBLIC KEY-----");
     let sections = Section::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
     let sections = sections.map_err(|_| KeyError::NotPem)?;
+    for (label, kind) in [("PUBLIC KEY", SectionKind::PublicKey), ("CERTIFICATE", SectionKind::Certificate)] {
+        let read = sections.iter().filter(|(read, _)| *read == kind).count();
+        check_count(text.as_bytes(), label, read).map_err(KeyError::LostPemSections)?;
+    }
     if sections.len() > 1 && sections.iter().any(|(kind, _)| *kind != SectionKind::Certificate) {
         return Err(KeyError::SeveralPemKeys);
     }

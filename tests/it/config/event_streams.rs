@@ -86,6 +86,7 @@ fn each_wrong_key_of_a_stream_is_reported() {
         (good("jwks_url = \"http://login.example/keys\""), "jwks_url", "cleartext"),
         (good("max_event_age = \"1s\""), "max_event_age", "1m"),
         (good("subject_issuers = [\"\"]"), "subject_issuers", "empty"),
+        (good("subject_issuers = []"), "subject_issuers", "the list is empty"),
         (good("credential_change = 1"), "credential_change", "true or false"),
         (good("subject_issuers = [\"https://own.example\"]"), "subject_issuers", "the gateway itself"),
     ] {

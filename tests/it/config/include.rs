@@ -194,3 +194,57 @@ async fn included_files_are_watched() {
     fs::remove_file(&file).expect("removed");
     becomes(200, "a removed file is noticed").await;
 }
+
+/// A link to a secret must not show it: errors end up in logs, and in responses of the admin API.
+#[tokio::test]
+async fn a_file_that_is_not_toml_is_not_quoted() {
+    const SECRET: &str = "8vcT3xVJq0pN5uQmZ1kLr7wYh2sDgBfA9eXiOoCtUlE=";
+    let upstream = Upstream::start();
+    let text = Gateway::public_config(upstream.address, "");
+    let main = format!("include = [\"conf.d/*.toml\"]\n{text}");
+    let folder = folder(&[("gateway.toml", &main)]);
+    let path = folder.path().to_owned();
+    let served = tokio::task::spawn_blocking(move || GatewayProcess::start(&path)).await.expect("it starts");
+    let shown = |arguments: &[&str]| {
+        let output = bearward(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    let secret = folder.path().join("other.secret");
+    for content in [
+        format!("{SECRET}\n"),
+        format!("# a comment\n{SECRET}\n{SECRET}\n"),
+        format!("password={SECRET}\n"),
+        format!("workers = 1\npassword = x{SECRET}\n"),
+        format!("-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----\n"),
+        format!("{{ \"k\": \"{SECRET}\" }}\n"),
+    ] {
+        bearward::types::secret::write_private(&secret, content.as_bytes()).expect("written");
+        let link = folder.path().join("conf.d/a.toml");
+        let _ = fs::remove_file(&link);
+        std::os::unix::fs::symlink(&secret, &link).expect("a link");
+        for arguments in
+            [&["check"][..], &["check", "--json"], &["reload"], &["reload", "--json"], &["reload", "--dry-run"]]
+        {
+            let shown = shown(arguments);
+            let part = &SECRET[..12];
+            assert!(!shown.contains(part) && !shown.contains(&SECRET[20..30]), "{arguments:?} {shown}");
+            assert!(shown.contains("not TOML") && shown.contains("a.toml"), "{arguments:?} {shown}");
+        }
+        // As the main file, if nothing in it is a key of the configuration.
+        if !content.contains("workers") {
+            let shown = shown(&["check", "--config", "other.secret"]);
+            assert!(shown.contains("not TOML") && !shown.contains(&SECRET[..12]), "{shown}");
+        }
+    }
+    let log = served.program.stderr_so_far();
+    assert!(log.contains("not TOML") && !log.contains(&SECRET[..12]), "{log}");
+    // The place is still named, and a file of which a key is known is quoted.
+    fs::remove_file(folder.path().join("conf.d/a.toml")).expect("removed");
+    fs::write(folder.path().join("gateway.toml"), format!("workers = four\n{text}")).expect("written");
+    assert!(shown(&["check"]).contains("1 | workers = four"));
+    fs::write(folder.path().join("gateway.toml"), [b"workers = 1\n# ", SECRET.as_bytes(), b"\xe9\n"].concat())
+        .expect("written");
+    let shown = shown(&["check"]);
+    assert!(shown.contains("not UTF-8") && !shown.contains(&SECRET[..12]), "{shown}");
+}

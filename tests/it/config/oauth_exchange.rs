@@ -110,3 +110,47 @@ fn a_rule_has_the_audience_of_its_issuer() {
     let two = text.replace("[\"ci\"]", "[\"ci\", \"app\"]") + "token_types = [\"id_token\"]\n";
     read(&two).unwrap_or_else(|error| panic!("each client presents its own ID tokens: {error:?}"));
 }
+
+/// With one beginning for the users of two issuers, "alice" of one would be "alice" of the other.
+#[test]
+fn two_issuers_have_no_subject_in_common() {
+    let rule = |issuer: &str, prefix: &str| {
+        let rule = GOOD.replace("https://login.example", issuer).replace("login|", prefix);
+        format!("[[oauth.exchange]]\n{rule}audience = [\"https://api.example\"]\n")
+    };
+    let (login, any) = ("https://login.example", "https://any.example");
+    let provider = |prefix: &str| {
+        format!(
+            "[[provider]]\nname = \"main\"\nissuer = \"{any}\"\nclient_id = \"a\"\nclient_auth = \"none\"\n\
+             subject_prefix = \"{prefix}\"\n"
+        )
+    };
+    for (rules, reported) in [
+        (rule(login, "a|") + &rule(login, "a|"), None),
+        (rule(login, "a|") + &rule(any, "a|"), Some("oauth.exchange[1].subject_prefix")),
+        (rule(any, "main|") + &provider("main|"), None),
+        (rule(login, "other|") + &provider("main|"), None),
+        (rule(login, "main|") + &provider("main|"), Some("oauth.exchange[0].subject_prefix")),
+    ] {
+        let found = read(&format!("{PARTIES}{rules}")).err();
+        let says = "two issuers have the same `subject_prefix`";
+        let found = found.as_ref().map(|(key, message)| (key.as_str(), message.starts_with(says)));
+        assert_eq!(found, reported.map(|key| (key, true)), "{rules}");
+    }
+    // "b|alice" of one would be "alice" of the other.
+    for (rules, reported) in [
+        (rule(login, "a|") + &rule(any, "b|"), None),
+        (rule(login, "a|") + &rule(any, "a|b|"), Some("oauth.exchange[1].subject_prefix")),
+        (rule(login, "a|b|") + &rule(any, "a|"), Some("oauth.exchange[0].subject_prefix")),
+        (rule(login, "") + &rule(any, "a|"), Some("oauth.exchange[1].subject_prefix")),
+        (rule(login, "m") + &provider("main|"), Some("oauth.exchange[0].subject_prefix")),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("keys.json"), Mint::new(Algorithm::ES256).jwks()).expect("written");
+        let text = with_upstream(&format!("{PARTIES}{rules}"));
+        let (_, warnings) = config::parse_with_warnings(&text, folder.path(), Probe::None).expect("valid");
+        let of_prefix = |warning: &&config::ConfigError| warning.message.contains("could have the subject of a user");
+        let found = warnings.all().iter().find(of_prefix).map(|warning| warning.place.key.as_str());
+        assert_eq!(found, reported, "{rules}");
+    }
+}

@@ -46,6 +46,7 @@ fn a_sign_in_needs_a_provider_and_an_origin() {
     let sign_in = |keys: &str| format!("[sign_in]\n{keys}\n{PROVIDER}{ROUTE}");
     for (text, key, place, message) in [
         (format!("{PROVIDER}{ROUTE}"), "sign_in.external_urls", None, "`external_urls` is missing"),
+        (sign_in("external_urls = []"), "sign_in.external_urls", Some((2, 17)), "the list is empty"),
         (sign_in("external_urls = [\"http://a.example\"]"), "sign_in.external_urls[0]", Some((2, 18)), "http:// site"),
         (sign_in("external_urls = [\"https://a.example/x\"]"), "sign_in.external_urls[0]", Some((2, 18)), ""),
         (sign_in("path = \"oauth2\"\nexternal_urls = [\"https://a.example\"]"), "sign_in.path", Some((2, 8)), ""),

@@ -108,3 +108,27 @@ async fn a_reload_needs_the_admin_token_and_a_post() {
     assert_eq!(unauthenticated.post("/admin/v1/reload", &json!({})).await.status, 401);
     assert_eq!(served.admin_client().get("/admin/v1/reload").await.status, 405);
 }
+
+/// About the file, and about what the reload has tried.
+#[tokio::test]
+async fn the_command_and_the_log_report_warnings() {
+    let upstream = Upstream::start();
+    let (served, folder, text) = served(&upstream, |text| text);
+    let run = |arguments: &[&str]| parts(bearward(folder.path(), arguments));
+    let issuer = "[[issuer]]\nissuer = \"https://login.example\"\naudience = \"any\"\nalgorithms = [\"ES256\"]\n\
+                  jwks_url = \"http://127.0.0.1:1/keys\"\nstartup = \"continue\"\nmax_lifetime = \"10m\"\n";
+    write(folder.path(), &format!("{text}\n{issuer}"));
+    let (status, out, err) = run(&["reload"]);
+    assert_eq!((status, out.starts_with("reloaded; changed: issuer\n")), (Some(0), true), "{out}");
+    for expected in
+        ["warning: gateway.toml:", "tokens for every other service", "warning: https://login.example: cannot fetch"]
+    {
+        assert!(err.contains(expected), "{expected} is not in\n{err}");
+    }
+    served.program.wait_for_stderr("the reloaded configuration has a warning");
+    let (_, out, _) = run(&["reload", "--json"]);
+    let out: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(out["warnings"].as_array().map(Vec::len), Some(2), "{out}");
+    let (status, _, err) = run(&["reload", "--dry-run"]);
+    assert!(status == Some(0) && err.contains("tokens for every other service"), "{err}");
+}

@@ -6,6 +6,7 @@ mod floods;
 mod hostile;
 mod proofs;
 mod provider;
+mod reloaded;
 mod signed;
 mod streams;
 

@@ -3,6 +3,7 @@
 mod failures;
 mod forwarded;
 mod parties;
+mod reloaded;
 mod server;
 
 use std::sync::Arc;

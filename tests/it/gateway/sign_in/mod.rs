@@ -16,6 +16,7 @@ mod lies;
 mod no_refresh_token;
 mod pages;
 mod provider;
+mod rediscovered;
 mod refresh;
 mod reloaded;
 mod renewed;

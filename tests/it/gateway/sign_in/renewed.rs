@@ -258,7 +258,7 @@ async fn a_refresh_token_that_comes_too_late_is_revoked() {
     // The lease of the refresh ends.
     story.gateway.advance(Duration::from_secs(20));
     let revoked = async |tokens: &[&str]| {
-        eventually_ok("the provider is told", async || match story.liar.revoked() {
+        eventually_ok("the tokens are revoked", async || match story.liar.revoked() {
             revoked if revoked == tokens => Ok(()),
             revoked => Err(format!("{revoked:?}")),
         })

@@ -8,9 +8,14 @@ use bearward::config::{self, Probe};
 use bearward::store::Store;
 use bearward::store::sqlite::SqliteStore;
 
-use super::{Given, NAME, PATIENCE, acme, certificate, issued, renewed, shown};
-use crate::support::Gateway;
+use tempfile::TempDir;
+
+use super::{Given, NAME, PATIENCE, acme, certificate, issued, renewed, shown, with_tls};
+use crate::support::certificates::Authority;
+use crate::support::clock::ManualClock;
+use crate::support::ports::free_port;
 use crate::support::wait::eventually_within;
+use crate::support::{Gateway, Upstream};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -136,6 +141,26 @@ async fn a_reload_adds_and_removes_names() {
     })
     .await;
     assert_eq!(given.orders(), 2);
+}
+
+/// A reload from files to an authority that does not respond.
+#[tokio::test]
+async fn a_name_keeps_its_certificate_until_the_authority_has_issued_one() {
+    let (upstream, folder, port) = (Upstream::start(), Arc::new(TempDir::new().expect("a folder")), free_port());
+    Authority::new().sign(NAME).write(folder.path(), "own");
+    let with = |tls: &str, more: &str| with_tls(&upstream, port, tls, more);
+    let files = with("{ certificate = \"own.pem\", key = \"own.key\" }", "");
+    let gateway = Gateway::in_folder(files, folder, Arc::new(ManualClock::new()));
+    let address = gateway.tls_address();
+    let own = certificate(address, NAME).await.expect("that of the files");
+    let away = format!("[acme]\ndirectory = \"https://127.0.0.1:{}/dir\"\n", free_port());
+    reload(&gateway, &with(&acme(&[NAME, "www.example"]), &away));
+    gateway.wait_for_metric(&format!("acme_failures{{name=\"{NAME}\"}}"), 1).await;
+    assert_eq!(certificate(address, NAME).await.expect("it stays"), own);
+    assert!(certificate(address, "www.example").await.is_err(), "not the certificate of another name");
+    // Another reload changes nothing.
+    reload(&gateway, &with(&acme(&[NAME]), &away));
+    assert_eq!(certificate(address, NAME).await.expect("it stays"), own);
 }
 
 #[tokio::test]

@@ -118,3 +118,17 @@ async fn flapping_answers_under_load_fail_no_request() {
     assert!(old.seen().len() > 100 && new.seen().len() > 100);
     assert_eq!(old.seen().len() + new.seen().len(), answered.load(Ordering::SeqCst), "each was sent once");
 }
+
+/// The resolver adds no search domains to such a name (`options ndots:5` in Kubernetes). The server does not know it.
+#[tokio::test]
+async fn a_name_with_a_final_dot_is_looked_up_as_it_is() {
+    const ABSOLUTE: &str = "orders.test.";
+    let backend = Upstream::at(&format!("{OLD}:0"));
+    let folder = TempDir::new().expect("a folder");
+    let text = Gateway::public_config(backend.address, "preserve_host = false").replace(OLD, ABSOLUTE);
+    std::fs::write(folder.path().join("gateway.toml"), text).expect("written");
+    let (served, _names) = dns::serve(folder.path(), ABSOLUTE, OLD);
+    wait_until_reached(&served, &backend).await;
+    let seen = backend.seen().pop().expect("a request");
+    assert_eq!(seen.header("host"), Some(&*format!("orders.test:{}", backend.address.port())));
+}

@@ -4,7 +4,9 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use bearward::config::{self, Probe};
 use bearward::tokens::jwt::Algorithm;
+use bearward::types::reject::with_causes;
 use bearward::types::secret;
 
 use super::{fetches, folder, issuer, new_token, start_in, status, wait_for_fetch};
@@ -83,5 +85,36 @@ async fn public_keys_that_all_users_can_write_are_not_loaded() {
     wait_for_rejection(&gateway, &file, failed).await;
     // Its key is unknown, and the real file could have it.
     assert_eq!(status(&gateway, &new_token(&gateway, &forged)).await, 503);
+    assert_eq!(status(&gateway, &new_token(&gateway, &real)).await, 200);
+}
+
+/// Its readers can sign tokens. The name of the key does not matter: the content of the file does.
+#[tokio::test]
+async fn a_jwks_with_a_shared_secret_is_a_secret() {
+    let upstream = Upstream::start();
+    let folder = folder();
+    let [real, next] = [b'a', b'c'].map(|byte| Mint::hmac(Algorithm::HS256, &[byte; 64]));
+    let file = folder.path().join("keys.json");
+    secret::write_private(&file, real.jwks().as_bytes()).expect("written");
+    let text = issuer(EXTERNAL_ISSUER, "jwks_file = \"keys.json\"").replace("ES256", "HS256");
+    let gateway = start_in(folder.clone(), &upstream, &text);
+    assert_eq!(status(&gateway, &new_token(&gateway, &real)).await, 200);
+
+    // The task that follows the file.
+    let failed = fetches(&gateway, "failed").await;
+    set_mode(&file, 0o644);
+    fs::write(&file, next.jwks()).expect("written");
+    wait_for_rejection(&gateway, &file, failed).await;
+    assert_eq!(status(&gateway, &new_token(&gateway, &real)).await, 200);
+    // `check`, and with it the start.
+    let parse = || config::parse(gateway.configuration(), folder.path(), Probe::None);
+    let errors = parse().map(drop).expect_err("every user can read it").to_string();
+    assert!(errors.contains("every user of this machine can use") && errors.contains("chmod 600"), "{errors}");
+    // A reload of a file that was private when it was checked.
+    set_mode(&file, 0o600);
+    let config = parse().expect("a good configuration");
+    set_mode(&file, 0o604);
+    let error = gateway.running().reload(config).expect_err("every user can read it");
+    assert!(with_causes(&error).contains("keys.json"), "{error}");
     assert_eq!(status(&gateway, &new_token(&gateway, &real)).await, 200);
 }

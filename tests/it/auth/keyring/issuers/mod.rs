@@ -3,6 +3,7 @@
 mod lax_files;
 mod policy;
 mod provider;
+mod replaced;
 mod rotation;
 mod sources;
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bearward::config::{self, Probe};
+use bearward::tokens::jwt::Algorithm;
 use serde_json::json;
 
 use super::{
@@ -87,6 +88,38 @@ async fn a_published_secret_verifies_nothing() {
     let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), ""));
     assert_eq!(status(&gateway, &asymmetric.valid_token(gateway.now_secs())).await, 200);
     assert_eq!(status(&gateway, &shared.valid_token(gateway.now_secs())).await, 401);
+}
+
+/// RFC 7517 section 4.5: a token names its algorithm beside the kid.
+#[tokio::test]
+async fn keys_for_different_algorithms_may_share_a_kid() {
+    let (upstream, folder) = (Upstream::start(), folder());
+    let [first, second, twin] = [Algorithm::ES256, Algorithm::EdDSA, Algorithm::EdDSA].map(Mint::new);
+    let shared = |mint: &Mint| {
+        let mut jwk = mint.jwk();
+        jwk["kid"] = json!("shared");
+        jwk
+    };
+    let server = KeyServer::start(&[]);
+    server.pages().keys = [&first, &second].map(shared).to_vec();
+    std::fs::write(folder.path().join("keys.json"), json!({ "keys": server.pages().keys }).to_string())
+        .expect("written");
+    let both = |keys: &str| issuer(EXTERNAL_ISSUER, keys).replace("[\"ES256\"]", "[\"ES256\", \"EdDSA\"]");
+    let url = server.url("/keys");
+    let token = |gateway: &Gateway, mint: &Mint| mint.with_header(gateway.now_secs(), json!({ "kid": "shared" }));
+    for keys in [format!("jwks_url = \"{url}\""), "jwks_file = \"keys.json\"".to_owned()] {
+        let gateway = start_in(folder.clone(), &upstream, &both(&keys));
+        for mint in [&first, &second] {
+            assert_eq!(status(&gateway, &token(&gateway, mint)).await, 200, "{keys} {:?}", mint.algorithm);
+        }
+        assert_eq!(status(&gateway, &token(&gateway, &twin)).await, 401);
+    }
+    // Of two keys for one algorithm, neither counts.
+    server.pages().keys.push(shared(&twin));
+    let gateway = start_in(folder, &upstream, &both(&format!("jwks_url = \"{url}\"")));
+    let found = [&first, &second, &twin].map(|mint| token(&gateway, mint));
+    assert_eq!(status(&gateway, &found[0]).await, 200);
+    assert_eq!((status(&gateway, &found[1]).await, status(&gateway, &found[2]).await), (401, 401));
 }
 
 #[tokio::test]

@@ -2,5 +2,6 @@
 
 mod connections;
 mod handshakes;
+mod lists;
 mod parties;
 mod resumption;

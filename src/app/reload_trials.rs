@@ -1,0 +1,84 @@
+//! Endpoints that a reload tries once they are active, because they replace others that may have worked. A mistyped URL
+//! or a wrong secret would otherwise show only in the responses to clients.
+
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::shared_state::SharedState;
+use crate::auth::introspection::{Introspection, IntrospectionSettings, Introspector};
+use crate::auth::keyring::Keyring;
+use crate::auth::token_exchange;
+use crate::config::Config;
+use crate::types::clock::Clock;
+
+/// Maximum time of one trial. `client_timeout` may be longer.
+const TRIAL_LIMIT: Duration = Duration::from_secs(5);
+
+/// The endpoints to try.
+pub(super) struct Trials {
+    introspectors: Vec<Arc<Introspector>>,
+    exchanges: Vec<token_exchange::Settings>,
+}
+
+impl Trials {
+    /// Those of `next` that replace one of the same issuer or name in `current`.
+    pub(super) fn of(current: &Config, next: &Config, introspection: &Introspection) -> Self {
+        let replaces_issuer = |next: &&Arc<Introspector>| {
+            let before = current.issuers.iter().find(|issuer| issuer.policy.issuer == next.policy.issuer);
+            let is_same = |before: &IntrospectionSettings| {
+                before.endpoint == next.settings.endpoint && before.client == next.settings.client
+            };
+            before.is_some_and(|before| !before.introspection.as_ref().is_some_and(is_same))
+        };
+        let replaces_exchange = |next: &&token_exchange::Settings| {
+            let before = current.token_exchanges.iter().find(|exchange| exchange.name == next.name);
+            before.is_some_and(|before| before.endpoint != next.endpoint || before.client != next.client)
+        };
+        Trials {
+            introspectors: introspection.introspectors().iter().filter(replaces_issuer).cloned().collect(),
+            exchanges: next.token_exchanges.iter().filter(replaces_exchange).cloned().collect(),
+        }
+    }
+
+    /// Asks all endpoints at once. Returns a warning for each that would fail for every token. Do not call it on the
+    /// control thread.
+    pub(super) fn run(self, state: &SharedState) -> Vec<String> {
+        if self.introspectors.is_empty() && self.exchanges.is_empty() {
+            return Vec::new();
+        }
+        let keyring = state.auth.keyring.clone();
+        let clock = state.clock.clone();
+        let (sender, receiver) = mpsc::channel();
+        state.key_watch.runtime().spawn(async move {
+            // An error means that the receiver has timed out.
+            let _ = sender.send(self.warnings(keyring, clock).await);
+        });
+        receiver.recv_timeout(TRIAL_LIMIT + Duration::from_secs(1)).unwrap_or_default()
+    }
+
+    async fn warnings(self, keyring: Arc<Keyring>, clock: Arc<dyn Clock>) -> Vec<String> {
+        let mut trials = JoinSet::new();
+        for asked in self.introspectors {
+            let (keyring, clock) = (keyring.clone(), clock.clone());
+            let name = format!("introspection of {}", asked.policy.issuer);
+            trials.spawn(async move { found(&name, timeout(TRIAL_LIMIT, asked.probe(&keyring, &*clock)).await) });
+        }
+        for settings in self.exchanges {
+            let clock = clock.clone();
+            let name = format!("token_exchange {}", settings.name);
+            trials.spawn(async move { found(&name, timeout(TRIAL_LIMIT, settings.probe(&*clock)).await) });
+        }
+        trials.join_all().await.into_iter().flatten().collect()
+    }
+}
+
+fn found(name: &str, result: Result<Result<(), String>, tokio::time::error::Elapsed>) -> Option<String> {
+    let error = match result {
+        Ok(result) => result.err()?,
+        Err(_) => format!("no response within {} s", TRIAL_LIMIT.as_secs()),
+    };
+    Some(format!("{name}: {error}"))
+}
