@@ -1,5 +1,6 @@
 //! The control thread: the admin listener, and regular work beside requests.
 
+use std::collections::HashMap;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::acme_tasks::AcmeTasks;
 use super::error::StartError;
@@ -16,9 +18,10 @@ use super::shared_state::SharedState;
 use super::sockets::AdminSocket;
 use super::thread;
 use crate::admin::{self, Admin, AdminConnections};
+use crate::auth::stream_reads::StreamReads;
 use crate::protocols::socket;
 use crate::store::sweep::sweep;
-use crate::types::clock::{UnixTime, every};
+use crate::types::clock::every;
 use crate::types::reject::with_causes;
 
 /// How often to write to the store which refreshes were confirmed by use of their new tokens.
@@ -31,8 +34,8 @@ const RESUME_INTERVAL: Duration = Duration::from_secs(2);
 const REFRESH_GRACE: Duration = Duration::from_secs(10);
 /// How often to check whether a signing key starts to sign, or is no longer accepted.
 const KEY_INTERVAL: Duration = Duration::from_secs(1);
-/// How often to look for opaque tokens about which it is time to ask.
-const INTROSPECTION_INTERVAL: Duration = Duration::from_millis(250);
+/// How often to look what open streams need: API keys and sessions to be read again, opaque tokens to be asked about.
+const STREAM_INTERVAL: Duration = Duration::from_millis(250);
 /// How often to remove expired revocations from memory.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(5);
 /// How often to log the wrong admin tokens that had no message of their own.
@@ -107,8 +110,8 @@ impl Control {
         let snapshots = tokio::spawn(async move { snapshots.take_regularly(clock).await });
         let followed_keys = tokio::spawn(state.follow_keys());
         let ticket_keys = tokio::spawn(state.follow_ticket_keys());
-        let api_keys = tokio::spawn(renew_api_keys(state.clone()));
-        let opaque_tokens = tokio::spawn(renew_opaque_tokens(state.clone()));
+        let stream_reads = tokio::spawn(read_for_streams(state.clone()));
+        let opaque_tokens = tokio::spawn(ask_for_streams(state.clone()));
         let providers = tokio::spawn(tell_providers(state.clone()));
         let refreshes = tokio::spawn(resume_refreshes(state.clone()));
         let mut acme = Some(AcmeTasks::start(&live, &admin.counters));
@@ -149,7 +152,7 @@ impl Control {
         keys.abort();
         followed_keys.abort();
         ticket_keys.abort();
-        api_keys.abort();
+        stream_reads.abort();
         opaque_tokens.abort();
         providers.abort();
         refreshes.abort();
@@ -176,30 +179,47 @@ pub(super) async fn write_confirmations(state: &SharedState) {
     state.auth.seen_generations.end_write();
 }
 
-/// Lets the streams of API keys and of logins at providers go on.
-async fn renew_api_keys(state: Arc<SharedState>) {
-    let (auth, mut due, mut last) = (&state.auth, every(KEY_INTERVAL), UnixTime::default());
+/// Lets the streams of API keys and of logins at providers go on, or ends them.
+async fn read_for_streams(state: Arc<SharedState>) {
+    let auth = &state.auth;
+    let reads = Arc::new(StreamReads {
+        renewals: auth.renewals.clone(),
+        api_keys: auth.api_keys.clone(),
+        handles: auth.handles.clone(),
+        keyring: auth.keyring.clone(),
+        clock: state.clock.clone(),
+        lifetime: state.broker.settings.lifetimes.access,
+    });
+    // Dropped with this task, which ends them.
+    let mut tasks = JoinSet::new();
+    let mut due = every(STREAM_INTERVAL);
     loop {
         due.tick().await;
-        // By the clock of the tokens, which may have been set, or may have gone on while the machine was suspended.
-        let now = state.clock.now();
-        if now >= last && now.since(last) < auth.api_keys.renewal_interval() {
-            continue;
-        }
-        last = now;
-        auth.api_keys.renew_streams(&auth.renewals, &auth.keyring, &*state.clock).await;
-        auth.handles.renew_streams(&auth.renewals, &auth.keyring, &*state.clock).await;
+        while tasks.try_join_next().is_some() {}
+        reads.begin(&mut tasks);
     }
 }
 
-/// Revokes the tokens of logins that have ended at their providers.
+/// Revokes the tokens of logins that have ended at their providers. Each provider has a task of its own, so that one
+/// that hangs delays no other.
 async fn tell_providers(state: Arc<SharedState>) {
+    // Dropped with this task, which ends them.
+    let mut tasks = JoinSet::new();
+    let mut running: HashMap<Arc<str>, AbortHandle> = HashMap::new();
     let mut due = every(TELL_INTERVAL);
     loop {
         due.tick().await;
-        let providers = state.sign_ins.load_full();
-        if !providers.is_empty() {
-            state.broker.tell_providers(&providers, &*state.clock).await;
+        while tasks.try_join_next().is_some() {}
+        running.retain(|_, task| !task.is_finished());
+        for with in state.sign_ins.load().all() {
+            if running.contains_key(&with.provider.name) {
+                continue;
+            }
+            let name = with.provider.name.clone();
+            let with = with.clone();
+            let state = state.clone();
+            let task = tasks.spawn(async move { state.broker.tell_provider(&with, &*state.clock).await });
+            running.insert(name, task);
         }
     }
 }
@@ -216,12 +236,15 @@ async fn resume_refreshes(state: Arc<SharedState>) {
 }
 
 /// Asks about the opaque tokens of open streams.
-async fn renew_opaque_tokens(state: Arc<SharedState>) {
-    let mut due = every(INTROSPECTION_INTERVAL);
+async fn ask_for_streams(state: Arc<SharedState>) {
+    // Dropped with this task, which ends them.
+    let mut tasks = JoinSet::new();
+    let mut due = every(STREAM_INTERVAL);
     loop {
         due.tick().await;
+        while tasks.try_join_next().is_some() {}
         let introspection = state.introspection.load_full();
-        introspection.renew_streams(&state.auth.keyring, &state.clock).await;
+        introspection.ask_for_streams(&mut tasks, &state.auth.keyring, &state.clock);
     }
 }
 

@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use tokio::task::AbortHandle;
 
 use crate::auth::keyring::{KeyUser, Source, watch};
+use crate::auth::renewals::Renewals;
 use crate::auth::token_cache::TokenCache;
 use crate::broker::{
     Broker, EventPoll, EventStream, EventVerification, ReportCounts, ReportOutcome, poll_events, verify_stream,
@@ -27,16 +28,20 @@ pub(super) struct EventStreams {
 
 impl EventStreams {
     /// `token_cache`: that of the active gateway.
-    pub(super) fn new(settings: &[config::EventStream], token_cache: &Arc<ArcSwap<TokenCache>>) -> Self {
+    pub(super) fn new(
+        settings: &[config::EventStream],
+        token_cache: &Arc<ArcSwap<TokenCache>>,
+        renewals: &Arc<Renewals>,
+    ) -> Self {
         let mut streams =
             EventStreams { receivers: Vec::new(), polls: Vec::new(), verifications: Vec::new(), sources: Vec::new() };
         for settings in settings {
-            streams.add(settings, token_cache.clone());
+            streams.add(settings, token_cache.clone(), renewals.clone());
         }
         streams
     }
 
-    fn add(&mut self, settings: &config::EventStream, token_cache: Arc<ArcSwap<TokenCache>>) {
+    fn add(&mut self, settings: &config::EventStream, token_cache: Arc<ArcSwap<TokenCache>>, renewals: Arc<Renewals>) {
         let transmitter = settings.transmitter.clone();
         let keys = Arc::new(Source::new(transmitter.policy, transmitter.keys));
         self.sources.push(keys.clone());
@@ -46,6 +51,7 @@ impl EventStreams {
             effects: settings.effects.clone(),
             keys,
             token_cache,
+            renewals,
         });
         let verification = settings.verification.as_ref().zip(settings.delivery.credentials());
         self.verifications.extend(verification.map(|(verification, credentials)| {

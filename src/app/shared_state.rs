@@ -26,11 +26,12 @@ use crate::auth::handles::Handles;
 use crate::auth::introspection::Introspection;
 use crate::auth::provider::{Provider, Providers};
 use crate::auth::registered_clients::ClientKeys;
+use crate::auth::renewals::Renewals;
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::TokenCache;
 use crate::auth::token_exchange::TokenExchange;
 use crate::broker::sign_in::{Breakers, CallCounts, LoginRefresh, Refresher, SignInProvider, SignInProviders};
-use crate::broker::{self, Broker, Detached, ReportCounts};
+use crate::broker::{self, Broker, Detached, RefreshTurns, ReportCounts};
 use crate::config::{Config, Finding, ForeignIssuer};
 use crate::gateway::Gateway;
 use crate::gateway::cookie_refresh::CookieRefresh;
@@ -121,22 +122,26 @@ impl SharedState {
             own_keys,
             seen_generations: Arc::clone(&seen_generations),
             throttle: Arc::new(Throttle::new(&config.throttle, clock.clone())),
+            refresh_turns: RefreshTurns::default(),
             reports: ReportCounts::default(),
             detached: Detached::here(),
             clock: Arc::new(SteadyClock::new(clock.clone())),
         });
         let provider_calls = Arc::default();
         let sign_ins = Arc::new(ArcSwap::from(sign_in_providers(config, &providers, &provider_calls)));
-        let login_refresh = LoginRefresh::new(broker.clone(), sign_ins.clone(), clock.clone());
+        let renewals: Arc<Renewals> = Arc::default();
+        let login_refresh = LoginRefresh::new(broker.clone(), sign_ins.clone(), clock.clone(), renewals.clone());
         let refresher = Refresher(login_refresh.clone());
         let handles = Handles::of_store(handle_settings(config), roots, store.clone(), Arc::new(refresher));
         let mut auth = AuthState::new(keyring, revocations, api_keys, handles, store.freshness(), now);
         auth.seen_generations = seen_generations;
+        auth.renewals = renewals;
         auth.proofs = proofs::of_store(config, &store, predecessor, &*clock);
         let limits = &config.limits;
         let bad_signatures =
             BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, config.workers);
         let token_cache = Arc::new(ArcSwap::from_pointee(TokenCache::new(config.limits.token_cache_size)));
+        let event_streams = EventStreams::new(&config.event_streams, &token_cache, &auth.renewals);
         Ok(SharedState {
             store,
             auth,
@@ -144,7 +149,7 @@ impl SharedState {
             bad_signatures: Arc::new(bad_signatures),
             upstreams: Arc::new(UpstreamWatch::new()),
             key_watch,
-            event_streams: EventStreams::new(&config.event_streams, &token_cache),
+            event_streams,
             client_keys,
             client_key_watch,
             providers,

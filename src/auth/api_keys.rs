@@ -1,22 +1,20 @@
 //! From an API key to what it stands for: the claims of its family, for as long as an access token lives.
 //!
 //! A key that was read from the store is good for as long as an access token lives, so that revocations, which are kept
-//! as long, also end it. Requests read it again after half of that time, and [`ApiKeys::renew_streams`] reads the keys
-//! of open streams. While the store does not respond, the second half is left.
+//! as long, also end it. Requests read it again after half of that time, and `stream_reads` the keys of open streams.
+//! While the store does not respond, the second half is left.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::auth::key_lookups::{KeyLookups, Lookup, Reads};
-use crate::auth::keyring::Keyring;
-use crate::auth::renewals::Renewals;
+use crate::auth::key_lookups::{KeyLookups, Lookup, Reader, Reads};
 use crate::auth::token_cache::CachedToken;
 use crate::store::{Store, StoreFuture};
 use crate::tokens::family::api_key::PresentedKey;
 use crate::tokens::family::{Family, claims_of};
 use crate::tokens::jwt::{Issuer, VerifiedToken};
-use crate::types::clock::{Clock, UnixTime};
+use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
 
@@ -108,8 +106,7 @@ impl ApiKeys {
 
     /// Reads the key from the store. `Err` if that fails.
     pub(super) async fn find(&self, id: TokenId) -> Result<Option<Family>, Reject> {
-        // Never closed, so that there always is a permit in the end.
-        let _permit = self.lookups.reads.acquire().await;
+        let _permit = self.lookups.read_permit().await;
         match (self.find)(id).await {
             Ok(found) => {
                 self.reads.ok.fetch_add(1, Ordering::Relaxed);
@@ -133,25 +130,16 @@ impl ApiKeys {
         now + self.settings.lifetime / 2
     }
 
-    /// How often to call [`ApiKeys::renew_streams`]: a failed one is repeated in time.
-    pub fn renewal_interval(&self) -> Duration {
-        self.settings.lifetime / 8
-    }
-
-    /// Reads the keys that have open streams, so that the streams go on. A key that is not good any more, or cannot be
-    /// read, ends its streams later.
-    pub async fn renew_streams(&self, renewals: &Renewals, keyring: &Keyring, clock: &dyn Clock) {
-        for id in renewals.api_keys() {
-            let now = clock.now();
-            let found = self.in_time(self.find(id)).await.ok().flatten();
-            let Some(family) = found.filter(|family| family.key_hash.is_some() && family.is_live(now)) else {
-                continue;
-            };
-            let generation = keyring.generation();
-            let token = self.stand_for(&family, &keyring.keys().own().trusted.policy, now);
-            let known = CachedToken::new("", token, Vec::new(), generation);
-            renewals.record(id, &Arc::new(known), clock.uptime());
-        }
+    /// Reads a key that has open streams. The outer error: it cannot be read.
+    pub(super) async fn read_for_stream(&self, id: TokenId, now: UnixTime) -> Result<Result<Family, BadKey>, Reject> {
+        let _turn = self.lookups.turn_of(Reader::Stream).await;
+        let found = self.in_time(self.find(id)).await?;
+        Ok(match found.filter(|family| family.key_hash.is_some()) {
+            None => Err(BadKey::Unknown),
+            Some(family) if family.is_live(now) => Ok(family),
+            Some(family) if family.revoked.is_some() => Err(BadKey::Revoked),
+            Some(_) => Err(BadKey::Expired),
+        })
     }
 
     /// Records that a request with this key was allowed, unless that was done within [`USE_RESOLUTION`].

@@ -1,24 +1,21 @@
 //! From the handle in a browser's cookie to what it stands for: the claims of its family, as for an API key.
 //!
 //! A handle that was read from the store is good for as long as an access token lives, so that revocations, which are
-//! kept as long, also end it. Requests read it again after half of that time, and [`Handles::renew_streams`] reads the
-//! handles of open streams. While the store does not respond, the second half is left.
+//! kept as long, also end it. Requests read it again after half of that time, and `stream_reads` the handles of open
+//! streams. While the store does not respond, the second half is left.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::auth::key_lookups::{KeyLookups, Lookup};
-use crate::auth::keyring::Keyring;
+use crate::auth::key_lookups::{KeyLookups, Lookup, Reader};
 use crate::auth::login_providers::LoginProviders;
-use crate::auth::renewals::Renewals;
-use crate::auth::token_cache::CachedToken;
 use crate::store::{ProviderLogin, Store, StoreFuture};
 use crate::tokens::family::handle::PresentedHandle;
 use crate::tokens::family::refresh_token::Roots;
 use crate::tokens::family::{Family, claims_of};
 use crate::tokens::jwt::{Issuer, SignedInAt, VerifiedToken};
-use crate::types::clock::{Clock, UnixTime};
+use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
 
@@ -54,6 +51,8 @@ pub trait RefreshLogins: Send + Sync {
 pub enum Refreshed {
     /// Good as it is, until this time.
     Good(UnixTime),
+    /// As [`Refreshed::Good`], and the provider fails.
+    Stale(UnixTime),
     /// To be read again.
     Changed,
     /// Why it ended.
@@ -118,8 +117,12 @@ impl BadHandle {
 pub(super) struct GoodLogin {
     family: Family,
     at: Arc<SignedInAt>,
+    /// See [`ProviderLogin::version`].
+    version: u64,
     /// Until when requests use it without reading it again.
     pub(super) usable_until: UnixTime,
+    /// Its provider fails.
+    pub(super) is_stale: bool,
 }
 
 impl Handles {
@@ -163,17 +166,27 @@ impl Handles {
         now: UnixTime,
     ) -> Result<Result<GoodLogin, BadHandle>, Reject> {
         let checked = |found| check(found, presented, provider, &self.roots, now);
-        self.read_checked(presented.id, now, checked).await
+        self.read_checked(presented.id, Reader::Request, now, checked).await
+    }
+
+    /// As [`Handles::read`], for a login that has open streams.
+    pub(super) async fn read_for_stream(
+        &self,
+        id: TokenId,
+        now: UnixTime,
+    ) -> Result<Result<GoodLogin, BadHandle>, Reject> {
+        self.read_checked(id, Reader::Stream, now, |found| live(found.ok_or(BadHandle::Unknown)?, now)).await
     }
 
     async fn read_checked(
         &self,
         id: TokenId,
+        reader: Reader,
         now: UnixTime,
         check: impl Fn(FoundLogin) -> Result<(Family, ProviderLogin), BadHandle>,
     ) -> Result<Result<GoodLogin, BadHandle>, Reject> {
         for _ in 0..MAX_CHANGES {
-            let (family, login) = match check(self.find(id).await?) {
+            let (family, login) = match check(self.find(id, reader).await?) {
                 Ok(found) => found,
                 Err(bad) => return Ok(Err(bad)),
             };
@@ -181,15 +194,22 @@ impl Handles {
             if !self.providers.accept(&at) {
                 return Ok(Err(BadHandle::Ended("its provider was removed, or has another issuer")));
             }
-            self.record_use(&family, &login, now);
+            // An open stream is no request, and does not move the idle time.
+            if reader == Reader::Request {
+                self.record_use(&family, &login, now);
+            }
+            let version = login.version;
             let due = login.due;
-            let good = |family, until: UnixTime| {
-                let usable_until = until.min(now + self.settings.lifetime / 2);
-                Ok(Ok(GoodLogin { family, at, usable_until }))
+            let good = |family: Family, until: UnixTime, is_stale| {
+                let usable_until = until.min(now + self.settings.lifetime / 2).min(family.idle_expiry);
+                Ok(Ok(GoodLogin { family, at, version, usable_until, is_stale }))
             };
-            let Some(effects) = self.effects.as_ref().filter(|_| due <= now) else { return good(family, due.max(now)) };
+            let Some(effects) = self.effects.as_ref().filter(|_| due <= now) else {
+                return good(family, due.max(now), false);
+            };
             match effects.refresh.refresh(family.clone(), login).await {
-                Refreshed::Good(until) => return good(family, until),
+                Refreshed::Good(until) => return good(family, until, false),
+                Refreshed::Stale(until) => return good(family, until, true),
                 Refreshed::Changed => {}
                 Refreshed::Ended(why) => return Ok(Err(BadHandle::Ended(why))),
                 Refreshed::Unavailable(detail) => return Err(Reject::new(Reason::ProviderUnavailable, detail)),
@@ -199,11 +219,11 @@ impl Handles {
     }
 
     /// Reads a login from the store. `Err` if that fails.
-    async fn find(&self, id: TokenId) -> Result<FoundLogin, Reject> {
+    async fn find(&self, id: TokenId, reader: Reader) -> Result<FoundLogin, Reject> {
+        let _turn = self.lookups.turn_of(reader).await;
         let limit = self.settings.timeout;
         let reading = async {
-            // Never closed, so that there always is a permit in the end.
-            let _permit = self.lookups.reads.acquire().await;
+            let _permit = self.lookups.read_permit().await;
             (self.find)(id).await
         };
         match tokio::time::timeout(limit, reading).await {
@@ -215,30 +235,13 @@ impl Handles {
         }
     }
 
-    /// Reads the logins that have open streams, so that the streams go on. A login that is not good any more, or cannot
-    /// be read, ends its streams later.
-    pub async fn renew_streams(&self, renewals: &Renewals, keyring: &Keyring, clock: &dyn Clock) {
-        for id in renewals.handles() {
-            let now = clock.now();
-            let is_live = |found: FoundLogin| match found {
-                Some((family, login)) if family.is_live(now) => Ok((family, login)),
-                _ => Err(BadHandle::Expired),
-            };
-            let Ok(Ok(login)) = self.read_checked(id, now, is_live).await else { continue };
-            let generation = keyring.generation();
-            let token = self.stand_for(&login, &keyring.keys().own().trusted.policy, now);
-            let known = CachedToken::new("", token, Vec::new(), generation);
-            renewals.record(id, &Arc::new(known), clock.uptime());
-        }
-    }
-
     /// What the handle stands for at `now`.
     pub(super) fn stand_for(&self, login: &GoodLogin, policy: &Arc<Issuer>, now: UnixTime) -> VerifiedToken {
         let family = &login.family;
         let expires = (now + self.settings.lifetime).min(family.absolute_expiry);
         let (issued, ends) = (family.created_at.as_secs(), expires.as_secs());
         let claims = claims_of(family, &policy.issuer, &self.settings.audience, issued, ends);
-        VerifiedToken::of_handle(family, &login.at, policy, claims, expires)
+        VerifiedToken::of_handle(family, &login.at, login.version, policy, claims, expires)
     }
 
     /// The store has queued the changes when this returns. A lost one does no harm.
@@ -265,11 +268,18 @@ fn check(
     if !presented.is_genuine(&family, roots) {
         return Err(BadHandle::Forged);
     }
-    match &family.revoked {
+    let (family, login) = live((family, login), now)?;
+    match login.provider == provider {
+        true => Ok((family, login)),
+        false => Err(BadHandle::OtherProvider),
+    }
+}
+
+fn live(found: (Family, ProviderLogin), now: UnixTime) -> Result<(Family, ProviderLogin), BadHandle> {
+    match found.0.revoked {
         Some(_) => Err(BadHandle::Revoked),
-        None if !family.is_live(now) => Err(BadHandle::Expired),
-        None if login.provider != provider => Err(BadHandle::OtherProvider),
-        None => Ok((family, login)),
+        None if !found.0.is_live(now) => Err(BadHandle::Expired),
+        None => Ok(found),
     }
 }
 

@@ -7,10 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use foldhash::quality::RandomState;
-use tokio::sync::{Mutex as Turn, OwnedMutexGuard, Semaphore};
+use tokio::sync::{Mutex as Turn, OwnedMutexGuard, Semaphore, SemaphorePermit};
 
 /// Keys that are read from the store at the same time.
 const MAX_READS: usize = 64;
+
+/// Those of open streams among them, so that requests do not wait for many streams.
+const MAX_STREAM_READS: usize = 8;
 
 /// How often a failing store is reported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
@@ -19,7 +22,15 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) struct KeyLookups {
     waiting: Mutex<HashMap<u64, Waiting, foldhash::fast::RandomState>>,
     hasher: RandomState,
-    pub(super) reads: Semaphore,
+    reads: Semaphore,
+    stream_reads: Semaphore,
+}
+
+/// Who needs a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reader {
+    Request,
+    Stream,
 }
 
 /// The requests that carry one key.
@@ -40,7 +51,12 @@ pub(super) struct Lookup<'l> {
 
 impl Default for KeyLookups {
     fn default() -> Self {
-        KeyLookups { waiting: Mutex::default(), hasher: RandomState::default(), reads: Semaphore::new(MAX_READS) }
+        KeyLookups {
+            waiting: Mutex::default(),
+            hasher: RandomState::default(),
+            reads: Semaphore::new(MAX_READS),
+            stream_reads: Semaphore::new(MAX_STREAM_READS),
+        }
     }
 }
 
@@ -51,6 +67,20 @@ impl KeyLookups {
         let entry = waiting.entry(key).or_default();
         entry.requests += 1;
         Lookup { lookups: self, key, turn: entry.turn.clone(), is_first: entry.requests == 1 }
+    }
+
+    /// Waits until a key may be read. Never closed, so that there always is a permit in the end.
+    pub(super) async fn read_permit(&self) -> Option<SemaphorePermit<'_>> {
+        self.reads.acquire().await.ok()
+    }
+
+    /// Waits until a key of open streams may be read. It then takes part in [`KeyLookups::read_permit`], with a time
+    /// limit of its own.
+    pub(super) async fn turn_of(&self, reader: Reader) -> Option<SemaphorePermit<'_>> {
+        match reader {
+            Reader::Request => None,
+            Reader::Stream => self.stream_reads.acquire().await.ok(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waiting, foldhash::fast::RandomState>> {

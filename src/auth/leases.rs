@@ -1,14 +1,17 @@
-//! How long the last answer about a token holds for the streams that were opened with it.
+//! What the last answer about a token says to the streams that were opened with it, and how long it holds.
 //!
 //! A stream outlives the answer that let it begin. While it is open, the gateway asks again, and the stream ends when
-//! the token is not active any more, or when nothing was heard for too long.
+//! the token is not active any more, when it has lost a right that the route needs, or when nothing was heard for too
+//! long.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
 use foldhash::fast::RandomState;
 
+use crate::tokens::jwt::VerifiedToken;
 use crate::types::clock::UnixTime;
 use crate::types::reject::Reason;
 
@@ -21,6 +24,8 @@ pub struct Leases {
     by_token: Mutex<ByToken>,
     /// The number of leases that ended early.
     ended: AtomicU64,
+    /// How often an answer gave a token other rights.
+    changes: AtomicU64,
 }
 
 #[derive(Default)]
@@ -39,11 +44,19 @@ pub struct Lease {
     /// When to ask again, in milliseconds.
     due: AtomicU64,
     streams: AtomicUsize,
+    /// A question for the streams is on its way.
+    is_asked: AtomicBool,
+    newest: Mutex<Answer>,
+    /// How often an answer had other rights than the one before.
+    changes: AtomicU64,
 }
 
-/// What an answer says about the time of a token.
-#[derive(Clone, Copy)]
-pub(in crate::auth) struct Term {
+/// What the issuer of a token says about it.
+#[derive(Clone)]
+pub(in crate::auth) struct Answer {
+    pub(in crate::auth) token: Arc<VerifiedToken>,
+    /// When the question began: an answer that was long on its way does not replace a newer one.
+    pub(in crate::auth) asked: Instant,
     pub(in crate::auth) until: UnixTime,
     pub(in crate::auth) due: UnixTime,
 }
@@ -51,12 +64,14 @@ pub(in crate::auth) struct Term {
 impl Leases {
     /// The lease of this token, which all of its streams share. A token with another subject than before is another
     /// token: what was opened with it ends.
-    pub(in crate::auth) fn grant(&self, token: u128, text: &Arc<str>, subject: &str, term: Term) -> Arc<Lease> {
+    pub(in crate::auth) fn grant(&self, token: u128, text: &Arc<str>, answer: Answer) -> Arc<Lease> {
         let mut by_token = self.lock();
         let current = by_token.leases.get(&token).and_then(Weak::upgrade).filter(|lease| lease.is_live());
         if let Some(lease) = current {
-            if lease.subject == subject {
-                lease.extend(term);
+            if lease.subject == answer.token.subject {
+                if lease.extend(answer) {
+                    self.changes.fetch_add(1, Ordering::AcqRel);
+                }
                 return lease;
             }
             self.end_lease(&lease);
@@ -64,10 +79,13 @@ impl Leases {
         let lease = Arc::new(Lease {
             token,
             text: text.clone(),
-            subject: subject.to_owned(),
-            until: AtomicU64::new(term.until.as_millis()),
-            due: AtomicU64::new(term.due.as_millis()),
+            subject: answer.token.subject.clone(),
+            until: AtomicU64::new(answer.until.as_millis()),
+            due: AtomicU64::new(answer.due.as_millis()),
             streams: AtomicUsize::new(0),
+            is_asked: AtomicBool::new(false),
+            newest: Mutex::new(answer),
+            changes: AtomicU64::new(0),
         });
         by_token.sweep();
         by_token.leases.insert(token, Arc::downgrade(&lease));
@@ -92,11 +110,22 @@ impl Leases {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// The tokens with open streams about which it is time to ask.
-    pub(in crate::auth) fn due(&self, now: UnixTime) -> Vec<Arc<Lease>> {
+    /// Grows when an answer gives a token other rights.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// The tokens with open streams about which it is time to ask. Each is returned once until its question is dropped.
+    pub(in crate::auth) fn due(&self, now: UnixTime) -> Vec<StreamQuestion> {
         let by_token = self.lock();
         let live = by_token.leases.values().filter_map(Weak::upgrade);
-        live.filter(|lease| lease.streams.load(Ordering::Acquire) > 0 && lease.is_live() && lease.is_due(now)).collect()
+        let is_due = |lease: &Arc<Lease>| {
+            lease.streams.load(Ordering::Acquire) > 0
+                && lease.is_live()
+                && lease.is_due(now)
+                && !lease.is_asked.swap(true, Ordering::AcqRel)
+        };
+        live.filter(is_due).map(StreamQuestion).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, ByToken> {
@@ -148,10 +177,56 @@ impl Lease {
         now.as_millis() >= self.due.load(Ordering::Acquire)
     }
 
-    /// The newest answer counts, also if it ends earlier.
-    fn extend(&self, term: Term) {
-        self.due.store(term.due.as_millis(), Ordering::Release);
-        self.until.store(term.until.as_millis(), Ordering::Release);
+    /// The newest answer counts, also if it ends earlier. Returns true if it has other rights.
+    fn extend(&self, answer: Answer) -> bool {
+        let mut newest = self.newest();
+        if answer.asked < newest.asked {
+            return false;
+        }
+        self.due.store(answer.due.as_millis(), Ordering::Release);
+        self.until.store(answer.until.as_millis(), Ordering::Release);
+        let has_changed = !answer.token.has_rights_of(&newest.token);
+        *newest = answer;
+        if has_changed {
+            self.changes.fetch_add(1, Ordering::AcqRel);
+        }
+        has_changed
+    }
+
+    /// What the newest answer says.
+    pub fn newest_token(&self) -> Arc<VerifiedToken> {
+        self.newest().token.clone()
+    }
+
+    /// How often the rights of the token have changed.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// [`Lease::changes`] at the time of an answer. `None` if a newer one has other rights.
+    pub fn changes_until(&self, answer: &VerifiedToken) -> Option<u64> {
+        let newest = self.newest();
+        answer.has_rights_of(&newest.token).then(|| self.changes())
+    }
+
+    fn newest(&self) -> MutexGuard<'_, Answer> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A question about a token with open streams.
+pub(in crate::auth) struct StreamQuestion(Arc<Lease>);
+
+impl std::ops::Deref for StreamQuestion {
+    type Target = Lease;
+    fn deref(&self) -> &Lease {
+        &self.0
+    }
+}
+
+impl Drop for StreamQuestion {
+    fn drop(&mut self) {
+        self.0.is_asked.store(false, Ordering::Release);
     }
 }
 
@@ -180,9 +255,14 @@ mod tests {
     const NOW: UnixTime = UnixTime::from_secs(1_000);
     const MINUTE: Duration = Duration::from_mins(1);
 
+    fn answer(subject: &str, scope: &str, asked: Instant, minutes: u32) -> Answer {
+        let mut token = VerifiedToken::with_subject(subject.to_owned());
+        token.scope = vec![scope.to_owned()];
+        Answer { token: Arc::new(token), asked, until: NOW + 2 * minutes * MINUTE, due: NOW + minutes * MINUTE }
+    }
+
     fn grant(leases: &Leases, token: u128, subject: &str, minutes: u32) -> Arc<Lease> {
-        let term = Term { until: NOW + 2 * minutes * MINUTE, due: NOW + minutes * MINUTE };
-        leases.grant(token, &Arc::from("text"), subject, term)
+        leases.grant(token, &Arc::from("text"), answer(subject, "read", Instant::now(), minutes))
     }
 
     #[test]
@@ -208,12 +288,33 @@ mod tests {
     }
 
     #[test]
+    fn the_rights_of_a_token_are_those_of_the_question_that_began_last() {
+        let (leases, begun) = (Leases::default(), Instant::now());
+        let grant = |scope: &str, later: Duration| {
+            leases.grant(1, &Arc::from("text"), answer("alice", scope, begun + later, 1))
+        };
+        let lease = grant("write", MINUTE);
+        let before = lease.newest_token();
+        for (scope, later, expected, changes) in
+            [("write", MINUTE, "write", 0), ("read", 2 * MINUTE, "read", 1), ("write", MINUTE, "read", 1)]
+        {
+            grant(scope, later);
+            assert_eq!((&*lease.newest_token().scope, leases.changes()), (&[expected.to_owned()][..], changes));
+        }
+        assert_eq!(lease.changes_until(&before), None);
+        assert_eq!(lease.changes_until(&lease.newest_token()), Some(1));
+    }
+
+    #[test]
     fn only_tokens_with_streams_are_asked_about() {
         let leases = Leases::default();
         let [with, _without] = [1, 2].map(|token| grant(&leases, token, "alice", 1));
         let stream = with.held_by_stream();
         let due = |now| leases.due(now).iter().map(|lease| lease.token).collect::<Vec<_>>();
         assert_eq!((due(NOW), due(NOW + MINUTE)), (vec![], vec![1]));
+        let asked = leases.due(NOW + MINUTE);
+        assert_eq!((asked.len(), due(NOW + MINUTE)), (1, vec![]), "one question at a time");
+        drop(asked);
         with.postpone(NOW + 2 * MINUTE);
         assert_eq!((due(NOW + MINUTE), due(NOW + 2 * MINUTE)), (vec![], vec![1]));
         drop(stream);

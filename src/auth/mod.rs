@@ -29,6 +29,7 @@ pub mod seen_generations;
 pub mod signature_queue;
 pub mod signed_jwt;
 mod stale;
+pub mod stream_reads;
 pub mod subject_token;
 pub mod token_cache;
 pub mod token_exchange;

@@ -62,12 +62,20 @@ pub struct CachedToken {
     header_bytes: usize,
     /// Only for an opaque token: how long the newest answer about it holds for streams.
     pub lease: Option<Arc<Lease>>,
+    /// [`Lease::changes`] at the time of its answer. `None` if there was a newer one.
+    lease_changes: Option<u64>,
     /// What proofs beside the token must fit. Their outcome is never cached.
     binding: Option<Arc<TokenBinding>>,
 }
 
 impl CachedToken {
-    pub fn new(text: &str, token: VerifiedToken, identity: Vec<(HeaderName, HeaderValue)>, generation: u64) -> Self {
+    pub fn new(
+        text: &str,
+        token: impl Into<Arc<VerifiedToken>>,
+        identity: Vec<(HeaderName, HeaderValue)>,
+        generation: u64,
+    ) -> Self {
+        let token = token.into();
         let keys = RevocationKeys::of(&token);
         let header_bytes = header_bytes(&identity);
         let binding = TokenBinding::of(&token, text);
@@ -80,7 +88,7 @@ impl CachedToken {
             is_opaque: token.is_opaque,
             is_bound: binding.is_some() || token.bound_to_certificate.is_some(),
             provider: token.provider.clone(),
-            token: Arc::new(token),
+            token,
             text: text.into(),
             identity,
             keys,
@@ -89,6 +97,7 @@ impl CachedToken {
             exchanged: ExchangedTokens::default(),
             header_bytes,
             lease: None,
+            lease_changes: None,
             binding,
         }
     }
@@ -96,7 +105,7 @@ impl CachedToken {
     /// An opaque token of which its issuer says that it is active.
     pub fn of_answer(
         text: Arc<str>,
-        token: VerifiedToken,
+        token: Arc<VerifiedToken>,
         identity: Vec<(HeaderName, HeaderValue)>,
         generation: u64,
         lease: Arc<Lease>,
@@ -105,7 +114,8 @@ impl CachedToken {
         let claims = serde_json::to_vec(&token.claims).map_or(0, |claims| 4 * claims.len());
         let cached = CachedToken::new(&text, token, identity, generation);
         let header_bytes = cached.header_bytes + claims;
-        CachedToken { text, header_bytes, lease: Some(lease), ..cached }
+        let lease_changes = lease.changes_until(&cached.token);
+        CachedToken { text, header_bytes, lease: Some(lease), lease_changes, ..cached }
     }
 
     /// The generation of the keyring that the token was last accepted by.
@@ -137,6 +147,16 @@ impl CachedToken {
     /// The same, to be used by requests until `time` only.
     pub fn usable_until(self, time: UnixTime) -> Self {
         CachedToken { expires: self.expires.min(time), ..self }
+    }
+
+    /// Until when requests use it.
+    pub fn read_again_at(&self) -> UnixTime {
+        self.expires
+    }
+
+    /// Returns true for what was read from the store: an API key, or the handle of a login at a provider.
+    pub fn is_of_store(&self) -> bool {
+        self.is_api_key || self.provider.is_some()
     }
 
     /// Of an API key: when its last use was recorded.
@@ -176,6 +196,7 @@ impl CachedToken {
             exchanged: ExchangedTokens::default(),
             header_bytes,
             lease: self.lease.clone(),
+            lease_changes: self.lease_changes,
             binding: self.binding.clone(),
         }
     }
@@ -186,9 +207,10 @@ impl CachedToken {
     }
 
     /// Returns true if this is an API key that the route does not accept, or that must be read from the store again, or
-    /// an opaque token about which its issuer must be asked again.
+    /// an opaque token about which its issuer must be asked again. A stream may have learned of other rights.
     pub fn is_past_key(&self, now: UnixTime, accepts_api_keys: bool) -> bool {
-        let is_unknown = |lease: &Arc<Lease>| now >= self.expires || !lease.is_live();
+        let is_unknown =
+            |lease: &Arc<Lease>| now >= self.expires || !lease.is_live() || self.lease_changes != Some(lease.changes());
         self.is_api_key && !(accepts_api_keys && now < self.expires)
             || self.is_opaque && self.lease.as_ref().is_none_or(is_unknown)
     }
@@ -319,81 +341,4 @@ fn estimated_entries(bytes: usize) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tokens::family::revocation::{Revocation, Revoked};
-
-    const ISSUED: UnixTime = UnixTime::from_secs(1_000);
-    const EXPIRES: UnixTime = UnixTime::from_secs(1_300);
-
-    fn known() -> CachedToken {
-        let mut token = VerifiedToken::with_subject("alice".into());
-        (token.dated, token.not_before, token.expires) = (ISSUED, ISSUED, EXPIRES);
-        let identity = vec![(HeaderName::from_static("x-user"), HeaderValue::from_static("alice"))];
-        CachedToken::new("a.b.c", token, identity, 1)
-    }
-
-    #[test]
-    fn the_size_of_an_entry_counts_all_that_it_keeps() {
-        let (token, known) = (Arc::from([b'x'; 100]), Arc::new(known()));
-        let headers = "x-user".len() + "alice".len() + 64;
-        let size = Bytes { replacements: 0 }.weight(&token, &known);
-        assert_eq!(size, (5 * 100 + headers + 512) as u64);
-        let replacements = Bytes { replacements: 3 }.weight(&token, &known) - size;
-        assert_eq!(replacements, 3 * (100 + 512));
-        assert_eq!(Bytes { replacements: 3 }.weight(&Box::from([b'x'; 100]), &1), 100 + 96);
-    }
-
-    #[test]
-    fn bad_signatures_get_a_sixteenth_of_the_capacity() {
-        let cache = TokenCache::new(1 << 20);
-        assert_eq!((cache.known.capacity(), cache.forged.capacity()), (1 << 20, 1 << 16));
-    }
-
-    #[test]
-    fn a_bad_signature_is_remembered_for_one_generation_of_keys() {
-        let cache = TokenCache::new(1 << 20);
-        let token = |text| BearerToken::from_text(text, 100).expect("short");
-        cache.insert_bad_signature("a.b.c", 1);
-        let has = |text, generation| cache.has_bad_signature(token(text), generation);
-        assert_eq!((has("a.b.c", 1), has("a.b.c", 2), has("a.b.d", 1), cache.count()), (true, false, false, 0));
-        for text in ["a.b.c", "a.b.d"] {
-            cache.insert(Arc::new(CachedToken { text: text.into(), ..known() }));
-        }
-        assert_eq!(cache.count(), 2);
-    }
-
-    #[test]
-    fn a_change_of_keys_is_checked_until_the_token_passes() {
-        let known = known();
-        assert!(known.is_valid_in(1, |_| panic!("the keys are the same")));
-        assert!(!known.is_valid_in(2, |_| false) && known.generation() == 1);
-        assert!(!known.is_valid_in(2, |_| false), "checked again");
-        assert!(known.is_valid_in(2, |_| true) && known.generation() == 2);
-        assert!(known.is_valid_in(2, |_| panic!("the keys are the same")));
-    }
-
-    #[test]
-    fn a_token_is_valid_from_its_first_to_its_last_millisecond() {
-        let (known, millisecond) = (known(), Duration::from_millis(1));
-        let check = |now| known.check_time(now).map_err(|reject| reject.reason);
-        assert_eq!(check(ISSUED - millisecond), Err(Reason::NotYetValid));
-        assert_eq!((check(ISSUED), check(EXPIRES - millisecond)), (Ok(()), Ok(())));
-        assert_eq!(check(EXPIRES), Err(Reason::Expired));
-    }
-
-    #[test]
-    fn a_token_stays_rejected_after_its_revocation() {
-        let (known, revocations) = (known(), Revocations::new());
-        let is_revoked = || known.check_revocation(&revocations).is_err();
-        let revoke = |subject: &str, sequence| {
-            let (issuer, subject) = (known.token.issuer.to_string(), subject.to_owned());
-            let what = Revoked::Subject { issuer, subject, not_after: ISSUED };
-            revocations.enforce(&Revocation { sequence, what, at: ISSUED, until: EXPIRES }, ISSUED);
-        };
-        revoke("bob", 1);
-        assert!(!is_revoked() && known.checked_epoch.load(Ordering::Acquire) == revocations.epoch());
-        revoke("alice", 2);
-        assert!(is_revoked() && is_revoked());
-    }
-}
+mod tests;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::auth::authenticate::Authenticator;
 use crate::auth::bearer::BearerToken;
 use crate::auth::context::AuthContext;
-use crate::auth::introspection::{Introspected, Introspector};
+use crate::auth::introspection::Introspector;
 use crate::auth::token_cache::CachedToken;
 use crate::types::reject::{Reason, Reject};
 use crate::types::trace::Step;
@@ -59,20 +59,21 @@ impl Authenticator {
         context: &AuthContext<'_>,
     ) -> Result<Arc<CachedToken>, Reject> {
         let answer = asked.ask(text, &self.keyring, context.clock, &self.introspection.counts).await;
-        let Introspected { token, asked_at } = answer.inspect_err(|reject| {
+        let introspected = answer.inspect_err(|reject| {
             self.introspection.bad(key, reject, context.clock);
             if reject.reason != Reason::IntrospectionUnavailable {
                 self.token_cache.remove(text);
             }
         })?;
+        let token = introspected.token.clone();
         context.trace.step(Step::Introspection, || {
             format!("active: sub {:?}, scope {:?}, until {}", token.subject, token.scope.join(" "), token.expires)
         });
         let text = Arc::from(text);
-        let lease = self.introspection.good(asked, key, &text, &token, asked_at);
+        let lease = self.introspection.good(asked, key, &text, &introspected);
         let identity = self.identity.of(&token);
         let cached = CachedToken::of_answer(text, token, identity, generation, lease);
-        let cached = Arc::new(cached.usable_until(asked_at + asked.settings.cache));
+        let cached = Arc::new(cached.usable_until(introspected.asked_at + asked.settings.cache));
         self.token_cache.insert(cached.clone());
         Ok(cached)
     }

@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use super::report_counts::ReportOutcome;
 use super::service::Broker;
 use crate::auth::keyring::Source;
+use crate::auth::renewals::Renewals;
 use crate::auth::signed_jwt::SignatureCheck;
 use crate::auth::token_cache::TokenCache;
 use crate::store::{Mark, MarkKind, Marked};
@@ -32,6 +33,8 @@ pub struct EventStream {
     pub keys: Arc<Source>,
     /// That of the active gateway: it forgets logins that become due.
     pub token_cache: Arc<ArcSwap<TokenCache>>,
+    /// Their streams have them read again.
+    pub renewals: Arc<Renewals>,
 }
 
 /// Why an event was not accepted.
@@ -115,6 +118,7 @@ impl Broker {
     ) -> Result<ReportOutcome, EventRejected> {
         let due = self.with_timeout(self.store.make_logins_due(of, now)).await.map_err(Reject::from)?;
         stream.token_cache.load().forget_families(&due);
+        stream.renewals.read_again(&due);
         tracing::info!(stream = &*stream.name, logins = due.len(), "logins are refreshed after a security event");
         Ok(ReportOutcome::Refreshed)
     }

@@ -7,11 +7,13 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use http::HeaderMap;
 use serde_json::Value;
 
 use super::client::check_holder;
+use super::refresh_turns::RefreshTurn;
 use super::service::Broker;
 use super::token_pair::TokenPair;
 use crate::protocols::http::media_type;
@@ -19,7 +21,7 @@ use crate::tokens::audit_event::{Event, EventContext};
 use crate::tokens::bound::{Bound, Holder};
 use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
-use crate::tokens::family::rotation::{Rotation, rotate};
+use crate::tokens::family::rotation::{Rotation, rotate, rotate_late};
 use crate::tokens::jwt::{VerifiedToken, json};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
@@ -113,11 +115,12 @@ impl Broker {
         }
         let now = context.at;
         let caller = RefreshCaller { subject: Some(bearer.subject.clone()), client_id: request.client_id, proved };
-        let rotation = self.rotate(presented, caller, context).await?;
+        let rotation = self.rotate(presented, caller, context, None).await?;
         self.respond(rotation, token_id, proved.with_certificate_if(self.settings.certificate_bound), now)
     }
 
-    /// For a client that presents a refresh token without a bearer token.
+    /// For a client that presents a refresh token without a bearer token. Waits for a refresh of the same family that
+    /// runs here.
     pub async fn refresh_for_client(
         &self,
         presented: PresentedToken,
@@ -128,7 +131,8 @@ impl Broker {
         let (token_id, now) = (presented.token_id, context.at);
         let proved = holder.proved;
         let caller = RefreshCaller { subject: None, client_id: client_id.map(str::to_owned), proved };
-        let rotation = self.rotate(presented, caller, context).await?;
+        let mut turn = self.refresh_turns.take(token_id, self.settings.store_timeout).await;
+        let rotation = self.rotate(presented, caller, context, Some(&mut turn)).await?;
         self.respond(rotation, token_id, holder.bind, now)
     }
 
@@ -137,6 +141,7 @@ impl Broker {
         presented: PresentedToken,
         holder: RefreshCaller,
         context: EventContext,
+        turn: Option<&mut RefreshTurn<'_>>,
     ) -> Result<Rotation, Reject> {
         let (token_id, client) = (presented.token_id, context.client);
         self.throttle.check_refreshes(token_id)?;
@@ -145,16 +150,31 @@ impl Broker {
             drop(self.store.confirm(vec![(presented.token_id, generation)]));
         }
         let (roots, lifetimes, clock) = (self.roots.clone(), self.settings.lifetimes, self.clock.clone());
+        let before = turn.as_ref().and_then(|turn| turn.before());
+        let found = Arc::new(Mutex::new(None));
+        let found_here = found.clone();
         let decide = move |family: Option<&Family>, watermark, presented: &PresentedToken| {
             // Another connection to the store writes the confirmation, perhaps later than this one reads.
             let family = family.map(|family| with_confirmed(family, seen));
-            match family.as_deref() {
-                Some(family) if !holder.may_hold(family) => Rotation::Rejected(Reason::GrantMismatch),
-                Some(family) if let Some(reason) = holder.lacks_proof(family) => Rotation::Rejected(reason),
-                family => with_address(client, rotate(family, watermark, presented, &roots, &lifetimes, clock.read())),
-            }
+            // The last one counts, as the decision does.
+            *found_here.lock().unwrap_or_else(PoisonError::into_inner) = family.as_deref().cloned();
+            let time = clock.read();
+            let rotation = match (family.as_deref(), &before) {
+                (Some(family), _) if !holder.may_hold(family) => Rotation::Rejected(Reason::GrantMismatch),
+                (Some(family), _) if let Some(reason) = holder.lacks_proof(family) => Rotation::Rejected(reason),
+                (Some(family), Some(before)) => {
+                    rotate_late(before, family, watermark, presented, &roots, &lifetimes, time)
+                }
+                (family, _) => rotate(family, watermark, presented, &roots, &lifetimes, time),
+            };
+            with_address(client, rotation)
         };
         let rotation = self.with_timeout(self.store.rotate(presented, Box::new(decide), context)).await?;
+        if let (Rotation::Rotated(_), Some(turn)) = (&rotation, turn)
+            && let Some(family) = found.lock().unwrap_or_else(PoisonError::into_inner).take()
+        {
+            turn.rotated(family);
+        }
         // An attacker who knows only the id of a family must not use up its refreshes.
         let is_of_other = matches!(
             rotation,

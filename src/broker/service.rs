@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::detached::Detached;
 use super::keys::OwnKeys;
+use super::refresh_turns::RefreshTurns;
 use super::report_counts::ReportCounts;
 use super::settings::Settings;
 use super::store_error::timeout_error;
@@ -24,6 +25,7 @@ pub struct Broker {
     pub own_keys: Arc<OwnKeys>,
     pub seen_generations: Arc<SeenGenerations>,
     pub throttle: Arc<Throttle>,
+    pub refresh_turns: RefreshTurns,
     /// What identity providers reported.
     pub reports: ReportCounts,
     /// For calls to providers that go on when their client leaves.

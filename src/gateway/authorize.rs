@@ -9,6 +9,7 @@ use crate::auth::authenticate::Caller;
 use crate::auth::token_cache::CachedToken;
 use crate::gateway::cors::is_preflight;
 use crate::gateway::route::{Access, Route};
+use crate::tokens::jwt::VerifiedToken;
 use crate::types::reject::Reject;
 
 /// Proof that a request may go to the upstream of its route.
@@ -69,14 +70,20 @@ pub fn without_token(
 /// Returns the permit of a caller with a token that meets the route's rules. A route with `enforce = false` also
 /// permits every other request, without a caller and with the reason for which it would be rejected.
 pub fn authorize(route: Arc<Route>, caller: Result<Caller, Reject>) -> Result<Permit, Reject> {
-    let allowed = caller.and_then(|caller| match &route.access {
-        Access::Token(rules) => rules.check(caller.token()).map(|()| caller),
-        Access::Public => Ok(caller),
-    });
+    let allowed = caller.and_then(|caller| check_rights(&route, caller.token()).map(|()| caller));
     match allowed {
         Ok(caller) => Ok(Permit { route, caller: Some(caller), observed: None }),
         Err(reject) if route.enforce => Err(reject),
         Err(reject) => Ok(Permit { route, caller: None, observed: Some(Arc::new(reject)) }),
+    }
+}
+
+/// Rejects a token that does not meet the rules of its route. A stream calls this again when the rights of its token
+/// change.
+pub fn check_rights(route: &Route, token: &VerifiedToken) -> Result<(), Reject> {
+    match &route.access {
+        Access::Token(rules) => rules.check(token),
+        Access::Public => Ok(()),
     }
 }
 

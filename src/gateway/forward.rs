@@ -111,9 +111,9 @@ impl Forwarder {
         let head = self.prepare_head(request, &permit, upstream, (host, token), context);
         let (websocket, token_was_subprotocol) = head?;
         let key = upstream.key(request.headers(), permit.caller().map(|caller| caller.token().subject.as_str()));
-        let serves_stale = permit.route().serves_stale();
+        let route = permit.route().clone();
         let certificate = context.certificate.clone().filter(|_| permit.route().enforce);
-        let token = permit.holder().map(|cached| HeldToken { cached, serves_stale });
+        let token = permit.holder().map(|cached| HeldToken { cached, route });
         let mut token_bound = TokenBound::by(Held { token, certificate }, &context.worker.streams);
         let min_rate = if is_grpc_call { self.grpc_rate() } else { self.min_upload_rate };
         let rules = context.route.as_ref().and_then(|route| route.request_headers.as_ref());
@@ -136,9 +136,9 @@ impl Forwarder {
         }
         let (response, lease) = result.map_err(|reject| {
             let reject = attribute_failure(reject, progress, upstream, &current_server);
-            // The token was valid when the request began, so a token reason here means that it has expired or was
-            // revoked since.
-            context.record.ended = reject.reason.is_invalid_token().then_some(CloseReason::Token(reject.reason));
+            // The token was good when the request began, so a token reason here means that it has ended since, or has
+            // lost a right.
+            context.record.ended = ends_a_token(reject.reason).then_some(CloseReason::Token(reject.reason));
             reject
         })?;
         let upload_is_complete = progress.is_none_or(Progress::is_complete);
@@ -317,6 +317,10 @@ fn attribute_failure(
     }
     upstream.record_failure(current_server, &reject);
     reject
+}
+
+fn ends_a_token(reason: Reason) -> bool {
+    reason.is_invalid_token() || matches!(reason, Reason::InsufficientScope | Reason::ClaimRejected)
 }
 
 /// Names the caller and the request. What the client sent under these names is already removed.

@@ -127,6 +127,7 @@ impl Gateway {
             Ok(asked) => self.respond_in_time(request, peer, &mut delivery, asked).await,
             Err(reject) => Err(reject),
         };
+        let result = result.map_err(|reject| self.token_calls.rejection_for_client(request.uri().path(), reject));
         let rejected = result.as_ref().err().map(|reject| reject.reason);
         let (mut forwarded, body_rejected) = match result {
             Ok(forwarded) => (forwarded, false),

@@ -230,6 +230,15 @@ impl TokenCalls {
         self.endpoints.resource.as_ref().map_or(&REALM, |resource| &resource.challenge)
     }
 
+    /// The rejection of a request to this path, as its client understands it. At the token endpoint, the most common
+    /// library of MCP takes every code that it does not know as the end of the login, and has the user sign in again.
+    pub fn rejection_for_client(&self, path: &str, reject: Reject) -> Reject {
+        let status = reject.reason.status();
+        let is_temporary = status.is_server_error() || matches!(status.as_u16(), 409 | 429);
+        let is_token_endpoint = self.endpoints.token_endpoint.as_deref() == Some(path);
+        if is_temporary && is_token_endpoint { reject.as_temporary() } else { reject }
+    }
+
     /// Counts a call for the address that it comes from: `throttle.calls` before it, `throttle.failures` after it.
     async fn throttled(&self, client: IpAddr, call: impl Future<Output = Outcome>) -> Outcome {
         self.broker.throttle.count_call(client)?;

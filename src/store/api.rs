@@ -16,7 +16,7 @@ use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::error::StoreError;
 use crate::store::freshness::Freshness;
 use crate::store::mark::{Mark, Marked};
-use crate::store::provider_login::{LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
+use crate::store::provider_login::{EndedLogins, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
 use crate::store::search::{FoundFamilies, KeySearch, Search};
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
 use crate::tokens::family::refresh_token::PresentedToken;
@@ -225,10 +225,10 @@ pub trait Store: Send + Sync {
     /// the start of time.
     fn interrupted_logins(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(Family, ProviderLogin)>>;
 
-    /// Logins with a session that has ended, so that the caller revokes their tokens at the provider. Ends the sessions
-    /// that were not claimed in time. A login is returned again after a minute, unless it was forgotten; not while its
-    /// tokens are being refreshed. There may be more than are returned.
-    fn logins_to_revoke(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(TokenId, ProviderLogin)>>;
+    /// Logins at this provider with a session that has ended, so that the caller revokes their tokens there. Ends the
+    /// sessions that were not claimed in time. A login is returned again after a minute, unless it was forgotten; not
+    /// while its tokens are being refreshed. There may be more than are returned.
+    fn logins_to_revoke(&self, provider: String, now: UnixTime, limit: usize) -> StoreFuture<EndedLogins>;
 
     /// Deletes a login after its tokens of this version were revoked. One that has newer tokens stays. Its family stays
     /// as it is.

@@ -31,7 +31,7 @@ pub use error::StoreError;
 pub use freshness::{FollowerCounts, Freshness};
 pub use mark::{Mark, MarkKind, Marked, StoredMark};
 pub use provider_login::{
-    CLAIM_TIME, Lease, LoginLease, ProviderLogin, RefreshedLogin, Renewed, SavedLogin, StoredLogin,
+    CLAIM_TIME, EndedLogins, Lease, LoginLease, ProviderLogin, RefreshedLogin, Renewed, SavedLogin, StoredLogin,
 };
 pub use search::{FoundFamilies, KeySearch, Position, Search, SearchState, Subjects};
 pub use settings::Settings;

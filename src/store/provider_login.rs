@@ -42,6 +42,9 @@ pub struct ProviderLogin {
     pub claimed: bool,
 }
 
+/// Logins with a session that has ended, and their tokens.
+pub type EndedLogins = Vec<(TokenId, ProviderLogin)>;
+
 /// The outcome of [`Store::lease_login`](crate::store::Store::lease_login).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginLease {
@@ -55,7 +58,8 @@ pub enum LoginLease {
     Ended,
 }
 
-/// What a refresh of the tokens changes.
+/// What a refresh of the tokens changes. It is no use of the session, and does not move its idle time: a stream may
+/// have caused it.
 #[derive(Clone, Debug)]
 pub struct RefreshedLogin {
     /// With a newer version. `claimed` does not count.
@@ -72,8 +76,6 @@ pub struct Renewed {
     pub scope: String,
     /// Of the family.
     pub claims: Map<String, Value>,
-    /// Of the family, which never lives longer than its `absolute_expiry`.
-    pub idle_expiry: UnixTime,
     /// When the login was due before, as the caller has read it. If it is due at another time now, something has
     /// changed at the provider since, and it stays due then.
     pub due_before: UnixTime,

@@ -19,10 +19,15 @@ use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
 use crate::types::trace::Trace;
 
+/// Maximum questions of streams at the same time.
+const STREAM_QUESTIONS: usize = 16;
+
 pub struct Introspector {
     pub policy: Arc<Issuer>,
     pub settings: IntrospectionSettings,
     in_flight: Semaphore,
+    /// Questions of streams. Those of other issuers do not wait for this endpoint.
+    pub(super) of_streams: Semaphore,
     breaker: CircuitBreaker,
     /// Why the last question had no answer. Empty if it had one.
     last_error: Mutex<String>,
@@ -30,16 +35,26 @@ pub struct Introspector {
 
 /// A token about which the endpoint said that it is active.
 pub struct Introspected {
-    pub token: VerifiedToken,
+    pub token: Arc<VerifiedToken>,
     /// Before the question, so that the way of the answer makes no token live longer.
     pub asked_at: UnixTime,
+    /// The same, by a clock that cannot be set.
+    pub asked: Instant,
 }
 
 impl Introspector {
     pub(super) fn new(policy: Issuer, settings: IntrospectionSettings) -> Self {
         let in_flight = Semaphore::new(settings.concurrency);
+        let of_streams = Semaphore::new(STREAM_QUESTIONS);
         let breaker = CircuitBreaker::new(settings.consecutive_timeouts);
-        Introspector { policy: Arc::new(policy), settings, in_flight, breaker, last_error: Mutex::default() }
+        Introspector {
+            policy: Arc::new(policy),
+            settings,
+            in_flight,
+            of_streams,
+            breaker,
+            last_error: Mutex::default(),
+        }
     }
 
     /// The issuer is a part of it: two issuers can have issued the same text (GHSA-4mq7-pvjg-xp2r).
@@ -82,7 +97,7 @@ impl Introspector {
         match answer {
             Ok(Answer::Active(claims)) => {
                 let token = accept(claims, &self.policy, self.settings.rules, asked_at, self.settings.lease())?;
-                Ok(Introspected { token, asked_at })
+                Ok(Introspected { token: Arc::new(token), asked_at, asked: started })
             }
             Ok(Answer::Inactive) => {
                 Err(Reject::new(Reason::TokenInactive, "the introspection endpoint says that it is not active"))

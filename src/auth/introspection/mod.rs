@@ -19,22 +19,19 @@ use tokio::task::JoinSet;
 use crate::auth::bearer::BearerToken;
 use crate::auth::flights::{Flights, Seat};
 use crate::auth::keyring::Keyring;
-use crate::auth::leases::{Lease, Leases, Term};
+use crate::auth::leases::{Answer, Lease, Leases, StreamQuestion};
 use crate::auth::recently_rejected::RejectedTokens;
 use crate::auth::token_cache::CachedToken;
 use crate::tokens::family::{api_key, handle, refresh_token};
+use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::introspected::looks_like_jwt;
 use crate::tokens::jwt::verify::unverified_issuer;
-use crate::tokens::jwt::{Issuer, VerifiedToken};
-use crate::types::clock::{Clock, UnixTime};
+use crate::types::clock::Clock;
 use crate::types::reject::{Reason, Reject};
 
 pub use counts::IntrospectionCounts;
 pub use introspector::{Introspected, Introspector};
 pub use settings::{AnswerForm, IntrospectionSettings};
-
-/// Questions of streams at the same time.
-const STREAM_QUESTIONS: usize = 16;
 
 /// The outcome of a question, for all requests that wait for it.
 pub(super) type Outcome = Result<Arc<CachedToken>, (Reason, String)>;
@@ -97,11 +94,12 @@ impl Introspection {
         asked: &Introspector,
         key: u128,
         text: &Arc<str>,
-        token: &VerifiedToken,
-        asked_at: UnixTime,
+        introspected: &Introspected,
     ) -> Arc<Lease> {
-        let term = Term { until: token.expires, due: asked_at + asked.settings.cache / 2 };
-        self.leases.grant(key, text, &token.subject, term)
+        let Introspected { token, asked_at, asked: began } = introspected;
+        let due = *asked_at + asked.settings.cache / 2;
+        let answer = Answer { token: token.clone(), asked: *began, until: token.expires, due };
+        self.leases.grant(key, text, answer)
     }
 
     /// Notes an answer that makes the token bad. Without an answer, nothing changes.
@@ -112,34 +110,29 @@ impl Introspection {
         }
     }
 
-    /// Asks about the tokens that have open streams. Without an answer, a stream goes on until its lease ends.
-    pub async fn renew_streams(self: &Arc<Self>, keyring: &Arc<Keyring>, clock: &Arc<dyn Clock>) {
-        let mut due = self.leases.due(clock.now()).into_iter();
-        let mut asking = JoinSet::new();
-        loop {
-            while asking.len() < STREAM_QUESTIONS
-                && let Some(lease) = due.next()
-            {
-                let (this, keyring, clock) = (self.clone(), keyring.clone(), clock.clone());
-                asking.spawn(async move { this.renew(&lease, &keyring, &*clock).await });
-            }
-            if asking.join_next().await.is_none() {
-                return;
-            }
+    /// Begins the questions that are due about tokens with open streams. Each is a task of its own, so that an endpoint
+    /// that hangs ends no streams of another issuer. Without an answer, a stream goes on until its lease ends.
+    pub fn ask_for_streams(self: &Arc<Self>, tasks: &mut JoinSet<()>, keyring: &Arc<Keyring>, clock: &Arc<dyn Clock>) {
+        for question in self.leases.due(clock.now()) {
+            let (this, keyring, clock) = (self.clone(), keyring.clone(), clock.clone());
+            tasks.spawn(async move { this.ask_for_stream(&question, &keyring, &*clock).await });
         }
     }
 
-    async fn renew(&self, lease: &Lease, keyring: &Keyring, clock: &dyn Clock) {
+    async fn ask_for_stream(&self, lease: &StreamQuestion, keyring: &Keyring, clock: &dyn Clock) {
         // An issuer that is gone ends its streams: see gateway/streams/basis.rs.
         let Some(asked) = self.target_of(&lease.text) else { return };
         // After a reload, the token may be one of another issuer.
         if asked.token_key(&lease.text) != lease.token {
             return self.leases.end(lease.token);
         }
+        // Never closed.
+        let _turn = asked.of_streams.acquire().await;
         let now = clock.now();
-        match asked.ask(&lease.text, keyring, clock, &self.counts).await {
-            Ok(Introspected { token, asked_at }) => {
-                self.good(asked, lease.token, &lease.text, &token, asked_at);
+        // Boxed: those that wait for their turn need no room for a call.
+        match Box::pin(asked.ask(&lease.text, keyring, clock, &self.counts)).await {
+            Ok(introspected) => {
+                self.good(asked, lease.token, &lease.text, &introspected);
             }
             Err(reject) if reject.reason == Reason::IntrospectionUnavailable => {
                 lease.postpone(now + asked.settings.cache / 8);

@@ -4,8 +4,6 @@
 //! down leaves a refresh token alive. The end of the session at the provider does not end it (OpenID Connect
 //! Back-Channel Logout section 2.7).
 
-use std::collections::HashSet;
-
 use super::provider::{NotRevoked, SignInProvider, SignInProviders, UnusedToken};
 use crate::broker::service::Broker;
 use crate::protocols::http::parameters;
@@ -56,16 +54,17 @@ impl Broker {
         ProviderTokens::open(login.root, &login.sealed, place, &self.roots)
     }
 
-    /// Revokes the tokens of ended logins at their providers (RFC 7009), as far as these respond.
-    pub async fn tell_providers(&self, providers: &SignInProviders, clock: &dyn Clock) {
-        let mut down = HashSet::new();
+    /// Revokes the tokens of ended logins at one provider (RFC 7009), as far as it responds.
+    pub async fn tell_provider(&self, with: &SignInProvider, clock: &dyn Clock) {
         // A login that cannot be told is returned a minute later, so that this ends.
-        while self.tell_some(providers, &mut down, clock).await {}
+        while self.tell_some(with, clock).await {}
     }
 
-    /// Returns true if there may be more. `down`: providers that do not respond. Others do not wait for them.
-    async fn tell_some(&self, providers: &SignInProviders, down: &mut HashSet<String>, clock: &dyn Clock) -> bool {
-        let ended = match self.with_timeout(self.store.logins_to_revoke(clock.now(), AT_ONCE)).await {
+    /// Returns true if there may be more that the provider can be told now.
+    async fn tell_some(&self, with: &SignInProvider, clock: &dyn Clock) -> bool {
+        let provider = &with.provider.name;
+        let ended = self.store.logins_to_revoke(provider.to_string(), clock.now(), AT_ONCE);
+        let ended = match self.with_timeout(ended).await {
             Ok(ended) => ended,
             Err(error) => {
                 tracing::warn!(%error, "cannot read which logins have ended");
@@ -74,15 +73,11 @@ impl Broker {
         };
         let may_have_more = ended.len() >= AT_ONCE;
         for (id, login) in ended {
-            // Without its provider, the login stays for the rest of its day: another gateway may have the provider, or
-            // the next configuration.
-            let Some(with) = providers.named(&login.provider).filter(|_| !down.contains(&login.provider)) else {
-                continue;
-            };
             if let Err(NotRevoked { problem, is_down }) = self.tell(id, &login, with, clock).await {
-                let provider = &*login.provider;
-                tracing::warn!(session = %id, provider, problem, "cannot revoke tokens at a provider");
-                down.extend(is_down.then_some(login.provider));
+                tracing::warn!(session = %id, provider = &**provider, problem, "cannot revoke tokens at a provider");
+                if is_down {
+                    return false;
+                }
                 continue;
             }
             if let Err(error) = self.with_timeout(self.store.forget_login(id, login.version)).await {

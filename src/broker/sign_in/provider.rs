@@ -193,6 +193,10 @@ impl SignInProviders {
         self.0.is_empty()
     }
 
+    pub fn all(&self) -> &[SignInProvider] {
+        &self.0
+    }
+
     pub fn named(&self, name: &str) -> Option<&SignInProvider> {
         self.0.iter().find(|known| *known.provider.name == *name)
     }

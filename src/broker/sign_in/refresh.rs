@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use super::provider::{SignInProvider, SignInProviders};
 use super::renewal::{Outcome, Renewal};
 use crate::auth::handles::{RefreshLogins, Refreshed, Refreshing};
+use crate::auth::renewals::Renewals;
 use crate::broker::service::Broker;
 use crate::store::ProviderLogin;
 use crate::tokens::family::Family;
@@ -42,6 +43,8 @@ pub struct LoginRefresh {
     /// Those of the active configuration.
     pub providers: Arc<ArcSwap<SignInProviders>>,
     pub clock: Arc<dyn Clock>,
+    /// Of the streams, which may lose rights by a refresh.
+    renewals: Arc<Renewals>,
     /// In the leases of this gateway.
     holder: [u8; 16],
     /// It lives longer than the requests.
@@ -57,9 +60,15 @@ enum Run {
 
 impl LoginRefresh {
     /// Refreshes run on the runtime of the caller: that of the control thread, which ends after the workers.
-    pub fn new(broker: Arc<Broker>, providers: Arc<ArcSwap<SignInProviders>>, clock: Arc<dyn Clock>) -> Arc<Self> {
-        let (holder, tasks) = (secret::random(), Handle::current());
-        Arc::new(LoginRefresh { broker, providers, clock, holder, tasks, running: Mutex::default() })
+    pub fn new(
+        broker: Arc<Broker>,
+        providers: Arc<ArcSwap<SignInProviders>>,
+        clock: Arc<dyn Clock>,
+        renewals: Arc<Renewals>,
+    ) -> Arc<Self> {
+        let holder = secret::random();
+        let tasks = Handle::current();
+        Arc::new(LoginRefresh { broker, providers, clock, renewals, holder, tasks, running: Mutex::default() })
     }
 }
 
@@ -73,7 +82,7 @@ struct Rest {
 impl Rest {
     fn after_failure(&self, now: UnixTime) -> Refreshed {
         match now < self.stale_ends {
-            true => Refreshed::Good((now + AGAIN).min(self.stale_ends)),
+            true => Refreshed::Stale((now + AGAIN).min(self.stale_ends)),
             false => Refreshed::Unavailable("the provider refreshes no login, and max_staleness is over".to_owned()),
         }
     }
@@ -152,7 +161,7 @@ impl LoginRefresh {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if outcome != Outcome::Failed {
             running.remove(&id);
-            return;
+            return self.renewals.read_again(&[id]);
         }
         let not_before = self.clock.uptime() + backoff(times, secret::random());
         running.insert(id, Run::Failed { times: times + 1, not_before });
@@ -228,9 +237,9 @@ mod tests {
     fn a_login_outlives_a_failing_provider_for_a_while() {
         let end = UnixTime::from_secs(1_000);
         let rest = Rest { access_ends: end, stale_ends: end + Duration::from_secs(60) };
-        assert!(matches!(rest.after_failure(end), Refreshed::Good(until) if until == end + AGAIN));
+        assert!(matches!(rest.after_failure(end), Refreshed::Stale(until) if until == end + AGAIN));
         let last = end + Duration::from_millis(59_500);
-        assert!(matches!(rest.after_failure(last), Refreshed::Good(until) if until == rest.stale_ends));
+        assert!(matches!(rest.after_failure(last), Refreshed::Stale(until) if until == rest.stale_ends));
         assert!(matches!(rest.after_failure(rest.stale_ends), Refreshed::Unavailable(_)));
     }
 }

@@ -174,9 +174,8 @@ impl Renewal<'_> {
         if tokens.id_token.is_some() {
             tokens.id_token = checked.response.id_token.or(tokens.id_token);
         }
-        let idle_expiry = self.family.next_idle_expiry(&self.broker.settings.lifetimes, self.now());
         let Some(login) = self.sealed(&tokens, due) else { return Outcome::Failed };
-        let renewed = Renewed { scope: checked.scope, claims, idle_expiry, due_before: self.login.due };
+        let renewed = Renewed { scope: checked.scope, claims, due_before: self.login.due };
         let saved = self.write(RefreshedLogin { login, renewed: Some(renewed) }).await;
         self.outcome(saved)
     }

@@ -9,6 +9,8 @@ use crate::auth::login_providers::LoginProviders;
 use crate::auth::renewals::{FamilyWatch, Renewals};
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::CachedToken;
+use crate::gateway::authorize::check_rights;
+use crate::gateway::route::Route;
 use crate::protocols::tls::PeerCertificate;
 use crate::store::Freshness;
 use crate::tokens::jwt::Validity;
@@ -39,14 +41,19 @@ impl TokenChecks {
     fn serves_stale(&self) -> bool {
         self.freshness.as_ref().is_none_or(|freshness| freshness.serves_stale)
     }
+
+    /// Grows when the rights of a token change, or the gateway has read that one is not good any more.
+    pub(super) fn changed_rights(&self) -> u64 {
+        self.renewals.changes() + self.leases.changes()
+    }
 }
 
 /// The token that a stream was opened with.
 #[derive(Clone)]
 pub struct HeldToken {
     pub cached: Arc<CachedToken>,
-    /// See [`crate::auth::context::AuthContext::serves_stale`].
-    pub serves_stale: Option<bool>,
+    /// Its rules apply as long as the stream lasts.
+    pub route: Arc<Route>,
 }
 
 /// What a stream was opened with, and ends with.
@@ -94,6 +101,9 @@ pub(super) struct TokenBasis {
     renewal: Option<FamilyWatch>,
     /// Only for opaque tokens: how long the newest answer of the issuer holds.
     lease: Option<StreamLease>,
+    route: Arc<Route>,
+    /// [`TokenChecks::changed_rights`] when the rights of the token were last checked. `None` before the first time.
+    rights_checked: Option<u64>,
     /// The stream goes on while revocations may be missing here.
     serves_stale: bool,
 }
@@ -101,15 +111,16 @@ pub(super) struct TokenBasis {
 impl TokenBasis {
     pub(super) fn on(held: &HeldToken, checks: &TokenChecks) -> Self {
         let token = &held.cached;
-        let renewal = token.token.family.map(|family| match () {
-            () if token.is_api_key => checks.renewals.watch_api_key(family),
-            () if token.provider.is_some() => checks.renewals.watch_handle(family),
-            () => checks.renewals.watch(family),
-        });
-        let serves_stale = held.serves_stale.unwrap_or(checks.serves_stale());
-        let lease = token.lease.as_ref().map(|lease| lease.held_by_stream());
-        let (opened_by, generation) = (token.clone(), token.generation());
-        TokenBasis { opened_by, carried_by: None, generation, renewal, lease, serves_stale }
+        TokenBasis {
+            opened_by: token.clone(),
+            carried_by: None,
+            generation: token.generation(),
+            renewal: token.token.family.map(|family| checks.renewals.watch(family, token)),
+            lease: token.lease.as_ref().map(|lease| lease.held_by_stream()),
+            route: held.route.clone(),
+            rights_checked: None,
+            serves_stale: held.route.serves_stale().unwrap_or(checks.serves_stale()),
+        }
     }
 
     /// When the current token expires.
@@ -121,7 +132,8 @@ impl TokenBasis {
         self.carried_by.as_ref().unwrap_or(&self.opened_by)
     }
 
-    /// Returns why the stream must end, if it must. Costs two comparisons and two atomic loads while nothing has moved.
+    /// Returns why the stream must end, if it must. Costs three comparisons and four atomic loads while nothing has
+    /// moved.
     pub(super) fn check(&mut self, checks: &TokenChecks, now: UnixTime) -> Result<(), Reason> {
         match &self.lease {
             Some(lease) => lease.check(now)?,
@@ -145,13 +157,35 @@ impl TokenBasis {
             self.check_keys(checks, now)?;
             self.generation = generation;
         }
+        // Read before the token, for the same reason.
+        let changed_rights = checks.changed_rights();
+        if self.rights_checked != Some(changed_rights) {
+            self.check_rights()?;
+            self.rights_checked = Some(changed_rights);
+        }
         Ok(())
+    }
+
+    /// Checks what is known of the token now by the rules of the route, as for a new request.
+    fn check_rights(&self) -> Result<(), Reason> {
+        let newest = match &self.lease {
+            Some(lease) => Some(lease.newest_token()),
+            None => self.newest_of_family()?.map(|known| known.token.clone()),
+        };
+        let token = newest.as_ref().unwrap_or(&self.opened_by.token);
+        check_rights(&self.route, token).map_err(|reject| reject.reason)
+    }
+
+    fn newest_of_family(&self) -> Result<Option<Arc<CachedToken>>, Reason> {
+        self.renewal.as_ref().map_or(Ok(None), FamilyWatch::newest)
     }
 
     /// Switches to the newest token of the family.
     fn renew(&mut self, now: UnixTime) -> Result<(), Reason> {
-        let newest = self.renewal.as_ref().and_then(FamilyWatch::freshest).filter(|token| now < token.token.expires);
+        let newest = self.newest_of_family().ok().flatten().filter(|token| now < token.token.expires);
         let newest = newest.ok_or(Reason::Expired)?;
+        // The rights of this one count from now on.
+        self.rights_checked = None;
         if newest.generation() != self.generation {
             // Matches no keyring, so that the keys of both tokens are checked again.
             self.generation = 0;
@@ -211,6 +245,7 @@ impl TokenChecks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::postgres::OnStale;
     use crate::tokens::jwt::VerifiedToken;
     use crate::types::boot_time::BootTime;
     use crate::types::clock::Uptime;
@@ -229,7 +264,7 @@ mod tests {
     /// A stream of generation 3 with an expired token. Its family has this newer token.
     fn expired(newer: &Arc<CachedToken>) -> TokenBasis {
         let renewals = Arc::new(Renewals::default());
-        let renewal = Some(renewals.watch(FAMILY));
+        let renewal = Some(renewals.watch(FAMILY, newer));
         renewals.record(FAMILY, newer, Uptime::from_secs(0));
         TokenBasis {
             opened_by: token(NOW, 3),
@@ -237,6 +272,8 @@ mod tests {
             generation: 3,
             renewal,
             lease: None,
+            route: Arc::new(Route::everything()),
+            rights_checked: None,
             serves_stale: false,
         }
     }
@@ -282,7 +319,9 @@ mod tests {
             let freshness = Arc::new(Freshness::new(Duration::from_secs(10), of_store, false));
             let checks = TokenChecks { freshness: Some(freshness.clone()), ..TokenChecks::alone() };
             let cached = token(UnixTime::MAX, checks.keyring.generation());
-            let mut basis = TokenBasis::on(&HeldToken { cached, serves_stale: of_route }, &checks);
+            let on_stale = of_route.map(|serves| if serves { OnStale::Serve } else { OnStale::Deny });
+            let route = Arc::new(Route { on_stale, ..Route::everything() });
+            let mut basis = TokenBasis::on(&HeldToken { cached, route }, &checks);
             let expected = if ends { Err(Reason::RevocationsStale) } else { Ok(()) };
             assert_eq!(basis.check(&checks, NOW), expected, "{of_store} {of_route:?}");
             freshness.completed(BootTime::now(), false);

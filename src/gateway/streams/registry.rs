@@ -1,8 +1,9 @@
 //! The open streams of one worker, and the task that ends them.
 //!
 //! Four times a second, the task compares the time with the earliest expiry, the epoch of revocations, the generation
-//! of keys, the number of opaque tokens that ended early, the number of reloads, and whether revocations may be missing
-//! here. It checks the streams themselves only if one of these has moved. Without streams, it sleeps.
+//! of keys, the number of opaque tokens that ended early, the number of tokens with other rights than before, the
+//! number of reloads, and whether revocations may be missing here. It checks the streams themselves only if one of
+//! these has moved. Without streams, it sleeps.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -63,6 +64,7 @@ struct LastChecked {
     is_stale: bool,
     /// The number of opaque tokens that ended early.
     leases_ended: u64,
+    changed_rights: u64,
     /// The number of reloads, each of which can bring a revocation list for clients.
     reloads: u64,
 }
@@ -119,6 +121,7 @@ impl Streams {
             generation: self.checks.keyring.generation(),
             is_stale: self.checks.is_stale(),
             leases_ended: self.checks.leases.ended(),
+            changed_rights: self.checks.changed_rights(),
             reloads: tls::reloads(),
         }
     }
@@ -276,6 +279,7 @@ mod tests {
 
     use super::*;
     use crate::auth::token_cache::CachedToken;
+    use crate::gateway::route::Route;
     use crate::gateway::streams::HeldToken;
     use crate::tokens::family::revocation::{Revocation, Revoked};
     use crate::tokens::jwt::VerifiedToken;
@@ -334,7 +338,7 @@ mod tests {
         token.family = Some(FAMILY);
         let generation = streams.checks.keyring.generation();
         let cached = Arc::new(CachedToken::new("a token", token, Vec::new(), generation));
-        let held = Held { token: Some(HeldToken { cached, serves_stale: None }), certificate: None };
+        let held = Held { token: Some(HeldToken { cached, route: Arc::new(Route::everything()) }), certificate: None };
         let mut stream = streams.open_tunnel(&held);
         let mut last = streams.current();
         streams.check_all(&mut last).await;

@@ -104,7 +104,7 @@ fn render(
     let status = reason.status();
     let rejection = Rejection {
         success: false,
-        error: reason.public_code(),
+        error: reject.public_code(),
         error_description: description,
         status: status.as_u16(),
         request_id,

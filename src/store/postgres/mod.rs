@@ -83,7 +83,7 @@ use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::error::StoreError;
 use crate::store::freshness::Freshness;
 use crate::store::mark::{Mark, Marked};
-use crate::store::provider_login::{Lease, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
+use crate::store::provider_login::{EndedLogins, Lease, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
 use crate::store::search::{FoundFamilies, KeySearch, Search};
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
 use crate::tokens::family::Family;
@@ -334,8 +334,8 @@ impl Store for PostgresStore {
         self.run(Lane::Upkeep, provider_logins::InterruptedLogins { now, limit })
     }
 
-    fn logins_to_revoke(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(TokenId, ProviderLogin)>> {
-        self.run(Lane::Upkeep, provider_logouts::LoginsToRevoke { now, limit })
+    fn logins_to_revoke(&self, provider: String, now: UnixTime, limit: usize) -> StoreFuture<EndedLogins> {
+        self.run(Lane::Upkeep, provider_logouts::LoginsToRevoke { provider, now, limit })
     }
 
     fn forget_login(&self, id: TokenId, version: u64) -> StoreFuture<()> {

@@ -76,17 +76,16 @@ const SAVE: &str = "with locked as (
         select f.id from families f join provider_logins l on l.id = f.id
         where f.id = $1 and l.changes = $2 and f.revoked_at is null for update of f, l skip locked
     ), renewed as (
-        update families f set scope = $3, claims = $4, idle_expiry = least($5, f.absolute_expiry),
-            last_used_at = greatest(f.last_used_at, $6), address = coalesce($7, f.address)
+        update families f set scope = $3, claims = $4, address = coalesce($5, f.address)
         from locked where f.id = locked.id returning f.id, least(f.idle_expiry, f.absolute_expiry) as ends
     ), saved as (
-        update provider_logins l set provider = $8, root = $9, sealed = $10, version = $11, due = $12, retry_at = 0,
+        update provider_logins l set provider = $6, root = $7, sealed = $8, version = $9, due = $10, retry_at = 0,
             check_at = case when l.claimed then r.ends else l.check_at end,
-            held_until = case when l.holder = $13 then 0 else l.held_until end, changes = l.changes + 1
+            held_until = case when l.holder = $11 then 0 else l.held_until end, changes = l.changes + 1
         from renewed r where l.id = r.id returning 1
     ), recorded as (
         insert into audit (id, event) select e.id, e.event
-        from saved, unnest($14::bytea[], $15::text[]) as e (id, event) where e.event is not null
+        from saved, unnest($12::bytea[], $13::text[]) as e (id, event) where e.event is not null
         on conflict (id) do nothing
     )
     select exists (select from saved) as saved";
@@ -283,7 +282,7 @@ impl SaveLogin {
         let Read { family, stored, changes } = found;
         let event = EventRow::new(self.event, &events::login_refreshed(family), &self.context);
         let admitted = shared.audit.admit(session, [Some(event)]).await?;
-        let Renewed { scope, claims, idle_expiry, .. } = renewed;
+        let Renewed { scope, claims, .. } = renewed;
         let ProviderLogin { provider, root, sealed, version, .. } = &self.refreshed.login;
         let row = session
             .query_opt(
@@ -293,8 +292,6 @@ impl SaveLogin {
                     changes,
                     &rows::text(scope),
                     &rows::to_json(claims)?,
-                    &rows::time(*idle_expiry),
-                    &rows::time(self.context.at),
                     &self.context.client.map(|address| address.to_string()),
                     &rows::text(provider),
                     &i32::from(*root),

@@ -63,7 +63,7 @@ const ENDED: &str = concat!(
         union select l.id from subjects s join provider_logins l on l.subject = s.subject and l.began_at <= s.not_after
     ), ended as (
         select l.id from due d join provider_logins l on l.id = d.id left join families f on f.id = l.id
-        where l.retry_at <= $1 and l.held_until <= $1 and (f.id is null or f.revoked_at is not null
+        where l.provider = $4 and l.retry_at <= $1 and l.held_until <= $1 and (f.id is null or f.revoked_at is not null
             or f.idle_expiry <= $1 or f.absolute_expiry <= $1 or f.created_at <= ",
     mark_of!("l.subject"),
     ")
@@ -76,6 +76,7 @@ const ENDED: &str = concat!(
 );
 
 pub(super) struct LoginsToRevoke {
+    pub(super) provider: String,
     pub(super) now: UnixTime,
     pub(super) limit: usize,
 }
@@ -91,7 +92,8 @@ impl Operation for LoginsToRevoke {
             RevokeFamily::new(id, RevokedBy::Admin, self.now.into()).run(shared, session).await?;
         }
         session.execute(PUT_OFF, &[&now, &limit]).await?;
-        let ended = session.query(ENDED, &[&now, &limit, &rows::time(self.now + TELL_RETRY)]).await?;
+        let retry_at = rows::time(self.now + TELL_RETRY);
+        let ended = session.query(ENDED, &[&now, &limit, &retry_at, &rows::text(&self.provider)]).await?;
         let login = |row: &Row| read(row).map(|stored| (stored.id, stored.login));
         Ok(ended.iter().map(login).collect::<Result<_, StoreError>>()?)
     }

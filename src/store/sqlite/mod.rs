@@ -47,7 +47,7 @@ use crate::store::api::{
 use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::error::StoreError;
 use crate::store::mark::{Mark, Marked};
-use crate::store::provider_login::{Lease, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
+use crate::store::provider_login::{EndedLogins, Lease, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
 use crate::store::search::{FoundFamilies, KeySearch, Search};
 pub use crate::store::settings::Settings;
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
@@ -259,8 +259,8 @@ impl Store for SqliteStore {
         self.writer.submit(move |batch| provider_logins::interrupted(batch, now, limit))
     }
 
-    fn logins_to_revoke(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(TokenId, ProviderLogin)>> {
-        self.writer.submit(move |batch| provider_logouts::to_revoke(batch, now, limit))
+    fn logins_to_revoke(&self, provider: String, now: UnixTime, limit: usize) -> StoreFuture<EndedLogins> {
+        self.writer.submit(move |batch| provider_logouts::to_revoke(batch, &provider, now, limit))
     }
 
     fn forget_login(&self, id: TokenId, version: u64) -> StoreFuture<()> {

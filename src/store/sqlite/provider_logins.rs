@@ -150,8 +150,6 @@ fn renewed_family(family: Family, renewed: &Renewed, context: &EventContext) -> 
     Family {
         scope: renewed.scope.clone(),
         claims: renewed.claims.clone(),
-        idle_expiry: renewed.idle_expiry.min(family.absolute_expiry),
-        last_used_at: family.last_used_at.max(context.at),
         address: context.client.or(family.address),
         ..family
     }

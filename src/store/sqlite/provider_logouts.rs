@@ -12,26 +12,29 @@ use crate::tokens::family::Family;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
-/// Logins of which the session may have ended. `?1` is now, `?2` how many. A revocation of the session sets `check_at`;
-/// a watermark does not, because it may void a million sessions.
-const DUE: &str = "select * from provider_logins where check_at <= ?1 and retry_at <= ?1 and held_until <= ?1
+/// Logins of which the session may have ended. `?1` is now, `?2` how many, `?3` the provider. A revocation of the
+/// session sets `check_at`; a watermark does not, because it may void a million sessions.
+const DUE: &str = "select * from provider_logins
+    where check_at <= ?1 and retry_at <= ?1 and held_until <= ?1 and provider = ?3
     order by check_at limit ?2";
 const BEFORE_EVERYTHING: &str = "select * from provider_logins
     where began_at <= (select value from meta where name = 'watermark') and retry_at <= ?1 and held_until <= ?1
+        and provider = ?3
     order by began_at limit ?2";
 const OF_REVOKED_SUBJECTS: &str = "select l.* from subjects s cross join provider_logins l
         on l.subject = s.subject and l.began_at <= s.not_after
-    where l.retry_at <= ?1 and l.held_until <= ?1 limit ?2";
+    where l.retry_at <= ?1 and l.held_until <= ?1 and l.provider = ?3 limit ?2";
 
 pub(super) fn to_revoke(
     batch: &mut Batch<'_>,
+    provider: &str,
     now: UnixTime,
     limit: usize,
 ) -> Result<Vec<(TokenId, ProviderLogin)>, StoreError> {
     let mut ended = Vec::new();
     for sql in [DUE, BEFORE_EVERYTHING, OF_REVOKED_SUBJECTS] {
         let left = i64::try_from(limit - ended.len()).unwrap_or(i64::MAX);
-        for stored in batch.query(sql, params![now, left], provider_logins::read)? {
+        for stored in batch.query(sql, params![now, left, provider], provider_logins::read)? {
             if has_ended(batch, &stored, now)? {
                 let sql = "update provider_logins set check_at = ?2, retry_at = ?2, ended_at = ifnull(ended_at, ?3)
                     where id = ?1";

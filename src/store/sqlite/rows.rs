@@ -202,15 +202,12 @@ pub(super) fn update_rotated(connection: &Connection, family: &Family) -> Result
 
 /// Writes the columns that a refresh of tokens at a provider changes. None of them is in an index.
 pub(super) fn update_claims(connection: &Connection, family: &Family) -> Result<(), StoreError> {
-    let mut update = connection.prepare_cached(
-        "update families set scope = ?2, claims = ?3, idle_expiry = ?4, last_used_at = ?5, address = ?6 where id = ?1",
-    )?;
+    let mut update =
+        connection.prepare_cached("update families set scope = ?2, claims = ?3, address = ?4 where id = ?1")?;
     let changed = update.execute(params![
         family.id,
         family.scope,
         to_json(&family.claims)?,
-        family.idle_expiry,
-        family.last_used_at,
         family.address.map(|address| address.to_string()),
     ])?;
     one_row(changed, family.id)

@@ -73,6 +73,30 @@ pub fn rotate(
     }
 }
 
+/// As [`rotate`], for a call that came before the last rotation of the family and waited for it. `before`: the family
+/// before that rotation. If the call had been first, it might have got the token of `before` again. It gets the newest
+/// one then, and no conflict.
+pub fn rotate_late(
+    before: &Family,
+    family: &Family,
+    watermark: Option<UnixTime>,
+    presented: &PresentedToken,
+    roots: &Roots,
+    lifetimes: &Lifetimes,
+    time: TransactionTime,
+) -> Rotation {
+    let rotation = rotate(Some(family), watermark, presented, roots, lifetimes, time);
+    let is_conflict = rotation == Rotation::Rejected(Reason::RefreshConflict);
+    // Another gateway may have rotated as well.
+    if !is_conflict || before.generation + 1 != family.generation {
+        return rotation;
+    }
+    match rotate(Some(before), watermark, presented, roots, lifetimes, time) {
+        Rotation::Replayed(_) | Rotation::Recovered(_) => Rotation::Replayed(family.clone()),
+        _ => rotation,
+    }
+}
+
 /// Why no token of this family can be refreshed; `None` while it is live.
 pub fn end_of(family: &Family, watermark: Option<UnixTime>, now: UnixTime) -> Option<Reason> {
     if family.revoked.is_some() || watermark.is_some_and(|mark| family.created_at <= mark) {
@@ -223,6 +247,32 @@ mod tests {
             assert_eq!(rotate_at(&family(5, confirmed), 3, INSIDE), Rotation::Rejected(Reason::RefreshConflict));
             assert!(matches!(rotate_at(&family(5, confirmed), 3, OUTSIDE), Rotation::Reused(_)));
         }
+    }
+
+    #[test]
+    fn a_call_that_waited_for_a_rotation_is_judged_as_if_it_had_been_first() {
+        let late = |before: &Family, family: &Family, generation, after: Duration| {
+            let time = (LOGIN + after).into();
+            rotate_late(before, family, None, &presented(generation), &roots(), &LIFETIMES, time)
+        };
+        let now = Family { rotated_at: LOGIN + HOUR, ..family(5, 4) };
+        let conflict = Rotation::Rejected(Reason::RefreshConflict);
+        let just_before = Family { rotated_at: LOGIN + HOUR - INSIDE, ..family(4, 4) };
+        let (long_before, unconfirmed) = (family(4, 4), family(4, 3));
+        for (before, generation, expected) in [
+            (&just_before, 3, Rotation::Replayed(now.clone())),
+            (&unconfirmed, 3, Rotation::Replayed(now.clone())),
+            // It would have been reuse, or is older still.
+            (&long_before, 3, conflict.clone()),
+            (&just_before, 2, conflict.clone()),
+            // Another gateway has rotated as well.
+            (&family(3, 2), 2, conflict),
+            (&just_before, 4, Rotation::Replayed(now.clone())),
+        ] {
+            assert_eq!(late(before, &now, generation, HOUR), expected, "{before:?} {generation}");
+        }
+        let ended = Family { revoked: Some(RevokedAt { at: LOGIN, reason: RevokeReason::Logout }), ..now };
+        assert_eq!(late(&just_before, &ended, 3, HOUR), Rotation::Rejected(Reason::GrantRevoked));
     }
 
     #[test]

@@ -13,6 +13,9 @@ use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
 use crate::types::thumbprint::Thumbprint;
 
+/// Claims that each new token of the same session has anew.
+const OF_ONE_TOKEN: [&str; 5] = ["exp", "iat", "nbf", "jti", "rgn"];
+
 /// A token with a valid signature, issuer, audience and type. Its validity in time and its revocation are checked on
 /// every request.
 #[derive(Debug)]
@@ -43,6 +46,8 @@ pub struct VerifiedToken {
     pub family: Option<TokenId>,
     /// The claim `rgn` of the gateway's own tokens: the generation that the token was issued with.
     pub generation: Option<u64>,
+    /// Of a handle: how often its login was refreshed at the provider. 0 for every other token.
+    pub login_version: u64,
     pub claims: Map<String, Value>,
     /// The key of the client, by a proof of which alone the token is good (`cnf`). `None` for a bearer token.
     pub bound_to: Option<Thumbprint>,
@@ -104,6 +109,7 @@ impl VerifiedToken {
             expires,
             family: Some(family.id),
             generation: None,
+            login_version: 0,
             claims,
             policy: policy.clone(),
             signer: None,
@@ -117,12 +123,13 @@ impl VerifiedToken {
     pub fn of_handle(
         family: &Family,
         at: &Arc<SignedInAt>,
+        login_version: u64,
         policy: &Arc<Issuer>,
         claims: Map<String, Value>,
         expires: UnixTime,
     ) -> VerifiedToken {
         let token = VerifiedToken::of_api_key(family, policy, claims, expires);
-        VerifiedToken { is_api_key: false, provider: Some(at.clone()), ..token }
+        VerifiedToken { is_api_key: false, provider: Some(at.clone()), login_version, ..token }
     }
 
     /// Checks `not_before` and `expires`. Runs on every request, also for a cached token.
@@ -155,6 +162,15 @@ impl VerifiedToken {
 
     pub fn has_scope(&self, scope: &str) -> bool {
         self.scope.iter().any(|held| held == scope)
+    }
+
+    /// Returns true if the rules of a route find the same in both tokens. The claims [`OF_ONE_TOKEN`] do not count.
+    pub fn has_rights_of(&self, other: &VerifiedToken) -> bool {
+        self.scope == other.scope && self.lasting_claims().eq(other.lasting_claims())
+    }
+
+    fn lasting_claims(&self) -> impl Iterator<Item = (&String, &Value)> {
+        self.claims.iter().filter(|(name, _)| !OF_ONE_TOKEN.contains(&name.as_str()))
     }
 }
 
@@ -193,6 +209,7 @@ impl VerifiedToken {
             expires: UnixTime::MAX,
             family: None,
             generation: None,
+            login_version: 0,
             claims: Map::new(),
             policy: Arc::new(policy),
             signer: None,
@@ -257,6 +274,25 @@ mod tests {
         let mut with_nbf = token(true);
         with_nbf.claims.insert("nbf".into(), json!(1_000));
         assert_eq!(check(&with_nbf, before, refresh), Err(Reason::NotYetValid));
+    }
+
+    #[test]
+    fn a_newer_token_of_a_session_has_the_same_rights_or_others() {
+        let with = |scope: &str, claims: serde_json::Value| VerifiedToken {
+            scope: vec![scope.into()],
+            claims: claims.as_object().cloned().unwrap_or_default(),
+            ..token(true)
+        };
+        let before = with("read", json!({ "groups": ["staff"], "exp": 1, "iat": 1, "nbf": 1, "jti": "a", "rgn": 1 }));
+        for (scope, claims, is_same) in [
+            ("read", json!({ "groups": ["staff"], "exp": 2, "iat": 2, "nbf": 2, "jti": "b", "rgn": 2 }), true),
+            ("read", json!({ "groups": ["staff"] }), true),
+            ("read", json!({ "groups": [] }), false),
+            ("read", json!({}), false),
+            ("write", json!({ "groups": ["staff"] }), false),
+        ] {
+            assert_eq!(with(scope, claims.clone()).has_rights_of(&before), is_same, "{scope} {claims}");
+        }
     }
 
     #[test]

@@ -160,6 +160,7 @@ pub(super) fn read_claims(
         expires: exp + policy.clock_skew,
         family,
         generation,
+        login_version: 0,
         claims,
         policy: policy.clone(),
         signer: None,

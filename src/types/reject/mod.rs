@@ -16,6 +16,11 @@ pub use reason::Reason;
 
 use crate::types::limit::Limit;
 
+/// The `error` of a request that may succeed later.
+const TEMPORARY: &str = "temporarily_unavailable";
+/// When to repeat it.
+const RETRY_SOON: Duration = Duration::from_secs(1);
+
 /// A rejection: its reason, and a detail for the log.
 pub struct Reject {
     pub reason: Reason,
@@ -36,6 +41,7 @@ struct Extras {
     login_url: Option<Box<str>>,
     used_basic: bool,
     described: Option<Box<str>>,
+    is_temporary: bool,
     dpop_nonce: Option<HeaderValue>,
 }
 
@@ -47,6 +53,11 @@ impl Reject {
     /// What the client reads instead of the message of the reason. It must not contain what the client sent.
     pub fn described(self, text: String) -> Self {
         self.with(|extras| extras.described = Some(text.into()))
+    }
+
+    /// Tells the client only that it may try again, whatever the reason. The log has the reason.
+    pub fn as_temporary(self) -> Self {
+        self.with(|extras| extras.is_temporary = true)
     }
 
     pub fn of_limit(mut self, limit: impl Into<Option<Limit>>) -> Self {
@@ -93,6 +104,11 @@ impl Reject {
         self
     }
 
+    /// `error` in the body.
+    pub fn public_code(&self) -> &'static str {
+        if self.is_temporary() { TEMPORARY } else { self.reason.public_code() }
+    }
+
     /// What the client reads.
     pub fn message(&self) -> &str {
         self.extra(|extras| extras.described.as_deref()).unwrap_or(self.reason.message())
@@ -107,7 +123,8 @@ impl Reject {
     }
 
     pub fn retry_after(&self) -> Option<Duration> {
-        self.extra(|extras| extras.retry_after).or(self.reason.default_retry_after())
+        let default = if self.is_temporary() { Some(RETRY_SOON) } else { self.reason.default_retry_after() };
+        self.extra(|extras| extras.retry_after).or(default)
     }
 
     pub fn login_url(&self) -> Option<&str> {
@@ -120,6 +137,10 @@ impl Reject {
 
     pub fn dpop_nonce(&self) -> Option<&HeaderValue> {
         self.extra(|extras| extras.dpop_nonce.as_ref())
+    }
+
+    fn is_temporary(&self) -> bool {
+        self.extras.as_ref().is_some_and(|extras| extras.is_temporary)
     }
 
     fn extra<'r, T>(&'r self, read: impl FnOnce(&'r Extras) -> Option<T>) -> Option<T> {

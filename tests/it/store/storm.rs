@@ -280,7 +280,7 @@ async fn work_with_a_provider(store: &'static dyn Store, number: u64) {
         write_line(&format!("login {} 0", family.id));
         for version in 1..4 {
             let (scope, claims) = (format!("scope {version}"), family.claims.clone());
-            let renewed = Renewed { scope, claims, idle_expiry: family.idle_expiry, due_before: LOGIN };
+            let renewed = Renewed { scope, claims, due_before: LOGIN };
             let refreshed = RefreshedLogin { login: tokens(version), renewed: Some(renewed) };
             let saved = store.save_login(family.id, [1; 16], refreshed, LOGIN.into()).await.expect("the store works");
             assert_eq!(saved, SavedLogin::Saved);

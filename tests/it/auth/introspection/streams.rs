@@ -2,7 +2,7 @@
 
 use super::endpoint::Endpoint;
 use super::*;
-use crate::gateway::streams::{assert_open, close_frame, open, within_a_second};
+use crate::gateway::streams::{Socket, assert_open, close_frame, open, open_with, within_a_second};
 use crate::support::wait::eventually;
 
 const INACTIVE: &str = "the token is not valid";
@@ -27,6 +27,60 @@ async fn a_stream_ends_when_its_token_is_not_active_any_more() {
     gateway.wait_for_metric("streams_ended_total{reason=\"token_inactive\"}", 1).await;
     // Also requests, for which the answer before would still be good.
     assert_eq!((status(&gateway, "alice.1").await, status(&gateway, "bob.1").await), (401, 200));
+}
+
+/// As `/write`, for which the token needs a scope.
+async fn open_to_write(gateway: &Gateway, token: &str) -> Socket {
+    open_with(gateway, "gateway.test/write", &[("authorization", &format!("Bearer {token}"))]).await
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_its_token_has_lost_a_scope_that_the_route_needs() {
+    let (upstream, endpoint) = (Upstream::start(), Endpoint::start());
+    let gateway = asking(&upstream, &endpoint, "");
+    for learns in ["a stream", "a request"] {
+        endpoint.answer_json(|_| json!({ "scope": "read write" }));
+        let token = format!("alice.{}", learns.len());
+        let [mut writer, mut reader] = [open_to_write(&gateway, &token).await, open(&gateway, &token).await];
+        endpoint.answer_json(|_| json!({ "scope": "read" }));
+        if learns == "a stream" {
+            gateway.advance(MINUTE / 2);
+        } else {
+            gateway.advance(MINUTE);
+            assert_eq!(client(&gateway, &token).get("/write").await.status, 403);
+        }
+        let lost = (1008, "the token lacks a required scope".to_owned());
+        assert_eq!(within_a_second(close_frame(&mut writer)).await, lost, "{learns}");
+        assert_open(&mut reader).await;
+        // Also for requests, for which the answer before would still be good.
+        assert_eq!(client(&gateway, &token).get("/write").await.status, 403, "{learns}");
+        assert_eq!(status(&gateway, &token).await, 200);
+    }
+    gateway.wait_for_metric("streams_ended_total{reason=\"insufficient_scope\"}", 2).await;
+}
+
+/// More questions to it are due than are asked at once.
+#[tokio::test]
+async fn an_endpoint_that_hangs_ends_no_streams_of_another_issuer() {
+    let (upstream, hanging, other) = (Upstream::start(), Endpoint::start(), Endpoint::start());
+    other.answer_json(|_| json!({ "iss": "https://other.example" }));
+    let more = [
+        issuer(LOGIN, &hanging, "", "client_timeout = \"60s\"\nconsecutive_timeouts = 0"),
+        issuer("https://other.example", &other, "", "token_prefix = [\"o-\"]"),
+    ];
+    let gateway = start(&upstream, &more.concat());
+    let mut of_hanging = Vec::new();
+    for number in 0..40 {
+        of_hanging.push(open(&gateway, &format!("alice.{number}")).await);
+    }
+    let mut bob = open(&gateway, "o-bob.1").await;
+    hanging.respond_with("");
+    // Each answer holds for two minutes.
+    for round in 2..8 {
+        gateway.advance(MINUTE / 2);
+        eventually("it asks the other issuer", || other.count() == round).await;
+        assert_open(&mut bob).await;
+    }
 }
 
 /// Another request learns of it first.

@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, mpsc};
 
 use bearward::store::{
-    AcmeEntry, DecideKeys, DecideRotation, EndingSearch, FoundEndings, FoundFamilies, KeySearch, KeysChanged,
-    LoginLease, Mark, Marked, Outbox, ProviderLogin, RefreshedLogin, RevocationHook, RevokeOutcome, RevokedBy, Revoker,
-    SavedLogin, Search, Settings, Store, StoreError, StoreFuture,
+    AcmeEntry, DecideKeys, DecideRotation, EndedLogins, EndingSearch, FoundEndings, FoundFamilies, KeySearch,
+    KeysChanged, LoginLease, Mark, Marked, Outbox, ProviderLogin, RefreshedLogin, RevocationHook, RevokeOutcome,
+    RevokedBy, Revoker, SavedLogin, Search, Settings, Store, StoreError, StoreFuture,
 };
 use bearward::tokens::audit_event::{Event, EventContext, Recorded};
 use bearward::tokens::family::Family;
@@ -207,8 +207,8 @@ impl Store for Gate {
         self.store.interrupted_logins(now, limit)
     }
 
-    fn logins_to_revoke(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(TokenId, ProviderLogin)>> {
-        self.store.logins_to_revoke(now, limit)
+    fn logins_to_revoke(&self, provider: String, now: UnixTime, limit: usize) -> StoreFuture<EndedLogins> {
+        self.store.logins_to_revoke(provider, now, limit)
     }
 
     fn forget_login(&self, id: TokenId, version: u64) -> StoreFuture<()> {

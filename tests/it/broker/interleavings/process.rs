@@ -93,6 +93,7 @@ impl Process {
                 extra_fields: true,
                 certificate_bound: false,
             },
+            refresh_turns: Default::default(),
             store: gate.clone(),
             roots: Arc::new(roots()),
             keyring: keyring.clone(),

@@ -249,7 +249,7 @@ async fn malformed_questions_do_not_count_as_failures() {
     for _ in 0..3 {
         assert_error(&introspect_as(&gateway, "orders:wrong", &alice.access).await, 401, "invalid_client");
     }
-    assert_error(&post(gateway.client(), "/oauth/token", &form).await, 429, "rate_limited");
+    assert_error(&post(gateway.client(), "/oauth/token", &form).await, 429, "temporarily_unavailable");
 }
 
 /// The caller could take it for a Bearer: the gateway does not know whether the client has the key.

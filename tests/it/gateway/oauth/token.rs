@@ -6,8 +6,9 @@ use bearward::types::ids::TokenId;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use super::{BASIC, assert_error, gateway, post};
+use super::{BASIC, OAUTH, assert_error, gateway, post};
 use crate::support::tokens::claims_of;
+use crate::support::wait::eventually_ok;
 use crate::support::{Client, Gateway, TestResponse, TokenPair, Upstream};
 
 async fn exchange(client: Client, refresh: &str) -> TestResponse {
@@ -53,6 +54,14 @@ async fn a_refresh_token_is_exchanged_as_rfc_6749_says() {
     gateway.drain_and_check_log();
 }
 
+/// Clients take an error that they do not know as the end of the login.
+#[track_caller]
+fn assert_temporary(response: &TestResponse, status: u16) {
+    assert_error(response, status, "temporarily_unavailable");
+    let wait = response.header("retry-after").and_then(|wait| wait.parse::<u64>().ok());
+    assert!(wait.is_some_and(|wait| wait >= 1), "{response:?}");
+}
+
 /// Rotation and reuse detection protect public clients (RFC 9700 section 4.14.2).
 #[tokio::test]
 async fn a_retry_repeats_the_response_and_reuse_ends_the_session() {
@@ -65,8 +74,7 @@ async fn a_retry_repeats_the_response_and_reuse_ends_the_session() {
     assert_eq!(second, again, "the same new token");
     let (_, third) = granted(&exchange(gateway.client(), &second).await);
     let behind = exchange(gateway.client(), &first.refresh).await;
-    assert_error(&behind, 409, "refresh_conflict");
-    assert!(behind.header("retry-after").is_some());
+    assert_temporary(&behind, 409);
 
     gateway.advance(Duration::from_secs(11));
     assert_error(&exchange(gateway.client(), &first.refresh).await, 400, "invalid_grant");
@@ -74,6 +82,91 @@ async fn a_retry_repeats_the_response_and_reuse_ends_the_session() {
     assert_error(&exchange(gateway.client(), &third).await, 400, "invalid_grant");
     let lines = gateway.log_lines(7).await;
     assert!(lines.iter().any(|line| line["reason"] == "grant_reused" && line["token_id"] == first.token_id.as_str()));
+    assert!(lines.iter().any(|line| line["reason"] == "refresh_conflict" && line["status"] == 409));
+    gateway.drain_and_check_log();
+}
+
+#[tokio::test]
+async fn every_rejection_that_passes_by_itself_is_temporary_for_oauth_clients() {
+    let upstream = Upstream::start();
+    for (throttle, reason) in
+        [("refreshes = 1", "family_limited"), ("calls = 1", "address_limited"), ("failures = 1", "failures_limited")]
+    {
+        let gateway = Gateway::with_throttle(upstream.address, throttle, OAUTH);
+        let pair = gateway.issue("alice", "").await;
+        match reason {
+            "failures_limited" => assert_error(&exchange(gateway.client(), "x").await, 400, "invalid_grant"),
+            _ => drop(granted(&exchange(gateway.client(), &pair.refresh).await)),
+        }
+        assert_temporary(&exchange(gateway.client(), &pair.refresh).await, 429);
+        let lines = gateway.log_lines(2).await;
+        assert!(lines.iter().any(|line| line["reason"] == reason && line["status"] == 429), "{lines:?}");
+        if reason != "family_limited" {
+            let revoked = post(gateway.client(), "/oauth/revoke", &[("token", "x")]).await;
+            assert_error(&revoked, 429, "rate_limited");
+        }
+    }
+    // The own calls keep the codes of their interface.
+    let gateway = Gateway::with_throttle(upstream.address, "refreshes = 1", OAUTH);
+    let pair = gateway.issue("alice", "").await;
+    assert_eq!(gateway.refresh(&pair.access, &pair.refresh).await.status, 200);
+    gateway.refresh(&pair.access, &pair.refresh).await.assert_rejected(429, "rate_limited");
+    assert_temporary(&exchange(gateway.client(), &pair.refresh).await, 429);
+}
+
+#[tokio::test]
+async fn a_refresh_that_takes_too_long_is_temporary_for_oauth_clients() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with_config(&upstream, &format!("{OAUTH}[timeouts]\nrequest = \"300ms\"\n"));
+    let pair = gateway.issue("alice", "").await;
+    let database = Connection::open(gateway.path().join("bearward.db")).expect("opened");
+    database.execute_batch("begin immediate").expect("locked");
+    assert_temporary(&exchange(gateway.client(), &pair.refresh).await, 504);
+    database.execute_batch("rollback").expect("unlocked");
+}
+
+/// The responses to two refreshes of one client: the second begins while the first one waits for the store.
+async fn refreshed_at_once(gateway: &Gateway, refresh: [&str; 2]) -> [TestResponse; 2] {
+    let database = Connection::open(gateway.path().join("bearward.db")).expect("opened");
+    database.execute_batch("begin immediate").expect("locked");
+    let mut running = Vec::new();
+    for refresh in refresh {
+        let client = gateway.client();
+        let refresh = refresh.to_owned();
+        running.push(tokio::spawn(async move { exchange(client, &refresh).await }));
+        // The store rejects a call that waits for half a second.
+        while gateway.metric("bearward_requests_in_flight ").await < running.len() as f64 {
+            if running.iter().any(|call| call.is_finished()) {
+                break;
+            }
+        }
+    }
+    database.execute_batch("rollback").expect("unlocked");
+    let second = running.pop().expect("two").await.expect("no panic");
+    [running.pop().expect("two").await.expect("no panic"), second]
+}
+
+/// Two processes of one client refresh at once: the first with the newest refresh token, the second with its parent.
+#[tokio::test]
+async fn a_refresh_waits_for_one_of_the_same_session_that_runs() {
+    let upstream = Upstream::start();
+    let gateway = gateway(&upstream);
+    let (access, parent) = eventually_ok("both wait for the store", async || {
+        let parent = gateway.issue("alice", "").await.refresh;
+        let (_, newest) = granted(&exchange(gateway.client(), &parent).await);
+        let [first, second] = refreshed_at_once(&gateway, [&newest, &parent]).await;
+        if [&first, &second].iter().any(|response| response.status == 503) {
+            return Err("the store was locked for too long".to_owned());
+        }
+        let (_, third) = granted(&first);
+        let (access, again) = granted(&second);
+        assert_eq!(third, again, "both have the newest refresh token");
+        Ok((access, parent))
+    })
+    .await;
+    assert_eq!(gateway.status_of(&access).await, 200);
+    // One that comes later is behind.
+    assert_temporary(&exchange(gateway.client(), &parent).await, 409);
     gateway.drain_and_check_log();
 }
 

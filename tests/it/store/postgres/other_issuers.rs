@@ -182,7 +182,7 @@ async fn one_gateway_refreshes_a_login() {
         let saved = [holder, 1 - holder].map(|gateway| {
             let id = [u8::try_from(gateway).expect("small"); 16];
             let (scope, claims, due_before) = (String::new(), Default::default(), tokens(0).due);
-            let renewed = Some(Renewed { scope, claims, idle_expiry: until, due_before });
+            let renewed = Some(Renewed { scope, claims, due_before });
             let refreshed = RefreshedLogin { login: tokens(1), renewed };
             stores[gateway].save_login(family.id, id, refreshed, LOGIN.into())
         });
@@ -210,12 +210,12 @@ async fn each_end_is_found_by_one_gateway() {
     );
     end(&last).await.expect("the store works");
     let mut told = Vec::new();
-    let calls = [0, 1].map(|gateway: usize| stores[gateway].logins_to_revoke(LOGIN, 10));
+    let calls = [0, 1].map(|gateway: usize| stores[gateway].logins_to_revoke("corp".into(), LOGIN, 10));
     for call in calls {
         told.extend(call.await.expect("the store works"));
     }
     // Both gateways may have looked before one of them had read the list.
-    told.extend(stores[0].logins_to_revoke(LOGIN, 10).await.expect("the store works"));
+    told.extend(stores[0].logins_to_revoke("corp".into(), LOGIN, 10).await.expect("the store works"));
     told.sort_by_key(|(id, _)| *id != first.id);
     assert_eq!(told.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [first.id, last.id]);
 }

@@ -40,7 +40,12 @@ pub(super) async fn begun(store: &dyn Store, subject: &str) -> Family {
 
 /// A login that its browser has used.
 pub(super) async fn claimed(store: &dyn Store, subject: &str) -> Family {
-    let family = begun(store, subject).await;
+    claim(store, &family(subject)).await
+}
+
+pub(super) async fn claim(store: &dyn Store, family: &Family) -> Family {
+    let begun = store.begin_login(family.clone(), tokens(0), None, ANY, LOGIN.into()).await;
+    assert!(begun.expect("the store works").is_some(), "not void");
     store.claim_login(family.id, LOGIN + SECOND).await.expect("the store works");
     found(store, family.id).await.expect("it is there").0
 }
@@ -70,8 +75,8 @@ pub(super) async fn save_due(
     login: ProviderLogin,
     (due_before, now): (UnixTime, UnixTime),
 ) -> SavedLogin {
-    let Family { scope, claims, idle_expiry, .. } = family.clone();
-    let refreshed = RefreshedLogin { login, renewed: Some(Renewed { scope, claims, idle_expiry, due_before }) };
+    let Family { scope, claims, .. } = family.clone();
+    let refreshed = RefreshedLogin { login, renewed: Some(Renewed { scope, claims, due_before }) };
     store.save_login(family.id, ONE, refreshed, now.into()).await.expect("the store works")
 }
 
@@ -191,6 +196,7 @@ pub(crate) async fn an_interrupted_refresh_is_found(store: &dyn Store) {
     assert_eq!(interrupted(lapsed + MINUTE).await, []);
 }
 
+/// A refresh is no use of the session.
 pub(crate) async fn refreshed_tokens_are_saved_with_their_claims(store: &dyn Store) {
     let before = claimed(store, "alice").await;
     lease(store, &before, 0, ONE, LOGIN).await;
@@ -199,13 +205,12 @@ pub(crate) async fn refreshed_tokens_are_saved_with_their_claims(store: &dyn Sto
     let next = ProviderLogin { due: now + MINUTE, root: 2, claimed: false, ..tokens(1) };
     let client = Some("2001:db8::9".parse().expect("an address"));
     let context = EventContext { client, ..now.into() };
-    let (scope, idle_expiry) = (String::from("openid groups"), UnixTime::MAX);
-    let renewed = Renewed { scope: scope.clone(), claims: claims.clone(), idle_expiry, due_before: DUE };
+    let scope = String::from("openid groups");
+    let renewed = Renewed { scope: scope.clone(), claims: claims.clone(), due_before: DUE };
     let refreshed = RefreshedLogin { login: next.clone(), renewed: Some(renewed) };
     let saved = store.save_login(before.id, ONE, refreshed, context);
     assert_eq!(saved.await.expect("the store works"), SavedLogin::Saved);
-    let idle_expiry = before.absolute_expiry;
-    let family = Family { scope, claims, idle_expiry, last_used_at: now, address: client, ..before.clone() };
+    let family = Family { scope, claims, address: client, ..before.clone() };
     assert_eq!(found(store, before.id).await, Some((family.clone(), ProviderLogin { claimed: true, ..next.clone() })));
 
     assert_eq!(lease(store, &before, 1, OTHER, now).await, LoginLease::Granted, "the lease has ended");
@@ -214,7 +219,10 @@ pub(crate) async fn refreshed_tokens_are_saved_with_their_claims(store: &dyn Sto
     // Without an address, the last one stays.
     assert_eq!(save(store, &family, tokens(2), LOGIN).await, SavedLogin::Saved);
     let (after, _) = found(store, before.id).await.expect("it is there");
-    assert_eq!((after.last_used_at, after.address), (now, client));
+    assert_eq!(
+        (after.last_used_at, after.idle_expiry, after.address),
+        (before.last_used_at, before.idle_expiry, client)
+    );
 }
 
 pub(crate) async fn a_late_holder_keeps_its_tokens_unless_there_are_newer(store: &dyn Store) {
@@ -227,8 +235,8 @@ pub(crate) async fn a_late_holder_keeps_its_tokens_unless_there_are_newer(store:
     assert_eq!(lease(store, &family, 1, ONE, late).await, LoginLease::Held { until }, "the other one is at it");
 
     let of_other = ProviderLogin { sealed: b"other".into(), ..tokens(1) };
-    let (scope, claims, idle_expiry) = (String::new(), Default::default(), late);
-    let renewed = Some(Renewed { scope, claims, idle_expiry, due_before: DUE });
+    let (scope, claims) = (String::new(), Default::default());
+    let renewed = Some(Renewed { scope, claims, due_before: DUE });
     let refreshed = RefreshedLogin { login: of_other, renewed };
     let saved = store.save_login(family.id, OTHER, refreshed, late.into());
     assert_eq!(saved.await.expect("the store works"), SavedLogin::Newer);

@@ -8,13 +8,13 @@ use bearward::types::ids::TokenId;
 use serde_json::json;
 
 use super::provider_logins::{
-    DAY, DUE, MILLISECOND, MINUTE, ONE, PROVIDER, SECOND, begun, claimed, end, family, found, lease, save, save_tokens,
-    tokens,
+    DAY, DUE, MILLISECOND, MINUTE, ONE, PROVIDER, SECOND, begun, claim, claimed, end, family, found, lease, save,
+    save_tokens, tokens,
 };
 use crate::support::given::*;
 
 async fn to_revoke(store: &dyn Store, now: UnixTime) -> Vec<(TokenId, ProviderLogin)> {
-    let mut logins = store.logins_to_revoke(now, 100).await.expect("the store works");
+    let mut logins = store.logins_to_revoke("corp".into(), now, 100).await.expect("the store works");
     logins.sort_by_key(|(id, _)| id.to_string());
     logins
 }
@@ -36,8 +36,8 @@ pub(crate) async fn tokens_of_an_ended_session_are_only_told(store: &dyn Store) 
     let now = LOGIN + SECOND * 2;
     assert_eq!(to_revoke(store, now).await, [], "its tokens are being refreshed");
     let claims = json!({ "admin": true }).as_object().cloned().expect("an object");
-    let (scope, idle_expiry) = ("admin".into(), UnixTime::MAX);
-    let renewed = Some(Renewed { scope, claims, idle_expiry, due_before: DUE });
+    let scope = "admin".into();
+    let renewed = Some(Renewed { scope, claims, due_before: DUE });
     let refreshed = RefreshedLogin { login: tokens(1), renewed };
     let saved = store.save_login(family.id, ONE, refreshed, now.into());
     assert_eq!(saved.await.expect("the store works"), SavedLogin::Ended);
@@ -113,12 +113,16 @@ pub(crate) async fn an_unclaimed_login_ends_after_five_minutes(store: &dyn Store
 
 /// The idle time of a session may end later than it was to when it was last looked at.
 pub(crate) async fn a_session_that_lives_on_is_not_told(store: &dyn Store) {
-    let mut family = claimed(store, "alice").await;
-    let ends = family.idle_expiry;
-    family.idle_expiry = ends + DAY;
-    assert_eq!(save(store, &family, tokens(1), LOGIN).await, SavedLogin::Saved);
+    let ends = LOGIN + DAY;
+    let family = Family { idle: Some(DAY), idle_expiry: ends, ..family("alice") };
+    claim(store, &family).await;
+    let used = ends - MINUTE;
+    store.used(family.id, used).await.expect("the store works");
+    // A refresh is no use.
+    assert_eq!(save(store, &family, tokens(1), ends - SECOND).await, SavedLogin::Saved);
     assert_eq!(to_revoke(store, ends).await, []);
-    assert_eq!(ids_to_revoke(store, ends + DAY).await, [family.id]);
+    assert_eq!(to_revoke(store, used + DAY - MILLISECOND).await, []);
+    assert_eq!(ids_to_revoke(store, used + DAY).await, [family.id]);
 }
 
 pub(crate) async fn at_most_the_wanted_number_is_found(store: &dyn Store) {
@@ -127,9 +131,26 @@ pub(crate) async fn at_most_the_wanted_number_is_found(store: &dyn Store) {
     }
     let mut told = Vec::new();
     for _ in 0..4 {
-        told.push(store.logins_to_revoke(LOGIN, 2).await.expect("the store works").len());
+        told.push(store.logins_to_revoke("corp".into(), LOGIN, 2).await.expect("the store works").len());
     }
     assert_eq!(told, [2, 2, 1, 0]);
+}
+
+/// A provider that hangs keeps none of those of another one.
+pub(crate) async fn the_logins_of_one_provider_are_found_alone(store: &dyn Store) {
+    let one = claimed(store, "alice").await;
+    let other = family("bob");
+    let login = ProviderLogin { provider: "other".into(), claimed: true, ..tokens(0) };
+    let begun = store.begin_login(other.clone(), login, None, 100, LOGIN.into());
+    assert!(begun.await.expect("the store works").is_some());
+    end(store, &one, LOGIN).await;
+    end(store, &other, LOGIN).await;
+    // A watermark ends both as well.
+    store.revoke(Revoked::Everything { not_after: LOGIN }, LOGIN.into()).await.expect("the store works");
+    for (provider, expected) in [("unknown", vec![]), ("corp", vec![one.id]), ("other", vec![other.id])] {
+        let found = store.logins_to_revoke(provider.into(), LOGIN, 100).await.expect("the store works");
+        assert_eq!(found.iter().map(|(id, _)| *id).collect::<Vec<_>>(), expected, "{provider}");
+    }
 }
 
 /// A sweep can come at any moment: between the end of a session and the next look at it, while its tokens are being
@@ -157,8 +178,9 @@ pub(crate) async fn a_sweep_leaves_logins_that_are_still_to_be_told(store: &dyn 
 }
 
 pub(crate) async fn a_login_that_cannot_be_told_is_swept_after_a_day(store: &dyn Store) {
-    let (noticed, unnoticed, alive) =
-        (claimed(store, "alice").await, claimed(store, "bob").await, claimed(store, "carol").await);
+    let (noticed, unnoticed) = (claimed(store, "alice").await, claimed(store, "bob").await);
+    let alive = Family { idle_expiry: unnoticed.idle_expiry + DAY * 7, ..family("carol") };
+    claim(store, &alive).await;
     end(store, &noticed, LOGIN).await;
     let now = LOGIN + SECOND;
     assert_eq!(ids_to_revoke(store, now).await, [noticed.id]);
@@ -171,10 +193,6 @@ pub(crate) async fn a_login_that_cannot_be_told_is_swept_after_a_day(store: &dyn
 
     // No gateway has a provider any more, so that none looks.
     let ends = unnoticed.idle_expiry;
-    assert_eq!(
-        save(store, &Family { idle_expiry: ends + DAY * 7, ..alive.clone() }, tokens(1), LOGIN).await,
-        SavedLogin::Saved
-    );
     store.sweep(ends + DAY, 100).await.expect("the store works");
     assert!(found(store, unnoticed.id).await.is_some());
     // The sweep notices it, and deletes it a day later.
