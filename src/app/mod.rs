@@ -31,6 +31,7 @@ mod running;
 mod secrets;
 mod shared_state;
 mod shared_store;
+mod sign_in_providers;
 mod sockets;
 mod start;
 mod stored;

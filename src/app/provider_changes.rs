@@ -1,5 +1,5 @@
-//! What a reload of `[[provider]]` or `[[oauth.exchange]]` means for the sessions that began before it, in words for the
-//! operator.
+//! Warnings about a reload of `[[provider]]` or `[[oauth.exchange]]`: what it means for the sessions that began before
+//! it.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::auth::provider::Provider;
 use crate::broker::sign_in::SignInSettings;
 use crate::config::Config;
 
-/// One warning for each provider or issuer whose sessions do not go on as the new configuration would begin them.
+/// One warning for each provider or issuer of which sessions do not go on as the new configuration would begin them.
 pub(super) fn warnings(current: &Config, next: &Config) -> Vec<String> {
     let signed_in_at = current.sign_in.iter().flat_map(|settings| &settings.providers);
     let of_providers = signed_in_at.filter_map(|(provider, settings)| warning(provider, settings, next));

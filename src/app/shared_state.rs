@@ -17,6 +17,7 @@ use super::proofs;
 use super::removed_fields;
 use super::root_secrets::{agree, read_roots};
 use super::shared_store;
+use super::sign_in_providers;
 use super::stored;
 use super::takeover;
 use super::upstreams::UpstreamWatch;
@@ -30,7 +31,7 @@ use crate::auth::renewals::Renewals;
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::TokenCache;
 use crate::auth::token_exchange::TokenExchange;
-use crate::broker::sign_in::{Breakers, CallCounts, LoginRefresh, Refresher, SignInProvider, SignInProviders};
+use crate::broker::sign_in::{CallCounts, LoginRefresh, Refresher, SignInProviders};
 use crate::broker::{self, Broker, Detached, RefreshTurns, ReportCounts};
 use crate::config::{Config, Finding, ForeignIssuer};
 use crate::gateway::Gateway;
@@ -128,7 +129,7 @@ impl SharedState {
             clock: Arc::new(SteadyClock::new(clock.clone())),
         });
         let provider_calls = Arc::default();
-        let sign_ins = Arc::new(ArcSwap::from(sign_in_providers(config, &providers, &provider_calls)));
+        let sign_ins = Arc::new(ArcSwap::from(sign_in_providers::of(config, &providers, &provider_calls)));
         let renewals: Arc<Renewals> = Arc::default();
         let login_refresh = LoginRefresh::new(broker.clone(), sign_ins.clone(), clock.clone(), renewals.clone());
         let refresher = Refresher(login_refresh.clone());
@@ -196,7 +197,7 @@ impl SharedState {
             },
             forwarder: self.forwarder(config)?,
             sign_in: config.sign_in.clone().map(|settings| {
-                let providers = sign_in_providers(config, &self.providers, &self.provider_calls);
+                let providers = sign_in_providers::of(config, &self.providers, &self.provider_calls);
                 Box::new(SignIn::new(settings, providers, self.broker.clone(), self.clock.clone()))
             }),
             forward_auth: config.forward_auth.clone().map(|settings| {
@@ -368,21 +369,6 @@ impl SharedState {
         let token_cache = self.token_cache.clone();
         metrics.gauge("token_cache_entries", "Tokens in the token cache", move || token_cache.load().count() as f64);
     }
-}
-
-/// The providers at which browsers sign in.
-fn sign_in_providers(config: &Config, known: &Arc<Providers>, counts: &Arc<CallCounts>) -> Arc<SignInProviders> {
-    config.providers.iter().for_each(|provider| counts.expect(&provider.name));
-    let providers = config.sign_in.iter().flat_map(|settings| &settings.providers);
-    let with_rules = providers.map(|(provider, settings)| SignInProvider {
-        provider: provider.clone(),
-        settings: settings.clone(),
-        known: known.clone(),
-        warned: Arc::default(),
-        breakers: Arc::new(Breakers::new(settings.consecutive_timeouts)),
-        counts: counts.clone(),
-    });
-    Arc::new(SignInProviders::new(with_rules.collect()))
 }
 
 fn broker_settings(config: &Config) -> broker::Settings {

@@ -74,7 +74,7 @@ impl<'a> Tree<'a> {
             .files
             .iter()
             .enumerate()
-            .filter(|(number, file)| !file.syntax.is_empty() && !(is_main(*number) && has_known(file)));
+            .filter(|(number, file)| !(file.syntax.is_empty() || is_main(*number) && has_known(file)));
         foreign.map(|(_, file)| file.start..file.start + file.text.len()).collect()
     }
 

@@ -67,7 +67,7 @@ impl<'p, K: Hash + Eq> ByPath<'p, K> {
         }
     }
 
-    /// The first route at this path that matches. `may_match`: whether any route that asks for the same as this one can.
+    /// The first route at this path that matches. `may_match`: true if a route that asks for the same as this one can.
     pub(super) fn first(
         &self,
         key: K,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bearward::tokens::jwt::Algorithm;
+use bearward::types::secret;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -14,7 +15,8 @@ use crate::support::{Gateway, Upstream};
 /// A gateway that also accepts tokens of `mint`.
 fn gateway_with_issuer(upstream: &Upstream, mint: &Mint, more: &str) -> Gateway {
     let folder = Arc::new(TempDir::new().expect("a temporary folder"));
-    std::fs::write(folder.path().join("login.json"), mint.jwks()).expect("written");
+    // The file of a shared key is a secret.
+    secret::write_private(&folder.path().join("login.json"), mint.jwks().as_bytes()).expect("written");
     let issuer = format!(
         r#"
 [[issuer]]

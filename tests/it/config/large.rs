@@ -43,6 +43,9 @@ fn repeated(count: usize, piece: impl Fn(usize) -> String) -> String {
     (0..count).map(piece).collect()
 }
 
+/// A name, what is before the list, and the text of one more element.
+type Shape<'s> = (&'s str, &'s str, &'s dyn Fn(usize) -> String);
+
 fn protected(number: usize) -> String {
     format!("[[route]]\npath = \"/services/s{number}/\"\nscopes = [\"s{}\"]\n", number % 7)
 }
@@ -67,7 +70,7 @@ fn valid_files_are_read_in_linear_time() {
     };
     let ignoring_case = |number: usize| format!("[[route]]\npath = \"/S{number}\"\nignore_case = true\n");
     let cases = |number: usize| format!("[[route]]\npath = \"/{}{number}\"\n", ["s", "S"][number % 2]);
-    let shapes: [(&str, &str, &dyn Fn(usize) -> String); 7] = [
+    let shapes: [Shape<'_>; 7] = [
         ("protected routes", UPSTREAM, &protected),
         ("below a public one", &format!("{UPSTREAM}{public_above}"), &protected),
         ("an upstream for each", "", &own_upstream),
@@ -91,7 +94,7 @@ fn valid_files_are_read_in_linear_time() {
 #[test]
 fn errors_are_found_and_printed_in_linear_time() {
     let same_path = |_: usize| "[[route]]\npath = \"/a\"\n".to_owned();
-    let shapes: [(&str, &str, &dyn Fn(usize) -> String); 6] = [
+    let shapes: [Shape<'_>; 6] = [
         ("wrong keys", "[limits]\n", &|number| format!("uri_siz{number} = 1\n")),
         ("the same wrong key", "", &|number| format!("[[route]]\npath = \"/{number}\"\nscope = [\"a\"]\n")),
         ("routes of one path", "", &same_path),

@@ -1,5 +1,5 @@
-//! What the cases of h2spec send: frames that are wrong in their stream's state, size or order, and the error with which
-//! RFC 9113 has a server answer each. Also their neighbours that are right.
+//! The cases of h2spec: frames that are wrong in the state of their stream, in size or in order, and the error of RFC
+//! 9113 for each. Their neighbours that are right are here too.
 
 use Expected::{Connection, Served, Stream};
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use bearward::tokens::jwt::Algorithm;
 use bearward::types::reject::Reason;
+use bearward::types::secret;
 use http::{HeaderValue, Request};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -62,7 +63,8 @@ impl World {
             ("other", OTHER, self.other.jwks(), r#""ES256""#),
             ("shared", SHARED, self.shared.jwks(), r#""HS256""#),
         ] {
-            std::fs::write(folder.path().join(format!("{name}.json")), jwks).expect("written");
+            // The file of a shared key is a secret.
+            secret::write_private(&folder.path().join(format!("{name}.json")), jwks.as_bytes()).expect("written");
             more += &format!(
                 "[[issuer]]\nissuer = \"{issuer}\"\naudience = [\"https://api.example\"]\n\
                  jwks_file = \"{name}.json\"\nalgorithms = [{algorithms}]\n"

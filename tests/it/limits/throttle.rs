@@ -52,7 +52,18 @@ async fn refreshed(gateway: &Gateway, pair: &TokenPair) -> TokenPair {
 
 #[track_caller]
 fn assert_limited(response: &TestResponse, seconds: &str) {
-    response.assert_rejected(429, "rate_limited");
+    assert_limited_as("rate_limited", response, seconds);
+}
+
+/// OAuth clients have the user log in again after other errors of the token endpoint.
+#[track_caller]
+fn assert_token_endpoint_limited(response: &TestResponse, seconds: &str) {
+    assert_limited_as("temporarily_unavailable", response, seconds);
+}
+
+#[track_caller]
+fn assert_limited_as(error: &str, response: &TestResponse, seconds: &str) {
+    response.assert_rejected(429, error);
     assert_eq!(response.header("retry-after"), Some(seconds), "{response:?}");
 }
 
@@ -65,7 +76,7 @@ async fn a_family_refreshes_ten_times_then_once_in_five_seconds() {
         pair = refreshed(&gateway, &pair).await;
     }
     assert_limited(&gateway.refresh(&pair.access, &pair.refresh).await, "5");
-    assert_limited(&exchange(gateway.client(), &pair.refresh).await, "5");
+    assert_token_endpoint_limited(&exchange(gateway.client(), &pair.refresh).await, "5");
     assert_eq!(gateway.status_of(&pair.access).await, 200, "its tokens stay valid");
     refreshed(&gateway, &sibling).await;
     assert_eq!(gateway.revoke(&sibling.access, &pair.token_id).await.status, 200, "it can be revoked");
@@ -121,7 +132,7 @@ async fn each_address_has_its_own_limit_of_token_calls() {
     here().delete("/token/x").await.assert_rejected(404, "token_not_found");
 
     assert_limited(&here().delete("/token/x").await, "20");
-    assert_limited(&exchange(here(), &pair.refresh).await, "20");
+    assert_token_endpoint_limited(&exchange(here(), &pair.refresh).await, "20");
     assert_limited(&form(here(), "/oauth/revoke", "token=x".into()).await, "20");
     assert_limited(&here().post("/user/refresh", &serde_json::json!({ "refreshToken": pair.refresh })).await, "20");
     assert_limited(&here().get("/status/200").await, "20");
@@ -146,9 +157,8 @@ async fn failed_calls_are_limited_unless_the_token_is_valid() {
     assert_eq!(here().get("/status/401").await.status, 401, "a wrong password");
 
     let reached = upstream.seen().len();
-    for path in ["/oauth/token", "/oauth/revoke"] {
-        assert_limited(&form(here(), path, "token=x".into()).await, "20");
-    }
+    assert_token_endpoint_limited(&form(here(), "/oauth/token", "token=x".into()).await, "20");
+    assert_limited(&form(here(), "/oauth/revoke", "token=x".into()).await, "20");
     // An IPv6 client has the whole /64.
     assert_limited(&from(&gateway, "2001:db8:0:1::ffff").get("/status/200").await, "20");
     assert_eq!(upstream.seen().len(), reached, "no further password is tried");

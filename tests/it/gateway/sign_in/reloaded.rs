@@ -1,5 +1,6 @@
 //! Reloads of `[[provider]]`: sessions of a provider that is gone, or has another issuer or other rules.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bearward::admin::Reloaded;
@@ -19,10 +20,13 @@ fn metadata() -> Value {
     json!({ "end_session_endpoint": "ISSUER/end", "revocation_endpoint": "ISSUER/revoke" })
 }
 
-fn reload(gateway: &Gateway, upstream: &Upstream, more: &str) -> Reloaded {
+/// On another thread: a reload asks new providers, and those of the test run on this one.
+async fn reload(gateway: &Arc<Gateway>, upstream: &Upstream, more: &str) -> Reloaded {
     let text = Gateway::config_text(&upstream.address.to_string(), more);
     let config = config::parse(&text, gateway.path(), Probe::None).expect("a good configuration");
-    gateway.running().reload(config).expect("it reloads")
+    let gateway = gateway.clone();
+    let reloading = tokio::task::spawn_blocking(move || gateway.running().reload(config).expect("it reloads"));
+    reloading.await.expect("no panic")
 }
 
 /// Alice has a session, with a refresh token of the provider, and an open WebSocket.
@@ -46,9 +50,9 @@ fn rejected() -> (u16, String) {
 #[tokio::test]
 async fn sessions_of_another_issuer_end_and_its_tokens_stay_here() {
     let (old, new, upstream) = (Liar::start(&metadata()), Liar::start(&metadata()), Upstream::start());
-    let gateway = gateway(&upstream, &everything(&old.issuer, KEYS)).await;
+    let gateway = Arc::new(gateway(&upstream, &everything(&old.issuer, KEYS)).await);
     let (mut alice, mut socket) = signed_in(&old, &gateway).await;
-    let reloaded = reload(&gateway, &upstream, &everything(&new.issuer, KEYS));
+    let reloaded = reload(&gateway, &upstream, &everything(&new.issuer, KEYS)).await;
     assert!(reloaded.warnings.iter().any(|warning| warning.contains(&old.issuer)), "{:?}", reloaded.warnings);
     assert_eq!(within_a_second(close_frame(&mut socket)).await, rejected());
     alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
@@ -77,16 +81,16 @@ async fn sessions_of_a_removed_provider_end_with_their_streams() {
     };
     let with_main = format!("{}{}", both("main"), provider("main", &main.issuer, KEYS));
     for without_main in [both("other"), "[[route]]\npath = \"/\"\npublic = true\n".to_owned()] {
-        let gateway = gateway(&upstream, &with_main).await;
+        let gateway = Arc::new(gateway(&upstream, &with_main).await);
         let (mut alice, mut socket) = signed_in(&main, &gateway).await;
-        let reloaded = reload(&gateway, &upstream, &without_main);
+        let reloaded = reload(&gateway, &upstream, &without_main).await;
         assert!(reloaded.warnings.iter().any(|warning| warning.contains("main was removed")), "{reloaded:?}");
         assert_eq!(within_a_second(close_frame(&mut socket)).await, rejected());
         if without_main.contains("sign_in") {
             alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
         }
         // The provider is there again.
-        assert!(reload(&gateway, &upstream, &with_main).warnings.is_empty());
+        assert!(reload(&gateway, &upstream, &with_main).await.warnings.is_empty());
         assert_eq!(alice.fetch(&format!("{APP}/")).await.status, 200);
     }
 }
@@ -94,14 +98,14 @@ async fn sessions_of_a_removed_provider_end_with_their_streams() {
 #[tokio::test]
 async fn a_reload_with_other_rules_says_how_to_end_the_sessions() {
     let (liar, upstream) = (Liar::start(&metadata()), Upstream::start());
-    let gateway = gateway(&upstream, &everything(&liar.issuer, KEYS)).await;
+    let gateway = Arc::new(gateway(&upstream, &everything(&liar.issuer, KEYS)).await);
     let (mut alice, mut socket) = signed_in(&liar, &gateway).await;
     for (keys, warns) in [
         (format!("{KEYS}\nmax_staleness = \"1h\""), false),
         (format!("{KEYS}\ngroups = [\"staff\"]"), true),
         (format!("{KEYS}\nauthorization_parameters = [\"acr_values=mfa\"]\ngroups = [\"staff\"]"), true),
     ] {
-        let reloaded = reload(&gateway, &upstream, &everything(&liar.issuer, &keys));
+        let reloaded = reload(&gateway, &upstream, &everything(&liar.issuer, &keys)).await;
         assert_eq!(reloaded.warnings.len(), usize::from(warns), "{keys}: {:?}", reloaded.warnings);
         if warns {
             let command = format!("bearward token revoke --all --issuer {}", liar.issuer);
