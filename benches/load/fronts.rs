@@ -12,6 +12,8 @@ use crate::ports::free_address;
 use crate::program::{Program, is_installed};
 use crate::provider::{CLIENT, Provider};
 
+/// The middlewares of a route in `deploy/beside/traefik-routes.yaml` whose requests Traefik asks about.
+const ASKING: &str = "middlewares: [no-certificate, bearward, proof]";
 /// tests/run installs it with pip.
 const TRAEFIK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/proxies/bin/traefik");
 const OPENIDC: &str = "/usr/lib/apache2/modules/mod_auth_openidc.so";
@@ -79,14 +81,15 @@ pub fn traefik(place: Place<'_>, asked: Option<SocketAddr>) -> Outcome<Program> 
             ("providers:", "global: { checkNewVersion: false, sendAnonymousUsage: false }\nproviders:"),
         ],
     )?;
-    let middlewares = if asked.is_some() { "middlewares: [bearward, proof]" } else { "" };
+    // Both runs remove the same headers: they differ by the question alone.
+    let middlewares = if asked.is_some() { ASKING } else { "middlewares: [no-certificate, proof]" };
     let routes = include_str!("../../deploy/beside/traefik-routes.yaml");
     let routes = edited(
         routes,
         &[
             ("http://127.0.0.1:8080/auth", &format!("http://{}/auth", asked.unwrap_or(place.origin))),
             ("http://127.0.0.1:3000", &format!("http://{}", place.origin)),
-            ("middlewares: [bearward, proof]", middlewares),
+            (ASKING, middlewares),
         ],
     )?;
     fs::write(folder.path().join("traefik.yaml"), settings)?;
