@@ -46,7 +46,9 @@ pub(super) struct LiveConfig {
     /// The certificates of each listener. `None` for cleartext.
     pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerTls>>>>,
     pub(super) admin_certificate: Option<Arc<ArcSwap<ServerTls>>>,
-    pub(super) config: Mutex<Config>,
+    pub(super) config: ArcSwap<Config>,
+    /// Held by what replaces something. A reload holds it for seconds, while it waits for answers of other servers.
+    pub(super) replacing: Mutex<()>,
     /// The values of `config` for the admin API.
     pub(super) in_force: Arc<ArcSwap<Values>>,
     pub(super) clock: Arc<dyn Clock>,
@@ -56,7 +58,8 @@ pub(super) struct LiveConfig {
 impl LiveConfig {
     /// Activates `config`, and returns what has changed.
     pub(super) fn reload(&self, config: Config) -> Result<Reloaded, StartError> {
-        let mut current = self.config();
+        let _replacing = self.replacing();
+        let current = self.config();
         let (next, mut reloaded) = plan(&current, config);
         let certificates = self.read_certificates(&next)?;
         self.add_renewed(&current, &next, &certificates, &mut reloaded);
@@ -79,7 +82,7 @@ impl LiveConfig {
         self.replace_signing_key(signing_key);
         self.state.acme.set_wanted(acme::wanted(&next));
         self.shared.gateway.store(Arc::new(PerWorker::new(Handle::new(gateway), next.workers)));
-        *current = next;
+        self.config.store(Arc::new(next));
         reloaded.warnings.extend(trials.run(&self.state));
         Ok(reloaded)
     }
@@ -99,6 +102,7 @@ impl LiveConfig {
 
     /// Reads the files of the active certificates again, and nothing else.
     pub(super) fn reload_certificates(&self) -> Result<(), StartError> {
+        let _replacing = self.replacing();
         let current = self.config();
         self.replace_certificates(self.read_certificates(&current)?);
         Ok(())
@@ -106,6 +110,7 @@ impl LiveConfig {
 
     /// Activates what an ACME server has issued. Listeners without a name for it stay as they are.
     pub(super) fn activate_acme(&self) -> Result<(), StartError> {
+        let _replacing = self.replacing();
         let current = self.config();
         for ((number, settings), active) in current.listeners.iter().enumerate().zip(&self.certificates) {
             if let Some(active) = active.as_ref().filter(|_| settings.tls.acme_names().next().is_some())
@@ -120,6 +125,7 @@ impl LiveConfig {
 
     /// Reads the file of the signing key again, and nothing else.
     pub(super) fn reload_signing_key(&self) -> Result<(), StartError> {
+        let _replacing = self.replacing();
         self.replace_signing_key(own_keys::signing_key(&self.config().tokens)?);
         Ok(())
     }
@@ -141,8 +147,13 @@ impl LiveConfig {
         Ok(key)
     }
 
-    pub(super) fn config(&self) -> MutexGuard<'_, Config> {
-        self.config.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Never waits for a reload.
+    pub(super) fn config(&self) -> Arc<Config> {
+        self.config.load_full()
+    }
+
+    fn replacing(&self) -> MutexGuard<'_, ()> {
+        self.replacing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds the certificates of which the files have another content.

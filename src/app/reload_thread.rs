@@ -169,8 +169,8 @@ impl Reloader {
         }
         let has_changed = |file: &&NamedFile| now.get(&file.path) != self.seen.get(&file.path);
         let config = self.live.config();
-        let (watch, files) = (config.watch, config.files.iter().filter(has_changed).cloned().collect::<Vec<_>>());
-        drop(config);
+        let watch = config.watch;
+        let files = config.files.iter().filter(has_changed).cloned().collect::<Vec<_>>();
         let (at_start, loaded): (Vec<_>, Vec<_>) = files.into_iter().partition(NamedFile::requires_restart);
         for NamedFile { key, path } in at_start {
             let file = path.display();

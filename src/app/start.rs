@@ -119,7 +119,8 @@ fn run(
         shared,
         certificates: sockets.certificates,
         admin_certificate: sockets.admin.tls.clone(),
-        config: Mutex::new(config),
+        config: ArcSwap::from_pointee(config),
+        replacing: Mutex::default(),
         clock,
         metrics: reload_metrics,
         log: log.as_ref().map(Arc::downgrade),
@@ -164,7 +165,8 @@ fn admin(
     listeners: Vec<ListenerTls>,
     reloads: Option<Sender<ReloadRequest>>,
 ) -> Admin {
-    let (config, state) = (live.config(), &live.state);
+    let config = live.config();
+    let state = &live.state;
     let in_force = live.in_force.clone();
     Admin {
         broker: state.broker.clone(),

@@ -6,11 +6,12 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::auth::key_lookups::{KeyLookups, Lookup, Reader};
 use crate::auth::login_providers::LoginProviders;
 use crate::store::{ProviderLogin, Store, StoreFuture};
+use crate::telemetry::report_interval::ReportInterval;
 use crate::tokens::family::handle::PresentedHandle;
 use crate::tokens::family::refresh_token::Roots;
 use crate::tokens::family::{Family, claims_of};
@@ -70,6 +71,8 @@ pub struct Handles {
     /// `None` if a look-up must not change anything.
     effects: Option<Effects>,
     lookups: KeyLookups,
+    /// Of failed reads: clients can cause them with invented handles.
+    reports: ReportInterval,
 }
 
 struct Effects {
@@ -133,7 +136,15 @@ impl Handles {
         find: Arc<FindLogin>,
         providers: Arc<LoginProviders>,
     ) -> Self {
-        Handles { settings, roots, find, providers, effects: None, lookups: KeyLookups::default() }
+        Handles {
+            settings,
+            roots,
+            find,
+            providers,
+            effects: None,
+            lookups: KeyLookups::default(),
+            reports: ReportInterval::default(),
+        }
     }
 
     /// Records in the store when logins are used, and refreshes them.
@@ -228,7 +239,9 @@ impl Handles {
         };
         match tokio::time::timeout(limit, reading).await {
             Ok(found) => found.map_err(|error| {
-                tracing::error!(%error, "cannot read a login");
+                if let Some(others) = self.reports.count(Instant::now()) {
+                    tracing::error!(%error, other_failures = others, "cannot read a login");
+                }
                 Reject::new(Reason::StoreUnavailable, error.message)
             }),
             Err(_) => Err(Reject::new(Reason::StoreUnavailable, format!("no response within {limit:?}"))),

@@ -4,19 +4,18 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use foldhash::quality::RandomState;
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard, Semaphore, SemaphorePermit};
+
+use crate::telemetry::report_interval::ReportInterval;
 
 /// Keys that are read from the store at the same time.
 const MAX_READS: usize = 64;
 
 /// Those of open streams among them, so that requests do not wait for many streams.
 const MAX_STREAM_READS: usize = 8;
-
-/// How often a failing store is reported.
-const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// By a hash of the whole key: with a wrong secret it is another key.
 pub(super) struct KeyLookups {
@@ -112,27 +111,15 @@ impl Drop for Lookup<'_> {
 pub(super) struct Reads {
     pub(super) ok: AtomicU64,
     pub(super) failed: AtomicU64,
-    /// When a failed one was last reported, and how many were not since.
-    reported: Mutex<(Option<Instant>, u64)>,
+    reports: ReportInterval,
 }
 
 impl Reads {
     pub(super) fn fail(&self, error: &str) {
         self.failed.fetch_add(1, Ordering::Relaxed);
-        if let Some(others) = self.count(Instant::now()) {
+        if let Some(others) = self.reports.count(Instant::now()) {
             tracing::error!(error, other_failures = others, "cannot read API keys from the store");
         }
-    }
-
-    /// The number of failed reads since the last report. `None` if this one is not reported.
-    fn count(&self, now: Instant) -> Option<u64> {
-        let (last, others) = &mut *self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.is_some_and(|last| now.saturating_duration_since(last) < REPORT_INTERVAL) {
-            *others += 1;
-            return None;
-        }
-        *last = Some(now);
-        Some(std::mem::take(others))
     }
 }
 
@@ -162,16 +149,5 @@ mod tests {
         assert!(second.turn.try_lock().is_err());
         drop(turn);
         drop(second.turn().await);
-    }
-
-    #[test]
-    fn failed_reads_are_reported_every_ten_seconds() {
-        let (failed, start) = (Reads::default(), Instant::now());
-        assert_eq!(failed.count(start), Some(0));
-        for _ in 0..3 {
-            assert_eq!(failed.count(start + REPORT_INTERVAL - Duration::from_millis(1)), None);
-        }
-        assert_eq!(failed.count(start + REPORT_INTERVAL), Some(3));
-        assert_eq!(failed.count(start + 2 * REPORT_INTERVAL), Some(0));
     }
 }

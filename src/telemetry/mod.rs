@@ -6,5 +6,6 @@ pub mod messages;
 pub mod metrics;
 pub mod post;
 pub mod recent_rejections;
+pub mod report_interval;
 pub mod snapshots;
 pub mod spans;

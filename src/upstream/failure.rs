@@ -15,6 +15,8 @@ pub enum Failure {
     Busy(String),
     /// The server closed or reset the connection, or did not speak HTTP.
     Broken(String),
+    /// The server ended the connection in good order, and has certainly not processed the request.
+    Closing(String),
 }
 
 impl Failure {
@@ -23,8 +25,14 @@ impl Failure {
             Failure::Connect(_) => Reason::UpstreamConnect,
             Failure::ConnectTimeout(_) => Reason::UpstreamConnectTimeout,
             Failure::Busy(_) => Reason::UpstreamBusy,
-            Failure::Broken(_) => Reason::UpstreamBroken,
+            Failure::Broken(_) | Failure::Closing(_) => Reason::UpstreamBroken,
         }
+    }
+
+    /// Returns true if it shows that something is wrong with the server. A healthy one can have many requests, and ends
+    /// connections: one GOAWAY concerns many requests at once.
+    pub(super) fn is_of_server(&self) -> bool {
+        !matches!(self, Failure::Busy(_) | Failure::Closing(_))
     }
 
     pub(super) fn broken(error: hyper::Error) -> Self {
@@ -36,7 +44,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Connect(text) | Failure::ConnectTimeout(text) => f.write_str(text),
-            Failure::Busy(text) | Failure::Broken(text) => f.write_str(text),
+            Failure::Busy(text) | Failure::Broken(text) | Failure::Closing(text) => f.write_str(text),
         }
     }
 }

@@ -56,14 +56,22 @@ struct WorkerRequests(Count);
 #[derive(Default)]
 pub struct CurrentServer(AtomicU64);
 
+/// Of [`CurrentServer`]. No server is ejected so often.
+const NO_SERVER: u64 = u64::MAX;
+
 impl CurrentServer {
     pub(super) fn set(&self, at: usize, ejections: u64) {
         self.0.store(ejections << 8 | at as u64, Ordering::Relaxed);
     }
 
-    fn get(&self) -> (usize, u64) {
+    /// No server has caused the failure.
+    fn forget(&self) {
+        self.0.store(NO_SERVER, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<(usize, u64)> {
         let word = self.0.load(Ordering::Relaxed);
-        ((word & 0xff) as usize, word >> 8)
+        (word != NO_SERVER).then_some(((word & 0xff) as usize, word >> 8))
     }
 }
 
@@ -137,11 +145,15 @@ impl Upstream {
                 Err(failure) => failure,
             };
             let has_others = (tried.count_ones() as usize) < self.servers.len();
-            let Some(next) = self.next_attempt(attempt, retry, has_others) else { return Err(failure) };
+            let Some(next) = self.next_attempt(attempt, retry, has_others) else {
+                if !failure.is_of_server() {
+                    current.forget();
+                }
+                return Err(failure);
+            };
             attempt = next;
             server.count_retry(counts, failure.reason(), request);
-            // Neither is a failure. One GOAWAY concerns many requests at once, which would eject a healthy server.
-            if !matches!(failure, Failure::Busy(_)) && retry != Some(RetryReason::Closing) {
+            if failure.is_of_server() {
                 self.count_failure(current, &failure.to_string());
             }
         }
@@ -249,7 +261,7 @@ impl Upstream {
 
     /// The only server of an upstream is never ejected, because no other can take its requests.
     pub(super) fn count_failure(&self, current: &CurrentServer, cause: &str) {
-        let (at, ejections) = current.get();
+        let Some((at, ejections)) = current.get() else { return };
         if self.in_use() > 1 {
             self.servers[at].state.record_failure(&self.settings.ejection, ejections, cause, Instant::now());
         }

@@ -10,6 +10,7 @@ use super::settings::Protocol;
 use crate::protocols::http::body::Body;
 use crate::telemetry::access_log::Attempts;
 use crate::telemetry::metrics::WorkerMetrics;
+use crate::types::reject::with_causes;
 
 /// Where a request on its way is counted.
 #[derive(Clone, Copy)]
@@ -67,7 +68,9 @@ impl SendFailure {
             *request = *copy;
             Some(reason)
         });
-        SendFailure { failure: Failure::broken(error), retry }
+        let is_closing = protocol == Protocol::Http2 && unprocessed(&error) == Some(RetryReason::Closing);
+        let failure = if is_closing { Failure::Closing(with_causes(&error)) } else { Failure::broken(error) };
+        SendFailure { failure, retry }
     }
 }
 

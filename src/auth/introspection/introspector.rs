@@ -11,6 +11,7 @@ use super::counts::{IntrospectionCounts, Outcome};
 use super::settings::{AnswerForm, IntrospectionSettings};
 use crate::auth::keyring::{Keyring, RefetchOutcome};
 use crate::auth::oauth_client::{CircuitBreaker, OAuthResponse};
+use crate::telemetry::report_interval::ReportInterval;
 use crate::tokens::jwt::introspected::{ANSWER_TYPE, accept, is_about_another, read_signed_answer};
 use crate::tokens::jwt::verify::TrustedIssuer;
 use crate::tokens::jwt::{Issuer, VerifiedToken};
@@ -29,8 +30,9 @@ pub struct Introspector {
     /// Questions of streams. Those of other issuers do not wait for this endpoint.
     pub(super) of_streams: Semaphore,
     breaker: CircuitBreaker,
-    /// Why the last question had no answer. Empty if it had one.
+    /// Why a question had no answer, as the log says. Empty if the log says that the endpoint answers.
     last_error: Mutex<String>,
+    reports: ReportInterval,
 }
 
 /// A token about which the endpoint said that it is active.
@@ -54,6 +56,7 @@ impl Introspector {
             of_streams,
             breaker,
             last_error: Mutex::default(),
+            reports: ReportInterval::default(),
         }
     }
 
@@ -178,18 +181,28 @@ impl Introspector {
         read_signed_answer(text, issuer, &self.settings.client.client_id, clock.now(), Trace::OFF)
     }
 
-    /// Logs the first of equal failures, and their end.
+    /// Logs the first of equal failures, and their end. Clients choose the tokens, so they can choose between failures:
+    /// the endpoint may reject a long token otherwise than a short one. So it logs at most one in ten seconds.
     fn note(&self, error: Option<&Unanswered>) {
         let error = error.map_or("", Unanswered::why);
         let mut last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
         if *last == error {
             return;
         }
-        let (issuer, url) = (&self.policy.issuer, &self.settings.endpoint.url);
-        match error {
-            "" => tracing::info!(%issuer, %url, "the introspection endpoint answers again"),
-            error => tracing::error!(%issuer, %url, error, "cannot ask about opaque tokens: they get 503"),
+        let issuer = &self.policy.issuer;
+        let url = &self.settings.endpoint.url;
+        if error.is_empty() {
+            tracing::info!(%issuer, %url, "the introspection endpoint answers again");
+            last.clear();
+        } else if let Some(others) = self.reports.count(Instant::now()) {
+            tracing::error!(
+                %issuer,
+                %url,
+                error,
+                other_changes = others,
+                "cannot ask about opaque tokens: they get 503"
+            );
+            error.clone_into(&mut last);
         }
-        error.clone_into(&mut last);
     }
 }

@@ -1,11 +1,12 @@
 //! The hosts of DPoP proofs: a warning where clients have bound tokens, and no proof of theirs would be accepted.
 
-use crate::auth::proofs::ProofRule;
+use crate::auth::proofs::{OwnHosts, ProofRule};
 use crate::config::document::error::{ConfigError, Place};
 use crate::config::document::table::Table;
 use crate::config::settings::Config;
 use crate::gateway::route::{Access, Capture, Route};
 use crate::protocols::tls;
+use crate::server::ListenerSettings;
 use crate::tokens::jwt::Confirmation;
 
 /// `places`: those of the listeners. The first listener reports for all.
@@ -13,8 +14,7 @@ pub(super) fn report(root: &Table<'_>, config: &Config, places: &[Place]) {
     if !has_bound_tokens(config) || !config.own_hosts().are_local() {
         return;
     }
-    // The certificate of another listener names the hosts of its proofs.
-    let nameless = config.listeners.iter().zip(places).find(|(listener, _)| listener.tls == tls::Settings::Off);
+    let nameless = config.listeners.iter().zip(places).find(|(listener, _)| !knows_hosts(listener));
     let Some((_, place)) = nameless else { return };
     let warning = ConfigError::new(
         "a DPoP proof gets 401 on this listener: no key names a host of the gateway",
@@ -22,6 +22,18 @@ pub(super) fn report(root: &Table<'_>, config: &Config, places: &[Place]) {
     );
     let help = "set tokens.issuer to the URL of the gateway, or add its host to https.hosts";
     root.report().warn(warning.help(help).at(place));
+}
+
+/// Returns true if the certificate of this listener names the hosts of its proofs. A listener for this machine alone
+/// needs no other name than that of this machine.
+fn knows_hosts(listener: &ListenerSettings) -> bool {
+    if listener.tls == tls::Settings::Off {
+        return false;
+    }
+    let names = listener.tls.names();
+    let mut hosts = OwnHosts::default();
+    hosts.extend(names.iter().map(String::as_str));
+    listener.address.ip().is_loopback() || !hosts.are_local()
 }
 
 /// Returns true if the configuration shows that clients may have tokens with a key.

@@ -166,6 +166,14 @@ fn dangerous_values_are_reported() {
             "[[listener]]\naddress = \"127.0.0.1:1\"\ntls = \"off\"\n[[route]]\npath = \"/\"\nproof = \"required\"\n",
             &[("listener[0].address", 4, "no key names a host of the gateway")],
         ),
+        // Its certificate is for localhost, and clients come from other machines.
+        (
+            "[[listener]]\naddress = \"0.0.0.0:1\"\ntls = \"self-signed\"\n[[route]]\npath = \"/\"\nproof = \"required\"\n",
+            &[
+                ("listener[0].address", 5, "no key names a host of the gateway"),
+                ("tokens.issuer", 1, "tokens name https://localhost:8443"),
+            ],
+        ),
         (
             "[[listener]]\naddress = \"127.0.0.1:1\"\ntls = \"off\"\n[oauth]\ntoken_endpoint = \"/oauth/token\"\n",
             &[("listener[0].address", 4, "add its host to https.hosts")],

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, response};
 use super::*;
 use crate::support::wait::eventually;
 
@@ -145,4 +145,25 @@ async fn a_thousand_hostile_tokens_open_nothing_and_delay_no_known_one() {
     let asked = endpoint.count();
     assert!((2..=30).contains(&asked), "{asked} questions");
     assert!(endpoint.questions().iter().all(|question| question.form.split('&').count() == 2), "one token each");
+}
+
+/// Clients choose the tokens, and so what the endpoint says against them. One message for each would keep the gateway's
+/// own messages out of the log.
+#[tokio::test]
+async fn changing_failures_are_one_message_in_ten_seconds() {
+    let start = secrets::capture_log();
+    let (upstream, endpoint) = (Upstream::start(), Endpoint::start());
+    let gateway = asking(&upstream, &endpoint, "");
+    endpoint.respond(|token| {
+        let status = if token.len() > 20 { "413 Content Too Large" } else { "400 Bad Request" };
+        response(status, "text/plain", "no")
+    });
+    for number in 0..20 {
+        for guess in [format!("guess.{number}"), format!("guess.{number}.{}", "long".repeat(10))] {
+            assert_eq!(status(&gateway, &guess).await, 503);
+        }
+    }
+    let log = secrets::logged_since(start);
+    let messages = log.lines().filter(|line| line.contains("cannot ask about") && line.contains(&endpoint.url()));
+    assert_eq!(messages.count(), 1, "{log}");
 }

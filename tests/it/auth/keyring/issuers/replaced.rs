@@ -1,11 +1,15 @@
 //! A reload that changes where the keys of an issuer come from: the keys that work stay until the new source works.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use bearward::admin::Reloaded;
 use bearward::config::{self, Probe};
 use serde_json::json;
 
 use super::{fetched_from, folder, issuer, mint, new_token, start_in, status, wait_for_status};
 use crate::support::tokens::EXTERNAL_ISSUER;
+use crate::support::wait::eventually;
 use crate::support::{Gateway, KeyServer, Upstream};
 
 fn reload(gateway: &Gateway, upstream: &Upstream, more: &str) -> Reloaded {
@@ -87,4 +91,31 @@ async fn a_new_issuer_without_keys_is_reported_with_its_error() {
     // The access log names no more than before: only operators see what an issuer responds.
     let line = gateway.log_line(|line| line["reason"] == "keys_unavailable").await;
     assert!(!line.to_string().contains("404"), "{line}");
+}
+
+/// A reload waits for the keys of a new source. Operators ask meanwhile, and the thread that they ask fetches the keys.
+#[tokio::test]
+async fn explain_answers_while_a_reload_waits_and_delays_no_keys() {
+    let upstream = Upstream::start();
+    let key = mint();
+    let server = KeyServer::start(&[&key]);
+    let gateway = Arc::new(Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), "")));
+    let token = new_token(&gateway, &key);
+    server.pages().documents.push(("/slow".to_owned(), key.jwks()));
+    server.pages().delay = Duration::from_secs(2);
+    let slow = fetched_from(&server.url("/slow"), "");
+    let reloading = tokio::task::spawn_blocking({
+        let gateway = gateway.clone();
+        let address = upstream.address;
+        move || {
+            let text = Gateway::config_text(&address.to_string(), &slow);
+            let config = config::parse(&text, gateway.path(), Probe::None).expect("a good configuration");
+            gateway.running().reload(config).expect("it reloads")
+        }
+    });
+    eventually("the reload fetches the keys", || server.pages().seen.iter().any(|(path, _)| path == "/slow")).await;
+    let explained = gateway.admin_client().post("/admin/v1/explain", &json!({ "token": token })).await;
+    assert_eq!(explained.json()["decision"], "allowed", "{explained:?}");
+    assert!(!reloading.is_finished(), "explain waits for the reload");
+    assert_eq!(reloading.await.expect("no panic").warnings, Vec::<String>::new());
 }
