@@ -62,7 +62,8 @@ impl Trials {
     async fn warnings(self, keyring: Arc<Keyring>, clock: Arc<dyn Clock>) -> Vec<String> {
         let mut trials = JoinSet::new();
         for asked in self.introspectors {
-            let (keyring, clock) = (keyring.clone(), clock.clone());
+            let keyring = keyring.clone();
+            let clock = clock.clone();
             let name = format!("introspection of {}", asked.policy.issuer);
             trials.spawn(async move { found(&name, timeout(TRIAL_LIMIT, asked.probe(&keyring, &*clock)).await) });
         }

@@ -289,7 +289,8 @@ mod tests {
 
     #[test]
     fn the_rights_of_a_token_are_those_of_the_question_that_began_last() {
-        let (leases, begun) = (Leases::default(), Instant::now());
+        let leases = Leases::default();
+        let begun = Instant::now();
         let grant = |scope: &str, later: Duration| {
             leases.grant(1, &Arc::from("text"), answer("alice", scope, begun + later, 1))
         };

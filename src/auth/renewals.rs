@@ -307,7 +307,8 @@ mod tests {
     #[test]
     fn what_requests_would_read_is_read_once_and_again_in_time() {
         let renewals = Arc::new(Renewals::default());
-        let (jwt, later) = (renewals.watch(family(1), &expiring(1)), NOW + RECENT);
+        let jwt = renewals.watch(family(1), &expiring(1));
+        let later = NOW + RECENT;
         let login = renewals.watch(family(2), &handle("a", 0, NOW));
         assert_eq!(due(&renewals, NOW - RECENT), []);
         let mut reads = renewals.due(NOW);

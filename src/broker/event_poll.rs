@@ -216,7 +216,8 @@ impl Poller {
     fn report(&self, skipped: usize) {
         let stream = &*self.poll.stream.name;
         if let Some((jti, first)) = self.answers.rejected.iter().next() {
-            let (rejected, error) = (self.answers.rejected.len(), first.to_string());
+            let rejected = self.answers.rejected.len();
+            let error = first.to_string();
             tracing::warn!(stream, rejected, jti = shown(jti), error, "rejected security events");
         }
         if skipped > 0 {

@@ -205,7 +205,8 @@ impl Shared {
         for (left_out, of) in [(&self.left_out, ""), (&self.of_libraries_left_out, " of libraries")] {
             let left_out = left_out.swap(0, Ordering::Relaxed);
             if left_out > 0 {
-                let (now, target) = (SystemClock.now(), module_path!());
+                let now = SystemClock.now();
+                let target = module_path!();
                 let _ = writeln!(output, "{now}  WARN {target}: left out {left_out} messages{of}: there were too many");
                 is_any = true;
             }

@@ -15,7 +15,8 @@ fn known() -> CachedToken {
 
 #[test]
 fn the_size_of_an_entry_counts_all_that_it_keeps() {
-    let (token, known) = (Arc::from([b'x'; 100]), Arc::new(known()));
+    let token = Arc::from([b'x'; 100]);
+    let known = Arc::new(known());
     let headers = "x-user".len() + "alice".len() + 64;
     let size = Bytes { replacements: 0 }.weight(&token, &known);
     assert_eq!(size, (5 * 100 + headers + 512) as u64);
@@ -55,7 +56,8 @@ fn a_change_of_keys_is_checked_until_the_token_passes() {
 
 #[test]
 fn a_token_is_valid_from_its_first_to_its_last_millisecond() {
-    let (known, millisecond) = (known(), Duration::from_millis(1));
+    let known = known();
+    let millisecond = Duration::from_millis(1);
     let check = |now| known.check_time(now).map_err(|reject| reject.reason);
     assert_eq!(check(ISSUED - millisecond), Err(Reason::NotYetValid));
     assert_eq!((check(ISSUED), check(EXPIRES - millisecond)), (Ok(()), Ok(())));
@@ -64,10 +66,12 @@ fn a_token_is_valid_from_its_first_to_its_last_millisecond() {
 
 #[test]
 fn a_token_stays_rejected_after_its_revocation() {
-    let (known, revocations) = (known(), Revocations::new());
+    let known = known();
+    let revocations = Revocations::new();
     let is_revoked = || known.check_revocation(&revocations).is_err();
     let revoke = |subject: &str, sequence| {
-        let (issuer, subject) = (known.token.issuer.to_string(), subject.to_owned());
+        let issuer = known.token.issuer.to_string();
+        let subject = subject.to_owned();
         let what = Revoked::Subject { issuer, subject, not_after: ISSUED };
         revocations.enforce(&Revocation { sequence, what, at: ISSUED, until: EXPIRES }, ISSUED);
     };

@@ -85,7 +85,8 @@ impl OverlappingLists {
         let options = options.with_status_policy(policy).with_expiration_policy(ExpirationPolicy::Enforce).build();
         let in_no_list = |path: &VerifiedPath<'_>| check_every_list(path, lists);
         let usage = KeyUsage::client_auth();
-        let (algorithms, roots) = (self.algorithms.all, &self.roots.roots);
+        let algorithms = self.algorithms.all;
+        let roots = &self.roots.roots;
         leaf.verify_for_usage(algorithms, roots, others, now, usage, Some(options), Some(&in_no_list)).map(|_| ())
     }
 }

@@ -67,7 +67,8 @@ fn requests_and_data_earn_control_frames() {
 
 #[test]
 fn a_client_may_cancel_half_of_its_requests() {
-    let (request, cancel) = (|stream| frame(HEADERS, stream, 1), |stream| frame(RST_STREAM, stream, 4));
+    let request = |stream| frame(HEADERS, stream, 1);
+    let cancel = |stream| frame(RST_STREAM, stream, 4);
     let mut honest = guard(0, 10);
     let half = (0..1000).flat_map(|pair| [request(2 * pair + 1), request(2 * pair + 2), cancel(2 * pair + 2)]);
     assert_eq!(honest.receive(&half.flatten().collect::<Vec<u8>>()), Ok(()));
@@ -133,7 +134,8 @@ fn only_bodies_that_have_not_ended_are_remembered() {
 
 #[test]
 fn the_newest_request_goes_on_until_the_client_has_ended_it() {
-    let (closed, open) = (Err(Violation::StreamClosed), Ok(()));
+    let closed = Err(Violation::StreamClosed);
+    let open = Ok(());
     for (sent, expected) in [
         (vec![ended(frame(HEADERS, 1, 1)), frame(DATA, 1, 1)], closed),
         (vec![ended(frame(HEADERS, 1, 1)), ended(frame(HEADERS, 1, 1))], closed),

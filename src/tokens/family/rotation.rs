@@ -258,7 +258,8 @@ mod tests {
         let now = Family { rotated_at: LOGIN + HOUR, ..family(5, 4) };
         let conflict = Rotation::Rejected(Reason::RefreshConflict);
         let just_before = Family { rotated_at: LOGIN + HOUR - INSIDE, ..family(4, 4) };
-        let (long_before, unconfirmed) = (family(4, 4), family(4, 3));
+        let long_before = family(4, 4);
+        let unconfirmed = family(4, 3);
         for (before, generation, expected) in [
             (&just_before, 3, Rotation::Replayed(now.clone())),
             (&unconfirmed, 3, Rotation::Replayed(now.clone())),

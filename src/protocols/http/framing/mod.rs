@@ -5,7 +5,7 @@
 //! gateway may have read the same bytes in the other way: then a part of one client's body becomes another client's
 //! request (request smuggling). So hyper gets only complete heads that can be read in one way.
 //!
-//! The parser and hyper must agree where a message ends: `tests/it/framing/agreement.rs` compares them.
+//! The parser and hyper must agree where a message ends: `tests/it/protocols/framing/agreement.rs` compares them.
 
 mod error;
 mod head;
