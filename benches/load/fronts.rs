@@ -12,7 +12,7 @@ use crate::ports::free_address;
 use crate::program::{Program, is_installed};
 use crate::provider::{CLIENT, Provider};
 
-/// The middlewares of a route in `deploy/beside/traefik-routes.yaml` whose requests Traefik asks about.
+/// The middlewares in `deploy/beside/traefik-routes.yaml` with which Traefik asks about a request.
 const ASKING: &str = "middlewares: [no-certificate, bearward, proof]";
 /// tests/run installs it with pip.
 const TRAEFIK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/proxies/bin/traefik");
