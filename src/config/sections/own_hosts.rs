@@ -14,7 +14,7 @@ pub(super) fn report(root: &Table<'_>, config: &Config, places: &[Place]) {
     if !has_bound_tokens(config) || !config.own_hosts().are_local() {
         return;
     }
-    let nameless = config.listeners.iter().zip(places).find(|(listener, _)| !knows_hosts(listener));
+    let nameless = config.listeners.iter().zip(places).find(|(listener, place)| !knows_hosts(listener, place));
     let Some((_, place)) = nameless else { return };
     let warning = ConfigError::new(
         "a DPoP proof gets 401 on this listener: no key names a host of the gateway",
@@ -25,15 +25,18 @@ pub(super) fn report(root: &Table<'_>, config: &Config, places: &[Place]) {
 }
 
 /// Returns true if the certificate of this listener names the hosts of its proofs. A listener for this machine alone
-/// needs no other name than that of this machine.
-fn knows_hosts(listener: &ListenerSettings) -> bool {
+/// needs no other name than that of this machine, and neither does that of a file without `[[listener]]`: a trial.
+fn knows_hosts(listener: &ListenerSettings, place: &Place) -> bool {
     if listener.tls == tls::Settings::Off {
         return false;
+    }
+    if listener.address.ip().is_loopback() || place.span.is_none() {
+        return true;
     }
     let names = listener.tls.names();
     let mut hosts = OwnHosts::default();
     hosts.extend(names.iter().map(String::as_str));
-    listener.address.ip().is_loopback() || !hosts.are_local()
+    !hosts.are_local()
 }
 
 /// Returns true if the configuration shows that clients may have tokens with a key.

@@ -170,8 +170,8 @@ fn dangerous_values_are_reported() {
         (
             "[[listener]]\naddress = \"0.0.0.0:1\"\ntls = \"self-signed\"\n[[route]]\npath = \"/\"\nproof = \"required\"\n",
             &[
-                ("listener[0].address", 5, "no key names a host of the gateway"),
                 ("tokens.issuer", 1, "tokens name https://localhost:8443"),
+                ("listener[0].address", 4, "no key names a host of the gateway"),
             ],
         ),
         (
