@@ -1,7 +1,7 @@
 //! Flood protection of HTTP/2: counts frames that carry no data and begin no request, before h2 acts on them.
 //!
-//! It also checks what h2 does not: that the first frame is SETTINGS, and that the newest request does not go on when
-//! the client has ended it. For an older one, h2 ends the connection with PROTOCOL_ERROR.
+//! It also checks what h2 does not: that the first frame is SETTINGS, and that no request goes on when the client has
+//! ended it. h2 would end the connection with PROTOCOL_ERROR.
 //!
 //! h2 itself limits header blocks that never end, streams that the client resets before h2 looks at them
 //! (CVE-2023-44487), and streams that the client makes h2 reset (CVE-2025-8671). It replies to any number of PING and
@@ -15,6 +15,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::client_streams::ClientStreams;
 use super::settings::FloodSettings;
 use super::trailers;
 
@@ -80,10 +81,6 @@ impl From<Flood> for Violation {
     }
 }
 
-/// Maximum requests of which the gateway remembers that their body has not ended. Of others, h2 drops pseudo-headers in
-/// trailers.
-const MAX_UPLOADS: usize = 256;
-
 /// Follows the frames of one connection.
 pub(super) struct FloodGuard {
     header: [u8; FRAME_HEADER],
@@ -95,10 +92,7 @@ pub(super) struct FloodGuard {
     has_settings: bool,
     /// A header block has begun and not ended. h2 rejects everything but its rest.
     is_in_block: bool,
-    /// The stream of the newest request.
-    last_stream: [u8; 4],
-    /// The streams of requests with a body that has not ended, the oldest first.
-    uploads: Vec<[u8; 4]>,
+    streams: ClientStreams,
     control: Budget,
     /// A cancelled request costs two and each request earns one, so a client may cancel half of its requests for ever.
     resets: Budget,
@@ -146,8 +140,7 @@ impl FloodGuard {
             payload_left: PREFACE,
             has_settings: false,
             is_in_block: false,
-            last_stream: [0; 4],
-            uploads: Vec::new(),
+            streams: ClientStreams::default(),
             control: Budget::new(settings.http2_control_frames, CONTROL_PERIOD, Flood::Frames),
             resets: Budget::new(settings.http2_resets.saturating_mul(2), RESETS_PERIOD, Flood::Resets),
             empty_data: 0,
@@ -174,7 +167,7 @@ impl FloodGuard {
                 if !self.has_settings {
                     self.check_first_frame()?;
                 }
-                self.check_newest()?;
+                self.check_stream()?;
                 self.mark_malformed_trailers(bytes, at);
                 let turn_is_over = *turn == 0;
                 *turn = turn.saturating_sub(self.count_frame()?);
@@ -194,14 +187,20 @@ impl FloodGuard {
         if self.has_settings { Ok(()) } else { Err(Violation::NoSettings) }
     }
 
-    /// Rejects a frame of the newest request, if the client has ended it. Its body is the newest that has not ended.
-    fn check_newest(&self) -> Result<(), Violation> {
-        let [_, _, _, kind, _, stream @ ..] = self.header;
-        let is_of_newest = matches!(kind, HEADERS | DATA) && stream == self.last_stream && stream != [0; 4];
-        match is_of_newest && !self.is_in_block && self.uploads.last() != Some(&stream) {
+    /// Rejects a frame of a request that the client has ended. PRIORITY, WINDOW_UPDATE and RST_STREAM may follow its end
+    /// (RFC 9113 section 5.1).
+    fn check_stream(&self) -> Result<(), Violation> {
+        let is_of_request = matches!(self.header[3], HEADERS | DATA);
+        match is_of_request && !self.is_in_block && self.streams.has_ended(self.stream()) {
             true => Err(Violation::StreamClosed),
             false => Ok(()),
         }
+    }
+
+    /// The stream of the current frame.
+    fn stream(&self) -> u32 {
+        let [.., a, b, c, d] = self.header;
+        u32::from_be_bytes([a, b, c, d])
     }
 
     /// Takes END_STREAM from trailers with a pseudo-header, so that h2 resets their stream. `at`: where the payload of
@@ -209,8 +208,8 @@ impl FloodGuard {
     /// pseudo-headers. HEADERS after the end of the body are no trailers, and h2 rejects them as it must (RFC 9113
     /// section 5.1).
     fn mark_malformed_trailers(&self, bytes: &mut [u8], at: usize) {
-        let [high, middle, low, kind, flags, stream @ ..] = self.header;
-        if kind != HEADERS || flags & END_STREAM == 0 || !self.uploads.contains(&stream) {
+        let [high, middle, low, kind, flags, ..] = self.header;
+        if kind != HEADERS || flags & END_STREAM == 0 || !self.streams.is_open(self.stream()) {
             return;
         }
         let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
@@ -232,30 +231,24 @@ impl FloodGuard {
         }
     }
 
-    /// Follows which bodies have ended. The HEADERS of a request have a higher stream than all before.
-    fn follow_bodies(&mut self, kind: u8, flags: u8, stream: [u8; 4]) {
+    fn follow_streams(&mut self, kind: u8, flags: u8) {
         if matches!(kind, HEADERS | CONTINUATION) {
             self.is_in_block = flags & END_HEADERS == 0;
         }
-        let has_ended = kind == RST_STREAM || matches!(kind, HEADERS | DATA) && flags & END_STREAM != 0;
-        if has_ended && !self.uploads.is_empty() {
-            self.uploads.retain(|upload| *upload != stream);
+        let stream = self.stream();
+        if kind == HEADERS {
+            self.streams.open(stream);
         }
-        if kind == HEADERS && stream > self.last_stream {
-            self.last_stream = stream;
-            if !has_ended {
-                let surplus = (self.uploads.len() + 1).saturating_sub(MAX_UPLOADS);
-                self.uploads.drain(..surplus);
-                self.uploads.push(stream);
-            }
+        if kind == RST_STREAM || matches!(kind, HEADERS | DATA) && flags & END_STREAM != 0 {
+            self.streams.end(stream);
         }
     }
 
     /// Counts the frame of the current header and returns its cost.
     fn count_frame(&mut self) -> Result<usize, Flood> {
-        let [high, middle, low, kind, flags, stream @ ..] = self.header;
+        let [high, middle, low, kind, flags, ..] = self.header;
         self.payload_left = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
-        self.follow_bodies(kind, flags, stream);
+        self.follow_streams(kind, flags);
         match kind {
             HEADERS => {
                 self.control.earn(1);
@@ -280,7 +273,7 @@ impl FloodGuard {
 
     /// Returns a GOAWAY frame up to the newest request, for a flood with ENHANCE_YOUR_CALM (RFC 9113 section 10.5).
     pub(super) fn goaway(&self, violation: Violation) -> [u8; FRAME_HEADER + 8] {
-        let [a, b, c, d] = self.last_stream;
+        let [a, b, c, d] = self.streams.last().to_be_bytes();
         let code = match violation {
             Violation::Flood(_) => ENHANCE_YOUR_CALM,
             Violation::NoSettings => PROTOCOL_ERROR,

@@ -10,6 +10,7 @@
 pub mod acme;
 mod admission;
 mod client_io;
+mod client_streams;
 mod connection;
 mod corked_stream;
 mod crowd;

@@ -25,7 +25,7 @@ const COMPRESSION_ERROR: u8 = 9;
 /// The stream of the request that a served client sends last.
 const LAST: u32 = 101;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Expected {
     /// GOAWAY with one of these codes.
     Connection(&'static [u8]),
@@ -140,11 +140,45 @@ fn states() -> Vec<Case> {
             Connection(&[STREAM_CLOSED, PROTOCOL_ERROR]),
         ),
         ("5.1 closed: PRIORITY", vec![open(1), reset(1), priority(1, 0)], Served),
+        (
+            "5.1.1 a stream that the client has left out",
+            vec![ended(1), ended(7), frames::get(3, "/")],
+            Connection(&[PROTOCOL_ERROR]),
+        ),
+        ("5.1.1 DATA of such a stream", vec![ended(7), frame(DATA, 0, 1, b"x")], Stream(&[STREAM_CLOSED])),
         ("5.1.1 even stream", vec![frames::get(2, "/")], Connection(&[PROTOCOL_ERROR])),
         ("5.1.1 lower stream", vec![ended(5), frames::get(3, "/")], Connection(&[PROTOCOL_ERROR])),
         ("5.5 unknown frame", vec![frame(UNKNOWN, 0, 1, &[0; 8])], Served),
         ("5.5 unknown frame in a block", vec![begun(1), frame(UNKNOWN, 0, 0, &[0; 8])], Connection(&[PROTOCOL_ERROR])),
     ]
+}
+
+/// Section 5.1, for a request before the newest one. `later`: requests that the client sends in between.
+fn states_of_an_older_stream(name: &'static str, later: &[u8]) -> Vec<Case> {
+    let closed = || Stream(&[STREAM_CLOSED]);
+    let headers = |flags: u8| frame(HEADERS, END_HEADERS | flags, 1, &frames::header_block("GET", "/"));
+    let trailers = || frame(HEADERS, END_HEADERS | END_STREAM, 1, &frames::block(&[("x-sum", "1")]));
+    let data = |flags: u8| frame(DATA, flags, 1, b"x");
+    let begun_by = |begun: Vec<Vec<u8>>, then: Vec<Vec<u8>>| [begun, vec![later.to_vec()], then].concat();
+    let half_closed = [
+        (vec![headers(END_STREAM)], closed()),
+        (vec![headers(0)], closed()),
+        (vec![data(0)], closed()),
+        (vec![data(END_STREAM)], closed()),
+        (vec![window(1, 100), priority(1, 0), reset(1)], Served),
+    ];
+    let half_closed = half_closed.map(|(then, expected)| (name, begun_by(vec![ended(1)], then), expected));
+    let others = [
+        (vec![open(1), reset(1)], vec![headers(END_STREAM)], closed()),
+        (vec![open(1), reset(1)], vec![data(END_STREAM)], closed()),
+        (vec![open(1), reset(1)], vec![priority(1, 0)], Served),
+        (vec![open(1), trailers()], vec![headers(END_STREAM)], closed()),
+        (vec![open(1), data(END_STREAM)], vec![trailers()], closed()),
+        (vec![open(1), data(0)], vec![data(0), data(END_STREAM), window(1, 100)], Served),
+        (vec![open(1), data(0)], vec![data(0), trailers()], Served),
+    ];
+    let others = others.map(|(begun, then, expected)| (name, begun_by(begun, then), expected));
+    half_closed.into_iter().chain(others).collect()
 }
 
 /// Section 6: each type of frame.
@@ -323,13 +357,40 @@ async fn fault(gateway: &Gateway, (name, sent, expected): &Case) -> Option<Strin
 async fn each_frame_that_is_wrong_gets_the_error_of_the_rfc() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "[limits]\npenalty_duration = \"0s\"\n");
-    let cases: Vec<Case> = states().into_iter().chain(types()).chain(requests()).collect();
+    let older = states_of_an_older_stream("5.1 before the newest", &ended(3));
+    let with_gap = states_of_an_older_stream("5.1 before the newest, with a gap", &[ended(5), ended(11)].concat());
+    let cases: Vec<Case> = [states(), older, with_gap, types(), requests()].concat();
     let mut faults = Vec::new();
     for case in &cases {
         faults.extend(fault(&gateway, case).await);
     }
     eprintln!("{} cases of HTTP/2", cases.len());
     assert!(faults.is_empty(), "{} of {} cases:\n{}", faults.len(), cases.len(), faults.join("\n"));
+}
+
+/// RFC 9113 section 5.1: the gateway has reset a request, and the rest of its body is still on the way.
+#[tokio::test]
+async fn frames_of_a_request_that_the_gateway_has_reset_do_no_harm() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::public(upstream.address, "");
+    let without_path = frames::block(&[(":method", "POST"), (":scheme", "http"), (":authority", "a")]);
+    let wrong = frame(HEADERS, END_HEADERS, 1, &without_path);
+    let mut client = frames::connect(gateway.address(), &[frames::connection_preface(), wrong]).await;
+    let found = frames::next(&mut client, &[HEADERS, RST_STREAM, GOAWAY]).await;
+    assert_eq!((found.kind, found.stream), (RST_STREAM, 1), "{found:?}");
+    let rest =
+        [frame(DATA, 0, 1, b"x"), frames::get(3, "/"), frame(DATA, 0, 1, b"x"), frame(DATA, END_STREAM, 1, b"x")];
+    for frame in rest.into_iter().chain([frames::get(5, "/")]) {
+        client.send(frame).await;
+    }
+    for stream in [3, 5] {
+        let found = frames::next(&mut client, &[HEADERS, GOAWAY]).await;
+        assert_eq!((found.kind, found.stream, found.payload[0]), (HEADERS, stream, OK), "{found:?}");
+    }
+    // But not after its end.
+    client.send(frame(DATA, 0, 1, b"x")).await;
+    let found = frames::next(&mut client, &[HEADERS, GOAWAY]).await;
+    assert_eq!((found.kind, found.payload[7]), (GOAWAY, STREAM_CLOSED), "{found:?}");
 }
 
 /// RFC 9113 section 3.4: the preface is these 24 bytes, and then SETTINGS.
