@@ -50,14 +50,14 @@ async fn without_json_the_output_is_lines_and_a_table() {
     assert_eq!(printed(&run(&["token", "list", "--subject", "unknown"])).lines().count(), 1);
 }
 
-/// Two subjects that look the same are the same.
+/// Two subjects that differ only in what a terminal does not show look different.
 #[tokio::test]
 async fn characters_without_a_shape_are_printed_as_escapes() {
     let upstream = Upstream::start();
     let (_served, folder) = served(&upstream);
     let run = |arguments: &[&str]| printed(&bearward(folder.path(), arguments));
-    let hidden = "al\u{200B}ice\u{202E}\u{AD}\u{3164}\u{E0041}";
-    let shown = "al\\u{200b}ice\\u{202e}\\u{ad}\\u{3164}\\u{e0041}";
+    let hidden = " al\u{200B}ice\u{202E}\u{AD}\u{3164}\u{E0041}\u{600}\u{13430}\u{16FE4} ";
+    let shown = "\\u{20}al\\u{200b}ice\\u{202e}\\u{ad}\\u{3164}\\u{e0041}\\u{600}\\u{13430}\\u{16fe4}\\u{20}";
     let issued = run(&["token", "issue", "--subject", hidden, "--label", hidden, "--json"]);
     let listed = run(&["token", "list", "--subject", hidden]);
     assert!(listed.contains(shown) && !listed.contains('\u{200B}'), "{listed:?}");
@@ -68,6 +68,11 @@ async fn characters_without_a_shape_are_printed_as_escapes() {
     let explained = bearward_with_stdin(folder.path(), &["explain", "--cleartext", "--token-stdin"], &access);
     let explained = String::from_utf8_lossy(&explained.stdout).into_owned();
     assert!(explained.contains("claims ") && !explained.contains('\u{200B}'), "{explained:?}");
+    // What looks like an escape is one.
+    run(&["apikey", "issue", "--subject", "alice "]);
+    run(&["apikey", "issue", "--subject", "alice\\u{20}"]);
+    let listed = run(&["apikey", "list"]);
+    assert!(listed.contains(" alice\\u{20} ") && listed.contains(" alice\\u{5c}u{20} "), "{listed:?}");
 }
 
 #[tokio::test]

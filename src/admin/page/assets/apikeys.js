@@ -1,14 +1,14 @@
 // The part API keys: which there are, issuing one, and revoking one.
 
 import { call, mayChange } from "./api.js";
-import { badge, byId, confirmed, el, empty, facts, failure, fillPlace, mono, show, table, when } from "./dom.js";
+import { badge, byId, confirmed, el, empty, exact, facts, failure, fillPlace, mono, show, table, when } from "./dom.js";
 
 const TONES = { live: "green", revoked: "red" };
 
 /** What is shown: the subject that was asked for, the keys so far, and where the list goes on. */
 let shown = null;
 
-const subjectLink = sub => el("a", { class: "mono", href: `#apikeys?subject=${encodeURIComponent(sub)}` }, sub);
+const subjectLink = sub => el("a", { class: "mono", href: `#apikeys?subject=${encodeURIComponent(sub)}` }, exact(sub));
 
 const state = ({ state, revokedAt }) => [badge(state, TONES[state]), ...(revokedAt ? [" ", when(revokedAt)] : [])];
 

@@ -2,9 +2,18 @@
 
 export const byId = id => document.getElementById(id);
 
-/** Escapes characters without a shape, also those that change the order: two subjects that look the same are the same. */
-const visible = text =>
-  String(text).replace(/[\p{Default_Ignorable_Code_Point}\u2800]/gu, c => `\\u{${c.codePointAt(0).toString(16)}}`);
+const HIDDEN =
+  /(?!\n)[\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}\u2800\u303F\uFFFC\u{13441}\u{13442}\u{16FE4}\u{1D159}]|(?![ \n])\s|\\(?=u\{)/gu;
+const escaped = text => [...text].map(c => `\\u{${c.codePointAt(0).toString(16)}}`).join("");
+
+/** Escapes characters without a shape, also those that change the order, and what looks like such an escape. */
+const visible = text => String(text).replace(HIDDEN, escaped);
+
+/** Also escapes spaces that a browser does not show: names that differ only there look different. */
+const exactly = text => visible(text).replace(/^ +|(?<= ) +| +$|\n/g, escaped);
+
+/** A name that a client or a provider chose. */
+export const exact = text => document.createTextNode(exactly(text));
 
 /** An element. `children` are elements and texts. */
 export function el(name, attributes = {}, ...children) {
@@ -131,7 +140,7 @@ export function duration(seconds) {
 /** Asks before a change. With `typed`, the operator must type it. Returns true if the operator agrees. */
 export function confirmed({ title, text, typed, action }) {
   const [dialog, field, yes] = ["confirm", "confirm-typed", "confirm-yes"].map(byId);
-  const expected = visible(typed ?? "");
+  const expected = exactly(typed ?? "");
   byId("confirm-title").textContent = visible(title);
   byId("confirm-text").textContent = visible(text);
   byId("confirm-expected").textContent = expected;

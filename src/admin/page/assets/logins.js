@@ -1,7 +1,7 @@
 // The part Logins: who is logged in, ending logins, and which ended lately.
 
 import { call, current, mayChange } from "./api.js";
-import { badge, byId, confirmed, el, empty, failure, fillPlace, mono, show, table, when } from "./dom.js";
+import { badge, byId, confirmed, el, empty, exact, failure, fillPlace, mono, show, table, when } from "./dom.js";
 
 const TONES = { live: "green", revoked: "red" };
 const REASONS = {
@@ -15,7 +15,7 @@ let search = null;
 const ended = ({ reason, operator, caller, provider }) =>
   [REASONS[reason] ?? reason, operator ?? caller ?? provider].filter(Boolean).join(" ");
 
-const subjectLink = sub => el("a", { class: "mono", href: `#logins?subject=${encodeURIComponent(sub)}` }, sub);
+const subjectLink = sub => el("a", { class: "mono", href: `#logins?subject=${encodeURIComponent(sub)}` }, exact(sub));
 
 function state(entry) {
   const { state, revokedAt } = entry;

@@ -51,14 +51,14 @@ async fn ending_a_login_closes_its_websocket() {
 async fn characters_without_a_shape_are_shown() {
     let upstream = Upstream::start();
     let gateway = gateway(&upstream, "");
-    let hidden = gateway.issue("al\u{200b}ice\u{202e}", "").await;
+    let hidden = gateway.issue("al\u{200b}ice\u{202e}\u{13430}  ", "").await;
     let page = Page::signed_in(&gateway, &admin_token(&gateway)).await;
     page.go("logins?prefix=al").await;
     page.shows("#logins", &hidden.token_id).await;
-    page.shows("#logins tbody", "al\\u{200b}ice\\u{202e}").await;
+    page.shows("#logins tbody", "al\\u{200b}ice\\u{202e}\\u{13430}\\u{20}\\u{20}").await;
     page.click("#logins button[aria-label^='End the login']").await;
-    page.shows("#confirm", "End the login of al\\u{200b}ice\\u{202e}").await;
-    page.enter("#confirm-typed", "al\\u{200b}ice\\u{202e}").await;
+    page.shows("#confirm", "End the login of al\\u{200b}ice\\u{202e}\\u{13430}").await;
+    page.enter("#confirm-typed", "al\\u{200b}ice\\u{202e}\\u{13430}\\u{20}\\u{20}").await;
     page.click("#confirm-yes").await;
     page.shows("#logins tbody", "ended").await;
 }
