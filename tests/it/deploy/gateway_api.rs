@@ -73,3 +73,16 @@ fn the_route_over_http_copies_every_identity_header() {
     }
     assert!(answered.contains("- authorization\n") && answered.contains("- x-request-id\n"));
 }
+
+/// Backends that read CGI variables take both spellings for one name.
+#[test]
+fn the_route_over_http_shows_the_gateway_each_rejected_header_with_underscores() {
+    let text = source::read(MANIFESTS[1]);
+    let (_, rejected) = text.split_once("# The gateway rejects a request with one of these.\n").expect("the comment");
+    let (rejected, _) = rejected.split_once("allowedResponseHeaders:").expect("both lists");
+    let others = rejected.lines().filter_map(|line| line.trim().strip_prefix("- ")).filter(|name| name.contains('-'));
+    // The manifest removes these two in their own spelling.
+    for name in others.chain(["client-cert", "client-cert-chain"]) {
+        assert!(rejected.contains(&format!("- {}\n", name.replace('-', "_"))), "{name}");
+    }
+}

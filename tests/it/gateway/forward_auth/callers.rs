@@ -3,7 +3,7 @@
 use http::Method;
 
 use super::{ROUTES, asking, gateway, with_config};
-use crate::support::{Client, Gateway};
+use crate::support::{Client, Gateway, source};
 
 const SECRET: &str = "a-secret-of-thirty-two-characters";
 
@@ -97,6 +97,20 @@ async fn a_call_without_a_field_is_rejected() {
     for (name, value) in [("x-forwarded-for", "unknown"), ("x-forwarded-proto", "ftp"), ("x-original-host", "a/b")] {
         let fields = all.map(|(other, usual)| (other, if other == name { value } else { usual }));
         call(&fields).get("/auth").await.assert_rejected(400, "invalid_request");
+    }
+}
+
+/// The manifest names headers so that the gateway sees and rejects them.
+#[tokio::test]
+async fn every_header_that_a_manifest_names_for_it_is_rejected() {
+    let (gateway, _upstream) = gateway("x-original");
+    let manifest = source::read("deploy/beside/gateway-api-http.yaml");
+    let (_, list) = manifest.split_once("# The gateway rejects a request with one of these.\n").expect("the comment");
+    let names: Vec<_> = list.lines().map_while(|line| line.trim().strip_prefix("- ")).collect();
+    assert!(names.len() > 10, "{names:?}");
+    for name in names {
+        let response = asking(&gateway, "GET", "/public").header(name, "root").get("/auth").await;
+        assert_eq!(response.status, 400, "{name}: {response:?}");
     }
 }
 
