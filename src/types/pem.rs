@@ -9,16 +9,33 @@ use std::fmt;
 const BEGIN: &[u8] = b"-----BEGIN ";
 const DASHES: &[u8] = b"-----";
 
+/// The labels that are read, by the end that they share with labels of other programs.
+const READ: [(&str, &[&str]); 4] = [
+    ("CERTIFICATE", &["CERTIFICATE"]),
+    ("CRL", &["X509 CRL"]),
+    ("PRIVATE KEY", &["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"]),
+    ("PUBLIC KEY", &["PUBLIC KEY", "RSA PUBLIC KEY"]),
+];
+
+/// Longer labels are not named in a message. The longest one that OpenSSL knows has 21 bytes.
+const MAX_LABEL: usize = 32;
+
 /// Sections that begin in a text and were not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostSections {
     label: &'static str,
     begun: usize,
     read: usize,
+    /// The first label that is not read.
+    other: Option<String>,
 }
 
 impl fmt::Display for LostSections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(other) = &self.other {
+            let expected = labels_read(self.label).join(", ");
+            return write!(f, "a section in this file has the label {other}; expected {expected}");
+        }
         write!(
             f,
             "{} sections with the label {} begin in this file, and {} can be read; put each BEGIN and END line on a line \
@@ -32,25 +49,41 @@ impl Error for LostSections {}
 
 /// Fails if fewer than all sections with a label that ends with `label` were read.
 pub fn check_count(text: &[u8], label: &'static str, read: usize) -> Result<(), LostSections> {
-    let begun = begun(text, label);
-    if begun > read { Err(LostSections { label, begun, read }) } else { Ok(()) }
+    let labels: Vec<_> = begun(text, label).collect();
+    if labels.len() <= read {
+        return Ok(());
+    }
+    let names = labels.iter().filter_map(|found| std::str::from_utf8(found).ok());
+    let other = names.filter(|found| is_nameable(found)).find(|found| !labels_read(label).contains(found));
+    Err(LostSections { label, begun: labels.len(), read, other: other.map(str::to_owned) })
 }
 
 /// Returns true if a private key begins in this text, whatever its type is.
 pub fn has_private_key(text: &[u8]) -> bool {
-    begun(text, "PRIVATE KEY") > 0
+    begun(text, "PRIVATE KEY").next().is_some()
 }
 
-/// The sections with a label that ends with `label`, wherever in a line they begin. Comments have none.
-fn begun(text: &[u8], label: &str) -> usize {
+/// All labels with this end that are read.
+fn labels_read(end: &str) -> &'static [&'static str] {
+    READ.iter().find(|(known, _)| *known == end).map_or(&[], |(_, labels)| *labels)
+}
+
+/// Returns true for the label of some program. A message does not quote other text: it may be a secret.
+fn is_nameable(label: &str) -> bool {
+    label.len() <= MAX_LABEL
+        && label.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b' ')
+}
+
+/// The labels that end with `label`, wherever in a line their sections begin. Comments have none.
+fn begun<'t>(text: &'t [u8], label: &'static str) -> impl Iterator<Item = &'t [u8]> {
     let lines = text.split(|byte| matches!(byte, b'\n' | b'\r'));
-    lines.filter(|line| !line.trim_ascii_start().starts_with(b"#")).map(|line| begun_in(line, label.as_bytes())).sum()
+    let lines = lines.filter(|line| !line.trim_ascii_start().starts_with(b"#"));
+    lines.flat_map(labels_in).filter(move |found| found.ends_with(label.as_bytes()))
 }
 
-fn begun_in(line: &[u8], label: &[u8]) -> usize {
-    let begins = (0..line.len()).filter_map(|at| line[at..].strip_prefix(BEGIN));
-    let labels = begins.map(|rest| rest.windows(DASHES.len()).position(|part| part == DASHES).map(|end| &rest[..end]));
-    labels.flatten().filter(|found| found.ends_with(label)).count()
+fn labels_in(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let begins = (0..line.len()).filter_map(move |at| line[at..].strip_prefix(BEGIN));
+    begins.filter_map(|rest| rest.windows(DASHES.len()).position(|part| part == DASHES).map(|end| &rest[..end]))
 }
 
 #[cfg(test)]
@@ -74,10 +107,28 @@ mod tests {
             (format!("# {section}"), 0),
             ("-----BEGIN CERTIFICATE".to_owned(), 0),
         ] {
-            assert_eq!(begun(text.as_bytes(), "CERTIFICATE"), expected, "{text}");
+            assert_eq!(begun(text.as_bytes(), "CERTIFICATE").count(), expected, "{text}");
         }
         assert!(has_private_key(b"x-----BEGIN RSA PRIVATE KEY-----"));
         let lost = check_count(format!("{section}{section}").as_bytes(), "CERTIFICATE", 1).expect_err("one is lost");
         assert!(lost.to_string().starts_with("2 sections with the label CERTIFICATE"), "{lost}");
+    }
+
+    #[test]
+    fn a_label_that_is_not_read_is_named() {
+        for (found, label, named) in [
+            ("X509 CERTIFICATE", "CERTIFICATE", "X509 CERTIFICATE; expected CERTIFICATE"),
+            ("TRUSTED CERTIFICATE", "CERTIFICATE", "TRUSTED CERTIFICATE; expected CERTIFICATE"),
+            ("CRL", "CRL", "CRL; expected X509 CRL"),
+            (
+                "ANY PRIVATE KEY",
+                "PRIVATE KEY",
+                "ANY PRIVATE KEY; expected PRIVATE KEY, RSA PRIVATE KEY, EC PRIVATE KEY",
+            ),
+            ("hunter2 CERTIFICATE", "CERTIFICATE", "1 sections with the label CERTIFICATE begin"),
+        ] {
+            let lost = check_count(format!("-----BEGIN {found}-----").as_bytes(), label, 0).expect_err("none is read");
+            assert!(lost.to_string().contains(named), "{lost}");
+        }
     }
 }

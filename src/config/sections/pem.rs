@@ -49,6 +49,8 @@ pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     let sections = sections(&file, path)?;
     let chain: Vec<_> =
         sections.iter().filter_map(|(kind, der)| CertificateDer::from_pem(*kind, der.clone())).collect();
+    // Before the next check: a file that has certificates with another label only.
+    check_count(&file, "CERTIFICATE", chain.len()).map_err(|lost| lost_sections(path, &lost))?;
     if chain.is_empty() {
         let error = ConfigError::new(format!("{shown} contains no certificate"), "expected PEM with BEGIN CERTIFICATE");
         return Err(match sections.iter().any(|(kind, _)| is_private(*kind)) {
@@ -56,7 +58,6 @@ pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
             false => error,
         });
     }
-    check_count(&file, "CERTIFICATE", chain.len()).map_err(|lost| lost_sections(path, &lost))?;
     // Readers of the file could use the key.
     if has_private_key(&file) {
         files::private(path, Origin::Operator)?;

@@ -71,6 +71,33 @@ fn every_section_of_a_pem_file_is_read_or_the_file_is_rejected() {
     assert!(errors(folder.path(), &text).contains("2 sections with the label PRIVATE KEY"));
 }
 
+/// Labels of other programs: nginx reads `X509 CERTIFICATE`, and OpenSSL adds its own data to `TRUSTED CERTIFICATE`.
+#[test]
+fn a_section_with_another_label_is_named() {
+    let authority = Authority::new();
+    let folder = TempDir::new().expect("a folder");
+    authority.sign("localhost").write(folder.path(), "good");
+    let tomorrow = SystemClock.now().as_secs() + 86_400;
+    fs::write(folder.path().join("clients.pem"), authority.pem()).expect("written");
+    let tls = "[[upstream]]\nservers = [\"https://a\"]\n[[listener]]\naddress = \"127.0.0.1:1\"\n\
+               tls = { certificate = \"good.pem\", key = \"good.key\" }\nclient_certificate = \"required\"\n";
+    let certificates = format!("{tls}client_ca = \"file\"\n");
+    let lists = format!("{tls}client_ca = \"clients.pem\"\nclient_crl = [\"file\"]\n");
+    let certificate = authority.pem();
+    let list = authority.revocation_list(&[], tomorrow);
+    let other = certificate.replace(" CERTIFICATE-", " X509 CERTIFICATE-");
+    for (content, text, found, expected) in [
+        (other.clone(), &certificates, "X509 CERTIFICATE", "expected CERTIFICATE"),
+        (format!("{certificate}{other}"), &certificates, "X509 CERTIFICATE", "expected CERTIFICATE"),
+        (list.replace(" X509 CRL-", " CRL-"), &lists, "CRL", "expected X509 CRL"),
+    ] {
+        fs::write(folder.path().join("file"), content).expect("written");
+        let found_errors = errors(folder.path(), text);
+        let says = format!("a section in this file has the label {found}; {expected}");
+        assert!(found_errors.contains(&says) && !found_errors.contains("on a line of its own"), "{says}{found_errors}");
+    }
+}
+
 /// A file with a private key is a secret, whatever key of the configuration names it.
 #[test]
 fn a_certificate_file_with_a_private_key_is_a_secret() {
