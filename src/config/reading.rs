@@ -72,6 +72,7 @@ impl Reading {
         let result = part(Table::new(&tree.root, Place::default(), &report));
         let (warnings, records) = (report.take_warnings(), report.take_records());
         let errors = tree.with_syntax_errors(report.into_errors(every_key));
+        let errors = tree.without_foreign_keys(values::is_top_level, errors);
         if !errors.is_empty() {
             let mut sources = tree.sources.clone();
             tree.foreign_texts(values::is_top_level).into_iter().for_each(|text| sources.hide(text));

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
+use toml::de::DeValue;
 
 use crate::config::document::outside::{Outside, OutsideValues};
 use crate::config::document::record::Record;
@@ -268,9 +269,10 @@ pub(super) fn requires_restart(key: &str, keeps_listeners: bool) -> bool {
     }
 }
 
-/// Returns true for a table or key at the top of `gateway.toml`.
-pub(super) fn is_top_level(name: &str) -> bool {
-    ORDER.contains(&name)
+/// Returns true for a table or key at the top of `gateway.toml`. `value`: tells a table from a key of another program.
+pub(super) fn is_top_level(name: &str, value: &DeValue<'_>) -> bool {
+    let is_no_table = matches!(name, "include" | "watch" | "workers");
+    ORDER.contains(&name) && (is_no_table || value.is_table() || value.is_array())
 }
 
 fn rank(key: &str) -> usize {

@@ -43,8 +43,8 @@ pub struct ConfigError {
     pub related: Option<(Place, String)>,
     /// Something is missing. Such errors are dropped if the file has syntax errors: an unreadable line may contain it.
     pub(crate) missing: bool,
-    /// Part of the file that may be a secret. It is printed as asterisks, because errors end up in logs.
-    hidden: Option<Range<usize>>,
+    /// Parts of the file that may be a secret. They are printed as asterisks, because errors end up in logs.
+    hidden: Vec<Range<usize>>,
     /// If true, `at` hides the value.
     confidential: bool,
     pub(super) kind: Kind,
@@ -73,7 +73,7 @@ impl ConfigError {
             help: String::new(),
             related: None,
             missing: false,
-            hidden: None,
+            hidden: Vec::new(),
             confidential: false,
             kind: Kind(Location::caller()),
         }
@@ -94,8 +94,8 @@ impl ConfigError {
         self
     }
 
-    pub(crate) fn hiding(mut self, span: Option<Range<usize>>) -> Self {
-        self.hidden = span;
+    pub(crate) fn hiding(mut self, spans: Vec<Range<usize>>) -> Self {
+        self.hidden = spans;
         self
     }
 
@@ -122,7 +122,7 @@ impl ConfigError {
     pub(crate) fn at(mut self, place: &Place) -> Self {
         self.place = place.clone();
         if self.confidential {
-            self.hidden = place.span.clone();
+            self.hidden = place.span.clone().into_iter().collect();
         }
         self
     }
@@ -167,7 +167,7 @@ impl ConfigErrors {
         // Errors of the file as a whole come first: they have no span, and `None` sorts before any position.
         errors.sort_by_key(|error| error.place.span.as_ref().map(|span| (span.start, span.end)));
         errors.dedup();
-        errors.iter().filter_map(|error| error.hidden.clone()).for_each(|hidden| sources.hide(hidden));
+        errors.iter().flat_map(|error| error.hidden.clone()).for_each(|hidden| sources.hide(hidden));
         ConfigErrors { sources, errors, severity }
     }
 

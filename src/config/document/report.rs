@@ -34,8 +34,8 @@ pub(crate) struct Report<'a> {
 pub(super) struct UnknownKey {
     pub(super) name: String,
     pub(super) place: Place,
-    /// Where its value is, if that is a string.
-    pub(super) string: Option<Range<usize>>,
+    /// Where its value is, or each value in its tables and lists.
+    pub(super) values: Vec<Range<usize>>,
     /// The table that contains it, and the keys of that table.
     pub(super) table: String,
     pub(super) table_keys: Vec<&'static str>,
@@ -168,9 +168,8 @@ impl UnknownKey {
         } else {
             ConfigError::new("unknown key", format!("{} has no such key", header(&self.table))).help(table_keys)
         };
-        let may_be_secret = ["secret", "token", "pass", "key"].iter().any(|word| self.name.contains(word));
-        let hidden = self.string.clone().filter(|_| may_be_secret);
-        error.at(&self.place).hiding(hidden)
+        // The key may be one of another program, and its value a secret.
+        error.at(&self.place).hiding(self.values.clone())
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value as Json;
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::document::error::{ConfigError, Place};
@@ -51,7 +52,7 @@ impl<'a> Table<'a> {
                 self.report.add_unknown(UnknownKey {
                     name: name.to_owned(),
                     place: Place { key: self.path_of(name), span: Some(key.span()) },
-                    string: value.get_ref().is_str().then(|| value.span()),
+                    values: values_in(value),
                     table: self.place.key.clone(),
                     table_keys: self.known.iter().map(|(key, _)| *key).collect(),
                 });
@@ -236,6 +237,15 @@ impl<'a> Table<'a> {
             "" => key.to_owned(),
             table => format!("{table}.{key}"),
         }
+    }
+}
+
+/// Where this value is, or each value in its tables and lists.
+fn values_in(value: &Spanned<DeValue<'_>>) -> Vec<Range<usize>> {
+    match value.get_ref() {
+        DeValue::Table(table) => table.values().flat_map(values_in).collect(),
+        DeValue::Array(items) => items.iter().flat_map(values_in).collect(),
+        _ => vec![value.span()],
     }
 }
 

@@ -37,6 +37,17 @@ struct Parsed<'a> {
     start: usize,
 }
 
+impl Parsed<'_> {
+    /// Where it is in all files.
+    fn range(&self) -> Range<usize> {
+        self.start..self.start + self.text.len()
+    }
+
+    fn has_key(&self, is_known: impl Fn(&str, &DeValue<'_>) -> bool) -> bool {
+        self.tree.iter().any(|(key, value)| is_known(key.get_ref(), value.get_ref()))
+    }
+}
+
 pub(crate) struct Tree<'a> {
     pub(crate) root: DeTable<'a>,
     pub(crate) outside: OutsideValues,
@@ -65,17 +76,35 @@ impl<'a> Tree<'a> {
         Tree { root, outside: OutsideValues(builder.outside), sources, files, conflicts }
     }
 
-    /// The ranges of files that are hardly a configuration: a link to a secret must not show it in a log. An included
-    /// file is hidden if it is not TOML, the main file if no key of it is known either.
-    pub(crate) fn foreign_texts(&self, is_known: impl Fn(&str) -> bool) -> Vec<Range<usize>> {
-        let is_main = |number: usize| number == 0;
-        let has_known = |file: &Parsed<'_>| file.tree.keys().any(|key| is_known(key.get_ref()));
-        let foreign = self
-            .files
-            .iter()
-            .enumerate()
-            .filter(|(number, file)| !(file.syntax.is_empty() || is_main(*number) && has_known(file)));
-        foreign.map(|(_, file)| file.start..file.start + file.text.len()).collect()
+    /// The ranges of files that are hardly a configuration: a link to a secret must not show it in a log. A file is
+    /// hidden if no key of it is known, an included one also if it is not TOML.
+    pub(crate) fn foreign_texts(&self, is_known: impl Fn(&str, &DeValue<'_>) -> bool) -> Vec<Range<usize>> {
+        let is_foreign =
+            |number: usize, file: &Parsed<'_>| !file.has_key(&is_known) || number > 0 && !file.syntax.is_empty();
+        let foreign = self.files.iter().enumerate().filter(|(number, file)| is_foreign(*number, file));
+        foreign.map(|(_, file)| file.range()).collect()
+    }
+
+    /// Replaces the errors about keys of a file without any known key by one that does not name them.
+    pub(crate) fn without_foreign_keys(
+        &self,
+        is_known: impl Fn(&str, &DeValue<'_>) -> bool,
+        mut errors: Vec<ConfigError>,
+    ) -> Vec<ConfigError> {
+        for file in self.files.iter().filter(|file| !file.has_key(&is_known)) {
+            let range = file.range();
+            let is_here = |place: &Place| place.span.as_ref().is_some_and(|span| range.contains(&span.start));
+            let named = errors.extract_if(.., |error| !error.place.key.is_empty() && is_here(&error.place)).count();
+            if named > 0 && file.syntax.is_empty() {
+                let error = ConfigError::new(
+                    "no key of this file belongs to the configuration",
+                    "expected keys such as `upstream` and `route`",
+                );
+                let error = error.help("check the path; the file is not quoted, because it may be a secret");
+                errors.push(error.at(&Place { key: String::new(), span: Some(range.start..range.start) }));
+            }
+        }
+        errors
     }
 
     /// The syntax errors of all files, and the errors of `checked` that they did not cause.

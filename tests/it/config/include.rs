@@ -248,3 +248,57 @@ async fn a_file_that_is_not_toml_is_not_quoted() {
     let shown = shown(&["check"]);
     assert!(shown.contains("not UTF-8") && !shown.contains(&SECRET[..12]), "{shown}");
 }
+
+/// Such as the variables of another program: some of their files are TOML.
+#[tokio::test]
+async fn a_file_of_another_program_is_not_quoted() {
+    const SECRET: &str = "hunter2hunter2";
+    let upstream = Upstream::start();
+    let text = Gateway::public_config(upstream.address, "");
+    let main = format!("include = [\"conf.d/*.toml\"]\n{text}");
+    let folder = folder(&[("gateway.toml", &main)]);
+    let path = folder.path().to_owned();
+    let served = tokio::task::spawn_blocking(move || GatewayProcess::start(&path)).await.expect("it starts");
+    let shown = |arguments: &[&str]| {
+        let output = bearward(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    let everywhere =
+        [&["check"][..], &["check", "--json"], &["reload"], &["reload", "--json"], &["reload", "--dry-run"]];
+    let included = folder.path().join("conf.d/a.toml");
+    let write = |content: &str| bearward::types::secret::write_private(&included, content.as_bytes()).expect("written");
+    for content in [
+        format!("DB_PASSWORD=\"{SECRET}\"\n"),
+        format!("# a comment\nDB_HOST = \"a\"\nDB_PASSWORD = \"\"\"\n{SECRET}\n\"\"\"\n"),
+        format!("[DB_PASSWORD]\nvalue = \"{SECRET}\"\n"),
+        format!("{SECRET} = 1\nDB_PASSWORD.a.b = [\"{SECRET}\"]\n"),
+        // The name of a table of the configuration, and no table.
+        format!("DB_PASSWORD = 1\nadmin = \"{SECRET}\"\n"),
+    ] {
+        write(&content);
+        for arguments in everywhere {
+            let shown = shown(arguments);
+            assert!(!shown.contains(&SECRET[..7]) && !shown.contains("DB_"), "{arguments:?} {content} {shown}");
+            assert!(shown.contains("no key of this file") && shown.contains("a.toml"), "{arguments:?} {shown}");
+        }
+        let shown = shown(&["check", "--config", "conf.d/a.toml"]);
+        assert!(!shown.contains(&SECRET[..7]) && !shown.contains("DB_"), "{shown}");
+    }
+    // The key is named beside others that are known, and its value is not.
+    for content in [
+        format!("watch = \"off\"\nDB_PASSWORD = \"{SECRET}\"\n"),
+        format!("watch = \"off\"\nDB_PASSWORD.a = {{ b = [\"{SECRET}\"] }}\n"),
+        format!("[cors]\nDB_PASSWORD = [\"a\", {{ b = \"{SECRET}\" }}]\n"),
+        format!("cors = {{ origins = [], DB_PASSWORD = \"{SECRET}\" }}\n"),
+    ] {
+        write(&content);
+        for arguments in everywhere {
+            let shown = shown(arguments);
+            assert!(shown.contains("DB_PASSWORD") && shown.contains("unknown key"), "{arguments:?} {content} {shown}");
+            assert!(!shown.contains(&SECRET[..7]), "{arguments:?} {content} {shown}");
+        }
+    }
+    let log = served.program.stderr_so_far();
+    assert!(log.contains("no key of this file") && !log.contains(&SECRET[..7]), "{log}");
+}
