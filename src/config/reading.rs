@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::mem;
 use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
@@ -66,7 +67,7 @@ impl Reading {
         every_key: impl FnOnce() -> BTreeSet<String>,
         part: impl for<'a> FnOnce(Table<'a>) -> T,
     ) -> Result<Read<T>, ConfigErrors> {
-        let tree = Tree::parse(&self.files, &environment);
+        let mut tree = Tree::parse(&self.files, &environment);
         let report = Report::new(&self.base, &tree.outside);
         self.problems.iter().cloned().for_each(|problem| report.add(problem));
         let result = part(Table::new(&tree.root, Place::default(), &report));
@@ -79,7 +80,11 @@ impl Reading {
             return Err(ConfigErrors::new(sources, errors));
         }
         let files = named_files::of(&records, &self.base);
-        Ok(Read { result, warnings, values: Values::new(records, &tree.sources, &tree.outside), files })
+        let sources = mem::take(&mut tree.sources);
+        let outside = mem::take(&mut tree.outside);
+        // The tables of a large file take as much memory as its values.
+        drop(tree);
+        Ok(Read { result, warnings, values: Values::new(records, &sources, &outside), files })
     }
 
     /// The place of each key, such as `issuer[0].max_lifetime`, or of the nearest table above it that is in the files.

@@ -83,7 +83,7 @@ impl Schema<'_> {
     }
 
     fn property(&self, key: &str, record: &Record) -> Json {
-        let mut property = match &record.shape {
+        let mut property = match record.shape.as_deref() {
             Some(Shape::Table) => self.object(&format!("{key}.")),
             Some(Shape::Tables) => json!({ "type": "array", "items": self.object(&format!("{key}[].")) }),
             Some(shape) => json!({ "anyOf": self.forms(key, shape) }),

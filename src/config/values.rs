@@ -82,11 +82,18 @@ pub struct Setting {
     pub key: String,
     /// `None` if the key is not set and has no default.
     pub value: Option<Json>,
-    /// Differs if the queries of URLs differ, which `value` does not show.
-    query: u64,
-    pub origin: Origin,
+    /// `None` if it is a default, as most are.
+    written: Option<Box<Written>>,
     /// The value in the file, which requires a restart.
     pub pending: Option<Box<Setting>>,
+}
+
+/// Where a value was written, and what of it is not shown.
+#[derive(Clone, Debug)]
+struct Written {
+    origin: Origin,
+    /// Differs if the queries of URLs differ, which the value does not show.
+    query: u64,
 }
 
 /// Two settings are equal if they have the same effect, wherever their values come from.
@@ -96,7 +103,7 @@ impl PartialEq for Setting {
     }
 }
 
-/// All keys with their values, in the order of `gateway.toml`. A copy shares them: they take 10 KB for each route.
+/// All keys with their values, in the order of `gateway.toml`. A copy shares them: they take some KB for each route.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Values(Arc<Vec<Setting>>);
 
@@ -154,7 +161,7 @@ impl Values {
                 Some(value) => format!("{} = {value}", setting.key),
                 None => format!("# {} is not set", setting.key),
             };
-            let _ = writeln!(text, "{line:ORIGIN_COLUMN$} # {}", setting.origin.text());
+            let _ = writeln!(text, "{line:ORIGIN_COLUMN$} # {}", setting.origin().text());
         }
         text
     }
@@ -164,11 +171,22 @@ impl Setting {
     fn new(record: Record, sources: &Sources, outside: &OutsideValues) -> Self {
         let origin = Origin::of(record.span.as_ref(), sources, outside);
         let (value, query) = record.value.map(without_query).unzip();
-        Setting { key: record.key, value, query: query.unwrap_or_default(), origin, pending: None }
+        let query = query.unwrap_or_default();
+        let written = (origin != Origin::Default).then(|| Box::new(Written { origin, query }));
+        Setting { key: record.key, value, written, pending: None }
     }
 
     fn absent(key: String) -> Self {
-        Setting { key, value: None, query: 0, origin: Origin::Default, pending: None }
+        Setting { key, value: None, written: None, pending: None }
+    }
+
+    /// Where the value comes from.
+    pub fn origin(&self) -> &Origin {
+        self.written.as_ref().map_or(&Origin::Default, |written| &written.origin)
+    }
+
+    fn query(&self) -> u64 {
+        self.written.as_ref().map_or(0, |written| written.query)
     }
 
     fn after_reload(self, next: &Setting, stays: bool) -> Setting {
@@ -180,20 +198,20 @@ impl Setting {
 
     /// Returns true if both have the same effect.
     pub(super) fn has_value_of(&self, other: &Setting) -> bool {
-        (&self.value, self.query) == (&other.value, other.query)
+        (&self.value, self.query()) == (&other.value, other.query())
     }
 
     fn json(&self) -> Json {
         let mut object = json!({
             "key": self.key,
-            "origin": self.origin.json(),
+            "origin": self.origin().json(),
             "reloadable": restart::is_reloadable(&self.key, self.value.as_ref()),
         });
         if let Some(value) = &self.value {
             object["value"] = value.clone();
         }
         if let Some(pending) = &self.pending {
-            object["pending"] = json!({ "origin": pending.origin.json() });
+            object["pending"] = json!({ "origin": pending.origin().json() });
             if let Some(value) = &pending.value {
                 object["pending"]["value"] = value.clone();
             }
@@ -208,7 +226,8 @@ impl Origin {
             return Origin::Default;
         }
         let located = sources.locate(span);
-        let (file, (line, _)) = (located.file.clone(), located.line_and_column());
+        let file = located.file.clone();
+        let line = located.line();
         match outside.at(span) {
             Some(Outside::Variable { name, .. }) => Origin::Environment { name: name.clone(), file, line },
             Some(Outside::Credential { name }) => Origin::Credential { name: name.clone(), file, line },

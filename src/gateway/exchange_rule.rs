@@ -48,7 +48,7 @@ pub enum ExchangeClients {
 }
 
 /// RFC 8693 section 3.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SubjectTokenType {
     AccessToken,
     /// An access token as well: it is the form that is known, and not the purpose.

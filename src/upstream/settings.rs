@@ -68,7 +68,7 @@ impl TlsSettings {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ServerSettings {
     /// Whether the URL begins with `https://`.
     pub tls: bool,
@@ -139,7 +139,7 @@ pub struct HealthCheckSettings {
 }
 
 /// `"204"`, or a class such as `"2xx"`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExpectedStatus {
     One(u16),
     /// The first digit.

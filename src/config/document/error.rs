@@ -5,20 +5,19 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::panic::Location;
 
-use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet, normalize_untrusted_str};
+use annotate_snippets::{Group, Level, Origin, Renderer, normalize_untrusted_str};
 use serde_json::{Value, json};
 
 use crate::config::document::record::without_indexes;
-use crate::config::document::sources::{Located, Sources};
+use crate::config::document::snippets::with_source;
+use crate::config::document::sources::Sources;
 
 /// How many warnings of one kind are printed, and of how many others the places.
 const SHOWN: usize = 3;
 const LISTED: usize = 10;
-/// The source of two places of an error is printed apart if more lines than this are between them.
-const FAR: usize = 1_000;
 
 /// A place in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -187,7 +186,7 @@ impl ConfigErrors {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
         let mut text = String::new();
         for Shown { error, more } in self.shown() {
-            let mut groups = vec![self.group(error)];
+            let mut groups = self.groups(error);
             groups.extend(more.map(|more| Group::with_title(Level::NOTE.primary_title(more))));
             text.push_str(&renderer.render(&groups));
             text.push_str("\n\n");
@@ -208,44 +207,22 @@ impl ConfigErrors {
         text
     }
 
-    fn group<'a>(&'a self, error: &'a ConfigError) -> Group<'a> {
-        let group = Group::with_title(self.severity.level().primary_title(title(error)));
-        let group = match &error.place.span {
-            Some(_) => self.snippets(error).into_iter().fold(group, Group::element),
+    fn groups<'a>(&'a self, error: &'a ConfigError) -> Vec<Group<'a>> {
+        let level = self.severity.level();
+        let titled = Group::with_title(level.clone().primary_title(title(error)));
+        let mut groups = match &error.place.span {
+            Some(_) => with_source(titled, &level, &self.sources, error),
             // Without source to underline, `expected` gets a line of its own.
-            None => group
-                .element(Origin::path(self.sources.main()))
-                .element(Level::NOTE.message(normalize_untrusted_str(&error.expected))),
+            None => {
+                let origin = titled.element(Origin::path(self.sources.main()));
+                vec![origin.element(Level::NOTE.message(normalize_untrusted_str(&error.expected)))]
+            }
         };
-        match error.help.as_str() {
-            "" => group,
-            // The help may quote the file. Escape codes in it must not reach the terminal.
-            help => group.element(Level::HELP.message(normalize_untrusted_str(help))),
-        }
-    }
-
-    /// The source of the error, and that of the other place if it is in another file or far away. Only these lines: the
-    /// renderer reads all text that it gets.
-    fn snippets<'a>(&'a self, error: &'a ConfigError) -> Vec<Snippet<'a, Annotation<'a>>> {
-        let located = self.sources.locate(error.place.span.as_ref());
-        let lines = located.lines();
-        let primary = |start| AnnotationKind::Primary.span(located.span_from(start)).label(error.expected.as_str());
-        let related = error.related.as_ref().and_then(|(place, label)| Some((place.span.as_ref()?, label)));
-        let Some((span, label)) = related else {
-            let (snippet, start) = snippet(&located, lines);
-            return vec![snippet.annotation(primary(start))];
-        };
-        let other = self.sources.locate(Some(span));
-        let context = |start| AnnotationKind::Context.span(other.span_from(start)).label(label.as_str());
-        let first = *lines.start().min(other.lines().start());
-        let last = *lines.end().max(other.lines().end());
-        if other.file == located.file && last - first <= FAR {
-            let (snippet, start) = snippet(&located, first..=last);
-            return vec![snippet.annotation(primary(start)).annotation(context(start))];
-        }
-        let (snippet_here, start) = snippet(&located, lines);
-        let (snippet_there, other_start) = snippet(&other, other.lines());
-        vec![snippet_here.annotation(primary(start)), snippet_there.annotation(context(other_start))]
+        // The help may quote the file. Escape codes in it must not reach the terminal.
+        let help = Some(normalize_untrusted_str(&error.help)).filter(|help| !help.is_empty());
+        let last = groups.pop().map(|last| last.elements(help.map(|help| Level::HELP.message(help))));
+        groups.extend(last);
+        groups
     }
 
     /// The errors as they are printed: of many warnings of one kind, some are printed, and the places of the others
@@ -321,13 +298,6 @@ struct Shown<'e> {
     error: &'e ConfigError,
     /// Where others of its kind are, which are not printed.
     more: Option<String>,
-}
-
-/// The source of these lines, and where it begins.
-fn snippet<'a>(located: &Located<'a>, lines: RangeInclusive<usize>) -> (Snippet<'a, Annotation<'a>>, usize) {
-    let first = *lines.start();
-    let (text, start) = located.excerpt(lines);
-    (Snippet::source(text).line_start(first).path(&**located.file), start)
 }
 
 fn title(error: &ConfigError) -> String {

@@ -5,6 +5,7 @@ pub(super) mod outside;
 pub(super) mod record;
 pub(super) mod report;
 pub(super) mod shape;
+pub(super) mod snippets;
 pub(super) mod sources;
 pub(super) mod suggest;
 pub(super) mod syntax;

@@ -13,7 +13,7 @@ pub(crate) struct Record {
     /// For example `route[3].path`.
     pub(crate) key: String,
     /// For the schema. `None` while a file is read: the forms of a large one would take as much memory as its values.
-    pub(crate) shape: Option<Shape>,
+    pub(crate) shape: Option<Box<Shape>>,
     /// The value names a file, or several.
     pub(crate) is_path: bool,
     pub(crate) is_required: bool,
@@ -42,7 +42,7 @@ impl Records {
         let (value, span) = written.map_or((None, None), |(value, span)| (json(value), Some(span)));
         let value = value.filter(|_| !is_table);
         let is_path = shape.is_path();
-        let shape = self.keeps_shapes.then_some(shape);
+        let shape = self.keeps_shapes.then(|| Box::new(shape));
         self.all.push(Record { key, shape, is_path, is_required: false, value, span, is_table });
         self.all.len() - 1
     }

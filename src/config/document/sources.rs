@@ -6,6 +6,9 @@ use std::sync::{Arc, LazyLock};
 /// Of an error without any file.
 static NO_FILE: LazyLock<File> = LazyLock::new(|| File { name: "".into(), start: 0, lines: Lines::of("") });
 
+/// Bytes of a text between two places at which the number of characters is known.
+const BLOCK: usize = 1_024;
+
 /// The texts, one after the other. A position counts from the start of the first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources {
@@ -20,24 +23,42 @@ struct File {
     lines: Lines,
 }
 
-/// Where each line of a text begins. A search for line breaks before each of many places would read the text for each.
+/// Where each line of a text begins, and how many characters are before each block of it. To count lines and characters
+/// before each of many places would read the text for each.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lines(Vec<usize>);
+pub(crate) struct Lines {
+    starts: Vec<usize>,
+    characters: Vec<usize>,
+}
 
 impl Lines {
     pub(crate) fn of(text: &str) -> Self {
         let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        Lines([0].into_iter().chain(breaks.map(|(at, _)| at + 1)).collect())
+        let starts = [0].into_iter().chain(breaks.map(|(at, _)| at + 1)).collect();
+        let mut characters = vec![0];
+        let mut before = 0;
+        for block in text.as_bytes().chunks(BLOCK) {
+            before += characters_in(block);
+            characters.push(before);
+        }
+        Lines { starts, characters }
+    }
+
+    /// The characters before this byte. `source`: the text, or one with as many bytes.
+    fn characters_before(&self, source: &str, offset: usize) -> usize {
+        let block = offset / BLOCK;
+        let rest = source.as_bytes().get(block * BLOCK..offset).unwrap_or_default();
+        self.characters.get(block).copied().unwrap_or_default() + characters_in(rest)
     }
 
     /// The number of the line with this byte, from 1.
     pub(crate) fn number(&self, offset: usize) -> usize {
-        self.0.partition_point(|start| *start <= offset)
+        self.starts.partition_point(|start| *start <= offset)
     }
 
     /// The bytes of these lines in a text of `len` bytes.
     pub(crate) fn range(&self, numbers: RangeInclusive<usize>, len: usize) -> Range<usize> {
-        let start = |number: usize| self.0.get(number).copied().unwrap_or(len);
+        let start = |number: usize| self.starts.get(number).copied().unwrap_or(len);
         start(numbers.start().saturating_sub(1))..start(*numbers.end())
     }
 }
@@ -55,10 +76,16 @@ pub(crate) struct Located<'s> {
 impl<'s> Located<'s> {
     /// Both start at 1. Columns count characters.
     pub(crate) fn line_and_column(&self) -> (usize, usize) {
-        let before = self.source.get(..self.span.start).unwrap_or(self.source);
-        let line = self.lines.number(before.len());
-        let line_start = self.lines.range(line..=line, before.len()).start;
-        (line, before.get(line_start..).unwrap_or_default().chars().count() + 1)
+        let line = self.line();
+        let at = self.span.start.min(self.source.len());
+        let [start, end] = [self.lines.range(line..=line, at).start, at];
+        let [before, here] = [start, end].map(|offset| self.lines.characters_before(self.source, offset));
+        (line, here.saturating_sub(before) + 1)
+    }
+
+    /// The number of the line in which the span begins, from 1.
+    pub(crate) fn line(&self) -> usize {
+        self.lines.number(self.span.start.min(self.source.len()))
     }
 
     /// The span in a part of `source` that begins at this byte.
@@ -77,6 +104,23 @@ impl<'s> Located<'s> {
         let start = range.start;
         (self.source.get(range).unwrap_or_default(), start)
     }
+}
+
+impl<'s> Located<'s> {
+    /// The part of the first line that is near the start of the span: at most this many bytes before and after it. Also
+    /// returns the byte of `source` at which it begins.
+    pub(crate) fn around(&self, bytes: usize) -> (&'s str, usize) {
+        let line = self.line();
+        let line = self.lines.range(line..=line, self.source.len());
+        let start = self.source.ceil_char_boundary(line.start.max(self.span.start.saturating_sub(bytes)));
+        let end = self.source.floor_char_boundary(line.end.min(self.span.start + bytes));
+        (self.source.get(start..end).unwrap_or_default(), start)
+    }
+}
+
+/// The characters that begin in these bytes of UTF-8.
+fn characters_in(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte & 0xC0 != 0x80).count()
 }
 
 impl Sources {
@@ -154,5 +198,26 @@ mod tests {
         assert_eq!([1..=1, 2..=3, 3..=3, 1..=9].map(|numbers| lines.range(numbers, 5)), [0..2, 2..5, 5..5, 0..5]);
         sources.hide(start..start + 5);
         assert_eq!(sources.locate(Some(&(start..start))).source, "*****");
+    }
+
+    #[test]
+    fn a_place_in_a_long_line_has_its_column_and_its_surroundings() {
+        let text = format!("{}\n{}\nb = 1", "# é".repeat(500), "éa".repeat(2_000));
+        let sources = Sources::new("a.toml", &text);
+        let line = 2_001;
+        for (offset, position, (part, start)) in [
+            (0, (1, 1), ("# é", 0)),
+            (line, (2, 1), ("éa", line)),
+            (line + 3, (2, 3), ("éaéa", line)),
+            (line + 3_000, (2, 2_001), ("aéaéa", line + 2_996)),
+            (line + 6_000, (2, 4_001), ("aéa\n", line + 5_996)),
+            (line + 6_001, (3, 1), ("b = ", line + 6_001)),
+            (text.len(), (3, 6), (" = 1", text.len() - 4)),
+        ] {
+            let found = sources.locate(Some(&(offset..offset)));
+            let around = found.around(4);
+            assert_eq!((found.line_and_column(), around.1), (position, start), "{offset}: {around:?}");
+            assert_eq!(around.0, part, "{offset}");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! One value of the file, read as a string, a number, a duration, a size or a list.
 
+use std::collections::HashSet;
+use std::hash::Hash;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -253,7 +255,7 @@ impl<'a> Value<'a> {
     }
 
     /// As [`Value::list_of`], for a list with at least one element.
-    pub(crate) fn some_of<T: PartialEq>(
+    pub(crate) fn some_of<T: Clone + Eq + Hash>(
         &self,
         example: &str,
         parse: impl Fn(&'a str) -> Result<T, ConfigError>,
@@ -267,15 +269,16 @@ impl<'a> Value<'a> {
     }
 
     /// A list of strings without duplicates, each read by `parse`.
-    pub(crate) fn list_of<T: PartialEq>(
+    pub(crate) fn list_of<T: Clone + Eq + Hash>(
         &self,
         example: &str,
         parse: impl Fn(&'a str) -> Result<T, ConfigError>,
     ) -> Option<Vec<T>> {
         let mut list = Vec::new();
+        let mut known = HashSet::new();
         for item in self.list(example)? {
             match item.parse(&parse) {
-                Some(value) if list.contains(&value) => {
+                Some(value) if !known.insert(value.clone()) => {
                     item.reject(ConfigError::new("this is in the list twice", "remove this one"));
                 }
                 Some(value) => list.push(value),

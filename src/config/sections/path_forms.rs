@@ -7,7 +7,7 @@ use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::value::{Value, choose};
 use crate::config::sections::placed::Placed;
-use crate::config::sections::route_index::prefixes;
+use crate::config::sections::route_index::Nodes;
 use crate::gateway::route::Route;
 use crate::protocols::http::readings::PathForms;
 
@@ -52,19 +52,20 @@ pub(super) fn are_equal(a: &Route, b: &Route) -> bool {
 /// A route below one that ignores case must ignore case too. Otherwise another case of its path would get the rules of
 /// the route above, and a backend that ignores case would take it for the same.
 pub(super) fn report_case(root: &Table<'_>, routes: &[Placed<Route>]) {
-    // The first of each host and path, in lower case.
-    let mut ignoring = HashMap::new();
-    for (number, route) in routes.iter().enumerate().filter(|(_, route)| route.value.ignore_case) {
-        ignoring.entry((route.value.host.as_deref(), route.value.path.to_ascii_lowercase())).or_insert(number);
-    }
-    if ignoring.is_empty() {
+    if !routes.iter().any(|route| route.value.ignore_case) {
         return;
     }
-    for route in routes.iter().filter(|route| !route.value.ignore_case) {
-        let path = route.value.path.to_ascii_lowercase();
-        let places = prefixes(&path).skip(1).flat_map(|above| {
-            [None, route.value.host.as_deref()].map(|host| ignoring.get(&(host, above.to_owned())).copied())
-        });
+    let paths: Vec<_> = routes.iter().map(|route| route.value.path.to_ascii_lowercase()).collect();
+    let nodes = Nodes::of(paths.iter().map(String::as_str));
+    // The first of each host and path.
+    let mut ignoring = HashMap::new();
+    for (place, route) in routes.iter().enumerate().filter(|(_, route)| route.value.ignore_case) {
+        ignoring.entry((route.value.host.as_deref(), nodes.node(place))).or_insert(place);
+    }
+    for (place, route) in routes.iter().enumerate().filter(|(_, route)| !route.value.ignore_case) {
+        let hosts = [None, route.value.host.as_deref()];
+        let places =
+            nodes.upwards(place).skip(1).flat_map(|node| hosts.map(|host| ignoring.get(&(host, node)).copied()));
         let Some(above) = places.flatten().min().and_then(|first| routes.get(first)) else { continue };
         let error = ConfigError::new(
             "this route needs `ignore_case = true`",

@@ -1,6 +1,5 @@
 //! Warnings about routes of one backend with different rules: a path that seems to be protected and is not.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 use http::Method;
@@ -8,7 +7,7 @@ use http::Method;
 use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::config::sections::placed::Placed;
-use crate::config::sections::route_index::{ByPath, Demands, prefixes};
+use crate::config::sections::route_index::{ByNode, Demands, Nodes};
 use crate::config::sections::strip_prefix::at_backend;
 use crate::gateway::route::{Access, Route};
 use crate::upstream;
@@ -41,41 +40,53 @@ struct Checks<'r> {
     /// The servers behind each route, as numbers. Routes that share one may lead to the same page. A fixed response
     /// has none.
     servers: Vec<Vec<usize>>,
-    at: HashMap<(Option<&'r str>, &'r str), Vec<usize>>,
-    /// By a server, hosts, and each path above that of the route.
-    below: ByPath<'r, (usize, Hosts<'r>)>,
-    /// By a server, the host, and the path or one above it in lower case. `None`: no paths differ only by case.
-    in_any_case: Option<ByPath<'r, (usize, Option<&'r str>)>>,
+    nodes: Nodes,
+    at: HashMap<(Option<&'r str>, usize), Vec<usize>>,
+    /// By a server, hosts, and each path above that of the route that has a public route.
+    below: ByNode<(usize, Hosts<'r>)>,
+    /// `None`: no paths differ only by case.
+    in_any_case: Option<InAnyCase<'r>>,
     /// `None`: all routes have the same `strip_prefix`, which most have not.
-    at_backend: Option<AtBackend<'r>>,
+    at_backend: Option<AtBackend>,
+}
+
+/// Routes by a server, the host, and the path or one above it in lower case.
+struct InAnyCase<'r> {
+    nodes: Nodes,
+    at_or_below: ByNode<(usize, Option<&'r str>)>,
 }
 
 /// Routes by a server and the path that it gets.
-struct AtBackend<'r> {
-    at: ByPath<'r, usize>,
-    below: ByPath<'r, usize>,
+struct AtBackend {
+    nodes: Nodes,
+    at: ByNode<usize>,
+    below: ByNode<usize>,
 }
 
 impl<'r> Checks<'r> {
     fn of(routes: &'r Routes, upstreams: &[Placed<upstream::Settings>]) -> Self {
         let demands = Demands::of(routes);
         let servers = servers(routes, upstreams);
+        let nodes = Nodes::of(routes.iter().map(|route| route.value.path.as_str()));
         let mut at: HashMap<_, Vec<usize>> = HashMap::new();
-        let mut below = ByPath::new();
+        let mut has_public = vec![false; nodes.count()];
         for (place, Placed { value: route, .. }) in routes.iter().enumerate() {
-            let host = route.host.as_deref();
-            at.entry((host, route.path.as_str())).or_default().push(place);
-            for path in prefixes(&route.path).skip(1) {
+            at.entry((route.host.as_deref(), nodes.node(place))).or_default().push(place);
+            has_public[nodes.node(place)] |= route.access == Access::Public;
+        }
+        let mut below = ByNode::new();
+        for (place, Placed { value: route, .. }) in routes.iter().enumerate() {
+            for node in nodes.upwards(place).skip(1).filter(|node| has_public[*node]) {
                 for server in &servers[place] {
-                    for hosts in [Hosts::All, Hosts::Of(host)] {
-                        below.insert((*server, hosts), path.into(), &demands, place);
+                    for hosts in [Hosts::All, Hosts::Of(route.host.as_deref())] {
+                        below.insert((*server, hosts), node, &demands, place);
                     }
                 }
             }
         }
-        let in_any_case = has_cases(routes).then(|| in_any_case(routes, &demands, &servers));
+        let in_any_case = InAnyCase::of(routes, nodes.count(), &demands, &servers);
         let at_backend = has_prefixes(routes).then(|| AtBackend::of(routes, &demands, &servers));
-        Checks { routes, demands, servers, at, below, in_any_case, at_backend }
+        Checks { routes, demands, servers, nodes, at, below, in_any_case, at_backend }
     }
 
     fn share_server(&self, one: usize, other: usize) -> bool {
@@ -90,7 +101,9 @@ impl<'r> Checks<'r> {
         // As a request finds its route: the routes of its host, then those of every host. The longest path decides,
         // also if its routes go to other backends.
         let hosts = [route.host.as_deref(), None];
-        let longest = hosts.iter().find_map(|host| prefixes(bare).find_map(|path| self.at.get(&(*host, path))))?;
+        let above =
+            |host: &Option<&'r str>| self.nodes.upwards(place).skip(1).find_map(|node| self.at.get(&(*host, node)));
+        let longest = hosts.iter().find_map(above)?;
         let weaker = longest.iter().copied().find(|other| {
             self.share_server(place, *other)
                 && share_methods(&routes[*other].value, route)
@@ -108,7 +121,7 @@ impl<'r> Checks<'r> {
     /// Each path of the backend that no other route names needs no token: also one that it gets later. For the host of
     /// a public route, a protected route for all hosts has no effect below it.
     fn public_above(&mut self, place: usize) -> Option<ConfigError> {
-        let Checks { routes, demands, servers, below, .. } = self;
+        let Checks { routes, demands, servers, nodes, below, .. } = self;
         let route = &routes[place].value;
         if route.access != Access::Public {
             return None;
@@ -120,7 +133,7 @@ impl<'r> Checks<'r> {
         let keys = servers[place].iter().flat_map(|server| hosts.iter().map(|hosts| (*server, *hosts)));
         let found = keys.filter_map(|key| {
             let may_match = &mut |other| demands.asks_for_less(routes, place, other);
-            below.first(key, route.path.as_str().into(), may_match, &|other| share_methods(route, &routes[other].value))
+            below.first(key, nodes.node(place), may_match, &|other| share_methods(route, &routes[other].value))
         });
         let protected = found.min()?;
         let path = &route.path;
@@ -135,9 +148,8 @@ impl<'r> Checks<'r> {
     /// `/Admin` and `/admin` have different rules. A backend that ignores case has one page for both.
     fn other_case(&mut self, place: usize) -> Option<ConfigError> {
         let Checks { routes, demands, servers, in_any_case, .. } = self;
-        let index = in_any_case.as_ref()?;
+        let InAnyCase { nodes, at_or_below } = in_any_case.as_ref()?;
         let Placed { value: own, place: own_place } = &routes[place];
-        let path = own.path.to_ascii_lowercase();
         let differs = |other: usize| {
             let other = &routes[other].value;
             other.path.get(..own.path.len()).is_some_and(|start| start != own.path)
@@ -146,7 +158,7 @@ impl<'r> Checks<'r> {
         let found = servers[place].iter().filter_map(|server| {
             let may_match =
                 &mut |other| demands.asks_for_less(routes, place, other) || demands.asks_for_less(routes, other, place);
-            index.first((*server, own.host.as_deref()), path.as_str().into(), may_match, &differs)
+            at_or_below.first((*server, own.host.as_deref()), nodes.node(place), may_match, &differs)
         });
         let other = &routes[found.min()?];
         // Of two routes with one length, the first reports.
@@ -166,7 +178,7 @@ impl<'r> Checks<'r> {
     /// between them.
     fn other_prefix(&mut self, place: usize) -> Option<ConfigError> {
         let Checks { routes, demands, servers, at_backend: index, .. } = self;
-        let AtBackend { at, below } = index.as_ref()?;
+        let AtBackend { nodes, at, below } = index.as_ref()?;
         let own = &routes[place].value;
         let own_path = at_backend(own);
         let matches = |other: usize| {
@@ -177,9 +189,10 @@ impl<'r> Checks<'r> {
         let mut found = None;
         for server in &servers[place] {
             let here_and_above =
-                prefixes(own_path).filter_map(|path| at.first(*server, path.into(), &mut may_match, &matches));
+                nodes.upwards(place).filter_map(|node| at.first(*server, node, &mut may_match, &matches));
             found = here_and_above.chain(found).min();
-            found = below.first(*server, own_path.into(), &mut may_match, &matches).into_iter().chain(found).min();
+            let below = below.first(*server, nodes.node(place), &mut may_match, &matches);
+            found = below.into_iter().chain(found).min();
         }
         let warning = ConfigError::new(
             format!("{} leads to paths of the backend that another route protects", own.path),
@@ -190,15 +203,35 @@ impl<'r> Checks<'r> {
     }
 }
 
-impl<'r> AtBackend<'r> {
-    fn of(routes: &'r Routes, demands: &Demands, servers: &[Vec<usize>]) -> Self {
-        let mut index = AtBackend { at: ByPath::new(), below: ByPath::new() };
+impl<'r> InAnyCase<'r> {
+    /// `count`: how many nodes the paths have as they are. If they have fewer in lower case, two differ only by case.
+    fn of(routes: &'r Routes, count: usize, demands: &Demands, servers: &[Vec<usize>]) -> Option<Self> {
+        let paths: Vec<_> = routes.iter().map(|route| route.value.path.to_ascii_lowercase()).collect();
+        let nodes = Nodes::of(paths.iter().map(String::as_str));
+        if nodes.count() == count {
+            return None;
+        }
+        let mut at_or_below = ByNode::new();
         for (place, route) in routes.iter().enumerate() {
-            let path = at_backend(&route.value);
-            for server in &servers[place] {
-                index.at.insert(*server, path.into(), demands, place);
-                for above in prefixes(path).skip(1) {
-                    index.below.insert(*server, above.into(), demands, place);
+            for node in nodes.upwards(place) {
+                for server in &servers[place] {
+                    at_or_below.insert((*server, route.value.host.as_deref()), node, demands, place);
+                }
+            }
+        }
+        Some(InAnyCase { nodes, at_or_below })
+    }
+}
+
+impl AtBackend {
+    fn of(routes: &Routes, demands: &Demands, servers: &[Vec<usize>]) -> Self {
+        let nodes = Nodes::of(routes.iter().map(|route| at_backend(&route.value)));
+        let mut index = AtBackend { nodes, at: ByNode::new(), below: ByNode::new() };
+        for (place, servers) in servers.iter().enumerate() {
+            for server in servers {
+                index.at.insert(*server, index.nodes.node(place), demands, place);
+                for above in index.nodes.upwards(place).skip(1) {
+                    index.below.insert(*server, above, demands, place);
                 }
             }
         }
@@ -230,35 +263,6 @@ fn has_prefixes(routes: &Routes) -> bool {
     let mut prefixes = routes.iter().map(|route| &route.value.strip_prefix);
     let first = prefixes.next();
     prefixes.any(|prefix| Some(prefix) != first)
-}
-
-/// Returns true if two paths, or parts of them, differ only by case.
-fn has_cases(routes: &Routes) -> bool {
-    let mut spellings = HashMap::new();
-    let paths = routes.iter().flat_map(|route| prefixes(&route.value.path));
-    let mut differ = false;
-    for path in paths {
-        differ |= *spellings.entry(path.to_ascii_lowercase()).or_insert(path) != path;
-    }
-    differ
-}
-
-fn in_any_case<'r>(
-    routes: &'r Routes,
-    demands: &Demands,
-    servers: &[Vec<usize>],
-) -> ByPath<'r, (usize, Option<&'r str>)> {
-    let mut index = ByPath::new();
-    for (place, Placed { value: route, .. }) in routes.iter().enumerate() {
-        let path = route.path.to_ascii_lowercase();
-        for above in prefixes(&path) {
-            for server in &servers[place] {
-                let key = (*server, route.host.as_deref());
-                index.insert(key, Cow::Owned(above.to_owned()), demands, place);
-            }
-        }
-    }
-    index
 }
 
 fn share_methods(one: &Route, other: &Route) -> bool {

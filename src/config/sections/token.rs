@@ -14,7 +14,7 @@ use crate::gateway::route::TokenForwarding;
 /// The form of an origin in `route.origins`.
 pub(super) const ORIGIN: Shape = Shape::Pattern("^[Hh][Tt][Tt][Pp][Ss]?://[^/@]+/?$");
 
-#[derive(PartialEq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum Place {
     Header,
     Cookie(String),

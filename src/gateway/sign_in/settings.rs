@@ -21,7 +21,7 @@ pub struct Settings {
 }
 
 /// An origin at which browsers reach the gateway.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ExternalUrl {
     /// `https://` or `http://`, and the authority in lower case without a default port.
     pub origin: String,

@@ -6,7 +6,7 @@
 use http::header::HeaderName;
 
 /// `X-Real-IP`, or `X-SSL-*` for all names that begin with `X-SSL-`, that beginning itself included.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NamePattern {
     /// In lower case, with `-` for each character that is neither a letter nor a digit.
     folded: Vec<u8>,

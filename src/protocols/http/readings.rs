@@ -15,7 +15,7 @@ const MAX_SPELLINGS: usize = 64;
 const MAX_BYTES: usize = 32 * 1024;
 
 /// The forms of a path that strict routes reject.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PathForms {
     /// `%2F`: a letter or a separator
     pub encoded_slash: bool,

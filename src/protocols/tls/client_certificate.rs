@@ -31,7 +31,7 @@ pub struct ClientCertificate {
 }
 
 /// A name in `subjectAltName`. Names of different types are never equal (CVE-2021-44532).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Name {
     /// In lower case.
     Dns(String),

@@ -48,7 +48,7 @@ fn lists_of_tables_are_continued_in_the_order_of_names() {
     let name = folder.path().join("conf.d/20-b.toml");
     let origin = Origin::File { file: name.to_str().expect("UTF-8").into(), line: 2 };
     let found = config.values.all().iter().find(|setting| setting.key == "route[2].path").expect("a setting");
-    assert_eq!((&found.value, &found.origin), (&Some(json!("/b")), &origin));
+    assert_eq!((&found.value, found.origin()), (&Some(json!("/b")), &origin));
     let patterns = &config.include;
     assert_eq!(config::included(patterns).len(), 3);
 }

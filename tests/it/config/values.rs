@@ -57,7 +57,7 @@ fn every_key_of_the_reference_has_its_value_and_origin() {
             true => Origin::Default,
             false => Origin::File { file: "gateway.toml".into(), line: number + 1 },
         };
-        assert_eq!(setting.origin, origin, "{}", setting.key);
+        assert_eq!(*setting.origin(), origin, "{}", setting.key);
         checked += 1;
     }
     assert!(checked > 120, "only {checked} keys were found");
@@ -123,7 +123,7 @@ fn every_key_has_a_value_and_the_default_of_its_comment() {
         let default = default.split(';').next().unwrap_or_default();
         let Ok(value) = format!("value = {default}").parse::<toml::Table>() else { continue };
         let setting = found.get(&comment.key).unwrap_or_else(|| panic!("{} is not there", comment.key));
-        if setting.origin == Origin::Default {
+        if *setting.origin() == Origin::Default {
             assert_eq!(setting.value.as_ref().map(plain), Some(plain(&json!(value["value"]))), "{}", comment.key);
             checked += 1;
         }
