@@ -132,7 +132,11 @@ impl Broker {
         let proved = holder.proved;
         let caller = RefreshCaller { subject: None, client_id: client_id.map(str::to_owned), proved };
         let mut turn = self.refresh_turns.take(token_id, self.settings.store_timeout).await;
-        let rotation = self.rotate(presented, caller, context, Some(&mut turn)).await?;
+        let rotation = match self.rotate(presented, caller, context, Some(&mut turn)).await? {
+            // No retry helps, and one after the grace period would end the session of the client's other process.
+            Rotation::Rejected(Reason::RefreshConflict) => Rotation::Rejected(Reason::GrantOutdated),
+            rotation => rotation,
+        };
         self.respond(rotation, token_id, holder.bind, now)
     }
 

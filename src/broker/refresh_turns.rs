@@ -1,7 +1,7 @@
 //! One refresh of a family at a time at the token endpoint, in the order in which the calls came.
 //!
 //! Two processes of one client can refresh at once, one with the current refresh token and one with its parent. If the
-//! first call rotates, the second one would get a conflict, which common OAuth clients take as the end of the login. It
+//! first call rotates, the second one would be two generations behind, and its user would have to log in again. It
 //! waits instead, and gets what it would have got if it had been first.
 
 use std::collections::HashMap;

@@ -232,9 +232,10 @@ impl TokenCalls {
 
     /// The rejection of a request to this path, as its client understands it. At the token endpoint, the most common
     /// library of MCP takes every code that it does not know as the end of the login, and has the user sign in again.
+    /// No rejection there is a conflict (409): a retry would not help.
     pub fn rejection_for_client(&self, path: &str, reject: Reject) -> Reject {
         let status = reject.reason.status();
-        let is_temporary = status.is_server_error() || matches!(status.as_u16(), 409 | 429);
+        let is_temporary = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
         let is_token_endpoint = self.endpoints.token_endpoint.as_deref() == Some(path);
         if is_temporary && is_token_endpoint { reject.as_temporary() } else { reject }
     }

@@ -50,12 +50,11 @@ impl Reason {
         self.status() == StatusCode::UNAUTHORIZED || self == Reason::SeveralTokens
     }
 
-    /// `Retry-After` for rejections that pass by themselves.
+    /// `Retry-After` for rejections that pass by themselves. A conflict does not: a refresh that is repeated after the
+    /// grace period ends its session.
     pub const fn default_retry_after(self) -> Option<Duration> {
         match self.status() {
-            StatusCode::SERVICE_UNAVAILABLE | StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => {
-                Some(Duration::from_secs(1))
-            }
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => Some(Duration::from_secs(1)),
             _ => None,
         }
     }

@@ -156,6 +156,8 @@ reasons! {
     GrantRevoked = "grant_revoked", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     GrantExpired = "grant_expired", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     GrantReused = "grant_reused", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
+    /// [`Reason::RefreshConflict`] at the token endpoint, where a client that may try again would end its own session.
+    GrantOutdated = "grant_outdated", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     GrantMismatch = "grant_mismatch", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     /// The session is bound to a certificate (RFC 8705 section 4), and the client has not shown it.
     GrantCertificate = "grant_certificate", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";

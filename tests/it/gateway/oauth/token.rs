@@ -62,6 +62,42 @@ fn assert_temporary(response: &TestResponse, status: u16) {
     assert!(wait.is_some_and(|wait| wait >= 1), "{response:?}");
 }
 
+/// The client must log in again. It must not come back with the same token.
+#[track_caller]
+fn assert_outdated(response: &TestResponse) {
+    assert_error(response, 400, "invalid_grant");
+    assert_eq!(response.header("retry-after"), None, "{response:?}");
+}
+
+/// Sends the refresh again for as long as the response says that it may succeed later, as it says.
+async fn exchange_patiently(gateway: &Gateway, refresh: &str) -> TestResponse {
+    loop {
+        let response = exchange(gateway.client(), refresh).await;
+        let wait = response.header("retry-after").and_then(|wait| wait.parse().ok());
+        let Some(wait) = wait.filter(|_| response.status != 200) else { return response };
+        gateway.advance(Duration::from_secs(wait));
+    }
+}
+
+/// Two processes of one client have copies of its refresh token. One has refreshed twice when the other one begins.
+#[tokio::test]
+async fn a_client_that_is_behind_ends_no_session_of_its_other_process() {
+    let upstream = Upstream::start();
+    let gateway = gateway(&upstream);
+    for uses_session in [true, false] {
+        let first = gateway.issue("alice", "").await;
+        let (_, second) = granted(&exchange(gateway.client(), &first.refresh).await);
+        let (access, third) = granted(&exchange(gateway.client(), &second).await);
+        if uses_session {
+            assert_eq!(gateway.status_of(&access).await, 200);
+        }
+        assert_outdated(&exchange_patiently(&gateway, &first.refresh).await);
+        assert_eq!(gateway.status_of(&access).await, 200, "the session goes on");
+        granted(&exchange(gateway.client(), &third).await);
+    }
+    gateway.drain_and_check_log();
+}
+
 /// Rotation and reuse detection protect public clients (RFC 9700 section 4.14.2).
 #[tokio::test]
 async fn a_retry_repeats_the_response_and_reuse_ends_the_session() {
@@ -73,8 +109,7 @@ async fn a_retry_repeats_the_response_and_reuse_ends_the_session() {
     let (access, again) = granted(&exchange(gateway.client(), &first.refresh).await);
     assert_eq!(second, again, "the same new token");
     let (_, third) = granted(&exchange(gateway.client(), &second).await);
-    let behind = exchange(gateway.client(), &first.refresh).await;
-    assert_temporary(&behind, 409);
+    assert_outdated(&exchange(gateway.client(), &first.refresh).await);
 
     gateway.advance(Duration::from_secs(11));
     assert_error(&exchange(gateway.client(), &first.refresh).await, 400, "invalid_grant");
@@ -82,7 +117,7 @@ async fn a_retry_repeats_the_response_and_reuse_ends_the_session() {
     assert_error(&exchange(gateway.client(), &third).await, 400, "invalid_grant");
     let lines = gateway.log_lines(7).await;
     assert!(lines.iter().any(|line| line["reason"] == "grant_reused" && line["token_id"] == first.token_id.as_str()));
-    assert!(lines.iter().any(|line| line["reason"] == "refresh_conflict" && line["status"] == 409));
+    assert!(lines.iter().any(|line| line["reason"] == "grant_outdated" && line["status"] == 400));
     gateway.drain_and_check_log();
 }
 
@@ -166,7 +201,7 @@ async fn a_refresh_waits_for_one_of_the_same_session_that_runs() {
     .await;
     assert_eq!(gateway.status_of(&access).await, 200);
     // One that comes later is behind.
-    assert_temporary(&exchange(gateway.client(), &parent).await, 409);
+    assert_outdated(&exchange(gateway.client(), &parent).await);
     gateway.drain_and_check_log();
 }
 
