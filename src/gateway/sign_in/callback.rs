@@ -2,12 +2,16 @@
 //!
 //! The order of the checks: the form of the request, the attempt of this browser (which stops login CSRF), the issuer
 //! (which stops mix-up), the use of the attempt, and only then a request to the provider.
+//!
+//! Only a callback with its attempt counts for the address that it comes from. One without reaches no provider, and
+//! every page of the web can make the browsers of an address send some.
 
 use std::time::Duration;
 
 use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 
+use super::navigation::is_part_of_page;
 use super::parameters::{Callback, Outcome};
 use super::service::SignIn;
 use super::{attempt_cookies, pages, paths};
@@ -41,16 +45,27 @@ impl SignIn {
         context: &mut RequestContext<'_>,
     ) -> Result<Response<Body>, Reject> {
         let failed = |wrong: &'static str| Reject::new(Reason::SignInFailed, wrong);
+        if is_part_of_page(request.headers()) {
+            return Err(failed("only a page load can be a callback"));
+        }
         let with = self.provider(provider)?;
         let origin = self.own_origin(context)?.to_owned();
         let callback = Callback::read(request.uri().query().unwrap_or_default()).map_err(failed)?;
         let Some(found) = self.attempt(provider, &callback.state, request.headers(), context) else {
             return self.without_attempt(provider, &origin, request.headers(), context).await;
         };
+        let throttle = &self.broker.throttle;
+        let client = context.client();
+        throttle.check_failures(client)?;
+        throttle.count_call(client)?;
         let outcome = self.finish(with, &found.attempt, callback, &origin, request.headers(), context).await;
         let mut response = match outcome {
             Ok(response) => response,
             Err(reject) => {
+                // Its code could be invented. A user that the provider or the rules reject has invented nothing.
+                if reject.reason == Reason::SignInFailed {
+                    throttle.count_failure(client);
+                }
                 let again = self.link_again(provider, &found.attempt.return_path);
                 self.show(reject, Some(&again), context)
             }
@@ -91,6 +106,7 @@ impl SignIn {
 
     async fn has_login(&self, headers: &HeaderMap, context: &RequestContext<'_>) -> Result<bool, Reject> {
         for presented in presented(headers) {
+            self.broker.throttle.count_call(context.client())?;
             let found = self.broker.login_of(&presented).await?;
             if found.is_some_and(|(family, login)| self.has(&family, &login, context)) {
                 return Ok(true);

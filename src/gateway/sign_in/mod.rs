@@ -42,39 +42,15 @@ impl SignIn {
     ) -> Result<Response<Body>, Reject> {
         let outcome = match call {
             SignInCall::Start(provider) => self.link(&provider, request, routes, context).await,
-            SignInCall::Callback(provider) => self.counted_callback(&provider, request, context).await,
+            SignInCall::Callback(provider) => self.callback(&provider, request, context).await,
             SignInCall::SignOutPage => Ok(pages::sign_out(&self.path(paths::SIGN_OUT))),
-            SignInCall::SignOut => {
-                self.broker.throttle.count_call(context.client())?;
-                self.sign_out(request, context).await
-            }
+            SignInCall::SignOut => self.sign_out(request, context).await,
             SignInCall::SignedOut => Ok(pages::signed_out()),
         };
         match outcome {
             Err(reject) if is_navigation(request.method(), request.headers()) => Ok(self.show(reject, None, context)),
             outcome => outcome,
         }
-    }
-
-    /// Counts a callback for the address that it comes from. One that fails could be invented.
-    async fn counted_callback<B>(
-        &self,
-        provider: &str,
-        request: &Request<B>,
-        context: &mut RequestContext<'_>,
-    ) -> Result<Response<Body>, Reject> {
-        let throttle = &self.broker.throttle;
-        let client = context.client();
-        throttle.check_failures(client)?;
-        throttle.count_call(client)?;
-        let outcome = self.callback(provider, request, context).await;
-        match &context.record.rejected {
-            // The user sees a page. One that the provider or the rules reject has invented nothing.
-            Some(shown) if shown.reason == Reason::SignInFailed => throttle.count_failure(client),
-            Some(_) => {}
-            None => throttle.count_outcome(&outcome, client),
-        }
-        outcome
     }
 
     /// The response to a request without a login, on a route that asks for one: a redirect to the provider if the user

@@ -29,6 +29,11 @@ pub(super) fn is_of_other_site(headers: &HeaderMap) -> bool {
     headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none")
 }
 
+/// Returns true if the browser says that it loads no page: an image of any page on the web, or what a script asks for.
+pub(super) fn is_part_of_page(headers: &HeaderMap) -> bool {
+    headers.get("sec-fetch-mode").is_some_and(|mode| mode != "navigate")
+}
+
 fn is_shown(headers: &HeaderMap) -> bool {
     match headers.get("sec-fetch-mode") {
         // A frame cannot show the page of a provider.

@@ -31,6 +31,8 @@ impl SignIn {
             scheme: &context.origin.scheme,
         };
         csrf::check(request.headers(), &target, &[])?;
+        // Not before: a page of another site must not use up the calls of its readers.
+        self.broker.throttle.count_call(context.client())?;
         let back = format!("{origin}{}", self.path(paths::SIGNED_OUT));
         let mut url = None;
         for presented in presented(request.headers()) {
