@@ -21,6 +21,7 @@ mod starts;
 use http::{Request, Response, StatusCode};
 
 use crate::gateway::context::RequestContext;
+use crate::gateway::route_methods::matches_method;
 use crate::gateway::route_table::RouteTable;
 use crate::gateway::sign_in::navigation::{is_form, is_navigation};
 use crate::gateway::sign_in::paths::SignInCall;
@@ -64,7 +65,8 @@ impl SignIn {
         routes: &RouteTable,
         context: &mut RequestContext<'_>,
     ) -> Result<Response<Body>, Reject> {
-        let route = context.route.clone();
+        // For a method that the route does not have, a sign-in would only lead to a 405.
+        let route = context.route.clone().filter(|route| matches_method(route, request.method()));
         let provider = route.as_ref().and_then(|route| route.sign_in.as_deref());
         let is_shown = is_navigation(request.method(), request.headers());
         if provider.is_some() && is_shown && reject.reason == Reason::ProviderUnavailable {

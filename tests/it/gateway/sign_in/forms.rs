@@ -56,6 +56,29 @@ async fn a_form_without_a_session_gets_a_page_and_no_redirect() {
     assert_eq!(line["reason"], "no_token");
 }
 
+/// The user would sign in, and then see a 405.
+#[tokio::test]
+async fn a_method_that_the_route_does_not_have_begins_no_sign_in() {
+    let (liar, upstream) = (Liar::start(&json!({})), Upstream::start());
+    let routes = "[[route]]\npath = \"/hook\"\nmethods = [\"POST\"]\nsign_in = \"main\"\n\
+                  [[route]]\npath = \"/list\"\nmethods = [\"GET\"]\nsign_in = \"main\"\n";
+    let gateway = gateway(&upstream, &format!("{}{routes}", everything(&liar.issuer, ""))).await;
+    let form = [("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document"), ("origin", APP)];
+    let mut alice = Visitor::of(&gateway);
+    for response in
+        [alice.load(&format!("{APP}/hook")).await, alice.send(Method::POST, &format!("{APP}/list"), &form, "a=b").await]
+    {
+        response.assert_rejected(401, "unauthorized");
+        assert_eq!((response.header("location"), response.json().get("login_url")), (None, None), "{response:?}");
+        assert!(response.header("www-authenticate").is_some() && alice.names().is_empty(), "{response:?}");
+    }
+    // Other methods of the same routes do, and a user with a session learns which there are.
+    assert_eq!(alice.load(&format!("{APP}/list")).await.status, 302);
+    assert_eq!(liar.sign_in(&mut alice, |back| back).await.status, 303);
+    let response = alice.load(&format!("{APP}/hook")).await;
+    assert_eq!((response.status.as_u16(), response.header("allow")), (405, Some("POST")));
+}
+
 #[tokio::test]
 async fn a_script_gets_json_for_its_post() {
     let (liar, upstream) = (Liar::start(&json!({})), Upstream::start());
