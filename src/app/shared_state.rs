@@ -198,7 +198,8 @@ impl SharedState {
             forwarder: self.forwarder(config)?,
             sign_in: config.sign_in.clone().map(|settings| {
                 let providers = sign_in_providers::of(config, &self.providers, &self.provider_calls);
-                Box::new(SignIn::new(settings, providers, self.broker.clone(), self.clock.clone()))
+                let max_head = config.connections.request_header_size;
+                Box::new(SignIn::new(settings, providers, self.broker.clone(), max_head, self.clock.clone()))
             }),
             forward_auth: config.forward_auth.clone().map(|settings| {
                 let decides_by_method = config.routes.iter().any(Route::decides_by_method);

@@ -9,7 +9,7 @@ use crate::auth::bearer::session_cookie;
 use crate::tokens::sign_in::attempt::LIFETIME;
 
 /// Maximum length of the value of one cookie. Its name has 22 bytes at most.
-const MAX_VALUE: usize = 3_800;
+pub(super) const MAX_VALUE: usize = 3_800;
 
 /// What the name of the second cookie ends with. No state has a dot.
 const SECOND: &str = ".2";

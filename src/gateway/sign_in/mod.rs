@@ -90,7 +90,7 @@ impl SignIn {
         }
         let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
         let target = self.return_path(target, origin, routes);
-        match self.start(provider, target, request.headers(), context) {
+        match self.start(provider, target, request, context) {
             Ok(redirect) => Ok(redirect),
             Err(failed) => Ok(self.show(failed, Some(&self.link_again(provider, target)), context)),
         }

@@ -24,6 +24,8 @@ pub struct SignIn {
     pub settings: Settings,
     pub providers: Arc<SignInProviders>,
     pub broker: Arc<Broker>,
+    /// `limits.request_header_size`, in bytes.
+    pub max_head: usize,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) running: Running,
 }
@@ -33,9 +35,10 @@ impl SignIn {
         settings: Settings,
         providers: Arc<SignInProviders>,
         broker: Arc<Broker>,
+        max_head: usize,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        SignIn { settings, providers, broker, clock, running: Running::default() }
+        SignIn { settings, providers, broker, max_head, clock, running: Running::default() }
     }
 
     /// A page for the user. The rejection is in the log and in the metrics, as every other one. `again`: the path of a

@@ -56,7 +56,7 @@ impl SignIn {
             let internal = || Reject::new(Reason::Internal, "the target is no header");
             return pages::redirect(StatusCode::SEE_OTHER, &format!("{origin}{target}")).ok_or_else(internal);
         }
-        self.start(provider, target, request.headers(), context)
+        self.start(provider, target, request, context)
     }
 
     /// Returns true if the browser has a session at this provider.
@@ -98,20 +98,23 @@ impl SignIn {
     }
 
     /// `target`: where the browser comes back to, path and query of the same origin.
-    pub(super) fn start(
+    pub(super) fn start<B>(
         &self,
         provider: &str,
         target: &str,
-        headers: &HeaderMap,
+        request: &Request<B>,
         context: &RequestContext<'_>,
     ) -> Result<Response<Body>, Reject> {
         let now = context.now;
+        let headers = request.headers();
         let with = self.provider(provider)?;
         let origin = self.own_origin(context)?;
         let endpoint = with.metadata_to_start()?.authorization.text();
         let times = starts::count(headers, now)?;
         let internal = || Reject::new(Reason::Internal, "cannot make the cookie of a sign-in");
-        let Begun { attempt, state, name, sealed } = self.begin(with, target, now).ok_or_else(internal)?;
+        let room = starts::room(request, self.max_head);
+        let begun = self.begin(with, target, room, now);
+        let Begun { attempt, state, name, sealed } = begun.ok_or_else(internal)?;
         let redirect_uri = format!("{origin}{}", self.path_of(paths::CALLBACK, provider));
         let authorization = Authorization {
             endpoint: &endpoint,
@@ -123,7 +126,7 @@ impl SignIn {
         // Not 307: a browser would send the body of its request to the provider.
         let redirect = pages::redirect(StatusCode::FOUND, &authorization.url(&attempt, &state));
         let mut redirect = redirect.ok_or_else(internal)?;
-        let surplus = starts::surplus(headers, &self.broker.roots, now, sealed.len());
+        let surplus = starts::surplus(headers, &self.broker.roots, now, sealed.len(), room);
         let own = attempt_cookies::set(&name, &sealed).ok_or_else(internal)?;
         let starts = session_cookie::set_starts(&times).ok_or_else(internal)?;
         for cookie in surplus.into_iter().chain(own).chain([starts]) {
@@ -132,12 +135,14 @@ impl SignIn {
         Ok(redirect)
     }
 
-    /// An attempt with as much of `target` as its cookies can have: quotes and backslashes take more than a byte.
-    fn begin(&self, with: &SignInProvider, target: &str, now: UnixTime) -> Option<Begun> {
+    /// An attempt with as much of `target` as its cookies can have, in `room` bytes: quotes and backslashes take more
+    /// than a byte. `/` is kept in any case.
+    fn begin(&self, with: &SignInProvider, target: &str, room: usize, now: UnixTime) -> Option<Begun> {
         [target, path_of(target), "/"].into_iter().find_map(|target| {
             let (attempt, state) = attempt::begin(&with.provider.name, &with.provider.issuer, target, now);
             let name = attempt::cookie_name(&state)?;
-            let sealed = attempt.seal(&name, &self.broker.roots).filter(|sealed| sealed.len() <= MAX_SEALED)?;
+            let most = if target == "/" { MAX_SEALED } else { room };
+            let sealed = attempt.seal(&name, &self.broker.roots).filter(|sealed| sealed.len() <= most)?;
             Some(Begun { attempt, state, name, sealed })
         })
     }

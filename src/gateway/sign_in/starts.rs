@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Request};
 
-use super::attempt_cookies;
+use super::attempt_cookies::{self, MAX_SEALED, MAX_VALUE};
 use crate::auth::bearer::session_cookie;
+use crate::protocols::http::header_list;
 use crate::tokens::family::refresh_token::Roots;
 use crate::tokens::sign_in::attempt;
 use crate::types::clock::UnixTime;
@@ -14,11 +15,8 @@ use crate::types::reject::{Reason, Reject};
 /// Maximum attempts that run at once in one browser: one for each tab.
 const MAX_RUNNING: usize = 4;
 
-/// Maximum size of the attempts that go on beside a new one, in bytes, and of all of them. A return path has up to 5
-/// KiB, and with four of them, the cookies of the application could exceed `limits.request_header_size`: every page
-/// would be a 431.
+/// Maximum size of the attempts that go on beside a new one, in bytes. [`room`] is that of all of them.
 const MAX_KEPT: usize = 4096;
-const MAX_TOTAL: usize = attempt_cookies::MAX_SEALED;
 
 /// Maximum cookies that are opened: each costs a decryption.
 const MAX_OPENED: usize = 16;
@@ -44,9 +42,27 @@ pub(super) fn count(headers: &HeaderMap, now: UnixTime) -> Result<Vec<u64>, Reje
     Ok(recent)
 }
 
+/// Maximum size of all attempts of this browser, in bytes. It sends them with each request, for ten minutes if the user
+/// does not come back. A head like this one must have room for them in `limits.request_header_size` (`limit`), or every
+/// page would be a 431. If this head alone takes half of that, the next one can have more: a long `Referer`, or cookies
+/// of the application.
+pub(super) fn room<B>(request: &Request<B>, limit: usize) -> usize {
+    let cookies = session_cookie::attempts(request.headers());
+    let of_attempts: usize = cookies.map(|(name, value)| name.len() + "=; ".len() + value.len()).sum();
+    let own = header_list::size_of_head(request).saturating_sub(of_attempts);
+    let half = limit / 2;
+    if own <= half { MAX_SEALED.min(half) } else { MAX_VALUE.min(limit.saturating_sub(own) / 2) }
+}
+
 /// `Set-Cookie` for the attempts that have ended, and for the oldest ones if there is no room for another. `new_size`:
-/// that of the new one.
-pub(super) fn surplus(headers: &HeaderMap, roots: &Roots, now: UnixTime, new_size: usize) -> Vec<HeaderValue> {
+/// that of the new one. `room`: for all of them.
+pub(super) fn surplus(
+    headers: &HeaderMap,
+    roots: &Roots,
+    now: UnixTime,
+    new_size: usize,
+    room: usize,
+) -> Vec<HeaderValue> {
     let cookies = attempt_cookies::all(headers).take(MAX_OPENED);
     let opened = cookies.map(|cookies| {
         let attempt = attempt::open(cookies.name, &cookies.sealed, roots).filter(|attempt| attempt.is_current(now));
@@ -60,7 +76,7 @@ pub(super) fn surplus(headers: &HeaderMap, roots: &Roots, now: UnixTime, new_siz
         *size += cookies.sealed.len();
         Some(*size)
     });
-    let room = MAX_TOTAL.saturating_sub(new_size).min(MAX_KEPT);
+    let room = room.saturating_sub(new_size).min(MAX_KEPT);
     let kept = sizes.take(MAX_RUNNING - 1).take_while(|size| *size <= room).count();
     opened[kept..].iter().flat_map(|(_, cookies)| attempt_cookies::clear(headers, cookies.name)).collect()
 }
@@ -93,6 +109,27 @@ mod tests {
     }
 
     #[test]
+    fn a_head_has_room_for_the_attempts_of_the_next_one() {
+        let of = |limit, url: usize, referer: usize, attempts: usize| {
+            let request = Request::get(format!("/{}", "a".repeat(url)))
+                .header("referer", "b".repeat(referer))
+                .header(COOKIE, format!("__Host-bw-try-abcdef={}; of_the_application=x", "c".repeat(attempts)));
+            room(&request.body(()).expect("a request"), limit)
+        };
+        let default = 16 * 1024;
+        for (room, url, referer, attempts) in [
+            (MAX_SEALED, 0, 0, 0),
+            (MAX_SEALED, 5_120, 2_500, MAX_VALUE),
+            (MAX_VALUE, 5_120, 3_000, 0),
+            (MAX_VALUE, 5_120, 3_000, MAX_VALUE),
+        ] {
+            assert_eq!(of(default, url, referer, attempts), room, "{url} {referer} {attempts}");
+        }
+        assert!((950..1_050).contains(&of(default, 7_000, 7_200, 0)), "half of what is left");
+        assert_eq!((of(8 * 1024, 1_000, 1_000, 0), of(default, 8_000, 9_000, 0)), (4 * 1024, 0));
+    }
+
+    #[test]
     fn long_return_paths_leave_room_for_other_cookies() {
         let roots = Roots::new((1, Secret::new(vec![7; 32])), vec![]);
         let attempts = [(0, 2_048), (10, 700), (20, 10)].map(|(ago, length)| {
@@ -105,7 +142,7 @@ mod tests {
         for (number, new_size, cleared) in [(1, 700, 0), (2, 700, 1), (3, 700, 2), (1, 3_900, 0), (1, 5_000, 1)] {
             let field = HeaderValue::from_str(&attempts[..number].join("; ")).expect("a value");
             let headers = [(COOKIE, field)].into_iter().collect();
-            assert_eq!(surplus(&headers, &roots, NOW, new_size).len(), cleared, "{number} {new_size}");
+            assert_eq!(surplus(&headers, &roots, NOW, new_size, MAX_SEALED).len(), cleared, "{number} {new_size}");
         }
     }
 
@@ -122,7 +159,7 @@ mod tests {
         let text: Vec<_> = attempts.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let text = format!("{}; __Host-bw-try-forged=x", text.join("; "));
         let headers = [(COOKIE, HeaderValue::from_str(&text).expect("a value"))].into_iter().collect();
-        let cleared: Vec<_> = surplus(&headers, &roots, NOW, 700);
+        let cleared: Vec<_> = surplus(&headers, &roots, NOW, 700, MAX_SEALED);
         let is_cleared =
             |name: &str| cleared.iter().any(|field| field.to_str().is_ok_and(|text| text.starts_with(name)));
         let left = attempts.each_ref().map(|(name, _)| !is_cleared(name));

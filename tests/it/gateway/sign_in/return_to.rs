@@ -1,5 +1,6 @@
 //! The page that a user comes back to, whatever its URL.
 
+use http::Method;
 use serde_json::json;
 
 use super::liar::{Liar, Lies};
@@ -66,6 +67,29 @@ async fn a_long_url_makes_room_for_itself() {
     }
     let back = alice.load(&liar.agree(&out)).await;
     assert_eq!(back.header("location"), Some(&*format!("{APP}{}", of_length(5_119))));
+}
+
+/// A request that is large by itself: its attempt leaves room for the next one, which can be as large and more.
+#[tokio::test]
+async fn an_attempt_makes_no_later_request_too_large() {
+    let (liar, upstream) = (Liar::start(&json!({})), Upstream::start());
+    let page = of_length(5_000);
+    let referer = format!("{APP}{}", of_length(5_001));
+    let smallest = "[limits]\nrequest_header_size = \"8KiB\"\n";
+    for (limits, fields) in [("", &[("referer", referer.as_str())][..]), (smallest, &[])] {
+        let gateway = gateway(&upstream, &format!("{}{limits}", everything(&liar.issuer, ""))).await;
+        let page_load = [("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
+        let fields = [&page_load, fields].concat();
+        let mut alice = Visitor::of(&gateway);
+        let begun = alice.send(Method::GET, &format!("{APP}{page}"), &fields, "").await;
+        assert_eq!(begun.status, 302, "{begun:?}");
+        // Another tab, while the user is at the provider. The application has a cookie of its own meanwhile.
+        alice.set("of_the_application", &"x".repeat(if limits.is_empty() { 2_000 } else { 500 }));
+        assert_eq!(alice.send(Method::GET, &format!("{APP}{page}"), &fields, "").await.status, 302, "{limits}");
+        let out = begun.header("location").expect("a redirect").to_owned();
+        let back = alice.load(&liar.agree(&out)).await;
+        assert_eq!((back.status.as_u16(), back.header("location")), (303, Some("https://app.example/orders")));
+    }
 }
 
 #[tokio::test]
