@@ -10,7 +10,7 @@ use crate::config::Config;
 /// One warning for each provider or issuer of which sessions do not go on as the new configuration would begin them.
 pub(super) fn warnings(current: &Config, next: &Config) -> Vec<String> {
     let signed_in_at = current.sign_in.iter().flat_map(|settings| &settings.providers);
-    let of_providers = signed_in_at.filter_map(|(provider, settings)| warning(provider, settings, next));
+    let of_providers = signed_in_at.flat_map(|(provider, settings)| warnings_of(provider, settings, next));
     let before = exchanged(current);
     let after = exchanged(next);
     let of_issuers = before.difference(&after).map(|issuer| {
@@ -28,28 +28,36 @@ fn exchanged(config: &Config) -> BTreeSet<&str> {
     rules.map(|rule| rule.issuer.as_str()).collect()
 }
 
-fn warning(provider: &Provider, settings: &SignInSettings, next: &Config) -> Option<String> {
+fn warnings_of(provider: &Provider, settings: &SignInSettings, next: &Config) -> Vec<String> {
     let Provider { name, issuer, .. } = provider;
     let still_there = next.sign_in.iter().flat_map(|settings| &settings.providers);
     let mut of_name = still_there.filter(|(next, _)| next.name == *name);
     let Some((now, rules)) = of_name.next() else {
-        return Some(format!(
+        return vec![format!(
             "provider {name} was removed: its sessions are rejected, and their streams end; the tokens that it issued \
              to the gateway stay valid there until they expire"
-        ));
+        )];
     };
     if now.issuer != *issuer {
-        return Some(format!(
+        return vec![format!(
             "provider {name} has another issuer: sessions that began at {issuer} are rejected, and their streams end; \
              the tokens that it issued to the gateway stay valid there until they expire"
+        )];
+    }
+    let mut warnings = Vec::new();
+    if now.client.client_id != provider.client.client_id {
+        warnings.push(format!(
+            "provider {name} has another client_id: a session that began before goes on, but its next refresh there can \
+             end it, because the refresh token is of the old client, and logout tokens of the old client are rejected; \
+             to end all of them, run: bearward token revoke --all --issuer {issuer}"
         ));
     }
-    if rules.admit_as(settings) {
-        return None;
+    if !rules.admit_as(settings) {
+        warnings.push(format!(
+            "provider {name} has other rules for sign-ins: a session that began before goes on under the old ones until \
+             its next refresh there, or without a refresh token until it ends; to end all of them, run: bearward token \
+             revoke --all --issuer {issuer}"
+        ));
     }
-    Some(format!(
-        "provider {name} has other rules for sign-ins: a session that began before goes on under the old ones until its \
-         next refresh there, or without a refresh token until it ends; to end all of them, run: bearward token revoke \
-         --all --issuer {issuer}"
-    ))
+    warnings
 }

@@ -7,8 +7,9 @@ use bearward::admin::Reloaded;
 use bearward::config::{self, Probe};
 use serde_json::{Value, json};
 
+use super::callbacks::INVALID_GRANT;
 use super::liar::{Liar, Lies};
-use super::lies::{claims, map};
+use super::lies::{claims, map, raw};
 use super::{APP, SIGNED_OUT, everything, gateway, is_ready, provider};
 use crate::gateway::streams::{Socket, assert_open, close_frame, open_with, within_a_second};
 use crate::support::visitor::{Visitor, parameter};
@@ -114,10 +115,34 @@ async fn a_reload_with_other_rules_says_how_to_end_the_sessions() {
         assert_eq!(alice.fetch(&format!("{APP}/")).await.status, 200, "{keys}");
         assert_open(&mut socket).await;
     }
-    // What the command sends.
+    // What the command sends. The provider has dated the session by the clock of the system, which goes on.
+    gateway.advance(Duration::from_mins(1));
     let all = json!({ "all": true, "issuer": liar.issuer });
     let revoked = gateway.admin_client().post("/admin/v1/revocations", &all).await;
     assert!(revoked.status.is_success(), "{revoked:?}");
     assert_eq!(within_a_second(close_frame(&mut socket)).await.0, 1008);
     alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
+}
+
+/// Its refresh tokens are of the old client, so that the provider rejects them.
+#[tokio::test]
+async fn a_reload_with_another_client_says_how_to_end_the_sessions() {
+    let (liar, upstream) = (Liar::start(&metadata()), Upstream::start());
+    let gateway = Arc::new(gateway(&upstream, &everything(&liar.issuer, KEYS)).await);
+    let (mut alice, mut socket) = signed_in(&liar, &gateway).await;
+    let other = everything(&liar.issuer, KEYS).replace("client_id = \"gateway\"", "client_id = \"another\"");
+    let reloaded = reload(&gateway, &upstream, &other).await;
+    let warnings = &reloaded.warnings;
+    let command = format!("bearward token revoke --all --issuer {}", liar.issuer);
+    assert!(warnings.len() == 1 && warnings[0].contains("another client_id"), "{warnings:?}");
+    assert!(warnings[0].ends_with(&command), "{warnings:?}");
+    assert_eq!(alice.fetch(&format!("{APP}/")).await.status, 200);
+    assert_open(&mut socket).await;
+    // Both: the rules, and the client.
+    let both = everything(&liar.issuer, &format!("{KEYS}\ngroups = [\"staff\"]"));
+    assert_eq!(reload(&gateway, &upstream, &both).await.warnings.len(), 2);
+    liar.tell(raw(INVALID_GRANT));
+    gateway.advance(Duration::from_secs(700));
+    alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
+    assert_eq!(within_a_second(close_frame(&mut socket)).await.0, 1008);
 }
