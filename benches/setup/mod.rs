@@ -236,6 +236,7 @@ impl BenchWorker {
             leases: Arc::default(),
             login_providers: Arc::default(),
             renewals: Arc::default(),
+            routes: Arc::default(),
             freshness: None,
         };
         BenchWorker(Worker {

@@ -50,7 +50,7 @@ impl Steps {
     pub fn with((authenticator, hygiene): (Authenticator, Arc<Hygiene>), routes: &[Route], workers: usize) -> Steps {
         Steps {
             decider: Arc::new(Decider {
-                routes: RouteTable::new(routes, workers),
+                routes: Arc::new(RouteTable::new(routes, workers)),
                 authenticator,
                 cors: Cors::default(),
                 https: Https::default(),

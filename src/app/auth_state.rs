@@ -20,7 +20,7 @@ use crate::gateway::cors::Cors;
 use crate::gateway::decide::Decider;
 use crate::gateway::route::{Route, TokenForwarding};
 use crate::gateway::route_table::RouteTable;
-use crate::gateway::streams::TokenChecks;
+use crate::gateway::streams::{ActiveRoutes, TokenChecks};
 use crate::store::Freshness;
 use crate::telemetry::metrics::{Metrics, RequestsByRoute};
 use crate::types::clock::{Clock, UnixTime};
@@ -37,6 +37,8 @@ pub(super) struct AuthState {
     pub(super) exchange_counts: Arc<ExchangeCounts>,
     pub(super) handles: Arc<Handles>,
     pub(super) proofs: Proofs,
+    /// Of the active gateway.
+    pub(super) routes: Arc<ActiveRoutes>,
     /// `None`: the store belongs to this gateway alone.
     freshness: Option<Arc<Freshness>>,
 }
@@ -61,6 +63,7 @@ impl AuthState {
             exchange_counts: Arc::default(),
             handles: Arc::new(handles),
             proofs: Proofs::of_process(now),
+            routes: Arc::default(),
             freshness,
         }
     }
@@ -106,6 +109,7 @@ impl AuthState {
             renewals: self.renewals.clone(),
             leases: self.leases.clone(),
             login_providers: self.handles.providers.clone(),
+            routes: self.routes.clone(),
             freshness: self.freshness.clone(),
         }
     }
@@ -137,7 +141,7 @@ impl AuthState {
             .with_receivers(config.report_paths());
         let routes = routes.with_sign_in(sign_in);
         Decider {
-            routes: routes.with_issuer(&config.tokens.issuer),
+            routes: Arc::new(routes.with_issuer(&config.tokens.issuer)),
             authenticator,
             cors: Cors::new(config.cors.clone(), config.routes.iter().map(|route| &route.cors)),
             https: config.https.clone(),

@@ -273,6 +273,7 @@ impl SharedState {
     pub(super) fn activate(&self, gateway: &Gateway) {
         self.upstreams.activate(&gateway.forwarder.upstreams);
         self.requests_by_route.store(gateway.requests_by_route.clone());
+        self.auth.routes.replace(gateway.decider.routes.clone());
         let providers = gateway.sign_in.as_ref().map(|sign_in| sign_in.providers.clone()).unwrap_or_default();
         self.auth.handles.providers.replace(providers.places());
         self.sign_ins.store(providers);

@@ -23,8 +23,7 @@ pub struct Target<'r> {
 
 /// Rejects a request that another site may have caused. `origins` are trusted besides the request's own host.
 pub fn check(headers: &HeaderMap, target: &Target<'_>, origins: &[String]) -> Result<(), Reject> {
-    let safe = matches!(*target.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE);
-    if safe && !target.websocket && !target.logout {
+    if is_safe(target.method) && !target.websocket && !target.logout {
         return Ok(());
     }
     let mut values = headers.get_all(header::ORIGIN).iter();
@@ -38,6 +37,11 @@ pub fn check(headers: &HeaderMap, target: &Target<'_>, origins: &[String]) -> Re
         return Ok(());
     }
     reject("the Origin is neither this host nor one of the route's origins")
+}
+
+/// Returns true if a request with this method changes nothing (RFC 9110 section 9.2.1).
+pub fn is_safe(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }
 
 /// Returns true if the origin has the request's host and port. A page loaded over http is not trusted by a host on

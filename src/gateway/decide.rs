@@ -35,7 +35,8 @@ use crate::types::trace::Step;
 
 /// Everything that a decision needs besides the request. Immutable: a reload makes a new one.
 pub struct Decider {
-    pub routes: RouteTable,
+    /// Shared with the streams, which find their routes again after a reload.
+    pub routes: Arc<RouteTable>,
     pub authenticator: Authenticator,
     pub cors: Cors,
     pub https: Https,

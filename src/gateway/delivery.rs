@@ -152,7 +152,9 @@ impl BodyObserver for Delivery {
     }
 
     fn on_long_running(&mut self) -> bool {
-        self.token_bound.as_mut().map(TokenBound::lasts).is_some()
+        let Some(token_bound) = &mut self.token_bound else { return false };
+        token_bound.lasts(Some(&self.record));
+        true
     }
 
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<BodyEnd> {

@@ -128,7 +128,7 @@ impl Forwarder {
         let result = {
             let counts = Counts { metrics: &worker.metrics, attempts: &context.record.attempts };
             let sending = pin!(upstream.send(worker.number, counts, client, key, &current_server, request));
-            response_within((began, timeout), progress, &mut token_bound, sending).await
+            response_within((began, timeout), progress, (&mut token_bound, &*context.record), sending).await
         };
         context.record.attempts.end();
         if let (Ok(_), Some(waited)) = (&result, context.record.attempts.duration()) {
@@ -319,8 +319,11 @@ fn attribute_failure(
     reject
 }
 
+/// Returns true if the token of a request, or its route since a reload, is the cause.
 fn ends_a_token(reason: Reason) -> bool {
-    reason.is_invalid_token() || matches!(reason, Reason::InsufficientScope | Reason::ClaimRejected)
+    let is_of_route =
+        matches!(reason, Reason::NoRoute | Reason::Csrf | Reason::CertificateMissing | Reason::CertificateDenied);
+    is_of_route || reason.is_invalid_token() || matches!(reason, Reason::InsufficientScope | Reason::ClaimRejected)
 }
 
 /// Names the caller and the request. What the client sent under these names is already removed.

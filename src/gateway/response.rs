@@ -177,7 +177,7 @@ fn may_last(is_rejected: bool, is_grpc_call: bool, headers: &HeaderMap) -> bool 
 /// Carries a WebSocket until one side closes it or its token ends.
 fn spawn_tunnel(tunnel: Tunnel, token_bound: Option<TokenBound>, mut delivery: Box<Delivery>, worker: &Arc<Worker>) {
     let held = token_bound.as_ref().map(|bound| bound.held().clone()).unwrap_or_default();
-    let mut open = worker.streams.open_tunnel(&held);
+    let mut open = worker.streams.open_tunnel(&held, &delivery.record);
     delivery.record.detach();
     tokio::spawn(async move {
         let record = &mut delivery.record;

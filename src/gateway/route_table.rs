@@ -176,14 +176,26 @@ impl RouteTable {
     /// this route, and it allows their forms. So no other route's rules can be meant, with whatever reading its backend
     /// has. The gateway's own paths have one form only.
     pub fn find_loosened(&self, host: &str, method: &Method, path: &str) -> Option<&PerWorker<Route>> {
-        let route_of = |path: &[u8]| match self.own_action(method, path) {
-            None => self.routed(host, method, path).ok().and_then(Action::forwarding),
-            Some(_) => None,
-        };
+        let route_of = |path: &[u8]| self.forwarding(host, method, path);
         let readings = Readings::of(path.as_bytes())?;
         let route = route_of(&readings.primary).filter(|route| route.forms.include(readings.forms))?;
         let is_same = |other: &Vec<u8>| route_of(other).is_some_and(|other| ptr::eq(other, route));
         readings.others()?.iter().all(is_same).then_some(route)
+    }
+
+    /// The route that forwards a request for this path, as the client sent it.
+    pub fn find_forwarding(&self, host: &str, method: &Method, path: &str) -> Option<&PerWorker<Route>> {
+        match CanonicalPath::parse(path) {
+            Ok(path) => self.forwarding(host, method, path.as_bytes()),
+            Err(_) => self.find_loosened(host, method, path),
+        }
+    }
+
+    fn forwarding(&self, host: &str, method: &Method, path: &[u8]) -> Option<&PerWorker<Route>> {
+        match self.own_action(method, path) {
+            None => self.routed(host, method, path).ok().and_then(Action::forwarding),
+            Some(_) => None,
+        }
     }
 
     fn find_decoded<'a>(&'a self, host: &str, method: &Method, path: &'a [u8]) -> Result<Action<'a>, Reject> {

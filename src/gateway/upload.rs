@@ -14,6 +14,7 @@ use crate::protocols::http::body::{BodyEnd, BodyError, BodyObserver, LONG_RUNNIN
 use crate::protocols::http::header_list;
 use crate::protocols::http::header_rules::HeaderRules;
 use crate::protocols::http::headers::Hygiene;
+use crate::telemetry::access_log::Record;
 use crate::telemetry::metrics::Count;
 use crate::types::reject::{Reason, Reject};
 use crate::upstream::{Failure, UpstreamResponse};
@@ -124,7 +125,7 @@ impl BodyObserver for Upload {
     }
 
     fn on_long_running(&mut self) -> bool {
-        self.token_bound.lasts();
+        self.token_bound.lasts(None);
         true
     }
 
@@ -143,7 +144,7 @@ impl BodyObserver for Upload {
 pub(super) async fn response_within(
     (began, timeout): (Instant, Duration),
     progress: Option<&Progress>,
-    token_bound: &mut TokenBound,
+    (token_bound, record): (&mut TokenBound, &Record),
     // Pinned by the caller: by value it would lie in this future twice, before and after pinning.
     mut sending: Pin<&mut impl Future<Output = Result<UpstreamResponse, Failure>>>,
 ) -> Result<UpstreamResponse, Reject> {
@@ -155,7 +156,7 @@ pub(super) async fn response_within(
     // Boxed because it is rare: the future of every request is as large as its largest step.
     Box::pin(async move {
         let mut wait = progress.map_or(timeout - moment, |progress| progress.time_left(timeout));
-        let mut end = pin!(token_end(token_bound));
+        let mut end = pin!(token_end(token_bound, record));
         while !wait.is_zero() {
             tokio::select! {
                 biased;
@@ -171,8 +172,8 @@ pub(super) async fn response_within(
 }
 
 /// Returns when the token of the request has expired or was revoked.
-async fn token_end(token_bound: &mut TokenBound) -> Reason {
-    token_bound.lasts();
+async fn token_end(token_bound: &mut TokenBound, record: &Record) -> Reason {
+    token_bound.lasts(Some(record));
     token_bound.end().await
 }
 
@@ -228,7 +229,8 @@ mod tests {
         const TIMEOUT: Duration = LONG_RUNNING_AFTER.saturating_add(Duration::from_millis(100));
         let mut token_bound = TokenBound::by(Held::default(), &Streams::new(TokenChecks::alone(), Arc::default()));
         let (started, never) = (Instant::now(), pin!(std::future::pending()));
-        let reject = response_within((started, TIMEOUT), None, &mut token_bound, never).await.err();
+        let reject = response_within((started, TIMEOUT), None, (&mut token_bound, &Record::default()), never).await;
+        let reject = reject.err();
         assert_eq!(reject.map(|reject| reject.reason), Some(Reason::UpstreamTimeout));
         assert!((TIMEOUT..2 * TIMEOUT).contains(&started.elapsed()));
     }

@@ -6,7 +6,8 @@ use crate::types::reject::Reason;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
-    /// Its token is no longer valid: a new request would be rejected for this reason.
+    /// Its token is no longer valid, or its route does not accept it any more: a new request would be rejected for this
+    /// reason.
     Token(Reason),
     /// `timeouts.request`
     RequestTimeout,

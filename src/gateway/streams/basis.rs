@@ -11,6 +11,7 @@ use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::CachedToken;
 use crate::gateway::authorize::check_rights;
 use crate::gateway::route::Route;
+use crate::gateway::streams::reroute::{ActiveRoutes, Opening};
 use crate::protocols::tls::PeerCertificate;
 use crate::store::Freshness;
 use crate::tokens::jwt::Validity;
@@ -28,6 +29,7 @@ pub struct TokenChecks {
     pub renewals: Arc<Renewals>,
     pub leases: Arc<Leases>,
     pub login_providers: Arc<LoginProviders>,
+    pub routes: Arc<ActiveRoutes>,
     /// `None`: this gateway is alone, and knows every revocation.
     pub freshness: Option<Arc<Freshness>>,
 }
@@ -52,7 +54,7 @@ impl TokenChecks {
 #[derive(Clone)]
 pub struct HeldToken {
     pub cached: Arc<CachedToken>,
-    /// Its rules apply as long as the stream lasts.
+    /// Its rules apply until a reload replaces them.
     pub route: Arc<Route>,
 }
 
@@ -68,12 +70,16 @@ pub struct Held {
 pub(super) struct StreamBasis {
     token: Option<TokenBasis>,
     certificate: Option<Arc<PeerCertificate>>,
+    /// `None`: another stream of the same request follows the routes.
+    opening: Option<Opening>,
+    /// [`ActiveRoutes::changes`] when the route was last found. `None` before the first time.
+    routes_checked: Option<u64>,
 }
 
 impl StreamBasis {
-    pub(super) fn on(held: &Held, checks: &TokenChecks) -> Self {
+    pub(super) fn on(held: &Held, opening: Option<Opening>, checks: &TokenChecks) -> Self {
         let token = held.token.as_ref().map(|token| TokenBasis::on(token, checks));
-        StreamBasis { token, certificate: held.certificate.clone() }
+        StreamBasis { token, certificate: held.certificate.clone(), opening, routes_checked: None }
     }
 
     /// When the current token or the certificate expires.
@@ -87,12 +93,32 @@ impl StreamBasis {
         if self.certificate.as_ref().is_some_and(|certificate| certificate.check(now).is_err()) {
             return Err(Reason::CertificateRevoked);
         }
+        // Before the token, which must meet the rules of the new route.
+        let changes = checks.routes.changes();
+        if self.routes_checked != Some(changes) {
+            self.find_route(checks)?;
+            self.routes_checked = Some(changes);
+        }
         self.token.as_mut().map_or(Ok(()), |token| token.check(checks, now))
+    }
+
+    /// Finds the route again. Also when the stream begins: a reload may have replaced the routes since its request
+    /// came.
+    fn find_route(&mut self, checks: &TokenChecks) -> Result<(), Reason> {
+        let (Some(opening), Some(routes)) = (&self.opening, checks.routes.table()) else { return Ok(()) };
+        let held = self.token.as_ref().map(|token| (&*token.opened_by, &*token.opened_on));
+        let route = opening.find_route(&routes, held, self.certificate.as_deref())?;
+        if let Some(token) = &mut self.token {
+            token.follow(route, checks);
+        }
+        Ok(())
     }
 }
 
 pub(super) struct TokenBasis {
     opened_by: Arc<CachedToken>,
+    /// The route that accepted it.
+    opened_on: Arc<Route>,
     /// The newest token of the family, seen when the one before it expired.
     carried_by: Option<Arc<CachedToken>>,
     /// Generation of the keyring at which the keys of both tokens were good.
@@ -101,6 +127,7 @@ pub(super) struct TokenBasis {
     renewal: Option<FamilyWatch>,
     /// Only for opaque tokens: how long the newest answer of the issuer holds.
     lease: Option<StreamLease>,
+    /// Since the last reload.
     route: Arc<Route>,
     /// [`TokenChecks::changed_rights`] when the rights of the token were last checked. `None` before the first time.
     rights_checked: Option<u64>,
@@ -113,6 +140,7 @@ impl TokenBasis {
         let token = &held.cached;
         TokenBasis {
             opened_by: token.clone(),
+            opened_on: held.route.clone(),
             carried_by: None,
             generation: token.generation(),
             renewal: token.token.family.map(|family| checks.renewals.watch(family, token)),
@@ -121,6 +149,13 @@ impl TokenBasis {
             rights_checked: None,
             serves_stale: held.route.serves_stale().unwrap_or(checks.serves_stale()),
         }
+    }
+
+    /// From now on, the rules of this route apply.
+    fn follow(&mut self, route: Arc<Route>, checks: &TokenChecks) {
+        self.serves_stale = route.serves_stale().unwrap_or(checks.serves_stale());
+        self.route = route;
+        self.rights_checked = None;
     }
 
     /// When the current token expires.
@@ -173,6 +208,10 @@ impl TokenBasis {
             None => self.newest_of_family()?.map(|known| known.token.clone()),
         };
         let token = newest.as_ref().unwrap_or(&self.opened_by.token);
+        if !self.route.enforce {
+            // By a reload: a new request would only be reported.
+            return Ok(());
+        }
         check_rights(&self.route, token).map_err(|reject| reject.reason)
     }
 
@@ -237,6 +276,7 @@ impl TokenChecks {
             renewals: Arc::default(),
             leases: Arc::default(),
             login_providers: Arc::default(),
+            routes: Arc::default(),
             freshness: None,
         }
     }
@@ -268,6 +308,7 @@ mod tests {
         renewals.record(FAMILY, newer, Uptime::from_secs(0));
         TokenBasis {
             opened_by: token(NOW, 3),
+            opened_on: Arc::new(Route::everything()),
             carried_by: None,
             generation: 3,
             renewal,

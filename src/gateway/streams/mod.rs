@@ -1,4 +1,5 @@
 //! Streams end with their token: within a second of its expiry, of its revocation, or of the revocation of its key.
+//! They also end with their route, if a reload takes it away or makes it reject them.
 //!
 //! A stream is a WebSocket, or a request that is still in flight after
 //! [`crate::protocols::http::body::LONG_RUNNING_AFTER`]: its response, its upload, or the wait for its response.
@@ -12,9 +13,11 @@ mod basis;
 mod drain_behavior;
 mod grpc;
 mod registry;
+mod reroute;
 mod token_bound;
 
 pub use basis::{Held, HeldToken, TokenChecks};
 pub use drain_behavior::DrainBehavior;
 pub use registry::{OpenStream, Streams};
+pub use reroute::ActiveRoutes;
 pub use token_bound::{Termination, TokenBound};

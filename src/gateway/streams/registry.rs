@@ -15,7 +15,9 @@ use tokio::sync::{Notify, oneshot};
 
 use super::basis::{Held, StreamBasis, TokenChecks};
 use super::drain_behavior::DrainBehavior;
+use super::reroute::Opening;
 use crate::protocols::tls;
+use crate::telemetry::access_log::Record;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::types::clock::UnixTime;
 use crate::types::close_reason::CloseReason;
@@ -67,6 +69,8 @@ struct LastChecked {
     changed_rights: u64,
     /// The number of reloads, each of which can bring a revocation list for clients.
     reloads: u64,
+    /// The number of reloads that have replaced the routes.
+    routes: u64,
 }
 
 impl Streams {
@@ -74,15 +78,20 @@ impl Streams {
         Arc::new(Streams { checks, metrics, open: Mutex::default(), first_opened: Notify::new() })
     }
 
-    /// Registers a WebSocket.
-    pub fn open_tunnel(self: &Arc<Self>, held: &Held) -> OpenStream {
-        self.open(held, DrainBehavior::AtOnce)
+    /// Registers a WebSocket. `record`: of its handshake.
+    pub fn open_tunnel(self: &Arc<Self>, held: &Held, record: &Record) -> OpenStream {
+        self.open(held, Some(Opening::of(record, true)), DrainBehavior::AtOnce)
     }
 
-    /// Registers a stream. If its token has ended meanwhile, the stream ends at once.
-    pub(super) fn open(self: &Arc<Self>, held: &Held, drain_behavior: DrainBehavior) -> OpenStream {
+    /// Registers a stream. If its token or its route has ended meanwhile, the stream ends at once.
+    pub(super) fn open(
+        self: &Arc<Self>,
+        held: &Held,
+        opening: Option<Opening>,
+        drain_behavior: DrainBehavior,
+    ) -> OpenStream {
         let (end, ended) = oneshot::channel();
-        let mut basis = StreamBasis::on(held, &self.checks);
+        let mut basis = StreamBasis::on(held, opening, &self.checks);
         let checked = basis.check(&self.checks, self.checks.clock.now());
         let mut open = self.lock();
         open.newest += 1;
@@ -99,7 +108,7 @@ impl Streams {
 
     /// Checks what a stream depends on before it is registered.
     pub(super) fn check(&self, held: &Held) -> Result<(), Reason> {
-        StreamBasis::on(held, &self.checks).check(&self.checks, self.checks.clock.now())
+        StreamBasis::on(held, None, &self.checks).check(&self.checks, self.checks.clock.now())
     }
 
     /// Ends streams when their token ends, for as long as it is polled.
@@ -123,6 +132,7 @@ impl Streams {
             leases_ended: self.checks.leases.ended(),
             changed_rights: self.checks.changed_rights(),
             reloads: tls::reloads(),
+            routes: self.checks.routes.changes(),
         }
     }
 
@@ -306,9 +316,9 @@ mod tests {
                 [DrainBehavior::AtOnce, DrainBehavior::AtLast, DrainBehavior::CutOff].into_iter().zip(expected)
             {
                 let draining = ends.then_some(CloseReason::Draining);
-                assert_eq!(ended(&mut streams.open(&Held::default(), behavior)), draining, "{behavior:?}");
+                assert_eq!(ended(&mut streams.open(&Held::default(), None, behavior)), draining, "{behavior:?}");
                 // The behavior is known only after the stream was opened.
-                let mut later = streams.open(&Held::default(), DrainBehavior::CutOff);
+                let mut later = streams.open(&Held::default(), None, DrainBehavior::CutOff);
                 later.set_drain_behavior(behavior);
                 assert_eq!(ended(&mut later), draining, "{behavior:?}");
             }
@@ -323,8 +333,8 @@ mod tests {
     #[test]
     fn a_drain_ends_streams_by_their_last_behavior() {
         let streams = streams();
-        let mut open =
-            [DrainBehavior::CutOff, DrainBehavior::AtOnce].map(|behavior| streams.open(&Held::default(), behavior));
+        let mut open = [DrainBehavior::CutOff, DrainBehavior::AtOnce]
+            .map(|behavior| streams.open(&Held::default(), None, behavior));
         open[0].set_drain_behavior(DrainBehavior::AtOnce);
         open[1].set_drain_behavior(DrainBehavior::CutOff);
         streams.drain();
@@ -339,7 +349,7 @@ mod tests {
         let generation = streams.checks.keyring.generation();
         let cached = Arc::new(CachedToken::new("a token", token, Vec::new(), generation));
         let held = Held { token: Some(HeldToken { cached, route: Arc::new(Route::everything()) }), certificate: None };
-        let mut stream = streams.open_tunnel(&held);
+        let mut stream = streams.open_tunnel(&held, &Record::default());
         let mut last = streams.current();
         streams.check_all(&mut last).await;
         assert_eq!(ended(&mut stream), None);
@@ -347,7 +357,7 @@ mod tests {
         let revocation = Revocation { sequence: 1, what: Revoked::Family(FAMILY), at: now, until: UnixTime::MAX };
         streams.checks.revocations.enforce(&revocation, now);
         let revoked = Some(CloseReason::Token(Reason::Revoked));
-        assert_eq!(ended(&mut streams.open_tunnel(&held)), revoked, "opened after the revocation");
+        assert_eq!(ended(&mut streams.open_tunnel(&held, &Record::default())), revoked, "opened after the revocation");
         streams.check_all(&mut last).await;
         assert_eq!(ended(&mut stream), revoked);
     }

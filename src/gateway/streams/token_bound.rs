@@ -15,10 +15,12 @@ use super::basis::Held;
 use super::drain_behavior::DrainBehavior;
 use super::grpc::{self as messages, Messages};
 use super::registry::{OpenStream, Streams};
+use super::reroute::Opening;
 use crate::protocols::boundaries::Boundaries;
 use crate::protocols::grpc;
 use crate::protocols::http::body::BodyEnd;
 use crate::protocols::http::media_type;
+use crate::telemetry::access_log::Record;
 use crate::types::close_reason::CloseReason;
 use crate::types::reject::Reason;
 
@@ -132,10 +134,12 @@ impl TokenBound {
         &self.held
     }
 
-    /// Registers the stream: it lasts.
-    pub fn lasts(&mut self) {
+    /// Registers the stream: it lasts. `record`: of its request, or `None` for an upload, whose request has another
+    /// stream that follows the routes: the wait for its response, or the response.
+    pub fn lasts(&mut self, record: Option<&Record>) {
         if self.stream.is_none() && self.ended.is_none() {
-            self.stream = Some(self.streams.open(&self.held, self.termination.drain_behavior()));
+            let opening = record.map(|record| Opening::of(record, false));
+            self.stream = Some(self.streams.open(&self.held, opening, self.termination.drain_behavior()));
         }
     }
 
@@ -266,11 +270,11 @@ mod tests {
         let streams = Streams::new(TokenChecks::alone(), Arc::clone(&metrics));
         let mut ended = TokenBound::by(Held::default(), &streams);
         ended.ended = Some(CloseReason::Draining);
-        ended.lasts();
+        ended.lasts(None);
         assert_eq!(metrics.streams_opened.get(), 0);
         let mut lasting = TokenBound::by(Held::default(), &streams);
-        lasting.lasts();
-        lasting.lasts();
+        lasting.lasts(None);
+        lasting.lasts(None);
         assert_eq!(metrics.streams_opened.get(), 1);
     }
 

@@ -146,3 +146,33 @@ async fn a_reload_with_another_client_says_how_to_end_the_sessions() {
     alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
     assert_eq!(within_a_second(close_frame(&mut socket)).await.0, 1008);
 }
+
+/// Its route asks for more, for another provider, or for no sign-in at all.
+#[tokio::test]
+async fn streams_of_a_sign_in_end_with_the_route_that_accepted_it() {
+    let (main, other, upstream) = (Liar::start(&metadata()), Liar::start(&metadata()), Upstream::start());
+    let base = format!("{}{}", everything(&main.issuer, KEYS), provider("other", &other.issuer, KEYS));
+    let gateway = Arc::new(gateway(&upstream, &base).await);
+    let another = "[[route]]\npath = \"/login/\"\nsign_in = \"main\"\n";
+    let (mut alice, _) = signed_in(&main, &gateway).await;
+    for (change, status, reason) in [
+        (base.replace("sign_in = \"main\"\n", "sign_in = \"other\"\n"), 401, "bad_session"),
+        (base.replace("sign_in = \"main\"\n", ""), 401, "bad_session"),
+        (
+            format!("{base}[[route.claim]]\npointer = \"/email\"\nequals = \"bob@ours.example\"\n"),
+            403,
+            "claim_rejected",
+        ),
+    ] {
+        let base = format!("{another}{base}");
+        reload(&gateway, &upstream, &base).await;
+        let cookie = format!("__Host-bearward={}", alice.session().expect("a session"));
+        let mut socket = open_with(&gateway, "app.example", &[("cookie", &cookie), ("origin", APP)]).await;
+        assert_open(&mut socket).await;
+        reload(&gateway, &upstream, &format!("{another}{change}")).await;
+        assert_eq!(within_a_second(close_frame(&mut socket)).await.0, 1008, "{reason}");
+        let line = gateway.log_line(|line| line["ended"] == reason).await;
+        assert_eq!(line["complete"], false, "{line}");
+        assert_eq!(alice.fetch(&format!("{APP}/")).await.status, status, "{reason}");
+    }
+}

@@ -13,7 +13,7 @@ use crate::support::wait::eventually;
 const VERSIONS: [Version; 2] = [Version::HTTP_11, Version::HTTP_2];
 
 /// A backend that sends one chunk of this content type, and then nothing more.
-fn backend(kind: &'static str) -> ScriptedBackend {
+pub fn backend(kind: &'static str) -> ScriptedBackend {
     ScriptedBackend::start(move |mut wire, _| async move {
         wire.read_until("\r\n\r\n").await;
         let head = format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -27,7 +27,7 @@ fn request(method: Method, path: &str, token: &str, body: connection::Body) -> R
     request.body(body).expect("a request")
 }
 
-fn get(path: &str, token: &str) -> Request<connection::Body> {
+pub fn get(path: &str, token: &str) -> Request<connection::Body> {
     request(Method::GET, path, token, connection::empty())
 }
 

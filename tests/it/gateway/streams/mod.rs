@@ -6,6 +6,7 @@ mod grpc;
 mod half_closed;
 mod http2;
 mod many;
+mod reloaded;
 mod renewed;
 mod replicas;
 mod websocket_frames;
