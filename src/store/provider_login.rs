@@ -5,9 +5,11 @@
 //! counts the refreshes, so that the response to a late holder of the lease is kept if there is no newer one.
 //!
 //! When the family has ended, the provider is to be told. A login is returned for that until
-//! [`Store::forget_login`](crate::store::Store::forget_login) removes it, for at most a day after the store has noticed
-//! the end.
+//! [`Store::forget_login`](crate::store::Store::forget_login) removes it, for at most a day of attempts. A gateway that
+//! is stopped makes none. A login that no gateway tries, because none has a provider of its name, is deleted a day
+//! after the store has noticed its end.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -20,6 +22,12 @@ use crate::types::ids::TokenId;
 pub const CLAIM_TIME: Duration = Duration::from_mins(5);
 /// For how long the gateway tries to tell the provider of the end of a login.
 pub(super) const TELL_TIME: Duration = Duration::from_hours(24);
+/// For how much of [`TELL_TIME`] one attempt counts at most.
+pub(super) const ATTEMPT_TIME: Duration = Duration::from_hours(1);
+/// A login that no gateway has tried for this long, while this one ran, is one that none will try.
+const UNTRIED_TIME: Duration = Duration::from_hours(6);
+/// A gateway that has not swept for this long was stopped, or its machine slept.
+const SWEEP_PAUSE: Duration = Duration::from_hours(1);
 /// How long a login that is to be told is left to the caller that got it, before it is returned again.
 pub(super) const TELL_RETRY: Duration = Duration::from_mins(1);
 /// The `check_at` of a login that has ended: at once. It is no date, so its age says nothing.
@@ -106,8 +114,29 @@ pub struct StoredLogin {
     pub lease: Option<Lease>,
     /// When to look whether the session has ended, without a revocation.
     pub check_at: UnixTime,
-    /// When the login was first returned because its session has ended.
+    /// When the login was first returned because its session has ended, and later by each time without attempts.
     pub ended_at: Option<UnixTime>,
+}
+
+/// Since when this gateway has swept the logins without a pause.
+#[derive(Default)]
+pub(super) struct SweepTimes(Mutex<Option<SweepTime>>);
+
+#[derive(Clone, Copy)]
+struct SweepTime {
+    since: UnixTime,
+    last: UnixTime,
+}
+
+impl SweepTimes {
+    /// A sweep begins. Logins that were last tried before the returned time will not be tried any more.
+    pub(super) fn untried_since(&self, now: UnixTime) -> UnixTime {
+        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let goes_on = times.filter(|times| now.since(times.last) <= SWEEP_PAUSE);
+        let since = goes_on.map_or(now, |times| times.since);
+        *times = Some(SweepTime { since, last: now });
+        if now.since(since) < UNTRIED_TIME { UnixTime::default() } else { now - UNTRIED_TIME }
+    }
 }
 
 /// The right to refresh the tokens.
@@ -190,6 +219,21 @@ mod tests {
 
     fn stored(version: u64, lease: Option<Lease>) -> StoredLogin {
         StoredLogin { lease, ..StoredLogin::begun(&Family::sample(NOW), login(version)) }
+    }
+
+    #[test]
+    fn a_gateway_that_was_stopped_gives_no_login_up() {
+        let times = SweepTimes::default();
+        let begun = UnixTime::from_secs(1_000_000);
+        let hour = Duration::from_hours(1);
+        for hours in 0..6 {
+            assert_eq!(times.untried_since(begun + hour * hours), UnixTime::default(), "{hours}");
+        }
+        assert_eq!(times.untried_since(begun + hour * 6), begun);
+        assert_eq!(times.untried_since(begun + hour * 7), begun + hour);
+        let after_pause = begun + hour * 8 + SECOND;
+        assert_eq!(times.untried_since(after_pause), UnixTime::default());
+        assert_eq!(times.untried_since(begun), UnixTime::default(), "the clock was set back");
     }
 
     #[test]

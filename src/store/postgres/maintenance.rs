@@ -7,7 +7,7 @@ use crate::store::postgres::error::QueryError;
 use crate::store::postgres::leases;
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::rows;
-use crate::store::postgres::session::Session;
+use crate::store::postgres::session::{Param, Session};
 use crate::store::provider_login::TELL_TIME;
 use crate::types::clock::UnixTime;
 
@@ -18,8 +18,9 @@ use crate::types::clock::UnixTime;
 /// a family needs it that was written at the same time as the watermark. Rows that another transaction has locked are
 /// left to the next sweep.
 ///
-/// A login goes a day after its end was noticed: the provider could not be told, or no `[[provider]]` has its name any
-/// more. One that no gateway has looked at is only noticed, so that the next one has a day to tell the provider.
+/// A login goes after a day of attempts: the provider could not be told. One that no gateway has tried since `$5` goes
+/// a day after its end was noticed: no `[[provider]]` has its name any more. One that no gateway has looked at is only
+/// noticed, so that the next one has a day to tell the provider.
 ///
 /// The rows are chosen in a part of their own, which runs once: a plan may run a subquery again for each row.
 const SWEEP: &str = "with old_families as (
@@ -64,7 +65,9 @@ const SWEEP: &str = "with old_families as (
         update provider_logins l set check_at = $1, ended_at = $1, changes = l.changes + 1
         from unnoticed u where l.id = u.id
     ), old_logins as (
-        select l.id from provider_logins l where l.ended_at < $3 order by l.ended_at limit $2 for update skip locked
+        select l.id from provider_logins l
+        where l.ended_at < $3 and (l.retry_at > l.ended_at + $4 or l.retry_at < $5)
+        order by l.ended_at limit $2 for update skip locked
     ), logins_gone as (
         delete from provider_logins l using old_logins o where l.id = o.id returning 1
     )
@@ -84,9 +87,11 @@ impl Operation for Sweep {
         if leases::hold(session, leases::SWEEP, &shared.replica).await?.is_none() {
             return Ok(0);
         }
-        let told = self.now - TELL_TIME;
-        let params = (rows::time(self.now), rows::limit(self.limit), rows::time(told));
-        let row = session.query_opt(SWEEP, &[&params.0, &params.1, &params.2]).await?;
+        let now = rows::time(self.now);
+        let a_day_ago = rows::time(self.now - TELL_TIME);
+        let untried = rows::time(shared.sweeps.untried_since(self.now));
+        let params: [&dyn Param; 5] = [&now, &rows::limit(self.limit), &a_day_ago, &rows::millis(TELL_TIME), &untried];
+        let row = session.query_opt(SWEEP, &params).await?;
         let row = row.ok_or_else(|| StoreError::new("the sweep reported nothing"))?;
         Ok(usize::try_from(rows::read_counter(&row, "deleted")?).unwrap_or(usize::MAX))
     }

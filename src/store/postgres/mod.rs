@@ -161,6 +161,7 @@ impl PostgresStore {
             rotations: Rotations::new(lanes, audit.clone()),
             audit,
             log,
+            sweeps: Default::default(),
             keys: tokio::sync::Mutex::default(),
         });
         let store = PostgresStore { driver, shared, outbox, freshness };

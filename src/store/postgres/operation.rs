@@ -9,6 +9,7 @@ use crate::store::postgres::error::QueryError;
 use crate::store::postgres::outbox::Audit;
 use crate::store::postgres::rotations::Rotations;
 use crate::store::postgres::session::Session;
+use crate::store::provider_login::SweepTimes;
 
 /// One call of the store. It may run again after a lost connection, when its changes may have been committed already:
 /// the same changes must not be made twice.
@@ -33,6 +34,7 @@ pub(super) struct Shared {
     pub(super) audit: Arc<Audit>,
     pub(super) log: Log,
     pub(super) rotations: Rotations,
+    pub(super) sweeps: SweepTimes,
     /// Held while the signing keys change, so that calls of this gateway do not overtake each other.
     pub(super) keys: tokio::sync::Mutex<()>,
 }

@@ -14,7 +14,7 @@ use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::provider_logins::{login_columns, read};
 use crate::store::postgres::rows::{self, get};
 use crate::store::postgres::session::Session;
-use crate::store::provider_login::{AT_ONCE, CLAIM_TIME, ProviderLogin, TELL_RETRY};
+use crate::store::provider_login::{AT_ONCE, ATTEMPT_TIME, CLAIM_TIME, ProviderLogin, TELL_RETRY};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
@@ -54,7 +54,8 @@ const PUT_OFF: &str = "with due as (
     )
     update provider_logins l set check_at = a.ends, changes = l.changes + 1 from alive a where l.id = a.id";
 
-/// A watermark may void a million sessions, so that it changes no row.
+/// A watermark may void a million sessions, so that it changes no row. The time since the attempt before counts only up
+/// to a limit (`$5`).
 const ENDED: &str = concat!(
     "with due as (
         select l.id from provider_logins l where l.check_at <= $1
@@ -69,8 +70,9 @@ const ENDED: &str = concat!(
     ")
         order by l.id limit $2 for update of l skip locked
     )
-    update provider_logins l set check_at = $3, retry_at = $3, ended_at = coalesce(l.ended_at, $1),
-        changes = l.changes + 1
+    update provider_logins l set check_at = $3, retry_at = $3, changes = l.changes + 1,
+        ended_at = case when l.ended_at is null then $1
+            else l.ended_at + greatest(0, $1 - greatest(l.ended_at, l.retry_at) - $5) end
     from ended e where l.id = e.id returning ",
     login_columns!()
 );
@@ -93,7 +95,9 @@ impl Operation for LoginsToRevoke {
         }
         session.execute(PUT_OFF, &[&now, &limit]).await?;
         let retry_at = rows::time(self.now + TELL_RETRY);
-        let ended = session.query(ENDED, &[&now, &limit, &retry_at, &rows::text(&self.provider)]).await?;
+        let provider = rows::text(&self.provider);
+        let counts = rows::millis(ATTEMPT_TIME);
+        let ended = session.query(ENDED, &[&now, &limit, &retry_at, &provider, &counts]).await?;
         let login = |row: &Row| read(row).map(|stored| (stored.id, stored.login));
         Ok(ended.iter().map(login).collect::<Result<_, StoreError>>()?)
     }

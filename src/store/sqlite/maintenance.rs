@@ -11,7 +11,14 @@ use crate::types::clock::UnixTime;
 
 /// Rows are kept to the last millisecond at which they matter. A family is kept a little longer than it lives, so that
 /// an access token that was issued at its end can still be revoked.
-pub(super) fn sweep(batch: &Batch<'_>, now: UnixTime, limit: usize) -> Result<usize, StoreError> {
+///
+/// `untried_since`: see [`SweepTimes`](crate::store::provider_login::SweepTimes).
+pub(super) fn sweep(
+    batch: &Batch<'_>,
+    now: UnixTime,
+    untried_since: UnixTime,
+    limit: usize,
+) -> Result<usize, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let families = batch.execute(
         "delete from families where id in
@@ -38,7 +45,7 @@ pub(super) fn sweep(batch: &Batch<'_>, now: UnixTime, limit: usize) -> Result<us
         "delete from marks where id in (select id from marks where until < ?1 order by until limit ?2)",
         params![now, limit],
     )?;
-    let logins = provider_logouts::sweep(batch, now, limit)?;
+    let logins = provider_logouts::sweep(batch, now, untried_since, limit)?;
     Ok(families + revocations + watermarks + endings + marks + logins)
 }
 

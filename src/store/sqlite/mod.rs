@@ -47,7 +47,9 @@ use crate::store::api::{
 use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::error::StoreError;
 use crate::store::mark::{Mark, Marked};
-use crate::store::provider_login::{EndedLogins, Lease, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
+use crate::store::provider_login::{
+    EndedLogins, Lease, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin, SweepTimes,
+};
 use crate::store::search::{FoundFamilies, KeySearch, Search};
 pub use crate::store::settings::Settings;
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
@@ -66,6 +68,7 @@ use writer::Writer;
 /// disk needs.
 pub struct SqliteStore {
     writer: Writer,
+    sweeps: SweepTimes,
     outbox: Arc<Outbox>,
 }
 
@@ -100,7 +103,8 @@ impl SqliteStore {
         };
         let waiting: i64 = opened.connection.query_row("select count(*) from audit", [], |row| row.get(0))?;
         let outbox = Arc::new(Outbox { waiting: waiting.unsigned_abs().into(), ..Outbox::default() });
-        Ok(SqliteStore { writer: Writer::start(opened, limits, enforce, outbox.clone())?, outbox })
+        let writer = Writer::start(opened, limits, enforce, outbox.clone())?;
+        Ok(SqliteStore { writer, sweeps: SweepTimes::default(), outbox })
     }
 }
 
@@ -206,7 +210,8 @@ impl Store for SqliteStore {
     }
 
     fn sweep(&self, now: UnixTime, limit: usize) -> StoreFuture<usize> {
-        self.writer.submit(move |batch| maintenance::sweep(batch, now, limit))
+        let untried_since = self.sweeps.untried_since(now);
+        self.writer.submit(move |batch| maintenance::sweep(batch, now, untried_since, limit))
     }
 
     fn begin_login(

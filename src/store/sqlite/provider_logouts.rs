@@ -4,9 +4,9 @@ use rusqlite::params;
 
 use crate::store::api::RevokedBy;
 use crate::store::error::StoreError;
-use crate::store::provider_login::{ProviderLogin, StoredLogin, TELL_RETRY, TELL_TIME, ends_at};
+use crate::store::provider_login::{ATTEMPT_TIME, ProviderLogin, StoredLogin, TELL_RETRY, TELL_TIME, ends_at};
 use crate::store::sqlite::batch::Batch;
-use crate::store::sqlite::rows::counter;
+use crate::store::sqlite::rows::{self, counter};
 use crate::store::sqlite::{families, provider_logins};
 use crate::tokens::family::Family;
 use crate::types::clock::UnixTime;
@@ -25,6 +25,18 @@ const OF_REVOKED_SUBJECTS: &str = "select l.* from subjects s cross join provide
         on l.subject = s.subject and l.began_at <= s.not_after
     where l.retry_at <= ?1 and l.held_until <= ?1 and l.provider = ?3 limit ?2";
 
+/// An attempt begins. The time since the one before counts only up to a limit.
+const TRY: &str = "update provider_logins set check_at = ?2, retry_at = ?2,
+        ended_at = case when ended_at is null then ?3
+            else ended_at + max(0, ?3 - max(ended_at, retry_at) - ?4) end
+    where id = ?1";
+
+/// Those with a day of attempts, and those that no gateway tries. `?1` is a day ago, `?2` how many, `?3` the day, `?4`
+/// since when no gateway has tried.
+const GIVEN_UP: &str = "delete from provider_logins where id in
+    (select id from provider_logins where ended_at < ?1 and (retry_at > ended_at + ?3 or retry_at < ?4)
+     order by ended_at limit ?2)";
+
 pub(super) fn to_revoke(
     batch: &mut Batch<'_>,
     provider: &str,
@@ -36,9 +48,7 @@ pub(super) fn to_revoke(
         let left = i64::try_from(limit - ended.len()).unwrap_or(i64::MAX);
         for stored in batch.query(sql, params![now, left, provider], provider_logins::read)? {
             if has_ended(batch, &stored, now)? {
-                let sql = "update provider_logins set check_at = ?2, retry_at = ?2, ended_at = ifnull(ended_at, ?3)
-                    where id = ?1";
-                batch.execute(sql, params![stored.id, now + TELL_RETRY, now])?;
+                batch.execute(TRY, params![stored.id, now + TELL_RETRY, now, rows::millis(ATTEMPT_TIME)])?;
                 ended.push((stored.id, stored.login));
             }
         }
@@ -64,9 +74,14 @@ pub(super) fn forget(batch: &Batch<'_>, id: TokenId, version: u64) -> Result<(),
     Ok(())
 }
 
-/// Deletes logins a day after their end was noticed: the provider could not be told, or no `[[provider]]` has their
-/// name any more.
-pub(super) fn sweep(batch: &Batch<'_>, now: UnixTime, limit: i64) -> Result<usize, StoreError> {
+/// Deletes logins after a day of attempts: the provider could not be told. Also those that no gateway has tried since
+/// `untried_since`, a day after their end was noticed: no `[[provider]]` has their name any more.
+pub(super) fn sweep(
+    batch: &Batch<'_>,
+    now: UnixTime,
+    untried_since: UnixTime,
+    limit: i64,
+) -> Result<usize, StoreError> {
     // No gateway has looked at them: it was stopped, or has no `[[provider]]`. Only noticed here, so that the next one
     // has a day to tell the provider.
     batch.execute(
@@ -77,9 +92,5 @@ pub(super) fn sweep(batch: &Batch<'_>, now: UnixTime, limit: i64) -> Result<usiz
               order by l.check_at limit ?3)",
         params![now - TELL_TIME, now, limit],
     )?;
-    batch.execute(
-        "delete from provider_logins where id in
-             (select id from provider_logins where ended_at < ?1 order by ended_at limit ?2)",
-        params![now - TELL_TIME, limit],
-    )
+    batch.execute(GIVEN_UP, params![now - TELL_TIME, limit, rows::millis(TELL_TIME), untried_since])
 }

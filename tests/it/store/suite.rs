@@ -68,7 +68,8 @@ macro_rules! run_the_suite {
             an_unclaimed_login_ends_after_five_minutes, a_session_that_lives_on_is_not_told,
             at_most_the_wanted_number_is_found, the_logins_of_one_provider_are_found_alone,
             a_sweep_leaves_logins_that_are_still_to_be_told,
-            a_login_that_cannot_be_told_is_swept_after_a_day;
+            a_login_is_swept_after_a_day_of_attempts, only_attempts_count_for_the_day_of_a_login,
+            a_login_that_no_gateway_tries_is_swept_after_a_day;
             due_logins: logins_of_a_session_or_a_user_are_made_due,
             a_login_that_becomes_due_during_a_refresh_stays_due;
             marks: a_mark_is_used_once, only_the_first_use_revokes, a_mark_that_cannot_revoke_is_not_used,

@@ -47,5 +47,6 @@ pub(in crate::store::postgres) fn shared(outbox: Arc<Outbox>) -> Shared {
     let log = Log::new(issuer.clone(), enforcement.clone(), audit.clone());
     let (delivery_epoch, has_left) = (AtomicI64::new(0), AtomicBool::new(false));
     let (rotations, keys) = (Rotations::new(2, audit.clone()), tokio::sync::Mutex::default());
-    Shared { issuer, replica: "a".into(), delivery_epoch, has_left, enforcement, audit, log, rotations, keys }
+    let sweeps = Default::default();
+    Shared { issuer, replica: "a".into(), delivery_epoch, has_left, enforcement, audit, log, rotations, sweeps, keys }
 }

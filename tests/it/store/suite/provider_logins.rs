@@ -15,6 +15,7 @@ use crate::support::given::*;
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
 pub(super) const MINUTE: Duration = Duration::from_mins(1);
+pub(super) const HOUR: Duration = Duration::from_hours(1);
 pub(super) const DAY: Duration = Duration::from_hours(24);
 pub(super) const PROVIDER: &str = "https://login.example";
 /// When each login is due.

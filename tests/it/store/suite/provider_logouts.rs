@@ -8,7 +8,7 @@ use bearward::types::ids::TokenId;
 use serde_json::json;
 
 use super::provider_logins::{
-    DAY, DUE, MILLISECOND, MINUTE, ONE, PROVIDER, SECOND, begun, claim, claimed, end, family, found, lease, save,
+    DAY, DUE, HOUR, MILLISECOND, MINUTE, ONE, PROVIDER, SECOND, begun, claim, claimed, end, family, found, lease, save,
     save_tokens, tokens,
 };
 use crate::support::given::*;
@@ -174,31 +174,59 @@ pub(crate) async fn a_sweep_leaves_logins_that_are_still_to_be_told(store: &dyn 
 
     let days_later = expired.idle_expiry + DAY * 3;
     store.sweep(days_later, 100).await.expect("the store works");
-    assert_eq!(ids_to_revoke(store, days_later).await, [expired.id]);
+    let all = sorted([&unnoticed, &held, &of_session, &expired]);
+    assert_eq!(ids_to_revoke(store, days_later).await, all, "one attempt is no day of attempts");
 }
 
-pub(crate) async fn a_login_that_cannot_be_told_is_swept_after_a_day(store: &dyn Store) {
-    let (noticed, unnoticed) = (claimed(store, "alice").await, claimed(store, "bob").await);
+pub(crate) async fn a_login_is_swept_after_a_day_of_attempts(store: &dyn Store) {
+    let told = claimed(store, "alice").await;
+    end(store, &told, LOGIN).await;
+    let begun = LOGIN + SECOND;
+    for hours in 0..24 {
+        let now = begun + HOUR * hours;
+        assert_eq!(ids_to_revoke(store, now).await, [told.id], "{hours}");
+        store.sweep(now, 100).await.expect("the store works");
+    }
+    let ends = begun + DAY;
+    assert_eq!(ids_to_revoke(store, ends).await, [told.id]);
+    store.sweep(ends, 100).await.expect("the store works");
+    assert!(found(store, told.id).await.is_some());
+    store.sweep(ends + MILLISECOND, 100).await.expect("the store works");
+    assert_eq!(found(store, told.id).await, None);
+}
+
+/// A gateway that is stopped, and a machine that sleeps, make no attempts.
+pub(crate) async fn only_attempts_count_for_the_day_of_a_login(store: &dyn Store) {
+    let told = claimed(store, "alice").await;
+    end(store, &told, LOGIN).await;
+    let mut now = LOGIN + SECOND;
+    for stop in 0..23 {
+        assert_eq!(ids_to_revoke(store, now).await, [told.id], "{stop}");
+        now = now + DAY * 3;
+        store.sweep(now, 100).await.expect("the store works");
+    }
+    // Each pause counts as an hour, so that none keeps it for ever.
+    for attempt in 0..2 {
+        assert_eq!(ids_to_revoke(store, now).await, [told.id], "{attempt}");
+        now = now + HOUR + MINUTE;
+    }
+    store.sweep(now, 100).await.expect("the store works");
+    assert_eq!(to_revoke(store, now).await, []);
+}
+
+/// No gateway has a provider of its name any more, so that none looks.
+pub(crate) async fn a_login_that_no_gateway_tries_is_swept_after_a_day(store: &dyn Store) {
+    let unnoticed = claimed(store, "bob").await;
     let alive = Family { idle_expiry: unnoticed.idle_expiry + DAY * 7, ..family("carol") };
     claim(store, &alive).await;
-    end(store, &noticed, LOGIN).await;
-    let now = LOGIN + SECOND;
-    assert_eq!(ids_to_revoke(store, now).await, [noticed.id]);
-    assert_eq!(ids_to_revoke(store, now + MINUTE).await, [noticed.id]);
-    store.sweep(now + DAY, 100).await.expect("the store works");
-    assert!(found(store, noticed.id).await.is_some());
-    store.sweep(now + DAY + MILLISECOND, 100).await.expect("the store works");
-    assert_eq!(found(store, noticed.id).await, None);
-    assert!(found(store, unnoticed.id).await.is_some());
-
-    // No gateway has a provider any more, so that none looks.
     let ends = unnoticed.idle_expiry;
     store.sweep(ends + DAY, 100).await.expect("the store works");
     assert!(found(store, unnoticed.id).await.is_some());
-    // The sweep notices it, and deletes it a day later.
+    // The sweep notices it, and a gateway that runs for hours deletes it a day later.
     let noticed = ends + DAY + MILLISECOND;
-    for now in [noticed, noticed + DAY] {
-        store.sweep(now, 100).await.expect("the store works");
+    store.sweep(noticed, 100).await.expect("the store works");
+    for hours in (0..=6).rev() {
+        store.sweep(noticed + DAY - HOUR * hours, 100).await.expect("the store works");
         assert!(found(store, unnoticed.id).await.is_some());
     }
     store.sweep(noticed + DAY + MILLISECOND, 100).await.expect("the store works");
