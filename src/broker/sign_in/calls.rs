@@ -29,13 +29,16 @@ pub(super) enum CallOutcome {
     Skipped,
 }
 
-/// By provider, call and outcome. Shared by all workers, and outlives a reload. Its size is bounded by the
-/// configuration.
+/// Shared by all workers, and outlives a reload. Its size is bounded by the configuration.
 #[derive(Default)]
-pub struct CallCounts(Mutex<Counts>);
+pub struct CallCounts {
+    calls: Mutex<Calls>,
+    /// Sign-ins without the refresh token that was asked for.
+    without_refresh_token: Mutex<BTreeMap<Arc<str>, u64>>,
+}
 
 /// By the name of the provider, what was asked, and what came of it.
-type Counts = BTreeMap<(Arc<str>, ProviderCall, CallOutcome), u64>;
+type Calls = BTreeMap<(Arc<str>, ProviderCall, CallOutcome), u64>;
 
 /// One for each endpoint of a provider: a response of one says nothing of another.
 #[derive(Debug)]
@@ -83,7 +86,8 @@ impl CallOutcome {
 impl CallCounts {
     /// Shows this provider in the metrics before its first call: a rise from nothing is none for Prometheus.
     pub fn expect(&self, provider: &Arc<str>) {
-        let mut counts = self.lock();
+        lock(&self.without_refresh_token).entry(provider.clone()).or_default();
+        let mut counts = lock(&self.calls);
         for call in ProviderCall::ALL {
             for outcome in CallOutcome::ALL {
                 counts.entry((provider.clone(), call, outcome)).or_default();
@@ -92,7 +96,11 @@ impl CallCounts {
     }
 
     pub(super) fn count(&self, provider: &Arc<str>, call: ProviderCall, outcome: CallOutcome) {
-        *self.lock().entry((provider.clone(), call, outcome)).or_default() += 1;
+        *lock(&self.calls).entry((provider.clone(), call, outcome)).or_default() += 1;
+    }
+
+    pub(super) fn count_without_refresh_token(&self, provider: &Arc<str>) {
+        *lock(&self.without_refresh_token).entry(provider.clone()).or_default() += 1;
     }
 
     pub fn labelled(&self) -> Vec<LabelledValue> {
@@ -104,12 +112,17 @@ impl CallCounts {
             ];
             (labels, *count as f64)
         };
-        self.lock().iter().map(labelled).collect()
+        lock(&self.calls).iter().map(labelled).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn labelled_without_refresh_token(&self) -> Vec<LabelledValue> {
+        let labelled = |(provider, count): (&Arc<str>, &u64)| (vec![("provider", provider.to_string())], *count as f64);
+        lock(&self.without_refresh_token).iter().map(labelled).collect()
     }
+}
+
+fn lock<T>(counts: &Mutex<T>) -> MutexGuard<'_, T> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Breakers {

@@ -87,9 +87,13 @@ impl SignInProvider {
         self.known.metadata(&self.provider)
     }
 
-    /// Warns that the provider issued no refresh token, if the gateway asks for one.
+    /// Counts a sign-in for which the provider issued no refresh token, and warns, if the gateway asks for one.
     pub(super) fn without_refresh_token(&self) {
-        if !self.settings.ask_for_refresh_token() || self.warned.refresh_token.swap(true, Ordering::Relaxed) {
+        if !self.settings.ask_for_refresh_token() {
+            return;
+        }
+        self.counts.count_without_refresh_token(&self.provider.name);
+        if self.warned.refresh_token.swap(true, Ordering::Relaxed) {
             return;
         }
         let provider = &*self.provider.name;

@@ -9,7 +9,7 @@ use crate::support::visitor::Visitor;
 use crate::support::{Upstream, secrets};
 
 #[tokio::test]
-async fn a_refresh_token_that_is_not_issued_is_one_warning() {
+async fn a_refresh_token_that_is_not_issued_is_one_warning_and_is_counted() {
     let offline = "scopes = [\"openid\", \"offline_access\"]";
     let parameter = "authorization_parameters = [\"access_type=offline\"]";
     for (name, keys, lies, warnings) in [
@@ -28,5 +28,7 @@ async fn a_refresh_token_that_is_not_issued_is_one_warning() {
         }
         let lines = journal(start, name);
         assert_eq!(lines.iter().filter(|line| line.contains("refresh token")).count(), warnings, "{name}: {lines:#?}");
+        let metric = format!("bearward_sign_ins_without_refresh_token_total{{provider=\"{name}\"}}");
+        assert_eq!(gateway.metric(&metric).await, if warnings == 0 { 0.0 } else { 3.0 }, "{name}");
     }
 }
