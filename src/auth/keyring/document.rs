@@ -41,21 +41,20 @@ impl Document {
         }
     }
 
-    pub fn text(&self, name: &str) -> Option<&str> {
-        self.members.get(name).and_then(Value::as_str)
-    }
-
     /// The URL must not lead into a nearer network than the server of the document was in, which is its `reach`: an
     /// issuer on the internet could otherwise send requests to services of this machine, also by a change of its own
     /// name in DNS. `hosts` are exempt, in lower case, because the operator chose them. `None` if the document does not
-    /// name the endpoint.
+    /// name the endpoint, or as `null`.
     pub fn place(
         &self,
         member: &'static str,
         allow_http: bool,
         hosts: &[String],
     ) -> Result<Option<Place>, DiscoveryError> {
-        let Some(url) = self.text(member) else { return Ok(None) };
+        let url = match self.members.get(member) {
+            None | Some(Value::Null) => return Ok(None),
+            Some(value) => value.as_str().ok_or(DiscoveryError::NotText(member))?,
+        };
         let url = SecureUrl::parse(url, allow_http).map_err(|fault| DiscoveryError::Url { member, fault })?;
         if hosts.iter().any(|host| url.host.eq_ignore_ascii_case(host)) {
             return Ok(Some(Place { url, reach: Reach::Loopback }));

@@ -91,6 +91,8 @@ pub enum DiscoveryError {
     },
     /// The member that it lacks.
     Missing(&'static str),
+    /// The member that is no text.
+    NotText(&'static str),
     Url {
         member: &'static str,
         fault: UrlError,
@@ -111,6 +113,7 @@ impl fmt::Display for DiscoveryError {
                 write!(f, "its issuer is {found:?}, not {expected:?}")
             }
             DiscoveryError::Missing(member) => write!(f, "it has no {member}"),
+            DiscoveryError::NotText(member) => write!(f, "{member}: not a text"),
             DiscoveryError::Url { member, fault } => write!(f, "{member}: {fault}"),
             DiscoveryError::Host { member, host } => write!(
                 f,

@@ -39,11 +39,20 @@ impl CircuitBreaker {
     /// A call begins. `None`: the circuit is open, and another call tries.
     pub fn begin(&self) -> Option<Call<'_>> {
         let mut state = self.lock();
-        let is_trial = self.limit > 0 && state.timeouts >= self.limit;
+        let is_trial = self.is_open_in(&state);
         if is_trial && std::mem::replace(&mut state.is_trying, true) {
             return None;
         }
         Some(Call { breaker: self, is_trial, responses: state.responses })
+    }
+
+    /// Returns true after too many timeouts: a call tries the endpoint, or fails at once.
+    pub fn is_open(&self) -> bool {
+        self.is_open_in(&self.lock())
+    }
+
+    fn is_open_in(&self, state: &State) -> bool {
+        self.limit > 0 && state.timeouts >= self.limit
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -83,12 +92,14 @@ mod tests {
     fn after_some_timeouts_one_call_at_a_time_tries() {
         let breaker = CircuitBreaker::new(3);
         (0..3).for_each(|_| time_out(&breaker));
+        assert!(breaker.is_open());
         let trial = breaker.begin().expect("one tries");
         assert!(breaker.begin().is_none() && breaker.begin().is_none());
         trial.end(true);
         let trial = breaker.begin().expect("then the next one");
         assert!(breaker.begin().is_none());
         trial.end(false);
+        assert!(!breaker.is_open());
         let calls: Vec<_> = (0..10).map(|_| breaker.begin()).collect();
         assert!(calls.iter().all(Option::is_some), "a response closes the circuit");
     }

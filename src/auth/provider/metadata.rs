@@ -7,22 +7,40 @@ use crate::auth::keyring::{DiscoveryError, Document};
 use crate::auth::oauth_client::Endpoint;
 use crate::protocols::url::SecureUrl;
 
+/// An endpoint that a provider need not have.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Optional {
+    Absent,
+    /// The document names one that cannot be used. What is wrong with it.
+    Unusable(String),
+    Usable(Endpoint),
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metadata {
     /// Where the browser goes.
     pub authorization: SecureUrl,
     pub token: Endpoint,
-    pub userinfo: Option<Endpoint>,
+    pub userinfo: Optional,
     /// Where the browser goes to sign out (RP-Initiated Logout).
     pub end_session: Option<SecureUrl>,
     /// RFC 7009
-    pub revocation: Option<Endpoint>,
+    pub revocation: Optional,
     /// If true, each authorization response has the parameter `iss` (RFC 9207).
     pub sends_issuer: bool,
     /// If false, the provider does not say that it checks the proof of PKCE. It is sent anyway.
     pub has_pkce: bool,
-    /// What is wrong with the endpoints that are left out because of it.
+    /// What is wrong with the endpoints that cannot be used.
     pub(super) unusable: Vec<String>,
+}
+
+impl Optional {
+    fn usable(self) -> Option<Endpoint> {
+        match self {
+            Optional::Usable(endpoint) => Some(endpoint),
+            Optional::Absent | Optional::Unusable(_) => None,
+        }
+    }
 }
 
 impl Metadata {
@@ -35,12 +53,16 @@ impl Metadata {
         let needed = |member| endpoint(member)?.ok_or(DiscoveryError::Missing(member));
         let mut unusable = Vec::new();
         let mut optional = |member| match endpoint(member) {
-            Ok(endpoint) => endpoint,
+            Ok(Some(endpoint)) => Optional::Usable(endpoint),
+            Ok(None) => Optional::Absent,
             Err(error) => {
                 unusable.push(error.to_string());
-                None
+                Optional::Unusable(error.to_string())
             }
         };
+        let userinfo = optional("userinfo_endpoint");
+        let end_session = optional("end_session_endpoint");
+        let revocation = optional("revocation_endpoint");
         let lists = |member: &str, value: &str| {
             let listed = document.members.get(member).and_then(Value::as_array);
             listed.is_some_and(|values| values.iter().any(|listed| listed == value))
@@ -49,9 +71,9 @@ impl Metadata {
         Ok(Metadata {
             authorization: needed("authorization_endpoint")?.url,
             token: needed("token_endpoint")?,
-            userinfo: optional("userinfo_endpoint"),
-            end_session: optional("end_session_endpoint").map(|endpoint| endpoint.url),
-            revocation: optional("revocation_endpoint"),
+            userinfo,
+            end_session: end_session.usable().map(|endpoint| endpoint.url),
+            revocation,
             sends_issuer: sends_issuer == Some(&Value::Bool(true)),
             has_pkce: lists("code_challenge_methods_supported", "S256"),
             unusable,

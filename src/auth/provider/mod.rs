@@ -16,7 +16,7 @@ use crate::tokens::jwt::signed::{SignedToken, verify_signed};
 use crate::types::clock::Uptime;
 use crate::types::reject::{Reason, Reject};
 
-pub use metadata::Metadata;
+pub use metadata::{Metadata, Optional};
 pub use settings::Provider;
 
 /// Maximum characters of what is wrong with the endpoints of a provider, in the log.

@@ -169,7 +169,7 @@ impl Broker {
         now: UnixTime,
     ) -> Result<Family, Reject> {
         let id_token = id_token(checked)?;
-        let claims = checked.claims.as_ref().map(|known| with.settings.rules.admit(known.claims()));
+        let claims = checked.claims.as_ref().map(|known| with.settings.rules.admit(&known.claims()));
         let login = Login {
             subject: format!("{}{}", with.provider.subject_prefix, id_token.subject),
             prefix_len: with.provider.subject_prefix.len(),

@@ -5,6 +5,7 @@
 //! Back-Channel Logout section 2.7).
 
 use super::provider::{NotRevoked, SignInProvider, SignInProviders, UnusedToken};
+use crate::auth::provider::Optional;
 use crate::broker::service::Broker;
 use crate::protocols::http::parameters;
 use crate::store::{ProviderLogin, RevokedBy};
@@ -13,7 +14,6 @@ use crate::tokens::family::Family;
 use crate::tokens::family::handle::PresentedHandle;
 use crate::tokens::sign_in::provider_tokens::{Place, ProviderTokens};
 use crate::types::clock::Clock;
-use crate::types::ids::TokenId;
 use crate::types::reject::Reject;
 
 /// Logins for one round of revocations.
@@ -73,7 +73,15 @@ impl Broker {
         };
         let may_have_more = ended.len() >= AT_ONCE;
         for (id, login) in ended {
-            if let Err(NotRevoked { problem, is_down }) = self.tell(id, &login, with, clock).await {
+            let place = Place { family: id, issuer: &with.provider.issuer, version: login.version };
+            let Some(tokens) = ProviderTokens::open(login.root, &login.sealed, place, &self.roots) else {
+                // The next configuration, or a restored root secret, may open it.
+                with.cannot_open();
+                continue;
+            };
+            if let Some(refresh_token) = tokens.refresh_token
+                && let Err(NotRevoked { problem, is_down }) = tell(with, refresh_token, clock).await
+            {
                 tracing::warn!(session = %id, provider = &**provider, problem, "cannot revoke tokens at a provider");
                 if is_down {
                     return false;
@@ -86,21 +94,15 @@ impl Broker {
         }
         may_have_more
     }
+}
 
-    async fn tell(
-        &self,
-        id: TokenId,
-        login: &ProviderLogin,
-        with: &SignInProvider,
-        clock: &dyn Clock,
-    ) -> Result<(), NotRevoked> {
-        let unknown = |unknown: Reject| NotRevoked { problem: unknown.detail.into_owned(), is_down: true };
-        let metadata = with.metadata().map_err(unknown)?;
-        let Some(endpoint) = &metadata.revocation else { return Ok(()) };
-        let place = Place { family: id, issuer: &with.provider.issuer, version: login.version };
-        let tokens = ProviderTokens::open(login.root, &login.sealed, place, &self.roots);
-        let Some(token) = tokens.and_then(|tokens| tokens.refresh_token) else { return Ok(()) };
-        with.revoke(endpoint, &UnusedToken::refresh(token), clock.now()).await
+async fn tell(with: &SignInProvider, refresh_token: String, clock: &dyn Clock) -> Result<(), NotRevoked> {
+    let is_down = true;
+    let metadata = with.metadata().map_err(|unknown| NotRevoked { problem: unknown.detail.into_owned(), is_down })?;
+    match metadata.revocation {
+        Optional::Absent => Ok(()),
+        Optional::Unusable(problem) => Err(NotRevoked { problem, is_down }),
+        Optional::Usable(endpoint) => with.revoke(&endpoint, &UnusedToken::refresh(refresh_token), clock.now()).await,
     }
 }
 

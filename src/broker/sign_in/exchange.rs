@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::calls::ProviderCall;
 use super::provider::SignInProvider;
 use crate::auth::oauth_client::OAuthResponse;
-use crate::auth::provider::Metadata;
+use crate::auth::provider::{Metadata, Optional};
 use crate::tokens::family::Family;
 use crate::tokens::sign_in::attempt::Attempt;
 use crate::tokens::sign_in::id_token::{Asked, Check, Earlier, IdToken, WrongToken};
@@ -69,7 +69,7 @@ pub(super) struct Checked {
     pub(super) response: TokenResponse,
     /// `None` after a refresh without one.
     pub(super) id_token: Option<IdToken>,
-    /// `None` after a refresh that says nothing of them.
+    /// `None`: an older version of the gateway began the session, and this refresh says nothing of them.
     pub(super) claims: Option<KnownClaims>,
     /// Those of `provider.scopes` that are granted.
     pub(super) scope: String,
@@ -92,9 +92,22 @@ pub(super) struct Before<'b> {
 }
 
 impl Before<'_> {
-    fn claims(&self) -> KnownClaims {
-        self.tokens.claims.clone().unwrap_or_else(|| KnownClaims::of_family(self.family.claims.clone()))
+    /// If nothing says where the claims come from, a new ID token replaces all of them, and so does UserInfo.
+    fn claims(&self, has_id_token: bool) -> KnownClaims {
+        match &self.tokens.claims {
+            Some(known) => known.clone(),
+            None if has_id_token => KnownClaims::default(),
+            None => KnownClaims::of_family(self.family.claims.clone()),
+        }
     }
+}
+
+/// The user that UserInfo is asked about.
+#[derive(Clone, Copy)]
+pub(super) struct OfUser<'u> {
+    pub(super) access_token: &'u str,
+    /// Of the ID token.
+    pub(super) subject: &'u str,
 }
 
 /// What the response must match.
@@ -200,7 +213,8 @@ impl SignInProvider {
         clock: &dyn Clock,
     ) -> Result<Checked, NoTokens> {
         let rules = &self.settings.rules;
-        let mut claims = expected.before.map(|before| before.claims()).unwrap_or_default();
+        let has_id_token = response.id_token.is_some();
+        let mut claims = expected.before.map(|before| before.claims(has_id_token)).unwrap_or_default();
         let mut id_token = None;
         let mut signed = Map::new();
         if let Some(text) = &response.id_token {
@@ -211,19 +225,17 @@ impl SignInProvider {
         }
         let subject = id_token.as_ref().map(|token| token.subject.as_str());
         let subject = subject.or(expected.earlier().map(|earlier| earlier.subject)).unwrap_or_default();
-        let mut is_new = id_token.is_some();
-        if (!is_new || rules.lack(&signed))
-            && let Some(mut stated) =
-                self.more_claims(metadata, &response.access_token, subject, claims.claims()).await?
-        {
-            stated.retain(|name, _| rules.concern(name));
-            claims.replace_user_info(stated, &signed);
-            is_new = true;
+        let knows_none = !has_id_token
+            && metadata.userinfo == Optional::Absent
+            && expected.before.is_some_and(|before| before.tokens.claims.is_none());
+        if !knows_none && (!has_id_token || rules.lack(&signed)) {
+            let user = OfUser { access_token: &response.access_token, subject };
+            self.add_user_info(metadata, user, &signed, &mut claims).await?;
         }
         let scope = self.granted(&response, expected.before);
         let lifetime = response.lifetime.or(expected.before.and_then(|before| before.tokens.access_lifetime()));
         let lifetime = lifetime.unwrap_or(DEFAULT_LIFETIME);
-        Ok(Checked { response, id_token, claims: is_new.then_some(claims), scope, lifetime })
+        Ok(Checked { response, id_token, claims: (!knows_none).then_some(claims), scope, lifetime })
     }
 
     /// What an ID token says, and its claims that the rules may need.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::calls::{Breakers, CallCounts, CallOutcome, ProviderCall};
 use crate::auth::oauth_client::{Endpoint, OAuthClientError, OAuthResponse};
-use crate::auth::provider::{Metadata, Provider, Providers};
+use crate::auth::provider::{Metadata, Optional, Provider, Providers};
 use crate::store::ProviderLogin;
 use crate::tokens::family::Family;
 use crate::tokens::jwt::SignedInAt;
@@ -62,6 +62,7 @@ pub struct Warned {
     pkce: AtomicBool,
     pub(super) user_info: AtomicBool,
     refresh_token: AtomicBool,
+    sealed: AtomicBool,
 }
 
 /// Why a token was not revoked at its provider.
@@ -105,6 +106,19 @@ impl SignInProvider {
         );
     }
 
+    /// Warns that the tokens of an ended session cannot be opened.
+    pub(super) fn cannot_open(&self) {
+        if self.warned.sealed.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let provider = &*self.provider.name;
+        tracing::warn!(
+            provider,
+            "cannot revoke tokens of ended sessions: the provider had another issuer when these sessions began, or their \
+             root secret is missing; the gateway keeps them for a day"
+        );
+    }
+
     /// Makes a call, unless the endpoint hangs. The error is for the log. Callers box the request: its future
     /// over TLS is large.
     pub(super) async fn call(
@@ -142,7 +156,7 @@ impl SignInProvider {
 
     /// Revokes a token that no session has. Once, and without waiting: it also ends by itself.
     pub(super) fn revoke_unused(&self, metadata: &Metadata, unused: UnusedToken, now: UnixTime) {
-        let Some(endpoint) = metadata.revocation.clone() else { return };
+        let Optional::Usable(endpoint) = metadata.revocation.clone() else { return };
         let with = self.clone();
         tokio::spawn(async move {
             if let Err(NotRevoked { problem, .. }) = with.revoke(&endpoint, &unused, now).await {

@@ -156,11 +156,16 @@ impl Renewal<'_> {
         }
     }
 
-    /// Writes the new tokens with the claims that they came with. The rules run again: a group may have been lost.
+    /// Writes the new tokens, and the claims as they are now known. The rules run each time: a group may have been
+    /// lost, and a reload may have changed the rules.
     async fn save(&self, checked: Checked, asked: UnixTime) -> Outcome {
         let rules = &self.with.settings.rules;
-        let claims = match checked.claims.as_ref().map(|known| rules.admit(known.claims())).transpose() {
-            Ok(claims) => claims.unwrap_or_else(|| self.family.claims.clone()),
+        let admitted = match &checked.claims {
+            Some(known) => rules.admit(&known.claims()),
+            None => rules.admit_by_some(&self.family.claims),
+        };
+        let claims = match admitted {
+            Ok(claims) => claims,
             Err(why) => {
                 let detail = denied(why).detail;
                 tracing::info!(session = %self.family.id, detail = &*detail, "a user may not go on after a refresh");

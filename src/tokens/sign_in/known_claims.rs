@@ -4,45 +4,51 @@
 //! token leaves out, and UserInfo has not stated, is gone: some providers leave out a claim that has become empty, such
 //! as the groups of a user. The same applies to a new response of UserInfo.
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Only claims that [`SignInRules`](super::rules::SignInRules) use. No `Debug`: they are about a person.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct KnownClaims {
-    claims: Map<String, Value>,
-    /// The names of those that UserInfo has stated.
-    user_info: BTreeSet<String>,
+    /// Of the last ID token, without those of which UserInfo has the last word.
+    signed: Map<String, Value>,
+    /// Of the last response of UserInfo.
+    user_info: Map<String, Value>,
 }
 
 impl KnownClaims {
-    /// Those of a session that an older version of the gateway began: it kept only what the family has.
+    /// Those of a session that an older version of the gateway began: it kept only what the family has, and UserInfo
+    /// may have stated each of them.
     pub fn of_family(claims: Map<String, Value>) -> Self {
-        KnownClaims { claims, user_info: BTreeSet::new() }
+        KnownClaims { signed: Map::new(), user_info: claims }
     }
 
-    pub fn claims(&self) -> &Map<String, Value> {
-        &self.claims
+    pub fn claims(&self) -> Map<String, Value> {
+        let mut claims = self.user_info.clone();
+        claims.extend(self.signed.clone());
+        claims
+    }
+
+    /// Returns true if UserInfo alone has stated one of them.
+    pub fn have_user_info(&self) -> bool {
+        self.user_info.keys().any(|name| !self.signed.contains_key(name))
+    }
+
+    /// Forgets what UserInfo has stated.
+    pub fn without_user_info(&self) -> KnownClaims {
+        KnownClaims { signed: self.signed.clone(), user_info: Map::new() }
     }
 
     /// A new ID token says this. What UserInfo has stated stays.
     pub fn replace_signed(&mut self, signed: &Map<String, Value>) {
-        let mut earlier = std::mem::replace(&mut self.claims, signed.clone());
-        for name in self.user_info.iter().filter(|name| !signed.contains_key(*name)) {
-            self.claims.extend(earlier.remove_entry(name));
-        }
+        self.signed = signed.clone();
     }
 
     /// UserInfo says this. `signed`: the ID token that came with it, which counts more.
     pub fn replace_user_info(&mut self, stated: Map<String, Value>, signed: &Map<String, Value>) {
-        let is_signed = |name: &String| signed.contains_key(name);
-        for gone in self.user_info.iter().filter(|name| !is_signed(name)) {
-            self.claims.remove(gone);
-        }
-        self.user_info = stated.keys().cloned().collect();
-        self.claims.extend(stated.into_iter().filter(|(name, _)| !is_signed(name)));
+        let gone = |name: &String| self.user_info.contains_key(name) || stated.contains_key(name);
+        self.signed.retain(|name, _| signed.contains_key(name) || !gone(name));
+        self.user_info = stated;
     }
 }
 
@@ -66,7 +72,7 @@ mod tests {
     #[test]
     fn the_id_token_counts_more_than_user_info() {
         let known = known(json!({ "email": "a", "groups": [] }), json!({ "groups": ["staff"], "name": "n" }));
-        assert_eq!(*known.claims(), map(json!({ "email": "a", "groups": [], "name": "n" })));
+        assert_eq!(known.claims(), map(json!({ "email": "a", "groups": [], "name": "n" })));
     }
 
     #[test]
@@ -75,11 +81,11 @@ mod tests {
         // Without an ID token.
         let mut after = before.clone();
         after.replace_user_info(map(json!({ "name": "m", "email": "b" })), &Map::new());
-        assert_eq!(*after.claims(), map(json!({ "email": "b", "groups": ["staff"], "name": "m" })));
+        assert_eq!(after.claims(), map(json!({ "email": "b", "groups": ["staff"], "name": "m" })));
         // Without UserInfo.
         let mut after = before;
         after.replace_signed(&map(json!({ "email": "b", "groups": [] })));
-        assert_eq!(*after.claims(), map(json!({ "email": "b", "groups": [], "name": "n" })));
+        assert_eq!(after.claims(), map(json!({ "email": "b", "groups": [], "name": "n" })));
     }
 
     #[test]
@@ -87,10 +93,26 @@ mod tests {
         let signed = json!({ "email": "a", "groups": ["staff"] });
         let mut of_token = known(signed.clone(), json!({ "name": "n" }));
         of_token.replace_signed(&map(json!({ "email": "a" })));
-        assert_eq!(*of_token.claims(), map(json!({ "email": "a", "name": "n" })));
+        assert_eq!(of_token.claims(), map(json!({ "email": "a", "name": "n" })));
 
         let mut of_user_info = known(signed, json!({ "name": "n", "groups": ["staff"] }));
         of_user_info.replace_user_info(map(json!({ "nickname": "x" })), &Map::new());
-        assert_eq!(*of_user_info.claims(), map(json!({ "email": "a", "nickname": "x" })));
+        assert_eq!(of_user_info.claims(), map(json!({ "email": "a", "nickname": "x" })));
+    }
+
+    #[test]
+    fn only_what_user_info_has_stated_goes_without_it() {
+        let known = known(json!({ "email": "a", "groups": ["staff"] }), json!({ "email": "b", "name": "n" }));
+        assert!(known.have_user_info());
+        let without = known.without_user_info();
+        assert_eq!(without.claims(), map(json!({ "email": "a", "groups": ["staff"] })));
+        assert!(!without.have_user_info());
+        // The last word on a claim counts.
+        let mut after = known.clone();
+        after.replace_user_info(map(json!({ "groups": ["staff"] })), &Map::new());
+        assert!(after.without_user_info().claims().is_empty(), "it leaves the address out that it has stated");
+        after.replace_signed(&map(json!({ "groups": ["guests"] })));
+        assert_eq!(after.without_user_info().claims(), map(json!({ "groups": ["guests"] })));
+        assert!(KnownClaims::of_family(map(json!({ "email": "a" }))).without_user_info().claims().is_empty());
     }
 }

@@ -5,6 +5,8 @@ use serde_json::{Map, Value};
 /// The claims by which a provider says that it left the groups out.
 const NAMES: &str = "_claim_names";
 const HAS_GROUPS: &str = "hasgroups";
+/// The claims that decide about an address.
+const OF_ADDRESS: [&str; 2] = ["email", "email_verified"];
 
 /// Maximum size of the claims of one login, as JSON, in bytes: 800 groups with GUIDs as names. Each process keeps those
 /// of the sessions in use in its memory.
@@ -62,7 +64,7 @@ impl SignInRules {
 
     /// Returns true if a claim is missing that decides who may sign in.
     pub fn cannot_decide_by(&self, claims: &Map<String, Value>) -> bool {
-        let for_domains = ["email", "email_verified"].into_iter().filter(|_| !self.email_domains.is_empty());
+        let for_domains = OF_ADDRESS.into_iter().filter(|_| !self.email_domains.is_empty());
         let for_groups = [self.groups_claim.as_str()].into_iter().filter(|_| !self.groups.is_empty());
         for_domains.chain(for_groups).any(|name| !claims.contains_key(name))
     }
@@ -71,6 +73,22 @@ impl SignInRules {
     pub fn admit(&self, claims: &Map<String, Value>) -> Result<Map<String, Value>, Denied> {
         self.check_email(claims)?;
         self.check_groups(claims)?;
+        self.copy(claims)
+    }
+
+    /// As [`SignInRules::admit`], if nothing but the claims of a family is known: a rule that needs another claim does
+    /// not count.
+    pub fn admit_by_some(&self, claims: &Map<String, Value>) -> Result<Map<String, Value>, Denied> {
+        if OF_ADDRESS.iter().all(|name| claims.contains_key(*name)) {
+            self.check_email(claims)?;
+        }
+        if claims.contains_key(&self.groups_claim) {
+            self.check_groups(claims)?;
+        }
+        self.copy(claims)
+    }
+
+    fn copy(&self, claims: &Map<String, Value>) -> Result<Map<String, Value>, Denied> {
         let copied = |name: &String| Some((name.clone(), claims.get(name).filter(|value| !value.is_null())?.clone()));
         let copied: Map<String, Value> = self.claims.iter().filter_map(copied).collect();
         let is_small = serde_json::to_vec(&copied).is_ok_and(|text| text.len() <= MAX_CLAIMS);
@@ -190,6 +208,21 @@ mod tests {
             assert!(rules.concern(name), "{name}");
         }
         assert!(!rules.concern("sub") && !rules.concern("secret"));
+    }
+
+    #[test]
+    fn a_rule_without_its_claim_does_not_count_for_a_family() {
+        let both = rules(&["ours.example"], &["staff"]);
+        for (claims, expected) in [
+            (json!({}), None),
+            (json!({ "email": "a@other.example" }), None),
+            (json!({ "email": "a@other.example", "email_verified": true }), Some(Denied::EmailDomain)),
+            (json!({ "groups": [] }), Some(Denied::NotInGroup)),
+            (json!({ "groups": ["staff"], "name": "n" }), None),
+        ] {
+            let admitted = both.admit_by_some(claims.as_object().expect("an object"));
+            assert_eq!(admitted.err(), expected, "{claims}");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct Lies {
     pub userinfo: Option<Value>,
     /// Of the response of the token endpoint: status and media type.
     pub head: Option<&'static str>,
-    /// Instead of claims from UserInfo: a whole response.
+    /// Instead of claims from UserInfo: a whole response. With an empty one, UserInfo hangs.
     pub raw_userinfo: Option<&'static str>,
     /// Instead of the response of the token endpoint: a whole response.
     pub raw: Option<&'static str>,
@@ -43,6 +43,8 @@ pub enum Signature {
 }
 
 struct Shared {
+    /// Further members of the discovery document.
+    metadata: Value,
     lies: Lies,
     nonce: String,
     mint: Mint,
@@ -68,11 +70,12 @@ impl Liar {
         let issuer = format!("http://{address}");
         let mint = Mint::new(Algorithm::RS256);
         let (lies, nonce, exchanges, revoked) = Default::default();
-        let shared = Arc::new(Mutex::new(Shared { lies, nonce, mint, exchanges, revoked }));
-        let (served, metadata, held) = (shared.clone(), metadata.clone(), watch::Sender::new(false));
+        let metadata = metadata.clone();
+        let shared = Arc::new(Mutex::new(Shared { metadata, lies, nonce, mint, exchanges, revoked }));
+        let (served, held) = (shared.clone(), watch::Sender::new(false));
         let holds = held.subscribe();
         let server = ScriptedBackend::on(socket, move |mut wire, _| {
-            let (shared, metadata, mut holds) = (served.clone(), metadata.clone(), holds.clone());
+            let (shared, mut holds) = (served.clone(), holds.clone());
             async move {
                 while let Some(head) = wire.try_read_until("\r\n\r\n").await {
                     let length = head
@@ -80,7 +83,7 @@ impl Liar {
                         .find_map(|line| line.to_lowercase().strip_prefix("content-length: ").map(str::to_owned));
                     let body = wire.read_bytes(length.map_or(0, |length| length.parse().expect("a number"))).await;
                     let path = head.split(' ').nth(1).expect("a path").to_owned();
-                    let response = answer(&path, &String::from_utf8_lossy(&body), address, &shared, &metadata);
+                    let response = answer(&path, &String::from_utf8_lossy(&body), address, &shared);
                     if path == "/token" {
                         let _ = holds.wait_for(|held| !held).await;
                     }
@@ -93,6 +96,11 @@ impl Liar {
 
     pub fn tell(&self, lies: Lies) {
         self.shared.lock().expect("unpoisoned").lies = lies;
+    }
+
+    /// Changes the further members of its discovery document.
+    pub fn announce(&self, metadata: &Value) {
+        self.shared.lock().expect("unpoisoned").metadata = metadata.clone();
     }
 
     /// Holds the responses of its token endpoint back, or no longer.
@@ -130,7 +138,7 @@ impl Liar {
     }
 }
 
-fn answer(path: &str, body: &str, address: SocketAddr, shared: &Mutex<Shared>, metadata: &Value) -> String {
+fn answer(path: &str, body: &str, address: SocketAddr, shared: &Mutex<Shared>) -> String {
     let issuer = format!("http://{address}");
     let mut shared = shared.lock().expect("unpoisoned");
     let lies = shared.lies.clone();
@@ -141,7 +149,7 @@ fn answer(path: &str, body: &str, address: SocketAddr, shared: &Mutex<Shared>, m
                 "token_endpoint": format!("{issuer}/token"), "jwks_uri": format!("{issuer}/keys"),
                 "code_challenge_methods_supported": ["S256"],
             });
-            for (name, value) in metadata.as_object().expect("an object") {
+            for (name, value) in shared.metadata.as_object().expect("an object") {
                 document[name] =
                     json!(value.as_str().map_or(value.clone(), |text| json!(text.replace("ISSUER", &issuer))));
             }

@@ -32,6 +32,7 @@ mod streams;
 mod told;
 mod unused;
 mod user_info;
+mod withdrawn;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,15 +1,21 @@
 //! Reloads of `[[provider]]`: sessions of a provider that is gone, or has another issuer or other rules.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bearward::admin::Reloaded;
 use bearward::config::{self, Probe};
+use bearward::tokens::family::refresh_token::Roots;
+use bearward::tokens::sign_in::provider_tokens::{Place, ProviderTokens};
+use bearward::types::ids::{TokenId, from_base62};
+use bearward::types::secret::Secret;
+use rusqlite::{Connection, Row};
 use serde_json::{Value, json};
 
 use super::callbacks::INVALID_GRANT;
 use super::liar::{Liar, Lies};
-use super::lies::{claims, map, raw};
+use super::lies::{claims, map, raw, response};
 use super::{APP, SIGNED_OUT, everything, gateway, is_ready, provider};
 use crate::gateway::streams::{Socket, assert_open, close_frame, open_with, within_a_second};
 use crate::support::visitor::{Visitor, parameter};
@@ -122,6 +128,70 @@ async fn a_reload_with_other_rules_says_how_to_end_the_sessions() {
     assert!(revoked.status.is_success(), "{revoked:?}");
     assert_eq!(within_a_second(close_frame(&mut socket)).await.0, 1008);
     alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
+}
+
+/// The provider has no UserInfo, and responds to refreshes without an ID token.
+#[tokio::test]
+async fn other_rules_reach_a_session_at_its_next_refresh() {
+    let (liar, upstream) = (Liar::start(&metadata()), Upstream::start());
+    let gateway = Arc::new(gateway(&upstream, &everything(&liar.issuer, KEYS)).await);
+    let (mut alice, mut socket) = signed_in(&liar, &gateway).await;
+    liar.tell(response(json!({ "id_token": null, "refresh_token": "a-refresh-token" })));
+    for keys in [format!("{KEYS}\nemail_domains = [\"ours.example\"]"), KEYS.to_owned()] {
+        reload(&gateway, &upstream, &everything(&liar.issuer, &keys)).await;
+        gateway.advance(Duration::from_secs(700));
+        assert_eq!(alice.fetch(&format!("{APP}/")).await.status, 200, "{keys}");
+        assert_open(&mut socket).await;
+    }
+    let stricter = format!("{KEYS}\nemail_domains = [\"other.example\"]");
+    reload(&gateway, &upstream, &everything(&liar.issuer, &stricter)).await;
+    gateway.advance(Duration::from_secs(700));
+    alice.fetch(&format!("{APP}/")).await.assert_rejected(401, "invalid_token");
+    assert_eq!(within_a_second(close_frame(&mut socket)).await.0, 1008);
+}
+
+/// Makes the only login in the store one of an older version of the gateway, which kept no claims beside the family.
+fn make_older(folder: &Path, issuer: &str) {
+    type Login = (String, u8, Vec<u8>, u64);
+    let secret = std::fs::read_to_string(folder.join("bearward.secret")).expect("read");
+    let secret = secret.trim().split_once(' ').and_then(|(_, secret)| from_base62::<32>(secret)).expect("a secret");
+    let roots = Roots::new((1, Secret::new(secret.to_vec())), vec![]);
+    let database = Connection::open(folder.join("bearward.db")).expect("it opens");
+    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, i64>(3)?.unsigned_abs()));
+    let login: Result<Login, _> = database.query_row("select id, root, sealed, version from provider_logins", [], read);
+    let (id, root, sealed, version) = login.expect("a login");
+    let place = Place { family: TokenId::parse(&id).expect("an id"), issuer, version };
+    let mut tokens = ProviderTokens::open(root, &sealed, place, &roots).expect("it opens");
+    tokens.claims = None;
+    let (_, sealed) = tokens.seal(place, &roots).expect("sealed");
+    database.execute("update provider_logins set sealed = ?1", [sealed]).expect("written");
+}
+
+/// It has only the claims of `provider.claims`. They decide as far as they can.
+#[tokio::test]
+async fn a_session_of_an_older_version_is_judged_by_what_is_known() {
+    let (liar, upstream) = (Liar::start(&metadata()), Upstream::start());
+    let email = "claims = [\"email\", \"email_verified\"]";
+    for (rule, status) in [
+        ("groups = [\"staff\"]", 200),
+        ("groups = [\"staff\"]\nemail_domains = [\"ours.example\"]", 200),
+        ("groups = [\"staff\"]\nemail_domains = [\"other.example\"]", 401),
+    ] {
+        let gateway = Arc::new(gateway(&upstream, &everything(&liar.issuer, email)).await);
+        let (mut alice, socket) = signed_in(&liar, &gateway).await;
+        drop(socket);
+        let gateway = Arc::into_inner(gateway).expect("no reload runs");
+        let folder = gateway.path().to_owned();
+        let gateway = gateway.restart_with(|text| {
+            make_older(&folder, &liar.issuer);
+            text.replace(email, &format!("{email}\n{rule}"))
+        });
+        is_ready(gateway.address()).await;
+        alice.move_to(&gateway);
+        liar.tell(response(json!({ "id_token": null })));
+        gateway.advance(Duration::from_secs(700));
+        assert_eq!(alice.fetch(&format!("{APP}/")).await.status, status, "{rule}");
+    }
 }
 
 /// Its refresh tokens are of the old client, so that the provider rejects them.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::liar::{Liar, Lies, Signature};
 use super::lies::{claims, map, response};
-use super::{APP, everything, gateway};
+use super::{APP, everything, gateway, is_ready};
 use crate::support::visitor::Visitor;
 use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, Upstream};
@@ -16,8 +16,8 @@ use crate::support::{Gateway, Upstream};
 const EXPIRES: (&str, u64) = ("exp", 4_000_000_000);
 
 /// A user has signed in. Each access token of the provider lives 600 s.
-struct Story {
-    liar: Liar,
+pub(super) struct Story {
+    pub(super) liar: Liar,
     upstream: Upstream,
     gateway: Gateway,
     alice: Visitor,
@@ -25,7 +25,7 @@ struct Story {
 
 impl Story {
     /// `metadata`: of the provider. `keys`: of `[[provider]]`. `more`: further sections. `first`: at the sign-in.
-    async fn begin(metadata: Value, keys: &str, more: &str, first: Lies) -> Story {
+    pub(super) async fn begin(metadata: Value, keys: &str, more: &str, first: Lies) -> Story {
         let (liar, upstream) = (Liar::start(&metadata), Upstream::start());
         let gateway = gateway(&upstream, &format!("{}{more}", everything(&liar.issuer, keys))).await;
         let alice = Visitor::of(&gateway);
@@ -43,7 +43,7 @@ impl Story {
     }
 
     /// The status of a request after the tokens have ended. It waits for the refresh, to which the provider says this.
-    async fn refreshed(&mut self, lies: Lies) -> u16 {
+    pub(super) async fn refreshed(&mut self, lies: Lies) -> u16 {
         let before = self.liar.exchanges().len();
         self.tell(lies);
         self.gateway.advance(Duration::from_secs(700));
@@ -52,8 +52,17 @@ impl Story {
         status
     }
 
-    async fn status(&mut self, path: &str) -> u16 {
+    pub(super) async fn status(&mut self, path: &str) -> u16 {
         self.alice.fetch(&format!("{APP}{path}")).await.status.as_u16()
+    }
+
+    /// The gateway starts again.
+    pub(super) async fn restarted(self) -> Story {
+        let Story { liar, upstream, gateway, mut alice } = self;
+        let gateway = gateway.restart();
+        is_ready(gateway.address()).await;
+        alice.move_to(&gateway);
+        Story { liar, upstream, gateway, alice }
     }
 
     /// The refresh token in the last refresh.
@@ -62,7 +71,7 @@ impl Story {
     }
 
     /// What the backend last got.
-    fn email(&self) -> Option<String> {
+    pub(super) fn email(&self) -> Option<String> {
         self.upstream.seen().last().expect("a request").header("x-auth-email").map(str::to_owned)
     }
 }
@@ -73,7 +82,7 @@ fn issuing(refresh_token: &str, mut lies: Lies) -> Lies {
 }
 
 /// No ID token, and this at UserInfo.
-fn without_id_token(userinfo: Value) -> Lies {
+pub(super) fn without_id_token(userinfo: Value) -> Lies {
     Lies { userinfo: Some(userinfo), ..response(json!({ "id_token": null })) }
 }
 
@@ -198,8 +207,8 @@ async fn a_provider_can_replace_a_key_under_its_name() {
     }
 }
 
-const GROUPS: &str = "groups = [\"staff\"]\nclaims = [\"email\"]";
-const EMAIL: &str = "[[identity.claim]]\npointer = \"/email\"\nheader = \"X-Auth-Email\"\n";
+pub(super) const GROUPS: &str = "groups = [\"staff\"]\nclaims = [\"email\"]";
+pub(super) const EMAIL: &str = "[[identity.claim]]\npointer = \"/email\"\nheader = \"X-Auth-Email\"\n";
 
 fn in_group(group: &str) -> Lies {
     claims(json!({ "groups": [group] }))
