@@ -64,7 +64,13 @@ fn main() {
 
 fn limits() -> Settings {
     let (life, family) = (Duration::from_secs(900), Duration::from_secs(30 * 86_400));
-    Settings { issuer: "https://gateway.example".into(), longest_life: life, longest_family: family, audit: 1_000 }
+    Settings {
+        issuer: "https://gateway.example".into(),
+        longest_life: life,
+        longest_family: family,
+        timeout: Duration::from_secs(10),
+        audit: 1_000,
+    }
 }
 
 fn embedded(database: &Path) -> SqliteStore {

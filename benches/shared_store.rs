@@ -119,6 +119,7 @@ fn open(server: &PostgresServer, schema: &str, number: usize, pool: usize) -> Ar
         issuer: "https://gateway.example".into(),
         longest_life: LIFETIMES.access,
         longest_family: LIFETIMES.absolute,
+        timeout: Duration::from_secs(10),
         audit: 100_000_000,
     };
     let (patience, now) = (Duration::from_secs(10), SystemClock.now());
@@ -273,7 +274,7 @@ async fn next(store: &dyn Store, family: &Family, roots: &Arc<Roots>) -> Family 
     let token = current(family, roots).expect("the root secret is known");
     let presented = PresentedToken::parse(&token).expect("what we mint is well formed");
     let (roots, now) = (roots.clone(), SystemClock.now());
-    let decide = move |family: Option<&Family>, watermark: Option<UnixTime>, presented: &PresentedToken| {
+    let decide = move |family: Option<&Family>, watermark: Option<UnixTime>, presented: &PresentedToken, _| {
         rotate(family, watermark, presented, &roots, &LIFETIMES, now.into())
     };
     match store.rotate(presented, Box::new(decide), now.into()).await {

@@ -63,6 +63,7 @@ fn open(folder: &Path) -> Arc<dyn Store> {
         issuer: "https://gateway.example".into(),
         longest_life: LIFETIMES.access,
         longest_family: LIFETIMES.absolute,
+        timeout: Duration::from_secs(10),
         audit: 1_000_000,
     };
     Arc::new(SqliteStore::open(folder.join("bearward.db"), settings, Arc::new(|_, _| {})).expect("the store opens"))
@@ -262,7 +263,7 @@ impl Client {
         let token = current(family, &self.roots).expect("the root secret is known");
         let presented = PresentedToken::parse(&token).expect("what we mint is well formed");
         let (roots, now) = (self.roots.clone(), SystemClock.now());
-        let decide = move |family: Option<&Family>, watermark: Option<UnixTime>, presented: &PresentedToken| {
+        let decide = move |family: Option<&Family>, watermark: Option<UnixTime>, presented: &PresentedToken, _| {
             rotate(family, watermark, presented, &roots, &LIFETIMES, now.into())
         };
         match self.store.rotate(presented, Box::new(decide), now.into()).await {

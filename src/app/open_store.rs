@@ -32,6 +32,7 @@ pub(super) fn open(
         issuer: config.tokens.issuer.clone(),
         longest_life: max_token_life(config) + CLOCK_STEP,
         longest_family: config.tokens.lifetimes.absolute + CLOCK_STEP,
+        timeout: config.store.timeout,
         audit: if config.audit.target == Target::Off { 0 } else { config.audit.outbox },
     };
     let now = clock.now();

@@ -131,6 +131,10 @@ pub(super) fn register_metrics(freshness: &Arc<Freshness>, metrics: &mut Metrics
     counter("revocation_reloads", "How often all revocations were read again", |counts| &counts.reloads);
     counter("store_forked", "How often the store was rolled back to an older state", |counts| &counts.forks);
     counter("revocation_gaps", "Missing entries in the log of revocations", |counts| &counts.gaps);
+    let help = "How often the clock of the store was found set back";
+    counter("store_clock_set_back", help, |counts| &counts.set_back);
+    let help = "Refreshes of a session after one that is dated ahead of the store";
+    counter("refreshes_ahead", help, |counts| &counts.ahead);
     counter("revocations_written_back", "Revocations that the store had lost, and that were written again", |counts| {
         &counts.written_back
     });

@@ -7,9 +7,8 @@ use tokio::time::timeout;
 
 use super::key_error::KeysError;
 use super::key_file::KeyFile;
-use super::store_error::timeout_error;
 use crate::auth::keyring::{OwnIssuer, OwnKeysError};
-use crate::store::{DecideKeys, KeysChanged, Store};
+use crate::store::{DecideKeys, KeysChanged, Store, StoreError};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::refresh_token::Roots;
 use crate::tokens::jwt::sign::{SigningKey, generate_pem};
@@ -105,7 +104,7 @@ impl KeyTools {
         call: impl Future<Output = Result<T, KeysError>>,
     ) -> Result<T, KeysError> {
         let limit = self.store_timeout;
-        timeout(limit, call).await.unwrap_or_else(|_| Err(timeout_error(limit).into()))
+        timeout(limit, call).await.unwrap_or_else(|_| Err(StoreError::timeout(limit).into()))
     }
 
     pub(super) async fn change(&self, decide: DecideKeys, context: EventContext) -> Result<KeysChanged, KeysError> {

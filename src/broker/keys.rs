@@ -14,7 +14,6 @@ use tokio::time::timeout;
 use super::key_error::KeysError;
 use super::key_file::KeyFile;
 use super::key_tools::KeyTools;
-use super::store_error::timeout_error;
 use crate::auth::keyring::Keyring;
 use crate::store::{DecideKeys, StoreError};
 use crate::tokens::audit_event::EventContext;
@@ -257,7 +256,7 @@ impl OwnKeys {
     /// requested changes would be made when the disk works again, long after their clients have given up.
     async fn lock_changes(&self, store_timeout: Duration) -> Result<tokio::sync::MutexGuard<'_, ()>, StoreError> {
         let limit = store_timeout / 2;
-        timeout(limit, self.changing.lock()).await.map_err(|_| timeout_error(limit))
+        timeout(limit, self.changing.lock()).await.map_err(|_| StoreError::timeout(limit))
     }
 
     fn put_in_force(&self, tools: &KeyTools, keys: Arc<Vec<StoredKey>>, now: UnixTime) -> Result<(), KeysError> {

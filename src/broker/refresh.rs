@@ -157,12 +157,12 @@ impl Broker {
         let before = turn.as_ref().and_then(|turn| turn.before());
         let found = Arc::new(Mutex::new(None));
         let found_here = found.clone();
-        let decide = move |family: Option<&Family>, watermark, presented: &PresentedToken| {
+        let decide = move |family: Option<&Family>, watermark, presented: &PresentedToken, of_store| {
             // Another connection to the store writes the confirmation, perhaps later than this one reads.
             let family = family.map(|family| with_confirmed(family, seen));
             // The last one counts, as the decision does.
             *found_here.lock().unwrap_or_else(PoisonError::into_inner) = family.as_deref().cloned();
-            let time = clock.read();
+            let time = clock.read_with(of_store);
             let rotation = match (family.as_deref(), &before) {
                 (Some(family), _) if !holder.may_hold(family) => Rotation::Rejected(Reason::GrantMismatch),
                 (Some(family), _) if let Some(reason) = holder.lacks_proof(family) => Rotation::Rejected(reason),

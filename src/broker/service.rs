@@ -7,7 +7,6 @@ use super::keys::OwnKeys;
 use super::refresh_turns::RefreshTurns;
 use super::report_counts::ReportCounts;
 use super::settings::Settings;
-use super::store_error::timeout_error;
 use crate::auth::keyring::Keyring;
 use crate::auth::seen_generations::SeenGenerations;
 use crate::limits::throttle::Throttle;
@@ -40,7 +39,7 @@ impl Broker {
     /// logout succeeds, or gets 401 because its own token is revoked.
     pub async fn with_timeout<T>(&self, call: StoreFuture<T>) -> Result<T, StoreError> {
         let limit = self.settings.store_timeout;
-        tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(timeout_error(limit)))
+        tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(StoreError::timeout(limit)))
     }
 
     /// Returns true if this gateway does the work with this name. If the store fails, none does.

@@ -1,14 +1,10 @@
 //! A store that fails or does not respond, as the broker reports it.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::store::StoreError;
 use crate::telemetry::report_interval::ReportInterval;
 use crate::types::reject::{Reason, Reject};
-
-pub(super) fn timeout_error(limit: Duration) -> StoreError {
-    StoreError::new(format!("the store did not respond within {limit:?}: check the disk of the database"))
-}
 
 /// A client can make calls that fail while the store is away, with invented tokens.
 static REPORTS: ReportInterval = ReportInterval::new();

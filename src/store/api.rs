@@ -45,10 +45,13 @@ pub enum LogOrder {
     Ahead,
 }
 
-/// The decision of [`Store::rotate`], made inside its transaction from the family and the watermark of its subject.
+/// The decision of [`Store::rotate`], made inside its transaction from the family and the watermark of its subject. The
+/// last argument is the time of the store, if it has a clock of its own: all gateways measure the grace period by it.
+/// A new generation that gets this time as its `rotated_at` gets the time of the write, as the same clock shows it.
 ///
 /// It must have no side effects: the store may run a transaction again, and only the last decision counts.
-pub type DecideRotation = Box<dyn Fn(Option<&Family>, Option<UnixTime>, &PresentedToken) -> Rotation + Send>;
+pub type DecideRotation =
+    Box<dyn Fn(Option<&Family>, Option<UnixTime>, &PresentedToken, Option<UnixTime>) -> Rotation + Send>;
 
 /// The decision of [`Store::change_signing_keys`], made inside its transaction: from the current keys to the new keys.
 /// Like [`DecideRotation`], it must have no side effects.

@@ -1,6 +1,7 @@
 //! Why a call to the store failed.
 
 use std::fmt;
+use std::time::Duration;
 
 /// A failed call. The text is for the operator and the log: what failed and what to do.
 ///
@@ -13,6 +14,11 @@ pub struct StoreError {
 impl StoreError {
     pub fn new(message: impl Into<String>) -> Self {
         StoreError { message: message.into() }
+    }
+
+    /// The caller has waited for `limit`, which is `timeouts.store`.
+    pub fn timeout(limit: Duration) -> Self {
+        StoreError::new(format!("the store did not respond within {limit:?}: check the disk of the database"))
     }
 }
 

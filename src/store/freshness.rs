@@ -63,6 +63,10 @@ pub struct FollowerCounts {
     pub written_back: AtomicU64,
     /// The gateways that use the store now, this one included.
     pub live: AtomicU64,
+    /// How often this gateway found that the clock of the store was set back.
+    pub set_back: AtomicU64,
+    /// Refreshes of families of which the last rotation lay ahead of the time of the store.
+    pub ahead: AtomicU64,
 }
 
 impl Freshness {

@@ -11,6 +11,7 @@ mod endings;
 mod error;
 mod events;
 mod freshness;
+mod late;
 mod mark;
 pub mod postgres;
 mod provider_login;

@@ -1,7 +1,8 @@
 //! The clock of a gateway that shares its store: that of the store.
 //!
-//! All gateways then agree which of two sessions is older than a mass revocation, when a grace period ends, and when a
-//! key is due, however wrong the clocks of their machines are.
+//! All gateways then agree which of two sessions is older than a mass revocation, when a session ends, and when a key
+//! is due, however wrong the clocks of their machines are. They agree as exactly as they measure, so that the store
+//! itself measures the grace period of a refresh (`postgres/clock.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +40,10 @@ impl Clock for SharedClock {
     /// One gateway is ahead of the store, and the other one behind it.
     fn max_difference(&self) -> Duration {
         2 * MAX_UNCERTAINTY
+    }
+
+    fn is_of_system(&self) -> bool {
+        self.local.is_of_system()
     }
 
     fn uptime(&self) -> Uptime {

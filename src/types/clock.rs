@@ -138,7 +138,7 @@ pub trait Clock: Send + Sync {
         Duration::ZERO
     }
 
-    /// Returns true for the clock of the machine, which can be compared with that of a store.
+    /// Returns true unless a test sets the clock. Then it can be compared with that of a store.
     fn is_of_system(&self) -> bool {
         false
     }
@@ -169,7 +169,8 @@ impl Clock for SystemClock {
 pub struct TransactionTime {
     /// By the system clock. Sessions expire by it.
     pub now: UnixTime,
-    /// The same, until the system clock is set back. The grace period of a refresh is measured by it.
+    /// The same, until the system clock is set back; or the time of the store, if it has a clock of its own. The grace
+    /// period of a refresh is measured by it.
     pub steady: UnixTime,
 }
 
@@ -207,6 +208,14 @@ impl SteadyClock {
         }
         *latest = (now, uptime);
         now.into()
+    }
+
+    /// As [`SteadyClock::read`], but with the time of the store as `steady`, if the store has a clock of its own. A
+    /// clock that a test sets counts instead.
+    pub fn read_with(&self, of_store: Option<UnixTime>) -> TransactionTime {
+        let time = self.read();
+        let of_store = of_store.filter(|_| self.clock.is_of_system());
+        TransactionTime { steady: of_store.unwrap_or(time.steady), ..time }
     }
 }
 
@@ -258,6 +267,17 @@ mod tests {
             let [now, expected] = [now, expected].map(UnixTime::from_millis);
             assert_eq!(steady.read(), TransactionTime { now, steady: expected });
         }
+    }
+
+    #[test]
+    fn the_time_of_the_store_counts_unless_a_test_sets_the_clock() {
+        let of_store = UnixTime::from_secs(7);
+        let real = SteadyClock::new(Arc::new(SystemClock));
+        let time = real.read_with(Some(of_store));
+        assert!(time.steady == of_store && time.now > of_store, "{time:?}");
+        assert!(real.read_with(None).steady >= time.now);
+        let set = SteadyClock::new(Arc::<TestClock>::default());
+        assert_eq!(set.read_with(Some(of_store)), UnixTime::default().into());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use crate::store::endings::{Ending, EndingSearch, FoundEndings, MAX_SCANNED, Revoker};
 use crate::store::error::StoreError;
 use crate::store::postgres::error::QueryError;
-use crate::store::postgres::lookup::{Found, find_all};
+use crate::store::postgres::lookup::{FoundAt, find_all};
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::rows::{self, get};
 use crate::store::postgres::session::Session;
@@ -77,11 +77,11 @@ async fn families(session: &Session, endings: &[Ending]) -> Result<HashMap<Token
         Revoked::Family(id) => Some(id),
         _ => None,
     };
-    let found = find_all(session, endings.iter().filter_map(id).collect()).await?;
+    let ids: Vec<TokenId> = endings.iter().filter_map(id).collect();
     let mut families = HashMap::new();
-    for family in found {
-        if let Some(Found { family, .. }) = family? {
-            families.insert(family.id, family);
+    for found in find_all(session, &ids).await? {
+        if let Some(FoundAt { found, .. }) = found? {
+            families.insert(found.family.id, found.family);
         }
     }
     Ok(families)

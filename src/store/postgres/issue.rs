@@ -7,6 +7,7 @@ use tokio_postgres::Row;
 use crate::store::api::RevokedBy;
 use crate::store::error::StoreError;
 use crate::store::events;
+use crate::store::late::CallTime;
 use crate::store::postgres::append::Entry;
 use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
@@ -96,6 +97,7 @@ pub(super) struct Issue {
     max_live: usize,
     context: EventContext,
     event: [u8; 16],
+    call: CallTime,
     /// If true, an earlier attempt has written the family, or may have before its connection was lost.
     pub(super) uncertain: Mutex<bool>,
 }
@@ -103,7 +105,7 @@ pub(super) struct Issue {
 impl Issue {
     pub(super) fn new(family: Family, max_live: usize, context: EventContext) -> Self {
         let (event, uncertain) = (secret::random(), Mutex::new(false));
-        Issue { family, login: None, max_live, context, event, uncertain }
+        Issue { family, login: None, max_live, context, event, call: CallTime::begin(), uncertain }
     }
 
     pub(super) fn with_login(family: Family, login: ProviderLogin, max_live: usize, context: EventContext) -> Self {
@@ -189,6 +191,16 @@ impl Issue {
         }
     }
 
+    /// Fails if the caller has got its error. The family, which it never learns of, must not end others. If it may be
+    /// written, it ends itself.
+    pub(super) async fn check(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
+        let Err(late) = self.call.check(shared.timeout) else { return Ok(()) };
+        if *lock(&self.uncertain) {
+            self.end_revoked(shared, session).await?;
+        }
+        Err(late.into())
+    }
+
     /// Ends the family, which is written, and which no caller knows yet.
     async fn end_revoked(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
         let ended = RevokeFamily::new(self.family.id, RevokedBy::Admin, self.context.clone());
@@ -214,6 +226,7 @@ impl Operation for Issue {
     type Output = Option<Family>;
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<Option<Family>, QueryError> {
+        self.check(shared, session).await?;
         let inserted = self.insert(shared, session).await;
         let was_uncertain = *lock(&self.uncertain);
         // Also if it was written: the rest of this attempt may fail.
@@ -233,6 +246,7 @@ impl Operation for Issue {
         if !is_written {
             return Err(StoreError::new(format!("there is already a family {}", self.family.id)).into());
         }
+        self.check(shared, session).await?;
         if self.family.has_refresh_token() {
             self.keep_limit(shared, session).await?;
         }

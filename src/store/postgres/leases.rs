@@ -20,12 +20,13 @@ pub(super) const DELIVERY: &str = "delivery";
 /// How long a lease lasts. A gateway that dies delays what it did for so long.
 const DURATION: Duration = Duration::from_secs(15);
 
-/// Takes the lease if it is free, or renews it. Returns its epoch.
+/// Takes the lease if it is free, or renews it. Returns its epoch. One that ends later than any lease can is free: the
+/// clock was set back since, and its holder may be gone.
 const HOLD: &str = "insert into leases as l (name, holder, epoch, until)
     select $1, $2, 1, c.now + $3 from (select (extract(epoch from clock_timestamp()) * 1000)::bigint as now) c
     on conflict (name) do update set holder = excluded.holder, until = excluded.until,
         epoch = l.epoch + case when l.holder = excluded.holder then 0 else 1 end
-    where l.holder = excluded.holder or l.until < excluded.until - $3
+    where l.holder = excluded.holder or l.until < excluded.until - $3 or l.until > excluded.until + $3
     returning l.epoch";
 
 /// The epoch of the lease, if this gateway holds it. `None` if another one does.

@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use tokio_postgres::Row;
 
 use crate::store::error::StoreError;
+use crate::store::postgres::clock::{Reading, database_time};
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::rows::{self, family_columns};
 use crate::store::postgres::session::Session;
 use crate::tokens::family::Family;
+use crate::types::boot_time::BootTime;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
@@ -26,8 +28,15 @@ pub(super) use mark_of;
 
 const FIND: &str =
     concat!("select ", family_columns!(), ", ", mark_of!("f.subject"), " as mark from families f where f.id = $1");
-const FIND_ALL: &str =
-    concat!("select ", family_columns!(), ", ", mark_of!("f.subject"), " as mark from families f where f.id = any($1)");
+const FIND_ALL: &str = concat!(
+    "select ",
+    family_columns!(),
+    ", ",
+    mark_of!("f.subject"),
+    " as mark, t.clock, t.set_back from families f cross join ",
+    database_time!(),
+    " where f.id = any($1)"
+);
 
 /// A family, and the watermark of its subject.
 #[derive(Clone)]
@@ -45,15 +54,26 @@ pub(super) async fn find(session: &Session, id: TokenId) -> Result<Option<Found>
     Ok(row.as_ref().map(found).transpose()?)
 }
 
+/// A family, the watermark of its subject, and the time of the database when they were read.
+#[derive(Clone)]
+pub(super) struct FoundAt {
+    pub(super) found: Found,
+    pub(super) reading: Reading,
+}
+
 /// The families with these ids, in their order. A damaged one fails alone.
 pub(super) async fn find_all(
     session: &Session,
-    ids: Vec<TokenId>,
-) -> Result<Vec<Result<Option<Found>, StoreError>>, QueryError> {
+    ids: &[TokenId],
+) -> Result<Vec<Result<Option<FoundAt>, StoreError>>, QueryError> {
     let names: Vec<String> = ids.iter().map(TokenId::to_string).collect();
     let mut families = HashMap::new();
-    for row in session.query(FIND_ALL, &[&names]).await? {
-        families.insert(rows::token_id(rows::get(&row, "id")?)?, found(&row));
+    let sent = BootTime::now();
+    let rows = session.query(FIND_ALL, &[&names]).await?;
+    let answered = BootTime::now();
+    for row in &rows {
+        let reading = Reading::read(row, sent, answered)?;
+        families.insert(rows::token_id(rows::get(row, "id")?)?, found(row).map(|found| FoundAt { found, reading }));
     }
     Ok(ids.iter().map(|id| families.get(id).cloned().transpose()).collect())
 }

@@ -7,9 +7,9 @@
 //! `schema` creates and migrates the tables, `rows` converts values. `issue`, `families`, `api_keys`, `search`,
 //! `rotation`, `revocations`, `origins`, `marks`, `provider_logins`, `provider_logouts`, `endings`, `signing_keys`,
 //! `acme`, `audit` and `maintenance` are the operations: each is a value that can run again. `append` writes the log of
-//! revocations for all of them, `gather` makes one statement of several calls, `attempts` repeats what a lock prevents,
-//! `outbox` writes their events, and `enforcement` passes revocations on. `follower` reads what other gateways append,
-//! `replicas` and `leases` let them know of each other.
+//! revocations for all of them, `clock` knows the time of the database, `gather` makes one statement of several calls,
+//! `attempts` repeats what a lock prevents, `outbox` writes their events, and `enforcement` passes revocations on.
+//! `follower` reads what other gateways append, `replicas` and `leases` let them know of each other.
 //!
 //! No transaction is open while the gateway waits for a response of the database: each change is one statement. A
 //! gateway that is stopped or cut off therefore holds no lock.
@@ -20,6 +20,7 @@ mod append;
 mod attempts;
 mod audit;
 mod check;
+mod clock;
 mod connect;
 mod connections;
 mod database;
@@ -64,7 +65,7 @@ mod tls;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub use check::{Finding, check};
@@ -93,16 +94,13 @@ use crate::tokens::family::rotation::Rotation;
 use crate::tokens::ticket_key::StoredTicketKey;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
-use append::Log;
 use connect::Connector;
 use connections::Lane;
 use driver::Driver;
 use enforcement::Enforcement;
 use follower::{Follower, Memory};
 use operation::{Operation, Shared};
-use outbox::Audit;
 use replicas::Heartbeat;
-use rotations::Rotations;
 use session::Session;
 
 /// The shared store. Dropping it finishes the queued operations and closes the connections, which can take as long as
@@ -137,7 +135,6 @@ impl PostgresStore {
         let connector = Connector::new(database.settings, database.tls, &database.replica);
         let driver = Driver::start(connector, patience)?;
         let outbox = Arc::new(Outbox::default());
-        let audit = Arc::new(Audit::new(settings.audit, outbox.clone()));
         let (life, family, channel) = (settings.longest_life, settings.longest_family, schema.clone());
         let prepared = driver.submit(Lane::Any, move |session| {
             let schema = schema.clone();
@@ -151,19 +148,8 @@ impl PostgresStore {
         let memory = Memory::new(longest_life);
         let hook = memory.remembering(enforce.clone());
         let enforcement = Arc::new(Enforcement { hook, longest_life });
-        let log = Log::new(settings.issuer.clone(), enforcement.clone(), audit.clone());
-        let shared = Arc::new(Shared {
-            issuer: settings.issuer,
-            replica,
-            delivery_epoch: AtomicI64::new(0),
-            has_left: AtomicBool::new(false),
-            enforcement,
-            rotations: Rotations::new(lanes, audit.clone()),
-            audit,
-            log,
-            sweeps: Default::default(),
-            keys: tokio::sync::Mutex::default(),
-        });
+        let shared = Shared::new(&settings, replica, lanes, enforcement, freshness.clone(), outbox.clone());
+        let shared = Arc::new(shared);
         let store = PostgresStore { driver, shared, outbox, freshness };
         store.driver.wait(store.run(Lane::Any, audit::Count))?;
         store.follow(memory, enforce, channel);
@@ -175,6 +161,7 @@ impl PostgresStore {
         let (connections, shared, freshness) = (self.driver.connections(), self.shared.clone(), self.freshness.clone());
         let heartbeat = Heartbeat::new(connections.clone(), shared.clone(), freshness.clone(), self.outbox.clone());
         self.driver.spawn(heartbeat.run());
+        self.driver.spawn(shared.clone().look_for_pauses());
         self.driver.spawn(Follower::new(connections, shared, memory, freshness, enforce, channel).run());
     }
 
@@ -219,7 +206,8 @@ impl Store for PostgresStore {
         decide: DecideRotation,
         context: EventContext,
     ) -> StoreFuture<Rotation> {
-        self.run(Lane::Family(presented.token_id), rotation::Rotate::new(presented, decide, context))
+        let rotate = rotation::Rotate::new(presented, decide, context, self.shared.clock.now());
+        self.run(Lane::Family(rotate.id()), rotate)
     }
 
     fn revoke_family(&self, id: TokenId, by: RevokedBy, context: EventContext) -> StoreFuture<RevokeOutcome> {

@@ -2,14 +2,21 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use crate::store::api::Outbox;
+use crate::store::freshness::Freshness;
+use crate::store::late::{LOOK_INTERVAL, Pauses};
 use crate::store::postgres::append::Log;
+use crate::store::postgres::clock::DatabaseClock;
 use crate::store::postgres::enforcement::Enforcement;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::outbox::Audit;
 use crate::store::postgres::rotations::Rotations;
 use crate::store::postgres::session::Session;
 use crate::store::provider_login::SweepTimes;
+use crate::store::settings::Settings;
+use crate::types::clock::every;
 
 /// One call of the store. It may run again after a lost connection, when its changes may have been committed already:
 /// the same changes must not be made twice.
@@ -35,8 +42,58 @@ pub(super) struct Shared {
     pub(super) log: Log,
     pub(super) rotations: Rotations,
     pub(super) sweeps: SweepTimes,
+    pub(super) clock: Arc<DatabaseClock>,
+    /// Of the thread of the store.
+    pub(super) pauses: Mutex<Pauses>,
+    /// `timeouts.store`
+    pub(super) timeout: Duration,
     /// Held while the signing keys change, so that calls of this gateway do not overtake each other.
     pub(super) keys: tokio::sync::Mutex<()>,
+}
+
+impl Shared {
+    /// `lanes`: the number of connections for changes.
+    pub(super) fn new(
+        settings: &Settings,
+        replica: String,
+        lanes: usize,
+        enforcement: Arc<Enforcement>,
+        freshness: Arc<Freshness>,
+        outbox: Arc<Outbox>,
+    ) -> Self {
+        let audit = Arc::new(Audit::new(settings.audit, outbox));
+        let clock = Arc::new(DatabaseClock::new(freshness));
+        Shared {
+            issuer: settings.issuer.clone(),
+            replica,
+            delivery_epoch: AtomicI64::new(0),
+            has_left: AtomicBool::new(false),
+            log: Log::new(settings.issuer.clone(), enforcement.clone(), audit.clone()),
+            enforcement,
+            rotations: Rotations::new(lanes, audit.clone(), clock.clone()),
+            audit,
+            clock,
+            sweeps: SweepTimes::default(),
+            pauses: Mutex::default(),
+            timeout: settings.timeout,
+            keys: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Returns true if this process or its machine was paused within `timeouts.store`, or if the database was set
+    /// forward: what comes now may be older than it looks.
+    pub(super) fn was_paused(&self) -> bool {
+        lock(&self.pauses).ended_within(self.timeout) || self.clock.jumped_within(self.timeout)
+    }
+
+    /// Runs on the thread of the store until it is closed.
+    pub(super) async fn look_for_pauses(self: Arc<Self>) {
+        let mut due = every(LOOK_INTERVAL);
+        loop {
+            due.tick().await;
+            self.was_paused();
+        }
+    }
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -129,6 +129,7 @@ impl Operation for BeginLogin {
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<Option<Family>, QueryError> {
         let Some(family) = self.issue.run(shared, session).await? else { return Ok(None) };
+        self.issue.check(shared, session).await?;
         if let Some(id) = self.replaces
             && let Some(Found { family: replaced, .. }) = find(session, id).await?
         {

@@ -5,7 +5,9 @@ use std::sync::Mutex;
 use crate::store::api::DecideRotation;
 use crate::store::error::StoreError;
 use crate::store::events;
+use crate::store::late::CallTime;
 use crate::store::postgres::attempts::Attempts;
+use crate::store::postgres::clock::Reading;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families::end;
 use crate::store::postgres::lookup::Found;
@@ -17,6 +19,8 @@ use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::rotation::Rotation;
+use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
 use crate::types::reject::Reason;
 use crate::types::secret;
 
@@ -25,55 +29,96 @@ pub(super) struct Rotate {
     decide: Mutex<DecideRotation>,
     context: EventContext,
     event: [u8; 16],
+    call: CallTime,
+    /// The time of the database when the call began, at the earliest.
+    began: Option<UnixTime>,
     /// What an earlier attempt tried to write before its connection was lost.
-    uncertain: Mutex<Option<Rotation>>,
+    uncertain: Mutex<Option<Decision>>,
+}
+
+/// What a call decided by one reading.
+#[derive(Clone)]
+struct Decision {
+    rotation: Rotation,
+    /// The new generation gets the time of the write.
+    is_timed: bool,
+}
+
+impl Decision {
+    /// Returns true if an attempt that decided this, and lost its connection, has written this child. `confirmed` may
+    /// have changed since.
+    fn has_written(&self, child: &Family) -> bool {
+        let Rotation::Rotated(next) = &self.rotation else { return false };
+        let rotated_at = if self.is_timed { next.rotated_at.max(child.rotated_at) } else { next.rotated_at };
+        *child == Family { confirmed: child.confirmed, rotated_at, ..next.clone() }
+    }
 }
 
 impl Rotate {
-    pub(super) fn new(presented: PresentedToken, decide: DecideRotation, context: EventContext) -> Self {
-        Rotate { presented, decide: Mutex::new(decide), context, event: secret::random(), uncertain: Mutex::new(None) }
+    /// `began`: the time of the database now, at the earliest.
+    pub(super) fn new(
+        presented: PresentedToken,
+        decide: DecideRotation,
+        context: EventContext,
+        began: Option<UnixTime>,
+    ) -> Self {
+        let (decide, event, uncertain) = (Mutex::new(decide), secret::random(), Mutex::new(None));
+        Rotate { presented, decide, context, event, call: CallTime::begin(), began, uncertain }
     }
 
-    fn decide(&self, found: Option<&Found>) -> Rotation {
+    pub(super) fn id(&self) -> TokenId {
+        self.presented.token_id
+    }
+
+    /// `time`: that of the decision, by the database.
+    fn decide(&self, found: Option<&Found>, time: Option<UnixTime>) -> Decision {
         let family = found.map(|found| &found.family);
-        let decided = lock(&self.decide)(family, found.and_then(|found| found.mark), &self.presented);
+        let decided = lock(&self.decide)(family, found.and_then(|found| found.mark), &self.presented, time);
         let uncertain = lock(&self.uncertain);
-        match (&decided, &*uncertain, family) {
-            // The lost attempt has written this family. `confirmed` may have changed since.
-            (Rotation::Replayed(child) | Rotation::Recovered(child), Some(Rotation::Rotated(written)), _)
-                if *child == (Family { confirmed: child.confirmed, ..written.clone() }) =>
-            {
+        let rotation = match (&decided, &*uncertain, family) {
+            (Rotation::Replayed(child) | Rotation::Recovered(child), Some(lost), _) if lost.has_written(child) => {
                 Rotation::Rotated(child.clone())
             }
-            (Rotation::Rejected(Reason::GrantRevoked), Some(Rotation::Reused(written)), Some(family))
-                if family.revoked == written.revoked =>
-            {
-                Rotation::Reused(family.clone())
-            }
+            (
+                Rotation::Rejected(Reason::GrantRevoked),
+                Some(Decision { rotation: Rotation::Reused(written), .. }),
+                Some(family),
+            ) if family.revoked == written.revoked => Rotation::Reused(family.clone()),
             _ => decided,
-        }
+        };
+        let is_timed = matches!(&rotation, Rotation::Rotated(next) if Some(next.rotated_at) == time);
+        Decision { rotation, is_timed }
     }
 
-    /// Returns false if the family has changed since it was read, or is locked.
+    /// Fails if the decision comes too late to take effect.
+    fn check(&self, shared: &Shared, rotation: &Rotation, reading: Option<&Reading>) -> Result<(), StoreError> {
+        let age = reading.zip(self.began).map(|(reading, began)| reading.time.since(began));
+        self.call.check_rotation(shared.timeout, rotation, age.unwrap_or_default(), shared.was_paused())
+    }
+
+    /// Returns what was written. `None` if the family has changed since it was read, or is locked.
     async fn write(
         &self,
         shared: &Shared,
         session: &Session,
-        rotation: &Rotation,
+        decision: &Decision,
         family: Option<&Family>,
-    ) -> Result<bool, QueryError> {
+    ) -> Result<Option<Rotation>, QueryError> {
+        let Decision { rotation, is_timed } = decision;
+        let is_written = |is_written: bool| is_written.then(|| rotation.clone());
         let event = EventRow::new(self.event, &events::rotation(rotation, family, &self.presented), &self.context);
         match (rotation, family) {
             (Rotation::Rotated(next), Some(before)) if next.generation != before.generation => {
-                let change = Change { seen: before.generation, next: next.clone(), event };
-                shared.rotations.write(session, change).await
+                let change = Change { seen: before.generation, next: next.clone(), is_timed: *is_timed, event };
+                let rotated_at = shared.rotations.write(session, change).await?;
+                Ok(rotated_at.map(|rotated_at| Rotation::Rotated(Family { rotated_at, ..next.clone() })))
             }
             (Rotation::Reused(ended), Some(before)) if before.revoked.is_none() => {
                 let revoked = ended
                     .revoked
                     .ok_or_else(|| StoreError::new("a reuse of a refresh token did not revoke its family"))?;
                 let entry = end(before, revoked, Some(before.generation), event, &self.context);
-                Ok(shared.log.append(session, vec![entry]).await?.iter().any(Option::is_some))
+                Ok(is_written(shared.log.append(session, vec![entry]).await?.iter().any(Option::is_some)))
             }
             _ => {
                 if let Some(family) = family {
@@ -84,7 +129,7 @@ impl Rotate {
                 if !is_committed && matches!(rotation, Rotation::Replayed(_) | Rotation::Recovered(_)) {
                     session.wait_until_durable().await?;
                 }
-                Ok(true)
+                Ok(is_written(true))
             }
         }
     }
@@ -97,12 +142,17 @@ impl Operation for Rotate {
         let mut attempts = Attempts::default();
         loop {
             let found = shared.rotations.read(session, self.presented.token_id).await?;
-            let rotation = self.decide(found.as_ref());
-            let written = self.write(shared, session, &rotation, found.as_ref().map(|found| &found.family)).await;
+            let reading = found.as_ref().map(|found| found.reading);
+            let found = found.map(|found| found.found);
+            let family = found.as_ref().map(|found| &found.family);
+            let time = reading.zip(family).map(|(reading, family)| shared.clock.not_before(&reading, family));
+            let decision = self.decide(found.as_ref(), time);
+            self.check(shared, &decision.rotation, reading.as_ref())?;
+            let written = self.write(shared, session, &decision, family).await;
             if matches!(written, Err(QueryError::Lost(_))) {
-                *lock(&self.uncertain) = Some(rotation.clone());
+                *lock(&self.uncertain) = Some(decision);
             }
-            if written? {
+            if let Some(rotation) = written? {
                 return Ok(rotation);
             }
             attempts.again(&format!("family {}", self.presented.token_id)).await?;
@@ -117,7 +167,6 @@ mod tests {
     use super::*;
     use crate::tokens::family::refresh_token::{Roots, current};
     use crate::tokens::family::{RevokeReason, RevokedAt};
-    use crate::types::clock::UnixTime;
     use crate::types::secret::Secret;
 
     const LOGIN: UnixTime = UnixTime::from_millis(1_700_000_000_500);
@@ -131,9 +180,9 @@ mod tests {
     fn reported(lost: Option<Rotation>, found: &Family, decided: Rotation) -> Rotation {
         let token = current(found, &Roots::new((1, Secret::new(vec![7; 32])), vec![])).expect("its root is known");
         let presented = PresentedToken::parse(&token).expect("valid");
-        let rotate = Rotate::new(presented, Box::new(move |_, _, _| decided.clone()), LOGIN.into());
-        *lock(&rotate.uncertain) = lost;
-        rotate.decide(Some(&Found { family: found.clone(), mark: None }))
+        let rotate = Rotate::new(presented, Box::new(move |_, _, _, _| decided.clone()), LOGIN.into(), None);
+        *lock(&rotate.uncertain) = lost.map(|rotation| Decision { rotation, is_timed: false });
+        rotate.decide(Some(&Found { family: found.clone(), mark: None }), None).rotation
     }
 
     #[test]
@@ -150,6 +199,22 @@ mod tests {
         for decided in [Rotation::Replayed(other.clone()), Rotation::Recovered(other.clone())] {
             assert_eq!(reported(Some(written.clone()), &other, decided.clone()), decided);
         }
+    }
+
+    /// The write comes after the decision, and the lost attempt does not know when it was.
+    #[test]
+    fn a_child_with_the_time_of_its_write_is_its_own() {
+        let child = |millis| Family { rotated_at: LOGIN + Duration::from_millis(millis), ..family(2) };
+        for (is_timed, found, is_own) in
+            [(true, child(30), true), (true, child(0), true), (false, child(30), false), (false, child(0), true)]
+        {
+            let lost = Decision { rotation: Rotation::Rotated(family(2)), is_timed };
+            assert_eq!(lost.has_written(&found), is_own, "{is_timed} {found:?}");
+        }
+        let lost = Decision { rotation: Rotation::Rotated(child(1)), is_timed: true };
+        assert!(!lost.has_written(&family(2)), "it was rotated before the decision");
+        let other = Family { last_used_at: LOGIN + Duration::from_millis(1), ..child(30) };
+        assert!(!lost.has_written(&other), "another request came first");
     }
 
     #[test]

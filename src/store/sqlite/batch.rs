@@ -22,12 +22,16 @@ pub(super) struct TokenLimits {
     pub(super) longest_family: Duration,
     /// Maximum number of undelivered events; 0: record none.
     pub(super) audit: usize,
+    /// `timeouts.store`
+    pub(super) timeout: Duration,
 }
 
 /// An open transaction. All changes of an operation are committed or rolled back with it.
 pub(super) struct Batch<'writer> {
     pub(super) connection: &'writer Connection,
     pub(super) limits: &'writer TokenLimits,
+    /// The process was paused a moment ago.
+    pub(super) was_paused: bool,
     revocations: Vec<Revocation>,
     /// Undelivered events before this transaction.
     waiting_before: u64,
@@ -44,9 +48,14 @@ pub(super) struct RecordedEvents {
 
 impl<'writer> Batch<'writer> {
     /// `waiting`: the number of undelivered events in the database.
-    pub(super) fn new(connection: &'writer Connection, limits: &'writer TokenLimits, waiting: u64) -> Self {
+    pub(super) fn new(
+        connection: &'writer Connection,
+        limits: &'writer TokenLimits,
+        was_paused: bool,
+        waiting: u64,
+    ) -> Self {
         let (revocations, events) = (Vec::new(), RecordedEvents::default());
-        Batch { connection, limits, revocations, waiting_before: waiting, events }
+        Batch { connection, limits, was_paused, revocations, waiting_before: waiting, events }
     }
 
     /// The number of undelivered events at this point of the transaction.
@@ -154,6 +163,7 @@ mod tests {
             longest_life: Duration::from_secs(60),
             longest_family: Duration::from_secs(3_600),
             audit: 0,
+            timeout: Duration::from_secs(5),
         };
         let everything = |secs| Revoked::Everything { not_after: UnixTime::from_secs(secs) };
         assert_eq!(relevant_until(&everything(900), now, &limits), UnixTime::from_secs(1_060));

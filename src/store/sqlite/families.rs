@@ -1,10 +1,13 @@
 //! The operations on families. Each runs inside a batch, and may run more than once.
 
+use std::time::Duration;
+
 use rusqlite::{Connection, params};
 
 use crate::store::api::{DecideRotation, RevokeOutcome, RevokedBy};
 use crate::store::error::StoreError;
 use crate::store::events;
+use crate::store::late::CallTime;
 use crate::store::provider_login::AT_ONCE;
 use crate::store::sqlite::audit::record;
 use crate::store::sqlite::batch::Batch;
@@ -74,6 +77,7 @@ pub(super) fn rotate(
     batch: &mut Batch<'_>,
     presented: &PresentedToken,
     decide: &DecideRotation,
+    call: CallTime,
     context: &EventContext,
 ) -> Result<Rotation, StoreError> {
     let family = find(batch, presented.token_id)?;
@@ -81,7 +85,8 @@ pub(super) fn rotate(
         Some(family) => batch.watermark(&family.subject)?,
         None => None,
     };
-    let rotation = decide(family.as_ref(), mark, presented);
+    let rotation = decide(family.as_ref(), mark, presented, None);
+    call.check_rotation(batch.limits.timeout, &rotation, Duration::ZERO, batch.was_paused)?;
     match &rotation {
         Rotation::Rotated(family) => rows::update_rotated(batch.connection, family)?,
         Rotation::Reused(family) => {

@@ -46,6 +46,7 @@ use crate::store::api::{
 };
 use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::error::StoreError;
+use crate::store::late::CallTime;
 use crate::store::mark::{Mark, Marked};
 use crate::store::provider_login::{
     EndedLogins, Lease, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin, SweepTimes,
@@ -100,6 +101,7 @@ impl SqliteStore {
             longest_life: longest_ever("longest_life", settings.longest_life)?,
             longest_family: longest_ever("longest_family", settings.longest_family)?,
             audit: settings.audit,
+            timeout: settings.timeout,
         };
         let waiting: i64 = opened.connection.query_row("select count(*) from audit", [], |row| row.get(0))?;
         let outbox = Arc::new(Outbox { waiting: waiting.unsigned_abs().into(), ..Outbox::default() });
@@ -145,7 +147,11 @@ fn longest_ever(connection: &Connection, name: &str, configured: Duration) -> Re
 
 impl Store for SqliteStore {
     fn issue(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<Option<Family>> {
-        self.writer.submit(move |batch| families::issue(batch, &family, max_live, &context))
+        let call = CallTime::begin();
+        self.writer.submit(move |batch| {
+            call.check(batch.limits.timeout)?;
+            families::issue(batch, &family, max_live, &context)
+        })
     }
 
     fn rotate(
@@ -154,7 +160,8 @@ impl Store for SqliteStore {
         decide: DecideRotation,
         context: EventContext,
     ) -> StoreFuture<Rotation> {
-        self.writer.submit(move |batch| families::rotate(batch, &presented, &decide, &context))
+        let call = CallTime::begin();
+        self.writer.submit(move |batch| families::rotate(batch, &presented, &decide, call, &context))
     }
 
     fn revoke_family(&self, id: TokenId, by: RevokedBy, context: EventContext) -> StoreFuture<RevokeOutcome> {
@@ -222,7 +229,11 @@ impl Store for SqliteStore {
         max_live: usize,
         context: EventContext,
     ) -> StoreFuture<Option<Family>> {
-        self.writer.submit(move |batch| provider_logins::begin(batch, &family, &login, replaces, max_live, &context))
+        let call = CallTime::begin();
+        self.writer.submit(move |batch| {
+            call.check(batch.limits.timeout)?;
+            provider_logins::begin(batch, &family, &login, replaces, max_live, &context)
+        })
     }
 
     fn provider_login(&self, id: TokenId) -> StoreFuture<Option<(Family, ProviderLogin)>> {

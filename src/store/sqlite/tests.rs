@@ -33,6 +33,7 @@ fn new_store() -> TestStore {
         issuer: "https://gateway.example".into(),
         longest_life: Duration::from_secs(900),
         longest_family: Duration::from_secs(86_400),
+        timeout: Duration::from_secs(5),
         audit: 1_000,
     };
     let store = SqliteStore::open(folder.path().join("bearward.db"), settings, enforce).expect("opens");

@@ -9,6 +9,7 @@
 //! rolled back, and each operation runs again in its own transaction. That is slow but rare; a savepoint around each
 //! operation would be a cost for every call.
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -23,6 +24,7 @@ use tokio::sync::oneshot;
 use crate::store::api::{LogOrder, Outbox, RevocationHook, StoreFuture};
 use crate::store::error::StoreError;
 use crate::store::events::count_lost;
+use crate::store::late::{LOOK_INTERVAL, Pauses};
 use crate::store::sqlite::batch::{Batch, RecordedEvents, TokenLimits};
 use crate::store::sqlite::file::Opened;
 use crate::tokens::family::revocation::Revocation;
@@ -51,7 +53,7 @@ impl Writer {
         outbox: Arc<Outbox>,
     ) -> Result<Self, StoreError> {
         let (queue, queued) = sync_channel(MAX_QUEUED);
-        let worker = Worker { opened, limits, enforce, outbox };
+        let worker = Worker { opened, limits, enforce, outbox, pauses: RefCell::default() };
         let (closing, closed) = sync_channel(0);
         let run = move || {
             worker.run(&queued);
@@ -163,15 +165,30 @@ struct Worker {
     limits: TokenLimits,
     enforce: RevocationHook,
     outbox: Arc<Outbox>,
+    /// Of this thread. An operation may have waited in the queue during one.
+    pauses: RefCell<Pauses>,
 }
 
 impl Worker {
     fn run(self, queued: &Receiver<Box<dyn Operation>>) {
-        while let Ok(first) = queued.recv() {
+        loop {
+            let first = match queued.recv_timeout(LOOK_INTERVAL) {
+                Ok(first) => first,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.was_paused();
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
             let mut operations = vec![first];
             operations.extend(queued.try_iter().take(MAX_BATCH - 1));
             self.process(operations);
         }
+    }
+
+    /// Returns true if this thread was paused within `timeouts.store`.
+    fn was_paused(&self) -> bool {
+        self.pauses.borrow_mut().ended_within(self.limits.timeout)
     }
 
     /// Runs these operations and completes every one of them.
@@ -195,7 +212,8 @@ impl Worker {
     fn commit(&self, operations: &mut [Box<dyn Operation>]) -> Result<Vec<Revocation>, BatchError> {
         let connection = &self.opened.connection;
         begin(connection).map_err(BatchError::Transaction)?;
-        let mut batch = Batch::new(connection, &self.limits, self.outbox.waiting.load(Ordering::Relaxed));
+        let waiting = self.outbox.waiting.load(Ordering::Relaxed);
+        let mut batch = Batch::new(connection, &self.limits, self.was_paused(), waiting);
         for operation in operations {
             let changes_before = connection.total_changes();
             let outcome = operation.run(&mut batch);
@@ -268,6 +286,7 @@ mod tests {
             longest_life: Duration::ZERO,
             longest_family: Duration::ZERO,
             audit: 0,
+            timeout: Duration::from_secs(5),
         };
         let enforce: RevocationHook = Arc::new(|_, _| {});
         let writer = Writer::start(opened, limits, enforce.clone(), Arc::default()).expect("starts");

@@ -32,8 +32,8 @@ pub struct Family {
     pub generation: u64,
     /// The number of the root secret that the newest refresh token is derived from.
     pub root: u8,
-    /// When the newest generation was created, by the clock that is not set back. `refresh_grace` counts from here; a
-    /// retry does not extend it.
+    /// When the newest generation was created, by the clock that is not set back: that of the database, if the store is
+    /// shared. `refresh_grace` counts from here; a retry does not extend it.
     pub rotated_at: UnixTime,
     /// The newest generation of which an access token was used. Losing an update does no harm: a client that lost a
     /// response is then tolerated for longer.

@@ -16,10 +16,14 @@
 //! response to it asks for a retry: `/user/refresh` responds 409, the token endpoint `invalid_grant`.
 //!
 //! The grace period counts from R, which only a rotation changes, so that a retry cannot extend it. It counts by the
-//! time of the transaction: a thief could begin a request within it and finish the body later. If R lies ahead, the
-//! clock was set back while the gateway did not run, and there is no grace. With `refresh_grace = "0s"` there is none at
-//! all. A generation is confirmed when one of its access tokens is used. While it is not confirmed, the client has
-//! probably lost the response, and no thief has used the token.
+//! time of the transaction: a thief could begin a request within it and finish the body later. With PostgreSQL, this
+//! time and R are those of the database, which is never set back. With SQLite, both are those of the gateway: if R lies
+//! ahead, the clock was set back while the gateway did not run, and there is no grace. With `refresh_grace = "0s"` there
+//! is none at all. A generation is confirmed when one of its access tokens is used. While it is not confirmed, the
+//! client has probably lost the response, and no thief has used the token.
+//!
+//! After `timeouts.store`, when the client has got 503, only a rotation still takes effect. Right after a pause of the
+//! gateway, a request may be as old as the pause, so that none is reuse (`store/late.rs`).
 
 use super::lifetimes::Lifetimes;
 use super::record::{Family, RevokeReason, RevokedAt};

@@ -14,7 +14,7 @@ use super::fault_proxy::FaultProxy;
 use super::load::{Background, HONEST};
 use super::network::Network;
 use super::target::Target;
-use crate::support::postgres::PostgresServer;
+use crate::support::postgres::{self, PostgresServer};
 use crate::support::program::{GatewayProcess, Program};
 use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
 use crate::support::{Upstream, preload};
@@ -29,6 +29,10 @@ pub(super) struct Setup<'a> {
     pub(super) clocks: &'a [i32],
     /// More keys of `[store]`.
     pub(super) store: &'a str,
+    /// More keys of `[tokens]`.
+    pub(super) tokens: &'a str,
+    /// `store.max_staleness`
+    pub(super) max_staleness: Duration,
     /// The port of a pooler in front of the database.
     pub(super) pooler: Option<u16>,
     /// The first replica is in a network of its own.
@@ -39,7 +43,15 @@ pub(super) struct Setup<'a> {
 
 impl Default for Setup<'_> {
     fn default() -> Self {
-        Setup { clocks: &[0, 0, 0], store: "", pooler: None, has_network: false, collector: None }
+        Setup {
+            clocks: &[0, 0, 0],
+            store: "",
+            tokens: "",
+            max_staleness: MAX_STALENESS,
+            pooler: None,
+            has_network: false,
+            collector: None,
+        }
     }
 }
 
@@ -82,7 +94,7 @@ impl Cluster {
                 Some(network) => (network.own, network.reach(upstream.address)),
                 None => (Ipv4Addr::LOCALHOST, upstream.address),
             };
-            let text = configuration(own, backend, proxy.address, schema, setup.store);
+            let text = configuration((own, backend, proxy.address), schema, &setup);
             let audit = setup.collector.map(|address| format!("[audit]\nwebhook = \"http://{address}/{number}\"\n"));
             let text = text + &audit.unwrap_or_default();
             fs::write(folder.path().join("gateway.toml"), text).expect("written");
@@ -162,8 +174,10 @@ fn unix_time() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs()
 }
 
-fn configuration(own: Ipv4Addr, upstream: SocketAddr, database: SocketAddr, schema: &str, store: &str) -> String {
-    let staleness = MAX_STALENESS.as_secs();
+fn configuration(addresses: (Ipv4Addr, SocketAddr, SocketAddr), schema: &str, setup: &Setup<'_>) -> String {
+    let (own, upstream, database) = addresses;
+    let Setup { store, tokens, max_staleness, .. } = setup;
+    let staleness = max_staleness.as_secs();
     format!(
         r#"
 workers = 1
@@ -183,6 +197,7 @@ failures = 0
 [tokens]
 issuer = "https://gateway.example"
 audience = ["{audience}"]
+{tokens}
 [store]
 postgres = "postgres://bearward@{database}/bearward?sslmode=disable"
 schema = "{schema}"
@@ -203,6 +218,7 @@ servers = ["http://{upstream}"]
 impl Replica {
     fn start(folder: TempDir, proxy: FaultProxy, network: Option<Network>, ahead: i32) -> Replica {
         preload::compile("clock", folder.path());
+        fs::write(folder.path().join("clock.millis"), 0_i64.to_ne_bytes()).expect("written");
         let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let mut replica = Replica { process: None, proxy, network, folder, addresses: (nowhere, nowhere), ahead };
         replica.restart();
@@ -241,7 +257,8 @@ impl Replica {
     pub(super) fn start_program(&self) -> Program {
         let within = self.network.as_ref().map_or(String::new(), |network| network.command());
         let ahead = self.ahead;
-        let line = format!("exec {within} env LD_PRELOAD=./clock.so BEARWARD_CLOCK={ahead} \"$0\" serve");
+        let clock = format!("LD_PRELOAD=./clock.so BEARWARD_CLOCK={ahead} BEARWARD_CLOCK_FILE=./clock.millis");
+        let line = format!("exec {within} env {clock} \"$0\" serve");
         Program::start_with_shell(self.folder.path(), &line)
     }
 
@@ -251,6 +268,11 @@ impl Replica {
         process.program.signal("TERM");
         let (status, _, said) = process.program.wait();
         assert!(status.success(), "{said}");
+    }
+
+    /// Sets its system clock by this number of milliseconds ahead of the right time.
+    pub(super) fn set_clock(&self, millis: i64) {
+        postgres::set_clock(self.folder.path(), millis);
     }
 
     pub(super) fn folder(&self) -> PathBuf {

@@ -16,6 +16,9 @@ pub(super) enum Fault {
     None,
     /// Each piece waits this long.
     Delay(Duration),
+    /// The same for requests only. The server reads its clock late in each round trip then, as if its statements were
+    /// slow.
+    DelayRequests(Duration),
     /// Nothing passes, as if the network were cut. Connections stay open, and what waits passes later.
     BlackHole,
     /// Requests pass, and the database works on them. Its responses are lost, also those of later.
@@ -114,8 +117,10 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut state: watch:
         let Ok(fault) = state.wait_for(|state| state.fault != Fault::BlackHole).await.map(|state| state.fault) else {
             return;
         };
-        if let Fault::Delay(time) = fault {
-            sleep(time).await;
+        match fault {
+            Fault::Delay(time) => sleep(time).await,
+            Fault::DelayRequests(time) if content == Content::Requests => sleep(time).await,
+            _ => {}
         }
         is_lost |= content != Content::Requests && fault == Fault::SwallowResponses;
         let piece = match content {

@@ -1,7 +1,7 @@
 //! The load of a case: clients that refresh, operators that revoke, and clients that probe. Each records its history.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -44,9 +44,14 @@ impl Background {
 
     /// Runs a future there, and waits for it.
     pub(super) fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T {
+        self.begin(future).recv().expect("no panic")
+    }
+
+    /// Runs a future there, and does not wait for it.
+    pub(super) fn begin<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Receiver<T> {
         let (send, receive) = sync_channel(1);
         self.0.spawn(async move { send.send(future.await) });
-        receive.recv().expect("no panic")
+        receive
     }
 }
 

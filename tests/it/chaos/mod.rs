@@ -20,6 +20,12 @@
 //! | 11 | an asynchronous standby that lags takes over | `database::every_replica_finds_that_a_standby_lacks_revocations` |
 //! | 12 | clocks of gateways are wrong | `replicas::wrong_clocks_change_nothing` |
 //! | 13 | the clock of the new primary is behind | `database::a_new_primary_with_a_late_clock_saves_no_session` |
+//! | | the clock of a gateway is ahead for a second | `clocks::a_gateway_with_a_clock_that_was_ahead_ends_no_session` |
+//! | | the database is slow while a gateway starts | `clocks::a_gateway_that_started_slowly_ends_no_session` |
+//! | | the clock of the new primary is behind, and a gateway restarts | `clocks::a_late_clock_after_a_failover_ends_no_session` |
+//! | | the clock of the database is ahead for a second | `clocks::a_database_with_a_clock_that_was_ahead_ends_no_session` |
+//! | | the clock of the database is set back | `clocks::a_late_clock_prolongs_no_grace` |
+//! | | a gateway is stopped for longer than `refresh_grace` | `pauses::a_stopped_gateway_ends_no_session` |
 //! | 14 | all gateways rotate their key at once | `sharing::keys_that_all_replicas_rotate_at_once_are_valid_at_once` |
 //! | 15 | the tables change under load | `sharing::a_migration_under_load_delays_for_less_than_a_second` |
 //! | 16 | a transaction stays open elsewhere | `database::an_open_transaction_elsewhere_delays_nothing` |

@@ -15,6 +15,9 @@ use bearward::types::secret::{self, Secret};
 pub const ISSUER: &str = "https://gateway.example";
 pub const LONGEST_LIFE: Duration = Duration::from_secs(1_000);
 
+/// `timeouts.store`. Longer than any outage of a test.
+pub const TIMEOUT: Duration = Duration::from_secs(3_600);
+
 /// The longest life of a family.
 pub const LONGEST_FAMILY: Duration = Duration::from_secs(30 * 86_400);
 
@@ -36,7 +39,13 @@ pub const LIFETIMES: Lifetimes = Lifetimes {
 
 /// The settings of a store of the suite.
 pub fn settings() -> Settings {
-    Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: LONGEST_FAMILY, audit: 1_000 }
+    Settings {
+        issuer: ISSUER.into(),
+        longest_life: LONGEST_LIFE,
+        longest_family: LONGEST_FAMILY,
+        timeout: TIMEOUT,
+        audit: 1_000,
+    }
 }
 
 pub fn roots() -> Roots {
@@ -84,7 +93,9 @@ pub fn current_token(family: &Family) -> String {
 
 /// The decision of the gateway at `now`.
 pub fn at(now: UnixTime) -> DecideRotation {
-    Box::new(move |family, watermark, presented| rotate(family, watermark, presented, &roots(), &LIFETIMES, now.into()))
+    Box::new(move |family, watermark, presented, _| {
+        rotate(family, watermark, presented, &roots(), &LIFETIMES, now.into())
+    })
 }
 
 /// Presents the family's token of `generation` at `now`.

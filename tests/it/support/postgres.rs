@@ -78,6 +78,19 @@ impl PostgresServer {
         Self::start_in(folder, &[], "trust")
     }
 
+    /// With a clock that [`PostgresServer::set_clock`] sets. `library`: `clock.so`.
+    pub fn start_with_clock(library: &Path) -> PostgresServer {
+        let folder = new_folder();
+        fs::copy(library, folder.join("clock.so")).expect("copied");
+        fs::write(folder.join("clock.millis"), 0_i64.to_ne_bytes()).expect("written");
+        Self::start_in(folder, &[], "trust")
+    }
+
+    /// Sets the clock by this number of milliseconds ahead of the right time.
+    pub fn set_clock(&self, millis: i64) {
+        set_clock(&self.folder, millis);
+    }
+
     fn start_in(folder: PathBuf, settings: &[&str], authentication: &str) -> PostgresServer {
         let data = folder.join("data");
         let mut password = tempfile_in(&folder, "password");
@@ -271,10 +284,17 @@ impl Drop for PostgresServer {
     }
 }
 
+/// Writes the file that `clock.so` reads. In place, because it is mapped.
+pub fn set_clock(folder: &Path, millis: i64) {
+    let file = fs::OpenOptions::new().write(true).open(folder.join("clock.millis"));
+    file.and_then(|mut file| file.write_all(&millis.to_ne_bytes())).expect("written");
+}
+
 fn keep(folder: &Path, port: u16, ahead: i32) -> Child {
     let mut keeper = Command::new("bash");
-    if ahead != 0 {
+    if folder.join("clock.so").exists() {
         keeper.env("LD_PRELOAD", folder.join("clock.so")).env("BEARWARD_CLOCK", ahead.to_string());
+        keeper.env("BEARWARD_CLOCK_FILE", folder.join("clock.millis"));
     }
     keeper.args(["-c", KEEPER]).arg(folder);
     let server = command("postgres");

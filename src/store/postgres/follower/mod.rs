@@ -14,7 +14,7 @@ mod tests;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::time::sleep;
 
@@ -23,13 +23,15 @@ use crate::store::clock_offset::ClockOffset;
 use crate::store::error::StoreError;
 use crate::store::freshness::Freshness;
 use crate::store::postgres::append;
+use crate::store::postgres::clock::Reading;
 use crate::store::postgres::connections::{Connections, Lane};
+use crate::store::postgres::error::QueryError;
 use crate::store::postgres::operation::{Shared, lock};
 use crate::store::postgres::session::Session;
 use crate::tokens::family::revocation::Revocation;
 use crate::types::boot_time::BootTime;
 use crate::types::secret;
-use poll::{Polled, listen, poll};
+use poll::{Polled, listen, poll, prepare};
 use state::{Alarm, INTERVAL, PAGE, State, Step};
 
 /// Microseconds between the clock of the database and that of this machine from which on the operator is warned.
@@ -123,18 +125,23 @@ impl Follower {
             self.wait(&session).await;
         } else {
             // Before the poll: an entry in between would be noticed only by the next poll.
-            listen(&session, &self.schema).await.map_err(|error| {
+            let begun = async {
+                listen(&session, &self.schema).await?;
+                prepare(&session).await
+            };
+            begun.await.map_err(|error: QueryError| {
                 session.close();
                 error.into_store_error()
             })?;
             self.listening = Some(session.number());
         }
         let from = lock(&self.memory.0).read_from();
-        let before = (BootTime::now(), micros());
         let polled = self.connections.run(Lane::Follower, |session| async move { poll(&session, from, PAGE).await });
         let polled = polled.await?;
-        self.measure_clock(before, &polled);
+        self.measure_clock(&polled);
+        let reading = polled.reading;
         self.apply(polled)?;
+        self.compare_clock(reading).await;
         self.write_back().await;
         Ok(())
     }
@@ -156,9 +163,13 @@ impl Follower {
         }
     }
 
-    fn measure_clock(&mut self, before: (BootTime, i64), polled: &Polled) {
-        let (began, local) = before;
-        let (offset, error) = self.clock.add(local, polled.micros, BootTime::now().since(began));
+    fn measure_clock(&mut self, polled: &Polled) {
+        // The first poll of a connection has prepared its statement.
+        if self.listening != Some(polled.on) {
+            return;
+        }
+        let Reading { sent, answered, .. } = polled.reading;
+        let (offset, error) = self.clock.add(polled.local, polled.micros, answered.since(sent));
         self.freshness.set_offset(offset, error);
         if self.far_clock.begins(offset) {
             tracing::warn!(
@@ -168,8 +179,21 @@ impl Follower {
         }
     }
 
+    /// So that a clock that was set back is found before the next refresh.
+    async fn compare_clock(&self, reading: Reading) {
+        let Some(set_back) = self.shared.clock.compare(&reading) else { return };
+        let shared = self.shared.clone();
+        let write = move |session: Session| {
+            let shared = shared.clone();
+            async move { shared.clock.write(&session, set_back).await }
+        };
+        if let Err(error) = self.connections.run(Lane::Follower, write).await {
+            tracing::error!(%error, "cannot write that the clock of the database was set back; trying again");
+        }
+    }
+
     fn apply(&mut self, polled: Polled) -> Result<(), StoreError> {
-        let (time, sent, keys, newest) = (polled.time(), polled.sent, polled.keys, polled.page.newest.sequence);
+        let (time, sent, keys, newest) = (polled.time(), polled.reading.sent, polled.keys, polled.page.newest.sequence);
         let (step, applied, is_complete) = {
             let mut state = lock(&self.memory.0);
             let step = state.on_poll(polled.page, sent, time);
@@ -259,10 +283,4 @@ impl FarClock {
         let was_far = std::mem::replace(&mut self.0, offset.unsigned_abs() > FAR);
         self.0 && !was_far
     }
-}
-
-/// The time of this machine, in microseconds since 1970.
-fn micros() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }

@@ -1,17 +1,15 @@
 //! A connection to the server that all tests share, and what operations share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::time::Duration;
 
+use crate::store;
 use crate::store::api::Outbox;
-use crate::store::postgres::append::Log;
+use crate::store::freshness::Freshness;
 use crate::store::postgres::connect::Connector;
 use crate::store::postgres::driver::Driver;
 use crate::store::postgres::enforcement::Enforcement;
 use crate::store::postgres::operation::Shared;
-use crate::store::postgres::outbox::Audit;
-use crate::store::postgres::rotations::Rotations;
 use crate::store::postgres::settings::{OnStale, Settings, Target};
 
 #[allow(dead_code, unreachable_pub, clippy::expect_used, clippy::unwrap_used)]
@@ -41,12 +39,15 @@ pub(in crate::store::postgres) fn driver(settings: Settings) -> Driver {
 }
 
 pub(in crate::store::postgres) fn shared(outbox: Arc<Outbox>) -> Shared {
-    let (issuer, longest_life) = (String::from("https://gateway.example"), Duration::from_secs(60));
+    let longest_life = Duration::from_secs(60);
+    let settings = store::Settings {
+        issuer: "https://gateway.example".into(),
+        longest_life,
+        longest_family: longest_life,
+        timeout: longest_life,
+        audit: 10,
+    };
     let enforcement = Arc::new(Enforcement { hook: Arc::new(|_, _| {}), longest_life });
-    let audit = Arc::new(Audit::new(10, outbox));
-    let log = Log::new(issuer.clone(), enforcement.clone(), audit.clone());
-    let (delivery_epoch, has_left) = (AtomicI64::new(0), AtomicBool::new(false));
-    let (rotations, keys) = (Rotations::new(2, audit.clone()), tokio::sync::Mutex::default());
-    let sweeps = Default::default();
-    Shared { issuer, replica: "a".into(), delivery_epoch, has_left, enforcement, audit, log, rotations, sweeps, keys }
+    let freshness = Arc::new(Freshness::new(longest_life, false, false));
+    Shared::new(&settings, "a".into(), 2, enforcement, freshness, outbox)
 }

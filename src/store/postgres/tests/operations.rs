@@ -11,12 +11,14 @@ use crate::store::postgres::connections::Lane;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families::RevokeFamily;
 use crate::store::postgres::issue::Issue;
+use crate::store::postgres::lookup;
 use crate::store::postgres::operation::{Operation, Shared, lock};
 use crate::store::postgres::schema;
 use crate::store::postgres::session::Session;
 use crate::tokens::family::Family;
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
 
 const LOGIN: UnixTime = UnixTime::from_millis(1_700_000_000_500);
 
@@ -62,6 +64,27 @@ fn a_login_that_was_written_before_a_loss_is_not_taken() {
         let other = Issue::new(Family { salt: [1; 32], ..family() }, 10, LOGIN.into());
         *lock(&other.uncertain) = true;
         assert!(other.run(&shared, &session).await.is_err(), "another login has this id");
+        Ok(())
+    });
+}
+
+/// Its caller has got an error, and the family that it never learns of must not end another one.
+#[test]
+fn a_login_that_comes_too_late_ends_no_other() {
+    with_empty_tables(Arc::default(), |session, shared| async move {
+        let late = Shared { timeout: Duration::ZERO, ..super::given::shared(Arc::default()) };
+        let (first, second) = (family(), Family { id: TokenId::from_bytes([9; 16]), ..family() });
+        Issue::new(first.clone(), 1, LOGIN.into()).run(&shared, &session).await?;
+        let issue = Issue::new(second.clone(), 1, LOGIN.into());
+        assert!(issue.run(&late, &session).await.is_err());
+        assert!(lookup::find(&session, second.id).await?.is_none());
+        // An attempt before a pause has written it.
+        let uncertain = Issue::new(second.clone(), 2, LOGIN.into());
+        uncertain.run(&shared, &session).await?;
+        assert!(uncertain.run(&late, &session).await.is_err());
+        let end =
+            async |id| Ok::<_, QueryError>(lookup::find(&session, id).await?.and_then(|found| found.family.revoked));
+        assert!(end(second.id).await?.is_some() && end(first.id).await?.is_none());
         Ok(())
     });
 }

@@ -20,7 +20,7 @@ use bearward::types::reject::Reason;
 use tokio::sync::oneshot;
 
 use crate::store::suite::records::Place;
-use crate::support::given::{ISSUER, LIFETIMES, LOGIN, login, token};
+use crate::support::given::{ISSUER, LIFETIMES, LOGIN, TIMEOUT, login, token};
 
 type Call = Box<dyn FnOnce(&dyn Store) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
@@ -35,6 +35,7 @@ impl Gate {
             issuer: ISSUER.into(),
             longest_life: LIFETIMES.access,
             longest_family: LIFETIMES.absolute,
+            timeout: TIMEOUT,
             audit: 0,
         };
         Gate { store: place.open_with(settings, enforce), waiting: Mutex::default() }
@@ -61,7 +62,7 @@ impl Gate {
         let (hold, dropped) = mpsc::channel();
         let (reached, blocked) = mpsc::channel();
         let (reached, dropped) = (Mutex::new(reached), Mutex::new(dropped));
-        let wait = move |_: Option<&Family>, _, _: &PresentedToken| {
+        let wait = move |_: Option<&Family>, _, _: &PresentedToken, _| {
             let _ = reached.lock().expect("unpoisoned").send(());
             let _ = dropped.lock().expect("unpoisoned").recv();
             Rotation::Rejected(Reason::GrantUnknown)

@@ -1,8 +1,16 @@
 //! Which time counts for a refresh: that of its transaction, not that of its head, and not that of a clock set back.
 
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use bearward::tokens::family::Family;
+use bearward::tokens::family::refresh_token::PresentedToken;
+use bearward::tokens::family::rotation::Rotation;
+use bearward::types::reject::Reason;
+use serde_json::json;
+
 use super::{gateway_with_tokens, listed, pair_of, refreshed};
+use crate::support::given::{LOGIN, login, token};
 use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, TokenPair, Upstream, Wire};
 
@@ -103,6 +111,51 @@ async fn a_clock_set_back_during_a_restart_closes_the_grace() {
     let gateway = gateway.restart();
     gateway.refresh(&newest.access, &spent.refresh).await.assert_rejected(400, "invalid_grant");
     assert_reuse_ends_the_session(&gateway, &newest).await;
+}
+
+/// Blocks the thread of the store until the result is dropped.
+fn hold_store(gateway: &Gateway) -> mpsc::Sender<()> {
+    let (hold, dropped) = mpsc::channel::<()>();
+    let dropped = Mutex::new(dropped);
+    let wait = move |_: Option<&Family>, _, _: &PresentedToken, _| {
+        let _ = dropped.lock().expect("not poisoned").recv();
+        Rotation::Rejected(Reason::GrantUnknown)
+    };
+    drop(gateway.running().broker.store.rotate(token(&login("unused", LOGIN), 1), Box::new(wait), LOGIN.into()));
+    hold
+}
+
+/// Its client has got 503, and has repeated the request with its new token.
+#[tokio::test]
+async fn a_refresh_that_the_store_reaches_too_late_ends_no_session() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with_config(&upstream, "[timeouts]\nstore = \"300ms\"\n");
+    let (spent, newest) = spent_and_newest(&gateway).await;
+    let hold = hold_store(&gateway);
+    let response = gateway.refresh(&newest.access, &spent.refresh).await;
+    response.assert_rejected(503, "temporarily_unavailable");
+    gateway.advance(AFTER_GRACE);
+    drop(hold);
+    assert_eq!(gateway.refresh(&newest.access, &newest.refresh).await.status, 200, "the session goes on");
+    assert_eq!(gateway.status_of(&newest.access).await, 200);
+}
+
+/// Its client knows only the session that the login would have ended.
+#[tokio::test]
+async fn a_login_that_the_store_reaches_too_late_ends_no_session() {
+    let upstream = Upstream::start();
+    let keys = "[timeouts]\nstore = \"300ms\"\n[limits]\nsessions_per_subject = 1\n";
+    let gateway = Gateway::with_config(&upstream, keys);
+    let first = gateway.issue("alice", "").await;
+    let hold = hold_store(&gateway);
+    let login = json!({ "subject": "alice", "scope": "" });
+    let response = gateway.admin_client().post("/admin/v1/tokens", &login).await;
+    assert_eq!(response.status, 503, "{response:?}");
+    drop(hold);
+    refreshed(&gateway, &first).await;
+    let second = gateway.issue("alice", "").await;
+    refreshed(&gateway, &second).await;
+    assert_eq!(gateway.status_of(&first.access).await, 401, "a login in time ends it");
 }
 
 #[tokio::test]

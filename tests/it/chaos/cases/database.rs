@@ -35,7 +35,7 @@ fn a_killed_database_loses_nothing_that_was_acknowledged() {
 }
 
 /// A primary, and a standby behind a proxy of its own. `ahead`: the clock of the standby.
-fn replicated(ahead: i32) -> (PostgresServer, PostgresServer, FaultProxy) {
+pub(super) fn replicated(ahead: i32) -> (PostgresServer, PostgresServer, FaultProxy) {
     let primary = PostgresServer::start_with(REPLICATED, "trust");
     let replication = FaultProxy::start(local(primary.port));
     let via = replication.address.port();
@@ -46,7 +46,7 @@ fn replicated(ahead: i32) -> (PostgresServer, PostgresServer, FaultProxy) {
 }
 
 /// The primary is gone for good, and its address moves to the standby.
-fn fail_over(story: &Story, cluster: &Cluster, primary: &mut PostgresServer, standby: PostgresServer) {
+pub(super) fn fail_over(story: &Story, cluster: &Cluster, primary: &mut PostgresServer, standby: PostgresServer) {
     primary.kill();
     story.tell("the primary is killed");
     standby.promote();

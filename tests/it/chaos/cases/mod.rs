@@ -1,6 +1,8 @@
 //! The faults: of gateways, of the network, of the database, and of what the gateways share.
 
+mod clocks;
 mod database;
 mod network;
+mod pauses;
 mod replicas;
 mod sharing;

@@ -13,8 +13,7 @@ use crate::support::given::*;
 #[tokio::test]
 async fn events_beyond_the_limit_are_lost_and_leave_a_gap() {
     let (_folder, path) = database_path();
-    let settings =
-        Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: LONGEST_FAMILY, audit: 3 };
+    let settings = Settings { audit: 3, ..settings() };
     let store = SqliteStore::open_within(LOCK_TIMEOUT, &path, settings.clone(), Arc::new(|_, _| {})).expect("opens");
     for _ in 0..5 {
         issued(&store, "alice", LOGIN).await;
@@ -42,8 +41,7 @@ async fn events_beyond_the_limit_are_lost_and_leave_a_gap() {
 #[tokio::test]
 async fn a_gap_in_the_outbox_takes_no_room() {
     let (_folder, path) = database_path();
-    let settings =
-        Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: LONGEST_FAMILY, audit: 100 };
+    let settings = Settings { audit: 100, ..settings() };
     let open = || {
         SqliteStore::open_within(LOCK_TIMEOUT, &path, settings.clone(), Arc::new(|_, _| {})).expect("the file opens")
     };

@@ -1,5 +1,6 @@
 //! The shared store: the suite, on a real PostgreSQL server.
 
+mod clocks;
 mod failover;
 mod faults;
 mod following;

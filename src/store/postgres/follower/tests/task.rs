@@ -10,6 +10,7 @@ use super::super::state::{Entry, Page, Position};
 use super::super::{FAR, FarClock, Follower, Memory, spread};
 use crate::store::api::LogOrder;
 use crate::store::freshness::Freshness;
+use crate::store::postgres::clock::Reading;
 use crate::store::postgres::connect::Connector;
 use crate::store::postgres::connections::Connections;
 use crate::store::postgres::operation::lock;
@@ -27,7 +28,9 @@ fn entry(sequence: u64) -> Entry {
 fn polled(entries: &[u64]) -> Polled {
     let newest = entries.last().map_or_else(Position::default, |last| Position { sequence: *last, tag: [1; 16] });
     let page = Page { newest, entries: entries.iter().copied().map(entry).collect() };
-    Polled { page, sent: BootTime::now(), keys: 0, micros: 1_700_000_000_000_000 }
+    let now = BootTime::now();
+    let reading = Reading { time: UnixTime::default(), set_back: 0, sent: now, answered: now };
+    Polled { page, keys: 0, micros: 1_700_000_000_000_000, local: 0, reading, on: 0 }
 }
 
 /// Other gateways may wait for the acknowledgement of an entry.

@@ -1,0 +1,129 @@
+//! What a call may still do when its caller does not wait for it any more.
+//!
+//! The caller gets an error after `timeouts.store`, and the client repeats the call. A gateway that was stopped or
+//! paused meanwhile would judge the old call by the time of now, and take a repetition within the grace period for
+//! theft. The same holds for what it reads from its sockets right after a pause.
+
+use std::time::Duration;
+
+use crate::store::error::StoreError;
+use crate::tokens::family::rotation::Rotation;
+use crate::types::boot_time::BootTime;
+use crate::types::clock::{Clock, SystemClock, UnixTime};
+
+/// How often a store looks at the time.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// Longest time between two looks without a pause. More than a machine with too few processors needs.
+const MAX_GAP: Duration = Duration::from_secs(2);
+
+/// When a call began.
+#[derive(Clone, Copy)]
+pub(super) struct CallTime(BootTime);
+
+impl CallTime {
+    /// For a call that begins now.
+    pub(super) fn begin() -> Self {
+        CallTime(BootTime::now())
+    }
+
+    /// Fails if the caller has got its error. `patience`: how long it waits, `timeouts.store`.
+    pub(super) fn check(self, patience: Duration) -> Result<(), StoreError> {
+        unless(BootTime::now().since(self.0) > patience, patience)
+    }
+
+    /// Fails if this outcome must not take effect: after the time of the caller, only a plain rotation may. `age`: how
+    /// long ago the call began by another clock, at most. `was_paused`: the process was paused a moment ago, so that
+    /// the call may be older than it looks.
+    pub(super) fn check_rotation(
+        self,
+        patience: Duration,
+        rotation: &Rotation,
+        age: Duration,
+        was_paused: bool,
+    ) -> Result<(), StoreError> {
+        let is_late = age.max(BootTime::now().since(self.0)) > patience;
+        let is_over = match rotation {
+            Rotation::Rotated(_) => false,
+            Rotation::Reused(_) => is_late || was_paused,
+            Rotation::Replayed(_) | Rotation::Recovered(_) | Rotation::Rejected(_) => is_late,
+        };
+        unless(is_over, patience)
+    }
+}
+
+fn unless(is_over: bool, patience: Duration) -> Result<(), StoreError> {
+    if is_over { Err(StoreError::timeout(patience)) } else { Ok(()) }
+}
+
+/// Finds pauses of this process and of its machine. To be asked at each [`LOOK_INTERVAL`].
+#[derive(Default)]
+pub(super) struct Pauses {
+    last: Option<(BootTime, UnixTime)>,
+    ended: Option<BootTime>,
+}
+
+impl Pauses {
+    /// Returns true if a pause has ended within this time.
+    pub(super) fn ended_within(&mut self, span: Duration) -> bool {
+        self.look(BootTime::now(), SystemClock.now());
+        self.ended.is_some_and(|ended| BootTime::now().since(ended) <= span)
+    }
+
+    /// While the process is stopped, its uptime goes on. While a virtual machine is paused, it does not, and the system
+    /// clock is set forward afterwards.
+    fn look(&mut self, now: BootTime, clock: UnixTime) {
+        if let Some((last, last_clock)) = self.last.replace((now, clock)) {
+            let gap = now.since(last).max(clock.since(last_clock));
+            if gap > MAX_GAP {
+                self.ended = Some(now);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokens::family::Family;
+    use crate::types::reject::Reason;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_late_call_may_only_rotate() {
+        let family = || Family::sample(UnixTime::from_secs(1_000));
+        let call = CallTime::begin();
+        let minute = Duration::from_mins(1);
+        for (rotation, in_time, after_a_pause, late) in [
+            (Rotation::Rotated(family()), true, true, true),
+            (Rotation::Replayed(family()), true, true, false),
+            (Rotation::Recovered(family()), true, true, false),
+            (Rotation::Rejected(Reason::RefreshConflict), true, true, false),
+            (Rotation::Reused(family()), true, false, false),
+        ] {
+            let may = |age, was_paused| call.check_rotation(minute, &rotation, age, was_paused).is_ok();
+            let found = [may(minute, false), may(SECOND, true), may(minute + SECOND, false)];
+            assert_eq!(found, [in_time, after_a_pause, late], "{rotation:?}");
+        }
+        assert!(call.check(minute).is_ok());
+        let late = CallTime(BootTime::default());
+        let reused = Rotation::Reused(family());
+        assert!(late.check(Duration::ZERO).is_err());
+        assert!(late.check_rotation(Duration::ZERO, &reused, Duration::ZERO, false).is_err());
+    }
+
+    #[test]
+    fn a_pause_is_found_by_the_uptime_or_by_the_clock() {
+        let at = |secs: u64| BootTime::from_micros(secs * 1_000_000);
+        for (uptime, clock, is_pause) in [(1, 1, false), (2, 2, false), (3, 3, true), (0, 14, true), (14, 0, true)] {
+            let mut pauses = Pauses::default();
+            pauses.look(at(100), UnixTime::from_secs(1_000));
+            pauses.look(at(100 + uptime), UnixTime::from_secs(1_000 + clock));
+            assert_eq!(pauses.ended.is_some(), is_pause, "{uptime} {clock}");
+        }
+        let mut pauses = Pauses::default();
+        assert!(!pauses.ended_within(SECOND), "the first look knows of no pause");
+        pauses.ended = Some(BootTime::now());
+        assert!(pauses.ended_within(Duration::from_mins(1)));
+    }
+}
