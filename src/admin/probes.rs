@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, Uri, header};
 use serde_json::json;
 
 use super::state::Admin;
@@ -22,8 +22,15 @@ pub(super) fn health() -> Response<Body> {
 
 /// 200 if a request would be served now and a revocation would be durable. The state of backends does not count: if one
 /// backend is down, a load balancer must not remove every gateway and with it the requests for the others.
-pub(super) async fn readiness(admin: &Admin) -> Response<Body> {
-    match not_ready(admin).await {
+///
+/// Gateways that share a store lose it together. A balancer that removed all of them would end the requests with
+/// tokens, too, which need no store: with `?exclude=store`, it does not count whether the store can be written.
+pub(super) async fn readiness(admin: &Admin, uri: &Uri) -> Response<Body> {
+    let reason = match excludes_store(uri) {
+        true => not_serving(admin),
+        false => not_ready(admin).await,
+    };
+    match reason {
         None => respond::json(StatusCode::OK, &json!({ "status": "ready" })),
         Some(reason) => {
             respond::json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": "not ready", "reason": reason }))
@@ -31,20 +38,30 @@ pub(super) async fn readiness(admin: &Admin) -> Response<Body> {
     }
 }
 
-/// The reason why the gateway is not ready.
-async fn not_ready(admin: &Admin) -> Option<String> {
+/// As with the Kubernetes API server, other parameters change nothing.
+fn excludes_store(uri: &Uri) -> bool {
+    uri.query().is_some_and(|query| query.split('&').any(|parameter| parameter == "exclude=store"))
+}
+
+/// The reason why a request with a token would be rejected.
+fn not_serving(admin: &Admin) -> Option<String> {
     if !admin.serving.load(Ordering::Acquire) {
         return Some("starting or draining".to_owned());
     }
     if let Some(reason) = admin.broker.keyring.not_ready(admin.clock.uptime()) {
         return Some(reason);
     }
-    if let Some(reason) = admin.broker.store.freshness().and_then(|freshness| freshness.not_ready()) {
+    admin.broker.store.freshness().and_then(|freshness| freshness.not_ready())
+}
+
+/// The reason why the gateway is not ready.
+async fn not_ready(admin: &Admin) -> Option<String> {
+    if let Some(reason) = not_serving(admin) {
         return Some(reason);
     }
     let broker = admin.broker.clone();
     let check = async move {
-        let checked = broker.with_timeout(broker.store.check()).await;
+        let checked = broker.with_timeout(broker.store.probe()).await;
         checked.err().map(|error| format!("store: {error}"))
     };
     admin.readiness.result(check).await

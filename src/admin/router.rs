@@ -65,7 +65,7 @@ async fn route(
     }
     match (request.method(), request.uri().path()) {
         (&Method::GET, "/healthz") => return Ok(probes::health()),
-        (&Method::GET, "/readyz") => return Ok(probes::readiness(admin).await),
+        (&Method::GET, "/readyz") => return Ok(probes::readiness(admin, request.uri()).await),
         (&Method::GET, "/metrics") => return Ok(probes::metrics(admin, request.headers()).await),
         (_, "/healthz" | "/readyz" | "/metrics") => {
             return Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD"));

@@ -277,8 +277,12 @@ pub trait Store: Send + Sync {
     }
 
     /// Fails if the store cannot commit right now. After `Ok`, what was visible before is as durable as a change of
-    /// this call. Cheap enough for a readiness probe.
+    /// this call.
     fn check(&self) -> StoreFuture<()>;
+
+    /// As [`Store::check`], for a readiness probe. Also fails if other calls have just failed because the disk is full
+    /// or broken: the change of a check may be too small to notice it.
+    fn probe(&self) -> StoreFuture<()>;
 
     /// Finishes the queued calls and releases the lock that only one gateway can hold. Every later call fails.
     fn close(&self) {}

@@ -9,11 +9,17 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct StoreError {
     pub message: String,
+    /// The disk of the store is full or broken, so that other changes fail, too.
+    pub(super) is_of_disk: bool,
 }
 
 impl StoreError {
     pub fn new(message: impl Into<String>) -> Self {
-        StoreError { message: message.into() }
+        StoreError { message: message.into(), is_of_disk: false }
+    }
+
+    pub(super) fn of_disk(message: impl Into<String>) -> Self {
+        StoreError { message: message.into(), is_of_disk: true }
     }
 
     /// The caller has waited for `limit`, which is `timeouts.store`.

@@ -7,6 +7,7 @@ mod acme;
 mod api;
 mod clock_offset;
 pub mod copy;
+mod disk_failures;
 mod endings;
 mod error;
 mod events;

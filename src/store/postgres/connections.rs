@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::store::disk_failures::DiskFailures;
 use crate::store::error::StoreError;
 use crate::store::postgres::connect::Connector;
 use crate::store::postgres::error::{ConnectError, QueryError};
@@ -54,6 +55,7 @@ struct Shared {
     state: Mutex<State>,
     /// Notified when a connection was opened or lost.
     changed: Notify,
+    disk_failures: DiskFailures,
 }
 
 struct State {
@@ -68,7 +70,8 @@ impl Connections {
     pub(super) fn new(connector: Connector) -> Self {
         let slots = vec![None; connector.settings().pool.max(1) + 2];
         let state = State { slots, down_since: Some(Instant::now()), last_error: None };
-        Connections(Arc::new(Shared { connector, state: Mutex::new(state), changed: Notify::new() }))
+        let disk_failures = DiskFailures::default();
+        Connections(Arc::new(Shared { connector, state: Mutex::new(state), changed: Notify::new(), disk_failures }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -111,9 +114,15 @@ impl Connections {
                 QueryError::Rejected(_) => false,
             };
             if !repeat || began.elapsed() >= self.0.connector.settings().timeout {
-                return Err(error.into_store_error());
+                let error = error.into_store_error();
+                self.0.disk_failures.note(&error);
+                return Err(error);
             }
         }
+    }
+
+    pub(super) fn disk_failures(&self) -> &DiskFailures {
+        &self.0.disk_failures
     }
 
     /// A connection of this lane. Fails if there was none for [`OUTAGE`].

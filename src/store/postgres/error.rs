@@ -54,20 +54,23 @@ impl From<StoreError> for QueryError {
 /// A column with another type than expected.
 impl From<tokio_postgres::Error> for StoreError {
     fn from(error: tokio_postgres::Error) -> Self {
-        StoreError::new(text(&error))
+        match error.code() {
+            Some(&SqlState::DISK_FULL | &SqlState::IO_ERROR) => StoreError::of_disk(text(&error)),
+            _ => StoreError::new(text(&error)),
+        }
     }
 }
 
 impl From<tokio_postgres::Error> for QueryError {
     fn from(error: tokio_postgres::Error) -> Self {
-        let Some(code) = error.code() else {
+        let Some(code) = error.code().cloned() else {
             // Without a code, the client failed: the connection is closed, or a parameter has the wrong type.
             let closed = error.is_closed() || is_io(&error);
             let message = StoreError::new(text(&error));
             return if closed { QueryError::Lost(message) } else { QueryError::Rejected(message) };
         };
-        let message = StoreError::new(text(&error));
-        match code {
+        let message = StoreError::from(error);
+        match &code {
             &SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED => QueryError::Conflict(message),
             // A prepared statement does not fit any more, after a migration or behind a pooler. The session drops it.
             &SqlState::FEATURE_NOT_SUPPORTED | &SqlState::INVALID_SQL_STATEMENT_NAME => QueryError::Conflict(message),

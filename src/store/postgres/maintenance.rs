@@ -1,4 +1,4 @@
-//! Deleting old rows, the readiness check, and the settings that are remembered.
+//! Deleting old rows, and the settings that are remembered.
 
 use std::time::Duration;
 
@@ -94,30 +94,6 @@ impl Operation for Sweep {
         let row = session.query_opt(SWEEP, &params).await?;
         let row = row.ok_or_else(|| StoreError::new("the sweep reported nothing"))?;
         Ok(usize::try_from(rows::read_counter(&row, "deleted")?).unwrap_or(usize::MAX))
-    }
-}
-
-/// Writes, because reads still work on a full disk and on a standby. In the row of this gateway, so that the checks of
-/// several do not wait for each other; before the first heartbeat there is none. It is no heartbeat: no other column
-/// may change.
-const CHECK: &str = "with own as (
-        update replicas set version = version where id = $1 returning 1
-    ), shared as (
-        update meta set value = value + 1 where name = 'checks' and not exists (select from own) returning 1
-    )
-    select (select count(*) from own) + (select count(*) from shared) as written";
-
-pub(super) struct Check;
-
-impl Operation for Check {
-    type Output = ();
-
-    async fn run(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
-        let row = session.query_opt(CHECK, &[&shared.replica.as_str()]).await?;
-        match row.map(|row| rows::get::<i64>(&row, "written")).transpose()? {
-            Some(1) => Ok(()),
-            _ => Err(StoreError::new("the table meta lacks a row; restore a backup").into()),
-        }
     }
 }
 

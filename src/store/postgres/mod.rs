@@ -6,10 +6,10 @@
 //!
 //! `schema` creates and migrates the tables, `rows` converts values. `issue`, `families`, `api_keys`, `search`,
 //! `rotation`, `revocations`, `origins`, `marks`, `provider_logins`, `provider_logouts`, `endings`, `signing_keys`,
-//! `acme`, `audit` and `maintenance` are the operations: each is a value that can run again. `append` writes the log of
-//! revocations for all of them, `clock` knows the time of the database, `gather` makes one statement of several calls,
-//! `attempts` repeats what a lock prevents, `outbox` writes their events, and `enforcement` passes revocations on.
-//! `follower` reads what other gateways append, `replicas` and `leases` let them know of each other.
+//! `acme`, `audit`, `probe` and `maintenance` are the operations: each is a value that can run again. `append` writes
+//! the log of revocations for all of them, `clock` knows the time of the database, `gather` makes one statement of
+//! several calls, `attempts` repeats what a lock prevents, `outbox` writes their events, and `enforcement` passes
+//! revocations on. `follower` reads what other gateways append, `replicas` and `leases` let them know of each other.
 //!
 //! No transaction is open while the gateway waits for a response of the database: each change is one statement. A
 //! gateway that is stopped or cut off therefore holds no lock.
@@ -41,9 +41,11 @@ mod lookup;
 mod maintenance;
 mod mark_rows;
 mod marks;
+mod open;
 mod operation;
 mod origins;
 mod outbox;
+mod probe;
 mod provider_logins;
 mod provider_logouts;
 mod replicas;
@@ -66,7 +68,6 @@ mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 pub use check::{Finding, check};
 pub use database::Database;
@@ -75,13 +76,11 @@ pub use roots::{RootCheck, RootsFound, compare_roots};
 pub use settings::{Host, OnStale, PasswordSource, Settings, Target, UrlError, is_schema_name};
 pub use tls::Tls;
 
-use crate::store;
 use crate::store::acme::AcmeEntry;
 use crate::store::api::{
     DecideKeys, DecideRotation, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store, StoreFuture,
 };
 use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
-use crate::store::error::StoreError;
 use crate::store::freshness::Freshness;
 use crate::store::mark::{Mark, Marked};
 use crate::store::provider_login::{EndedLogins, Lease, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
@@ -94,10 +93,8 @@ use crate::tokens::family::rotation::Rotation;
 use crate::tokens::ticket_key::StoredTicketKey;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
-use connect::Connector;
 use connections::Lane;
 use driver::Driver;
-use enforcement::Enforcement;
 use follower::{Follower, Memory};
 use operation::{Operation, Shared};
 use replicas::Heartbeat;
@@ -113,49 +110,6 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Connects, for which it tries at most for `patience`, and creates or migrates the tables.
-    ///
-    /// `enforce` runs on the thread of the store. It must be fast, and must not own the store or wait for it.
-    ///
-    /// # Errors
-    /// If there is no primary, if its settings do not allow safe commits, or if the tables belong to another program or
-    /// to a newer version that this one cannot work beside. The database is then unchanged.
-    pub fn open(
-        database: Database,
-        settings: store::Settings,
-        enforce: RevocationHook,
-        patience: Duration,
-        now: UnixTime,
-    ) -> Result<Self, StoreError> {
-        let (schema, replica) = (database.settings.schema.clone(), database.replica.clone());
-        let strict = database.settings.strict;
-        let serves_stale = database.settings.on_stale == OnStale::Serve;
-        let freshness = Arc::new(Freshness::new(database.settings.max_staleness, serves_stale, strict));
-        let lanes = database.settings.pool;
-        let connector = Connector::new(database.settings, database.tls, &database.replica);
-        let driver = Driver::start(connector, patience)?;
-        let outbox = Arc::new(Outbox::default());
-        let (life, family, channel) = (settings.longest_life, settings.longest_family, schema.clone());
-        let prepared = driver.submit(Lane::Any, move |session| {
-            let schema = schema.clone();
-            async move {
-                schema::prepare(&session, &schema, now).await?;
-                maintenance::longest_ever(&session, "longest_family", family).await?;
-                maintenance::raise_longest_life(&session, life).await
-            }
-        });
-        let longest_life = driver.wait(prepared)?;
-        let memory = Memory::new(longest_life);
-        let hook = memory.remembering(enforce.clone());
-        let enforcement = Arc::new(Enforcement { hook, longest_life });
-        let shared = Shared::new(&settings, replica, lanes, enforcement, freshness.clone(), outbox.clone());
-        let shared = Arc::new(shared);
-        let store = PostgresStore { driver, shared, outbox, freshness };
-        store.driver.wait(store.run(Lane::Any, audit::Count))?;
-        store.follow(memory, enforce, channel);
-        Ok(store)
-    }
-
     /// Starts the task that reads what other gateways write.
     fn follow(&self, memory: Memory, enforce: RevocationHook, channel: String) {
         let (connections, shared, freshness) = (self.driver.connections(), self.shared.clone(), self.freshness.clone());
@@ -372,7 +326,15 @@ impl Store for PostgresStore {
     }
 
     fn check(&self) -> StoreFuture<()> {
-        self.run(Lane::Any, maintenance::Check)
+        self.run(Lane::Any, probe::Check)
+    }
+
+    fn probe(&self) -> StoreFuture<()> {
+        let connections = self.driver.connections();
+        match connections.disk_failures().recent() {
+            Some(error) => Box::pin(async { Err(error) }),
+            None => self.run(Lane::Any, probe::Probe { connections }),
+        }
     }
 
     fn close(&self) {

@@ -6,9 +6,16 @@ use crate::store::error::StoreError;
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
-        match error.sqlite_error_code().and_then(advice) {
-            Some(advice) => StoreError::new(format!("{advice} (SQLite: {error})")),
-            None => StoreError::new(format!("SQLite: {error}")),
+        let code = error.sqlite_error_code();
+        let message = match code.and_then(advice) {
+            Some(advice) => format!("{advice} (SQLite: {error})"),
+            None => format!("SQLite: {error}"),
+        };
+        match code {
+            Some(ErrorCode::DiskFull | ErrorCode::ReadOnly | ErrorCode::SystemIoFailure) => {
+                StoreError::of_disk(message)
+            }
+            _ => StoreError::new(message),
         }
     }
 }

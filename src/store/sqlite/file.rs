@@ -12,6 +12,7 @@ use rusqlite::types::FromSql;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::store::error::StoreError;
+use crate::store::sqlite::own_files::OwnFiles;
 use crate::store::sqlite::schema;
 
 /// How long a batch waits for the lock of another program, such as an `sqlite3` shell. All calls wait with it.
@@ -25,6 +26,7 @@ const WAL_SIZE_LIMIT: i64 = 8 * 1024 * 1024;
 /// The open database.
 pub(super) struct Opened {
     pub(super) connection: Connection,
+    pub(super) files: OwnFiles,
     /// Declared after the connection, so that it is released after the connection is closed.
     _lock: File,
 }
@@ -37,7 +39,8 @@ pub(super) fn open(path: &Path, lock_timeout: Duration) -> Result<Opened, StoreE
     let lock = lock(&path, lock_timeout)?;
     create(&path).map_err(with_path)?;
     let connection = connect(&path).map_err(with_path)?;
-    Ok(Opened { connection, _lock: lock })
+    let files = OwnFiles::of(&path).map_err(|error| with_path(StoreError::new(error.to_string())))?;
+    Ok(Opened { connection, files, _lock: lock })
 }
 
 /// Opens the database at `path` read-only, also while a gateway has it open. `None` if it does not exist or is empty.

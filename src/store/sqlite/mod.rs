@@ -5,10 +5,10 @@
 //! Operators can read the database with `sqlite3` while the gateway runs. A backup needs `VACUUM INTO` or `.backup`,
 //! because a copy of the file alone lacks the commits in the `-wal`.
 //!
-//! `writer` owns the one thread that uses the database, and does group commit. `file` opens the database, `schema`
-//! identifies and migrates it, `rows` converts values. `families`, `api_keys`, `search`, `revocations`, `origins`,
-//! `marks`, `provider_logins`, `provider_logouts`, `endings`, `signing_keys`, `acme`, `audit` and `maintenance` are the
-//! operations, on a `batch`.
+//! `writer` owns the one thread that uses the database, and does group commit. `file` opens the database, `own_files`
+//! notices when a file of it is removed, `schema` identifies and migrates it, `rows` converts values. `families`,
+//! `api_keys`, `search`, `revocations`, `origins`, `marks`, `provider_logins`, `provider_logouts`, `endings`,
+//! `signing_keys`, `acme`, `audit` and `maintenance` are the operations, on a `batch`.
 
 mod acme;
 mod api_keys;
@@ -22,6 +22,7 @@ mod file;
 mod maintenance;
 mod marks;
 mod origins;
+mod own_files;
 mod provider_logins;
 mod provider_logouts;
 mod revocations;
@@ -313,6 +314,13 @@ impl Store for SqliteStore {
 
     fn check(&self) -> StoreFuture<()> {
         self.writer.submit(|batch| maintenance::check(batch))
+    }
+
+    fn probe(&self) -> StoreFuture<()> {
+        match self.writer.disk_failures().recent() {
+            Some(error) => Box::pin(async { Err(error) }),
+            None => self.check(),
+        }
     }
 
     fn close(&self) {

@@ -22,6 +22,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::store::api::{LogOrder, Outbox, RevocationHook, StoreFuture};
+use crate::store::disk_failures::DiskFailures;
 use crate::store::error::StoreError;
 use crate::store::events::count_lost;
 use crate::store::late::{LOOK_INTERVAL, Pauses};
@@ -41,6 +42,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Writer {
     /// `None` after the store was closed.
     queue: Mutex<Option<SyncSender<Box<dyn Operation>>>>,
+    disk_failures: Arc<DiskFailures>,
     /// Disconnected when the file is closed.
     closed: Mutex<Receiver<Infallible>>,
 }
@@ -53,7 +55,9 @@ impl Writer {
         outbox: Arc<Outbox>,
     ) -> Result<Self, StoreError> {
         let (queue, queued) = sync_channel(MAX_QUEUED);
-        let worker = Worker { opened, limits, enforce, outbox, pauses: RefCell::default() };
+        let disk_failures = Arc::new(DiskFailures::default());
+        let pauses = RefCell::default();
+        let worker = Worker { opened, limits, enforce, outbox, pauses, disk_failures: disk_failures.clone() };
         let (closing, closed) = sync_channel(0);
         let run = move || {
             worker.run(&queued);
@@ -63,7 +67,11 @@ impl Writer {
             .name("store".into())
             .spawn(run)
             .map_err(|error| StoreError::new(format!("cannot start the thread of the store: {error}")))?;
-        Ok(Writer { queue: Mutex::new(Some(queue)), closed: Mutex::new(closed) })
+        Ok(Writer { queue: Mutex::new(Some(queue)), disk_failures, closed: Mutex::new(closed) })
+    }
+
+    pub(super) fn disk_failures(&self) -> &DiskFailures {
+        &self.disk_failures
     }
 
     /// Queues an operation. `run` may be called more than once; its earlier changes are then rolled back.
@@ -167,6 +175,7 @@ struct Worker {
     outbox: Arc<Outbox>,
     /// Of this thread. An operation may have waited in the queue during one.
     pauses: RefCell<Pauses>,
+    disk_failures: Arc<DiskFailures>,
 }
 
 impl Worker {
@@ -176,6 +185,8 @@ impl Worker {
                 Ok(first) => first,
                 Err(RecvTimeoutError::Timeout) => {
                     self.was_paused();
+                    // It tells the log.
+                    let _ = self.opened.files.check();
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -200,6 +211,9 @@ impl Worker {
             }
             Err(BatchError::Operation(error) | BatchError::Transaction(error)) => Err(error),
         };
+        if let Err(error) = &outcome {
+            self.disk_failures.note(error);
+        }
         for operation in operations {
             match &outcome {
                 Ok(()) => operation.complete(),
@@ -226,6 +240,10 @@ impl Worker {
                     outcome.err().unwrap_or_else(|| StoreError::new("SQLite ended the transaction")),
                 ));
             }
+        }
+        if let Err(error) = self.opened.files.check() {
+            roll_back(connection);
+            return Err(BatchError::Transaction(error));
         }
         end(connection).map_err(BatchError::Transaction)?;
         // Only this thread changes the number.

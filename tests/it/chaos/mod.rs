@@ -34,6 +34,7 @@
 //! | 18 | the gateway that delivers events is killed meanwhile | `sharing::a_killed_deliverer_loses_no_event` |
 //! | 19 | what no gateway may start with | `sharing::a_gateway_that_would_be_unsafe_does_not_start` |
 //! | 20 | the disk of the database is full | `database::a_full_disk_leaves_nothing_half_done` |
+//! | | the same, and what `/readyz` says | `readiness::a_full_disk_of_the_database_makes_gateways_unready_until_there_is_room` |
 //! | | the database is stopped | `database::a_stopped_database_is_survived` |
 //! | | another session locks the tables | `database::locked_tables_stop_no_known_token` |
 //! | | `store.strict`, and a gateway is cut off | `replicas::a_strict_revocation_holds_when_a_replica_is_cut_off` |

@@ -1,6 +1,7 @@
 //! A store that fails: the gateway issues and revokes no token until the store works again, without a restart.
 //! Everything else goes on.
 
+use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -57,6 +58,8 @@ async fn a_locked_database_stops_only_issuing_and_revoking() {
     assert_eq!((ready.status.as_u16(), &ready.json()["status"]), (503, &json!("not ready")));
     assert!(ready.json()["reason"].as_str().is_some_and(|reason| reason.contains("locked")), "{ready:?}");
     assert_eq!(admin.get("/healthz").await.status, 200, "a restart would not help");
+    assert_eq!(admin.get("/readyz?exclude=store").await.status, 200, "a balancer may send requests with tokens");
+    assert_eq!(admin.get("/readyz?exclude=keys").await.status, 503, "only the store can be excluded");
     assert_eq!(gateway.metric("bearward_ready").await, 0.0);
     assert_eq!(gateway.status_of(&alice.access).await, 200, "cached tokens are served");
     assert_eq!(gateway.status_of(&bob.access).await, 401, "revoked tokens stay revoked");
@@ -162,6 +165,45 @@ async fn a_failed_disk_leads_to_503_and_loses_no_acknowledged_write() {
     let next =
         served.client().bearer(&kept.access).post("/user/refresh", &json!({ "refreshToken": kept.refresh })).await;
     assert_eq!(next.status, 200);
+}
+
+/// What the gateway would write to a removed file is lost when it ends.
+#[tokio::test]
+async fn a_removed_database_is_written_no_more() {
+    let upstream = Upstream::start();
+    let folder = TempDir::new().expect("a folder");
+    fs::write(folder.path().join("gateway.toml"), Gateway::config_text(&upstream.address.to_string(), ""))
+        .expect("written");
+    let served = GatewayProcess::start(folder.path());
+    let admin = served.admin_client();
+    let log_in = async || admin.post("/admin/v1/tokens", &json!({ "sub": "alice" })).await;
+    let pair = TokenPair::from_json(&log_in().await.json());
+    let client = served.client().bearer(&pair.access);
+    let fail = async |name: &str| {
+        let ready = become_ready(&admin, 503).await;
+        let reason = ready.json()["reason"].as_str().unwrap_or_default().to_owned();
+        assert!(reason.contains(&format!("{name} was removed or replaced")), "{name}: {reason}");
+        unavailable(&log_in().await);
+        unavailable(&client.delete(&format!("/token/{}", pair.token_id)).await);
+        unavailable(&client.post("/user/refresh", &json!({ "refreshToken": pair.refresh })).await);
+        assert_eq!(client.get("/").await.status, 200, "cached tokens are served");
+        assert_eq!(admin.get("/readyz?exclude=store").await.status, 200);
+    };
+
+    for name in ["bearward.db", "bearward.db-wal", "bearward.db.lock"] {
+        let (file, elsewhere) = (folder.path().join(name), folder.path().join("elsewhere"));
+        fs::rename(&file, &elsewhere).expect("moved");
+        fail(name).await;
+        // As a backup that is restored while the gateway runs.
+        fs::copy(&elsewhere, &file).expect("copied");
+        fail(name).await;
+        fs::rename(&elsewhere, &file).expect("moved back");
+        become_ready(&admin, 200).await;
+        assert_eq!(log_in().await.status, 201);
+    }
+    fs::remove_file(folder.path().join("bearward.db")).expect("removed");
+    fail("bearward.db").await;
+    served.program.wait_for_stderr("the gateway writes no change any more");
 }
 
 /// A flush that neither succeeds nor fails, for example on a network disk without connection.

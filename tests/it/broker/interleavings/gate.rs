@@ -243,4 +243,8 @@ impl Store for Gate {
     fn check(&self) -> StoreFuture<()> {
         self.store.check()
     }
+
+    fn probe(&self) -> StoreFuture<()> {
+        self.store.probe()
+    }
 }

@@ -4,5 +4,6 @@ mod clocks;
 mod database;
 mod network;
 mod pauses;
+mod readiness;
 mod replicas;
 mod sharing;

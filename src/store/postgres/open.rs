@@ -1,0 +1,64 @@
+//! Opens the store: connects, prepares the tables, and starts the tasks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::store;
+use crate::store::api::{Outbox, RevocationHook};
+use crate::store::error::StoreError;
+use crate::store::freshness::Freshness;
+use crate::store::postgres::connect::Connector;
+use crate::store::postgres::connections::Lane;
+use crate::store::postgres::database::Database;
+use crate::store::postgres::driver::Driver;
+use crate::store::postgres::enforcement::Enforcement;
+use crate::store::postgres::follower::Memory;
+use crate::store::postgres::operation::Shared;
+use crate::store::postgres::settings::OnStale;
+use crate::store::postgres::{PostgresStore, audit, maintenance, schema};
+use crate::types::clock::UnixTime;
+
+impl PostgresStore {
+    /// Connects, for which it tries at most for `patience`, and creates or migrates the tables.
+    ///
+    /// `enforce` runs on the thread of the store. It must be fast, and must not own the store or wait for it.
+    ///
+    /// # Errors
+    /// If there is no primary, if its settings do not allow safe commits, or if the tables belong to another program or
+    /// to a newer version that this one cannot work beside. The database is then unchanged.
+    pub fn open(
+        database: Database,
+        settings: store::Settings,
+        enforce: RevocationHook,
+        patience: Duration,
+        now: UnixTime,
+    ) -> Result<Self, StoreError> {
+        let (schema, replica) = (database.settings.schema.clone(), database.replica.clone());
+        let strict = database.settings.strict;
+        let serves_stale = database.settings.on_stale == OnStale::Serve;
+        let freshness = Arc::new(Freshness::new(database.settings.max_staleness, serves_stale, strict));
+        let lanes = database.settings.pool;
+        let connector = Connector::new(database.settings, database.tls, &database.replica);
+        let driver = Driver::start(connector, patience)?;
+        let outbox = Arc::new(Outbox::default());
+        let (life, family, channel) = (settings.longest_life, settings.longest_family, schema.clone());
+        let prepared = driver.submit(Lane::Any, move |session| {
+            let schema = schema.clone();
+            async move {
+                schema::prepare(&session, &schema, now).await?;
+                maintenance::longest_ever(&session, "longest_family", family).await?;
+                maintenance::raise_longest_life(&session, life).await
+            }
+        });
+        let longest_life = driver.wait(prepared)?;
+        let memory = Memory::new(longest_life);
+        let hook = memory.remembering(enforce.clone());
+        let enforcement = Arc::new(Enforcement { hook, longest_life });
+        let shared = Shared::new(&settings, replica, lanes, enforcement, freshness.clone(), outbox.clone());
+        let shared = Arc::new(shared);
+        let store = PostgresStore { driver, shared, outbox, freshness };
+        store.driver.wait(store.run(Lane::Any, audit::Count))?;
+        store.follow(memory, enforce, channel);
+        Ok(store)
+    }
+}
