@@ -2,12 +2,14 @@
 //!
 //! Each transaction that appends holds the counter of the log until its commit is on the disk, so that there is one
 //! such transaction per flush, of all gateways together. All calls of this gateway that wait are therefore written by
-//! one statement.
+//! one statement. It has a connection of its own, because an operator may have locked the counter: refreshes do not
+//! wait for it then.
 
 use std::sync::Arc;
 
 use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
+use crate::store::postgres::connections::{Connections, Lane};
 use crate::store::postgres::enforcement::Enforcement;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::gather::Gather;
@@ -68,6 +70,7 @@ pub(super) type Appended = Vec<Option<Revocation>>;
 
 /// The calls that wait to be appended.
 pub(super) struct Log {
+    connections: Connections,
     /// The `iss` of the gateway's own access tokens.
     own_issuer: String,
     enforcement: Arc<Enforcement>,
@@ -76,22 +79,27 @@ pub(super) struct Log {
 }
 
 impl Log {
-    pub(super) fn new(own_issuer: String, enforcement: Arc<Enforcement>, audit: Arc<Audit>) -> Self {
-        Log { own_issuer, enforcement, audit, calls: Gather::default() }
+    pub(super) fn new(
+        connections: Connections,
+        own_issuer: String,
+        enforcement: Arc<Enforcement>,
+        audit: Arc<Audit>,
+    ) -> Self {
+        Log { connections, own_issuer, enforcement, audit, calls: Gather::default() }
     }
 
     /// Appends the entries in one transaction, and enforces them. With a [`QueryError::Lost`], they may be appended
     /// nevertheless, also later.
-    pub(super) async fn append(&self, session: &Session, entries: Vec<Entry>) -> Result<Appended, QueryError> {
+    pub(super) async fn append(&self, entries: Vec<Entry>) -> Result<Appended, QueryError> {
         let size = entries.len();
-        self.calls.join(entries, size, |calls| self.append_all(session, calls)).await
+        self.calls.join(entries, size, |calls| self.append_all(calls)).await
     }
 
     /// Enforces what was written before any call is answered.
-    async fn append_all(&self, session: &Session, calls: Vec<Vec<Entry>>) -> Result<Vec<Appended>, QueryError> {
+    async fn append_all(&self, calls: Vec<Vec<Entry>>) -> Result<Vec<Appended>, QueryError> {
         let sizes: Vec<usize> = calls.iter().map(Vec::len).collect();
         let entries: Vec<Entry> = calls.into_iter().flatten().collect();
-        let mut appended = self.write_and_enforce(session, &entries, None).await?.1.into_iter();
+        let mut appended = self.write_and_enforce(&entries, None).await?.1.into_iter();
         Ok(sizes.into_iter().map(|size| appended.by_ref().take(size).collect()).collect())
     }
 
@@ -99,23 +107,22 @@ impl Log {
     /// other calls do not depend on the mark.
     pub(super) async fn append_once(
         &self,
-        session: &Session,
         mark: &MarkRow,
         entries: Vec<Entry>,
     ) -> Result<(FoundMark, Appended), QueryError> {
-        let (found, appended) = self.write_and_enforce(session, &entries, Some(mark)).await?;
+        let (found, appended) = self.write_and_enforce(&entries, Some(mark)).await?;
         Ok((found.ok_or_else(|| StoreError::new("a mark was not written"))?, appended))
     }
 
     async fn write_and_enforce(
         &self,
-        session: &Session,
         entries: &[Entry],
         mark: Option<&MarkRow>,
     ) -> Result<(Option<FoundMark>, Appended), QueryError> {
-        let written = self.write(session, entries, mark).await;
+        let session = self.connections.session(Lane::Log).await?;
+        let written = self.write(&session, entries, mark).await;
         if !entries.is_empty() {
-            announce(session);
+            announce(&session);
         }
         let (found, appended) = written?;
         let enforced: Vec<Revocation> = appended.iter().flatten().cloned().collect();

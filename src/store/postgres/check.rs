@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::store::error::StoreError;
+use crate::store::postgres::connections::MORE;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::inspect::with_session;
 use crate::store::postgres::session::Session;
@@ -48,7 +49,7 @@ const SERVER: &str =
 /// # Errors
 /// What stops a start, and what to do.
 pub fn check(settings: &Settings, tls: Option<Tls>, now: fn() -> UnixTime) -> Result<Vec<Finding>, StoreError> {
-    let (schema, needed) = (settings.schema.clone(), settings.pool as i64 + 2);
+    let (schema, needed) = (settings.schema.clone(), (settings.pool + MORE) as i64);
     let user = settings.target.user.clone();
     with_session(settings, tls, Duration::ZERO, move |session| async move {
         rights(&session, &schema, &user).await?;

@@ -32,12 +32,15 @@ const LOSSES: u32 = 5;
 /// 200 in a second.
 const MAX_BACKOFF: Duration = Duration::from_secs(1);
 
+/// Number of connections besides those for changes: for the log, for upkeep, for the follower.
+pub(super) const MORE: usize = 3;
+
 /// Which connection an operation uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Lane {
     /// The same one for each operation on this family, so that they do not wait for each other's locks.
     Family(TokenId),
-    /// For what appends to the log, which is serial in the database anyway.
+    /// For what appends to the log: serial in the database, and it may wait there for a lock. Never that of a family.
     Log,
     Any,
     /// For sweeps, leases and heartbeats, which must not delay requests.
@@ -59,7 +62,7 @@ struct Shared {
 }
 
 struct State {
-    /// `pool` connections for changes, one for upkeep, one for the follower.
+    /// `pool` connections for changes, and one each for the log, for upkeep and for the follower.
     slots: Vec<Option<Session>>,
     /// Since when there is none for changes.
     down_since: Option<Instant>,
@@ -68,7 +71,7 @@ struct State {
 
 impl Connections {
     pub(super) fn new(connector: Connector) -> Self {
-        let slots = vec![None; connector.settings().pool.max(1) + 2];
+        let slots = vec![None; connector.settings().pool.max(1) + MORE];
         let state = State { slots, down_since: Some(Instant::now()), last_error: None };
         let disk_failures = DiskFailures::default();
         Connections(Arc::new(Shared { connector, state: Mutex::new(state), changed: Notify::new(), disk_failures }))
@@ -143,17 +146,17 @@ impl Connections {
     /// A connection for this lane, or since when there is none.
     fn pick(&self, lane: Lane) -> Result<Session, Instant> {
         let state = self.state();
-        let writers = state.slots.len() - 2;
+        let writers = state.slots.len() - MORE;
         let preferred = match lane {
             Lane::Family(id) => family_lane(id, writers),
-            Lane::Log => 0,
+            Lane::Log => writers,
             Lane::Any => usize::from(secret::random::<1>()[0]) % writers,
-            Lane::Upkeep => writers,
-            Lane::Follower => writers + 1,
+            Lane::Upkeep => writers + 1,
+            Lane::Follower => writers + 2,
         };
         let open = |index: usize| state.slots.get(index)?.as_ref().filter(|session| !session.is_closed());
         // Not the connection of the follower: a long statement of another lane would make it stale.
-        let others = (0..=writers).filter(|_| !matches!(lane, Lane::Follower));
+        let others = (0..=writers + 1).filter(|_| !matches!(lane, Lane::Follower));
         let found = std::iter::once(preferred).chain(others).find_map(open);
         // The follower waits for its own connection as long as for a new one after a loss.
         found.cloned().ok_or_else(|| state.down_since.unwrap_or_else(Instant::now))
@@ -201,8 +204,8 @@ impl Connections {
     fn vacant_slot(&self) -> Option<usize> {
         let state = self.state();
         let is_vacant = |index: &usize| state.slots.get(*index).is_some_and(Option::is_none);
-        let follower = state.slots.len() - 1;
-        [0, follower].into_iter().chain(1..follower).find(is_vacant)
+        let (log, follower) = (state.slots.len() - MORE, state.slots.len() - 1);
+        [0, follower, log].into_iter().chain(1..follower).find(is_vacant)
     }
 
     async fn connect(&self, slot: usize) -> Result<(), ConnectError> {
@@ -231,7 +234,7 @@ impl Connections {
         if let Some(place) = state.slots.get_mut(slot) {
             *place = session;
         }
-        let writers = state.slots.len() - 2;
+        let writers = state.slots.len() - MORE;
         let was_down = state.down_since.is_some();
         match state.slots.iter().take(writers).any(Option::is_some) {
             true => {
@@ -306,7 +309,7 @@ mod tests {
         const POOL: usize = 3;
         let connections = none(POOL);
         let session = opened(&connections).await;
-        for slot in 0..POOL + 2 {
+        for slot in 0..POOL + MORE {
             connections.fill(slot, Some(session.clone()));
             assert_eq!(connections.state().down_since.is_none(), slot < POOL, "{slot}");
             connections.fill(slot, None);
@@ -323,8 +326,8 @@ mod tests {
             opened.push(slot);
             connections.fill(slot, Some(session.clone()));
         }
-        // For the log, for the follower, for other changes, for upkeep.
-        assert_eq!(opened, [0, 3, 1, 2]);
+        // For changes, for the follower, for the log, for more changes, for upkeep.
+        assert_eq!(opened, [0, 4, 2, 1, 3]);
     }
 
     #[tokio::test]

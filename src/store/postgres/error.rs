@@ -95,11 +95,18 @@ pub(super) fn text(error: &tokio_postgres::Error) -> String {
         };
     };
     let shown = shown(from_server);
+    if from_server.constraint() == Some("audit_pkey") {
+        return format!("{SEQUENCE_BEHIND} (PostgreSQL: {shown})");
+    }
     match advice(from_server.code()) {
         Some(advice) => format!("{advice} (PostgreSQL: {shown})"),
         None => format!("PostgreSQL: {shown}"),
     }
 }
+
+/// `sequences` advances it, if the user may.
+const SEQUENCE_BEHIND: &str = "a sequence is behind its table, as after a switch to a logically replicated copy; run as \
+     its owner: SELECT setval(pg_get_serial_sequence('audit', 'sequence'), (SELECT max(sequence) FROM audit))";
 
 fn shown(error: &DbError) -> String {
     format!("{} {}", error.code().code(), error.message().replace(['\n', '\r'], " "))

@@ -118,7 +118,7 @@ impl Operation for RevokeFamily {
             let event = events::ended(&family, revoked.reason, &self.context);
             let event = EventRow::new(self.event, &event, &self.context);
             let entry = end(&family, revoked, None, event, &self.context);
-            let appended = shared.log.append(session, vec![entry]).await;
+            let appended = shared.log.append(vec![entry]).await;
             if matches!(appended, Err(QueryError::Lost(_))) {
                 *lock(&self.uncertain) = true;
             }

@@ -175,7 +175,7 @@ impl Issue {
             let beyond = session.query(SURPLUS, &[&subject, &now, &rows::limit(self.max_live.max(1))]).await?;
             let end = |row: &Row| Ok::<_, StoreError>(self.end(rows::token_id(rows::get(row, "id")?)?));
             let surplus: Vec<Entry> = beyond.iter().map(end).collect::<Result<_, _>>()?;
-            if surplus.is_empty() || shared.log.append(session, surplus).await?.iter().all(Option::is_some) {
+            if surplus.is_empty() || shared.log.append(surplus).await?.iter().all(Option::is_some) {
                 return Ok(());
             }
             attempts.again("a family beyond the limit").await?;

@@ -4,8 +4,15 @@ use tokio_postgres::Row;
 
 use crate::store::error::StoreError;
 use crate::store::mark::{Mark, Marked, StoredMark};
+use crate::store::postgres::error::QueryError;
 use crate::store::postgres::rows::{self, get};
+use crate::store::postgres::session::{Param, Session};
 use crate::types::secret;
+
+/// For a call that revokes nothing: it does not wait for the log.
+const PLACE: &str = "insert into marks as m (id, kind, value, until, tag, seen) values ($1, $2, $3, $4, $5, 0)
+    on conflict (id) do update set seen = m.seen + 1
+    returning m.seen, m.value, m.tag";
 
 /// A mark that a call wants to write.
 pub(super) struct MarkRow {
@@ -26,6 +33,16 @@ pub(super) struct FoundMark {
 impl MarkRow {
     pub(super) fn new(mark: Mark) -> Self {
         MarkRow { stored: mark.stored(), mark, tag: secret::random() }
+    }
+
+    /// Writes the mark alone.
+    pub(super) async fn place(&self, session: &Session) -> Result<FoundMark, QueryError> {
+        let StoredMark { id, kind, value, until } = &self.stored;
+        let (kind, until) = (kind.as_str(), rows::time(*until));
+        let params: [&dyn Param; 5] = [&id.as_slice(), &kind, &value.as_slice(), &until, &self.tag.as_slice()];
+        let placed = session.query_opt(PLACE, &params).await?;
+        let found = placed.as_ref().map(FoundMark::read).transpose()?.flatten();
+        Ok(found.ok_or_else(|| StoreError::new("a mark was not written"))?)
     }
 
     pub(super) fn outcome(&self, found: &FoundMark) -> Marked {

@@ -28,13 +28,16 @@ impl Operation for UseMark {
     type Output = (Marked, Option<u64>);
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<Self::Output, QueryError> {
+        if self.revoke.is_empty() {
+            return Ok((self.row.outcome(&self.row.place(session).await?), None));
+        }
         let (mut entries, mut ends) = (Vec::new(), Vec::new());
         for revoke in &self.revoke {
             let (of_one, later) = revoke.entries(shared, session).await?;
             ends.push((entries.len() + 1, later));
             entries.extend(of_one);
         }
-        let (found, appended) = shared.log.append_once(session, &self.row, entries).await?;
+        let (found, appended) = shared.log.append_once(&self.row, entries).await?;
         let outcome = self.row.outcome(&found);
         if outcome == Marked::Taken {
             return Ok((outcome, None));
@@ -44,7 +47,7 @@ impl Operation for UseMark {
             let appended = appended.get(from..from + later).unwrap_or_default();
             revoke.end_the_rest(shared, session, outcome == Marked::First && is_incomplete(appended)).await?;
         }
-        Ok((outcome, (!self.revoke.is_empty()).then_some(0)))
+        Ok((outcome, Some(0)))
     }
 }
 

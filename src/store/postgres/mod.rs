@@ -4,11 +4,12 @@
 //! `session` runs statements on it. `connections` keeps several of them open and repeats operations, `driver` owns the
 //! thread that does all of this. `error` says what a failed statement means.
 //!
-//! `schema` creates and migrates the tables, `rows` converts values. `issue`, `families`, `api_keys`, `search`,
-//! `rotation`, `revocations`, `origins`, `marks`, `provider_logins`, `provider_logouts`, `endings`, `signing_keys`,
-//! `acme`, `audit`, `probe` and `maintenance` are the operations: each is a value that can run again. `append` writes
-//! the log of revocations for all of them, `clock` knows the time of the database, `gather` makes one statement of
-//! several calls, `attempts` repeats what a lock prevents, `outbox` writes their events, and `enforcement` passes
+//! `schema` creates and migrates the tables, `sequences` repairs those of a copy, `rows` converts values. `issue`,
+//! `families`, `api_keys`, `search`, `rotation`, `revocations`, `origins`, `marks`, `provider_logins`,
+//! `provider_logouts`, `endings`, `signing_keys`, `acme`, `audit`, `probe` and `maintenance` are the operations: each
+//! is a value that can run again. `append` writes the log of revocations for all of them, `clock` knows the time of the
+//! database, `gather` makes one statement of several calls, `attempts` repeats what a lock prevents, `outbox` writes
+//! their events, and `enforcement` passes
 //! revocations on. `follower` reads what other gateways append, `replicas` and `leases` let them know of each other.
 //!
 //! No transaction is open while the gateway waits for a response of the database: each change is one statement. A
@@ -56,6 +57,7 @@ mod rotations;
 mod rows;
 mod schema;
 mod search;
+mod sequences;
 mod session;
 mod session_check;
 mod settings;

@@ -15,7 +15,7 @@ use crate::store::postgres::enforcement::Enforcement;
 use crate::store::postgres::follower::Memory;
 use crate::store::postgres::operation::Shared;
 use crate::store::postgres::settings::OnStale;
-use crate::store::postgres::{PostgresStore, audit, maintenance, schema};
+use crate::store::postgres::{PostgresStore, audit, maintenance, schema, sequences};
 use crate::types::clock::UnixTime;
 
 impl PostgresStore {
@@ -46,6 +46,7 @@ impl PostgresStore {
             let schema = schema.clone();
             async move {
                 schema::prepare(&session, &schema, now).await?;
+                sequences::advance(&session).await?;
                 maintenance::longest_ever(&session, "longest_family", family).await?;
                 maintenance::raise_longest_life(&session, life).await
             }
@@ -54,7 +55,8 @@ impl PostgresStore {
         let memory = Memory::new(longest_life);
         let hook = memory.remembering(enforce.clone());
         let enforcement = Arc::new(Enforcement { hook, longest_life });
-        let shared = Shared::new(&settings, replica, lanes, enforcement, freshness.clone(), outbox.clone());
+        let connections = driver.connections();
+        let shared = Shared::new(&settings, replica, connections, lanes, enforcement, freshness.clone(), outbox.clone());
         let shared = Arc::new(shared);
         let store = PostgresStore { driver, shared, outbox, freshness };
         store.driver.wait(store.run(Lane::Any, audit::Count))?;

@@ -9,6 +9,7 @@ use crate::store::freshness::Freshness;
 use crate::store::late::{LOOK_INTERVAL, Pauses};
 use crate::store::postgres::append::Log;
 use crate::store::postgres::clock::DatabaseClock;
+use crate::store::postgres::connections::Connections;
 use crate::store::postgres::enforcement::Enforcement;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::outbox::Audit;
@@ -56,6 +57,7 @@ impl Shared {
     pub(super) fn new(
         settings: &Settings,
         replica: String,
+        connections: Connections,
         lanes: usize,
         enforcement: Arc<Enforcement>,
         freshness: Arc<Freshness>,
@@ -68,7 +70,7 @@ impl Shared {
             replica,
             delivery_epoch: AtomicI64::new(0),
             has_left: AtomicBool::new(false),
-            log: Log::new(settings.issuer.clone(), enforcement.clone(), audit.clone()),
+            log: Log::new(connections, settings.issuer.clone(), enforcement.clone(), audit.clone()),
             enforcement,
             rotations: Rotations::new(lanes, audit.clone(), clock.clone()),
             audit,

@@ -4,7 +4,7 @@
 //! so that a strict revocation knows which ones it waits for.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
@@ -19,6 +19,7 @@ use crate::store::postgres::error::QueryError;
 use crate::store::postgres::leases;
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::rows;
+use crate::store::postgres::sequences;
 use crate::store::postgres::session::Session;
 use crate::types::boot_time::BootTime;
 
@@ -60,6 +61,8 @@ pub(super) struct Heartbeat {
     shared: Arc<Shared>,
     freshness: Arc<Freshness>,
     outbox: Arc<Outbox>,
+    /// The connection over which the sequences were compared with their tables.
+    compared: Arc<AtomicU64>,
 }
 
 impl Heartbeat {
@@ -69,7 +72,7 @@ impl Heartbeat {
         freshness: Arc<Freshness>,
         outbox: Arc<Outbox>,
     ) -> Self {
-        Heartbeat { connections, shared, freshness, outbox }
+        Heartbeat { connections, shared, freshness, outbox, compared: Arc::default() }
     }
 
     pub(super) async fn run(self) {
@@ -102,10 +105,18 @@ impl Heartbeat {
     }
 
     async fn beat(&self) -> Result<(), StoreError> {
-        let (shared, freshness) = (self.shared.clone(), self.freshness.clone());
+        let (shared, freshness, compared) = (self.shared.clone(), self.freshness.clone(), self.compared.clone());
         let beat = move |session: Session| {
-            let (shared, freshness) = (shared.clone(), freshness.clone());
+            let (shared, freshness, compared) = (shared.clone(), freshness.clone(), compared.clone());
             async move {
+                // A new connection may lead to another server, such as a logically replicated copy.
+                if compared.load(Ordering::Relaxed) != session.number() {
+                    match sequences::advance(&session).await {
+                        Err(QueryError::Rejected(error)) => tracing::error!(%error, "changes of sessions fail"),
+                        advanced => advanced?,
+                    }
+                    compared.store(session.number(), Ordering::Relaxed);
+                }
                 // Both before it is sent.
                 let polled = freshness.polled_at();
                 let (sent, applied) = (BootTime::now(), freshness.counts.applied.load(Ordering::Relaxed));

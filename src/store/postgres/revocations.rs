@@ -100,14 +100,14 @@ impl Revoke {
         let mut attempts = Attempts::default();
         while is_incomplete {
             let later = self.later_families(shared, session).await?;
-            is_incomplete = self.end_some(shared, session, &later, &mut attempts).await?;
+            is_incomplete = self.end_some(shared, &later, &mut attempts).await?;
         }
         loop {
             let left = self.families_of_origin(shared, session).await?;
             if left.is_empty() {
                 return Ok(());
             }
-            self.end_some(shared, session, &left, &mut attempts).await?;
+            self.end_some(shared, &left, &mut attempts).await?;
         }
     }
 
@@ -115,11 +115,10 @@ impl Revoke {
     async fn end_some(
         &self,
         shared: &Shared,
-        session: &Session,
         families: &[Family],
         attempts: &mut Attempts,
     ) -> Result<bool, QueryError> {
-        let appended = shared.log.append(session, self.ends(families).collect()).await?;
+        let appended = shared.log.append(self.ends(families).collect()).await?;
         match has_locked(&appended) {
             true => attempts.again("a family to end").await?,
             false => *attempts = Attempts::default(),
@@ -142,7 +141,7 @@ impl Operation for Revoke {
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<u64, QueryError> {
         let (entries, later) = self.entries(shared, session).await?;
-        let appended = shared.log.append(session, entries).await?;
+        let appended = shared.log.append(entries).await?;
         let first = appended.first().cloned().flatten();
         let is_incomplete = is_incomplete(appended.get(1..=later).unwrap_or_default());
         self.end_the_rest(shared, session, is_incomplete).await?;

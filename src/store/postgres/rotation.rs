@@ -118,7 +118,7 @@ impl Rotate {
                     .revoked
                     .ok_or_else(|| StoreError::new("a reuse of a refresh token did not revoke its family"))?;
                 let entry = end(before, revoked, Some(before.generation), event, &self.context);
-                Ok(is_written(shared.log.append(session, vec![entry]).await?.iter().any(Option::is_some)))
+                Ok(is_written(shared.log.append(vec![entry]).await?.iter().any(Option::is_some)))
             }
             _ => {
                 if let Some(family) = family {

@@ -18,7 +18,7 @@ pub struct Settings {
     pub ca_file: Option<PathBuf>,
     /// `store.schema`: contains the tables. One that [`is_schema_name`] accepts.
     pub schema: String,
-    /// `store.pool`: connections for changes. Each gateway has two more: for the log, and for its own upkeep.
+    /// `store.pool`: connections for changes. Each gateway has three more: see `connections`.
     pub pool: usize,
     /// `store.prepared`: false behind a connection pooler that forgets prepared statements.
     pub prepared: bool,

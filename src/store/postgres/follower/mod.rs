@@ -252,9 +252,9 @@ impl Follower {
         }
         let (shared, entries) = (self.shared.clone(), append::lost(&self.lost));
         let count = self.lost.len();
-        let written = self.connections.run(Lane::Log, |session| {
+        let written = self.connections.run(Lane::Log, |_| {
             let (shared, entries) = (shared.clone(), entries.clone());
-            async move { shared.log.append(&session, entries).await }
+            async move { shared.log.append(entries).await }
         });
         match written.await {
             Ok(written) => {

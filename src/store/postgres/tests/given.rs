@@ -7,6 +7,7 @@ use crate::store;
 use crate::store::api::Outbox;
 use crate::store::freshness::Freshness;
 use crate::store::postgres::connect::Connector;
+use crate::store::postgres::connections::Connections;
 use crate::store::postgres::driver::Driver;
 use crate::store::postgres::enforcement::Enforcement;
 use crate::store::postgres::operation::Shared;
@@ -38,7 +39,7 @@ pub(in crate::store::postgres) fn driver(settings: Settings) -> Driver {
     Driver::start(Connector::new(settings, None, &name), Duration::ZERO).expect("it connects")
 }
 
-pub(in crate::store::postgres) fn shared(outbox: Arc<Outbox>) -> Shared {
+pub(in crate::store::postgres) fn shared(connections: Connections, outbox: Arc<Outbox>) -> Shared {
     let longest_life = Duration::from_secs(60);
     let settings = store::Settings {
         issuer: "https://gateway.example".into(),
@@ -49,5 +50,5 @@ pub(in crate::store::postgres) fn shared(outbox: Arc<Outbox>) -> Shared {
     };
     let enforcement = Arc::new(Enforcement { hook: Arc::new(|_, _| {}), longest_life });
     let freshness = Arc::new(Freshness::new(longest_life, false, false));
-    Shared::new(&settings, "a".into(), 2, enforcement, freshness, outbox)
+    Shared::new(&settings, "a".into(), connections, 2, enforcement, freshness, outbox)
 }

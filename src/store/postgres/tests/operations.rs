@@ -40,7 +40,7 @@ where
         async move { schema::prepare(&session, &name, LOGIN).await }
     });
     driver.wait(prepared).expect("the tables are created");
-    let shared = Arc::new(shared(outbox));
+    let shared = Arc::new(shared(driver.connections(), outbox));
     driver.wait(driver.submit(Lane::Log, move |session| work(session, shared.clone()))).expect("it works")
 }
 
@@ -123,10 +123,10 @@ fn a_rejected_entry_does_not_affect_calls_that_wait_too() {
     // No integer of PostgreSQL.
     let entries = [entry("first", None), entry("bad", Some(u64::MAX)), entry("good", None)];
     let outbox: Arc<Outbox> = Arc::default();
-    let (first, bad, good) = with_empty_tables(outbox.clone(), move |session, shared| {
+    let (first, bad, good) = with_empty_tables(outbox.clone(), move |_, shared| {
         let entries = entries.clone();
         async move {
-            let [first, bad, good] = entries.map(|entry| shared.log.append(&session, vec![entry]));
+            let [first, bad, good] = entries.map(|entry| shared.log.append(vec![entry]));
             // The second and the third wait until the first is written.
             let (first, bad, good) = tokio::join!(first, bad, good);
             Ok((sequences(first?), matches!(bad, Err(QueryError::Rejected(_))), sequences(good?)))

@@ -213,9 +213,9 @@ async fn too_few_connections_and_a_superuser_are_reported() {
         let url = format!("postgres://{user}@127.0.0.1:{}/bearward?sslmode=disable", server.port);
         output(&check(folder.path(), &text(&upstream, &format!("postgres = \"{url}\"\npool = {pool}"))))
     };
-    // Three of the eight are reserved for superusers, and each gateway needs two beside the pool.
+    // Three of the eight are reserved for superusers, and each gateway needs three beside the pool.
     let few = shown("bearward", 4);
-    assert!(few.contains("allows 5 connections, and each gateway opens 6") && !few.contains("superuser"), "{few}");
-    let superuser = shown("postgres", 3);
+    assert!(few.contains("allows 5 connections, and each gateway opens 7") && !few.contains("superuser"), "{few}");
+    let superuser = shown("postgres", 2);
     assert!(!superuser.contains("connections") && superuser.contains("is a superuser"), "{superuser}");
 }

@@ -43,7 +43,7 @@ fn a_poll_that_brought_entries_is_acknowledged_at_once() {
     let seen = enforced.clone();
     let enforce = Arc::new(move |each: &Revocation, order| lock(&seen).push((each.sequence, order)));
     let memory = Memory::new(Duration::from_hours(1));
-    let shared = Arc::new(shared(Arc::default()));
+    let shared = Arc::new(shared(connections.clone(), Arc::default()));
     let mut follower = Follower::new(connections, shared, memory, freshness.clone(), enforce, "a".into());
     let moved = freshness.moved();
     // The first poll has loaded the log.
