@@ -76,6 +76,9 @@ _bearward() {
             bearward__subcmd__store,copy)
                 cmd="bearward__subcmd__store__subcmd__copy"
                 ;;
+            bearward__subcmd__store,migrate)
+                cmd="bearward__subcmd__store__subcmd__migrate"
+                ;;
             bearward__subcmd__store,sweep)
                 cmd="bearward__subcmd__store__subcmd__sweep"
                 ;;
@@ -439,7 +442,7 @@ _bearward() {
             return 0
             ;;
         bearward__subcmd__store)
-            opts="-h --help copy sweep"
+            opts="-h --help copy migrate sweep"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -469,6 +472,32 @@ _bearward() {
                     ;;
                 --to)
                     COMPREPLY=($(compgen -W "postgres" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        bearward__subcmd__store__subcmd__migrate)
+            opts="-h --config --owner --owner-password-file --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --owner)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --owner-password-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)

@@ -29,7 +29,7 @@ pub enum StartError {
         database: Database,
         source: Cause,
     },
-    /// `store copy` with a configuration that has no PostgreSQL.
+    /// `store copy` or `store migrate` with a configuration that has no PostgreSQL.
     NotShared,
     /// The database has other rows than those that were written to it.
     CopyDiffers {
@@ -99,9 +99,7 @@ impl fmt::Display for StartError {
                     database.key()
                 )
             }
-            StartError::NotShared => {
-                f.write_str("the configuration has no store.postgres; set it, and name the SQLite database with --from")
-            }
+            StartError::NotShared => f.write_str("the configuration has no store.postgres; set it"),
             StartError::CopyDiffers { part, source, target } => write!(
                 f,
                 "the copy differs from its source: {} {} became {target}; check that nothing else writes to the \

@@ -16,6 +16,7 @@ mod explain_certificate;
 mod explain_unknown;
 mod issuer_keys;
 mod live_explain;
+mod migrate_store;
 mod open_store;
 mod own_calls;
 mod own_keys;
@@ -45,6 +46,7 @@ mod workers;
 
 pub use copy_store::{Copied, CopyStep, copy_store};
 pub use error::StartError;
+pub use migrate_store::{Owner, migrate_store};
 pub use root_secrets::{add_root, check_secrets};
 pub use running::Running;
 pub use secrets::SecretError;

@@ -1,4 +1,5 @@
-//! `bearward store copy|sweep`: moves a gateway from SQLite to PostgreSQL, and deletes what no longer matters.
+//! `bearward store copy|migrate|sweep`: moves a gateway from SQLite to PostgreSQL, changes the tables for a new
+//! version, and deletes what no longer matters.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,8 +10,9 @@ use super::config_argument::ConfigArgument;
 use super::error::CommandError;
 use super::output::say;
 use super::progress::Progress;
-use crate::app::{self, CopyStep};
+use crate::app::{self, CopyStep, Owner};
 use crate::config::Probe;
+use crate::store::postgres::PasswordSource;
 use crate::types::clock::{Clock, SystemClock};
 
 #[derive(Subcommand)]
@@ -26,6 +28,18 @@ pub(super) enum StoreCommand {
         /// The kind of the store in the configuration.
         #[arg(long, value_enum, default_value_t = Target::Postgres)]
         to: Target,
+    },
+    /// Create the tables in PostgreSQL, or change them for this version, beside running gateways of the version before.
+    /// Indexes of large tables are built without a limit of time, and no refresh waits for them.
+    Migrate {
+        #[command(flatten)]
+        config: ConfigArgument,
+        /// The role that owns the tables, if it is not the user of `store.postgres`.
+        #[arg(long, value_name = "ROLE")]
+        owner: Option<String>,
+        /// The password of that role.
+        #[arg(long, value_name = "FILE", requires = "owner")]
+        owner_password_file: Option<PathBuf>,
     },
     /// Delete expired sessions, revocations and list entries at once. A running gateway deletes them slowly, a few
     /// hundred per second; after a long stop, or before a copy or backup, this is faster. With SQLite, stop the gateway
@@ -44,6 +58,10 @@ pub(super) enum Target {
 pub(super) fn run(command: StoreCommand) -> Result<(), CommandError> {
     match command {
         StoreCommand::Copy { config, from, to: Target::Postgres } => copy(&config, &from),
+        StoreCommand::Migrate { config, owner, owner_password_file } => {
+            let password = owner_password_file.map(PasswordSource::File);
+            migrate(&config, owner.map(|role| Owner { role, password }))
+        }
         StoreCommand::Sweep { config } => sweep(&config),
     }
 }
@@ -66,6 +84,17 @@ fn copy(argument: &ConfigArgument, from: &Path) -> Result<(), CommandError> {
         say!("  {:24}  {:>10}  {}", part.name(), checksum.count, checksum.hash());
     }
     say!("start the gateways now, and keep {} until they work", from.display());
+    Ok(())
+}
+
+fn migrate(argument: &ConfigArgument, owner: Option<Owner>) -> Result<(), CommandError> {
+    let config = argument.load(Probe::None)?;
+    let mut shown = Progress::on_stderr();
+    let mut progress = |part: &str, done, total| shown.show(part, done, (total > 0).then_some(total));
+    match app::migrate_store(&config, owner, SystemClock.now(), &mut progress)? {
+        0 => say!("the tables in the {} are those of this version", config.store.database),
+        steps => say!("made {steps} steps; the tables in the {} are those of this version", config.store.database),
+    }
     Ok(())
 }
 

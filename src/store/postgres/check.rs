@@ -6,6 +6,7 @@ use crate::store::error::StoreError;
 use crate::store::postgres::connections::MORE;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::inspect::with_session;
+use crate::store::postgres::schema;
 use crate::store::postgres::session::Session;
 use crate::store::postgres::settings::Settings;
 use crate::store::postgres::tls::Tls;
@@ -27,13 +28,19 @@ impl Finding {
 /// `has_schema_privilege` fails for a schema that does not exist.
 const RIGHTS: &str = "select n.oid is not null as has_schema,
         has_database_privilege(current_database(), 'create') as may_create_schema,
-        coalesce(has_schema_privilege(n.oid, 'usage') and has_schema_privilege(n.oid, 'create'), false)
-            as may_use_schema,
+        coalesce(has_schema_privilege(n.oid, 'create'), false) and not exists (select from pg_class c
+            where c.relnamespace = n.oid and c.relkind = 'r' and not pg_has_role(c.relowner, 'usage'))
+            as may_make_steps,
+        (select pg_get_userbyid(c.relowner)::text from pg_class c
+            where c.relnamespace = n.oid and c.relname = 'schema_versions') as owner,
         coalesce((select string_agg(c.relname, ', ' order by c.relname) from pg_class c
             where c.relnamespace = n.oid and c.relkind = 'r'
             and not (has_table_privilege(c.oid, 'select') and has_table_privilege(c.oid, 'insert')
                 and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete'))), '')
-            as forbidden_tables
+            as forbidden_tables,
+        not exists (select from pg_class c where c.relnamespace = n.oid and c.relkind = 'S'
+            and not (has_sequence_privilege(c.oid, 'usage') and has_sequence_privilege(c.oid, 'update')))
+            as may_advance
     from (select $1::text as name) s left join pg_namespace n on n.nspname = s.name";
 
 const SERVER: &str =
@@ -52,30 +59,58 @@ pub fn check(settings: &Settings, tls: Option<Tls>, now: fn() -> UnixTime) -> Re
     let (schema, needed) = (settings.schema.clone(), (settings.pool + MORE) as i64);
     let user = settings.target.user.clone();
     with_session(settings, tls, Duration::ZERO, move |session| async move {
-        rights(&session, &schema, &user).await?;
-        findings(&session, needed, now).await
+        let mut found = rights(&session, &schema, &user).await?;
+        found.extend(findings(&session, needed, now).await?);
+        Ok(found)
     })
 }
 
-async fn rights(session: &Session, schema: &str, user: &str) -> Result<(), QueryError> {
+async fn rights(session: &Session, schema: &str, user: &str) -> Result<Vec<Finding>, QueryError> {
     let row = session.query_opt(RIGHTS, &[&schema]).await?;
     let row = row.ok_or_else(|| StoreError::new("the database did not report the rights of the user"))?;
     let is = |column| row.try_get::<_, bool>(column).map_err(StoreError::from);
     let forbidden: String = row.try_get("forbidden_tables").map_err(StoreError::from)?;
-    let problem = if !is("has_schema")? && !is("may_create_schema")? {
-        format!(
+    if !is("has_schema")? && !is("may_create_schema")? {
+        return Err(StoreError::new(format!(
             "there is no schema \"{schema}\", and {user} may not create it; \
              run: CREATE SCHEMA {schema} AUTHORIZATION {user}"
-        )
-    } else if is("has_schema")? && !is("may_use_schema")? {
-        format!("{user} may not use the schema \"{schema}\"; run: GRANT USAGE, CREATE ON SCHEMA {schema} TO {user}")
-    } else if !forbidden.is_empty() {
-        format!(
+        ))
+        .into());
+    }
+    if !forbidden.is_empty() {
+        return Err(StoreError::new(format!(
             "{user} may not read and write the tables {forbidden} in the schema \"{schema}\"; \
              run: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {user}"
+        ))
+        .into());
+    }
+    if is("has_schema")? && !is("may_make_steps")? {
+        let owner: Option<String> = row.try_get("owner").map_err(StoreError::from)?;
+        needs_no_step(session, schema, user, owner.as_deref()).await?;
+    }
+    let is_behind = (!is("may_advance")?).then(|| {
+        Finding::new(
+            format!("{user} may not advance the sequences in the schema \"{schema}\", as after a switch to a copy"),
+            format!("run: GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA {schema} TO {user}"),
         )
-    } else {
-        return Ok(());
+    });
+    Ok(is_behind.into_iter().collect())
+}
+
+/// A user that may not change the tables can use them if they are those of this version.
+async fn needs_no_step(session: &Session, schema: &str, user: &str, owner: Option<&str>) -> Result<(), QueryError> {
+    let Some(step) = schema::next(session, schema).await? else { return Ok(()) };
+    let owner = owner.unwrap_or("ROLE");
+    let problem = match step.is_first() {
+        true => format!(
+            "the schema \"{schema}\" is empty, and {user} may not create tables there; run \
+             `bearward store migrate --owner {owner}` with the role that owns the schema, or: \
+             GRANT CREATE ON SCHEMA {schema} TO {user}"
+        ),
+        false => format!(
+            "the tables in the schema \"{schema}\" lack a step of this version, and {user} may not make it; run \
+             `bearward store migrate --owner {owner}`"
+        ),
     };
     Err(StoreError::new(problem).into())
 }

@@ -25,12 +25,17 @@ use crate::types::ids::TokenId;
 /// How long to wait between two attempts to connect.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 
+/// A gateway that starts leaves a value of its root secret, and a copy its mark. `bearward store migrate` leaves
+/// neither.
+const IS_USED: &str = "select exists (select from root_check) or exists (select from meta m where m.name = 'copy')";
 const IS_INITIALIZED: &str = "select exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
     where n.nspname = current_schema() and c.relname = 'schema_versions')";
 
-/// Returns true if the schema has the tables of the gateway.
+/// Returns true if a gateway has used the tables, or a copy has filled them: they then belong to a root secret.
 pub fn is_initialized(settings: &Settings, tls: Option<Tls>, patience: Duration) -> Result<bool, StoreError> {
-    with_session(settings, tls, patience, |session| async move { has_tables(&session).await })
+    with_session(settings, tls, patience, |session| async move {
+        Ok(has_tables(&session).await? && session.is(IS_USED).await?)
+    })
 }
 
 /// The revocations with a sequence above `after` that matter at `now`. None without tables.

@@ -4,13 +4,13 @@
 //! `session` runs statements on it. `connections` keeps several of them open and repeats operations, `driver` owns the
 //! thread that does all of this. `error` says what a failed statement means.
 //!
-//! `schema` creates and migrates the tables, `sequences` repairs those of a copy, `rows` converts values. `issue`,
-//! `families`, `api_keys`, `search`, `rotation`, `revocations`, `origins`, `marks`, `provider_logins`,
-//! `provider_logouts`, `endings`, `signing_keys`, `acme`, `audit`, `probe` and `maintenance` are the operations: each
-//! is a value that can run again. `append` writes the log of revocations for all of them, `clock` knows the time of the
-//! database, `gather` makes one statement of several calls, `attempts` repeats what a lock prevents, `outbox` writes
-//! their events, and `enforcement` passes
-//! revocations on. `follower` reads what other gateways append, `replicas` and `leases` let them know of each other.
+//! `schema` creates and migrates the tables, `migrate` does it for large ones, `sequences` repairs those of a copy,
+//! `rows` converts values. `issue`, `families`, `api_keys`, `search`, `rotation`, `revocations`, `origins`, `marks`,
+//! `provider_logins`, `provider_logouts`, `endings`, `signing_keys`, `acme`, `audit`, `probe` and `maintenance` are the
+//! operations: each is a value that can run again. `append` writes the log of revocations for all of them, `clock` knows
+//! the time of the database, `gather` makes one statement of several calls, `attempts` repeats what a lock prevents,
+//! `outbox` writes their events, and `enforcement` passes revocations on. `follower` reads what other gateways append,
+//! `replicas` and `leases` let them know of each other.
 //!
 //! No transaction is open while the gateway waits for a response of the database: each change is one statement. A
 //! gateway that is stopped or cut off therefore holds no lock.
@@ -42,6 +42,7 @@ mod lookup;
 mod maintenance;
 mod mark_rows;
 mod marks;
+mod migrate;
 mod open;
 mod operation;
 mod origins;
@@ -74,6 +75,7 @@ use std::sync::atomic::Ordering;
 pub use check::{Finding, check};
 pub use database::Database;
 pub use import::Import;
+pub use migrate::{MigrationProgress, migrate};
 pub use roots::{RootCheck, RootsFound, compare_roots};
 pub use settings::{Host, OnStale, PasswordSource, Settings, Target, UrlError, is_schema_name};
 pub use tls::Tls;

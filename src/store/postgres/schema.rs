@@ -48,6 +48,10 @@ const RETRY_DELAY: Duration = Duration::from_millis(200);
 const BUSY: &str = "another gateway changes the tables";
 /// In the error of a step that has waited for the lock of a running gateway.
 const LOCKED: &str = "another transaction holds a lock";
+/// In the error of a step that the user may not make: the code of PostgreSQL.
+const FORBIDDEN: &str = "42501";
+/// In the error of a step that took too long.
+const SLOW: &str = "57014";
 
 const FOUND: &str = "select exists (select from pg_namespace n where n.nspname = $1) as has_schema,
         exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -68,19 +72,96 @@ struct Found {
 /// # Errors
 /// If the tables belong to another program, or are too new for this version. Nothing was changed then.
 pub(super) async fn prepare(session: &Session, schema: &str, now: UnixTime) -> Result<(), QueryError> {
-    let began = Instant::now();
-    loop {
-        let found = identify(session, schema).await?;
-        let next = usize::try_from(found.version).ok().and_then(|version| STEPS.get(version));
-        let Some(step) = next else { return Ok(()) };
-        let Err(error) = session.batch(&transaction(step, &found, schema, now)).await else { continue };
-        if !is_busy(&error) || began.elapsed() >= PATIENCE {
-            // Unless another gateway has made this step meanwhile.
-            if identify(session, schema).await?.version == found.version {
-                return Err(error);
+    let deadline = Instant::now() + PATIENCE;
+    while let Some(step) = next(session, schema).await? {
+        step.make(session, step.sql(), now, deadline).await?;
+    }
+    Ok(())
+}
+
+/// A step that the database lacks.
+pub(super) struct MissingStep<'a> {
+    step: &'static Step,
+    found: Found,
+    schema: &'a str,
+}
+
+/// The next step, if there is one. Only reads.
+pub(super) async fn next<'a>(session: &Session, schema: &'a str) -> Result<Option<MissingStep<'a>>, QueryError> {
+    let found = identify(session, schema).await?;
+    let step = usize::try_from(found.version).ok().and_then(|version| STEPS.get(version));
+    Ok(step.map(|step| MissingStep { step, found, schema }))
+}
+
+/// The SQL of all steps.
+#[cfg(test)]
+pub(super) fn all() -> impl Iterator<Item = &'static str> {
+    STEPS.iter().map(|step| step.sql)
+}
+
+impl MissingStep<'_> {
+    pub(super) fn sql(&self) -> &'static str {
+        self.step.sql
+    }
+
+    /// Returns true if there are no tables yet.
+    pub(super) fn is_first(&self) -> bool {
+        self.found.version == 0
+    }
+
+    /// Makes the step by `sql`, and records it, unless another gateway has made it meanwhile. While running gateways
+    /// hold locks, it tries again until `deadline`.
+    pub(super) async fn make(
+        &self,
+        session: &Session,
+        sql: &str,
+        now: UnixTime,
+        deadline: Instant,
+    ) -> Result<(), QueryError> {
+        let transaction = self.transaction(sql, now);
+        loop {
+            let Err(error) = session.batch(&transaction).await else { return Ok(()) };
+            if identify(session, self.schema).await?.version != self.found.version {
+                return Ok(());
             }
-        } else {
+            if !is_busy(&error) || Instant::now() >= deadline {
+                return Err(self.with_advice(error));
+            }
             sleep(RETRY_DELAY).await;
+        }
+    }
+
+    /// One transaction with its record. It waits for a lock for less than `deadlock_timeout` (1 s), because it may hold
+    /// one that a running gateway needs meanwhile, and comes again. The cast fails while another gateway has the lock
+    /// of the step, and ends the transaction.
+    fn transaction(&self, sql: &str, now: UnixTime) -> String {
+        let (schema, compatible_from) = (self.schema, self.step.compatible_from);
+        let create = if self.found.has_schema { String::new() } else { format!("create schema {schema};") };
+        let (version, at, by) = (self.found.version + 1, now.as_millis(), env!("CARGO_PKG_VERSION"));
+        format!(
+            "set local lock_timeout = '500ms'; set local statement_timeout = '60s';
+             select (case when pg_try_advisory_xact_lock(1651995236, hashtext('{schema}')) then 'true'
+                 else '{BUSY}' end)::boolean;
+             {create}
+             {sql};
+             insert into schema_versions (version, compatible_from, at, by)
+                 values ({version}, {compatible_from}, {at}, '{by}');"
+        )
+    }
+
+    fn with_advice(&self, error: QueryError) -> QueryError {
+        let step = format!("step {} of the tables in the schema \"{}\"", self.found.version + 1, self.schema);
+        match error {
+            QueryError::Rejected(error) if error.message.contains(FORBIDDEN) => StoreError::new(format!(
+                "the user of store.postgres may not make {step}; run `bearward store migrate` as their owner: see \
+                 deploy/upgrade.md ({error})"
+            ))
+            .into(),
+            QueryError::Rejected(error) if error.message.contains(SLOW) => StoreError::new(format!(
+                "{step} takes too long for a start; run `bearward store migrate`, which has no limit ({error})"
+            ))
+            .into(),
+            error => error,
         }
     }
 }
@@ -91,24 +172,6 @@ fn is_busy(error: &QueryError) -> bool {
     | QueryError::NotPrimary(error)
     | QueryError::Rejected(error)) = error;
     error.message.contains(BUSY) || error.message.contains(LOCKED)
-}
-
-/// One step, with its record. It waits for a lock for less than `deadlock_timeout` (1 s), because it may hold one that
-/// a running gateway needs meanwhile, and comes again. The cast fails while another gateway has the lock of the step,
-/// and ends the transaction.
-fn transaction(step: &Step, found: &Found, schema: &str, now: UnixTime) -> String {
-    let Step { sql, compatible_from } = step;
-    let create = if found.has_schema { String::new() } else { format!("create schema {schema};") };
-    let (version, at, by) = (found.version + 1, now.as_millis(), env!("CARGO_PKG_VERSION"));
-    format!(
-        "set local lock_timeout = '500ms'; set local statement_timeout = '60s';
-         select (case when pg_try_advisory_xact_lock(1651995236, hashtext('{schema}')) then 'true' else '{BUSY}' end)
-             ::boolean;
-         {create}
-         {sql};
-         insert into schema_versions (version, compatible_from, at, by)
-             values ({version}, {compatible_from}, {at}, '{by}');"
-    )
 }
 
 /// Only reads.

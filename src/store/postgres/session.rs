@@ -183,6 +183,11 @@ impl Session {
         self.within(BATCH_TIMEOUT, self.0.client.batch_execute(sql)).await
     }
 
+    /// Runs one statement that may take hours. Only for a connection that nothing else uses.
+    pub(super) async fn run_for_long(&self, sql: &str) -> Result<(), QueryError> {
+        Ok(self.0.client.batch_execute(sql).await?)
+    }
+
     /// Prepared once for each connection, also if several operations ask for it at the same time.
     async fn statement(&self, sql: &'static str, params: &[&dyn Param]) -> Result<Statement, tokio_postgres::Error> {
         let cell = self.statements().entry(sql).or_default().clone();

@@ -14,7 +14,9 @@ const SESSION: &str = "select current_setting('server_version_num')::int4, curre
     current_setting('synchronous_commit'), current_setting('default_transaction_isolation'),
     current_setting('search_path'), current_setting('statement_timeout') <> '0'
     and current_setting('lock_timeout') <> '0' and current_setting('idle_in_transaction_session_timeout') <> '0',
-    coalesce(current_setting('bearward.direct', true), '') <> 'on'";
+    coalesce(current_setting('bearward.direct', true), '') <> 'on',
+    coalesce((select not has_schema_privilege(n.oid, 'usage') from pg_namespace n
+        where n.nspname = btrim(split_part(current_setting('search_path'), ',', 1), ' \"')), false)";
 
 /// Prepared as any statement: is it known to the server by the name that the gateway gave it? A pooler that supports
 /// prepared statements gives them names of its own.
@@ -30,7 +32,7 @@ pub(super) async fn check(session: &Session, settings: &Settings) -> Result<(), 
     })?;
     let row = rows.first().ok_or_else(|| ConnectError::transient("the server did not report its settings"))?;
     let checked = Reported::read(row).map_err(|error| ConnectError::transient(&error.message))?;
-    checked.check(&settings.schema)?;
+    checked.check(&settings.schema, &settings.target.user)?;
     match checked.is_pooled && settings.prepared {
         true => check_pooler(session).await,
         false => Ok(()),
@@ -49,6 +51,8 @@ struct Reported {
     has_timeouts: bool,
     /// The settings of the gateway did not reach the server.
     is_pooled: bool,
+    /// The server skips a schema that the user may not use, as if it had no tables.
+    is_schema_forbidden: bool,
 }
 
 impl Reported {
@@ -63,10 +67,11 @@ impl Reported {
             search_path: row.try_get(6)?,
             has_timeouts: row.try_get(7)?,
             is_pooled: row.try_get(8)?,
+            is_schema_forbidden: row.try_get(9)?,
         })
     }
 
-    fn check(&self, schema: &str) -> Result<(), ConnectError> {
+    fn check(&self, schema: &str, user: &str) -> Result<(), ConnectError> {
         let permanent = |text: String| Err(ConnectError { error: StoreError::new(text), is_permanent: true });
         if self.version < MIN_VERSION {
             return permanent(format!("PostgreSQL {} is too old; the gateway needs 14 or later", self.version_text));
@@ -95,6 +100,11 @@ impl Reported {
         }
         if !self.has_timeouts {
             return permanent(self.overridden("statement_timeout or lock_timeout", "0", "5000"));
+        }
+        if self.is_schema_forbidden {
+            return permanent(format!(
+                "{user} may not use the schema \"{schema}\"; run as its owner: GRANT USAGE ON SCHEMA {schema} TO {user}"
+            ));
         }
         Ok(())
     }
@@ -139,6 +149,7 @@ mod tests {
             search_path: "bearward, pg_temp".into(),
             has_timeouts: true,
             is_pooled: false,
+            is_schema_forbidden: false,
         }
     }
 
@@ -149,7 +160,7 @@ mod tests {
             Reported { search_path: "\"bearward\"".into(), ..reported() },
             Reported { synchronous_commit: "remote_apply".into(), ..reported() },
         ] {
-            assert!(usable.check("bearward").is_ok());
+            assert!(usable.check("bearward", "alice").is_ok());
         }
     }
 
@@ -169,8 +180,13 @@ mod tests {
             ),
             (Reported { search_path: "public, bearward".into(), ..reported() }, true, "search_path = bearward"),
             (Reported { has_timeouts: false, ..reported() }, true, "statement_timeout or lock_timeout is 0"),
+            (
+                Reported { is_schema_forbidden: true, ..reported() },
+                true,
+                "alice may not use the schema \"bearward\"; run as its owner: GRANT USAGE ON SCHEMA bearward TO alice",
+            ),
         ] {
-            let error = broken.check("bearward").expect_err(says);
+            let error = broken.check("bearward", "alice").expect_err(says);
             assert_eq!(error.is_permanent, is_permanent, "{says}");
             assert!(error.error.message.contains(says), "{}", error.error);
         }

@@ -145,8 +145,8 @@ async fn missing_rights_are_named_with_the_statement_that_grants_them() {
     };
     says(&format!("CREATE SCHEMA {schema} AUTHORIZATION guest"));
     server.sql("bearward", &format!("create schema {schema}; create table {schema}.schema_versions (version integer)"));
-    says(&format!("GRANT USAGE, CREATE ON SCHEMA {schema} TO guest"));
-    server.sql("bearward", &format!("grant usage, create on schema {schema} to guest"));
+    says(&format!("GRANT USAGE ON SCHEMA {schema} TO guest"));
+    server.sql("bearward", &format!("grant usage on schema {schema} to guest"));
     says(&format!("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO guest"));
 }
 

@@ -1,0 +1,34 @@
+//! `bearward store migrate`: makes the steps that the tables of PostgreSQL lack, as their owner.
+
+use super::error::StartError;
+use super::stored;
+use crate::config::Config;
+use crate::store::postgres::{self, MigrationProgress, PasswordSource};
+use crate::types::clock::UnixTime;
+
+/// Who owns the tables, if that is not the user of `store.postgres`.
+pub struct Owner {
+    pub role: String,
+    pub password: Option<PasswordSource>,
+}
+
+/// Returns how many steps were made.
+///
+/// # Errors
+/// If the configuration has no PostgreSQL, or the owner may not make a step.
+pub fn migrate_store(
+    config: &Config,
+    owner: Option<Owner>,
+    now: UnixTime,
+    progress: MigrationProgress<'_>,
+) -> Result<usize, StartError> {
+    let Some(settings) = config.store.postgres() else { return Err(StartError::NotShared) };
+    let mut settings = settings.clone();
+    if let Some(Owner { role, password }) = owner {
+        settings.target.user = role;
+        settings.password = password;
+    }
+    let tls = stored::encryption(&settings)?;
+    let migrated = postgres::migrate(&settings, tls, now, progress);
+    migrated.map_err(|error| stored::open_error(&config.store, error))
+}
