@@ -70,7 +70,7 @@ pub(super) type Appended = Vec<Option<Revocation>>;
 
 /// The calls that wait to be appended.
 pub(super) struct Log {
-    connections: Connections,
+    pub(super) connections: Connections,
     /// The `iss` of the gateway's own access tokens.
     own_issuer: String,
     enforcement: Arc<Enforcement>,

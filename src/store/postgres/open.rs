@@ -56,7 +56,8 @@ impl PostgresStore {
         let hook = memory.remembering(enforce.clone());
         let enforcement = Arc::new(Enforcement { hook, longest_life });
         let connections = driver.connections();
-        let shared = Shared::new(&settings, replica, connections, lanes, enforcement, freshness.clone(), outbox.clone());
+        let shared =
+            Shared::new(&settings, replica, connections, lanes, enforcement, freshness.clone(), outbox.clone());
         let shared = Arc::new(shared);
         let store = PostgresStore { driver, shared, outbox, freshness };
         store.driver.wait(store.run(Lane::Any, audit::Count))?;

@@ -72,7 +72,8 @@ fn a_login_that_was_written_before_a_loss_is_not_taken() {
 #[test]
 fn a_login_that_comes_too_late_ends_no_other() {
     with_empty_tables(Arc::default(), |session, shared| async move {
-        let late = Shared { timeout: Duration::ZERO, ..super::given::shared(Arc::default()) };
+        let connections = shared.log.connections.clone();
+        let late = Shared { timeout: Duration::ZERO, ..super::given::shared(connections, Arc::default()) };
         let (first, second) = (family(), Family { id: TokenId::from_bytes([9; 16]), ..family() });
         Issue::new(first.clone(), 1, LOGIN.into()).run(&shared, &session).await?;
         let issue = Issue::new(second.clone(), 1, LOGIN.into());
