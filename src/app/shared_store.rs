@@ -124,6 +124,9 @@ pub(super) fn register_metrics(freshness: &Arc<Freshness>, metrics: &mut Metrics
     metrics.gauge("store_replicas", "Gateways that use the store now", move || {
         live.counts.live.load(Ordering::Relaxed) as f64
     });
+    let lost = freshness.clone();
+    let help = "Revocations that the store has lost, and that this gateway must write again";
+    metrics.gauge("revocations_lost", help, move || lost.counts.lost.load(Ordering::Relaxed) as f64);
     let mut counter = |name: &'static str, help: &'static str, count: fn(&FollowerCounts) -> &AtomicU64| {
         let freshness = freshness.clone();
         metrics.counter(name, help, move || count(&freshness.counts).load(Ordering::Relaxed) as f64);

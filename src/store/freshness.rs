@@ -59,6 +59,8 @@ pub struct FollowerCounts {
     pub forks: AtomicU64,
     /// Gaps in the log.
     pub gaps: AtomicU64,
+    /// Revocations that the store has lost, and that this gateway knows.
+    pub lost: AtomicU64,
     /// Revocations that the store had lost, and that this gateway wrote back.
     pub written_back: AtomicU64,
     /// The gateways that use the store now, this one included.
@@ -127,6 +129,11 @@ impl Freshness {
         let _ = self.loaded.subscribe().wait_for(|loaded| *loaded).await;
     }
 
+    /// Returns true if the whole log was read once.
+    pub fn is_loaded(&self) -> bool {
+        *self.loaded.borrow()
+    }
+
     /// A poll that was sent at `sent` has read everything, and everything is in force. It does not count while the
     /// signing keys of that poll are not: a key may have been revoked.
     ///
@@ -137,7 +144,7 @@ impl Freshness {
             return;
         }
         self.polled_at.fetch_max(sent.as_micros(), Ordering::AcqRel);
-        if has_moved || !*self.loaded.borrow() {
+        if has_moved || !self.is_loaded() {
             self.moved.notify_one();
         }
         if !self.is_strict {

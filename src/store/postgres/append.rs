@@ -51,8 +51,7 @@ pub(super) struct Entry {
     pub(super) is_lost: bool,
 }
 
-/// What the log lacks, to be written again.
-pub(super) fn lost(revocations: &[Revocation]) -> Vec<Entry> {
+fn entries_of(lost: &[Revocation]) -> Vec<Entry> {
     let entry = |lost: &Revocation| Entry {
         what: lost.what.clone(),
         at: lost.at,
@@ -62,7 +61,7 @@ pub(super) fn lost(revocations: &[Revocation]) -> Vec<Entry> {
         event: None,
         is_lost: true,
     };
-    revocations.iter().map(entry).collect()
+    lost.iter().map(entry).collect()
 }
 
 /// One for each entry of a call: `None` for a family that has ended before, changed, or is locked.
@@ -99,8 +98,15 @@ impl Log {
     async fn append_all(&self, calls: Vec<Vec<Entry>>) -> Result<Vec<Appended>, QueryError> {
         let sizes: Vec<usize> = calls.iter().map(Vec::len).collect();
         let entries: Vec<Entry> = calls.into_iter().flatten().collect();
-        let mut appended = self.write_and_enforce(&entries, None).await?.1.into_iter();
+        let session = self.connections.session(Lane::Log).await?;
+        let mut appended = self.write_and_enforce(&session, &entries, None).await?.1.into_iter();
         Ok(sizes.into_iter().map(|size| appended.by_ref().take(size).collect()).collect())
+    }
+
+    /// Appends what the log has lost, apart from the calls that wait: these neither share its statement nor its
+    /// connection.
+    pub(super) async fn append_lost(&self, session: &Session, lost: &[Revocation]) -> Result<Appended, QueryError> {
+        Ok(self.write_and_enforce(session, &entries_of(lost), None).await?.1)
     }
 
     /// Appends the entries in one transaction with the mark, if the mark is new. A statement of its own: the entries of
@@ -110,19 +116,20 @@ impl Log {
         mark: &MarkRow,
         entries: Vec<Entry>,
     ) -> Result<(FoundMark, Appended), QueryError> {
-        let (found, appended) = self.write_and_enforce(&entries, Some(mark)).await?;
+        let session = self.connections.session(Lane::Log).await?;
+        let (found, appended) = self.write_and_enforce(&session, &entries, Some(mark)).await?;
         Ok((found.ok_or_else(|| StoreError::new("a mark was not written"))?, appended))
     }
 
     async fn write_and_enforce(
         &self,
+        session: &Session,
         entries: &[Entry],
         mark: Option<&MarkRow>,
     ) -> Result<(Option<FoundMark>, Appended), QueryError> {
-        let session = self.connections.session(Lane::Log).await?;
-        let written = self.write(&session, entries, mark).await;
+        let written = self.write(session, entries, mark).await;
         if !entries.is_empty() {
-            announce(&session);
+            announce(session);
         }
         let (found, appended) = written?;
         let enforced: Vec<Revocation> = appended.iter().flatten().cloned().collect();

@@ -1,4 +1,5 @@
-//! What only one gateway does at a time: sweeping, delivering audit events, and polling for security events.
+//! What only one gateway does at a time: sweeping, delivering audit events, polling for security events, and writing
+//! lost revocations back.
 //!
 //! A lease ends by the clock of the database. Each new holder gets another epoch, and what it writes depends on it: a
 //! gateway that was paused for longer than its lease changes nothing when it goes on.
@@ -16,6 +17,7 @@ pub(super) const TOLERANCE: Duration = Duration::from_millis(10);
 /// The names of the leases.
 pub(super) const SWEEP: &str = "sweep";
 pub(super) const DELIVERY: &str = "delivery";
+pub(super) const WRITE_BACK: &str = "write_back";
 
 /// How long a lease lasts. A gateway that dies delays what it did for so long.
 const DURATION: Duration = Duration::from_secs(15);
@@ -33,6 +35,14 @@ const HOLD: &str = "insert into leases as l (name, holder, epoch, until)
 pub(super) async fn hold(session: &Session, name: &str, holder: &str) -> Result<Option<i64>, QueryError> {
     let row = session.query_opt(HOLD, &[&name, &holder, &rows::millis(DURATION)]).await?;
     Ok(row.map(|row| rows::get(&row, "epoch")).transpose()?)
+}
+
+const RELEASE: &str = "delete from leases where name = $1 and holder = $2";
+
+/// Lets another gateway take the lease at once.
+pub(super) async fn release(session: &Session, name: &str, holder: &str) -> Result<(), QueryError> {
+    session.execute(RELEASE, &[&name, &holder]).await?;
+    Ok(())
 }
 
 /// See [`Store::hold_lease`](crate::store::Store::hold_lease).

@@ -10,7 +10,7 @@
 //! operations: each is a value that can run again. `append` writes the log of revocations for all of them, `clock` knows
 //! the time of the database, `gather` makes one statement of several calls, `attempts` repeats what a lock prevents,
 //! `outbox` writes their events, and `enforcement` passes revocations on. `follower` reads what other gateways append,
-//! `replicas` and `leases` let them know of each other.
+//! `replicas` and `leases` let them know of each other, and `tasks` starts what runs beside operations.
 //!
 //! No transaction is open while the gateway waits for a response of the database: each change is one statement. A
 //! gateway that is stopped or cut off therefore holds no lock.
@@ -63,6 +63,7 @@ mod session;
 mod session_check;
 mod settings;
 mod signing_keys;
+mod tasks;
 mod tickets;
 mod tls;
 
@@ -82,7 +83,7 @@ pub use tls::Tls;
 
 use crate::store::acme::AcmeEntry;
 use crate::store::api::{
-    DecideKeys, DecideRotation, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store, StoreFuture,
+    DecideKeys, DecideRotation, KeysChanged, Outbox, RevokeOutcome, RevokedBy, Store, StoreFuture,
 };
 use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::freshness::Freshness;
@@ -99,9 +100,7 @@ use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use connections::Lane;
 use driver::Driver;
-use follower::{Follower, Memory};
 use operation::{Operation, Shared};
-use replicas::Heartbeat;
 use session::Session;
 
 /// The shared store. Dropping it finishes the queued operations and closes the connections, which can take as long as
@@ -114,15 +113,6 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Starts the task that reads what other gateways write.
-    fn follow(&self, memory: Memory, enforce: RevocationHook, channel: String) {
-        let (connections, shared, freshness) = (self.driver.connections(), self.shared.clone(), self.freshness.clone());
-        let heartbeat = Heartbeat::new(connections.clone(), shared.clone(), freshness.clone(), self.outbox.clone());
-        self.driver.spawn(heartbeat.run());
-        self.driver.spawn(shared.clone().look_for_pauses());
-        self.driver.spawn(Follower::new(connections, shared, memory, freshness, enforce, channel).run());
-    }
-
     /// With `store.strict`, see [`replicas::when_applied`].
     fn when_applied<T: Send + 'static>(
         &self,

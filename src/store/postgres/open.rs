@@ -15,6 +15,7 @@ use crate::store::postgres::enforcement::Enforcement;
 use crate::store::postgres::follower::Memory;
 use crate::store::postgres::operation::Shared;
 use crate::store::postgres::settings::OnStale;
+use crate::store::postgres::tasks::Tasks;
 use crate::store::postgres::{PostgresStore, audit, maintenance, schema, sequences};
 use crate::types::clock::UnixTime;
 
@@ -61,7 +62,11 @@ impl PostgresStore {
         let shared = Arc::new(shared);
         let store = PostgresStore { driver, shared, outbox, freshness };
         store.driver.wait(store.run(Lane::Any, audit::Count))?;
-        store.follow(memory, enforce, channel);
+        let connections = store.driver.connections();
+        let shared = store.shared.clone();
+        let freshness = store.freshness.clone();
+        let outbox = store.outbox.clone();
+        Tasks { connections, shared, freshness, outbox, memory, enforce, channel }.spawn(&store.driver);
         Ok(store)
     }
 }

@@ -18,6 +18,7 @@
 //! | 9 | the database is killed | `database::a_killed_database_loses_nothing_that_was_acknowledged` |
 //! | 10 | a synchronous standby takes over | `database::a_promoted_synchronous_standby_has_everything` |
 //! | 11 | an asynchronous standby that lags takes over | `database::every_replica_finds_that_a_standby_lacks_revocations` |
+//! | | the same, and it lacks as many revocations as a gateway remembers | `lost::many_lost_revocations_come_back` |
 //! | 12 | clocks of gateways are wrong | `replicas::wrong_clocks_change_nothing` |
 //! | 13 | the clock of the new primary is behind | `database::a_new_primary_with_a_late_clock_saves_no_session` |
 //! | | the clock of a gateway is ahead for a second | `clocks::a_gateway_with_a_clock_that_was_ahead_ends_no_session` |
@@ -40,8 +41,9 @@
 //! | | `store.strict`, and a gateway is cut off | `replicas::a_strict_revocation_holds_when_a_replica_is_cut_off` |
 //! | | `store.strict`, and a gateway is stopped | `replicas::a_strict_revocation_holds_when_a_replica_is_stopped` |
 //!
-//! `tests/run` runs cases 1, 3, 6, 9 and 11; `tests/chaos` runs all of them. Case 15 has the tables of the next
-//! version, but only one program: `store::postgres::schema::next` runs the whole suite of the store on them.
+//! `tests/run` runs cases 1, 3, 6, 9 and 11, and the one after it with fewer revocations; `tests/chaos` runs all of
+//! them. Case 15 has the tables of the next version, but only one program: `store::postgres::schema::next` runs the
+//! whole suite of the store on them.
 
 mod cases;
 mod checkers;

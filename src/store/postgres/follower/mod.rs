@@ -1,19 +1,23 @@
 //! Follows the log of revocations that all gateways write, on a connection of its own.
 //!
-//! `state` decides, without I/O; `poll` has the statements; `recent` is the memory for a database that lost entries.
+//! `state` decides, without I/O; `poll` has the statements; `recent` is the memory for a database that lost entries,
+//! `lost` what it lacks, and `write_back` writes that. `memory` is what they know.
 //! Polling is what makes sure that nothing is missed. A notification only makes the next poll come sooner: a pooler may
 //! swallow it, and so may a lost connection.
 
+mod lost;
+mod memory;
 mod poll;
 mod recent;
 mod state;
+mod write_back;
 
 #[cfg(test)]
 mod tests;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -22,7 +26,6 @@ use crate::store::api::{LogOrder, RevocationHook};
 use crate::store::clock_offset::ClockOffset;
 use crate::store::error::StoreError;
 use crate::store::freshness::Freshness;
-use crate::store::postgres::append;
 use crate::store::postgres::clock::Reading;
 use crate::store::postgres::connections::{Connections, Lane};
 use crate::store::postgres::error::QueryError;
@@ -30,28 +33,31 @@ use crate::store::postgres::operation::{Shared, lock};
 use crate::store::postgres::session::Session;
 use crate::tokens::family::revocation::Revocation;
 use crate::types::boot_time::BootTime;
+use crate::types::clock::UnixTime;
 use crate::types::secret;
+use memory::Known;
 use poll::{Polled, listen, poll, prepare};
-use state::{Alarm, INTERVAL, PAGE, State, Step};
+use state::{Alarm, INTERVAL, PAGE, Step, spread};
+use write_back::WriteBack;
 
 /// Microseconds between the clock of the database and that of this machine from which on the operator is warned.
 const FAR: u64 = 1_000_000;
 
 /// What the follower remembers of the revocations of this gateway.
 #[derive(Clone)]
-pub(super) struct Memory(Arc<Mutex<State>>);
+pub(super) struct Memory(Known);
 
 impl Memory {
     /// `retention`: how long each entry stays in the log at least.
     pub(super) fn new(retention: Duration) -> Self {
-        Memory(Arc::new(Mutex::new(State::new(retention))))
+        Memory(Known::new(retention))
     }
 
     /// A hook for the revocations of this gateway: the follower remembers each, in case the database loses it.
     pub(super) fn remembering(&self, enforce: RevocationHook) -> RevocationHook {
-        let memory = self.clone();
+        let known = self.0.clone();
         Arc::new(move |revocation: &Revocation, order| {
-            lock(&memory.0).on_own(revocation, BootTime::now());
+            lock(&known.state).on_own(revocation, BootTime::now());
             enforce(revocation, order);
         })
     }
@@ -61,7 +67,7 @@ impl Memory {
 pub(super) struct Follower {
     connections: Connections,
     shared: Arc<Shared>,
-    memory: Memory,
+    known: Known,
     freshness: Arc<Freshness>,
     enforce: RevocationHook,
     schema: String,
@@ -69,8 +75,6 @@ pub(super) struct Follower {
     far_clock: FarClock,
     /// The connection that listens.
     listening: Option<u64>,
-    /// What the log lacks, until it is written.
-    lost: Vec<Revocation>,
     last_error: String,
 }
 
@@ -86,19 +90,20 @@ impl Follower {
         Follower {
             connections,
             shared,
-            memory,
+            known: memory.0,
             freshness,
             enforce,
             schema,
             clock: ClockOffset::default(),
             far_clock: FarClock::default(),
             listening: None,
-            lost: Vec::new(),
             last_error: String::new(),
         }
     }
 
     pub(super) async fn run(mut self) {
+        let (connections, shared) = (self.connections.clone(), self.shared.clone());
+        tokio::spawn(WriteBack::new(connections, shared, self.known.clone(), self.freshness.clone()).run());
         loop {
             match self.follow().await {
                 Ok(()) => {
@@ -107,7 +112,7 @@ impl Follower {
                     }
                 }
                 Err(error) => {
-                    lock(&self.memory.0).on_error(BootTime::now());
+                    lock(&self.known.state).on_error(BootTime::now());
                     if error.message != self.last_error {
                         tracing::error!(%error, "cannot read the log of revocations");
                         self.last_error = error.message;
@@ -135,26 +140,25 @@ impl Follower {
             })?;
             self.listening = Some(session.number());
         }
-        let from = lock(&self.memory.0).read_from();
+        let from = lock(&self.known.state).read_from();
         let polled = self.connections.run(Lane::Follower, |session| async move { poll(&session, from, PAGE).await });
         let polled = polled.await?;
         self.measure_clock(&polled);
         let reading = polled.reading;
         self.apply(polled)?;
         self.compare_clock(reading).await;
-        self.write_back().await;
         Ok(())
     }
 
     async fn wait(&self, session: &Session) {
-        let wait = lock(&self.memory.0).wait(BootTime::now());
+        let wait = lock(&self.known.state).wait(BootTime::now());
         let wait = spread(wait, secret::random::<1>()[0]);
         let notified = session.notified();
         tokio::select! {
             () = sleep(wait) => {}
             () = notified.notified() => {
                 let wait = {
-                    let mut state = lock(&self.memory.0);
+                    let mut state = lock(&self.known.state);
                     state.on_wake(BootTime::now());
                     state.wait(BootTime::now())
                 };
@@ -194,8 +198,10 @@ impl Follower {
 
     fn apply(&mut self, polled: Polled) -> Result<(), StoreError> {
         let (time, sent, keys, newest) = (polled.time(), polled.reading.sent, polled.keys, polled.page.newest.sequence);
+        // A gateway that starts knows nothing of what the log lacks.
+        let waits = polled.is_written_back && !self.freshness.is_loaded();
         let (step, applied, is_complete) = {
-            let mut state = lock(&self.memory.0);
+            let mut state = lock(&self.known.state);
             let step = state.on_poll(polled.page, sent, time);
             (step, state.applied(), state.complete_at() == Some(sent))
         };
@@ -204,14 +210,14 @@ impl Follower {
             step.apply.iter().for_each(|each| (self.enforce)(each, order(each)));
         }));
         enforced.map_err(|_| {
-            lock(&self.memory.0).restart();
+            lock(&self.known.state).restart();
             StoreError::new("revocations were read, but enforcing them panicked")
         })?;
         self.report(&step, applied, newest);
         let has_moved = !step.apply.is_empty();
-        self.lost.extend(step.write_back);
+        self.find_lost(step, time);
         self.freshness.found_keys(keys);
-        if is_complete {
+        if is_complete && !waits {
             self.freshness.completed(sent, has_moved);
         }
         Ok(())
@@ -245,32 +251,16 @@ impl Follower {
         }
     }
 
-    /// Writes what the log lacks. If that fails, or a family is locked, the next poll is followed by another attempt.
-    async fn write_back(&mut self) {
-        if self.lost.is_empty() {
-            return;
-        }
-        let (shared, entries) = (self.shared.clone(), append::lost(&self.lost));
-        let count = self.lost.len();
-        let written = self.connections.run(Lane::Log, |_| {
-            let (shared, entries) = (shared.clone(), entries.clone());
-            async move { shared.log.append(entries).await }
-        });
-        match written.await {
-            Ok(written) => {
-                let mut written = written.into_iter();
-                self.lost.retain(|_| written.next().flatten().is_none());
-                let written = (count - self.lost.len()) as u64;
-                self.freshness.counts.written_back.fetch_add(written, Ordering::Relaxed);
-            }
-            Err(error) => tracing::error!(%error, count, "cannot write lost revocations; trying again"),
+    /// Another gateway may have written what this one has found to be lost.
+    fn find_lost(&self, step: Step, time: UnixTime) {
+        let mut lost = lock(&self.known.lost);
+        lost.on_poll(&step.apply, time);
+        lost.add(step.write_back);
+        self.freshness.counts.lost.store(lost.len() as u64, Ordering::Relaxed);
+        if step.reloaded || lost.len() > 0 {
+            self.known.suspects.notify_one();
         }
     }
-}
-
-/// Up to a fifth less, so that the polls of many gateways spread.
-fn spread(wait: Duration, random: u8) -> Duration {
-    wait - wait / 5 * u32::from(random) / 256
 }
 
 /// If the clocks differ by more than [`FAR`].

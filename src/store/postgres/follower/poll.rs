@@ -8,19 +8,25 @@ use super::state::{Entry, Page, Position, Tag};
 use crate::store::error::StoreError;
 use crate::store::postgres::clock::{Reading, database_time};
 use crate::store::postgres::error::QueryError;
+use crate::store::postgres::leases;
 use crate::store::postgres::rows::{self, get, read_counter};
 use crate::store::postgres::session::Session;
 use crate::types::boot_time::BootTime;
 use crate::types::clock::UnixTime;
 
-/// One snapshot: the head of the log, the version of the signing keys, the time, and the entries from `$1` on. Without
-/// entries there is one row, with null as its sequence.
+/// One snapshot: the head of the log, the version of the signing keys, the time, if a gateway writes back what was
+/// lost, and the entries from `$1` on. Without entries there is one row, with null as its sequence. `offset 0` keeps
+/// what does not depend on an entry from being evaluated for each of them.
 const POLL: &str = concat!(
-    "select h.value as newest, h.tag as newest_tag, k.value as keys, m.micros, t.clock, t.set_back,
+    "select h.value as newest, h.tag as newest_tag, k.value as keys, m.micros, m.written_back, t.clock, t.set_back,
         r.sequence, r.kind, r.issuer, r.name, r.not_after, r.at, r.until, r.tag, r.session
     from meta h
         join meta k on k.name = 'signing_keys'
-        cross join (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as micros) m
+        cross join (
+            select c.micros,
+                exists (select from leases l where l.name = $3 and l.until > c.micros / 1000) as written_back
+            from (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as micros) c offset 0
+        ) m
         cross join ",
     database_time!(),
     "
@@ -45,6 +51,8 @@ pub(super) struct Polled {
     pub(super) reading: Reading,
     /// The connection.
     pub(super) on: u64,
+    /// A gateway writes back what the database has lost.
+    pub(super) is_written_back: bool,
 }
 
 impl Polled {
@@ -60,7 +68,7 @@ pub(super) async fn listen(session: &Session, schema: &str) -> Result<(), QueryE
 
 pub(super) async fn poll(session: &Session, from: u64, limit: usize) -> Result<Polled, QueryError> {
     let (sent, local) = (BootTime::now(), micros());
-    let found = session.query(POLL, &[&rows::counter(from)?, &rows::limit(limit)]).await?;
+    let found = session.query(POLL, &[&rows::counter(from)?, &rows::limit(limit), &leases::WRITE_BACK]).await?;
     let answered = BootTime::now();
     let missing = || StoreError::new("the table meta lacks a row; restore a backup");
     let head = found.first().ok_or_else(missing)?;
@@ -75,6 +83,7 @@ pub(super) async fn poll(session: &Session, from: u64, limit: usize) -> Result<P
         local,
         reading: Reading::read(head, sent, answered)?,
         on: session.number(),
+        is_written_back: get(head, "written_back")?,
     })
 }
 
@@ -111,7 +120,8 @@ mod tests {
         let page = Page { newest: Position::default(), entries: vec![] };
         let sent = BootTime::default();
         let reading = Reading { time: UnixTime::default(), set_back: 0, sent, answered: sent };
-        let polled = Polled { page, keys: 0, micros: 1_700_000_000_123_999, local: 0, reading, on: 0 };
+        let micros = 1_700_000_000_123_999;
+        let polled = Polled { page, keys: 0, micros, local: 0, reading, on: 0, is_written_back: false };
         assert_eq!(polled.time(), UnixTime::from_millis(1_700_000_000_123));
     }
 }

@@ -11,9 +11,9 @@ use crate::types::boot_time::BootTime;
 use crate::types::clock::UnixTime;
 
 /// A standby does not lag for so long.
-const SPAN: Duration = Duration::from_hours(1);
+pub(super) const SPAN: Duration = Duration::from_hours(1);
 /// Maximum number of remembered revocations, some 30 MB. The oldest are forgotten first.
-const MAX: usize = 100_000;
+pub(super) const MAX: usize = 100_000;
 
 #[derive(Default)]
 pub(super) struct Recent {
@@ -53,10 +53,45 @@ impl Recent {
 }
 
 /// The revocations that were not found in the log yet.
+#[derive(Default)]
 pub(super) struct Missing(HashMap<Revoked, Revocation>);
 
 impl Missing {
+    /// Returns false if what is missing already covers it.
+    pub(super) fn add(&mut self, revocation: Revocation) -> bool {
+        let name = without_time(&revocation.what);
+        let is_new = self.0.get(&name).is_none_or(|expected| !covers(expected, &revocation));
+        if is_new {
+            self.0.insert(name, revocation);
+        }
+        is_new
+    }
+
+    pub(super) fn merge(&mut self, other: Missing) {
+        for revocation in other.0.into_values() {
+            self.add(revocation);
+        }
+    }
+
+    /// `what`: without its time.
+    pub(super) fn get(&self, what: &Revoked) -> Option<&Revocation> {
+        self.0.get(what)
+    }
+
+    /// `what`: without its time.
+    pub(super) fn remove(&mut self, what: &Revoked) {
+        self.0.remove(what);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(super) fn found(&mut self, revocation: &Revocation) {
+        // As in each start.
+        if self.0.is_empty() {
+            return;
+        }
         let name = without_time(&revocation.what);
         if self.0.get(&name).is_some_and(|expected| covers(revocation, expected)) {
             self.0.remove(&name);
@@ -76,7 +111,8 @@ fn covers(revocation: &Revocation, other: &Revocation) -> bool {
     revocation.what.not_after() >= other.what.not_after()
 }
 
-fn without_time(what: &Revoked) -> Revoked {
+/// The name under which a revocation is remembered.
+pub(super) fn without_time(what: &Revoked) -> Revoked {
     what.clone().with_not_after(UnixTime::default())
 }
 

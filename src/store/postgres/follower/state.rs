@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::recent::{Missing, Recent};
+use super::recent::{MAX, Missing, Recent, SPAN};
 use crate::tokens::family::revocation::Revocation;
 use crate::types::boot_time::BootTime;
 use crate::types::clock::UnixTime;
@@ -142,6 +142,11 @@ impl State {
         self.complete_at
     }
 
+    /// Returns true while a log is read again that may lack what this gateway remembers.
+    pub(super) fn is_reading_again(&self) -> bool {
+        self.reload.is_some() && self.complete_at.is_some()
+    }
+
     /// How long to wait until the next poll.
     pub(super) fn wait(&self, now: BootTime) -> Duration {
         self.next_poll.since(now)
@@ -173,6 +178,7 @@ impl State {
     /// `sent`: when the poll was sent. `now`: the time of the database.
     pub(super) fn on_poll(&mut self, page: Page, sent: BootTime, now: UnixTime) -> Step {
         self.last_poll = Some(sent);
+        let newest = page.newest.sequence;
         let mut step = Step::default();
         let was_away = self.complete_at.is_some_and(|last| sent.since(last) >= self.retention);
         let read_to_end = match self.reload.take() {
@@ -181,7 +187,9 @@ impl State {
             None if was_away => self.begin_reload(&mut step),
             None => self.follow_page(&page, sent, now, &mut step),
         };
-        for revocation in &step.apply {
+        // Of a long log, what is not among its newest entries would only push out others, which it may lack.
+        let is_recent = |each: &&Revocation| each.at + SPAN >= now && each.sequence + MAX as u64 > newest;
+        for revocation in step.apply.iter().filter(is_recent) {
             self.recent.remember(revocation, sent);
         }
         let goes_on = !read_to_end && self.gap_since.is_none();
@@ -244,7 +252,11 @@ impl State {
     fn begin_reload(&mut self, step: &mut Step) -> bool {
         step.reloaded = true;
         self.gap_since = None;
-        let missing = self.recent.expected();
+        let mut missing = self.recent.expected();
+        // What it lacked so far may be forgotten by now.
+        if let Some(interrupted) = self.reload.take() {
+            missing.merge(interrupted.missing);
+        }
         self.reload = Some(Reload { after: Position::default(), at: None, missing });
         false
     }
@@ -253,6 +265,7 @@ impl State {
     fn reload_page(&mut self, mut reload: Reload, page: &Page, sent: BootTime, now: UnixTime, step: &mut Step) -> bool {
         let Some(entries) = entries_after(reload.after, page) else {
             // Deleted, or another failover: from the start again.
+            self.reload = Some(reload);
             return self.begin_reload(step);
         };
         let retained_since = now - self.retention;
@@ -287,6 +300,11 @@ impl State {
         }
         true
     }
+}
+
+/// Up to a fifth less, so that the polls of many gateways spread.
+pub(super) fn spread(wait: Duration, random: u8) -> Duration {
+    wait - wait / 5 * u32::from(random) / 256
 }
 
 /// The entries after `position`. `None` if the log is another one, or does not contain this entry.

@@ -2,6 +2,7 @@
 
 mod clocks;
 mod database;
+mod lost;
 mod network;
 mod pauses;
 mod readiness;

@@ -46,7 +46,7 @@ impl Follower {
         what
     }
 
-    fn count(&self, count: fn(&bearward::store::FollowerCounts) -> &std::sync::atomic::AtomicU64) -> u64 {
+    pub(super) fn count(&self, count: fn(&bearward::store::FollowerCounts) -> &std::sync::atomic::AtomicU64) -> u64 {
         let freshness = self.store.freshness().expect("the store is shared");
         count(&freshness.counts).load(std::sync::atomic::Ordering::Relaxed)
     }
@@ -57,11 +57,11 @@ pub(super) fn now() -> UnixTime {
     SystemClock.now()
 }
 
-fn token_of(jti: &str) -> Revoked {
+pub(super) fn token_of(jti: &str) -> Revoked {
     Revoked::Token { issuer: "https://login.example".into(), jti: jti.into() }
 }
 
-fn sql(server: &PostgresServer, schema: &str, sql: &str) -> String {
+pub(super) fn sql(server: &PostgresServer, schema: &str, sql: &str) -> String {
     server.sql("bearward", &format!("set search_path = {schema}; {sql}"))
 }
 

@@ -1,4 +1,5 @@
 //! The follower without a database.
 
+mod interrupted;
 mod model;
 mod task;

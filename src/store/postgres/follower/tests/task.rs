@@ -6,8 +6,8 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use super::super::poll::Polled;
-use super::super::state::{Entry, Page, Position};
-use super::super::{FAR, FarClock, Follower, Memory, spread};
+use super::super::state::{Entry, Page, Position, spread};
+use super::super::{FAR, FarClock, Follower, Memory};
 use crate::store::api::LogOrder;
 use crate::store::freshness::Freshness;
 use crate::store::postgres::clock::Reading;
@@ -30,7 +30,7 @@ fn polled(entries: &[u64]) -> Polled {
     let page = Page { newest, entries: entries.iter().copied().map(entry).collect() };
     let now = BootTime::now();
     let reading = Reading { time: UnixTime::default(), set_back: 0, sent: now, answered: now };
-    Polled { page, keys: 0, micros: 1_700_000_000_000_000, local: 0, reading, on: 0 }
+    Polled { page, keys: 0, micros: 1_700_000_000_000_000, local: 0, reading, on: 0, is_written_back: false }
 }
 
 /// Other gateways may wait for the acknowledgement of an entry.
