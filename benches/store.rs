@@ -13,9 +13,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bearward::store::Store;
 use bearward::store::sqlite::{Settings, SqliteStore};
 use bearward::store::sweep::sweep;
+use bearward::store::{Backlog, Store};
 use bearward::tokens::family::Family;
 use bearward::tokens::family::refresh_token::{PresentedToken, Roots, current};
 use bearward::tokens::family::rotation::{Rotation, rotate};
@@ -108,7 +108,7 @@ fn sweeping(_: &mut Criterion) {
     for sweeps in [false, true, true, false, false, true, true, false] {
         let sweeping = sweeps.then(|| {
             let store = store.clone();
-            runtime.spawn(async move { sweep(&*store, &SystemClock).await })
+            runtime.spawn(async move { sweep(&*store, &SystemClock, &Backlog::default()).await })
         });
         let figures = runtime.block_on(callers.refresh_for(turn()));
         match sweeping {

@@ -20,7 +20,6 @@ use super::thread;
 use crate::admin::{self, Admin, AdminConnections};
 use crate::auth::stream_reads::StreamReads;
 use crate::protocols::socket;
-use crate::store::sweep::sweep;
 use crate::types::clock::every;
 use crate::types::reject::with_causes;
 
@@ -40,8 +39,6 @@ const STREAM_INTERVAL: Duration = Duration::from_millis(250);
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(5);
 /// How often to log the wrong admin tokens that had no message of their own.
 const WRONG_TOKENS_INTERVAL: Duration = Duration::from_secs(2);
-/// How often to remove expired rows from the store.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Dropping it ends the thread.
 pub(super) struct ControlThread {
@@ -104,7 +101,7 @@ impl Control {
             local_listener.map(|listener| tokio::spawn(admin::serve_local(listener, connections, admin.clone())));
         let mut local = Some(local);
         // In tasks of their own: on a slow disk, they must not delay anything else here.
-        let sweeping = tokio::spawn(sweep_regularly(state.clone()));
+        let sweeping = tokio::spawn(state.sweep_regularly());
         let keys = tokio::spawn(update_own_keys(state.clone()));
         let (snapshots, clock) = (admin.snapshots.clone(), admin.clock.clone());
         let snapshots = tokio::spawn(async move { snapshots.take_regularly(clock).await });
@@ -259,15 +256,5 @@ async fn update_own_keys(state: Arc<SharedState>) {
             tracing::error!(error, "cannot update the signing keys");
         }
         last_error = error;
-    }
-}
-
-async fn sweep_regularly(state: Arc<SharedState>) {
-    let mut due = every(SWEEP_INTERVAL);
-    loop {
-        due.tick().await;
-        if let Err(error) = sweep(&*state.store, &*state.clock).await {
-            tracing::warn!(%error, "cannot remove expired rows from the store");
-        }
     }
 }

@@ -19,6 +19,7 @@ use super::root_secrets::{agree, read_roots};
 use super::shared_store;
 use super::sign_in_providers;
 use super::stored;
+use super::sweeping;
 use super::takeover;
 use super::upstreams::UpstreamWatch;
 use crate::auth::api_keys::ApiKeys;
@@ -46,7 +47,7 @@ use crate::limits::rate_limit::RateLimits;
 use crate::limits::throttle::Throttle;
 use crate::protocols::tls::TicketSource;
 use crate::server::acme::Entries;
-use crate::store::Store;
+use crate::store::{Backlog, Store};
 use crate::telemetry::metrics::{Metrics, RequestsByRoute};
 use crate::telemetry::snapshots::{Others, Servers, Snapshots};
 use crate::tokens::jwt::replacement::ReplacementSettings;
@@ -54,6 +55,7 @@ use crate::types::clock::{Clock, SteadyClock};
 
 pub(super) struct SharedState {
     pub(super) store: Arc<dyn Store>,
+    backlog: Arc<Backlog>,
     pub(super) auth: AuthState,
     pub(super) broker: Arc<Broker>,
     pub(super) bad_signatures: Arc<BadSignatures>,
@@ -145,6 +147,7 @@ impl SharedState {
         let event_streams = EventStreams::new(&config.event_streams, &token_cache, &auth.renewals);
         Ok(SharedState {
             store,
+            backlog: Arc::default(),
             auth,
             broker,
             bad_signatures: Arc::new(bad_signatures),
@@ -332,6 +335,11 @@ impl SharedState {
         shared_store::follow_keys(self.store.freshness(), keys, keyring, self.clock.clone())
     }
 
+    /// The task that deletes expired rows.
+    pub(super) fn sweep_regularly(&self) -> impl Future<Output = ()> + use<> {
+        sweeping::sweep_regularly(self.store.clone(), self.clock.clone(), self.backlog.clone())
+    }
+
     /// The task that uses new keys of session tickets.
     pub(super) fn follow_ticket_keys(&self) -> impl Future<Output = ()> + use<> {
         let (store, roots) = (self.store.clone(), self.broker.roots.clone());
@@ -358,6 +366,7 @@ impl SharedState {
         if let Some(freshness) = self.store.freshness() {
             shared_store::register_metrics(&freshness, metrics);
         }
+        sweeping::register_metrics(&self.backlog, &self.clock, metrics);
         let clock = self.clock.clone();
         own_keys::register_metrics(&self.broker.own_keys, metrics, move || clock.now());
         let by_route = self.requests_by_route.clone();

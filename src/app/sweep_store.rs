@@ -11,8 +11,8 @@ use super::shared_store;
 use super::stored;
 use crate::auth::revocations::Revocations;
 use crate::config::Config;
-use crate::store::StoreError;
-use crate::store::sweep::slowest_now;
+use crate::store::sweep::{MAX_COUNTED, slowest_now};
+use crate::store::{Expired, StoreError};
 use crate::types::clock::Clock;
 
 /// Rows of each table that one step deletes. Large, because no request waits for it.
@@ -20,7 +20,16 @@ const ROWS: usize = 10_000;
 /// A log of 1,000,000 entries takes 6 s.
 const LOG_PATIENCE: Duration = Duration::from_mins(1);
 
-/// Returns how many rows were deleted. `progress` gets their number after each step. Call it on a runtime.
+/// What a sweep did.
+pub struct Swept {
+    /// Number of rows.
+    pub deleted: usize,
+    /// What is there that should have been deleted. Of each table, at most 100,000 rows are counted.
+    pub left: Expired,
+}
+
+/// `progress` gets the number of deleted rows after each step. Call it on a runtime. Gateways on a shared store may
+/// sweep at the same time.
 ///
 /// # Errors
 /// If the store cannot be opened or written. A running gateway keeps its SQLite database to itself.
@@ -28,10 +37,10 @@ pub async fn sweep_store(
     config: &Config,
     clock: Arc<dyn Clock>,
     progress: &mut dyn FnMut(usize),
-) -> Result<usize, StartError> {
+) -> Result<Swept, StartError> {
     // Otherwise it would be created.
     if !stored::has_data(&config.store, Duration::ZERO)? {
-        return Ok(0);
+        return Ok(Swept { deleted: 0, left: Expired::default() });
     }
     let store = open_store::open(config, Arc::new(Revocations::new()), clock.clone(), Duration::ZERO)?;
     let failed = |source| StartError::SweepStore { database: config.store.database.clone(), source };
@@ -48,7 +57,9 @@ pub async fn sweep_store(
         total += deleted;
         progress(total);
         if deleted == 0 {
-            return Ok(total);
+            break;
         }
     }
+    let left = store.expired(slowest_now(&*clock), MAX_COUNTED).await.map_err(|error| failed(error.into()))?;
+    Ok(Swept { deleted: total, left })
 }

@@ -41,9 +41,8 @@ pub(super) enum StoreCommand {
         #[arg(long, value_name = "FILE", requires = "owner")]
         owner_password_file: Option<PathBuf>,
     },
-    /// Delete expired sessions, revocations and list entries at once. A running gateway deletes them slowly, a few
-    /// hundred per second; after a long stop, or before a copy or backup, this is faster. With SQLite, stop the gateway
-    /// first.
+    /// Delete expired sessions, revocations and list entries at once. A running gateway deletes them slowly; after a
+    /// long stop, or before a copy or backup, this is faster. With SQLite, stop the gateway first.
     Sweep {
         #[command(flatten)]
         config: ConfigArgument,
@@ -103,8 +102,12 @@ fn sweep(argument: &ConfigArgument) -> Result<(), CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CommandError::invalid)?;
     let mut shown = Progress::on_stderr();
     let mut progress = |deleted| shown.show("deleted rows", deleted as u64, None);
-    let deleted = runtime.block_on(app::sweep_store(&config, Arc::new(SystemClock), &mut progress))?;
-    shown.show("deleted rows", deleted as u64, Some(deleted as u64));
-    say!("deleted {deleted} rows of the {} that no longer matter", config.store.database);
+    let swept = runtime.block_on(app::sweep_store(&config, Arc::new(SystemClock), &mut progress))?;
+    shown.show("deleted rows", swept.deleted as u64, Some(swept.deleted as u64));
+    say!("deleted {} rows of the {} that no longer matter", swept.deleted, config.store.database);
+    match swept.left.rows {
+        0 => say!("rows left: 0"),
+        left => say!("rows left: {left}; a gateway deletes them now, or a transaction has locked them"),
+    }
     Ok(())
 }

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use crate::store::acme::AcmeEntry;
 use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::error::StoreError;
+use crate::store::expired::Expired;
 use crate::store::freshness::Freshness;
 use crate::store::mark::{Mark, Marked};
 use crate::store::provider_login::{EndedLogins, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
@@ -178,7 +179,11 @@ pub trait Store: Send + Sync {
 
     /// Deletes families, revocations and watermarks that no longer matter, at most `limit` of each. Returns how many
     /// rows were deleted. Logins of which the provider is still to be told stay for a day after their end was noticed.
+    /// Two gateways that sweep at the same time delete each row once.
     fn sweep(&self, now: UnixTime, limit: usize) -> StoreFuture<usize>;
+
+    /// What [`Store::sweep`] has still to delete. Counts at most `limit` rows of each table.
+    fn expired(&self, now: UnixTime, limit: usize) -> StoreFuture<Expired>;
 
     /// Writes a new family and its login at a provider, as [`Store::issue`] does. Then ends the session that it
     /// replaces, if there is one, for its owner.

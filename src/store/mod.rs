@@ -11,6 +11,7 @@ mod disk_failures;
 mod endings;
 mod error;
 mod events;
+mod expired;
 mod freshness;
 mod late;
 mod mark;
@@ -30,6 +31,7 @@ pub use api::{
 };
 pub use endings::{BY_PROVIDER, Ending, EndingSearch, FoundEndings, Revoker, revoked_by_others, shown_reason};
 pub use error::StoreError;
+pub use expired::{Backlog, Expired};
 pub use freshness::{FollowerCounts, Freshness};
 pub use mark::{Mark, MarkKind, Marked, StoredMark};
 pub use provider_login::{

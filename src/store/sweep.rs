@@ -1,35 +1,70 @@
-//! Deletes old rows slowly, so that requests do not wait for it.
+//! Deletes old rows, as slowly as their number allows, so that requests do not wait for it.
 //!
-//! Deleting a row changes a page in each index, and these pages are far apart. A large sweep would therefore write
-//! megabytes in a commit that refreshes wait for. The sweep deletes a few rows at a time and then pauses for many times
-//! as long, which is some hundred rows per second. The number of rows to delete is at most the number of logins a month
-//! ago.
+//! Deleting a row changes a page in each index of SQLite, and these pages are far apart. A large sweep would therefore
+//! write megabytes in a commit that refreshes wait for. The sweep deletes a few rows at a time and then pauses.
+//!
+//! The pause follows the backlog: while the oldest row has waited for less than a minute, a sweep uses 2 % of the time
+//! of the store. For each 15 s more, it uses twice as much, up to a third. So it finds the rate at which rows expire,
+//! and the oldest row has waited for some two minutes then.
+//!
+//! One gateway at a time sweeps, by a lease.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::store::api::Store;
 use crate::store::error::StoreError;
+use crate::store::expired::{Backlog, Expired};
+use crate::types::boot_time::BootTime;
 use crate::types::clock::{Clock, UnixTime};
 
-/// Rows of each table that one step deletes.
-const ROWS: usize = 100;
-/// Pause after each step, as a multiple of its duration: a sweep uses 2 % of the time of the store.
-const PAUSE_FACTOR: u32 = 49;
+/// The lease.
+const LEASE: &str = "sweep";
+/// Before a lease ends.
+const RENEWAL: Duration = Duration::from_secs(5);
+/// How many rows of each table are counted at most.
+pub const MAX_COUNTED: usize = 100_000;
+/// From one count to the next in a long sweep.
+const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum pause, so that one slow write does not stop the sweep for long.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// Deletes all rows that no longer matter. Returns how many there were.
-pub async fn sweep(store: &dyn Store, clock: &dyn Clock) -> Result<usize, StoreError> {
-    let mut total = 0;
+/// Deletes all rows that no longer matter, if it is the turn of this gateway. Returns how many it has deleted.
+pub async fn sweep(store: &dyn Store, clock: &dyn Clock, backlog: &Backlog) -> Result<usize, StoreError> {
+    let (mut total, mut pace) = (0, Pace::default());
+    let (mut held, mut counted) = (None, None);
     loop {
-        let started = Instant::now();
-        let deleted = store.sweep(slowest_now(clock), ROWS).await?;
+        if is_due(held, RENEWAL) {
+            held = Some(BootTime::now());
+            if !store.hold_lease(LEASE.to_owned()).await? {
+                backlog.set(Expired::default());
+                return Ok(total);
+            }
+        }
+        if is_due(counted, COUNT_INTERVAL) {
+            counted = Some(BootTime::now());
+            pace = Pace::of(count(store, clock, backlog).await?);
+        }
+        let began = BootTime::now();
+        let deleted = store.sweep(slowest_now(clock), pace.rows).await?;
         total += deleted;
-        if deleted < ROWS {
+        if deleted < pace.rows {
+            count(store, clock, backlog).await?;
             return Ok(total);
         }
-        tokio::time::sleep(pause_after(started.elapsed())).await;
+        tokio::time::sleep(pace.pause_after(BootTime::now().since(began))).await;
     }
+}
+
+fn is_due(last: Option<BootTime>, interval: Duration) -> bool {
+    last.is_none_or(|last| BootTime::now().since(last) >= interval)
+}
+
+/// Returns how long the oldest row has waited.
+async fn count(store: &dyn Store, clock: &dyn Clock, backlog: &Backlog) -> Result<Duration, StoreError> {
+    let now = slowest_now(clock);
+    let expired = store.expired(now, MAX_COUNTED).await?;
+    backlog.set(expired);
+    Ok(expired.age(now))
 }
 
 /// The time at the slowest gateway on the store. What has ended here may still hold there: a used proof or assertion,
@@ -38,8 +73,39 @@ pub fn slowest_now(clock: &dyn Clock) -> UnixTime {
     clock.now() - clock.max_difference()
 }
 
-fn pause_after(step: Duration) -> Duration {
-    (step * PAUSE_FACTOR).min(MAX_PAUSE)
+/// How fast to sweep.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Pace {
+    /// Rows of each table that one step deletes.
+    rows: usize,
+    /// How much of the time it uses.
+    share: f64,
+}
+
+impl Pace {
+    const SLOWEST: Pace = Pace { rows: 100, share: 0.02 };
+    const FASTEST: Pace = Pace { rows: 400, share: 1.0 / 3.0 };
+    /// A row that waits for so long is no backlog: sweeps begin every 30 seconds.
+    const USUAL: Duration = Duration::from_mins(1);
+    /// Twice as fast for each of them.
+    const STEP: f64 = 15.0;
+
+    /// `age`: how long the oldest row has waited.
+    fn of(age: Duration) -> Pace {
+        let Some(late) = age.checked_sub(Self::USUAL) else { return Self::SLOWEST };
+        let share = Self::SLOWEST.share * (late.as_secs_f64() / Self::STEP).exp2();
+        Pace { rows: Self::FASTEST.rows, share: share.min(Self::FASTEST.share) }
+    }
+
+    fn pause_after(self, step: Duration) -> Duration {
+        step.mul_f64(1.0 / self.share - 1.0).min(MAX_PAUSE)
+    }
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self::SLOWEST
+    }
 }
 
 #[cfg(test)]
@@ -68,8 +134,22 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_uses_two_percent_of_the_time() {
-        assert_eq!(pause_after(Duration::from_millis(2)), Duration::from_millis(98));
-        assert_eq!(pause_after(Duration::from_secs(1)), MAX_PAUSE);
+    fn a_sweep_without_a_backlog_uses_two_percent_of_the_time() {
+        for age in [0, 30, 59] {
+            let pace = Pace::of(Duration::from_secs(age));
+            assert_eq!(pace, Pace::SLOWEST);
+            assert_eq!(pace.pause_after(Duration::from_millis(2)), Duration::from_millis(98));
+            assert_eq!(pace.pause_after(Duration::from_secs(1)), MAX_PAUSE);
+        }
+    }
+
+    #[test]
+    fn the_pause_follows_the_backlog() {
+        let pauses = [60, 75, 90, 105, 120, 150, 86_400].map(|age| {
+            let pace = Pace::of(Duration::from_secs(age));
+            assert_eq!(pace.rows, 400);
+            pace.pause_after(Duration::from_millis(100)).as_millis()
+        });
+        assert_eq!(pauses, [4_900, 2_400, 1_150, 525, 212, 200, 200]);
     }
 }

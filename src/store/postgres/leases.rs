@@ -15,7 +15,6 @@ use crate::store::postgres::session::Session;
 pub(super) const TOLERANCE: Duration = Duration::from_millis(10);
 
 /// The names of the leases.
-pub(super) const SWEEP: &str = "sweep";
 pub(super) const DELIVERY: &str = "delivery";
 pub(super) const WRITE_BACK: &str = "write_back";
 

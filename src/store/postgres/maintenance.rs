@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::store::error::StoreError;
+use crate::store::expired::Expired;
 use crate::store::postgres::error::QueryError;
-use crate::store::postgres::leases;
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::rows;
 use crate::store::postgres::session::{Param, Session};
@@ -16,7 +16,7 @@ use crate::types::clock::UnixTime;
 ///
 /// A gateway that has not read the log for as long as entries are kept reads all of it again. A watermark is kept while
 /// a family needs it that was written at the same time as the watermark. Rows that another transaction has locked are
-/// left to the next sweep.
+/// left to the next sweep, so that two gateways that sweep at the same time delete each row once.
 ///
 /// A login goes after a day of attempts: the provider could not be told. One that no gateway has tried since `$5` goes
 /// a day after its end was noticed: no `[[provider]]` has its name any more. One that no gateway has looked at is only
@@ -84,9 +84,6 @@ impl Operation for Sweep {
     type Output = usize;
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<usize, QueryError> {
-        if leases::hold(session, leases::SWEEP, &shared.replica).await?.is_none() {
-            return Ok(0);
-        }
         let now = rows::time(self.now);
         let a_day_ago = rows::time(self.now - TELL_TIME);
         let untried = rows::time(shared.sweeps.untried_since(self.now));
@@ -94,6 +91,51 @@ impl Operation for Sweep {
         let row = session.query_opt(SWEEP, &params).await?;
         let row = row.ok_or_else(|| StoreError::new("the sweep reported nothing"))?;
         Ok(usize::try_from(rows::read_counter(&row, "deleted")?).unwrap_or(usize::MAX))
+    }
+}
+
+/// What [`SWEEP`] would delete: at most `$2` rows of each table, and when the first of them ended. Of `endings`, it
+/// looks at none if the first has not ended. Logins that no gateway has tried are not counted.
+const EXPIRED: &str = "with life as (
+        select m.value as life from meta m where m.name = 'longest_life'
+    ), found as (
+        select count(*) as rows, min(f.ended) as oldest from (
+            select f.absolute_expiry + l.life as ended from life l, families f
+            where f.absolute_expiry < $1 - (select life from life) order by f.absolute_expiry limit $2
+        ) f
+        union all select count(*), min(r.until) from (
+            select r.until from revocations r where r.until < $1 order by r.until limit $2
+        ) r
+        union all select count(*), min(s.needed_until) from (
+            select s.needed_until from subjects s where s.needed_until < $1 order by s.needed_until limit $2
+        ) s
+        union all select count(*), min(e.until) from (
+            select e.until from endings e
+            where (select o.until < $1 from endings o order by o.sequence limit 1) order by e.sequence limit $2
+        ) e where e.until < $1
+        union all select count(*), min(m.until) from (
+            select m.until from marks m where m.until < $1 order by m.until limit $2
+        ) m
+        union all select count(*), min(l.ended_at) + $4 from (
+            select l.ended_at from provider_logins l
+            where l.ended_at < $3 and l.retry_at > l.ended_at + $4 order by l.ended_at limit $2
+        ) l
+    )
+    select sum(f.rows)::bigint as rows, min(f.oldest) as oldest from found f";
+
+pub(super) struct FindExpired {
+    pub(super) now: UnixTime,
+    pub(super) limit: usize,
+}
+
+impl Operation for FindExpired {
+    type Output = Expired;
+
+    async fn run(&self, _: &Shared, session: &Session) -> Result<Expired, QueryError> {
+        let (now, limit, told) = (rows::time(self.now), rows::limit(self.limit), rows::time(self.now - TELL_TIME));
+        let row = session.query_opt(EXPIRED, &[&now, &limit, &told, &rows::millis(TELL_TIME)]).await?;
+        let row = row.ok_or_else(|| StoreError::new("the count of expired rows reported nothing"))?;
+        Ok(Expired { rows: rows::read_counter(&row, "rows")?, oldest: rows::read_time_or_null(&row, "oldest")? })
     }
 }
 

@@ -86,6 +86,7 @@ use crate::store::api::{
     DecideKeys, DecideRotation, KeysChanged, Outbox, RevokeOutcome, RevokedBy, Store, StoreFuture,
 };
 use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
+use crate::store::expired::Expired;
 use crate::store::freshness::Freshness;
 use crate::store::mark::{Mark, Marked};
 use crate::store::provider_login::{EndedLogins, Lease, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
@@ -218,6 +219,10 @@ impl Store for PostgresStore {
 
     fn sweep(&self, now: UnixTime, limit: usize) -> StoreFuture<usize> {
         self.run(Lane::Upkeep, maintenance::Sweep { now, limit })
+    }
+
+    fn expired(&self, now: UnixTime, limit: usize) -> StoreFuture<Expired> {
+        self.run(Lane::Upkeep, maintenance::FindExpired { now, limit })
     }
 
     fn begin_login(

@@ -5,6 +5,8 @@ use std::time::Duration;
 use rusqlite::{Connection, params};
 
 use crate::store::error::StoreError;
+use crate::store::expired::Expired;
+use crate::store::provider_login::TELL_TIME;
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::{provider_logouts, rows};
 use crate::types::clock::UnixTime;
@@ -47,6 +49,31 @@ pub(super) fn sweep(
     )?;
     let logins = provider_logouts::sweep(batch, now, untried_since, limit)?;
     Ok(families + revocations + watermarks + endings + marks + logins)
+}
+
+/// What [`sweep`] would delete, at most `limit` rows of each table, and when the first of them ended.
+pub(super) fn expired(batch: &Batch<'_>, now: UnixTime, limit: usize) -> Result<Expired, StoreError> {
+    let life = rows::millis(batch.limits.longest_life);
+    let told = rows::millis(TELL_TIME);
+    let found = batch.query(
+        "select count(*), min(ended) from (
+             select * from (select absolute_expiry + ?3 as ended from families
+                 where absolute_expiry < ?1 - ?3 order by absolute_expiry limit ?2)
+             union all select * from (select until from revocations where until < ?1 order by until limit ?2)
+             union all select * from (select needed_until from subjects where needed_until < ?1
+                 order by needed_until limit ?2)
+             union all select * from (select until from endings
+                 where (select until < ?1 from endings order by sequence limit 1) order by sequence limit ?2)
+                 where until < ?1
+             union all select * from (select until from marks where until < ?1 order by until limit ?2)
+             union all select * from (select ended_at + ?4 from provider_logins
+                 where ended_at < ?1 - ?4 and retry_at > ended_at + ?4
+                 order by ended_at limit ?2)
+         )",
+        params![now, i64::try_from(limit).unwrap_or(i64::MAX), life, told],
+        |row| Ok(Expired { rows: row.get::<_, i64>(0)?.unsigned_abs(), oldest: row.get(1)? }),
+    )?;
+    Ok(found.into_iter().next().unwrap_or_default())
 }
 
 /// Extends the revocations that were written while the longest accepted token lived shorter: one that was too long then

@@ -47,6 +47,7 @@ use crate::store::api::{
 };
 use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::error::StoreError;
+use crate::store::expired::Expired;
 use crate::store::late::CallTime;
 use crate::store::mark::{Mark, Marked};
 use crate::store::provider_login::{
@@ -220,6 +221,10 @@ impl Store for SqliteStore {
     fn sweep(&self, now: UnixTime, limit: usize) -> StoreFuture<usize> {
         let untried_since = self.sweeps.untried_since(now);
         self.writer.submit(move |batch| maintenance::sweep(batch, now, untried_since, limit))
+    }
+
+    fn expired(&self, now: UnixTime, limit: usize) -> StoreFuture<Expired> {
+        self.writer.submit(move |batch| maintenance::expired(batch, now, limit))
     }
 
     fn begin_login(

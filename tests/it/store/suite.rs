@@ -81,7 +81,8 @@ macro_rules! run_the_suite {
             a_login_right_after_a_watermark_is_valid,
             a_login_between_two_watermarks_of_one_second_is_revoked, a_refresh_does_not_escape_a_watermark,
             a_watermark_of_now_ends_families_dated_later, the_sweep_removes_expired_entries,
-            the_sweep_removes_at_most_the_given_count, watermarks_outlive_what_they_revoke;
+            the_sweep_removes_at_most_the_given_count, watermarks_outlive_what_they_revoke,
+            what_waits_for_the_sweep_is_counted;
         );
     };
     ($run:path; $($module:ident: $($name:ident),+;)+) => {

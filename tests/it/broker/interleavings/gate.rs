@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, mpsc};
 
 use bearward::store::{
-    AcmeEntry, DecideKeys, DecideRotation, EndedLogins, EndingSearch, FoundEndings, FoundFamilies, KeySearch,
+    AcmeEntry, DecideKeys, DecideRotation, EndedLogins, EndingSearch, Expired, FoundEndings, FoundFamilies, KeySearch,
     KeysChanged, LoginLease, Mark, Marked, Outbox, ProviderLogin, RefreshedLogin, RevocationHook, RevokeOutcome,
     RevokedBy, Revoker, SavedLogin, Search, Settings, Store, StoreError, StoreFuture,
 };
@@ -162,6 +162,10 @@ impl Store for Gate {
 
     fn sweep(&self, now: UnixTime, limit: usize) -> StoreFuture<usize> {
         self.store.sweep(now, limit)
+    }
+
+    fn expired(&self, now: UnixTime, limit: usize) -> StoreFuture<Expired> {
+        self.store.expired(now, limit)
     }
 
     fn begin_login(

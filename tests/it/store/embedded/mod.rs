@@ -7,16 +7,21 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bearward::store::sqlite::{Settings, SqliteStore};
 use bearward::store::sweep::sweep;
-use bearward::store::{LogOrder, RevocationHook, Store, StoreError};
+use bearward::store::{Backlog, Expired, LogOrder, RevocationHook, Store, StoreError};
+use bearward::types::clock::Clock;
+use rusqlite::{Connection, params};
 use tempfile::TempDir;
+use tokio::time::timeout;
 
 use super::suite::records::Place;
 use crate::support::clock::ManualClock;
 use crate::support::gateway::LOCK_TIMEOUT;
 use crate::support::given::*;
+use crate::support::wait::eventually;
 
 super::suite::run_the_suite!(crate::store::embedded::with_an_empty_store, crate::store::embedded::at_an_empty_place);
 
@@ -64,6 +69,25 @@ fn database_path() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
+/// Without it, the sweep would take minutes.
+#[tokio::test]
+async fn the_pause_of_a_sweep_follows_the_backlog() {
+    const ROWS: usize = 20_000;
+    let (_folder, path) = database_path();
+    let (store, clock) = (open(&path), ManualClock::new());
+    let database = Connection::open(&path).expect("opens");
+    let fill = "with recursive number (n) as (select 1 union all select n + 1 from number where n < ?1)
+        insert into marks (id, kind, value, until) select randomblob(16), 'proof', x'62', ?2 from number";
+    let expired = (clock.now() - Duration::from_hours(1)).as_millis() as i64;
+    database.execute(fill, params![ROWS as i64, expired]).expect("writes");
+    let backlog = Backlog::default();
+    let swept = timeout(Duration::from_secs(30), sweep(&store, &clock, &backlog));
+    let counted = eventually("they are counted", || backlog.get().rows == ROWS as u64);
+    let (swept, ()) = tokio::join!(swept, counted);
+    assert_eq!(swept.expect("in time").expect("sweeps"), ROWS);
+    assert_eq!(backlog.get(), Expired::default());
+}
+
 /// More families than one step of the sweep deletes.
 #[tokio::test]
 async fn a_sweep_goes_on_until_nothing_is_left_to_delete() {
@@ -74,6 +98,6 @@ async fn a_sweep_goes_on_until_nothing_is_left_to_delete() {
         issued(&store, "alice", LOGIN).await;
     }
     assert_eq!(store.families_of("alice".into()).await.expect("reads").len(), FAMILIES);
-    assert_eq!(sweep(&store, &clock).await.expect("sweeps"), FAMILIES);
+    assert_eq!(sweep(&store, &clock, &Backlog::default()).await.expect("sweeps"), FAMILIES);
     assert!(store.families_of("alice".into()).await.expect("reads").is_empty());
 }

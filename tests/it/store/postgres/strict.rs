@@ -4,11 +4,15 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bearward::store::postgres::Database;
-use bearward::store::{RevokedBy, Store};
+use bearward::store::sweep::sweep;
+use bearward::store::{Backlog, Expired, RevokedBy, Store};
 use bearward::tokens::audit_event::Event;
+use bearward::types::clock::{Clock, SystemClock};
+use tokio::time::timeout;
 
 use super::database;
-use super::following::{Follower, now};
+use super::following::{Follower, now, sql};
+use crate::support::clock::ManualClock;
 use crate::support::given::*;
 use crate::support::postgres::PostgresServer;
 use crate::support::wait::eventually;
@@ -116,8 +120,29 @@ async fn one_gateway_sweeps() {
     for _ in 0..3 {
         issued(&first.store, "alice", LOGIN).await;
     }
-    let late = LOGIN + LIFETIMES.absolute * 2;
-    assert_eq!(first.store.sweep(late, 2).await.expect("the store works"), 2);
-    assert_eq!(second.store.sweep(late, 2).await.expect("the store works"), 0);
-    assert_eq!(first.store.sweep(late, 2).await.expect("the store works"), 1);
+    let (clock, backlogs) = (ManualClock::new(), [Backlog::default(), Backlog::default()]);
+    assert!(first.store.hold_lease("sweep".into()).await.expect("the store works"));
+    assert_eq!(sweep(&second.store, &clock, &backlogs[1]).await.expect("the store works"), 0);
+    assert_eq!(backlogs[1].get(), Expired::default(), "the other gateway counts them");
+    let waiting = second.store.expired(clock.now(), 2).await.expect("the store works");
+    assert_eq!((waiting.rows, waiting.oldest), (2, Some(LOGIN + LIFETIMES.absolute + LONGEST_LIFE)));
+    assert_eq!(sweep(&first.store, &clock, &backlogs[0]).await.expect("the store works"), 3);
+    assert_eq!(backlogs[0].get(), Expired::default(), "none is left");
+}
+
+/// Without it, the sweep would take minutes.
+#[tokio::test]
+async fn the_pause_of_a_sweep_follows_the_backlog() {
+    let server = PostgresServer::shared();
+    let schema = server.schema();
+    let here = Follower::open(server, &schema, "a");
+    let expired = "insert into marks select decode(md5(n::text), 'hex'), 'proof', 'b',
+        (extract(epoch from clock_timestamp()) * 1000)::bigint - 3600000, 'c', 0 from generate_series(1, 20000) n";
+    sql(server, &schema, expired);
+    let backlog = Backlog::default();
+    let swept = timeout(Duration::from_secs(30), sweep(&here.store, &SystemClock, &backlog));
+    let counted = eventually("they are counted", || backlog.get().rows == 20_000);
+    let (swept, ()) = tokio::join!(swept, counted);
+    assert_eq!(swept.expect("in time").expect("the store works"), 20_000);
+    assert_eq!(backlog.get(), Expired::default());
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bearward::store::{RevokedBy, Store};
+use bearward::store::{Expired, RevokedBy, Store};
 use bearward::tokens::family::RevokeReason;
 use bearward::tokens::family::revocation::Revoked;
 use bearward::types::clock::UnixTime;
@@ -191,6 +191,25 @@ pub(crate) async fn the_sweep_removes_expired_entries(store: &dyn Store) {
     assert_eq!(store.family(logged_out.id).await.expect("the store works"), None);
     assert_eq!(stored(store, &living).await, living);
     assert_eq!(revoke(store, token("b"), LOGIN).await, 3, "the sequence goes on");
+}
+
+pub(crate) async fn what_waits_for_the_sweep_is_counted(store: &dyn Store) {
+    let family = issued(store, "alice", LOGIN).await;
+    store.revoke_family(family.id, RevokedBy::Admin, LOGIN.into()).await.expect("the store works");
+    revoke(store, token("a"), LOGIN + SECOND).await;
+    revoke(store, subject("bob", LOGIN), LOGIN + SECOND).await;
+    let first = LOGIN + LONGEST_LIFE;
+    let expired = async |now, limit| store.expired(now, limit).await.expect("the store works");
+    assert_eq!(expired(first, 100).await, Expired::default(), "every entry is kept until the last moment");
+    assert_eq!(expired(first + MILLISECOND, 100).await, Expired { rows: 1, oldest: Some(first) });
+    let late = LOGIN + LIFETIMES.absolute * 2;
+    let all = expired(late, 100).await;
+    assert_eq!(all.oldest, Some(first));
+    assert_eq!(all.age(late), late.since(first));
+    // Of the log, and of the list of what was ended, two rows of three.
+    assert_eq!(expired(late, 2).await.rows, all.rows - 2);
+    assert_eq!(store.sweep(late, 100).await.expect("the store works") as u64, all.rows);
+    assert_eq!(expired(late, 100).await, Expired::default());
 }
 
 pub(crate) async fn the_sweep_removes_at_most_the_given_count(store: &dyn Store) {

@@ -1,0 +1,31 @@
+//! Deletes expired rows while the gateway runs, and shows what waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::store::sweep::sweep;
+use crate::store::{Backlog, Store};
+use crate::telemetry::metrics::Metrics;
+use crate::types::clock::{Clock, every};
+
+/// From the end of one sweep to the next.
+const INTERVAL: Duration = Duration::from_secs(30);
+
+pub(super) async fn sweep_regularly(store: Arc<dyn Store>, clock: Arc<dyn Clock>, backlog: Arc<Backlog>) {
+    let mut due = every(INTERVAL);
+    loop {
+        due.tick().await;
+        if let Err(error) = sweep(&*store, &*clock, &backlog).await {
+            tracing::warn!(%error, "cannot remove expired rows from the store");
+        }
+    }
+}
+
+pub(super) fn register_metrics(backlog: &Arc<Backlog>, clock: &Arc<dyn Clock>, metrics: &mut Metrics) {
+    let waiting = backlog.clone();
+    let help = "Expired rows of the store that no sweep has deleted yet, of each table at most 100,000";
+    metrics.gauge("store_expired_rows", help, move || waiting.get().rows as f64);
+    let (waiting, clock) = (backlog.clone(), clock.clone());
+    let help = "Seconds since the oldest of them expired";
+    metrics.gauge("store_expired_age_seconds", help, move || waiting.get().age(clock.now()).as_secs_f64());
+}
