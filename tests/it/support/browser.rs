@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::client::Client;
 
-/// One browser at a time: each needs hundreds of megabytes.
-static ONLY_ONE: Mutex<()> = Mutex::const_new(());
+/// Browsers at a time: each needs hundreds of megabytes.
+static PLACES: Semaphore = Semaphore::const_new(4);
 
 /// How long a script of a test may run.
 const SCRIPT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -35,7 +35,7 @@ pub struct Browser {
     session: String,
     /// What the browser leaves behind.
     _folder: TempDir,
-    _only: MutexGuard<'static, ()>,
+    _place: SemaphorePermit<'static>,
 }
 
 impl Browser {
@@ -57,10 +57,10 @@ impl Browser {
     }
 
     async fn start(mut rules: Vec<String>, more: &[&str]) -> Browser {
-        let only = ONLY_ONE.lock().await;
+        let place = PLACES.acquire().await.expect("it is never closed");
         let folder = TempDir::new().expect("a temporary folder");
         let (driver, address) = start_driver(folder.path());
-        let mut browser = Browser { driver, address, session: String::new(), _folder: folder, _only: only };
+        let mut browser = Browser { driver, address, session: String::new(), _folder: folder, _place: place };
         rules.push("MAP * ~NOTFOUND".to_owned());
         let mut arguments = vec![
             "--headless=new".to_owned(),
