@@ -1,7 +1,8 @@
 //! The packages for Debian and RPM, installed into a fresh system, upgraded, removed and purged. The scripts beside
-//! this file run in it: mmdebstrap makes it and removes it again.
+//! this file run in it: mmdebstrap makes it and removes it again. Below `target` is an archive of the system of before.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -21,8 +22,8 @@ async fn the_packages_install_run_upgrade_and_leave() {
 
     let scripts = source::root().join("tests/it/packages");
     let mut bash = Command::new("bash");
-    bash.arg(scripts.join("fresh_system.sh"))
-        .args(["installed_deb.sh", "installed_rpm.sh"].map(|name| scripts.join(name)));
+    bash.arg(scripts.join("fresh_system.sh")).arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join("fresh-system"));
+    bash.args(["installed_deb.sh", "installed_rpm.sh"].map(|name| scripts.join(name)));
     bash.env("DEB", deb.path()).env("NEWER", newer.path()).env("RPM", rpm.path());
     bash.env("CONFIGURATION", folder.path().join("gateway.toml")).env("ADDRESS", address.to_string());
     let output = tokio::task::spawn_blocking(move || output(&mut bash)).await.expect("it ran");

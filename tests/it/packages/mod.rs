@@ -64,9 +64,10 @@ fn build(kind: &str, revision: u32, folder: &Path) -> PathBuf {
     let program = std::env::var_os("BEARWARD_PROGRAM").map_or(env!("CARGO_BIN_EXE_bearward").into(), PathBuf::from);
     command.arg(source::root().join(program)).arg(folder);
     command.env("SOURCE_DATE_EPOCH", "1780000000").env("PACKAGE_REVISION", revision.to_string());
-    // A debug build is large, and its size does not matter.
+    // A debug build is large, and its size does not matter. gzip has no level 0.
     if std::env::var_os("BEARWARD_PROGRAM").is_none() {
-        command.env("PACKAGE_LEVEL", "1");
+        let level = if ["deb", "rpm"].contains(&kind) { "0" } else { "1" };
+        command.env("PACKAGE_LEVEL", level);
     }
     run(&mut command);
     let mut names = files_in(folder);
