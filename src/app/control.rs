@@ -112,8 +112,9 @@ impl Control {
         let providers = tokio::spawn(tell_providers(state.clone()));
         let refreshes = tokio::spawn(resume_refreshes(state.clone()));
         let mut acme = Some(AcmeTasks::start(&live, &admin.counters));
+        let file_poll = live.config().file_poll;
         drop(live);
-        let mut event_streams = Some(state.event_streams.start(&state.broker, &state.clock));
+        let mut event_streams = Some(state.event_streams.start(&state.broker, &state.clock, file_poll));
         let mut hand_over = pin!(hand_over);
         let (mut confirm, mut expire) = (every(CONFIRM_INTERVAL), every(EXPIRE_INTERVAL));
         let mut wrong_tokens = every(WRONG_TOKENS_INTERVAL);

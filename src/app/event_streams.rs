@@ -2,6 +2,7 @@
 //! gateway.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::task::AbortHandle;
@@ -97,10 +98,11 @@ impl EventStreams {
         }
     }
 
-    /// Starts the tasks on the current runtime.
-    pub(super) fn start(&self, broker: &Arc<Broker>, clock: &Arc<dyn Clock>) -> StreamTasks {
+    /// Starts the tasks on the current runtime. `file_poll`: that of the configuration.
+    pub(super) fn start(&self, broker: &Arc<Broker>, clock: &Arc<dyn Clock>, file_poll: Duration) -> StreamTasks {
         let user: Arc<dyn KeyUser> = Arc::new(Transmitters);
-        let keys = self.sources.iter().map(|source| tokio::spawn(watch(source.clone(), user.clone(), clock.clone())));
+        let watched = |source: &Arc<Source>| watch(source.clone(), user.clone(), clock.clone(), file_poll);
+        let keys = self.sources.iter().map(|source| tokio::spawn(watched(source)));
         let polls =
             self.polls.iter().map(|poll| tokio::spawn(poll_events(poll.clone(), broker.clone(), clock.clone())));
         let verifications =

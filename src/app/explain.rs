@@ -83,7 +83,7 @@ impl Explainer {
         let stored = own_keys::find(config, clock.now())?;
         let keys_unknown_of = stored.is_none().then(|| config.tokens.issuer.clone());
         let keyring = Arc::new(Keyring::new(stored.map_or_else(|| own_keys::unused(&config.tokens), Ok)?));
-        let keys = KeyWatch::new(keyring.clone(), clock.clone());
+        let keys = KeyWatch::new(keyring.clone(), clock.clone(), config.file_poll);
         keys.start(&config.issuers).await?;
         let (revocations, revocations_unknown) = match revocations(&config.store, clock.now()) {
             Ok(revocations) => (revocations, None),

@@ -29,6 +29,8 @@ pub(super) struct KeyWatch {
     runtime: Handle,
     user: Arc<dyn KeyUser>,
     clock: Arc<dyn Clock>,
+    /// `Config::file_poll`
+    file_poll: Duration,
     watched: Mutex<Vec<Arc<Watched>>>,
 }
 
@@ -53,8 +55,8 @@ impl Drop for Watched {
 
 impl KeyWatch {
     /// Call it on the runtime of the control thread. It watches nothing yet.
-    pub(super) fn new(user: Arc<dyn KeyUser>, clock: Arc<dyn Clock>) -> Self {
-        KeyWatch { runtime: Handle::current(), user, clock, watched: Mutex::default() }
+    pub(super) fn new(user: Arc<dyn KeyUser>, clock: Arc<dyn Clock>, file_poll: Duration) -> Self {
+        KeyWatch { runtime: Handle::current(), user, clock, file_poll, watched: Mutex::default() }
     }
 
     pub(super) fn runtime(&self) -> &Handle {
@@ -136,7 +138,8 @@ impl KeyWatch {
             source.inherit_keys(&before.source);
         }
         let source = Arc::new(source);
-        let task = self.runtime.spawn(watch(source.clone(), self.user.clone(), self.clock.clone()));
+        let task = watch(source.clone(), self.user.clone(), self.clock.clone(), self.file_poll);
+        let task = self.runtime.spawn(task);
         Arc::new(Watched { source, task: task.abort_handle() })
     }
 

@@ -20,8 +20,6 @@ use crate::config::{self, Config, ConfigWarnings, NamedFile, Probe, Watch};
 use crate::types::regular_file;
 use crate::types::reject::with_causes;
 
-/// How often to read the watched files. Their content decides: Kubernetes swaps links, and copies keep old times.
-const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a file must stay unchanged before it is reloaded: another process may still be writing it.
 const SETTLE_TIME: Duration = Duration::from_millis(250);
 
@@ -56,11 +54,12 @@ impl ReloadThread {
     /// Starts the thread, which reloads from `file`.
     pub(super) fn start(live: Arc<LiveConfig>, file: PathBuf, queue: ReloadQueue) -> Result<Self, StartError> {
         let (stop, stopped) = watch::channel(false);
+        let file_poll = live.config().file_poll;
         let mut reloader = Reloader { live, file, seen: Files::new() };
         reloader.seen = reloader.read_watched();
         let thread = spawn("reload", move || {
             loop {
-                match queue.receiver.recv_timeout(POLL_INTERVAL) {
+                match queue.receiver.recv_timeout(file_poll) {
                     _ if *stopped.borrow() => break,
                     // An error means that the client of the admin API has disconnected.
                     Ok(ReloadRequest { is_dry_run: true, reply }) => drop(reply.send(reloader.dry_run())),

@@ -107,13 +107,13 @@ impl SharedState {
         let tickets = shared_store::tickets(&*store, &roots, now).await;
         let acme = acme::open(config, &store, &roots).await;
         let (keyring, own_keys) = own_keys::start(config, &store, &roots, now).await?;
-        let key_watch = KeyWatch::new(keyring.clone(), clock.clone());
+        let key_watch = KeyWatch::new(keyring.clone(), clock.clone(), config.file_poll);
         key_watch.start(&config.issuers).await?;
         let client_keys = Arc::new(ClientKeys::default());
-        let client_key_watch = KeyWatch::new(client_keys.clone(), clock.clone());
+        let client_key_watch = KeyWatch::new(client_keys.clone(), clock.clone(), config.file_poll);
         client_key_watch.start(&issuer_keys::of_clients(config)).await?;
         let providers = Arc::new(Providers::default());
-        let provider_watch = KeyWatch::new(providers.clone(), clock.clone());
+        let provider_watch = KeyWatch::new(providers.clone(), clock.clone(), config.file_poll);
         provider_watch.start(&issuer_keys::of_providers(config)).await?;
         let api_keys = ApiKeys::of_store(api_key_settings(config), store.clone());
         let seen_generations = Arc::default();

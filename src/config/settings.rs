@@ -44,6 +44,9 @@ pub struct Config {
     /// `include`: patterns of files.
     pub include: Vec<PathBuf>,
     pub watch: Watch,
+    /// How often the watched files are read, and the key files of issuers. Their content decides: Kubernetes swaps
+    /// links, and copies keep old times. No key sets it: tests set a shorter time.
+    pub file_poll: Duration,
     /// At least 1. `workers = 0` in the file is replaced by the number of CPU cores.
     pub workers: usize,
     pub listeners: Vec<server::ListenerSettings>,

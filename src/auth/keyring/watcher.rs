@@ -16,17 +16,15 @@ use crate::types::clock::{Clock, every};
 use crate::types::reject::with_causes;
 use crate::types::secret;
 
-/// How often a file is read. Its content decides, not its time: Kubernetes swaps links, and copies keep old times.
-const FILE_POLL: Duration = Duration::from_secs(2);
 /// How often the age of fetched keys is checked.
 const AGE_CHECK: Duration = Duration::from_secs(1);
 
-/// Runs until it is dropped.
-pub async fn watch(source: Arc<Source>, user: Arc<dyn KeyUser>, clock: Arc<dyn Clock>) {
+/// Runs until it is dropped. `file_poll`: how often a file is read.
+pub async fn watch(source: Arc<Source>, user: Arc<dyn KeyUser>, clock: Arc<dyn Clock>, file_poll: Duration) {
     let watch = Watch { source: source.clone(), user, clock };
     match (&source.settings, &source.refetch) {
         (KeySource::Remote(remote), Some(refetch)) => Box::pin(watch.follow_issuer(remote, refetch)).await,
-        (KeySource::File(file), _) => watch.poll_file(file).await,
+        (KeySource::File(file), _) => watch.poll_file(file, file_poll).await,
         (KeySource::Remote(_), None) | (KeySource::None, _) => {}
     }
 }
@@ -82,8 +80,8 @@ impl Watch {
     }
 
     /// Reads the file at intervals. An invalid file leaves the current keys in force.
-    async fn poll_file(&self, file: &KeyFile) {
-        let mut poll = every(FILE_POLL);
+    async fn poll_file(&self, file: &KeyFile, interval: Duration) {
+        let mut poll = every(interval);
         let mut last = None;
         loop {
             poll.tick().await;
@@ -94,7 +92,7 @@ impl Watch {
     async fn poll_file_once(&self, file: &KeyFile, last: &mut Option<Found>) {
         let content = read(file.clone()).await;
         let this = content.as_ref().map(|content| secret::digest(&[content])).map_err(|error| with_causes(error));
-        // Only a change is handled: an invalid file is reported once, not every two seconds.
+        // Only a change is handled: an invalid file is reported once, not each time.
         if last.as_ref() != Some(&this) {
             *last = Some(this);
             self.update(file, content);

@@ -63,12 +63,16 @@ mod upstream;
 
 use std::path::PathBuf;
 use std::thread;
+use std::time::Duration;
 
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::settings::{Config, Probe, Watch};
 use crate::config::values::Values;
 pub(super) use files::writable;
+
+/// How often files are read that the gateway watches.
+const FILE_POLL: Duration = Duration::from_secs(2);
 
 /// Only `admin.socket`, and `[store]` for its default.
 pub(super) fn admin_socket(root: &mut Table<'_>) -> PathBuf {
@@ -155,6 +159,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         files: Vec::new(),
         include,
         watch,
+        file_poll: FILE_POLL,
         workers,
         acme: acme.settings,
         listeners: listeners.into_iter().map(|listener| listener.value).collect(),

@@ -2,14 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use bearward::config::{self, Config, ConfigErrors, Origin, Probe};
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::support::program::{GatewayProcess, bearward};
-use crate::support::wait::eventually_within;
 use crate::support::{Gateway, Upstream};
 
 const UPSTREAM: &str = "[[upstream]]\nservers = [\"http://127.0.0.1:1\"]\n";
@@ -166,33 +164,6 @@ fn the_last_line_names_the_file_with_the_errors() {
     assert_eq!(last(), "error: 1 error in conf.d/a.toml");
     fs::write(folder.path().join("gateway.toml"), format!("wrkers = 1\n{main}")).expect("written");
     assert_eq!(last(), "error: 2 errors in 2 files");
-}
-
-#[tokio::test]
-async fn included_files_are_watched() {
-    let upstream = Upstream::start();
-    let text = Gateway::config_text(&upstream.address.to_string(), "[[route]]\npath = \"/\"\npublic = true\n");
-    let folder = folder(&[("gateway.toml", &format!("watch = \"all\"\ninclude = [\"conf.d/*.toml\"]\n{text}"))]);
-    let path = folder.path().to_owned();
-    let served = tokio::task::spawn_blocking(move || GatewayProcess::start(&path)).await.expect("it starts");
-    let client = served.client();
-    let becomes = async |expected: u16, what: &str| {
-        eventually_within(Duration::from_secs(60), what, async || match client.get("/a").await.status.as_u16() {
-            status if status == expected => Ok(()),
-            status => Err(status.to_string()),
-        })
-        .await;
-    };
-    becomes(200, "it is public").await;
-    let file = folder.path().join("conf.d/a.toml");
-    fs::write(&file, "[[route]]\npath = \"/a\"\n").expect("written");
-    becomes(401, "a new file is read").await;
-    fs::write(&file, "[[route]]\npath = \"/a\"\npublic = true\n").expect("written");
-    becomes(200, "a changed file is read").await;
-    fs::write(&file, "[[route]]\npath = \"/a\"\n").expect("written");
-    becomes(401, "it needs a token").await;
-    fs::remove_file(&file).expect("removed");
-    becomes(200, "a removed file is noticed").await;
 }
 
 /// A link to a secret must not show it: errors end up in logs, and in responses of the admin API.

@@ -5,12 +5,12 @@ mod setup;
 
 use std::error::Error;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bearward::app::{self, Running, StartError};
-use bearward::config::{self, Probe};
+use bearward::app::{self, Inherited, Running, StartError};
+use bearward::config::{self, Config, Probe};
 use bearward::tokens::jwt::Algorithm;
 use bearward::types::clock::Clock;
 use serde_json::{Value, json};
@@ -24,6 +24,9 @@ use super::tokens::Mint;
 /// How long a reopened store may wait for its lock. A test that starts a process holds a copy of every open file, also
 /// of the lock, until the process has replaced itself.
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often a gateway of a test looks whether a file has changed.
+pub const FILE_POLL: Duration = Duration::from_millis(100);
 
 pub const ISSUER: &str = "https://gateway.example";
 pub const AUDIENCE: &str = "https://api.example";
@@ -50,11 +53,21 @@ impl TokenPair {
 pub struct Gateway {
     running: Option<Running>,
     text: String,
+    /// The file that it reloads.
+    file: Option<PathBuf>,
     pub folder: Arc<TempDir>,
     pub clock: Arc<ManualClock>,
     secrets: Arc<Secrets>,
     /// Where the log messages of this gateway start in those of the process.
     log_start: usize,
+}
+
+/// The gateway then looks more often whether something has changed than one that is not tested.
+fn parse(text: &str, folder: &Path) -> Config {
+    let mut config = config::parse(text, folder, Probe::None)
+        .unwrap_or_else(|faults| panic!("the test's configuration is invalid:\n{}", faults.render(false)));
+    config.file_poll = FILE_POLL;
+    config
 }
 
 fn is_locked(error: &StartError) -> bool {
@@ -64,23 +77,34 @@ fn is_locked(error: &StartError) -> bool {
 impl Gateway {
     /// Starts a gateway with its files in `folder`. Files that the configuration names must exist there.
     pub fn in_folder(text: String, folder: Arc<TempDir>, clock: Arc<ManualClock>) -> Gateway {
+        Self::start_in(text, folder, clock, None)
+    }
+
+    /// Starts a gateway that reloads `gateway.toml` in `folder`, as the program does.
+    pub fn in_file(text: String, folder: TempDir) -> Gateway {
+        let file = folder.path().join("gateway.toml");
+        Self::start_in(text, Arc::new(folder), Arc::new(ManualClock::new()), Some(file))
+    }
+
+    fn start_in(text: String, folder: Arc<TempDir>, clock: Arc<ManualClock>, file: Option<PathBuf>) -> Gateway {
         let log_start = secrets::capture_log();
-        let config = config::parse(&text, folder.path(), Probe::None).unwrap_or_else(|faults| {
-            panic!("the test's configuration is invalid:\n{}", faults.render(false));
-        });
+        file.iter().for_each(|file| std::fs::write(file, &text).expect("written"));
         // On its own thread, because the start blocks, which the runtime of a test does not allow.
-        let start = |config| std::thread::scope(|scope| scope.spawn(|| app::start(config, clock.clone())).join());
+        let start = || {
+            let config = parse(&text, folder.path());
+            let start = || app::start_with(config, clock.clone(), Inherited::None, file.clone());
+            std::thread::scope(|scope| scope.spawn(start).join()).expect("no panic")
+        };
         let began = Instant::now();
-        let mut started = start(config).expect("no panic");
+        let mut started = start();
         // A program that another test starts keeps the lock of the store from its fork until its exec.
         while started.as_ref().is_err_and(is_locked) {
             assert!(began.elapsed() < LOCK_TIMEOUT, "the store stays locked");
             std::thread::sleep(Duration::from_millis(10));
-            let config = config::parse(&text, folder.path(), Probe::None).expect("parsed before");
-            started = start(config).expect("no panic");
+            started = start();
         }
         let running = started.expect("the gateway starts");
-        Gateway { running: Some(running), text, folder, clock, secrets: Arc::default(), log_start }
+        Gateway { running: Some(running), text, file, folder, clock, secrets: Arc::default(), log_start }
     }
 
     /// The text of the configuration that it was started with.
@@ -89,8 +113,13 @@ impl Gateway {
     }
 
     /// The parsed configuration that it was started with.
-    pub fn config(&self) -> config::Config {
-        config::parse(&self.text, self.folder.path(), Probe::None).expect("it was started with it")
+    pub fn config(&self) -> Config {
+        self.parse(&self.text)
+    }
+
+    /// Another configuration for this gateway.
+    pub fn parse(&self, text: &str) -> Config {
+        parse(text, self.folder.path())
     }
 
     pub fn running(&self) -> &Running {
@@ -105,7 +134,8 @@ impl Gateway {
     /// As [`Gateway::restart`], with an edited configuration.
     pub fn restart_with(mut self, edit: impl FnOnce(String) -> String) -> Gateway {
         self.drain();
-        let mut restarted = Self::in_folder(edit(self.text.clone()), self.folder.clone(), self.clock.clone());
+        let text = edit(self.text.clone());
+        let mut restarted = Self::start_in(text, self.folder.clone(), self.clock.clone(), self.file.clone());
         restarted.secrets = self.secrets.clone();
         restarted
     }

@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::Duration;
 
 use bearward::types::clock::{Clock, SystemClock};
 use bearward::types::secret;
@@ -11,57 +10,88 @@ use http::StatusCode;
 use rcgen::{CertifiedKey, SerialNumber, generate_simple_self_signed};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tempfile::TempDir;
 
-use super::{metric, served, soon, write};
+use super::{soon, write};
 use crate::support::certificates::Authority;
+use crate::support::gateway::FILE_POLL;
 use crate::support::mutual_tls::MutualClient;
 use crate::support::program::GatewayProcess;
 use crate::support::{Client, Gateway, Upstream};
 
-async fn status(served: &GatewayProcess, path: &str) -> StatusCode {
-    served.client().get(path).await.status
+async fn status(gateway: &Gateway, path: &str) -> StatusCode {
+    gateway.client().get(path).await.status
 }
 
-fn watch_all(text: String) -> String {
-    format!("watch = \"all\"\n{text}")
+/// A gateway that requires no token, with this value of `watch`.
+fn gateway(upstream: &Upstream, watch: &str) -> Gateway {
+    gateway_in(TempDir::new().expect("a folder"), upstream, watch, "")
+}
+
+/// `more`: keys before the first table.
+fn gateway_in(folder: TempDir, upstream: &Upstream, watch: &str, more: &str) -> Gateway {
+    let text = Gateway::public_config(upstream.address, "");
+    Gateway::in_file(format!("watch = \"{watch}\"\n{more}{text}"), folder)
+}
+
+/// Lets the gateway look at its files a few times. What does not happen in this time has no condition to wait for.
+async fn some_polls() {
+    tokio::time::sleep(10 * FILE_POLL).await;
 }
 
 #[tokio::test]
 async fn a_changed_file_is_loaded_and_a_truncated_one_is_ignored() {
     let upstream = Upstream::start();
-    let (served, folder, text) = served(&upstream, watch_all);
+    let gateway = gateway(&upstream, "all");
+    let text = gateway.configuration();
     let closed = text.replace("public = true", "public = false");
-    write(folder.path(), &closed);
-    soon("the settings are active", async || status(&served, "/").await == 401).await;
+    write(gateway.path(), &closed);
+    soon("the settings are active", async || status(&gateway, "/").await == 401).await;
 
     // Only half of the file is written, and it stays so.
-    write(folder.path(), &format!("{}\n[[route", &text[..text.len() / 2]));
-    soon("the failed reload is reported", async || metric(&served, "bearward_reload_succeeded").await == 0.0).await;
-    // The absence of another reload is under test, so there is no condition to wait for.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    write(gateway.path(), &format!("{}\n[[route", &text[..text.len() / 2]));
+    soon("the failed reload is reported", async || gateway.metric("bearward_reload_succeeded").await == 0.0).await;
+    some_polls().await;
     assert_eq!(
-        metric(&served, "bearward_reloads_total{outcome=\"failed\"}").await,
+        gateway.metric("bearward_reloads_total{outcome=\"failed\"}").await,
         1.0,
         "the gateway reports the same fault once"
     );
-    assert_eq!(status(&served, "/").await, 401, "the settings are unchanged");
+    assert_eq!(status(&gateway, "/").await, 401, "the settings are unchanged");
 
-    write(folder.path(), &text);
-    soon("the settings are active", async || status(&served, "/").await == 200).await;
-    assert_eq!(metric(&served, "bearward_reload_succeeded").await, 1.0);
+    write(gateway.path(), text);
+    soon("the settings are active", async || status(&gateway, "/").await == 200).await;
+    assert_eq!(gateway.metric("bearward_reload_succeeded").await, 1.0);
 }
 
 #[tokio::test]
 async fn watch_off_waits_for_a_reload_command() {
     let upstream = Upstream::start();
-    let (served, folder, text) = served(&upstream, |text| format!("watch = \"off\"\n{text}"));
-    write(folder.path(), &text.replace("public = true", "public = false"));
-    // The absence of a reload is under test, so there is no condition to wait for.
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(status(&served, "/").await, 200);
-    assert_eq!(metric(&served, "bearward_reloads_total{outcome=\"succeeded\"}").await, 0.0);
-    assert_eq!(served.admin_client().post("/admin/v1/reload", &serde_json::json!({})).await.status, 200);
-    assert_eq!(status(&served, "/").await, 401, "the reload command loads the file");
+    let gateway = gateway(&upstream, "off");
+    write(gateway.path(), &gateway.configuration().replace("public = true", "public = false"));
+    some_polls().await;
+    assert_eq!(status(&gateway, "/").await, 200);
+    assert_eq!(gateway.metric("bearward_reloads_total{outcome=\"succeeded\"}").await, 0.0);
+    assert_eq!(gateway.admin_client().post("/admin/v1/reload", &serde_json::json!({})).await.status, 200);
+    assert_eq!(status(&gateway, "/").await, 401, "the reload command loads the file");
+}
+
+#[tokio::test]
+async fn included_files_are_watched() {
+    let (upstream, folder) = (Upstream::start(), TempDir::new().expect("a folder"));
+    fs::create_dir(folder.path().join("conf.d")).expect("created");
+    let gateway = gateway_in(folder, &upstream, "all", "include = [\"conf.d/*.toml\"]\n");
+    let becomes = async |expected: u16, what: &str| soon(what, async || status(&gateway, "/a").await == expected).await;
+    becomes(200, "it is public").await;
+    let file = gateway.path().join("conf.d/a.toml");
+    fs::write(&file, "[[route]]\npath = \"/a\"\n").expect("written");
+    becomes(401, "a new file is read").await;
+    fs::write(&file, "[[route]]\npath = \"/a\"\npublic = true\n").expect("written");
+    becomes(200, "a changed file is read").await;
+    fs::write(&file, "[[route]]\npath = \"/a\"\n").expect("written");
+    becomes(401, "it needs a token").await;
+    fs::remove_file(&file).expect("removed");
+    becomes(200, "a removed file is noticed").await;
 }
 
 fn make_pair(folder: &Path) -> String {
@@ -83,15 +113,15 @@ fn make_pair_with_mode(folder: &Path, mode: u32) -> String {
 #[tokio::test]
 async fn a_change_of_the_watched_files_reloads_once() {
     let upstream = Upstream::start();
-    let (served, folder, text) = served(&upstream, watch_all);
-    make_pair(folder.path());
+    let gateway = gateway(&upstream, "all");
+    make_pair(gateway.path());
     let tls = "tls = { certificate = \"a.pem\", key = \"a.key\" }";
+    let text = gateway.configuration().to_owned();
     for (times, text) in [(1.0, text.replace("tls = \"self-signed\"", tls)), (2.0, text)] {
-        write(folder.path(), &text);
-        let reloads = async || metric(&served, "bearward_reloads_total{outcome=\"succeeded\"}").await;
+        write(gateway.path(), &text);
+        let reloads = async || gateway.metric("bearward_reloads_total{outcome=\"succeeded\"}").await;
         soon("the settings are active", async || reloads().await >= times).await;
-        // The absence of another reload is under test, so there is no condition to wait for.
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        some_polls().await;
         assert_eq!(reloads().await, times);
     }
 }
@@ -100,7 +130,7 @@ async fn a_change_of_the_watched_files_reloads_once() {
 #[tokio::test]
 async fn a_new_revocation_list_is_loaded_without_a_reload() {
     let (upstream, authority) = (Upstream::start(), Authority::new());
-    let folder = tempfile::TempDir::new().expect("a folder");
+    let folder = TempDir::new().expect("a folder");
     let tomorrow = SystemClock.now().as_secs() + 24 * 60 * 60;
     let replace = |revoked: &[u64]| {
         fs::write(folder.path().join("new"), authority.revocation_list(revoked, tomorrow)).expect("written");
@@ -133,7 +163,7 @@ async fn a_new_revocation_list_is_loaded_without_a_reload() {
 #[tokio::test]
 async fn a_renewed_certificate_is_loaded_without_a_reload() {
     let upstream = Upstream::start();
-    let folder = tempfile::TempDir::new().expect("a folder");
+    let folder = TempDir::new().expect("a folder");
     let first = make_pair(folder.path());
     let tls = "tls = { certificate = \"a.pem\", key = \"a.key\" }";
     let text = Gateway::public_config(upstream.address, "").replace("tls = \"self-signed\"", tls);

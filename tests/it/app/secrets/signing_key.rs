@@ -54,6 +54,15 @@ async fn a_swapped_mount_signs_without_a_restart_and_old_tokens_stay_valid() {
     assert_eq!(published(&client).await, [third_kid, second_kid, first_kid]);
 }
 
+/// Waits until so many reloads have failed.
+async fn wait_for_failures(admin: &Client, expected: f64) {
+    eventually_within(TIMEOUT, &format!("{expected} failed reloads"), async || {
+        let found = metric(admin, "bearward_reloads_total{outcome=\"failed\"}").await;
+        if found >= expected { Ok(()) } else { Err(found.to_string()) }
+    })
+    .await;
+}
+
 /// A program such as the Vault agent may write a file in pieces, and a deployment may remove it.
 #[tokio::test]
 async fn the_last_good_key_signs_while_the_file_is_not_usable() {
@@ -61,8 +70,8 @@ async fn the_last_good_key_signs_while_the_file_is_not_usable() {
     let [(first, first_kid), (second, second_kid)] = [new_key(), new_key()];
     let file = folder.path().join("signing.pem");
     secret::write_private(&file, first.as_bytes()).expect("written");
-    let served = start(&upstream, "signing.pem", &folder);
-    let (admin, client) = (served.admin_client(), served.client());
+    let gateway = Gateway::in_file(text(&upstream, "signing.pem"), folder);
+    let (admin, client) = (gateway.admin_client(), gateway.client());
     let pair = issue(&admin).await;
     let mut failed = 0.0;
     for (case, content, mode) in [
@@ -75,19 +84,21 @@ async fn the_last_good_key_signs_while_the_file_is_not_usable() {
         fs::set_permissions(&file, Permissions::from_mode(mode)).expect("set");
         fs::write(&file, content).expect("written");
         failed += 1.0;
-        eventually_within(TIMEOUT, &format!("the failed reload is counted: {case}"), async || {
-            let found = metric(&admin, "bearward_reloads_total{outcome=\"failed\"}").await;
-            if found >= failed { Ok(()) } else { Err(found.to_string()) }
-        })
-        .await;
+        wait_for_failures(&admin, failed).await;
         assert_eq!(metric(&admin, "bearward_reload_succeeded").await, 0.0, "{case}");
         assert_eq!(kid_of(&issue(&admin).await.access), first_kid, "{case}");
     }
-    let log = served.program.wait_for_stderr("tokens.signing_key_file has changed and is invalid; the old key signs");
-    assert!(log.contains("signing.pem") && log.contains("chmod"), "{log}");
+    let name = file.to_str().expect("UTF-8");
+    let lines = gateway.logged();
+    let lines: Vec<_> = lines.lines().filter(|line| line.contains(name)).collect();
+    let says = "tokens.signing_key_file has changed and is invalid; the old key signs";
+    assert!(lines.len() == 5 && lines.iter().all(|line| line.contains(says)), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("chmod")), "{lines:#?}");
 
     fs::remove_file(&file).expect("removed");
-    served.program.wait_for_stderr("No such file or directory");
+    wait_for_failures(&admin, failed + 1.0).await;
+    let lines = gateway.logged();
+    assert!(lines.lines().any(|line| line.contains(name) && line.contains("No such file or directory")), "{lines}");
     assert_eq!(status(&client, &pair.access).await, 200);
 
     // Written in two pieces, with white space at its end.

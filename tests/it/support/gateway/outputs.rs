@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::Gateway;
 use crate::support::client::Client;
+use crate::support::secrets;
 use crate::support::wait::eventually_ok;
 
 impl Gateway {
@@ -11,6 +12,11 @@ impl Gateway {
     pub fn drain_and_check_log(mut self) {
         self.drain();
         self.secrets.assert_absent_from("the access log", &self.file("access.log"));
+    }
+
+    /// What gateways of this process have logged since this one started.
+    pub fn logged(&self) -> String {
+        secrets::logged_since(self.log_start)
     }
 
     /// Waits until a metric has this value. The gateway can update it shortly after the client has its response.
