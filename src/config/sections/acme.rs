@@ -8,7 +8,7 @@ use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::pem;
 use crate::protocols::url::SecureUrl;
-use crate::server::acme::AcmeSettings;
+use crate::server::acme::{AcmePace, AcmeSettings};
 
 const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
@@ -48,6 +48,7 @@ pub(super) fn read(table: &mut Table<'_>) -> Acme {
         directory_ca,
         contact: contact.unwrap_or_default(),
         orders_per_hour: table.integer("orders_per_hour", 20, 1..=300),
+        pace: AcmePace::default(),
     };
     let names_per_listener = table.integer("names_per_listener", 20, 1..=100);
     Acme { settings: Arc::new(settings), names_per_listener }

@@ -21,5 +21,5 @@ mod worker;
 
 pub use entries::{AcmeCounts, Entries, Wanted};
 pub use follower::follow;
-pub use settings::AcmeSettings;
+pub use settings::{AcmePace, AcmeSettings};
 pub use worker::{Worker, work};

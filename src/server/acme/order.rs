@@ -1,8 +1,6 @@
 //! One order, from its beginning, or from where another gateway has left it, to a certificate. Each step is stored
 //! before the authority learns of it, so that it is not repeated after a crash.
 
-use std::time::Duration;
-
 use instant_acme::{
     Account, AuthorizationStatus, CertificateIdentifier, ChallengeStatus, ChallengeType, Error, Identifier, NewOrder,
     Order, OrderStatus, RetryPolicy,
@@ -17,9 +15,6 @@ use crate::protocols::tls::{Issued, new_key, signing_request};
 use crate::types::clock::UnixTime;
 use crate::types::secret::{self, Secret};
 
-/// How long the authority may take for a validation, and for a certificate.
-const POLL: RetryPolicy = RetryPolicy::new().initial_delay(Duration::from_millis(500)).timeout(Duration::from_secs(60));
-
 /// Work on the entry of one name.
 pub(super) struct Task<'e> {
     pub(super) entries: &'e Entries,
@@ -29,6 +24,8 @@ pub(super) struct Task<'e> {
     pub(super) state: NameState,
     /// `acme.directory`
     pub(super) directory: String,
+    /// How often to look at what the authority has done.
+    pub(super) poll: RetryPolicy,
 }
 
 impl Task<'_> {
@@ -68,7 +65,7 @@ impl Task<'_> {
         if order.state().status == OrderStatus::Invalid {
             return Err(Failure::Rejected(reason(&mut order).await));
         }
-        let chain = order.poll_certificate(&POLL).await?;
+        let chain = order.poll_certificate(&self.poll).await?;
         let key = self.key()?;
         let issued = Issued::read(self.name, &chain, &key)?;
         issued.check_time(now)?;
@@ -146,7 +143,7 @@ impl Task<'_> {
 
     async fn finalize(&mut self, order: &mut Order) -> Result<(), Failure> {
         if order.state().status == OrderStatus::Pending {
-            match order.poll_ready(&POLL).await {
+            match order.poll_ready(&self.poll).await {
                 Ok(OrderStatus::Ready) => {}
                 Ok(_) => return Err(Failure::Rejected(reason(order).await)),
                 Err(error) => {

@@ -1,6 +1,7 @@
 //! `[acme]`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::protocols::url::SecureUrl;
 
@@ -15,4 +16,20 @@ pub struct AcmeSettings {
     pub contact: Vec<String>,
     /// `acme.orders_per_hour`: maximum orders of all names together.
     pub orders_per_hour: usize,
+    pub pace: AcmePace,
+}
+
+/// How often the gateway looks what is next. No key sets it: tests set shorter times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AcmePace {
+    /// Between two looks whether an order is due.
+    pub turns: Duration,
+    /// Before the first look at a validation, and at a certificate. Each further one takes twice as long.
+    pub poll: Duration,
+}
+
+impl Default for AcmePace {
+    fn default() -> Self {
+        AcmePace { turns: Duration::from_secs(1), poll: Duration::from_millis(500) }
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use instant_acme::Account;
+use instant_acme::{Account, RetryPolicy};
 use tokio::time::{Instant, interval, sleep};
 
 use super::account;
@@ -17,14 +17,15 @@ use crate::telemetry::metrics::WorkerMetrics;
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::limit::Limit;
 
-/// How often to look whether an order is due.
-const TICK: Duration = Duration::from_secs(1);
 /// Another gateway orders: how long until the next look.
 const OTHERS_TURN: Duration = Duration::from_secs(5);
 /// How often the lease is renewed. It lasts for 15 s.
 const LEASE_INTERVAL: Duration = Duration::from_secs(5);
 /// How often the store is looked through for entries that can be deleted.
 const TIDY_INTERVAL: Duration = Duration::from_hours(1);
+
+/// How long the authority may take for a validation, and for a certificate.
+const LONGEST_POLL: Duration = Duration::from_secs(60);
 
 /// How often an order goes on after the authority has rejected three nonces in a row. Behind a load balancer without
 /// shared nonces, it can reject each second one.
@@ -82,7 +83,7 @@ impl Worker {
         if due.is_empty() && accounts.is_empty() {
             state.repeats = false;
             self.tidy(state).await;
-            return TICK;
+            return wanted.settings.pace.turns;
         }
         if !self.holds_lease().await.unwrap_or(false) {
             return OTHERS_TURN;
@@ -106,7 +107,7 @@ impl Worker {
                 return OTHERS_TURN;
             }
         }
-        if state.is_limited { OTHERS_TURN } else { TICK }
+        if state.is_limited { OTHERS_TURN } else { wanted.settings.pace.turns }
     }
 
     /// Returns false if the store failed.
@@ -154,7 +155,8 @@ impl Worker {
             state.retry_at = 0;
         }
         let directory = wanted.settings.directory.text();
-        let mut task = Task { entries: &self.entries, name, version, state, directory };
+        let poll = RetryPolicy::new().initial_delay(wanted.settings.pace.poll).timeout(LONGEST_POLL);
+        let mut task = Task { entries: &self.entries, name, version, state, directory, poll };
         if self.entries.is_sealed_before(name) {
             task.save().await?;
         }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use bearward::app::{self, Inherited, Running, StartError};
 use bearward::config::{self, Config, Probe};
+use bearward::server::acme::{AcmePace, AcmeSettings};
 use bearward::tokens::jwt::Algorithm;
 use bearward::types::clock::Clock;
 use serde_json::{Value, json};
@@ -27,6 +28,8 @@ pub const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often a gateway of a test looks whether a file has changed.
 pub const FILE_POLL: Duration = Duration::from_millis(100);
+/// How often it looks for what is next at an ACME server.
+pub const ACME_PACE: AcmePace = AcmePace { turns: Duration::from_millis(50), poll: Duration::from_millis(50) };
 
 pub const ISSUER: &str = "https://gateway.example";
 pub const AUDIENCE: &str = "https://api.example";
@@ -67,6 +70,7 @@ fn parse(text: &str, folder: &Path) -> Config {
     let mut config = config::parse(text, folder, Probe::None)
         .unwrap_or_else(|faults| panic!("the test's configuration is invalid:\n{}", faults.render(false)));
     config.file_poll = FILE_POLL;
+    config.acme = Arc::new(AcmeSettings { pace: ACME_PACE, ..AcmeSettings::clone(&config.acme) });
     config
 }
 

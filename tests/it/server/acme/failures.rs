@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{AlertDescription, Error};
 
 use super::authority::Wrong;
-use super::{Given, NAME, acme, certificate, issued, shown};
+use super::{Given, NAME, acme, certificate, issued, shown, some_turns};
 use crate::support::certificates::{Authority, set_validity};
 use crate::support::wait::eventually_ok;
 
@@ -38,7 +38,7 @@ async fn without_the_authority_only_names_without_a_certificate_wait() {
     assert!(name["error"].as_str().is_some_and(|error| error.contains("does not respond")), "{name}");
     // After a minute, then after five.
     gateway.advance(Duration::from_secs(30));
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    some_turns().await;
     assert_eq!(gateway.metric("bearward_acme_orders_total{result=\"failed\"}").await, 1.0);
     given.fails_after(Duration::from_secs(40)).await;
     given.front.set_away(false);
@@ -180,8 +180,7 @@ async fn a_failed_validation_says_why() {
     let begin = text.find("[limits]").expect("there is one");
     let end = begin + text[begin..].find("[[route]]").expect("after it");
     let text = format!("{}{settings}{}", &text[..begin], &text[end..]);
-    let config = bearward::config::parse(&text, given.gateway.path(), bearward::config::Probe::None).expect("valid");
-    given.gateway.running().reload(config).expect("it reloads");
+    given.gateway.running().reload(given.gateway.parse(&text)).expect("it reloads");
     given.gateway.wait_for_metric("acme_failures{name=\"nowhere.invalid\"}", 1).await;
     let name = shown(&given.gateway).await["acme"][0].clone();
     assert!(name["error"].as_str().is_some_and(|error| error.contains("validate the name: ")), "{name}");

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bearward::config::{self, Probe};
 use bearward::store::Store;
 use bearward::store::sqlite::SqliteStore;
 
 use tempfile::TempDir;
 
-use super::{Given, NAME, PATIENCE, acme, certificate, issued, renewed, shown, with_tls};
+use super::{Given, NAME, PATIENCE, acme, certificate, issued, renewed, shown, some_turns, with_tls};
 use crate::support::certificates::Authority;
 use crate::support::clock::ManualClock;
 use crate::support::ports::free_port;
@@ -20,8 +19,7 @@ use crate::support::{Gateway, Upstream};
 const HOUR: Duration = Duration::from_hours(1);
 
 fn reload(gateway: &Gateway, text: &str) {
-    let config = config::parse(text, gateway.path(), Probe::None).expect("a good configuration");
-    let reloaded = gateway.running().reload(config).expect("it reloads");
+    let reloaded = gateway.running().reload(gateway.parse(text)).expect("it reloads");
     assert_eq!(reloaded.requires_restart, Vec::<&str>::new());
 }
 
@@ -86,7 +84,7 @@ async fn the_authority_decides_when_to_renew() {
     given.next_order_in_years(0.0..0.001).await;
     assert_eq!(asked().len(), 3);
     given.gateway.advance(HOUR / 2);
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    some_turns().await;
     assert_eq!((given.orders(), certificate(address, NAME).await.expect("a certificate")), (2, second.clone()));
     // An authority that does not know the replaced certificate prevents nothing.
     given.front.state.confirms.store(false, Ordering::SeqCst);
@@ -110,7 +108,7 @@ async fn without_advice_a_certificate_is_renewed_after_two_thirds_of_its_life() 
     let (given, first) = Given::issued().await;
     let year = 365 * 24 * HOUR;
     given.gateway.advance(3 * year);
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    some_turns().await;
     assert_eq!(
         (given.orders(), certificate(given.gateway.tls_address(), NAME).await.expect("one")),
         (1, first.clone())
@@ -191,8 +189,7 @@ async fn a_new_root_secret_seals_what_is_there() {
     write(&format!("{roots}{newer}"));
     given.gateway = given.gateway.restart();
     assert_eq!(certificate(given.gateway.tls_address(), NAME).await.expect("at once"), first);
-    // The gateway looks once in a second.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    some_turns().await;
     given.gateway.drain();
     let settings = crate::support::given::settings();
     let store = SqliteStore::open_within(Duration::from_secs(10), path, settings, Arc::new(|_, _| {})).expect("opens");

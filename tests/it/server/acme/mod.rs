@@ -18,6 +18,7 @@ use tempfile::TempDir;
 
 use crate::protocols::tls::{TLS13, handshake_at};
 use crate::support::clock::ManualClock;
+use crate::support::gateway::ACME_PACE;
 use crate::support::ports::free_port;
 use crate::support::wait::eventually_within;
 use crate::support::{Gateway, Upstream};
@@ -33,6 +34,12 @@ struct Given {
     gateway: Gateway,
     front: Front,
     _upstream: Upstream,
+}
+
+/// Lets the gateway look so often whether something is due that it has certainly looked. What does not happen in this
+/// time has no condition to wait for.
+async fn some_turns() {
+    tokio::time::sleep(20 * ACME_PACE.turns).await;
 }
 
 /// The configuration with this TLS of the second listener, at this port.

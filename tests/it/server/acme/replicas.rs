@@ -73,8 +73,7 @@ async fn two_gateways_order_once_and_both_are_validated() {
     let front = Front::start(balancer(both).await).await;
     let more = format!("{}{store}", front.settings(folders[1].path()));
     let text = with_tls(&upstream, ports[1], &acme(&[NAME]), &more);
-    let config = bearward::config::parse(&text, second.path(), bearward::config::Probe::None).expect("valid");
-    second.running().reload(config).expect("it reloads");
+    second.running().reload(second.parse(&text)).expect("it reloads");
     renewed(second.tls_address(), NAME, &found).await;
     assert!(certificate(second.tls_address(), NAME).await.is_ok());
 }
