@@ -49,7 +49,7 @@ pub(super) fn open(
         Database::Postgres(of_database) => {
             let tls = stored::encryption(of_database)?;
             let database = postgres::Database { settings: (**of_database).clone(), tls, replica: replica_name() };
-            let opened = PostgresStore::open(database, settings, enforce, stored::START_PATIENCE, now);
+            let opened = PostgresStore::open(database, settings, enforce, config.store.start_patience, now);
             Ok(Arc::new(opened.map_err(failed)?))
         }
     }

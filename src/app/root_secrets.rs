@@ -34,7 +34,7 @@ pub(super) fn check_root_is_not_lost(store: &StoreSettings) -> Result<(), StartE
         return Ok(());
     }
     // First whether it is a database: for any other file, that is the error to report.
-    if !stored::has_data(store, stored::START_PATIENCE)? {
+    if !stored::has_data(store, store.start_patience)? {
         return Ok(());
     }
     Err(SecretError::RootLost { file: file.clone(), database: store.database.clone() }.into())
@@ -63,7 +63,7 @@ pub(super) fn agree(store: &StoreSettings, roots: Roots, now: UnixTime) -> Resul
 /// Checks everything that a start reads before it opens the store. Missing files are valid, and a database of a newer
 /// version is not.
 pub(super) fn check(config: &Config) -> Result<(), StartError> {
-    stored::has_data(&config.store, stored::START_PATIENCE)?;
+    stored::has_data(&config.store, config.store.start_patience)?;
     check_root_is_not_lost(&config.store)?;
     let exists = |source: &SecretSource| !matches!(source, SecretSource::File(file) if !file.exists());
     if exists(&config.store.secret) {

@@ -15,9 +15,6 @@ use crate::types::clock::{Clock, SystemClock, UnixTime};
 use crate::types::ids::TokenId;
 use crate::types::reject::with_causes;
 
-/// How long a start waits for a database that does not respond yet: both may have been started together.
-pub(super) const START_PATIENCE: Duration = Duration::from_secs(5);
-
 /// Returns true if the store has been used. Fails if it belongs to another program. `patience`: how long to wait for
 /// PostgreSQL.
 pub(super) fn has_data(store: &StoreSettings, patience: Duration) -> Result<bool, StartError> {

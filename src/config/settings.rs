@@ -143,6 +143,9 @@ pub struct StoreSettings {
     pub secret: admin::SecretSource,
     /// `timeouts.store`: how long a call waits for its result.
     pub timeout: Duration,
+    /// How long a start waits for PostgreSQL if it does not respond yet: both may have been started together. No key
+    /// sets it: tests set a shorter time.
+    pub start_patience: Duration,
 }
 
 impl StoreSettings {

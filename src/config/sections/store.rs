@@ -10,6 +10,9 @@ use crate::config::sections::{files, postgres};
 use crate::config::settings::{Database, StoreSettings};
 use crate::types::private_file::Origin;
 
+/// How long a start waits for PostgreSQL.
+const START_PATIENCE: Duration = Duration::from_secs(5);
+
 /// `timeout`: `timeouts.store`.
 pub(super) fn read(table: &mut Table<'_>, timeout: Duration) -> StoreSettings {
     let beside = beside(table);
@@ -28,7 +31,7 @@ pub(super) fn read(table: &mut Table<'_>, timeout: Duration) -> StoreSettings {
         }
     };
     let secret = files::secret(table, "secret_file", "secret_env", "bearward.secret");
-    StoreSettings { database, beside, secret, timeout }
+    StoreSettings { database, beside, secret, timeout, start_patience: START_PATIENCE }
 }
 
 /// SQLite keeps the newest data in the files with these endings.

@@ -13,6 +13,7 @@ mod sweep;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bearward::app::{self, StartError};
 use bearward::config::{self, Probe};
@@ -22,7 +23,10 @@ use crate::support::replicas::{copy_roots, folder, gateway, store_keys, text};
 
 /// Why a gateway does not start, with all causes.
 fn start_error(text: &str, folder: &Path) -> String {
-    let config = config::parse(text, folder, Probe::None).unwrap_or_else(|errors| panic!("{}", errors.render(false)));
+    let config = config::parse(text, folder, Probe::None);
+    let mut config = config.unwrap_or_else(|errors| panic!("{}", errors.render(false)));
+    // The server runs, or will not.
+    config.store.start_patience = Duration::from_millis(100);
     // On its own thread, because the start blocks, which the runtime of a test does not allow.
     let started = std::thread::scope(|scope| scope.spawn(|| app::start(config, Arc::new(ManualClock::new()))).join());
     let error: StartError = started.expect("no panic").err().expect("it does not start");
