@@ -76,11 +76,18 @@ fn a_command_sends_nothing_to_the_admin_address() {
     let (folder, stranger) = folder(&upstream);
     fs::write(folder.path().join("admin.token"), "0".repeat(43)).expect("written");
     stranger.set_nonblocking(true).expect("set");
-    for command in [&["token", "list", "--subject", "alice"][..], &["keys", "list"], &["reload"]] {
-        let output = bearward(folder.path(), command);
-        let message = text(&output.stderr);
-        assert!(output.status.code() == Some(1) && message.contains("no gateway listens at admin.socket"), "{message}");
-    }
+    // All at once, because a command waits for a gateway that may still be starting.
+    std::thread::scope(|scope| {
+        for command in [&["token", "list", "--subject", "alice"][..], &["keys", "list"], &["reload"]] {
+            let folder = folder.path();
+            scope.spawn(move || {
+                let output = bearward(folder, command);
+                let message = text(&output.stderr);
+                let says_so = message.contains("no gateway listens at admin.socket");
+                assert!(output.status.code() == Some(1) && says_so, "{message}");
+            });
+        }
+    });
     assert!(stranger.accept().is_err(), "no command has connected");
 }
 

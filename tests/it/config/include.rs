@@ -116,22 +116,29 @@ fn a_broken_file_that_may_name_the_socket_stops_commands() {
     use std::os::unix::fs::PermissionsExt;
     let main = format!("include = [\"conf.d/*.toml\"]\n{UPSTREAM}");
     let socket = "[admin]\nsocket = \"x.sock\"\n";
-    for (main, included, mode, called, says) in [
+    let cases = [
         (main.clone(), socket.to_owned(), 0o600, true, "x.sock"),
         (main.clone(), format!("{socket}nonsense\n"), 0o600, false, "not TOML"),
         (main.clone(), socket.to_owned(), 0o666, false, "every user of this machine can change"),
         (format!("{main}{socket}"), "nonsense\n".to_owned(), 0o600, true, "x.sock"),
-    ] {
-        let folder = folder(&[("gateway.toml", &main), ("conf.d/a.toml", &included)]);
-        fs::set_permissions(folder.path().join("conf.d/a.toml"), fs::Permissions::from_mode(mode)).expect("set");
-        for arguments in [&["keys", "list"][..], &["reload", "--dry-run"]] {
-            let output = bearward(folder.path(), arguments);
-            let shown = String::from_utf8(output.stderr).expect("UTF-8");
-            assert!(shown.contains(says), "{included}{shown}");
-            assert_eq!(shown.contains("no gateway listens"), called, "{included}{shown}");
-            assert_eq!(output.status.code(), Some(if called { 1 } else { 2 }), "{included}{shown}");
+    ];
+    // All at once, because a command waits for a gateway that may still be starting.
+    std::thread::scope(|scope| {
+        for (main, included, mode, called, says) in &cases {
+            for arguments in [&["keys", "list"][..], &["reload", "--dry-run"]] {
+                scope.spawn(move || {
+                    let folder = folder(&[("gateway.toml", main), ("conf.d/a.toml", included)]);
+                    let file = folder.path().join("conf.d/a.toml");
+                    fs::set_permissions(file, fs::Permissions::from_mode(*mode)).expect("set");
+                    let output = bearward(folder.path(), arguments);
+                    let shown = String::from_utf8(output.stderr).expect("UTF-8");
+                    assert!(shown.contains(says), "{included}{shown}");
+                    assert_eq!(shown.contains("no gateway listens"), *called, "{included}{shown}");
+                    assert_eq!(output.status.code(), Some(if *called { 1 } else { 2 }), "{included}{shown}");
+                });
+            }
         }
-    }
+    });
 }
 
 /// The sticky bit does not stop another user from adding a file.
