@@ -14,6 +14,8 @@ use crate::support::{Gateway, Upstream, Wire};
 const UPLOADS: u8 = 80;
 /// More than is discarded without a slot.
 const FIRST: usize = 100_000;
+/// An upload that needs a slot: more than the buffers of both sockets hold.
+const UPLOAD: &str = "12000000";
 
 const ATTACKER: IpAddr = attacker(0);
 
@@ -85,7 +87,7 @@ async fn assert_others_get_401(gateway: &Gateway) {
         let data = format!("@{}", file.path().display());
         for base in [tls, plain] {
             let url = format!("{base}/private");
-            assert_401("requests", &url, &run("/usr/bin/python3", &[PEER, "requests", &url]));
+            assert_401("requests", &url, &run("/usr/bin/python3", &[PEER, "requests", &url, UPLOAD]));
             let version = if base.starts_with("https") { "--http2" } else { "--http2-prior-knowledge" };
             let output = ["-sS", "-k", version, "-o", "/dev/null", "-w", "%{http_code}", "--data-binary", &data, &url];
             assert_401(version, &url, &run("curl", &output));

@@ -77,9 +77,18 @@ fn a_blocking_client_gets_the_response_to_a_rejected_upload() {
 /// As long as nginx waits by default.
 #[test]
 fn a_client_that_pauses_gets_the_response() {
-    for client in ["requests-pausing", "httpx-pausing", "head-first"] {
-        assert_python_gets_401(client);
-    }
+    let (upstream, gateway) = gateway();
+    let urls = [("https", gateway.tls_address()), ("http", gateway.address())];
+    // All at once, because they spend their time in pauses.
+    std::thread::scope(|scope| {
+        for client in ["requests-pausing", "httpx-pausing", "head-first"] {
+            for (scheme, address) in urls {
+                let url = format!("{scheme}://{address}/private");
+                scope.spawn(move || assert_401(client, &url, &run("/usr/bin/python3", &[PEER, client, &url])));
+            }
+        }
+    });
+    assert!(upstream.seen().is_empty());
 }
 
 #[test]

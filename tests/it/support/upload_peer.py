@@ -1,6 +1,6 @@
 """Uploads with a token that is not valid, with one of several clients, and prints the status of the response.
 
-Usage: upload_peer.py CLIENT URL
+Usage: upload_peer.py CLIENT URL [BYTES]
 """
 
 import http.client
@@ -10,7 +10,7 @@ import sys
 import time
 import warnings
 
-SIZE = 50_000_000
+SIZE = int(sys.argv[3]) if len(sys.argv) > 3 else 50_000_000
 HEADERS = {"Authorization": "Bearer not-a-token", "Content-Type": "application/octet-stream"}
 
 
