@@ -35,6 +35,7 @@ impl Backend {
         let accepting = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
+                stream.set_nodelay(true).expect("a socket");
                 tokio::spawn(serve(stream, version, respond.clone()));
             }
         });

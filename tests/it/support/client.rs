@@ -119,6 +119,7 @@ impl Client {
 
     pub async fn try_send(&self, method: Method, path: &str, body: Bytes) -> Result<TestResponse, hyper::Error> {
         let stream = TcpStream::connect(self.address).await.expect("the gateway listens");
+        stream.set_nodelay(true).expect("a socket");
         match &self.tls {
             None => Box::pin(self.exchange(stream, method, path, body)).await,
             Some(certificate) => {
@@ -177,6 +178,7 @@ impl KeepAliveClient {
     /// HTTP/1.1 in cleartext.
     pub async fn open(address: SocketAddr) -> KeepAliveClient {
         let stream = TcpStream::connect(address).await.expect("the gateway listens");
+        stream.set_nodelay(true).expect("a socket");
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.expect("a connection");
         tokio::spawn(connection);
         KeepAliveClient(sender)

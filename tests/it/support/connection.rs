@@ -39,6 +39,7 @@ pub enum Sender {
 fn open(address: SocketAddr) -> (TcpStream, std::net::TcpStream) {
     let socket = std::net::TcpStream::connect(address).expect("the gateway listens");
     socket.set_nonblocking(true).expect("nonblocking");
+    socket.set_nodelay(true).expect("a socket");
     let stream = TcpStream::from_std(socket.try_clone().expect("a second handle"));
     (stream.expect("a stream"), socket)
 }

@@ -116,6 +116,7 @@ impl KeyServer {
 async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, pages: Arc<Mutex<Pages>>) {
     while let Ok((stream, _)) = listener.accept().await {
         let (tls, pages) = (tls.clone(), pages.clone());
+        stream.set_nodelay(true).expect("a socket");
         tokio::spawn(async move {
             match tls {
                 None => serve(stream, pages).await,

@@ -90,6 +90,7 @@ impl MutualClient {
 
     pub async fn connect(&self) -> io::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(self.address).await?;
+        stream.set_nodelay(true)?;
         let name = ServerName::try_from("localhost").expect("a name");
         tokio_rustls::TlsConnector::from(self.config.clone()).connect(name, stream).await
     }

@@ -148,6 +148,8 @@ impl Upstream {
 async fn accept(listener: TcpListener, http2: bool, memory: Arc<Memory>) {
     while let Ok((stream, _)) = listener.accept().await {
         memory.connections.fetch_add(1, Ordering::SeqCst);
+        // As servers do: with Nagle's algorithm, each frame waits for a delayed acknowledgement of 40 ms.
+        stream.set_nodelay(true).expect("a socket");
         tokio::spawn(serve(stream, http2, memory.clone()));
     }
 }
