@@ -4,6 +4,8 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
+
 use crate::support::source;
 
 const MANIFESTS: [&str; 2] = ["deploy/beside/gateway-api.yaml", "deploy/beside/gateway-api-http.yaml"];
@@ -18,8 +20,15 @@ fn run(command: &mut Command, input: &str) -> (String, bool) {
     (String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned(), output.status.success())
 }
 
+/// The resources of a manifest.
+pub(super) fn resources(manifest: &str) -> Vec<Value> {
+    let converted = run(Command::new("/usr/bin/python3").args(["-c", TO_JSON]), manifest);
+    assert!(converted.1, "{}", converted.0);
+    serde_json::from_str(&converted.0).expect("JSON")
+}
+
 /// The names of the valid routes in a manifest, or why one is not valid.
-fn check(manifest: &str) -> (String, bool) {
+pub(super) fn check(manifest: &str) -> (String, bool) {
     let (json, valid) = run(Command::new("/usr/bin/python3").args(["-c", TO_JSON]), manifest);
     assert!(valid, "{json}");
     let installed = source::root().join("target/gateway-api");

@@ -1,9 +1,11 @@
 //! The files in `deploy/` and the README: units, pages and examples, as far as they run without systemd or Docker.
 
+mod chart;
 mod commands;
 mod examples;
 mod gateway_api;
 pub mod pages;
+mod pod;
 mod recipes;
 mod replicas;
 mod stream_recipes;

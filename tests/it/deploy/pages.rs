@@ -98,12 +98,22 @@ fn every_configuration_in_the_pages_is_valid() {
         secret::write_private(&folder.path().join(name), secret).expect("written");
     }
     fs::write(folder.path().join("ci.pem"), PUBLIC_KEY).expect("written");
+    // The folders of kubernetes.md.
+    fs::create_dir(folder.path().join("secrets")).expect("created");
+    fs::write(folder.path().join("secrets/ca.pem"), authority.pem()).expect("written");
+    let root = format!("1 {}\n", "0".repeat(43));
+    secret::write_private(&folder.path().join("secrets/bearward.secret"), root.as_bytes()).expect("written");
+    for name in ["admin.token", "postgres.password"] {
+        secret::write_private(&folder.path().join("secrets").join(name), secret).expect("written");
+    }
+    for (from, to) in [("fullchain.pem", "tls.crt"), ("key.pem", "tls.key")] {
+        fs::copy(folder.path().join("tls").join(from), folder.path().join("tls").join(to)).expect("copied");
+    }
     let credentials = folder.path().join("credentials");
     for folder in [&credentials, &folder.path().join("conf.d")] {
         fs::create_dir(folder).expect("created");
     }
     secret::write_private(&credentials.join("admin"), secret).expect("written");
-    let root = format!("1 {}\n", "0".repeat(43));
     secret::write_private(&credentials.join("root"), root.as_bytes()).expect("written");
     let variables = [("CREDENTIALS_DIRECTORY", credentials.to_str().expect("UTF-8"))];
     let mut checked = 0;
@@ -113,6 +123,7 @@ fn every_configuration_in_the_pages_is_valid() {
                 if block.contains("[[upstream]]") { "" } else { "[[upstream]]\nservers = [\"http://127.0.0.1:1\"]\n" };
             let here = folder.path().to_str().expect("UTF-8");
             let config = block.replace("/etc/bearward", here).replace("/var/lib/bearward", here);
+            let config = config.replace("/run/bearward", here);
             fs::write(folder.path().join("gateway.toml"), format!("{config}\n{upstream}")).expect("written");
             let output = bearward_with_variables(folder.path(), &["check", "--offline"], &variables);
             assert!(output.status.success(), "{path}:\n{block}\n{}", output_text(&output));

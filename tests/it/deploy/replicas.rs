@@ -5,11 +5,13 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use bearward::config::{self, Probe};
 use serde_json::json;
 use tempfile::TempDir;
 
+use super::pod::Pod;
 use crate::support::certificates::Authority;
 use crate::support::files::write_certificates;
 use crate::support::haproxy::Haproxy;
@@ -17,16 +19,21 @@ use crate::support::ports::free_address;
 use crate::support::postgres::PostgresServer;
 use crate::support::program::GatewayProcess;
 use crate::support::source;
+use crate::support::wait::eventually_within;
 use crate::support::{Client, TokenPair, Upstream};
 
 /// `tests/run` installs them.
-const SCHEMAS: &str = "target/kubernetes/kubernetes_validate/kubernetes-json-schema/v1.37.0-local-strict";
+const SCHEMAS: &str = "target/kubernetes/kubernetes_validate/kubernetes-json-schema";
+/// The oldest version with all fields of the manifests, and the newest of the package.
+pub(super) const VERSIONS: [&str; 2] = ["v1.30.0-local-strict", "v1.37.0-local-strict"];
+/// The gateway looks at its files every two seconds.
+const RELOAD: Duration = Duration::from_secs(30);
 const MANIFESTS: [&str; 2] = ["deploy/kubernetes/bearward.yaml", "deploy/kubernetes/secret.yaml"];
 
 /// Runs the check on these files. Returns what it printed, and whether it found them valid.
-fn check_manifests(files: &[&Path]) -> (String, bool) {
+pub(super) fn check_manifests(version: &str, files: &[&Path]) -> (String, bool) {
     let script = source::root().join("tests/it/deploy/kubernetes.py");
-    let schemas = source::root().join(SCHEMAS);
+    let schemas = source::root().join(SCHEMAS).join(version);
     assert!(schemas.exists(), "the schemas of Kubernetes are missing: run tests/run");
     let output = Command::new("/usr/bin/python3").arg(script).arg(schemas).args(files).output().expect("python3");
     let printed = [output.stdout, output.stderr].concat();
@@ -36,12 +43,13 @@ fn check_manifests(files: &[&Path]) -> (String, bool) {
 #[test]
 fn the_kubernetes_manifests_follow_their_schemas() {
     let files = MANIFESTS.map(|file| source::root().join(file));
-    let (printed, valid) = check_manifests(&[&files[0], &files[1]]);
-    assert!(valid, "{printed}");
     let expected = ["ConfigMap", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy", "Secret"];
-    assert_eq!(printed, expected.map(|kind| format!("{kind} bearward\n")).concat());
+    let expected = expected.map(|kind| format!("{kind} bearward\n")).concat();
     let beside = source::root().join("deploy/beside/gateway-api.yaml");
-    assert_eq!(check_manifests(&[&beside]), ("Service bearward-auth\n".into(), true));
+    for version in VERSIONS {
+        assert_eq!(check_manifests(version, &[&files[0], &files[1]]), (expected.clone(), true), "{version}");
+        assert_eq!(check_manifests(version, &[&beside]), ("Service bearward-auth\n".into(), true), "{version}");
+    }
 }
 
 /// Otherwise the test above could not fail.
@@ -52,7 +60,7 @@ fn the_schemas_reject_misspelled_fields() {
     for (right, wrong) in [("replicas: 3", "replica: 3"), ("readOnly: true", "readOnly: 1"), ("kind: Service\n", "")] {
         let file = folder.path().join("wrong.yaml");
         fs::write(&file, text.replacen(right, wrong, 1)).expect("written");
-        assert!(!check_manifests(&[&file]).1, "{wrong}");
+        assert!(!check_manifests(VERSIONS[1], &[&file]).1, "{wrong}");
     }
 }
 
@@ -76,6 +84,35 @@ fn the_configuration_of_the_pods_has_no_fault_or_warning() {
     }
 }
 
+/// The kubelet and Docker keep a file that they mount alone as it was when the container started.
+#[test]
+fn no_configuration_is_mounted_as_a_single_file() {
+    for file in [MANIFESTS[0], "deploy/chart/templates/deployment.yaml"] {
+        let text = source::read(file);
+        assert!(!text.contains("subPath:") && text.contains("mountPath: /etc/bearward/config,"), "{file}");
+        assert!(text.contains("\"--config\", \"/etc/bearward/config/gateway.toml\"]"), "{file}");
+    }
+    let compose = source::read("deploy/compose.yaml");
+    assert!(!compose.contains("gateway.toml:/") && compose.contains("- ./compose:/etc/bearward/config:ro\n"));
+    assert!(compose.contains("command: [\"serve\", \"--config\", \"/etc/bearward/config/gateway.toml\"]\n"));
+}
+
+/// `kubectl apply` changes only the ConfigMap.
+#[tokio::test]
+async fn a_changed_config_map_reaches_a_running_gateway() {
+    let upstream = Upstream::start();
+    let mut pod = Pod::of_manifest(&source::read(MANIFESTS[0]), &upstream);
+    let gateway = pod.start().await;
+    let client = pod.client(&gateway);
+    client.get("/").await.assert_rejected(401, "unauthorized");
+    pod.change_config("\n[[route]]\npath = \"/\"\npublic = true\n");
+    eventually_within(RELOAD, "the route is public", async || match client.get("/").await.status.as_u16() {
+        200 => Ok(()),
+        other => Err(other.to_string()),
+    })
+    .await;
+}
+
 /// The files that replicas.md tells the operator to make.
 fn write_secrets(folder: &Path) {
     fs::create_dir_all(folder).expect("created");
@@ -89,7 +126,7 @@ fn write_secrets(folder: &Path) {
     }
 }
 
-const ADMIN_TOKEN: &str = "the-admin-token-of-both-gateways-0123456789";
+pub(super) const ADMIN_TOKEN: &str = "the-admin-token-of-both-gateways-0123456789";
 
 /// Two gateways with the configuration of Compose, and HAProxy with its own in front of them.
 struct Composition {
@@ -119,7 +156,8 @@ impl Composition {
                     ("0.0.0.0:9443", &admin.to_string()),
                     ("172.30.0.2", "127.0.0.1"),
                     ("postgres://bearward@database:5432/bearward", &server.url()),
-                    ("postgres_ca_file = \"secrets/ca.pem\"\n", &format!("schema = \"{schema}\"\n")),
+                    ("postgres_ca_file = \"/etc/bearward/secrets/ca.pem\"\n", &format!("schema = \"{schema}\"\n")),
+                    ("/etc/bearward/", ""),
                     ("/var/lib/bearward/", ""),
                     ("http://backend:80", &format!("http://{}", upstream.address)),
                 ],

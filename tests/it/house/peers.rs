@@ -14,7 +14,7 @@ const TOOLS: [&str; 21] = [
 ];
 
 /// What else leads to a peer: the parts of `tests/it/support` that start one, and paths of its own.
-const PARTS: [&str; 15] = [
+const PARTS: [&str; 16] = [
     "PostgresServer::",
     "postgres_server(",
     "Browser::open",
@@ -29,6 +29,7 @@ const PARTS: [&str; 15] = [
     "Pooler::",
     "Site::start",
     "Package::build",
+    "target/helm",
     "\"/usr/bin/python3\"",
 ];
 

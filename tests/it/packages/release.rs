@@ -16,7 +16,8 @@ struct Repository(TempDir);
 impl Repository {
     fn new(changelog: &str) -> Repository {
         let folder = TempDir::new().expect("a folder");
-        for path in [".ci/release", "Cargo.toml", "deploy/packages.md"] {
+        let chart = "deploy/chart/Chart.yaml";
+        for path in [".ci/release", "Cargo.toml", "deploy/packages.md", chart, "deploy/kubernetes/bearward.yaml"] {
             let to = folder.path().join(path);
             fs::create_dir_all(to.parent().expect("a folder")).expect("created");
             fs::copy(source::root().join(path), to).expect("copied");
@@ -60,6 +61,9 @@ fn a_release_gives_the_changes_its_heading_and_a_tag() {
     assert!(after.contains(")\n\n- A change.\n\n## 0.0.9"), "{changelog}");
     assert!(repository.read("Cargo.toml").contains("\nversion = \"7.8.9\"\n"));
     assert!(repository.read("deploy/packages.md").contains("bearward_7.8.9-1_amd64.deb"));
+    let chart = repository.read("deploy/chart/Chart.yaml");
+    assert!(chart.contains("\nversion: 7.8.9\nappVersion: \"7.8.9\"\n"), "{chart}");
+    assert!(repository.read("deploy/kubernetes/bearward.yaml").contains(" image: registry.example/bearward:7.8.9\n"));
     assert_eq!(repository.git(&["tag", "--list"]), "v7.8.9\n");
     assert_eq!(repository.git(&["status", "--porcelain"]), "");
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use super::{Package, run};
+use crate::support::files::names;
 use crate::support::source;
 
 #[test]
@@ -46,6 +47,9 @@ fn the_archive_has_all_that_an_installation_needs() {
         "deploy/man",
         "deploy/completions",
         "deploy/beside",
+        "deploy/chart",
+        "deploy/chart/examples",
+        "deploy/chart/templates",
         "deploy/compose",
         "deploy/examples",
         "deploy/kubernetes",
@@ -53,7 +57,8 @@ fn the_archive_has_all_that_an_installation_needs() {
         let is_read =
             |name: &str| [".md", ".svg", ".json", ".yml", ".yaml"].iter().any(|ending| name.ends_with(ending));
         let belongs = |name: &&String| folder != "deploy" || is_read(name) || name.starts_with("bearward.");
-        for name in crate::support::files::names(&source::root().join(folder)).iter().filter(belongs) {
+        let is_file = |name: &&String| source::root().join(folder).join(name).is_file();
+        for name in names(&source::root().join(folder)).iter().filter(belongs).filter(is_file) {
             assert!(packed.contains(format!("{folder}/{name}").as_str()), "{folder}/{name} is missing");
         }
     }

@@ -5,9 +5,6 @@ mod signing_key;
 mod systemd;
 mod watched;
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -17,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::support::tokens::header_of;
 use crate::support::wait::eventually_within;
-use crate::support::{Client, TokenPair};
+use crate::support::{Client, MountedVolume, TokenPair};
 
 /// The gateway looks at its files every two seconds.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,42 +24,6 @@ fn new_key() -> (String, String) {
     let pem = generate_pem(Algorithm::ES256).expect("a key");
     let kid = SigningKey::from_pem(pem.expose(), Algorithm::ES256).expect("its own key").kid;
     (String::from_utf8(pem.expose().to_vec()).expect("PEM is text"), kid)
-}
-
-/// A folder with secrets as the kubelet mounts it: each file is a link to `..data`, which is a link that a rename
-/// replaces with the next one. The group of the gateway reads the files (`fsGroup`, `defaultMode: 0440`).
-struct MountedSecret {
-    folder: PathBuf,
-    version: u32,
-}
-
-impl MountedSecret {
-    fn new(folder: &Path, files: &[(&str, &str)]) -> MountedSecret {
-        fs::create_dir(folder).expect("created");
-        let mut mounted = MountedSecret { folder: folder.to_owned(), version: 0 };
-        mounted.swap(files);
-        for (name, _) in files {
-            symlink(format!("..data/{name}"), folder.join(name)).expect("linked");
-        }
-        mounted
-    }
-
-    fn swap(&mut self, files: &[(&str, &str)]) {
-        let old = self.folder.join(format!("..version_{}", self.version));
-        self.version += 1;
-        let name = format!("..version_{}", self.version);
-        fs::create_dir(self.folder.join(&name)).expect("created");
-        for (file, content) in files {
-            let file = self.folder.join(&name).join(file);
-            fs::write(&file, content).expect("written");
-            fs::set_permissions(&file, Permissions::from_mode(0o440)).expect("set");
-        }
-        symlink(&name, self.folder.join("..data_tmp")).expect("linked");
-        fs::rename(self.folder.join("..data_tmp"), self.folder.join("..data")).expect("replaced");
-        if old.exists() {
-            fs::remove_dir_all(old).expect("removed");
-        }
-    }
 }
 
 /// Tokens of another user each time: `limits.sessions_per_subject` would end the first sessions.

@@ -1,5 +1,7 @@
 //! Two gateways on one database, each with a mount of the same secret. The kubelets swap them minutes apart.
 
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use tempfile::TempDir;
@@ -12,14 +14,14 @@ use crate::support::{Gateway, Upstream};
 
 struct Replica {
     served: GatewayProcess,
-    mounted: MountedSecret,
+    mounted: MountedVolume,
     folder: TempDir,
 }
 
 /// `root`: the folder with the root secret of another gateway.
 fn start(upstream: &Upstream, store: &str, pem: &str, root: Option<&Path>) -> Replica {
     let folder = TempDir::new().expect("a folder");
-    let mounted = MountedSecret::new(&folder.path().join("mount"), &[("signing.pem", pem)]);
+    let mounted = MountedVolume::new(&folder.path().join("mount"), &[("signing.pem", pem)]);
     let text = Gateway::config_text(&upstream.address.to_string(), &format!("[store]\n{store}\n"))
         .replace("[tokens]\n", "[tokens]\nsigning_key_file = \"mount/signing.pem\"\n");
     fs::write(folder.path().join("gateway.toml"), text).expect("written");
@@ -108,7 +110,7 @@ async fn a_gateway_that_keeps_the_old_file_keeps_its_key() {
 async fn a_renewed_database_password_is_used_for_the_next_connection() {
     let (upstream, folder) = (Upstream::start(), TempDir::new().expect("a folder"));
     let server = PostgresServer::start_with(&["max_connections=40"], "scram-sha-256");
-    let mut mounted = MountedSecret::new(&folder.path().join("mount"), &[("password", "secret\n")]);
+    let mut mounted = MountedVolume::new(&folder.path().join("mount"), &[("password", "secret\n")]);
     let store = format!("{}postgres_password_file = \"mount/password\"\n", server.store_keys());
     let text = Gateway::config_text(&upstream.address.to_string(), &format!("[store]\n{store}"));
     fs::write(folder.path().join("gateway.toml"), text).expect("written");

@@ -27,7 +27,7 @@ fn start(upstream: &Upstream, file: &str, folder: &TempDir) -> GatewayProcess {
 async fn a_swapped_mount_signs_without_a_restart_and_old_tokens_stay_valid() {
     let (upstream, folder) = (Upstream::start(), TempDir::new().expect("a folder"));
     let [(first, first_kid), (second, second_kid), (third, third_kid)] = [new_key(), new_key(), new_key()];
-    let mut mounted = MountedSecret::new(&folder.path().join("mount"), &[("signing.pem", &first)]);
+    let mut mounted = MountedVolume::new(&folder.path().join("mount"), &[("signing.pem", &first)]);
     let served = start(&upstream, "mount/signing.pem", &folder);
     let (admin, client) = (served.admin_client(), served.client());
     let old = issue(&admin).await;

@@ -1,7 +1,8 @@
 //! Every secret as an encrypted credential, from a real systemd that boots in namespaces of its own.
 
+use std::fs::{self, Permissions};
 use std::net::SocketAddr;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
 
 use base64::Engine;

@@ -1,5 +1,7 @@
 //! With `watch = "all"`, the gateway follows every file that it reads, and says which secret only a start uses.
 
+use std::fs;
+
 use bearward::types::secret;
 use http::Method;
 use tempfile::TempDir;
@@ -25,7 +27,7 @@ fn files(letter: &str) -> Vec<(&'static str, String)> {
     ["client", "orders", "proxy"].into_iter().map(|name| (name, format!("{name}-{}\n", letter.repeat(32)))).collect()
 }
 
-fn swap(mounted: &mut MountedSecret, letter: &str) {
+fn swap(mounted: &mut MountedVolume, letter: &str) {
     let files = files(letter);
     mounted.swap(&files.iter().map(|(name, content)| (*name, content.as_str())).collect::<Vec<_>>());
 }
@@ -53,7 +55,7 @@ async fn ask(client: &Client, letter: &str) -> TestResponse {
 async fn every_secret_of_a_swapped_mount_is_used_without_a_restart() {
     let (upstream, folder) = (Upstream::start(), TempDir::new().expect("a folder"));
     let mut mounted =
-        MountedSecret::new(&folder.path().join("mount"), &[("client", ""), ("orders", ""), ("proxy", "")]);
+        MountedVolume::new(&folder.path().join("mount"), &[("client", ""), ("orders", ""), ("proxy", "")]);
     swap(&mut mounted, "a");
     let address = upstream.address.to_string();
     let text = Gateway::config_text(&address, &CONFIG.replace("UPSTREAM", &address));
