@@ -5,7 +5,6 @@ mod commands;
 mod examples;
 mod gateway_api;
 pub mod pages;
-mod pod;
 mod recipes;
 mod replicas;
 mod stream_recipes;

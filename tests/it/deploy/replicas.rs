@@ -11,7 +11,7 @@ use bearward::config::{self, Probe};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::pod::Pod;
+use super::chart::pod::Pod;
 use crate::support::certificates::Authority;
 use crate::support::files::write_certificates;
 use crate::support::haproxy::Haproxy;

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::*;
+use crate::deploy::chart::pod::{Pod, list};
 use crate::deploy::gateway_api;
-use crate::deploy::pod::{Pod, list};
 use crate::deploy::replicas::{VERSIONS, check_manifests};
 use crate::support::files::names;
 use crate::support::wait::eventually_ok;

@@ -2,6 +2,7 @@
 
 mod commands;
 mod examples;
+pub mod pod;
 mod rendered;
 mod values;
 
@@ -12,8 +13,8 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use self::pod::of_kind;
 use super::gateway_api::resources;
-use super::pod::of_kind;
 use crate::support::files::{blocks, output_text};
 use crate::support::source;
 

@@ -8,8 +8,8 @@ use std::path::Path;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::gateway_api::resources;
-use super::replicas::ADMIN_TOKEN;
+use crate::deploy::gateway_api::resources;
+use crate::deploy::replicas::ADMIN_TOKEN;
 use crate::support::certificates::Authority;
 use crate::support::postgres::PostgresServer;
 use crate::support::program::{GatewayProcess, Program};
