@@ -44,6 +44,9 @@
 //! `tests/run` runs cases 1, 3, 6, 9 and 11, and the one after it with fewer revocations; `tests/chaos` runs all of
 //! them. Case 15 has the tables of the next version, but only one program: `store::postgres::schema::next` runs the
 //! whole suite of the store on them.
+//! `tests/run` runs cases 1, 3, 6, 9 and 11, and those of clocks and pauses without a failover; `tests/chaos` runs all
+//! of them. Case 15 has the tables of the next
+//! version, but only one program: `store::postgres::schema::next` runs the whole suite of the store on them.
 
 mod cases;
 mod checkers;

@@ -136,10 +136,9 @@ async fn a_login_outlives_the_loss_of_its_root_secret() {
     std::fs::write(&file, both.lines().last().expect("the newest")).expect("written");
     let gateway = restarted(gateway, |text| text).await;
     eventually_ok("it is tried", async || {
-        match journal(start, "unopened").iter().filter(|line| line.contains("root secret is missing")).count() {
-            0 => Err("no line".to_owned()),
-            count => Ok(assert_eq!(count, 1)),
-        }
+        let lines = journal(start, "unopened");
+        let missing = lines.iter().filter(|line| line.contains("root secret is missing"));
+        if missing.count() == 1 { Ok(()) } else { Err(format!("{lines:?}")) }
     })
     .await;
     assert_eq!(logins(&gateway), 1, "the login is there");
