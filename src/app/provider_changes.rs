@@ -55,8 +55,9 @@ fn warnings_of(provider: &Provider, settings: &SignInSettings, next: &Config) ->
     if !rules.admit_as(settings) {
         warnings.push(format!(
             "provider {name} has other rules for sign-ins: a session that began before goes on under the old ones until \
-             its next refresh there; until it ends if it has no refresh token, or if an older version of bearward began \
-             it and refreshes state no claims; to end all of them, run: bearward token revoke --all --issuer {issuer}"
+             its next refresh there; until it ends if it has no refresh token, or if an older version of bearward \
+             began it and refreshes state no claims; to end all of them, run: bearward token revoke --all --issuer \
+             {issuer}"
         ));
     }
     warnings

@@ -374,12 +374,7 @@ impl SharedState {
         self.auth.register_metrics(metrics);
         acme::register_metrics(&self.acme, metrics);
         self.event_streams.register_metrics(&self.broker, &self.clock, metrics);
-        let calls = self.provider_calls.clone();
-        let help = "Calls to providers for sign-ins by provider, call and outcome";
-        metrics.counters("provider_calls", help, move || calls.labelled());
-        let counts = self.provider_calls.clone();
-        let help = "Sign-ins for which a provider issued no refresh token, although the gateway asked for one";
-        metrics.counters("sign_ins_without_refresh_token", help, move || counts.labelled_without_refresh_token());
+        sign_in_providers::register_metrics(&self.provider_calls, metrics);
         let token_cache = self.token_cache.clone();
         metrics.gauge("token_cache_entries", "Tokens in the token cache", move || token_cache.load().count() as f64);
     }

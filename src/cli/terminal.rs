@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-/// Escapes control characters, which could change what the terminal shows or does, and what it does not show: characters
-/// without a shape, and spaces at the start and the end. Two subjects that differ only there look different. Letters that
-/// are alike, such as those of Latin and Cyrillic, stay as they are.
+/// Escapes control characters, which could change what the terminal shows or does, and what it does not show:
+/// characters without a shape, and spaces at the start and the end. Two subjects that differ only there look different.
+/// Letters that are alike, such as those of Latin and Cyrillic, stay as they are.
 pub(super) fn printable(text: &str) -> String {
     let start = text.len() - text.trim_start_matches(' ').len();
     let end = text.trim_end_matches(' ').len();

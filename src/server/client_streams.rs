@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 /// Maximum requests of which the gateway remembers that their body has not ended, and maximum gaps between the streams
-/// that the client has opened. What is older is unknown: h2 alone looks at it, and drops pseudo-headers in its trailers.
+/// that the client has opened. What is older is unknown: h2 alone looks at it, and drops pseudo-headers in its
+/// trailers.
 const MAX_REMEMBERED: usize = 256;
 
 /// The streams that the client may open have odd numbers, and each a higher one than all before (RFC 9113 section

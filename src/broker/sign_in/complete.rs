@@ -181,8 +181,8 @@ impl Broker {
             ..Login::default()
         };
         login.check().map_err(|error| Reject::new(Reason::SignInFailed, error.to_string()))?;
-        // `limits.token_size` is the limit of tokens that clients send, and this browser gets a handle. Only backends get
-        // an access token of this session, with `token = "replace"`.
+        // `limits.token_size` is the limit of tokens that clients send, and this browser gets a handle. Only backends
+        // get an access token of this session, with `token = "replace"`.
         let family = self.first_generation(login, now);
         let origin = Origin {
             issuer: with.provider.issuer.to_string(),

@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn a_line_has_no_control_characters_of_a_response() {
         let line = of(&json!({ "time": "12:00\u{1b}[2J\r\n", "rejections": { "a": 2, "b": 1 } }));
-        assert!(line.starts_with("12:00\\u{1b}[2J\\r\\n rate=0 "), "{line}");
+        assert!(line.starts_with("12:00\\u{1b}[2J\\u{d}\\u{a} rate=0 "), "{line}");
         assert!(line.contains(" rejected=3 p50=- ") && line.ends_with(" log_dropped=0\n"), "{line}");
         assert_eq!(line.chars().filter(|c| c.is_control()).count(), 1);
     }

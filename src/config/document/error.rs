@@ -211,7 +211,11 @@ impl ConfigErrors {
         let level = self.severity.level();
         let titled = Group::with_title(level.clone().primary_title(title(error)));
         let mut groups = match &error.place.span {
-            Some(_) => with_source(titled, &level, &self.sources, error),
+            Some(span) => {
+                let related = error.related.as_ref();
+                let related = related.and_then(|(place, label)| Some((place.span.as_ref()?, label.as_str())));
+                with_source(titled, &level, &self.sources, (span, &error.expected), related)
+            }
             // Without source to underline, `expected` gets a line of its own.
             None => {
                 let origin = titled.element(Origin::path(self.sources.main()));

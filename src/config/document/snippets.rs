@@ -2,11 +2,10 @@
 //!
 //! The renderer reads all text that it gets, and a file may be one long line. So what one error costs has a limit.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Snippet};
 
-use crate::config::document::error::ConfigError;
 use crate::config::document::sources::{Located, Sources};
 
 /// Maximum bytes of lines that are printed as one part.
@@ -21,16 +20,19 @@ struct Mark<'a> {
     label: &'a str,
 }
 
+/// A place in the source, and what is printed below it.
+pub(super) type Labelled<'a> = (&'a Range<usize>, &'a str);
+
 /// `titled`: has the title of the error. Adds its source, and that of the other place.
 pub(super) fn with_source<'a>(
     titled: Group<'a>,
     level: &Level<'a>,
     sources: &'a Sources,
-    error: &'a ConfigError,
+    error: Labelled<'a>,
+    related: Option<Labelled<'a>>,
 ) -> Vec<Group<'a>> {
-    let located = sources.locate(error.place.span.as_ref());
-    let here = Mark { located, kind: AnnotationKind::Primary, label: &error.expected };
-    let related = error.related.as_ref().and_then(|(place, label)| Some((place.span.as_ref()?, label)));
+    let (span, label) = error;
+    let here = Mark { located: sources.locate(Some(span)), kind: AnnotationKind::Primary, label };
     let Some((span, label)) = related else { return here.added_to(vec![titled], level) };
     let there = Mark { located: sources.locate(Some(span)), kind: AnnotationKind::Context, label };
     if let Some((snippet, start)) = here.with(&there) {

@@ -134,8 +134,8 @@ impl TokenBound {
         &self.held
     }
 
-    /// Registers the stream: it lasts. `record`: of its request, or `None` for an upload, whose request has another
-    /// stream that follows the routes: the wait for its response, or the response.
+    /// Registers the stream: it lasts. `record`: of its request, or `None` for an upload. The request of an upload has
+    /// another stream that follows the routes: the wait for its response, or the response.
     pub fn lasts(&mut self, record: Option<&Record>) {
         if self.stream.is_none() && self.ended.is_none() {
             let opening = record.map(|record| Opening::of(record, false));

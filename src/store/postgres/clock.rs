@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(bounds.jumped_at, Some(BootTime::from_micros(2_001_000)));
         bounds.jumped_at = None;
         assert_eq!(bounds.add(&reading(3_000, 14_000, 0)), None);
-        assert_eq!(bounds.jumped_at, None, "it is told once");
+        assert_eq!(bounds.jumped_at, None, "it counts once");
     }
 
     #[test]

@@ -54,7 +54,7 @@ async fn a_swapped_mount_signs_without_a_restart_and_old_tokens_stay_valid() {
     assert_eq!(published(&client).await, [third_kid, second_kid, first_kid]);
 }
 
-/// Waits until so many reloads have failed.
+/// Waits until this number of reloads has failed.
 async fn wait_for_failures(admin: &Client, expected: f64) {
     eventually_within(TIMEOUT, &format!("{expected} failed reloads"), async || {
         let found = metric(admin, "bearward_reloads_total{outcome=\"failed\"}").await;
