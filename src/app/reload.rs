@@ -26,6 +26,7 @@ use crate::config::{Change, Config, Limits, Values};
 use crate::gateway::Gateway;
 use crate::gateway::endpoints::ResourceServer;
 use crate::protocols::tls::{self, ServerTls, TicketSource};
+use crate::server::acme::AcmeSettings;
 use crate::server::{ListenerSettings, Shared};
 use crate::telemetry::access_log::{self, AccessLog};
 use crate::telemetry::recent_rejections::RecentRejections;
@@ -241,7 +242,7 @@ fn plan(current: &Config, config: Config) -> (Config, Reloaded) {
         },
         issuers: config.issuers,
         providers: config.providers,
-        acme: config.acme,
+        acme: Arc::new(AcmeSettings { pace: current.acme.pace, ..(*config.acme).clone() }),
         listeners: if listeners_change { current.listeners.clone() } else { config.listeners },
         ..current.clone()
     };

@@ -128,7 +128,7 @@ impl Forwarder {
         let result = {
             let counts = Counts { metrics: &worker.metrics, attempts: &context.record.attempts };
             let sending = pin!(upstream.send(worker.number, counts, client, key, &current_server, request));
-            response_within((began, timeout), progress, (&mut token_bound, &*context.record), sending).await
+            response_within((began, timeout), progress, &mut token_bound, sending).await
         };
         context.record.attempts.end();
         if let (Ok(_), Some(waited)) = (&result, context.record.attempts.duration()) {

@@ -14,7 +14,6 @@ use crate::protocols::http::body::{BodyEnd, BodyError, BodyObserver, LONG_RUNNIN
 use crate::protocols::http::header_list;
 use crate::protocols::http::header_rules::HeaderRules;
 use crate::protocols::http::headers::Hygiene;
-use crate::telemetry::access_log::Record;
 use crate::telemetry::metrics::Count;
 use crate::types::reject::{Reason, Reject};
 use crate::upstream::{Failure, UpstreamResponse};
@@ -144,7 +143,7 @@ impl BodyObserver for Upload {
 pub(super) async fn response_within(
     (began, timeout): (Instant, Duration),
     progress: Option<&Progress>,
-    (token_bound, record): (&mut TokenBound, &Record),
+    token_bound: &mut TokenBound,
     // Pinned by the caller: by value it would lie in this future twice, before and after pinning.
     mut sending: Pin<&mut impl Future<Output = Result<UpstreamResponse, Failure>>>,
 ) -> Result<UpstreamResponse, Reject> {
@@ -156,7 +155,7 @@ pub(super) async fn response_within(
     // Boxed because it is rare: the future of every request is as large as its largest step.
     Box::pin(async move {
         let mut wait = progress.map_or(timeout - moment, |progress| progress.time_left(timeout));
-        let mut end = pin!(token_end(token_bound, record));
+        let mut end = pin!(token_end(token_bound));
         while !wait.is_zero() {
             tokio::select! {
                 biased;
@@ -172,8 +171,8 @@ pub(super) async fn response_within(
 }
 
 /// Returns when the token of the request has expired or was revoked.
-async fn token_end(token_bound: &mut TokenBound, record: &Record) -> Reason {
-    token_bound.lasts(Some(record));
+async fn token_end(token_bound: &mut TokenBound) -> Reason {
+    token_bound.lasts(None);
     token_bound.end().await
 }
 
@@ -229,7 +228,7 @@ mod tests {
         const TIMEOUT: Duration = LONG_RUNNING_AFTER.saturating_add(Duration::from_millis(100));
         let mut token_bound = TokenBound::by(Held::default(), &Streams::new(TokenChecks::alone(), Arc::default()));
         let (started, never) = (Instant::now(), pin!(std::future::pending()));
-        let reject = response_within((started, TIMEOUT), None, (&mut token_bound, &Record::default()), never).await;
+        let reject = response_within((started, TIMEOUT), None, &mut token_bound, never).await;
         let reject = reject.err();
         assert_eq!(reject.map(|reject| reject.reason), Some(Reason::UpstreamTimeout));
         assert!((TIMEOUT..2 * TIMEOUT).contains(&started.elapsed()));

@@ -187,8 +187,8 @@ impl FloodGuard {
         if self.has_settings { Ok(()) } else { Err(Violation::NoSettings) }
     }
 
-    /// Rejects a frame of a request that the client has ended. PRIORITY, WINDOW_UPDATE and RST_STREAM may follow its end
-    /// (RFC 9113 section 5.1).
+    /// Rejects a frame of a request that the client has ended. PRIORITY, WINDOW_UPDATE and RST_STREAM may follow its
+    /// end (RFC 9113 section 5.1).
     fn check_stream(&self) -> Result<(), Violation> {
         let is_of_request = matches!(self.header[3], HEADERS | DATA);
         match is_of_request && !self.is_in_block && self.streams.has_ended(self.stream()) {

@@ -88,12 +88,15 @@ impl Pace {
     /// A row that waits for so long is no backlog: sweeps begin every 30 seconds.
     const USUAL: Duration = Duration::from_mins(1);
     /// Twice as fast for each of them.
-    const STEP: f64 = 15.0;
+    const STEP: u64 = 15;
+    /// Beyond [`Pace::FASTEST`].
+    const MAX_STEPS: u64 = 10;
 
     /// `age`: how long the oldest row has waited.
     fn of(age: Duration) -> Pace {
         let Some(late) = age.checked_sub(Self::USUAL) else { return Self::SLOWEST };
-        let share = Self::SLOWEST.share * (late.as_secs_f64() / Self::STEP).exp2();
+        let steps = (late.as_secs() / Self::STEP).min(Self::MAX_STEPS);
+        let share = Self::SLOWEST.share * f64::from(1_u32 << steps);
         Pace { rows: Self::FASTEST.rows, share: share.min(Self::FASTEST.share) }
     }
 

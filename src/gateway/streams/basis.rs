@@ -70,7 +70,7 @@ pub struct Held {
 pub(super) struct StreamBasis {
     token: Option<TokenBasis>,
     certificate: Option<Arc<PeerCertificate>>,
-    /// `None`: another stream of the same request follows the routes.
+    /// `None`: it does not follow the routes.
     opening: Option<Opening>,
     /// [`ActiveRoutes::changes`] when the route was last found. `None` before the first time.
     routes_checked: Option<u64>,
@@ -80,6 +80,12 @@ impl StreamBasis {
     pub(super) fn on(held: &Held, opening: Option<Opening>, checks: &TokenChecks) -> Self {
         let token = held.token.as_ref().map(|token| TokenBasis::on(token, checks));
         StreamBasis { token, certificate: held.certificate.clone(), opening, routes_checked: None }
+    }
+
+    /// From now on, it follows the routes.
+    pub(super) fn follow_routes(&mut self, opening: Opening) {
+        self.opening = Some(opening);
+        self.routes_checked = None;
     }
 
     /// When the current token or the certificate expires.

@@ -259,6 +259,18 @@ impl OpenStream {
         ended.map_or(Poll::Pending, Poll::Ready)
     }
 
+    /// The response has begun: it follows the routes. A reload may have replaced them since the request came.
+    pub(super) fn follow_routes(&self, opening: Opening) {
+        let checks = &self.streams.checks;
+        let mut open = self.streams.lock();
+        let Some(entry) = open.streams.get_mut(&self.number) else { return };
+        entry.basis.follow_routes(opening);
+        let Err(reason) = entry.basis.check(checks, checks.clock.now()) else { return };
+        if let Some(entry) = open.streams.remove(&self.number) {
+            entry.end(CloseReason::Token(reason));
+        }
+    }
+
     /// Sets the behavior of a stream, once its kind is known.
     pub(super) fn set_drain_behavior(&self, drain_behavior: DrainBehavior) {
         let mut open = self.streams.lock();

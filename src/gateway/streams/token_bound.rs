@@ -134,12 +134,19 @@ impl TokenBound {
         &self.held
     }
 
-    /// Registers the stream: it lasts. `record`: of its request, or `None` for an upload. The request of an upload has
-    /// another stream that follows the routes: the wait for its response, or the response.
+    /// Registers the stream: it lasts. `record`: of the request of a response. `None` for an upload and for the wait
+    /// for a response: a reload ends neither, as no request in flight.
     pub fn lasts(&mut self, record: Option<&Record>) {
-        if self.stream.is_none() && self.ended.is_none() {
-            let opening = record.map(|record| Opening::of(record, false));
-            self.stream = Some(self.streams.open(&self.held, opening, self.termination.drain_behavior()));
+        if self.ended.is_some() {
+            return;
+        }
+        let opening = record.map(|record| Opening::of(record, false));
+        match (&self.stream, opening) {
+            (None, opening) => {
+                self.stream = Some(self.streams.open(&self.held, opening, self.termination.drain_behavior()));
+            }
+            (Some(stream), Some(opening)) => stream.follow_routes(opening),
+            (Some(_), None) => {}
         }
     }
 

@@ -7,10 +7,11 @@
 //! `schema` creates and migrates the tables, `migrate` does it for large ones, `sequences` repairs those of a copy,
 //! `rows` converts values. `issue`, `families`, `api_keys`, `search`, `rotation`, `revocations`, `origins`, `marks`,
 //! `provider_logins`, `provider_logouts`, `endings`, `signing_keys`, `acme`, `audit`, `probe` and `maintenance` are the
-//! operations: each is a value that can run again. `append` writes the log of revocations for all of them, `clock` knows
-//! the time of the database, `gather` makes one statement of several calls, `attempts` repeats what a lock prevents,
-//! `outbox` writes their events, and `enforcement` passes revocations on. `follower` reads what other gateways append,
-//! `replicas` and `leases` let them know of each other, and `tasks` starts what runs beside operations.
+//! operations: each is a value that can run again. `append` writes the log of revocations for all of them, `clock`
+//! knows the time of the database, `gather` makes one statement of several calls, `attempts` repeats what a lock
+//! prevents, `outbox` writes their events, and `enforcement` passes revocations on. `follower` reads what other
+//! gateways append, `replicas` and `leases` let them know of each other, and `tasks` starts what runs beside
+//! operations. `open` opens the store.
 //!
 //! No transaction is open while the gateway waits for a response of the database: each change is one statement. A
 //! gateway that is stopped or cut off therefore holds no lock.

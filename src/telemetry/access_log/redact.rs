@@ -8,10 +8,10 @@ use crate::tokens::family::{api_key, handle, refresh_token};
 /// How the refresh tokens, the API keys and the handles of the gateway begin, and most JWTs.
 const PREFIXES: [&str; 4] = [refresh_token::PREFIX, api_key::PREFIX, handle::PREFIX, "eyJ"];
 
-/// The path, with every segment cut where a token begins. Clients put tokens there on purpose, because `DELETE
-/// /token/{tokenId}` accepts a refresh token, or by mistake. Tokens are searched in the percent-decoded segment, because
-/// an escaped token is a valid token as well. What is kept stays encoded: a decoded `%3F` or `%0A` would make another
-/// path of it.
+/// The path, with every segment cut where a token begins. Clients put tokens there on purpose, because
+/// `DELETE /token/{tokenId}` accepts a refresh token, or by mistake. Tokens are searched in the percent-decoded
+/// segment, because an escaped token is a valid token as well. What is kept stays encoded: a decoded `%3F` or `%0A`
+/// would make another path of it.
 pub(in crate::telemetry) fn without_tokens(path: &str) -> Cow<'_, str> {
     if !may_have_token(path) || text_before_token(path).is_none() {
         return Cow::Borrowed(path);

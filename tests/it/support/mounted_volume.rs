@@ -4,8 +4,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// A ConfigMap or a Secret, as the kubelet mounts it as a folder: each file is a link to `..data`, which is a link that a
-/// rename replaces with the next one. The group of the gateway reads the files (`fsGroup`, `defaultMode: 0440`).
+/// A ConfigMap or a Secret, as the kubelet mounts it as a folder: each file is a link to `..data`, which is a link that
+/// a rename replaces with the next one. The group of the gateway reads the files (`fsGroup`, `defaultMode: 0440`).
 pub struct MountedVolume {
     folder: PathBuf,
     version: u32,

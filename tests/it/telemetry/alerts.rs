@@ -97,7 +97,7 @@ const FIRING: &[(&str, &str, &str)] = &[
     ("BearwardDatabaseTooOld", "bearward_rejections_total{reason='grant_ahead'}", "0+1x120"),
     ("BearwardRevocationsStale", "bearward_rejections_total{reason='revocations_stale'}", "0+1x120"),
     ("BearwardStoreForked", "bearward_store_forked_total", "0x100 1x20"),
-    ("BearwardRevocationsLost", "bearward_revocations_lost", "0x110 100x10"),
+    ("BearwardRevocationsLost", "bearward_revocations_lost", "0x100 100x20"),
     ("BearwardSweepLate", "bearward_store_expired_age_seconds", "0+60x120"),
     ("BearwardUpstreamFailures", "bearward_rejections_total{reason='upstream_connect'}", "0+120x120"),
     ("BearwardServerOut", "bearward_upstream_server_share{server='a'}", "0x120"),

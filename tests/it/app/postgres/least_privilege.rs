@@ -30,7 +30,7 @@ impl Roles {
         let (_, shown) = page.split_once("\\connect bearward\n").expect("the page has the statements");
         let shown = shown.split_once("```").expect("they end").0;
         let of_test = shown
-            .replace("bearward_owner", &roles.owner)
+            .replace("owner_of_bearward", &roles.owner)
             .replace("SCHEMA bearward", &format!("SCHEMA {}", roles.schema))
             .replace("TO bearward;", &format!("TO {};", roles.serving));
         server.sql(USER, &format!("create role {} login; create role {} login", roles.owner, roles.serving));
