@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
-use http::Method;
+use http::{HeaderValue, Method, Uri};
 
 use crate::auth::bearer::TokenLocations;
 use crate::auth::proofs::ProofRule;
@@ -45,22 +45,21 @@ impl ActiveRoutes {
     }
 }
 
-/// The request that opened a stream.
+/// The request that opened a stream. It shares the text of the record, which a stream keeps until it ends.
 pub(super) struct Opening {
     method: Method,
-    host: Box<str>,
-    path: Box<str>,
+    host: Option<HeaderValue>,
+    uri: Uri,
     /// A page of another site could have opened it, if its token was in a cookie.
     can_be_forged: bool,
 }
 
 impl Opening {
     pub(super) fn of(record: &Record, is_websocket: bool) -> Self {
-        let host = record.host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or_default();
         // Over HTTP/2, the gateway has turned it into the GET that it stands for.
         let method = if record.method == Method::CONNECT { Method::GET } else { record.method.clone() };
         let can_be_forged = is_websocket || !csrf::is_safe(&method);
-        Opening { method, host: host.into(), path: record.uri.path().into(), can_be_forged }
+        Opening { method, host: record.host.clone(), uri: record.uri.clone(), can_be_forged }
     }
 
     /// The route of a new request like this one.
@@ -74,7 +73,8 @@ impl Opening {
         held: Option<(&CachedToken, &Route)>,
         certificate: Option<&PeerCertificate>,
     ) -> Result<Arc<Route>, Reason> {
-        let found = routes.find_forwarding(&self.host, &self.method, &self.path).ok_or(Reason::NoRoute)?;
+        let host = self.host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let found = routes.find_forwarding(host, &self.method, self.uri.path()).ok_or(Reason::NoRoute)?;
         // Workers have references of their own. This is the one of all others.
         let route = found.of(usize::MAX, Route::of_a_worker).clone();
         if !route.enforce {
@@ -126,8 +126,6 @@ fn accepts_all_of(now: &TokenLocations, before: &TokenLocations) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderValue, Uri};
-
     use super::*;
     use crate::gateway::client_certificates::CertificateRule;
     use crate::gateway::rules::Rules;
