@@ -103,7 +103,7 @@
 //! | `limits.used_proofs` | `auth/proofs/used.rs` | 503 `proofs_full` |
 //! | `limits.bad_signatures` | `auth/bad_signatures.rs`, called by `auth/authenticate.rs`, `auth/verify_api_key.rs` and `auth/verify_opaque.rs` | 429 `rate_limited` |
 //! | `limits.introspected_bad_signatures` | `auth/bad_signatures.rs`, called as above for introspection | 429 `rate_limited` |
-//! | `limits.sessions_per_subject` | `store/sqlite/families.rs`, `store/postgres/families.rs` | the least recently used family is revoked |
+//! | `limits.sessions_per_subject` | `store/sqlite/families.rs`, `store/postgres/issue.rs` | the least recently used family is revoked |
 //! | `rate` | `limits/rate_limit.rs`, called by `gateway/mod.rs` | 429 `quota_exceeded` |
 //! | `throttle.refreshes` | `limits/throttle.rs`, called by `broker/refresh.rs` | 429 `family_limited` |
 //! | `throttle.calls` | `limits/throttle.rs`, called by `gateway/token_calls.rs` and `gateway/login_capture/mod.rs` | 429 `address_limited` |

@@ -108,7 +108,6 @@ impl Control {
         let followed_keys = tokio::spawn(state.follow_keys());
         let ticket_keys = tokio::spawn(state.follow_ticket_keys());
         let stream_reads = tokio::spawn(read_for_streams(state.clone()));
-        let opaque_tokens = tokio::spawn(ask_for_streams(state.clone()));
         let providers = tokio::spawn(tell_providers(state.clone()));
         let refreshes = tokio::spawn(resume_refreshes(state.clone()));
         let mut acme = Some(AcmeTasks::start(&live, &admin.counters));
@@ -151,7 +150,6 @@ impl Control {
         followed_keys.abort();
         ticket_keys.abort();
         stream_reads.abort();
-        opaque_tokens.abort();
         providers.abort();
         refreshes.abort();
         tokio::join!(state.login_refresh.finish(REFRESH_GRACE), state.broker.detached.finish(REFRESH_GRACE));
@@ -177,7 +175,7 @@ pub(super) async fn write_confirmations(state: &SharedState) {
     state.auth.seen_generations.end_write();
 }
 
-/// Lets the streams of API keys and of logins at providers go on, or ends them.
+/// Lets the streams of API keys, of logins at providers and of opaque tokens go on, or ends them.
 async fn read_for_streams(state: Arc<SharedState>) {
     let auth = &state.auth;
     let reads = Arc::new(StreamReads {
@@ -195,6 +193,7 @@ async fn read_for_streams(state: Arc<SharedState>) {
         due.tick().await;
         while tasks.try_join_next().is_some() {}
         reads.begin(&mut tasks);
+        state.introspection.load_full().ask_for_streams(&mut tasks, &state.auth.keyring, &state.clock);
     }
 }
 
@@ -230,19 +229,6 @@ async fn resume_refreshes(state: Arc<SharedState>) {
         if !state.sign_ins.load().is_empty() {
             state.login_refresh.resume().await;
         }
-    }
-}
-
-/// Asks about the opaque tokens of open streams.
-async fn ask_for_streams(state: Arc<SharedState>) {
-    // Dropped with this task, which ends them.
-    let mut tasks = JoinSet::new();
-    let mut due = every(STREAM_INTERVAL);
-    loop {
-        due.tick().await;
-        while tasks.try_join_next().is_some() {}
-        let introspection = state.introspection.load_full();
-        introspection.ask_for_streams(&mut tasks, &state.auth.keyring, &state.clock);
     }
 }
 

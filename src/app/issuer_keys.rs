@@ -34,7 +34,7 @@ pub(super) struct KeyWatch {
     watched: Mutex<Vec<Arc<Watched>>>,
 }
 
-/// The sources of a reload, which are not in force yet.
+/// The sources of a reload. The new ones are not in force yet.
 pub(super) struct PreparedSources {
     all: Vec<Arc<Watched>>,
     /// Those that the gateway did not have before.
@@ -57,10 +57,6 @@ impl KeyWatch {
     /// Call it on the runtime of the control thread. It watches nothing yet.
     pub(super) fn new(user: Arc<dyn KeyUser>, clock: Arc<dyn Clock>, file_poll: Duration) -> Self {
         KeyWatch { runtime: Handle::current(), user, clock, file_poll, watched: Mutex::default() }
-    }
-
-    pub(super) fn runtime(&self) -> &Handle {
-        &self.runtime
     }
 
     /// Activates these issuers, and waits for the keys of those with `startup = "wait"`.
@@ -89,14 +85,22 @@ impl KeyWatch {
     /// tasks that fetch the keys run there.
     pub(super) fn wait_for<'p>(&self, prepared: impl Iterator<Item = &'p PreparedSources>) {
         let new: Vec<_> = prepared.flat_map(|prepared| prepared.new.clone()).collect();
+        // After a timeout, tokens of an issuer without keys get 503.
+        self.run(FETCH_LIMIT, wait_until(new, |source| !source.blocks_reload()));
+    }
+
+    /// Runs `work` on the control thread, and waits for it: `limit`, and a second. Do not call it on that thread.
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
         let (sender, receiver) = mpsc::channel();
         self.runtime.spawn(async move {
-            wait_until(new, |source| !source.blocks_reload()).await;
             // An error means that the receiver has timed out.
-            let _ = sender.send(());
+            let _ = sender.send(work.await);
         });
-        // After a timeout, tokens of an issuer without keys get 503.
-        let _ = receiver.recv_timeout(FETCH_LIMIT + Duration::from_secs(1));
+        receiver.recv_timeout(limit + Duration::from_secs(1)).ok()
     }
 
     /// Puts the sources of a reload in force. Returns a warning for each that has not answered yet.

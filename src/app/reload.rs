@@ -22,7 +22,7 @@ use super::reload_metrics::ReloadMetrics;
 use super::reload_trials::Trials;
 use super::shared_state::SharedState;
 use crate::admin::Reloaded;
-use crate::config::{Change, Config, Limits, Values};
+use crate::config::{Change, Config, Limits};
 use crate::gateway::Gateway;
 use crate::gateway::endpoints::ResourceServer;
 use crate::protocols::tls::{self, ServerTls, TicketSource};
@@ -50,8 +50,6 @@ pub(super) struct LiveConfig {
     pub(super) config: ArcSwap<Config>,
     /// Held by what replaces something. A reload holds it for seconds, while it waits for answers of other servers.
     pub(super) replacing: Mutex<()>,
-    /// The values of `config` for the admin API.
-    pub(super) in_force: Arc<ArcSwap<Values>>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<ReloadMetrics>,
 }
@@ -78,7 +76,6 @@ impl LiveConfig {
         }
         self.rejections.set_max_field(next.access_log.max_field_size);
         self.tracer.iter().for_each(|tracer| tracer.set_max_field(next.access_log.max_field_size));
-        self.in_force.store(Arc::new(next.values.clone()));
         self.replace_certificates(certificates);
         self.replace_signing_key(signing_key);
         self.state.acme.set_wanted(acme::wanted(&next));

@@ -62,7 +62,9 @@ impl ReloadThread {
                 match queue.receiver.recv_timeout(file_poll) {
                     _ if *stopped.borrow() => break,
                     // An error means that the client of the admin API has disconnected.
-                    Ok(ReloadRequest { is_dry_run: true, reply }) => drop(reply.send(reloader.dry_run())),
+                    Ok(ReloadRequest { is_dry_run: true, reply }) => {
+                        drop(reply.send(reloader.apply(LiveConfig::dry_run)))
+                    }
                     Ok(ReloadRequest { reply, .. }) => drop(reply.send(reloader.reload())),
                     Err(RecvTimeoutError::Timeout) => reloader.poll(),
                     Err(RecvTimeoutError::Disconnected) => break,
@@ -114,7 +116,7 @@ impl Reloader {
         let before = self.read_watched();
         let reloading = NotifyState::monotonic_usec_now().map(|now| [NotifyState::Reloading, now]);
         notify_systemd(reloading.as_ref().map_or(&[NotifyState::Reloading], |both| both.as_slice()));
-        let result = self.load();
+        let result = self.apply(LiveConfig::reload);
         notify_systemd(&[NotifyState::Ready]);
         self.remember(before);
         self.live.metrics.record(result.is_ok(), &*self.live.clock);
@@ -122,16 +124,10 @@ impl Reloader {
         result
     }
 
-    fn load(&self) -> Result<Reloaded, ReloadError> {
+    /// `apply`: [`LiveConfig::reload`] or [`LiveConfig::dry_run`].
+    fn apply(&self, apply: fn(&LiveConfig, Config) -> Result<Reloaded, StartError>) -> Result<Reloaded, ReloadError> {
         let (config, warnings) = self.read()?;
-        let reloaded = self.live.reload(config).map_err(failed)?;
-        Ok(Reloaded { warnings: warnings.lines().chain(reloaded.warnings).collect(), ..reloaded })
-    }
-
-    /// What a reload would change.
-    fn dry_run(&self) -> Result<Reloaded, ReloadError> {
-        let (config, warnings) = self.read()?;
-        let reloaded = self.live.dry_run(config).map_err(failed)?;
+        let reloaded = apply(&self.live, config).map_err(failed)?;
         Ok(Reloaded { warnings: warnings.lines().chain(reloaded.warnings).collect(), ..reloaded })
     }
 

@@ -1,7 +1,7 @@
 //! Endpoints that a reload tries once they are active, because they replace others that may have worked. A mistyped URL
 //! or a wrong secret would otherwise show only in the responses to clients.
 
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -51,12 +51,7 @@ impl Trials {
         }
         let keyring = state.auth.keyring.clone();
         let clock = state.clock.clone();
-        let (sender, receiver) = mpsc::channel();
-        state.key_watch.runtime().spawn(async move {
-            // An error means that the receiver has timed out.
-            let _ = sender.send(self.warnings(keyring, clock).await);
-        });
-        receiver.recv_timeout(TRIAL_LIMIT + Duration::from_secs(1)).unwrap_or_default()
+        state.key_watch.run(TRIAL_LIMIT, self.warnings(keyring, clock)).unwrap_or_default()
     }
 
     async fn warnings(self, keyring: Arc<Keyring>, clock: Arc<dyn Clock>) -> Vec<String> {

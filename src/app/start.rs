@@ -114,7 +114,6 @@ fn run(
     let (runtime, token) = control;
     let connections = Arc::new(AdminConnections::new(&config.admin, metrics.worker(config.workers)));
     let live = Arc::new(LiveConfig {
-        in_force: Arc::new(ArcSwap::from_pointee(config.values.clone())),
         state: state.clone(),
         shared,
         certificates: sockets.certificates,
@@ -167,7 +166,7 @@ fn admin(
 ) -> Admin {
     let config = live.config();
     let state = &live.state;
-    let in_force = live.in_force.clone();
+    let in_force = live.clone();
     Admin {
         broker: state.broker.clone(),
         providers: state.providers.clone(),
@@ -179,7 +178,7 @@ fn admin(
         snapshots: Arc::new(state.snapshots(metrics.clone())),
         stats_streams: StatsStreams::new(config.admin.streams),
         listeners,
-        configuration: Box::new(move || in_force.load().json()),
+        configuration: Box::new(move || in_force.config().values.json()),
         clock: state.clock.clone(),
         operators: Operators::new(&token, &config.admin.operators),
         sessions: Arc::new(Sessions::new(config.admin.session_lifetime)),

@@ -25,7 +25,8 @@ pub(super) fn register_metrics(backlog: &Arc<Backlog>, clock: &Arc<dyn Clock>, m
     let waiting = backlog.clone();
     let help = "Expired rows of the store that no sweep has deleted yet, of each table at most 100,000";
     metrics.gauge("store_expired_rows", help, move || waiting.get().rows as f64);
-    let (waiting, clock) = (backlog.clone(), clock.clone());
+    let waiting = backlog.clone();
+    let clock = clock.clone();
     let help = "Seconds since the oldest of them expired";
     metrics.gauge("store_expired_age_seconds", help, move || waiting.get().age(clock.now()).as_secs_f64());
 }

@@ -40,13 +40,10 @@ impl UpstreamWatch {
     /// Builds the upstreams of `config`. An upstream that has not changed stays, with its connections. In a changed
     /// one, servers that are active already keep their state.
     pub(super) fn prepare(&self, config: &Config) -> Result<Vec<Arc<Upstream>>, StartError> {
-        let mut current = HashMap::new();
-        for upstream in self.current.load().iter() {
-            current.entry(upstream.settings.name.clone()).or_insert_with(|| upstream.clone());
-        }
+        let active = self.current.load();
+        let current: HashMap<_, _> = active.iter().map(|upstream| (&upstream.settings.name, &**upstream)).collect();
         let prepare = |settings: &Settings| {
-            let previous = current.get(&settings.name).map(|previous| &**previous);
-            let upstream = self.prepare_one(settings, config.workers, previous);
+            let upstream = self.prepare_one(settings, config.workers, current.get(&settings.name).copied());
             upstream.map_err(|source| StartError::Upstream { name: settings.name.to_string(), source })
         };
         config.upstreams.iter().map(prepare).collect()

@@ -130,16 +130,11 @@ impl ApiKeys {
         now + self.settings.lifetime / 2
     }
 
-    /// Reads a key that has open streams. The outer error: it cannot be read.
-    pub(super) async fn read_for_stream(&self, id: TokenId, now: UnixTime) -> Result<Result<Family, BadKey>, Reject> {
+    /// Reads a key that has open streams. `None` if it is not good any more.
+    pub(super) async fn read_for_stream(&self, id: TokenId, now: UnixTime) -> Result<Option<Family>, Reject> {
         let _turn = self.lookups.turn_of(Reader::Stream).await;
         let found = self.in_time(self.find(id)).await?;
-        Ok(match found.filter(|family| family.key_hash.is_some()) {
-            None => Err(BadKey::Unknown),
-            Some(family) if family.is_live(now) => Ok(family),
-            Some(family) if family.revoked.is_some() => Err(BadKey::Revoked),
-            Some(_) => Err(BadKey::Expired),
-        })
+        Ok(found.filter(|family| family.key_hash.is_some() && family.is_live(now)))
     }
 
     /// Records that a request with this key was allowed, unless that was done within [`USE_RESOLUTION`].

@@ -38,7 +38,6 @@ struct ByToken {
 pub struct Lease {
     pub(in crate::auth) token: u128,
     pub(in crate::auth) text: Arc<str>,
-    subject: String,
     /// Milliseconds. 0: the token is not good any more.
     until: AtomicU64,
     /// When to ask again, in milliseconds.
@@ -57,7 +56,6 @@ pub(in crate::auth) struct Answer {
     pub(in crate::auth) token: Arc<VerifiedToken>,
     /// When the question began: an answer that was long on its way does not replace a newer one.
     pub(in crate::auth) asked: Instant,
-    pub(in crate::auth) until: UnixTime,
     pub(in crate::auth) due: UnixTime,
 }
 
@@ -68,7 +66,7 @@ impl Leases {
         let mut by_token = self.lock();
         let current = by_token.leases.get(&token).and_then(Weak::upgrade).filter(|lease| lease.is_live());
         if let Some(lease) = current {
-            if lease.subject == answer.token.subject {
+            if lease.newest().token.subject == answer.token.subject {
                 if lease.extend(answer) {
                     self.changes.fetch_add(1, Ordering::AcqRel);
                 }
@@ -79,8 +77,7 @@ impl Leases {
         let lease = Arc::new(Lease {
             token,
             text: text.clone(),
-            subject: answer.token.subject.clone(),
-            until: AtomicU64::new(answer.until.as_millis()),
+            until: AtomicU64::new(answer.token.expires.as_millis()),
             due: AtomicU64::new(answer.due.as_millis()),
             streams: AtomicUsize::new(0),
             is_asked: AtomicBool::new(false),
@@ -184,7 +181,7 @@ impl Lease {
             return false;
         }
         self.due.store(answer.due.as_millis(), Ordering::Release);
-        self.until.store(answer.until.as_millis(), Ordering::Release);
+        self.until.store(answer.token.expires.as_millis(), Ordering::Release);
         let has_changed = !answer.token.has_rights_of(&newest.token);
         *newest = answer;
         if has_changed {
@@ -258,7 +255,8 @@ mod tests {
     fn answer(subject: &str, scope: &str, asked: Instant, minutes: u32) -> Answer {
         let mut token = VerifiedToken::with_subject(subject.to_owned());
         token.scope = vec![scope.to_owned()];
-        Answer { token: Arc::new(token), asked, until: NOW + 2 * minutes * MINUTE, due: NOW + minutes * MINUTE }
+        token.expires = NOW + 2 * minutes * MINUTE;
+        Answer { token: Arc::new(token), asked, due: NOW + minutes * MINUTE }
     }
 
     fn grant(leases: &Leases, token: u128, subject: &str, minutes: u32) -> Arc<Lease> {

@@ -110,12 +110,7 @@ impl Renewals {
         let mut families = self.lock();
         let due = families.watched.iter_mut().filter_map(|(id, watch)| {
             let is_api_key = watch.newest.as_ref()?.is_api_key;
-            watch.begin_read(now).then(|| StreamRead {
-                id: *id,
-                is_api_key,
-                not_before: UnixTime::default(),
-                renewals: self.clone(),
-            })
+            watch.begin_read(now).then(|| StreamRead { id: *id, is_api_key, renewals: self.clone() })
         });
         due.collect()
     }
@@ -145,6 +140,7 @@ impl Watch {
         }
         self.is_being_read = true;
         self.is_outdated = false;
+        self.not_before = UnixTime::default();
         true
     }
 }
@@ -189,7 +185,6 @@ pub struct StreamRead {
     pub id: TokenId,
     /// If false, it is a handle.
     pub is_api_key: bool,
-    not_before: UnixTime,
     renewals: Arc<Renewals>,
 }
 
@@ -207,8 +202,10 @@ impl StreamRead {
     }
 
     /// Waits until `time` with the next attempt, because the provider or the store fails.
-    pub fn put_off(&mut self, time: UnixTime) {
-        self.not_before = time;
+    pub fn put_off(&self, time: UnixTime) {
+        if let Some(watch) = self.renewals.lock().watched.get_mut(&self.id) {
+            watch.not_before = time;
+        }
     }
 }
 
@@ -216,7 +213,6 @@ impl Drop for StreamRead {
     fn drop(&mut self) {
         if let Some(watch) = self.renewals.lock().watched.get_mut(&self.id) {
             watch.is_being_read = false;
-            watch.not_before = self.not_before;
         }
     }
 }
@@ -311,7 +307,7 @@ mod tests {
         let later = NOW + RECENT;
         let login = renewals.watch(family(2), &handle("a", 0, NOW));
         assert_eq!(due(&renewals, NOW - RECENT), []);
-        let mut reads = renewals.due(NOW);
+        let reads = renewals.due(NOW);
         assert_eq!((reads.len(), reads[0].id, due(&renewals, NOW)), (1, family(2), vec![]), "it is being read");
         reads[0].put_off(later);
         drop(reads);

@@ -13,8 +13,9 @@ use crate::auth::handles::Handles;
 use crate::auth::keyring::Keyring;
 use crate::auth::renewals::{Renewals, StreamRead};
 use crate::auth::token_cache::CachedToken;
+use crate::tokens::jwt::{Issuer, VerifiedToken};
 use crate::types::clock::{Clock, UnixTime};
-use crate::types::reject::Reject;
+use crate::types::reject::{Reason, Reject};
 
 /// How soon a failed read is repeated, at the latest.
 const MAX_RETRY: Duration = Duration::from_secs(10);
@@ -39,11 +40,11 @@ impl StreamReads {
         }
     }
 
-    async fn read(&self, mut read: StreamRead) {
+    async fn read(&self, read: StreamRead) {
         let result = match read.is_api_key {
             true => self.read_api_key(&read).await,
             // Boxed, as most of it is needed only while it waits for a provider.
-            false => Box::pin(self.read_handle(&mut read)).await,
+            false => Box::pin(self.read_handle(&read)).await,
         };
         // Why is in the log already. Requests fail as well.
         if result.is_err() {
@@ -54,25 +55,20 @@ impl StreamReads {
     async fn read_api_key(&self, read: &StreamRead) -> Result<(), Reject> {
         let now = self.clock.now();
         match self.api_keys.read_for_stream(read.id, now).await? {
-            Ok(family) => {
-                let generation = self.keyring.generation();
-                let token = self.api_keys.stand_for(&family, &self.keyring.keys().own().trusted.policy, now);
-                let known = CachedToken::new("", token, Vec::new(), generation);
-                read.record(known.usable_until(self.api_keys.usable_until(now)), self.clock.uptime());
+            Some(family) => {
+                let until = self.api_keys.usable_until(now);
+                self.record(read, until, |policy| self.api_keys.stand_for(&family, policy, now));
             }
-            Err(bad) => read.end(bad.reject().reason),
+            None => read.end(Reason::BadApiKey),
         }
         Ok(())
     }
 
-    async fn read_handle(&self, read: &mut StreamRead) -> Result<(), Reject> {
+    async fn read_handle(&self, read: &StreamRead) -> Result<(), Reject> {
         let now = self.clock.now();
         match self.handles.read_for_stream(read.id, now).await? {
             Ok(login) => {
-                let generation = self.keyring.generation();
-                let token = self.handles.stand_for(&login, &self.keyring.keys().own().trusted.policy, now);
-                let known = CachedToken::new("", token, Vec::new(), generation);
-                read.record(known.usable_until(login.usable_until), self.clock.uptime());
+                self.record(read, login.usable_until, |policy| self.handles.stand_for(&login, policy, now));
                 if login.is_stale {
                     read.put_off(self.retry_at(now));
                 }
@@ -80,6 +76,14 @@ impl StreamReads {
             Err(bad) => read.end(bad.reject().reason),
         }
         Ok(())
+    }
+
+    /// Requests and streams go on with what was read, until this time.
+    fn record(&self, read: &StreamRead, until: UnixTime, stand_for: impl FnOnce(&Arc<Issuer>) -> VerifiedToken) {
+        let generation = self.keyring.generation();
+        let token = stand_for(&self.keyring.keys().own().trusted.policy);
+        let known = CachedToken::new("", token, Vec::new(), generation);
+        read.record(known.usable_until(until), self.clock.uptime());
     }
 
     fn retry_at(&self, now: UnixTime) -> UnixTime {

@@ -155,13 +155,12 @@ impl Broker {
         }
         let (roots, lifetimes, clock) = (self.roots.clone(), self.settings.lifetimes, self.clock.clone());
         let before = turn.as_ref().and_then(|turn| turn.before());
+        let has_turn = turn.is_some();
         let found = Arc::new(Mutex::new(None));
         let found_here = found.clone();
         let decide = move |family: Option<&Family>, watermark, presented: &PresentedToken, of_store| {
             // Another connection to the store writes the confirmation, perhaps later than this one reads.
             let family = family.map(|family| with_confirmed(family, seen));
-            // The last one counts, as the decision does.
-            *found_here.lock().unwrap_or_else(PoisonError::into_inner) = family.as_deref().cloned();
             let time = clock.read_with(of_store);
             let rotation = match (family.as_deref(), &before) {
                 (Some(family), _) if !holder.may_hold(family) => Rotation::Rejected(Reason::GrantMismatch),
@@ -171,6 +170,10 @@ impl Broker {
                 }
                 (family, _) => rotate(family, watermark, presented, &roots, &lifetimes, time),
             };
+            if has_turn && matches!(rotation, Rotation::Rotated(_)) {
+                // The last one counts, as the decision does.
+                *found_here.lock().unwrap_or_else(PoisonError::into_inner) = family.as_deref().cloned();
+            }
             with_address(client, rotation)
         };
         let rotation = self.with_timeout(self.store.rotate(presented, Box::new(decide), context)).await?;

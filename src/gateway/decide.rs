@@ -30,6 +30,7 @@ use crate::protocols::http::path::CanonicalPath;
 use crate::protocols::http::target;
 use crate::protocols::websocket;
 use crate::types::limit::Limit;
+use crate::types::per_worker::PerWorker;
 use crate::types::reject::{Reason, Reject};
 use crate::types::trace::Step;
 
@@ -125,10 +126,7 @@ impl Decider {
         }
         match self.find(host_name, request.method(), &path)? {
             Action::Forward(found) => {
-                let route = found.of(context.worker.number, Route::of_a_worker).clone();
-                context.record.route = Some(route.name.clone());
-                *context.route = Some(route.clone());
-                context.trace.step(Step::Route, || route.name.to_string());
+                let route = note_route(found, context);
                 // Before the token: without the backend, no token helps.
                 if let Some(maintenance) = &route.maintenance {
                     return Err(maintenance.reject());
@@ -143,7 +141,7 @@ impl Decider {
             Action::Metadata => Ok(Decision::Metadata),
             Action::SignIn(call) => Ok(Decision::SignIn(call)),
             Action::OtherMethod { route, reject } => {
-                let route = route.of(context.worker.number, Route::of_a_worker).clone();
+                let route = note_route(route, context);
                 // Boxed because it is rare.
                 Err(Box::pin(self.other_method(route, reject, request, &host, context)).await)
             }
@@ -160,9 +158,6 @@ impl Decider {
         host: &HeaderValue,
         context: &mut RequestContext<'_>,
     ) -> Reject {
-        context.record.route = Some(route.name.clone());
-        *context.route = Some(route.clone());
-        context.trace.step(Step::Route, || route.name.to_string());
         let caller = match route.certificate.check(context.certificate()) {
             Ok(()) => self.caller(&route, request, host, context).await,
             Err(reject) => Err(reject),
@@ -358,4 +353,13 @@ impl Decider {
         }
         Err(first.unwrap_or_else(|| Reason::NoToken.into()))
     }
+}
+
+/// The route, by the reference of this worker. From now on the request counts for it.
+fn note_route(found: &PerWorker<Route>, context: &mut RequestContext<'_>) -> Arc<Route> {
+    let route = found.of(context.worker.number, Route::of_a_worker).clone();
+    context.record.route = Some(route.name.clone());
+    *context.route = Some(route.clone());
+    context.trace.step(Step::Route, || route.name.to_string());
+    route
 }

@@ -319,11 +319,9 @@ fn attribute_failure(
     reject
 }
 
-/// Returns true if the token of a request, or its route since a reload, is the cause.
+/// Returns true if the token of a request is the cause.
 fn ends_a_token(reason: Reason) -> bool {
-    let is_of_route =
-        matches!(reason, Reason::NoRoute | Reason::Csrf | Reason::CertificateMissing | Reason::CertificateDenied);
-    is_of_route || reason.is_invalid_token() || matches!(reason, Reason::InsufficientScope | Reason::ClaimRejected)
+    reason.is_invalid_token() || matches!(reason, Reason::InsufficientScope | Reason::ClaimRejected)
 }
 
 /// Names the caller and the request. What the client sent under these names is already removed.

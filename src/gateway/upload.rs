@@ -170,7 +170,7 @@ pub(super) async fn response_within(
     .await
 }
 
-/// Returns when the token of the request has expired or was revoked.
+/// Returns why the token of the request has ended, once it has.
 async fn token_end(token_bound: &mut TokenBound) -> Reason {
     token_bound.lasts(None);
     token_bound.end().await
@@ -228,8 +228,7 @@ mod tests {
         const TIMEOUT: Duration = LONG_RUNNING_AFTER.saturating_add(Duration::from_millis(100));
         let mut token_bound = TokenBound::by(Held::default(), &Streams::new(TokenChecks::alone(), Arc::default()));
         let (started, never) = (Instant::now(), pin!(std::future::pending()));
-        let reject = response_within((started, TIMEOUT), None, &mut token_bound, never).await;
-        let reject = reject.err();
+        let reject = response_within((started, TIMEOUT), None, &mut token_bound, never).await.err();
         assert_eq!(reject.map(|reject| reject.reason), Some(Reason::UpstreamTimeout));
         assert!((TIMEOUT..2 * TIMEOUT).contains(&started.elapsed()));
     }

@@ -246,7 +246,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
             }
             Err(violation) => {
                 buffer.set_filled(before);
-                self.disconnect(violation.into());
+                self.disconnect(DisconnectReason::Violation(violation));
                 self.begin_flood_close(violation, context);
                 self.poll_flood_close(context)
             }
@@ -272,7 +272,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
             ready!(lingering.poll(&mut self.stream, context));
         }
         // The reason is recorded already.
-        Poll::Ready(Err(self.disconnect(DisconnectReason::Flood(Flood::Frames))))
+        Poll::Ready(Err(self.disconnect(DisconnectReason::Violation(Flood::Frames.into()))))
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::client_io::ClientStream;
 use super::disconnect::DisconnectReason;
 use super::exchange::Exchange;
-use super::flood::Flood;
+use super::flood::{Flood, Violation};
 use super::settings::FloodSettings;
 use super::shared::{RecordOffence, WorkerState, is_asking_proxy, is_of_shared_proxy};
 use super::transport::Transport;
@@ -139,7 +139,7 @@ impl Connection {
         // h2 reports the floods that it detects itself only here.
         let from_h2 = || DisconnectReason::from_h2(error).inspect(|_| self.penalize(PenaltyBox::penalize));
         match disconnected.or_else(from_h2) {
-            Some(DisconnectReason::Flood(flood)) => {
+            Some(DisconnectReason::Violation(Violation::Flood(flood))) => {
                 let limit = (flood == Flood::Resets).then_some(Limit::Http2Resets);
                 record_flood(&self.peer, worker, error, limit, shared.gateway.load().clock.now());
             }
@@ -149,7 +149,7 @@ impl Connection {
                 worker.metrics.limit_hit(Limit::MinDownloadRate);
             }
             // As other errors of the protocol, which h2 finds.
-            Some(DisconnectReason::NoSettings | DisconnectReason::StreamClosed) | None => {}
+            Some(DisconnectReason::Violation(Violation::NoSettings | Violation::StreamClosed)) | None => {}
         }
     }
 

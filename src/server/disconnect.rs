@@ -11,22 +11,8 @@ pub(super) enum DisconnectReason {
     Silent,
     /// The client reads below `limits.min_download_rate`.
     Slow,
-    /// The client exceeds `limits.http2_control_frames` or `limits.http2_resets`.
-    Flood(Flood),
-    /// See [`Violation::NoSettings`].
-    NoSettings,
-    /// See [`Violation::StreamClosed`].
-    StreamClosed,
-}
-
-impl From<Violation> for DisconnectReason {
-    fn from(violation: Violation) -> Self {
-        match violation {
-            Violation::Flood(flood) => DisconnectReason::Flood(flood),
-            Violation::NoSettings => DisconnectReason::NoSettings,
-            Violation::StreamClosed => DisconnectReason::StreamClosed,
-        }
-    }
+    /// Of HTTP/2.
+    Violation(Violation),
 }
 
 impl DisconnectReason {
@@ -36,7 +22,7 @@ impl DisconnectReason {
         let is_flood = error.is_library() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM);
         // h2 names most of its limits for resets so.
         let flood = if error.to_string().contains("resets") { Flood::Resets } else { Flood::Frames };
-        is_flood.then_some(DisconnectReason::Flood(flood))
+        is_flood.then_some(DisconnectReason::Violation(flood.into()))
     }
 }
 
@@ -45,10 +31,12 @@ impl fmt::Display for DisconnectReason {
         f.write_str(match self {
             DisconnectReason::Silent => "the client reads nothing of its response",
             DisconnectReason::Slow => "the client reads its response too slowly",
-            DisconnectReason::Flood(Flood::Frames) => "the client sends too many frames without data or requests",
-            DisconnectReason::Flood(Flood::Resets) => "the client cancels too many requests",
-            DisconnectReason::NoSettings => "the first frame of the client is not SETTINGS",
-            DisconnectReason::StreamClosed => "the client goes on with a request that it has ended",
+            DisconnectReason::Violation(violation) => match violation {
+                Violation::Flood(Flood::Frames) => "the client sends too many frames without data or requests",
+                Violation::Flood(Flood::Resets) => "the client cancels too many requests",
+                Violation::NoSettings => "the first frame of the client is not SETTINGS",
+                Violation::StreamClosed => "the client goes on with a request that it has ended",
+            },
         })
     }
 }

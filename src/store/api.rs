@@ -178,11 +178,13 @@ pub trait Store: Send + Sync {
     fn revocations_since(&self, after: u64, now: UnixTime) -> StoreFuture<Vec<Revocation>>;
 
     /// Deletes families, revocations and watermarks that no longer matter, at most `limit` of each. Returns how many
-    /// rows were deleted. Logins of which the provider is still to be told stay for a day after their end was noticed.
+    /// rows were deleted. Logins of which the provider is still to be told stay for a day of attempts, see
+    /// `provider_login`.
     /// Two gateways that sweep at the same time delete each row once.
     fn sweep(&self, now: UnixTime, limit: usize) -> StoreFuture<usize>;
 
-    /// What [`Store::sweep`] has still to delete. Counts at most `limit` rows of each table.
+    /// What [`Store::sweep`] has still to delete. Counts at most `limit` rows of each table. Logins that no gateway has
+    /// tried do not count.
     fn expired(&self, now: UnixTime, limit: usize) -> StoreFuture<Expired>;
 
     /// Writes a new family and its login at a provider, as [`Store::issue`] does. Then ends the session that it

@@ -39,12 +39,12 @@ impl CallTime {
         patience: Duration,
         rotation: &Rotation,
         age: Duration,
-        was_paused: bool,
+        was_paused: impl FnOnce() -> bool,
     ) -> Result<(), StoreError> {
         let is_late = age.max(BootTime::now().since(self.0)) > patience;
         let is_over = match rotation {
             Rotation::Rotated(_) => false,
-            Rotation::Reused(_) => is_late || was_paused,
+            Rotation::Reused(_) => is_late || was_paused(),
             Rotation::Replayed(_) | Rotation::Recovered(_) | Rotation::Rejected(_) => is_late,
         };
         unless(is_over, patience)
@@ -101,7 +101,7 @@ mod tests {
             (Rotation::Rejected(Reason::RefreshConflict), true, true, false),
             (Rotation::Reused(family()), true, false, false),
         ] {
-            let may = |age, was_paused| call.check_rotation(minute, &rotation, age, was_paused).is_ok();
+            let may = |age, was_paused| call.check_rotation(minute, &rotation, age, || was_paused).is_ok();
             let found = [may(minute, false), may(SECOND, true), may(minute + SECOND, false)];
             assert_eq!(found, [in_time, after_a_pause, late], "{rotation:?}");
         }
@@ -109,7 +109,7 @@ mod tests {
         let late = CallTime(BootTime::default());
         let reused = Rotation::Reused(family());
         assert!(late.check(Duration::ZERO).is_err());
-        assert!(late.check_rotation(Duration::ZERO, &reused, Duration::ZERO, false).is_err());
+        assert!(late.check_rotation(Duration::ZERO, &reused, Duration::ZERO, || false).is_err());
     }
 
     #[test]

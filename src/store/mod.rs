@@ -1,7 +1,8 @@
 //! The durable state of tokens.
 //!
 //! [`Store`] is the interface. [`sqlite`] is the embedded implementation for one gateway, [`postgres`] the one that
-//! several gateways share. What every implementation must do in the same way is in `watermark`, `events` and [`sweep`].
+//! several gateways share. What every implementation must do in the same way is in `watermark`, `events`, `late`,
+//! `disk_failures` and [`sweep`].
 
 mod acme;
 mod api;

@@ -63,27 +63,27 @@ impl SendFailure {
         protocol: Protocol,
         attempt: Attempt,
     ) -> Self {
+        let unprocessed = if protocol == Protocol::Http2 { unprocessed(&error) } else { None };
         let retry = copy.and_then(|copy| {
-            let reason = retry_reason(&error, &copy, protocol, attempt)?;
+            let reason = unprocessed.or_else(|| repeatable(&error, &copy, protocol, attempt))?;
             *request = *copy;
             Some(reason)
         });
-        let is_closing = protocol == Protocol::Http2 && unprocessed(&error) == Some(RetryReason::Closing);
-        let failure = if is_closing { Failure::Closing(with_causes(&error)) } else { Failure::broken(error) };
+        let failure = match unprocessed {
+            Some(RetryReason::Closing) => Failure::Closing(with_causes(&error)),
+            _ => Failure::broken(error),
+        };
         SendFailure { failure, retry }
     }
 }
 
-/// `None`: the request must not be sent again.
-fn retry_reason(
+/// For a request that the server may have processed. `None`: it must not be sent again.
+fn repeatable(
     error: &hyper::Error,
     request: &Request<Body>,
     protocol: Protocol,
     attempt: Attempt,
 ) -> Option<RetryReason> {
-    if let Some(reason) = unprocessed(error).filter(|_| protocol == Protocol::Http2) {
-        return Some(reason);
-    }
     let may_repeat = match (protocol, attempt) {
         (Protocol::Http1, _) => is_broken_connection(error),
         (Protocol::Http2, Attempt::OnlyServer) => false,

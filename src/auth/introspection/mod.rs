@@ -98,7 +98,7 @@ impl Introspection {
     ) -> Arc<Lease> {
         let Introspected { token, asked_at, asked: began } = introspected;
         let due = *asked_at + asked.settings.cache / 2;
-        let answer = Answer { token: token.clone(), asked: *began, until: token.expires, due };
+        let answer = Answer { token: token.clone(), asked: *began, due };
         self.leases.grant(key, text, answer)
     }
 

@@ -1,5 +1,5 @@
 //! Streams end with their token: within a second of its expiry, of its revocation, or of the revocation of its key.
-//! They also end with their route, if a reload takes it away or makes it reject them.
+//! A WebSocket or a response also ends with its route, if a reload takes it away or makes it reject the request.
 //!
 //! A stream is a WebSocket, or a request that is still in flight after
 //! [`crate::protocols::http::body::LONG_RUNNING_AFTER`]: its response, its upload, or the wait for its response.

@@ -58,7 +58,7 @@ struct Entry {
     end: oneshot::Sender<CloseReason>,
 }
 
-/// The epoch, the generation and the staleness as of the last check of all streams.
+/// What streams depend on, as of the last check of all of them.
 #[derive(PartialEq)]
 struct LastChecked {
     epoch: u64,
@@ -170,9 +170,7 @@ impl Streams {
         }
         open.earliest = earliest;
         for (number, reason) in ended {
-            if let Some(entry) = open.streams.remove(&number) {
-                entry.end(CloseReason::Token(reason));
-            }
+            open.end(number, CloseReason::Token(reason));
         }
         last
     }
@@ -192,7 +190,7 @@ impl Streams {
         advance(&mut open);
         let ended = open.streams.iter().filter(|(_, entry)| open.ends_now(entry.drain_behavior));
         for number in ended.map(|(number, _)| *number).collect::<Vec<_>>() {
-            open.end_for_drain(number);
+            open.end(number, CloseReason::Draining);
         }
     }
 
@@ -224,9 +222,9 @@ impl Open {
         }
     }
 
-    fn end_for_drain(&mut self, number: u64) {
+    fn end(&mut self, number: u64, reason: CloseReason) {
         if let Some(entry) = self.streams.remove(&number) {
-            entry.end(CloseReason::Draining);
+            entry.end(reason);
         }
     }
 }
@@ -265,9 +263,8 @@ impl OpenStream {
         let mut open = self.streams.lock();
         let Some(entry) = open.streams.get_mut(&self.number) else { return };
         entry.basis.follow_routes(opening);
-        let Err(reason) = entry.basis.check(checks, checks.clock.now()) else { return };
-        if let Some(entry) = open.streams.remove(&self.number) {
-            entry.end(CloseReason::Token(reason));
+        if let Err(reason) = entry.basis.check(checks, checks.clock.now()) {
+            open.end(self.number, CloseReason::Token(reason));
         }
     }
 
@@ -275,7 +272,7 @@ impl OpenStream {
     pub(super) fn set_drain_behavior(&self, drain_behavior: DrainBehavior) {
         let mut open = self.streams.lock();
         if open.ends_now(drain_behavior) {
-            return open.end_for_drain(self.number);
+            return open.end(self.number, CloseReason::Draining);
         }
         if let Some(entry) = open.streams.get_mut(&self.number) {
             entry.drain_behavior = drain_behavior;

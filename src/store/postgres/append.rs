@@ -2,8 +2,8 @@
 //!
 //! Each transaction that appends holds the counter of the log until its commit is on the disk, so that there is one
 //! such transaction per flush, of all gateways together. All calls of this gateway that wait are therefore written by
-//! one statement. It has a connection of its own, because an operator may have locked the counter: refreshes do not
-//! wait for it then.
+//! one statement. These have a connection of their own (`Lane::Log`), because an operator may have locked the counter:
+//! refreshes do not wait for it then. What was lost is written over another one.
 
 use std::sync::Arc;
 

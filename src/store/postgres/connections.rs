@@ -40,7 +40,8 @@ pub(super) const MORE: usize = 3;
 pub(super) enum Lane {
     /// The same one for each operation on this family, so that they do not wait for each other's locks.
     Family(TokenId),
-    /// For what appends to the log: serial in the database, and it may wait there for a lock. Never that of a family.
+    /// For what appends to the log: serial in the database, and it may wait there for a lock. Not that of a family,
+    /// unless it has none now.
     Log,
     Any,
     /// For sweeps, leases and heartbeats, which must not delay requests.
@@ -69,12 +70,24 @@ struct State {
     last_error: Option<StoreError>,
 }
 
+impl State {
+    /// The number of connections for changes. Those for the log, for upkeep and for the follower come after them.
+    fn writers(&self) -> usize {
+        self.slots.len() - MORE
+    }
+}
+
 impl Connections {
     pub(super) fn new(connector: Connector) -> Self {
         let slots = vec![None; connector.settings().pool.max(1) + MORE];
         let state = State { slots, down_since: Some(Instant::now()), last_error: None };
         let disk_failures = DiskFailures::default();
         Connections(Arc::new(Shared { connector, state: Mutex::new(state), changed: Notify::new(), disk_failures }))
+    }
+
+    /// The number of connections for changes.
+    pub(super) fn writers(&self) -> usize {
+        self.state().writers()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -146,7 +159,7 @@ impl Connections {
     /// A connection for this lane, or since when there is none.
     fn pick(&self, lane: Lane) -> Result<Session, Instant> {
         let state = self.state();
-        let writers = state.slots.len() - MORE;
+        let writers = state.writers();
         let preferred = match lane {
             Lane::Family(id) => family_lane(id, writers),
             Lane::Log => writers,
@@ -204,7 +217,8 @@ impl Connections {
     fn vacant_slot(&self) -> Option<usize> {
         let state = self.state();
         let is_vacant = |index: &usize| state.slots.get(*index).is_some_and(Option::is_none);
-        let (log, follower) = (state.slots.len() - MORE, state.slots.len() - 1);
+        let log = state.writers();
+        let follower = state.slots.len() - 1;
         [0, follower, log].into_iter().chain(1..follower).find(is_vacant)
     }
 
@@ -234,7 +248,7 @@ impl Connections {
         if let Some(place) = state.slots.get_mut(slot) {
             *place = session;
         }
-        let writers = state.slots.len() - MORE;
+        let writers = state.writers();
         let was_down = state.down_since.is_some();
         match state.slots.iter().take(writers).any(Option::is_some) {
             true => {

@@ -1,8 +1,9 @@
-//! What only one gateway does at a time: sweeping, delivering audit events, polling for security events, and writing
-//! lost revocations back.
+//! What only one gateway does at a time: sweeping, delivering audit events, polling for security events, ordering
+//! certificates, and writing lost revocations back.
 //!
-//! A lease ends by the clock of the database. Each new holder gets another epoch, and what it writes depends on it: a
-//! gateway that was paused for longer than its lease changes nothing when it goes on.
+//! A lease ends by the clock of the database. Each new holder gets another epoch, unless the one before has given it
+//! up. What a holder writes depends on its epoch: a gateway that was paused for longer than its lease changes nothing
+//! when it goes on.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::store::postgres::session::Session;
 /// Rounding of times in the database.
 pub(super) const TOLERANCE: Duration = Duration::from_millis(10);
 
-/// The names of the leases.
+/// The leases of this folder. Callers of `Store::hold_lease` name theirs.
 pub(super) const DELIVERY: &str = "delivery";
 pub(super) const WRITE_BACK: &str = "write_back";
 

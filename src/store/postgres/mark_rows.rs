@@ -38,7 +38,8 @@ impl MarkRow {
     /// Writes the mark alone.
     pub(super) async fn place(&self, session: &Session) -> Result<FoundMark, QueryError> {
         let StoredMark { id, kind, value, until } = &self.stored;
-        let (kind, until) = (kind.as_str(), rows::time(*until));
+        let kind = kind.as_str();
+        let until = rows::time(*until);
         let params: [&dyn Param; 5] = [&id.as_slice(), &kind, &value.as_slice(), &until, &self.tag.as_slice()];
         let placed = session.query_opt(PLACE, &params).await?;
         let found = placed.as_ref().map(FoundMark::read).transpose()?.flatten();

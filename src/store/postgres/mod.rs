@@ -10,8 +10,7 @@
 //! operations: each is a value that can run again. `append` writes the log of revocations for all of them, `clock`
 //! knows the time of the database, `gather` makes one statement of several calls, `attempts` repeats what a lock
 //! prevents, `outbox` writes their events, and `enforcement` passes revocations on. `follower` reads what other
-//! gateways append, `replicas` and `leases` let them know of each other, and `tasks` starts what runs beside
-//! operations. `open` opens the store.
+//! gateways append, `replicas` and `leases` let them know of each other. `open` opens the store and starts its tasks.
 //!
 //! No transaction is open while the gateway waits for a response of the database: each change is one statement. A
 //! gateway that is stopped or cut off therefore holds no lock.
@@ -64,7 +63,6 @@ mod session;
 mod session_check;
 mod settings;
 mod signing_keys;
-mod tasks;
 mod tickets;
 mod tls;
 
@@ -156,8 +154,8 @@ impl Store for PostgresStore {
         decide: DecideRotation,
         context: EventContext,
     ) -> StoreFuture<Rotation> {
-        let rotate = rotation::Rotate::new(presented, decide, context, self.shared.clock.now());
-        self.run(Lane::Family(rotate.id()), rotate)
+        let lane = Lane::Family(presented.token_id);
+        self.run(lane, rotation::Rotate::new(presented, decide, context, self.shared.clock.now()))
     }
 
     fn revoke_family(&self, id: TokenId, by: RevokedBy, context: EventContext) -> StoreFuture<RevokeOutcome> {

@@ -12,10 +12,10 @@ use crate::store::postgres::connections::Lane;
 use crate::store::postgres::database::Database;
 use crate::store::postgres::driver::Driver;
 use crate::store::postgres::enforcement::Enforcement;
-use crate::store::postgres::follower::Memory;
+use crate::store::postgres::follower::{Follower, Memory};
 use crate::store::postgres::operation::Shared;
+use crate::store::postgres::replicas::Heartbeat;
 use crate::store::postgres::settings::OnStale;
-use crate::store::postgres::tasks::Tasks;
 use crate::store::postgres::{PostgresStore, audit, maintenance, schema, sequences};
 use crate::types::clock::UnixTime;
 
@@ -34,11 +34,11 @@ impl PostgresStore {
         patience: Duration,
         now: UnixTime,
     ) -> Result<Self, StoreError> {
-        let (schema, replica) = (database.settings.schema.clone(), database.replica.clone());
+        let schema = database.settings.schema.clone();
+        let replica = database.replica.clone();
         let strict = database.settings.strict;
         let serves_stale = database.settings.on_stale == OnStale::Serve;
         let freshness = Arc::new(Freshness::new(database.settings.max_staleness, serves_stale, strict));
-        let lanes = database.settings.pool;
         let connector = Connector::new(database.settings, database.tls, &database.replica);
         let driver = Driver::start(connector, patience)?;
         let outbox = Arc::new(Outbox::default());
@@ -57,16 +57,22 @@ impl PostgresStore {
         let hook = memory.remembering(enforce.clone());
         let enforcement = Arc::new(Enforcement { hook, longest_life });
         let connections = driver.connections();
-        let shared =
-            Shared::new(&settings, replica, connections, lanes, enforcement, freshness.clone(), outbox.clone());
+        let shared = Shared::new(&settings, replica, connections, enforcement, freshness.clone(), outbox.clone());
         let shared = Arc::new(shared);
         let store = PostgresStore { driver, shared, outbox, freshness };
         store.driver.wait(store.run(Lane::Any, audit::Count))?;
-        let connections = store.driver.connections();
-        let shared = store.shared.clone();
-        let freshness = store.freshness.clone();
-        let outbox = store.outbox.clone();
-        Tasks { connections, shared, freshness, outbox, memory, enforce, channel }.spawn(&store.driver);
+        store.start_tasks(memory, enforce, channel);
         Ok(store)
+    }
+    /// Starts the heartbeat, the task that looks for pauses, and the one that reads what other gateways write.
+    /// `channel`: where the database tells of new entries of the log.
+    fn start_tasks(&self, memory: Memory, enforce: RevocationHook, channel: String) {
+        let connections = self.driver.connections();
+        let shared = self.shared.clone();
+        let freshness = self.freshness.clone();
+        let heartbeat = Heartbeat::new(connections.clone(), shared.clone(), freshness.clone(), self.outbox.clone());
+        self.driver.spawn(heartbeat.run());
+        self.driver.spawn(shared.clone().look_for_pauses());
+        self.driver.spawn(Follower::new(connections, shared, memory, freshness, enforce, channel).run());
     }
 }

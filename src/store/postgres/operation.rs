@@ -53,17 +53,16 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// `lanes`: the number of connections for changes.
     pub(super) fn new(
         settings: &Settings,
         replica: String,
         connections: Connections,
-        lanes: usize,
         enforcement: Arc<Enforcement>,
         freshness: Arc<Freshness>,
         outbox: Arc<Outbox>,
     ) -> Self {
         let audit = Arc::new(Audit::new(settings.audit, outbox));
+        let lanes = connections.writers();
         let clock = Arc::new(DatabaseClock::new(freshness));
         Shared {
             issuer: settings.issuer.clone(),

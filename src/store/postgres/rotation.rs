@@ -20,7 +20,6 @@ use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::rotation::Rotation;
 use crate::types::clock::UnixTime;
-use crate::types::ids::TokenId;
 use crate::types::reject::Reason;
 use crate::types::secret;
 
@@ -66,10 +65,6 @@ impl Rotate {
         Rotate { presented, decide, context, event, call: CallTime::begin(), began, uncertain }
     }
 
-    pub(super) fn id(&self) -> TokenId {
-        self.presented.token_id
-    }
-
     /// `time`: that of the decision, by the database.
     fn decide(&self, found: Option<&Found>, time: Option<UnixTime>) -> Decision {
         let family = found.map(|found| &found.family);
@@ -93,7 +88,7 @@ impl Rotate {
     /// Fails if the decision comes too late to take effect.
     fn check(&self, shared: &Shared, rotation: &Rotation, reading: Option<&Reading>) -> Result<(), StoreError> {
         let age = reading.zip(self.began).map(|(reading, began)| reading.time.since(began));
-        self.call.check_rotation(shared.timeout, rotation, age.unwrap_or_default(), shared.was_paused())
+        self.call.check_rotation(shared.timeout, rotation, age.unwrap_or_default(), || shared.was_paused())
     }
 
     /// Returns what was written. `None` if the family has changed since it was read, or is locked.

@@ -135,7 +135,8 @@ impl MissingStep<'_> {
     /// one that a running gateway needs meanwhile, and comes again. The cast fails while another gateway has the lock
     /// of the step, and ends the transaction.
     fn transaction(&self, sql: &str, now: UnixTime) -> String {
-        let (schema, compatible_from) = (self.schema, self.step.compatible_from);
+        let schema = self.schema;
+        let compatible_from = self.step.compatible_from;
         let create = if self.found.has_schema { String::new() } else { format!("create schema {schema};") };
         let (version, at, by) = (self.found.version + 1, now.as_millis(), env!("CARGO_PKG_VERSION"));
         format!(

@@ -86,7 +86,7 @@ pub(super) fn rotate(
         None => None,
     };
     let rotation = decide(family.as_ref(), mark, presented, None);
-    call.check_rotation(batch.limits.timeout, &rotation, Duration::ZERO, batch.was_paused)?;
+    call.check_rotation(batch.limits.timeout, &rotation, Duration::ZERO, || batch.was_paused)?;
     match &rotation {
         Rotation::Rotated(family) => rows::update_rotated(batch.connection, family)?,
         Rotation::Reused(family) => {

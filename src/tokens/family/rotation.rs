@@ -12,8 +12,8 @@
 //! | p < c - 1 later | reuse: the family is revoked |
 //! | p > c with a correct MAC | rejected with an alarm: the store lost data |
 //!
-//! A conflict is final: the same token is reuse later. So no
-//! response to it asks for a retry: `/user/refresh` responds 409, the token endpoint `invalid_grant`.
+//! A conflict is final: the same token is reuse later. So no response to it asks for a retry: `/user/refresh` responds
+//! 409, the token endpoint `invalid_grant`.
 //!
 //! The grace period counts from R, which only a rotation changes, so that a retry cannot extend it. It counts by the
 //! time of the transaction: a thief could begin a request within it and finish the body later. With PostgreSQL, this

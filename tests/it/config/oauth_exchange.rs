@@ -118,7 +118,8 @@ fn two_issuers_have_no_subject_in_common() {
         let rule = GOOD.replace("https://login.example", issuer).replace("login|", prefix);
         format!("[[oauth.exchange]]\n{rule}audience = [\"https://api.example\"]\n")
     };
-    let (login, any) = ("https://login.example", "https://any.example");
+    let login = "https://login.example";
+    let any = "https://any.example";
     let provider = |prefix: &str| {
         format!(
             "[[provider]]\nname = \"main\"\nissuer = \"{any}\"\nclient_id = \"a\"\nclient_auth = \"none\"\n\

@@ -33,7 +33,8 @@ fn joined(one: &str, other: &str) -> [(String, bool); 4] {
 
 #[test]
 fn every_section_of_a_pem_file_is_read_or_the_file_is_rejected() {
-    let (authority, other) = (Authority::new(), Authority::new());
+    let authority = Authority::new();
+    let other = Authority::new();
     let folder = TempDir::new().expect("a folder");
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("written");
     let signed = authority.sign("localhost");

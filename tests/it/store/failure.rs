@@ -191,7 +191,8 @@ async fn a_removed_database_is_written_no_more() {
     };
 
     for name in ["bearward.db", "bearward.db-wal", "bearward.db.lock"] {
-        let (file, elsewhere) = (folder.path().join(name), folder.path().join("elsewhere"));
+        let file = folder.path().join(name);
+        let elsewhere = folder.path().join("elsewhere");
         fs::rename(&file, &elsewhere).expect("moved");
         fail(name).await;
         // As a backup that is restored while the gateway runs.

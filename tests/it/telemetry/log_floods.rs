@@ -91,7 +91,8 @@ async fn rejections_beyond_the_limit_are_counted_only() {
 #[tokio::test]
 async fn requests_with_a_token_or_to_a_backend_are_always_logged() {
     const EACH: usize = 60;
-    let (upstream, closed) = (Upstream::start(), crate::support::ports::free_address());
+    let upstream = Upstream::start();
+    let closed = crate::support::ports::free_address();
     let routes = "[[route]]\npath = \"/public\"\npublic = true\nupstream = \"closed\"\n\
                   [[route]]\npath = \"/scoped\"\nscopes = [\"admin\"]\nupstream = \"backend\"\n\
                   [[route]]\npath = \"/\"\nupstream = \"closed\"\n";

@@ -102,7 +102,8 @@ impl Follower {
     }
 
     pub(super) async fn run(mut self) {
-        let (connections, shared) = (self.connections.clone(), self.shared.clone());
+        let connections = self.connections.clone();
+        let shared = self.shared.clone();
         tokio::spawn(WriteBack::new(connections, shared, self.known.clone(), self.freshness.clone()).run());
         loop {
             match self.follow().await {

@@ -67,7 +67,8 @@ pub(super) async fn listen(session: &Session, schema: &str) -> Result<(), QueryE
 }
 
 pub(super) async fn poll(session: &Session, from: u64, limit: usize) -> Result<Polled, QueryError> {
-    let (sent, local) = (BootTime::now(), micros());
+    let sent = BootTime::now();
+    let local = micros();
     let found = session.query(POLL, &[&rows::counter(from)?, &rows::limit(limit), &leases::WRITE_BACK]).await?;
     let answered = BootTime::now();
     let missing = || StoreError::new("the table meta lacks a row; restore a backup");

@@ -88,7 +88,7 @@ impl Missing {
     }
 
     pub(super) fn found(&mut self, revocation: &Revocation) {
-        // As in each start.
+        // At a start, nothing is missing.
         if self.0.is_empty() {
             return;
         }

@@ -115,7 +115,8 @@ impl WriteBack {
         let sent = Instant::now();
         let (shared, entries): (_, Arc<[Revocation]>) = (self.shared.clone(), page.into());
         let appended = self.connections.run(Lane::Upkeep, |session| {
-            let (shared, entries) = (shared.clone(), entries.clone());
+            let shared = shared.clone();
+            let entries = entries.clone();
             async move { shared.log.append_lost(&session, &entries).await }
         });
         let appended = appended.await;

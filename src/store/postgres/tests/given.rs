@@ -50,5 +50,5 @@ pub(in crate::store::postgres) fn shared(connections: Connections, outbox: Arc<O
     };
     let enforcement = Arc::new(Enforcement { hook: Arc::new(|_, _| {}), longest_life });
     let freshness = Arc::new(Freshness::new(longest_life, false, false));
-    Shared::new(&settings, "a".into(), connections, 2, enforcement, freshness, outbox)
+    Shared::new(&settings, "a".into(), connections, enforcement, freshness, outbox)
 }

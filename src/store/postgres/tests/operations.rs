@@ -74,7 +74,8 @@ fn a_login_that_comes_too_late_ends_no_other() {
     with_empty_tables(Arc::default(), |session, shared| async move {
         let connections = shared.log.connections.clone();
         let late = Shared { timeout: Duration::ZERO, ..super::given::shared(connections, Arc::default()) };
-        let (first, second) = (family(), Family { id: TokenId::from_bytes([9; 16]), ..family() });
+        let first = family();
+        let second = Family { id: TokenId::from_bytes([9; 16]), ..family() };
         Issue::new(first.clone(), 1, LOGIN.into()).run(&shared, &session).await?;
         let issue = Issue::new(second.clone(), 1, LOGIN.into());
         assert!(issue.run(&late, &session).await.is_err());

@@ -14,7 +14,8 @@ use crate::support::ports::free_address;
 use crate::support::program::Program;
 
 fn assert_notified(socket: &UnixDatagram, name: OsString) {
-    let (upstream, folder) = (Upstream::start(), TempDir::new().expect("a folder"));
+    let upstream = Upstream::start();
+    let folder = TempDir::new().expect("a folder");
     write(folder.path(), &text(&upstream, free_address(), "127.0.0.1:0", ""));
     socket.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
     let next = || {

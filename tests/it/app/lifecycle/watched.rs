@@ -78,7 +78,8 @@ async fn watch_off_waits_for_a_reload_command() {
 
 #[tokio::test]
 async fn included_files_are_watched() {
-    let (upstream, folder) = (Upstream::start(), TempDir::new().expect("a folder"));
+    let upstream = Upstream::start();
+    let folder = TempDir::new().expect("a folder");
     fs::create_dir(folder.path().join("conf.d")).expect("created");
     let gateway = gateway_in(folder, &upstream, "all", "include = [\"conf.d/*.toml\"]\n");
     let becomes = async |expected: u16, what: &str| soon(what, async || status(&gateway, "/a").await == expected).await;

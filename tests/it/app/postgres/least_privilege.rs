@@ -24,7 +24,8 @@ struct Roles {
 impl Roles {
     /// As the page for operators creates them.
     fn create() -> Roles {
-        let (server, page) = (PostgresServer::shared(), source::read("deploy/replicas.md"));
+        let server = PostgresServer::shared();
+        let page = source::read("deploy/replicas.md");
         let schema = server.schema();
         let roles = Roles { owner: format!("{schema}_owner"), serving: format!("{schema}_serving"), schema };
         let (_, shown) = page.split_once("\\connect bearward\n").expect("the page has the statements");
@@ -96,7 +97,8 @@ async fn the_right_that_a_role_lacks_on_the_schema_is_named() {
     let Roles { schema, serving, .. } = &roles;
     roles.sql(&format!("revoke usage on schema {schema} from {serving}"));
     let says = format!("GRANT USAGE ON SCHEMA {schema} TO {serving}");
-    let (checked, error) = (shown(&bearward(files.path(), &["check"])), start_error(&config, files.path()));
+    let checked = shown(&bearward(files.path(), &["check"]));
+    let error = start_error(&config, files.path());
     assert!(checked.contains(&says), "{checked}");
     assert!(error.contains(&says) && !error.contains("restore"), "{error}");
 }
@@ -119,7 +121,8 @@ async fn a_migration_stops_no_write() {
         from generate_series(1, 50000) as g (n)"
     ));
     let Roles { schema, owner, serving } = &roles;
-    let (checked, error) = (shown(&bearward(files.path(), &["check"])), start_error(&config, files.path()));
+    let checked = shown(&bearward(files.path(), &["check"]));
+    let error = start_error(&config, files.path());
     let advice = format!("bearward store migrate --owner {owner}");
     let says = format!("lack a step of this version, and {serving} may not make it");
     assert!(checked.contains(&says) && checked.contains(&advice), "{checked}");
@@ -127,7 +130,8 @@ async fn a_migration_stops_no_write() {
     let write = format!("update {schema}.families set generation = generation + 1");
     let name = format!("set application_name = '{owner}'");
     let mut open = server.open_transaction(USER, &format!("{name}; {write} where id = '1'"));
-    let (migration, path) = (roles.owner.clone(), files.path().to_owned());
+    let migration = roles.owner.clone();
+    let path = files.path().to_owned();
     let migrated = std::thread::spawn(move || bearward(&path, &["store", "migrate", "--owner", &migration]));
     let builds = format!(
         "select count(*) from pg_stat_progress_create_index p join pg_class c on c.oid = p.relid

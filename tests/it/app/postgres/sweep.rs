@@ -17,7 +17,8 @@ async fn beside_a_running_gateway_it_deletes_all_that_has_ended() {
     clock.set_back(Duration::from_hours(1));
     let running = gateway(&upstream, &keys, &files, &clock);
     let alice = running.issue("alice", "").await;
-    let (server, schema) = (PostgresServer::shared(), schema(&keys));
+    let server = PostgresServer::shared();
+    let schema = schema(&keys);
     let sql = |sql: &str| server.sql("bearward", &format!("set role bearward; set search_path = {schema}; {sql}"));
     eventually("the gateway has the lease", || sql("select count(*) from leases where name = 'sweep'") == "1").await;
     sql("update leases set until = 9000000000000 where name = 'sweep';

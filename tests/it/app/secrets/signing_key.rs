@@ -71,7 +71,8 @@ async fn the_last_good_key_signs_while_the_file_is_not_usable() {
     let file = folder.path().join("signing.pem");
     secret::write_private(&file, first.as_bytes()).expect("written");
     let gateway = Gateway::in_file(text(&upstream, "signing.pem"), folder);
-    let (admin, client) = (gateway.admin_client(), gateway.client());
+    let admin = gateway.admin_client();
+    let client = gateway.client();
     let pair = issue(&admin).await;
     let mut failed = 0.0;
     for (case, content, mode) in [

@@ -54,7 +54,8 @@ async fn a_proof_of_before_the_start_is_explained_as_too_old() {
 /// The gateway answers these calls itself. Before, the explanation of a refresh used its proof up.
 #[tokio::test]
 async fn explained_calls_use_no_proof_up() {
-    let (upstream, prover) = (Upstream::start(), Prover::new());
+    let upstream = Upstream::start();
+    let prover = Prover::new();
     let gateway = Gateway::with_config(&upstream, "[oauth]\ntoken_endpoint = \"/oauth/token\"\n");
     let issued = gateway.request_tokens(&json!({ "sub": "alice", "jkt": prover.thumbprint() })).await;
     let pair = TokenPair::from_json(&issued.json());
@@ -97,7 +98,8 @@ async fn the_command_does_not_guess_whether_a_proof_was_used() {
     let token = stage.token();
     let explain = |method: &str, path: &str, proof: &str, configuration: String| {
         std::fs::write(stage.gateway.path().join("gateway.toml"), configuration).expect("written");
-        let (authorization, proof) = (format!("Authorization: DPoP {token}"), format!("DPoP: {proof}"));
+        let authorization = format!("Authorization: DPoP {token}");
+        let proof = format!("DPoP: {proof}");
         let now = UnixTime::from_secs(stage.now()).to_string();
         let arguments = ["explain", "--cleartext", "--host", HOST, "--method", method, "--path", path, "--at", &now];
         let arguments = [&arguments[..], &["--header", &authorization, "--header", &proof]].concat();
@@ -124,7 +126,8 @@ async fn the_command_does_not_guess_whether_a_proof_was_used() {
 /// A login at a backend takes a proof as well.
 #[tokio::test]
 async fn the_proof_of_a_login_is_explained() {
-    let (upstream, prover) = (Upstream::start(), Prover::new());
+    let upstream = Upstream::start();
+    let prover = Prover::new();
     let gateway = Gateway::with_config(&upstream, "[[route]]\npath = \"/login\"\npublic = true\nlogin = true\n");
     let proof = prover.proof("POST", &format!("http://{HOST}/login"), "", gateway.now_secs());
     for (host, reason) in [(HOST, Value::Null), ("other.test", json!("proof_rejected"))] {

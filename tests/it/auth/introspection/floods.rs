@@ -152,7 +152,8 @@ async fn a_thousand_hostile_tokens_open_nothing_and_delay_no_known_one() {
 #[tokio::test]
 async fn changing_failures_are_one_message_in_ten_seconds() {
     let start = secrets::capture_log();
-    let (upstream, endpoint) = (Upstream::start(), Endpoint::start());
+    let upstream = Upstream::start();
+    let endpoint = Endpoint::start();
     let gateway = asking(&upstream, &endpoint, "");
     endpoint.respond(|token| {
         let status = if token.len() > 20 { "413 Content Too Large" } else { "400 Bad Request" };

@@ -36,7 +36,8 @@ async fn open_to_write(gateway: &Gateway, token: &str) -> Socket {
 
 #[tokio::test]
 async fn a_stream_ends_when_its_token_has_lost_a_scope_that_the_route_needs() {
-    let (upstream, endpoint) = (Upstream::start(), Endpoint::start());
+    let upstream = Upstream::start();
+    let endpoint = Endpoint::start();
     let gateway = asking(&upstream, &endpoint, "");
     for learns in ["a stream", "a request"] {
         endpoint.answer_json(|_| json!({ "scope": "read write" }));

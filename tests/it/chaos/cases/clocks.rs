@@ -106,7 +106,8 @@ fn server_with_clock() -> PostgresServer {
 
 #[test]
 fn a_gateway_with_a_clock_that_was_ahead_ends_no_session() {
-    let (server, background) = (PostgresServer::start(), Background::start());
+    let server = PostgresServer::start();
+    let background = Background::start();
     let cluster = Cluster::start(&server, two(""));
     cluster.replicas[0].set_clock(HALF_A_SECOND);
     background.run(refresh_for(cluster.replicas[0].target(), SECOND));
@@ -117,7 +118,8 @@ fn a_gateway_with_a_clock_that_was_ahead_ends_no_session() {
 
 #[test]
 fn a_gateway_that_started_slowly_ends_no_session() {
-    let (server, background) = (PostgresServer::start(), Background::start());
+    let server = PostgresServer::start();
+    let background = Background::start();
     let mut cluster = Cluster::start(&server, two(""));
     cluster.replicas[0].kill();
     cluster.replicas[0].proxy.set(Fault::DelayRequests(Duration::from_millis(100)));
@@ -133,7 +135,8 @@ fn a_gateway_that_started_slowly_ends_no_session() {
 fn a_late_clock_after_a_failover_ends_no_session() {
     let (mut primary, standby, _replication) = replicated(-1);
     primary.wait_for_standby_at_commits();
-    let (story, background) = (Story::begin("a late clock and a restart"), Background::start());
+    let story = Story::begin("a late clock and a restart");
+    let background = Background::start();
     let mut cluster = Cluster::start(&primary, two(""));
     background.run(refresh_for(cluster.replicas[0].target(), SECOND));
     fail_over(&story, &cluster, &mut primary, standby);
@@ -152,7 +155,8 @@ async fn steps(target: Target) -> f64 {
 /// The first tab refreshes while the clock is ahead, and the second one after it was corrected.
 #[test]
 fn a_database_with_a_clock_that_was_ahead_ends_no_session() {
-    let (server, background) = (server_with_clock(), Background::start());
+    let server = server_with_clock();
+    let background = Background::start();
     let cluster = Cluster::start(&server, two(""));
     let [one, other] = [0, 1].map(|replica: usize| cluster.replicas[replica].target());
     server.set_clock(1_000);
@@ -178,11 +182,13 @@ fn a_database_with_a_clock_that_was_ahead_ends_no_session() {
 /// The session is refreshed a second before the clock is set back, so that the clock shows half of the time since.
 #[test]
 fn a_late_clock_prolongs_no_grace() {
-    let (server, background) = (server_with_clock(), Background::start());
+    let server = server_with_clock();
+    let background = Background::start();
     let cluster = Cluster::start(&server, two("refresh_grace = \"2s\""));
     let [one, other] = [0, 1].map(|replica: usize| cluster.replicas[replica].target());
     let [first, second] = [one, other.clone()];
-    let (began, tabs) = (Instant::now(), background.run(async move { Tabs::open(&first, &second, 0).await }));
+    let began = Instant::now();
+    let tabs = background.run(async move { Tabs::open(&first, &second, 0).await });
     server.set_clock(-1_500);
     wait_for_offset(&background, &cluster, -1.5);
     sleep(Duration::from_millis(2_500).saturating_sub(began.elapsed()));

@@ -133,7 +133,8 @@ impl Revoked {
         let revoked = Revoked { is_over: Arc::default(), latencies: Arc::default() };
         for number in 0..REVOKERS {
             let target = cluster.replicas[number % 2].target();
-            let (is_over, latencies) = (revoked.is_over.clone(), revoked.latencies.clone());
+            let is_over = revoked.is_over.clone();
+            let latencies = revoked.latencies.clone();
             background.run(async move {
                 tokio::spawn(revoke_until_over(target, number, is_over, latencies));
             });

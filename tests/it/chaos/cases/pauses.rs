@@ -39,7 +39,8 @@ async fn open(at: Target, first: usize) -> Vec<Tabs> {
 
 #[test]
 fn a_stopped_gateway_ends_no_session() {
-    let (server, background) = (PostgresServer::start(), Background::start());
+    let server = PostgresServer::start();
+    let background = Background::start();
     let cluster = Cluster::start(&server, setup());
     let [stopped, other] = [0, 1].map(|replica: usize| cluster.replicas[replica].target());
     let [before, during] = [0, EACH].map(|first| background.run(open(other.clone(), first)));
@@ -47,7 +48,8 @@ fn a_stopped_gateway_ends_no_session() {
     // Those that wait for the database when the gateway is stopped.
     cluster.replicas[0].proxy.set(Fault::BlackHole);
     let send = |tabs: &[Tabs]| {
-        let (target, parents) = (stopped.clone(), tabs.iter().map(|tabs| tabs.parent.clone()).collect::<Vec<_>>());
+        let target = stopped.clone();
+        let parents = tabs.iter().map(|tabs| tabs.parent.clone()).collect::<Vec<_>>();
         background.begin(async move {
             let calls = parents.iter().map(|parent| target.refresh(parent));
             futures_util::future::join_all(calls).await
@@ -81,7 +83,8 @@ fn a_stopped_gateway_ends_no_session() {
 /// What comes later is judged as ever.
 #[test]
 fn a_stopped_gateway_finds_a_theft_soon_after() {
-    let (server, background) = (PostgresServer::start(), Background::start());
+    let server = PostgresServer::start();
+    let background = Background::start();
     let cluster = Cluster::start(&server, setup());
     let [stopped, other] = [0, 1].map(|replica: usize| cluster.replicas[replica].target());
     let tabs = background.run(open(other, 0));

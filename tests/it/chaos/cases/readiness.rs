@@ -26,7 +26,8 @@ async fn become_ready(gateway: &Gateway, status: u16) -> String {
 #[tokio::test]
 #[ignore = "tests/chaos runs it"]
 async fn a_full_disk_of_the_database_makes_gateways_unready_until_there_is_room() {
-    let (upstream, server) = (Upstream::start(), PostgresServer::start_on_disk("160m"));
+    let upstream = Upstream::start();
+    let server = PostgresServer::start_on_disk("160m");
     let gateway = Gateway::with_config(&upstream, &format!("[store]\n{}", server.store_keys()));
     let pair = gateway.issue("alice", "").await;
     become_ready(&gateway, 200).await;
@@ -34,7 +35,8 @@ async fn a_full_disk_of_the_database_makes_gateways_unready_until_there_is_room(
     let mut file = File::create(&filler).expect("created");
     while file.write_all(&[1; 64 * 1024]).is_ok() {}
     while file.write_all(&[1]).is_ok() {}
-    let (began, bob) = (Instant::now(), json!({ "sub": "bob" }));
+    let began = Instant::now();
+    let bob = json!({ "sub": "bob" });
     while gateway.request_tokens(&bob).await.status == 201 {
         assert!(began.elapsed() < PATIENCE, "a full disk stops no login");
     }

@@ -48,7 +48,8 @@ async fn invented_codes_count_against_their_address() {
 /// Any page can make the browsers of an office send these: by images, by frames, and by a window that it navigates.
 #[tokio::test]
 async fn callbacks_without_an_attempt_block_no_sign_in() {
-    let (liar, upstream) = (Liar::start(&json!({})), Upstream::start());
+    let liar = Liar::start(&json!({}));
+    let upstream = Upstream::start();
     let gateway = start(&liar, &upstream).await;
     let state = "s".repeat(43);
     let invented = format!("{CALLBACK}?code=invented&state={state}");
@@ -73,7 +74,8 @@ async fn callbacks_without_an_attempt_block_no_sign_in() {
 /// A browser that adds the cookie of an attempt to the request of a script: the provider is not asked.
 #[tokio::test]
 async fn only_a_page_load_is_a_callback() {
-    let (liar, upstream) = (Liar::start(&json!({})), Upstream::start());
+    let liar = Liar::start(&json!({}));
+    let upstream = Upstream::start();
     let gateway = start(&liar, &upstream).await;
     let mut alice = Visitor::of(&gateway);
     let out = alice.navigate_until(&format!("{APP}/orders"), &liar.issuer).await;

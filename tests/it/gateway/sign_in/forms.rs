@@ -59,7 +59,8 @@ async fn a_form_without_a_session_gets_a_page_and_no_redirect() {
 /// The user would sign in, and then see a 405.
 #[tokio::test]
 async fn a_method_that_the_route_does_not_have_begins_no_sign_in() {
-    let (liar, upstream) = (Liar::start(&json!({})), Upstream::start());
+    let liar = Liar::start(&json!({}));
+    let upstream = Upstream::start();
     let routes = "[[route]]\npath = \"/hook\"\nmethods = [\"POST\"]\nsign_in = \"main\"\n\
                   [[route]]\npath = \"/list\"\nmethods = [\"GET\"]\nsign_in = \"main\"\n";
     let gateway = gateway(&upstream, &format!("{}{routes}", everything(&liar.issuer, ""))).await;

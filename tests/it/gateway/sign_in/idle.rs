@@ -12,7 +12,8 @@ use crate::support::{Gateway, OidcProvider, Upstream};
 
 /// Alice has signed in with a WebSocket. Her session may be idle for 20 minutes.
 async fn signed_in() -> (OidcProvider, Upstream, Gateway, Visitor, Socket) {
-    let (provider, upstream) = (provider(), Upstream::start());
+    let provider = provider();
+    let upstream = Upstream::start();
     let idle = "[sign_in]\nidle_lifetime = \"20m\"\n";
     let gateway = gateway(&upstream, &everything(&provider.issuer, KEYS).replace("[sign_in]\n", idle)).await;
     let mut alice = Visitor::of(&gateway);

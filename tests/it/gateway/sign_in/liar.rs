@@ -72,7 +72,8 @@ impl Liar {
         let (lies, nonce, exchanges, revoked) = Default::default();
         let metadata = metadata.clone();
         let shared = Arc::new(Mutex::new(Shared { metadata, lies, nonce, mint, exchanges, revoked }));
-        let (served, held) = (shared.clone(), watch::Sender::new(false));
+        let served = shared.clone();
+        let held = watch::Sender::new(false);
         let holds = held.subscribe();
         let server = ScriptedBackend::on(socket, move |mut wire, _| {
             let (shared, mut holds) = (served.clone(), holds.clone());

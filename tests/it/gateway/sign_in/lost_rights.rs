@@ -33,7 +33,8 @@ impl Story {
         let settings = json!({
             "claims": { "groups": ["groups"], "openid": ["sub"] }, "ttl": { "AccessToken": 600, "IdToken": 36_000 },
         });
-        let (provider, upstream) = (provider::start(settings), Upstream::start());
+        let provider = provider::start(settings);
+        let upstream = Upstream::start();
         let gateway = gateway(&upstream, &format!("{}{STAFF}", everything(&provider.issuer, KEYS))).await;
         let mut alice = Visitor::of(&gateway);
         assert_eq!(alice.navigate(&format!("{APP}/")).await.status, 200, "{:#?}", alice.way);

@@ -11,7 +11,8 @@ use crate::support::{Gateway, KeyServer, Upstream};
 
 #[tokio::test]
 async fn sign_ins_go_on_until_the_changed_provider_has_answered() {
-    let (upstream, key) = (Upstream::start(), Mint::new(Algorithm::ES256));
+    let upstream = Upstream::start();
+    let key = Mint::new(Algorithm::ES256);
     let server = KeyServer::start(&[&key]);
     let issuer = format!("http://{}", server.address);
     let document = json!({

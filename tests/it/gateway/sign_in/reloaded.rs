@@ -133,7 +133,8 @@ async fn a_reload_with_other_rules_says_how_to_end_the_sessions() {
 /// The provider has no UserInfo, and responds to refreshes without an ID token.
 #[tokio::test]
 async fn other_rules_reach_a_session_at_its_next_refresh() {
-    let (liar, upstream) = (Liar::start(&metadata()), Upstream::start());
+    let liar = Liar::start(&metadata());
+    let upstream = Upstream::start();
     let gateway = Arc::new(gateway(&upstream, &everything(&liar.issuer, KEYS)).await);
     let (mut alice, mut socket) = signed_in(&liar, &gateway).await;
     liar.tell(response(json!({ "id_token": null, "refresh_token": "a-refresh-token" })));
@@ -170,7 +171,8 @@ fn make_older(folder: &Path, issuer: &str) {
 /// It has only the claims of `provider.claims`. They decide as far as they can.
 #[tokio::test]
 async fn a_session_of_an_older_version_is_judged_by_what_is_known() {
-    let (liar, upstream) = (Liar::start(&metadata()), Upstream::start());
+    let liar = Liar::start(&metadata());
+    let upstream = Upstream::start();
     let email = "claims = [\"email\", \"email_verified\"]";
     for (rule, status) in [
         ("groups = [\"staff\"]", 200),
@@ -197,7 +199,8 @@ async fn a_session_of_an_older_version_is_judged_by_what_is_known() {
 /// Its refresh tokens are of the old client, so that the provider rejects them.
 #[tokio::test]
 async fn a_reload_with_another_client_says_how_to_end_the_sessions() {
-    let (liar, upstream) = (Liar::start(&metadata()), Upstream::start());
+    let liar = Liar::start(&metadata());
+    let upstream = Upstream::start();
     let gateway = Arc::new(gateway(&upstream, &everything(&liar.issuer, KEYS)).await);
     let (mut alice, mut socket) = signed_in(&liar, &gateway).await;
     let other = everything(&liar.issuer, KEYS).replace("client_id = \"gateway\"", "client_id = \"another\"");

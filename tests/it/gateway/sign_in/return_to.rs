@@ -72,7 +72,8 @@ async fn a_long_url_makes_room_for_itself() {
 /// A request that is large by itself: its attempt leaves room for the next one, which can be as large and more.
 #[tokio::test]
 async fn an_attempt_makes_no_later_request_too_large() {
-    let (liar, upstream) = (Liar::start(&json!({})), Upstream::start());
+    let liar = Liar::start(&json!({}));
+    let upstream = Upstream::start();
     let page = of_length(5_000);
     let referer = format!("{APP}{}", of_length(5_001));
     let smallest = "[limits]\nrequest_header_size = \"8KiB\"\n";

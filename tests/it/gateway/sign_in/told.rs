@@ -150,7 +150,8 @@ async fn a_login_outlives_the_loss_of_its_root_secret() {
 #[tokio::test]
 async fn a_login_outlives_an_endpoint_that_cannot_be_used() {
     for unusable in [json!("/revoke"), json!(""), json!(["ISSUER/revoke"]), json!("ftp://login.example/revoke")] {
-        let (liar, upstream) = (Liar::start(&json!({ "revocation_endpoint": unusable })), Upstream::start());
+        let liar = Liar::start(&json!({ "revocation_endpoint": unusable }));
+        let upstream = Upstream::start();
         let gateway = gateway(&upstream, &everything(&liar.issuer, "")).await;
         let mut alice = signed_in_at(&liar, &gateway).await;
         sign_out(&mut alice).await;

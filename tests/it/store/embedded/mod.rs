@@ -74,7 +74,8 @@ fn database_path() -> (TempDir, PathBuf) {
 async fn the_pause_of_a_sweep_follows_the_backlog() {
     const ROWS: usize = 20_000;
     let (_folder, path) = database_path();
-    let (store, clock) = (open(&path), ManualClock::new());
+    let store = open(&path);
+    let clock = ManualClock::new();
     let database = Connection::open(&path).expect("opens");
     let fill = "with recursive number (n) as (select 1 union all select n + 1 from number where n < ?1)
         insert into marks (id, kind, value, until) select randomblob(16), 'proof', x'62', ?2 from number";

@@ -37,7 +37,8 @@ async fn is_one(server: &PostgresServer, what: &str, sql: &str) {
 
 #[tokio::test]
 async fn a_locked_log_delays_no_refresh() {
-    let (server, upstream) = (PostgresServer::start_with(&["fsync=off"], "trust"), Upstream::start());
+    let server = PostgresServer::start_with(&["fsync=off"], "trust");
+    let upstream = Upstream::start();
     let schema = server.schema();
     let gateway =
         Gateway::with_config(&upstream, &format!("[store]\npostgres = \"{}\"\nschema = \"{schema}\"\n", server.url()));

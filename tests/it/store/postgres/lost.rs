@@ -29,7 +29,8 @@ async fn after_a_loss<const GATEWAYS: usize>(
     let gateways: [Follower; GATEWAYS] =
         std::array::from_fn(|number| Follower::open(server, schema, &format!("gateway-{number}")));
     let mut all = vec![gateways[0].revoke("first").await];
-    let (at, last) = (now().as_millis(), count + 1);
+    let at = now().as_millis();
+    let last = count + 1;
     let until = at + 3_600_000;
     let revoke = format!(
         "insert into revocations (sequence, kind, issuer, name, at, until, tag)
@@ -75,7 +76,8 @@ async fn many_lost_revocations_come_back_while_others_are_made() {
     };
     tokio::pin!(is_back);
     loop {
-        let (began, name) = (Instant::now(), format!("new-{number}"));
+        let began = Instant::now();
+        let name = format!("new-{number}");
         tokio::select! {
             () = &mut is_back => break,
             what = other.revoke(&name) => assert!(other.enforces(&what)),

@@ -120,7 +120,8 @@ async fn one_gateway_sweeps() {
     for _ in 0..3 {
         issued(&first.store, "alice", LOGIN).await;
     }
-    let (clock, backlogs) = (ManualClock::new(), [Backlog::default(), Backlog::default()]);
+    let clock = ManualClock::new();
+    let backlogs = [Backlog::default(), Backlog::default()];
     assert!(first.store.hold_lease("sweep".into()).await.expect("the store works"));
     assert_eq!(sweep(&second.store, &clock, &backlogs[1]).await.expect("the store works"), 0);
     assert_eq!(backlogs[1].get(), Expired::default(), "the other gateway counts them");

@@ -236,7 +236,8 @@ pub(crate) async fn a_late_holder_keeps_its_tokens_unless_there_are_newer(store:
     assert_eq!(lease(store, &family, 1, ONE, late).await, LoginLease::Held { until }, "the other one is at it");
 
     let of_other = ProviderLogin { sealed: b"other".into(), ..tokens(1) };
-    let (scope, claims) = (String::new(), Default::default());
+    let scope = String::new();
+    let claims = Default::default();
     let renewed = Some(Renewed { scope, claims, due_before: DUE });
     let refreshed = RefreshedLogin { login: of_other, renewed };
     let saved = store.save_login(family.id, OTHER, refreshed, late.into());

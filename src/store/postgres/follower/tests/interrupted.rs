@@ -36,7 +36,8 @@ fn a_log_that_is_read_twice_gets_what_it_lacked_at_first() {
     state.on_poll(page(4, &[1, 2]), start + INTERVAL, NOW);
     assert_eq!(state.read_from(), 2);
     // What is remembered now is more than an hour younger than what was lost.
-    let (later, now) = (start + Duration::from_hours(3), NOW + Duration::from_hours(3));
+    let later = start + Duration::from_hours(3);
+    let now = NOW + Duration::from_hours(3);
     state.on_own(&entry(5).revocation, later);
     assert!(state.on_poll(page(5, &[4, 5]), later, now).reloaded, "entry 2 is gone");
     for entries in [[1, 4], [4, 5]] {

@@ -21,7 +21,8 @@ fn reload(gateway: &Gateway, upstream: &Upstream, more: &str) -> Reloaded {
 #[tokio::test]
 async fn working_keys_stay_until_the_new_source_has_answered() {
     let upstream = Upstream::start();
-    let (old, new) = (mint(), mint());
+    let old = mint();
+    let new = mint();
     let server = KeyServer::start(&[&old]);
     let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), ""));
     assert_eq!(status(&gateway, &new_token(&gateway, &old)).await, 200);
@@ -47,7 +48,8 @@ async fn working_keys_stay_until_the_new_source_has_answered() {
 #[tokio::test]
 async fn keys_of_a_file_stay_until_the_url_has_answered() {
     let upstream = Upstream::start();
-    let (key, folder) = (mint(), folder());
+    let key = mint();
+    let folder = folder();
     let server = KeyServer::start(&[&key]);
     server.fail_with(503);
     std::fs::write(folder.path().join("keys.json"), key.jwks()).expect("written");

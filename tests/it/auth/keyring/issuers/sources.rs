@@ -93,7 +93,8 @@ async fn a_published_secret_verifies_nothing() {
 /// RFC 7517 section 4.5: a token names its algorithm beside the kid.
 #[tokio::test]
 async fn keys_for_different_algorithms_may_share_a_kid() {
-    let (upstream, folder) = (Upstream::start(), folder());
+    let upstream = Upstream::start();
+    let folder = folder();
     let [first, second, twin] = [Algorithm::ES256, Algorithm::EdDSA, Algorithm::EdDSA].map(Mint::new);
     let shared = |mint: &Mint| {
         let mut jwk = mint.jwk();

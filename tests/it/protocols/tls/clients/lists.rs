@@ -50,7 +50,8 @@ fn orders(one: String, other: String) -> [[String; 2]; 2] {
 async fn an_authority_with_a_new_key_has_a_list_by_each_key() {
     let upstream = Upstream::start();
     // Both have one name.
-    let (old, new) = (Authority::new(), Authority::new());
+    let old = Authority::new();
+    let new = Authority::new();
     let clients = [client(&old, 1), client(&old, 2), client(&new, 3), client(&new, 4)];
     let tomorrow = now() + DAY;
     for lists in orders(old.revocation_list(&[2, 3], tomorrow), new.revocation_list(&[4, 1], tomorrow)) {
