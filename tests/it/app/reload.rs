@@ -112,7 +112,9 @@ async fn a_removed_key_removes_its_cached_tokens() {
     std::fs::write(folder.path().join("login.json"), "{").expect("written");
     let parsed = config::parse(&text, gateway.path(), Probe::None);
     assert!(parsed.is_err_and(|faults| faults.to_string().contains("login.json")));
-    assert_eq!((status(&old).await, status(&new).await, status(&own).await), (401, 200, 200));
+    // 503 as soon as the gateway itself has found that it cannot read the file: the old key could be in it.
+    let is_rejected = async |token: &str| [401, 503].contains(&status(token).await);
+    assert_eq!((is_rejected(&old).await, status(&new).await, status(&own).await), (true, 200, 200));
     // So does a file that becomes invalid after it was checked.
     write(&second);
     let config = config::parse(&text, gateway.path(), Probe::None).expect("a good configuration");
@@ -123,7 +125,7 @@ async fn a_removed_key_removes_its_cached_tokens() {
         2.0,
         "the metric counts the active settings' tokens"
     );
-    assert_eq!((status(&old).await, status(&new).await, status(&own).await), (401, 200, 200));
+    assert_eq!((is_rejected(&old).await, status(&new).await, status(&own).await), (true, 200, 200));
 }
 
 #[tokio::test]

@@ -110,7 +110,8 @@ async fn a_jwks_with_a_shared_secret_is_a_secret() {
     let parse = || config::parse(gateway.configuration(), folder.path(), Probe::None);
     let errors = parse().map(drop).expect_err("every user can read it").to_string();
     assert!(errors.contains("every user of this machine can use") && errors.contains("chmod 600"), "{errors}");
-    // A reload of a file that was private when it was checked.
+    // A reload of a file that was private when it was checked. Meanwhile, the task may read it.
+    fs::write(&file, real.jwks()).expect("written");
     set_mode(&file, 0o600);
     let config = parse().expect("a good configuration");
     set_mode(&file, 0o604);
