@@ -16,6 +16,7 @@ use super::error::StartError;
 use super::reload::LiveConfig;
 use super::shared_state::SharedState;
 use super::sockets::AdminSocket;
+use super::stale_requests;
 use super::thread;
 use crate::admin::{self, Admin, AdminConnections};
 use crate::auth::stream_reads::StreamReads;
@@ -107,6 +108,7 @@ impl Control {
         let snapshots = tokio::spawn(async move { snapshots.take_regularly(clock).await });
         let followed_keys = tokio::spawn(state.follow_keys());
         let ticket_keys = tokio::spawn(state.follow_ticket_keys());
+        let staleness = tokio::spawn(stale_requests::report(state.store.freshness()));
         let stream_reads = tokio::spawn(read_for_streams(state.clone()));
         let providers = tokio::spawn(tell_providers(state.clone()));
         let refreshes = tokio::spawn(resume_refreshes(state.clone()));
@@ -149,6 +151,7 @@ impl Control {
         keys.abort();
         followed_keys.abort();
         ticket_keys.abort();
+        staleness.abort();
         stream_reads.abort();
         providers.abort();
         refreshes.abort();

@@ -34,6 +34,7 @@ mod shared_state;
 mod shared_store;
 mod sign_in_providers;
 mod sockets;
+mod stale_requests;
 mod start;
 mod stored;
 mod sweep_store;

@@ -46,7 +46,9 @@ pub(super) async fn follow_keys(
         match asked.answer(keys.reload(clock.now())).await {
             Ok(()) => {
                 freshness.keys_in_force(version);
-                last_error.clear();
+                if !std::mem::take(&mut last_error).is_empty() {
+                    tracing::info!("the signing keys of the store can be read again");
+                }
                 tokio::select! {
                     changed = versions.changed() => if changed.is_err() {
                         return;

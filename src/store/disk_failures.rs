@@ -6,7 +6,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::store::error::StoreError;
+use crate::store::error::{FailureKind, StoreError};
 
 /// How long a failure counts. Long enough that readiness does not change with each call, short enough that a gateway is
 /// back soon after there is space.
@@ -22,10 +22,14 @@ struct Failure {
 }
 
 impl DiskFailures {
-    /// Remembers the error of a call, if the disk is its cause.
+    /// Remembers the error of a call, if the disk is its cause. The journal has the first one.
     pub(super) fn note(&self, error: &StoreError) {
-        if error.is_of_disk {
-            *self.lock() = Some(Failure { at: Instant::now(), error: error.clone() });
+        if error.kind != FailureKind::Disk {
+            return;
+        }
+        let failure = Failure { at: Instant::now(), error: error.clone() };
+        if self.lock().replace(failure).is_none() {
+            tracing::error!(%error, "logins, refreshes and revocations get 503: the store cannot write");
         }
     }
 
@@ -42,7 +46,9 @@ impl DiskFailures {
 
     /// A probe that began at `began` could write. A failure since then stays.
     pub(super) fn end(&self, began: Instant) {
-        self.lock().take_if(|failure| failure.at < began);
+        if self.lock().take_if(|failure| failure.at < began).is_some() {
+            tracing::info!("the store can write again");
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Failure>> {
@@ -59,7 +65,7 @@ mod tests {
         let failures = DiskFailures::default();
         failures.note(&StoreError::new("a row is damaged"));
         assert!(failures.recent().is_none() && !failures.has_failed());
-        failures.note(&StoreError::of_disk("full"));
+        failures.note(&StoreError::new("full").of_kind(FailureKind::Disk));
         assert_eq!(failures.recent().map(|error| error.message).as_deref(), Some("full"));
         if let Some(failure) = failures.lock().as_mut() {
             failure.at -= HOLD;
@@ -71,7 +77,7 @@ mod tests {
     fn a_probe_ends_only_failures_from_before_it() {
         let failures = DiskFailures::default();
         let before = Instant::now();
-        failures.note(&StoreError::of_disk("full"));
+        failures.note(&StoreError::new("full").of_kind(FailureKind::Disk));
         failures.end(before);
         assert!(failures.has_failed());
         failures.end(Instant::now());

@@ -9,22 +9,52 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct StoreError {
     pub message: String,
+    pub(super) kind: FailureKind,
+}
+
+/// What kind of failure it is. Its text names no server, user, file or statement: a probe without a token may show it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailureKind {
+    Unreachable,
+    Silent,
+    Login,
+    Starting,
+    ReadOnly,
+    NoConnection,
     /// The disk of the store is full or broken, so that other changes fail, too.
-    pub(super) is_of_disk: bool,
+    Disk,
+    #[default]
+    Other,
+}
+
+impl FailureKind {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            FailureKind::Unreachable => "the server cannot be reached",
+            FailureKind::Silent => "the server does not respond in time",
+            FailureKind::Login => "the server does not let the gateway in",
+            FailureKind::Starting => "the server is starting or shutting down",
+            FailureKind::ReadOnly => "the server is read-only",
+            FailureKind::NoConnection => "the server has no free connection",
+            FailureKind::Disk => "the disk of the database is full or broken",
+            FailureKind::Other => "the journal has the error",
+        }
+    }
 }
 
 impl StoreError {
     pub fn new(message: impl Into<String>) -> Self {
-        StoreError { message: message.into(), is_of_disk: false }
+        StoreError { message: message.into(), kind: FailureKind::Other }
     }
 
-    pub(super) fn of_disk(message: impl Into<String>) -> Self {
-        StoreError { message: message.into(), is_of_disk: true }
+    pub(super) fn of_kind(self, kind: FailureKind) -> Self {
+        StoreError { kind, ..self }
     }
 
     /// The caller has waited for `limit`, which is `timeouts.store`.
     pub fn timeout(limit: Duration) -> Self {
         StoreError::new(format!("the store did not respond within {limit:?}: check the disk of the database"))
+            .of_kind(FailureKind::Silent)
     }
 }
 

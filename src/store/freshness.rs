@@ -3,12 +3,14 @@
 //! Every request compares the time of the last complete poll with the time now. A gateway that was paused or cut off
 //! therefore knows in its first request that it may have missed a revocation. A store of one gateway has none of this.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
+use crate::store::error::FailureKind;
+use crate::store::staleness::{StaleCause, Staleness};
 use crate::types::boot_time::BootTime;
 
 /// With more between the clock of the machine and that of the store, one of them is wrong, and the gateway is not
@@ -43,6 +45,8 @@ pub struct Freshness {
     offset: AtomicI64,
     /// How wrong the offset can be, in microseconds.
     offset_error: AtomicU64,
+    /// Why the last poll failed. `None`: it did not.
+    failing: Mutex<Option<FailureKind>>,
     pub counts: FollowerCounts,
 }
 
@@ -86,6 +90,7 @@ impl Freshness {
             keys_in_force: AtomicU64::new(ANY_KEYS),
             offset: AtomicI64::new(0),
             offset_error: AtomicU64::new(0),
+            failing: Mutex::default(),
             counts: FollowerCounts::default(),
         }
     }
@@ -102,17 +107,45 @@ impl Freshness {
         self.age() > self.max_staleness / 2
     }
 
-    /// The reason why the gateway is not ready, if it is not.
+    /// The reason why the gateway is not ready, if it is not. It names no server, user or file: a probe has no token.
     pub fn not_ready(&self) -> Option<String> {
         if self.is_half_stale() {
-            let (age, half) = (self.age(), self.max_staleness / 2);
-            return Some(match age {
-                Duration::MAX => "the revocations were not read yet".to_owned(),
-                age => format!("the revocations are those of {age:.1?} ago, half of store.max_staleness is {half:.1?}"),
-            });
+            return Some(self.staleness());
         }
         let offset = Duration::from_micros(self.offset().0.unsigned_abs());
         (offset > MAX_OFFSET).then(|| format!("the clock of this machine and that of the store differ by {offset:.1?}"))
+    }
+
+    /// How old the knowledge of revocations is, why, and what follows from it.
+    pub fn staleness(&self) -> String {
+        let staleness = Staleness {
+            cause: self.stale_cause(),
+            age: self.age(),
+            limit: self.max_staleness,
+            serves_stale: self.serves_stale,
+        };
+        staleness.to_string()
+    }
+
+    fn stale_cause(&self) -> Option<StaleCause> {
+        if let Some(kind) = *self.failing.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Some(StaleCause::Store(kind));
+        }
+        if self.keys_in_force.load(Ordering::Acquire) < *self.keys.borrow() {
+            return Some(StaleCause::SigningKeys);
+        }
+        let is_unacknowledged = self.is_strict && self.polled_at.load(Ordering::Acquire) > 0;
+        is_unacknowledged.then_some(StaleCause::Unacknowledged)
+    }
+
+    /// A poll has failed.
+    pub fn failed(&self, kind: FailureKind) {
+        *self.failing.lock().unwrap_or_else(PoisonError::into_inner) = Some(kind);
+    }
+
+    /// The store has answered a poll.
+    pub fn answered(&self) {
+        *self.failing.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// The time since the last complete poll.
@@ -279,6 +312,14 @@ mod tests {
         freshness.completed(BootTime::from_micros(BootTime::now().as_micros() - 8_000_000), false);
         let stale = freshness.not_ready().expect("a reason");
         assert!(stale.contains("those of 8.0s ago, half of store.max_staleness is 5.0s"), "{stale}");
+        freshness.failed(FailureKind::Unreachable);
+        assert_eq!(freshness.stale_cause(), Some(StaleCause::Store(FailureKind::Unreachable)));
+        freshness.answered();
+        freshness.found_keys(2);
+        for (in_force, cause) in [(1, Some(StaleCause::SigningKeys)), (2, None)] {
+            freshness.keys_in_force(in_force);
+            assert_eq!(freshness.stale_cause(), cause);
+        }
         freshness.completed(BootTime::now(), false);
         for (offset, differs) in [(5_000_000, false), (5_000_001, true), (-5_000_001, true)] {
             freshness.set_offset(offset, Duration::ZERO);

@@ -22,6 +22,7 @@ mod search;
 mod settings;
 mod shared_clock;
 pub mod sqlite;
+mod staleness;
 pub mod sweep;
 mod watermark;
 
@@ -31,7 +32,7 @@ pub use api::{
     StoreFuture,
 };
 pub use endings::{BY_PROVIDER, Ending, EndingSearch, FoundEndings, Revoker, revoked_by_others, shown_reason};
-pub use error::StoreError;
+pub use error::{FailureKind, StoreError};
 pub use expired::{Backlog, Expired};
 pub use freshness::{FollowerCounts, Freshness};
 pub use mark::{Mark, MarkKind, Marked, StoredMark};

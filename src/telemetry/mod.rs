@@ -4,6 +4,7 @@ pub mod access_log;
 pub mod audit_log;
 pub mod messages;
 pub mod metrics;
+pub mod outage;
 pub mod post;
 pub mod recent_rejections;
 pub mod report_interval;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// When a failure was last reported, and how many were not since.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct ReportInterval(Mutex<(Option<Instant>, u64)>);
 
 impl ReportInterval {

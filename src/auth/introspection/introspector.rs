@@ -1,6 +1,6 @@
 //! One introspection endpoint, and the questions to it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::Semaphore;
@@ -11,7 +11,7 @@ use super::counts::{IntrospectionCounts, Outcome};
 use super::settings::{AnswerForm, IntrospectionSettings};
 use crate::auth::keyring::{Keyring, RefetchOutcome};
 use crate::auth::oauth_client::{CircuitBreaker, OAuthResponse};
-use crate::telemetry::report_interval::ReportInterval;
+use crate::telemetry::outage::{Outage, OutageChange};
 use crate::tokens::jwt::introspected::{ANSWER_TYPE, accept, is_about_another, read_signed_answer};
 use crate::tokens::jwt::verify::TrustedIssuer;
 use crate::tokens::jwt::{Issuer, VerifiedToken};
@@ -30,9 +30,7 @@ pub struct Introspector {
     /// Questions of streams. Those of other issuers do not wait for this endpoint.
     pub(super) of_streams: Semaphore,
     breaker: CircuitBreaker,
-    /// Why a question had no answer, as the log says. Empty if the log says that the endpoint answers.
-    last_error: Mutex<String>,
-    reports: ReportInterval,
+    outage: Outage,
 }
 
 /// A token about which the endpoint said that it is active.
@@ -49,15 +47,7 @@ impl Introspector {
         let in_flight = Semaphore::new(settings.concurrency);
         let of_streams = Semaphore::new(STREAM_QUESTIONS);
         let breaker = CircuitBreaker::new(settings.consecutive_timeouts);
-        Introspector {
-            policy: Arc::new(policy),
-            settings,
-            in_flight,
-            of_streams,
-            breaker,
-            last_error: Mutex::default(),
-            reports: ReportInterval::default(),
-        }
+        Introspector { policy: Arc::new(policy), settings, in_flight, of_streams, breaker, outage: Outage::default() }
     }
 
     /// The issuer is a part of it: two issuers can have issued the same text (GHSA-4mq7-pvjg-xp2r).
@@ -181,28 +171,20 @@ impl Introspector {
         read_signed_answer(text, issuer, &self.settings.client.client_id, clock.now(), Trace::OFF)
     }
 
-    /// Logs the first of equal failures, and their end. Clients choose the tokens, so they can choose between failures:
-    /// the endpoint may reject a long token otherwise than a short one. So it logs at most one in ten seconds.
     fn note(&self, error: Option<&Unanswered>) {
         let error = error.map_or("", Unanswered::why);
-        let mut last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
-        if *last == error {
-            return;
-        }
         let issuer = &self.policy.issuer;
         let url = &self.settings.endpoint.url;
-        if error.is_empty() {
-            tracing::info!(%issuer, %url, "the introspection endpoint answers again");
-            last.clear();
-        } else if let Some(others) = self.reports.count(Instant::now()) {
-            tracing::error!(
+        match self.outage.note(error, Instant::now()) {
+            Some(OutageChange::Failed { others }) => tracing::error!(
                 %issuer,
                 %url,
                 error,
                 other_changes = others,
                 "cannot ask about opaque tokens: they get 503"
-            );
-            error.clone_into(&mut last);
+            ),
+            Some(OutageChange::Ended) => tracing::info!(%issuer, %url, "the introspection endpoint answers again"),
+            None => {}
         }
     }
 }

@@ -78,9 +78,18 @@ impl State {
         }
     }
 
-    fn succeeded(&mut self, now: Uptime) {
-        (self.confirmed, self.last_attempt, self.last_error) = (Some(now), Some(now), None);
+    /// Returns true if stale keys come into force again.
+    fn succeeded(&mut self, issuer: &str, now: Uptime) -> bool {
+        let was_withdrawn = std::mem::take(&mut self.is_withdrawn);
+        let has_failed = self.last_error.take().is_some();
+        (self.confirmed, self.last_attempt) = (Some(now), Some(now));
         self.is_inherited = false;
+        match (was_withdrawn, has_failed) {
+            (true, _) => tracing::info!(issuer, "the keys of an issuer are known again: its tokens are accepted"),
+            (false, true) => tracing::info!(issuer, "the keys of an issuer can be read again"),
+            (false, false) => {}
+        }
+        was_withdrawn
     }
 }
 
@@ -139,8 +148,7 @@ impl Source {
     pub fn confirm(&self, keys: KeySet, now: Uptime) -> bool {
         let mut state = self.state();
         let same = state.keys.has_all(&keys) && keys.has_all(&state.keys) && !keys.is_empty();
-        let was_withdrawn = std::mem::take(&mut state.is_withdrawn);
-        state.succeeded(now);
+        let was_withdrawn = state.succeeded(&self.policy.issuer, now);
         if same {
             self.counts.unchanged.fetch_add(1, Ordering::Relaxed);
             return was_withdrawn;
@@ -155,18 +163,21 @@ impl Source {
     /// Records a fetch that found the keys unchanged. Returns true if the keys in force change.
     pub(super) fn confirm_unchanged(&self, now: Uptime) -> bool {
         let mut state = self.state();
-        state.succeeded(now);
         self.counts.unchanged.fetch_add(1, Ordering::Relaxed);
-        std::mem::take(&mut state.is_withdrawn)
+        state.succeeded(&self.policy.issuer, now)
     }
 
-    /// Records a failed fetch. The current keys stay in force.
+    /// Records a failed fetch. The current keys stay in force. The journal has the first of equal failures.
     pub(super) fn record_failure(&self, error: &KeySourceError, now: Uptime) {
         let (issuer, message) = (&self.policy.issuer, with_causes(error));
         let mut state = self.state();
-        let kept = message.chars().take(MAX_ERROR).collect();
+        let kept: String = message.chars().take(MAX_ERROR).collect();
+        let is_known = state.last_error.as_ref() == Some(&kept);
         (state.last_attempt, state.last_error) = (Some(now), Some(kept));
         self.counts.failed.fetch_add(1, Ordering::Relaxed);
+        if is_known {
+            return;
+        }
         let keys = state.keys.keys().len();
         match error.is_lax_file() {
             // Another user may be about to forge tokens, so this is more than a warning.

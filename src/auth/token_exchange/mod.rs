@@ -10,6 +10,7 @@ mod failure;
 mod response;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::HeaderValue;
 
@@ -20,6 +21,7 @@ use crate::auth::flights::Flights;
 use crate::auth::oauth_client::{CircuitBreaker, Endpoint, OAuthClient, OAuthClientError, OAuthResponse};
 use crate::auth::recently_rejected::RejectedTokens;
 use crate::auth::token_cache::CachedToken;
+use crate::telemetry::outage::{Outage, OutageChange};
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::reject::{Reason, Reject, with_causes};
 use crate::types::secret;
@@ -78,6 +80,7 @@ pub struct TokenExchange {
     flights: Flights<Result<ExchangedToken, Failure>>,
     rejected: RejectedTokens<Failure>,
     breaker: CircuitBreaker,
+    outage: Outage,
     counts: Arc<ExchangeCounts>,
 }
 
@@ -85,7 +88,8 @@ impl TokenExchange {
     pub fn new(number: usize, settings: Settings, token_size: usize, counts: Arc<ExchangeCounts>) -> Self {
         let breaker = CircuitBreaker::new(settings.consecutive_timeouts);
         let (flights, rejected) = (Flights::default(), RejectedTokens::default());
-        TokenExchange { settings, number, token_size, flights, rejected, breaker, counts }
+        let outage = Outage::default();
+        TokenExchange { settings, number, token_size, flights, rejected, breaker, outage, counts }
     }
 
     /// The `Authorization` header for the backend, if it is known.
@@ -114,6 +118,7 @@ impl TokenExchange {
             }
             let asked = self.ask(subject, clock).await;
             self.counts.count(&asked);
+            self.note(asked.as_ref().err());
             if let Err(failure @ Failure::Failed(_)) = &asked {
                 self.rejected.insert(key, failure.clone(), clock.uptime());
             }
@@ -142,6 +147,28 @@ impl TokenExchange {
                 Ok(ExchangedToken::new(authorization, lifetime, asked))
             }
             Err(error) => Err(Failure::Unavailable(with_causes(&error))),
+        }
+    }
+
+    /// A server that rejects a token works.
+    fn note(&self, failure: Option<&Failure>) {
+        let error = match failure {
+            Some(Failure::Unavailable(why)) => why,
+            Some(Failure::Skipped) => return,
+            Some(Failure::Failed(_)) | None => "",
+        };
+        let exchange = &*self.settings.name;
+        let url = &self.settings.endpoint.url;
+        match self.outage.note(error, Instant::now()) {
+            Some(OutageChange::Failed { others }) => tracing::error!(
+                exchange,
+                %url,
+                error,
+                other_changes = others,
+                "cannot exchange tokens: requests that need a new one get 503"
+            ),
+            Some(OutageChange::Ended) => tracing::info!(exchange, %url, "the server exchanges tokens again"),
+            None => {}
         }
     }
 }

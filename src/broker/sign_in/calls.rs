@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::auth::oauth_client::{CircuitBreaker, OAuthClientError, OAuthResponse};
 use crate::telemetry::metrics::LabelledValue;
+use crate::telemetry::outage::Outage;
 
 /// What is asked of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,13 +47,15 @@ pub struct Breakers {
     token: CircuitBreaker,
     userinfo: CircuitBreaker,
     revocation: CircuitBreaker,
+    /// In the same order.
+    outages: [Outage; 3],
 }
 
 impl ProviderCall {
     const ALL: [ProviderCall; 4] =
         [ProviderCall::Code, ProviderCall::Refresh, ProviderCall::UserInfo, ProviderCall::Revocation];
 
-    const fn as_str(self) -> &'static str {
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             ProviderCall::Code => "code",
             ProviderCall::Refresh => "refresh",
@@ -129,7 +132,16 @@ impl Breakers {
     /// `limit`: `provider.consecutive_timeouts`
     pub fn new(limit: usize) -> Self {
         let [token, userinfo, revocation] = [(); 3].map(|()| CircuitBreaker::new(limit));
-        Breakers { token, userinfo, revocation }
+        Breakers { token, userinfo, revocation, outages: Default::default() }
+    }
+
+    pub(super) fn outage_of(&self, call: ProviderCall) -> &Outage {
+        let [token, userinfo, revocation] = &self.outages;
+        match call {
+            ProviderCall::Code | ProviderCall::Refresh => token,
+            ProviderCall::UserInfo => userinfo,
+            ProviderCall::Revocation => revocation,
+        }
     }
 
     pub(super) fn of(&self, call: ProviderCall) -> &CircuitBreaker {

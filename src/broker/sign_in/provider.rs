@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::calls::{Breakers, CallCounts, CallOutcome, ProviderCall};
 use crate::auth::oauth_client::{Endpoint, OAuthClientError, OAuthResponse};
 use crate::auth::provider::{Metadata, Optional, Provider, Providers};
 use crate::store::ProviderLogin;
+use crate::telemetry::outage::OutageChange;
 use crate::tokens::family::Family;
 use crate::tokens::jwt::SignedInAt;
 use crate::tokens::jwt::signed::SignedToken;
@@ -134,7 +135,34 @@ impl SignInProvider {
         let response = request.await;
         turn.end(response.as_ref().is_err_and(OAuthClientError::is_timeout));
         self.counts.count(name, call, CallOutcome::of(&response));
-        response.map_err(|error| with_causes(&error))
+        let response = response.map_err(|error| with_causes(&error));
+        self.note(call, &response);
+        response
+    }
+
+    /// A provider that rejects a call works.
+    fn note(&self, call: ProviderCall, response: &Result<OAuthResponse, String>) {
+        let error = match response {
+            Ok(response) if response.status.is_server_error() => format!("status {}", response.status),
+            Ok(_) => String::new(),
+            Err(error) => error.clone(),
+        };
+        let provider = &*self.provider.name;
+        let issuer = &*self.provider.issuer;
+        match self.breakers.outage_of(call).note(&error, Instant::now()) {
+            Some(OutageChange::Failed { others }) => tracing::error!(
+                provider,
+                issuer,
+                call = call.as_str(),
+                error,
+                other_changes = others,
+                "an endpoint of the provider fails: users cannot sign in, or their sessions cannot be refreshed"
+            ),
+            Some(OutageChange::Ended) => {
+                tracing::info!(provider, issuer, call = call.as_str(), "the endpoint of the provider works again");
+            }
+            None => {}
+        }
     }
 
     /// Revokes a token at the provider (RFC 7009), or says why not.

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use tokio_postgres::config::{ChannelBinding, SslMode};
 use tokio_postgres::{AsyncMessage, Config, Connection, Socket};
 
-use crate::store::error::StoreError;
-use crate::store::postgres::error::{ConnectError, UNREACHABLE, text};
+use crate::store::error::{FailureKind, StoreError};
+use crate::store::postgres::error::{ConnectError, UNREACHABLE, kind, text};
 use crate::store::postgres::session::Session;
 use crate::store::postgres::session_check::check;
 use crate::store::postgres::settings::{Host, PasswordSource, Settings};
@@ -49,7 +49,9 @@ impl Connector {
     /// A session, and the task that drives it. The task ends with the connection.
     pub(super) async fn connect(&self) -> Result<(Session, impl Future<Output = ()> + Send + use<>), ConnectError> {
         let hosts = &self.settings.target.hosts;
-        let (mut errors, mut is_permanent) = (Vec::new(), true);
+        let mut errors = Vec::new();
+        let mut is_permanent = true;
+        let mut last = FailureKind::Unreachable;
         for index in self.good.load(Ordering::Relaxed)..self.good.load(Ordering::Relaxed) + hosts.len() {
             let index = index % hosts.len();
             let Some(host) = hosts.get(index) else { continue };
@@ -57,7 +59,8 @@ impl Connector {
             let limit = 2 * self.settings.target.connect_timeout;
             let connected = timeout(limit, self.connect_to(host)).await.unwrap_or_else(|_| {
                 let late = format!("{UNREACHABLE} (no response within {limit:?})");
-                Err(ConnectError { error: StoreError::new(late), is_permanent: false })
+                let error = StoreError::new(late).of_kind(FailureKind::Silent);
+                Err(ConnectError { error, is_permanent: false })
             });
             match connected {
                 Ok(connected) => {
@@ -66,11 +69,12 @@ impl Connector {
                 }
                 Err(failed) => {
                     is_permanent &= failed.is_permanent;
+                    last = failed.error.kind;
                     errors.push(format!("{host}: {}", failed.error));
                 }
             }
         }
-        Err(ConnectError { error: StoreError::new(errors.join("; ")), is_permanent })
+        Err(ConnectError { error: StoreError::new(errors.join("; ")).of_kind(last), is_permanent })
     }
 
     async fn connect_to(
@@ -171,7 +175,7 @@ fn password(source: &PasswordSource) -> Result<Vec<u8>, ConnectError> {
         }
     };
     read.map_err(|error| ConnectError {
-        error: StoreError::new(format!("cannot read the password from {source}: {error}")),
+        error: StoreError::new(format!("cannot read the password from {source}: {error}")).of_kind(FailureKind::Login),
         is_permanent: true,
     })
 }
@@ -192,7 +196,7 @@ fn refused(error: tokio_postgres::Error) -> ConnectError {
         true => format!("{CLOSED} ({})", text(&error)),
         false => text(&error),
     };
-    ConnectError { error: StoreError::new(message), is_permanent }
+    ConnectError { error: StoreError::new(message).of_kind(kind(&error)), is_permanent }
 }
 
 const CLOSED: &str =

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::store::disk_failures::DiskFailures;
-use crate::store::error::StoreError;
+use crate::store::error::{FailureKind, StoreError};
 use crate::store::postgres::connect::Connector;
 use crate::store::postgres::error::{ConnectError, QueryError};
 use crate::store::postgres::session::Session;
@@ -178,8 +178,8 @@ impl Connections {
     fn unreachable(&self) -> StoreError {
         let target = &self.0.connector.settings().target;
         match &self.state().last_error {
-            Some(error) => StoreError::new(format!("{target} is not reachable: {error}")),
-            None => StoreError::new(format!("{target} is not reachable")),
+            Some(error) => StoreError::new(format!("{target} is not reachable: {error}")).of_kind(error.kind),
+            None => StoreError::new(format!("{target} is not reachable")).of_kind(FailureKind::Unreachable),
         }
     }
 

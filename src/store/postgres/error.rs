@@ -4,7 +4,7 @@ use std::io;
 
 use tokio_postgres::error::{DbError, SqlState};
 
-use crate::store::error::StoreError;
+use crate::store::error::{FailureKind, StoreError};
 
 /// Why a statement failed, and so whether the operation may run again.
 #[derive(Clone, Debug)]
@@ -54,10 +54,7 @@ impl From<StoreError> for QueryError {
 /// A column with another type than expected.
 impl From<tokio_postgres::Error> for StoreError {
     fn from(error: tokio_postgres::Error) -> Self {
-        match error.code() {
-            Some(&SqlState::DISK_FULL | &SqlState::IO_ERROR) => StoreError::of_disk(text(&error)),
-            _ => StoreError::new(text(&error)),
-        }
+        StoreError::new(text(&error)).of_kind(kind(&error))
     }
 }
 
@@ -66,7 +63,7 @@ impl From<tokio_postgres::Error> for QueryError {
         let Some(code) = error.code().cloned() else {
             // Without a code, the client failed: the connection is closed, or a parameter has the wrong type.
             let closed = error.is_closed() || is_io(&error);
-            let message = StoreError::new(text(&error));
+            let message = StoreError::from(error);
             return if closed { QueryError::Lost(message) } else { QueryError::Rejected(message) };
         };
         let message = StoreError::from(error);
@@ -78,6 +75,23 @@ impl From<tokio_postgres::Error> for QueryError {
             code if code.code().starts_with("08") || code.code().starts_with("57P") => QueryError::Lost(message),
             _ => QueryError::Rejected(message),
         }
+    }
+}
+
+/// What kind of failure it is, also if no connection came about.
+pub(super) fn kind(error: &tokio_postgres::Error) -> FailureKind {
+    let Some(code) = error.code() else {
+        let is_away = error.is_closed() || is_io(error) || error.to_string().starts_with("error connecting");
+        return if is_away { FailureKind::Unreachable } else { FailureKind::Other };
+    };
+    match code.code() {
+        "53100" | "58030" => FailureKind::Disk,
+        "53300" => FailureKind::NoConnection,
+        "25006" => FailureKind::ReadOnly,
+        "57014" => FailureKind::Silent,
+        "28000" | "28P01" | "3D000" | "42501" => FailureKind::Login,
+        code if code.starts_with("57P") => FailureKind::Starting,
+        _ => FailureKind::Other,
     }
 }
 
@@ -197,7 +211,9 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         // Port 1 has no server.
         let network = runtime.block_on(tokio_postgres::connect("host=127.0.0.1 port=1 user=a", NoTls));
-        assert!(is_io(&network.err().expect("it fails")));
+        let network = network.err().expect("it fails");
+        assert!(is_io(&network));
+        assert_eq!(kind(&network), FailureKind::Unreachable);
         assert!(!is_io(&"port=none".parse::<Config>().expect_err("it fails")));
     }
 

@@ -83,7 +83,11 @@ impl Heartbeat {
                 return;
             }
             match self.beat().await {
-                Ok(()) => last_error.clear(),
+                Ok(()) => {
+                    if !std::mem::take(&mut last_error).is_empty() {
+                        tracing::info!("the other gateways know again that this one lives");
+                    }
+                }
                 Err(error) if error.message != last_error => {
                     tracing::error!(%error, "cannot tell the other gateways that this one lives");
                     last_error = error.message;

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row, Statement};
 
-use crate::store::error::StoreError;
+use crate::store::error::{FailureKind, StoreError};
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::gather::Gather;
 
@@ -227,17 +227,20 @@ impl Session {
             let newest = self.0.opened_at + Duration::from_millis(self.0.responded_at.load(Ordering::Relaxed));
             if newest + silence <= Instant::now() {
                 self.close();
-                return Err(QueryError::Lost(StoreError::new(format!(
-                    "the database did not respond within {silence:?}; check the server and the network to it"
-                ))));
+                let late =
+                    format!("the database did not respond within {silence:?}; check the server and the network to it");
+                return Err(QueryError::Lost(StoreError::new(late).of_kind(FailureKind::Silent)));
             }
         }
     }
 
     /// For the first statement of a connection, before other operations use it.
     pub(super) async fn first_query(&self, sql: &'static str, limit: Duration) -> Result<Vec<Row>, QueryError> {
-        let late = || QueryError::Lost(StoreError::new(format!("the database did not respond within {limit:?}")));
-        timeout(limit, self.0.client.query_typed(sql, &[])).await.map_err(|_| late())?.map_err(QueryError::from)
+        let Ok(rows) = timeout(limit, self.0.client.query_typed(sql, &[])).await else {
+            let late = format!("the database did not respond within {limit:?}");
+            return Err(QueryError::Lost(StoreError::new(late).of_kind(FailureKind::Silent)));
+        };
+        rows.map_err(QueryError::from)
     }
 
     pub(super) fn notify(&self) {

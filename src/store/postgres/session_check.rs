@@ -1,6 +1,6 @@
 //! Checks that the session of a new connection keeps the promises of the store.
 
-use crate::store::error::StoreError;
+use crate::store::error::{FailureKind, StoreError};
 use crate::store::postgres::error::{ConnectError, QueryError};
 use crate::store::postgres::session::Session;
 use crate::store::postgres::settings::Settings;
@@ -77,7 +77,8 @@ impl Reported {
             return permanent(format!("PostgreSQL {} is too old; the gateway needs 14 or later", self.version_text));
         }
         if self.is_read_only {
-            return Err(ConnectError::transient("this server is read-only, so it is not the primary"));
+            let error = StoreError::new("this server is read-only, so it is not the primary");
+            return Err(ConnectError { error: error.of_kind(FailureKind::ReadOnly), is_permanent: false });
         }
         if self.encoding != "UTF8" {
             return permanent(format!(

@@ -2,7 +2,7 @@
 
 use rusqlite::ErrorCode;
 
-use crate::store::error::StoreError;
+use crate::store::error::{FailureKind, StoreError};
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
@@ -13,7 +13,7 @@ impl From<rusqlite::Error> for StoreError {
         };
         match code {
             Some(ErrorCode::DiskFull | ErrorCode::ReadOnly | ErrorCode::SystemIoFailure) => {
-                StoreError::of_disk(message)
+                StoreError::new(message).of_kind(FailureKind::Disk)
             }
             _ => StoreError::new(message),
         }

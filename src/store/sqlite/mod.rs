@@ -37,7 +37,7 @@ mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
 
@@ -322,10 +322,17 @@ impl Store for SqliteStore {
     }
 
     fn probe(&self) -> StoreFuture<()> {
-        match self.writer.disk_failures().recent() {
-            Some(error) => Box::pin(async { Err(error) }),
-            None => self.check(),
+        let failures = self.writer.disk_failures();
+        if let Some(error) = failures.recent() {
+            return Box::pin(async { Err(error) });
         }
+        let began = Instant::now();
+        let check = self.check();
+        Box::pin(async move {
+            check.await?;
+            failures.end(began);
+            Ok(())
+        })
     }
 
     fn close(&self) {

@@ -70,8 +70,8 @@ impl Writer {
         Ok(Writer { queue: Mutex::new(Some(queue)), disk_failures, closed: Mutex::new(closed) })
     }
 
-    pub(super) fn disk_failures(&self) -> &DiskFailures {
-        &self.disk_failures
+    pub(super) fn disk_failures(&self) -> Arc<DiskFailures> {
+        self.disk_failures.clone()
     }
 
     /// Queues an operation. `run` may be called more than once; its earlier changes are then rolled back.

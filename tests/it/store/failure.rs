@@ -108,6 +108,8 @@ async fn a_full_disk_leads_to_503_until_there_is_space() {
 
     limit_files("unlimited");
     become_ready(&served.admin_client(), 200).await;
+    let log = served.program.wait_for_stderr("the store can write again");
+    assert_eq!(log.matches("logins, refreshes and revocations get 503: the store cannot write").count(), 1, "{log}");
     let next = TokenPair::from_json(&client.post("/user/refresh", &refresh).await.json());
     assert_eq!(client.delete(&path).await.status, 200);
     assert_eq!(client.get("/").await.status, 401);

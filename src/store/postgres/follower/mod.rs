@@ -114,6 +114,7 @@ impl Follower {
                 }
                 Err(error) => {
                     lock(&self.known.state).on_error(BootTime::now());
+                    self.freshness.failed(error.kind);
                     if error.message != self.last_error {
                         tracing::error!(%error, "cannot read the log of revocations");
                         self.last_error = error.message;
@@ -144,6 +145,7 @@ impl Follower {
         let from = lock(&self.known.state).read_from();
         let polled = self.connections.run(Lane::Follower, |session| async move { poll(&session, from, PAGE).await });
         let polled = polled.await?;
+        self.freshness.answered();
         self.measure_clock(&polled);
         let reading = polled.reading;
         self.apply(polled)?;

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::server::TokenServer;
 use super::{gateway, last_token, reason};
-use crate::support::{Client, TokenPair, Upstream};
+use crate::support::{Client, TokenPair, Upstream, secrets};
 
 /// How long a rejected token is not sent to the server again.
 const REMEMBERED: Duration = Duration::from_secs(5);
@@ -66,6 +66,29 @@ async fn a_server_that_fails_or_is_gone_is_503() {
     response.assert_rejected(503, "temporarily_unavailable");
     assert!(upstream.seen().is_empty());
     assert_eq!(reason(&gateway, "/orders").await, "token_exchange_unavailable");
+}
+
+#[tokio::test]
+async fn an_outage_of_the_server_is_one_message_and_its_end_another() {
+    let start = secrets::capture_log();
+    let upstream = Upstream::start();
+    let server = TokenServer::start();
+    let gateway = gateway(&upstream, &server, "");
+    let pair = gateway.issue("alice", "").await;
+    let client = gateway.client().bearer(&pair.access);
+    server.state().status = 503;
+    for _ in 0..5 {
+        assert_eq!(client.get("/orders").await.status, 503);
+    }
+    server.state().status = 200;
+    assert_eq!(client.get("/orders").await.status, 200);
+    let address = server.address.to_string();
+    let messages = |part: &str| {
+        let log = secrets::logged_since(start);
+        log.lines().filter(|line| line.contains(part) && line.contains(&address)).count()
+    };
+    assert_eq!(messages("cannot exchange tokens: requests that need a new one get 503"), 1);
+    assert_eq!(messages("the server exchanges tokens again"), 1);
 }
 
 /// A client that repeats a token that the server rejects does not cost an exchange each time.

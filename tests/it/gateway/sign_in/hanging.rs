@@ -88,6 +88,11 @@ async fn few_sign_ins_wait_for_a_provider_that_hangs() {
     story.held.hold(Hold::Nothing);
     let mut alice = Visitor::of(&story.gateway);
     assert_eq!(alice.navigate(&format!("{APP}/")).await.status, 200, "{:#?}", alice.way);
+    let log = story.gateway.logged();
+    let address = story.held.address.to_string();
+    let messages = |part: &str| log.lines().filter(|line| line.contains(part) && line.contains(&address)).count();
+    assert_eq!(messages("an endpoint of the provider fails"), 1);
+    assert_eq!(messages("the endpoint of the provider works again"), 1);
 }
 
 #[tokio::test]

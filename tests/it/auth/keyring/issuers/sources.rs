@@ -12,7 +12,7 @@ use super::{
 };
 use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
 use crate::support::wait::{eventually_ok, eventually_within};
-use crate::support::{Gateway, KeyServer, Upstream};
+use crate::support::{Gateway, KeyServer, Upstream, secrets};
 
 #[tokio::test]
 async fn discovery_accepts_only_the_document_of_the_issuer() {
@@ -121,6 +121,33 @@ async fn keys_for_different_algorithms_may_share_a_kid() {
     let found = [&first, &second, &twin].map(|mint| token(&gateway, mint));
     assert_eq!(status(&gateway, &found[0]).await, 200);
     assert_eq!((status(&gateway, &found[1]).await, status(&gateway, &found[2]).await), (401, 401));
+}
+
+#[tokio::test]
+async fn an_outage_of_an_issuer_is_one_message_and_its_end_another() {
+    let start = secrets::capture_log();
+    let upstream = Upstream::start();
+    let server = KeyServer::start(&[&mint()]);
+    // Other tests write into the same log.
+    let name = server.url("/login");
+    let keys = format!("jwks_url = \"{}\"\nrefresh_min = \"1s\"\nrefresh_max = \"1s\"", server.url("/keys"));
+    let gateway = Gateway::with_config(&upstream, &issuer(&name, &keys));
+    server.fail_with(503);
+    wait_for_key_requests(&server, server.key_requests() + 4).await;
+    server.fail_with(200);
+    let messages = |part: &str| {
+        let log = secrets::logged_since(start);
+        log.lines().filter(|line| line.contains(part) && line.contains(&name)).count()
+    };
+    eventually_within(TIMEOUT, "the log has the end", async || {
+        match messages("the keys of an issuer can be read again") {
+            1 => Ok(()),
+            count => Err(format!("{count} messages")),
+        }
+    })
+    .await;
+    assert_eq!(messages("failed to get the keys of an issuer"), 1);
+    drop(gateway);
 }
 
 #[tokio::test]
