@@ -56,7 +56,7 @@ complete -c bearward -n "__fish_bearward_using_subcommand check" -l offline -d '
 complete -c bearward -n "__fish_bearward_using_subcommand check" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand schema" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand explain" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
-complete -c bearward -n "__fish_bearward_using_subcommand explain" -l request-id -d 'Say why the running gateway rejected this request: the `requestId` of its response. Nothing else is needed. Exit with 0 if the gateway knows the request, with 3 if not' -r
+complete -c bearward -n "__fish_bearward_using_subcommand explain" -l request-id -d 'Say why the running gateway rejected this request, or why its response broke off: the `requestId` of its response, or of its line in the access log. Nothing else is needed. Exit with 0 if the gateway knows the request, with 3 if not' -r
 complete -c bearward -n "__fish_bearward_using_subcommand explain" -l method -d 'The request method' -r
 complete -c bearward -n "__fish_bearward_using_subcommand explain" -l path -d 'Path and query' -r
 complete -c bearward -n "__fish_bearward_using_subcommand explain" -l host -d 'The `Host` header' -r

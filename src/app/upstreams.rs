@@ -107,6 +107,8 @@ impl UpstreamWatch {
         metrics.counters("upstream_server_retries", help, each(|server| server.retries as f64));
         let help = "Failed health checks of a server";
         metrics.counters("upstream_server_failed_checks", help, each(|server| server.failed_checks as f64));
+        let help = "Responses of a server that broke off, and WebSockets that it ended without a close frame";
+        metrics.counters("upstream_server_broken_responses", help, each(|server| server.broken_responses as f64));
         let help = "Time from when the gateway began to send a request to the response header";
         let current = self.current.clone();
         metrics.histograms("upstream_response_seconds", help, move || {

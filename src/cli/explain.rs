@@ -18,8 +18,9 @@ use crate::gateway::explanation::{Explanation, Outcome, Question};
 pub(super) struct Arguments {
     #[command(flatten)]
     config: ConfigArgument,
-    /// Say why the running gateway rejected this request: the `requestId` of its response. Nothing else is needed. Exit
-    /// with 0 if the gateway knows the request, with 3 if not.
+    /// Say why the running gateway rejected this request, or why its response broke off: the `requestId` of its
+    /// response, or of its line in the access log. Nothing else is needed. Exit with 0 if the gateway knows the
+    /// request, with 3 if not.
     #[arg(long, value_name = "ID", conflicts_with_all = [
         "path", "host", "method", "token_stdin", "token_in", "headers", "cleartext", "certificate", "at",
     ])]

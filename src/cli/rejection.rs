@@ -1,4 +1,4 @@
-//! `bearward explain --request-id`: why a running gateway rejected a request.
+//! `bearward explain --request-id`: why a running gateway rejected a request, or why its response broke off.
 
 use http::{Method, StatusCode};
 use serde_json::Value;
@@ -35,8 +35,8 @@ pub(super) fn explain(config: &ConfigArgument, request_id: &str, as_json: bool) 
     match status {
         StatusCode::NOT_FOUND => {
             eprintln!(
-                "request {request_id} is not among the newest rejected requests of this gateway; look for it in the \
-                 access log, or raise admin.recent_rejections"
+                "request {request_id} is not among the newest requests that this gateway rejected, or with a response \
+                 that broke off; look for it in the access log, or raise admin.recent_rejections"
             );
             return Err(CommandError::Unknown);
         }
@@ -62,7 +62,11 @@ fn print(rejection: &Value) {
             None => {}
         }
     }
-    let was_forwarded = rejection.get("observed").is_some();
-    let decision = if was_forwarded { "forwarded, as the route does not enforce" } else { "rejected" };
+    let has = |member: &str| rejection.get(member).is_some();
+    let decision = match (has("broken"), has("observed")) {
+        (true, _) => "forwarded; the response broke off",
+        (false, true) => "forwarded, as the route does not enforce",
+        (false, false) => "rejected",
+    };
     say!("{:10}  {decision}", "decision");
 }

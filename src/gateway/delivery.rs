@@ -17,11 +17,11 @@ use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ReservedPermit;
 use crate::limits::rate_limit::RateLimitHeaders;
 use crate::protocols::http::body::{Body, BodyEnd, BodyError, BodyObserver};
-use crate::telemetry::access_log::Record;
+use crate::telemetry::access_log::{Broken, Record};
 use crate::types::clock::UnixTime;
 use crate::types::close_reason::CloseReason;
 use crate::types::limit::Limit;
-use crate::types::reject::{Reason, Reject};
+use crate::types::reject::{Reason, Reject, with_causes};
 use crate::upstream::Lease;
 
 /// Kept by the body of the response. When it is dropped, the line of the access log is written, so a client that leaves
@@ -120,6 +120,18 @@ impl Delivery {
         }
     }
 
+    /// An upload that fails also breaks off the response that has begun, and hyper may drop that without an error.
+    fn note_failed_upload(&mut self) {
+        let record = &mut self.record;
+        let is_known =
+            record.complete || record.rejected.is_some() || record.broken.is_some() || record.ended.is_some();
+        if record.status == 0 || is_known {
+            return;
+        }
+        let fault = self.upload.as_deref().and_then(Progress::take_fault);
+        record.broken = fault.map(|cause| Box::new(Broken { cause, is_of_server: false }));
+    }
+
     /// Returns true if the client has more of its body to send.
     pub fn has_unread_body(&self, request: &Request<Body>) -> bool {
         self.upload.as_ref().map_or(!request.body().is_end_stream(), |upload| !upload.is_complete())
@@ -170,13 +182,10 @@ impl BodyObserver for Delivery {
             self.record.ended = Some(CloseReason::RequestTimeout);
         }
         let may_be_idle = self.token_bound.as_ref().is_some_and(TokenBound::may_be_idle);
-        let is_server_fault = is_server_fault(error, self.upload.as_deref(), may_be_idle);
-        if !is_server_fault {
-            return;
-        }
-        let is_silent = matches!(error, BodyError::IdleTimeout(_));
-        self.record.broken = Some(if is_silent { Reason::UpstreamTimeout } else { Reason::UpstreamBroken });
-        if let Some(lease) = &self.lease {
+        let is_of_server = is_server_fault(error, self.upload.as_deref(), may_be_idle);
+        let Some(cause) = cause_of_break(error, self.upload.as_deref()) else { return };
+        self.record.broken = Some(Box::new(Broken { cause, is_of_server }));
+        if let Some(lease) = self.lease.as_ref().filter(|_| is_of_server) {
             lease.record_broken_body(&error.to_string());
         }
     }
@@ -205,6 +214,7 @@ impl Drop for Delivery {
         if let Some(reason) = self.token_bound.as_ref().and_then(TokenBound::ended) {
             self.record.ended = Some(reason);
         }
+        self.note_failed_upload();
         if let Some(route) = &self.route {
             route.requests.count(self.worker.number, self.record.status);
         }
@@ -213,6 +223,20 @@ impl Drop for Delivery {
             tracer.finish(&self.record, self.started, self.route.as_deref().map(|route| route.path.as_str()));
         }
     }
+}
+
+/// Returns why a response broke off. `None` if the gateway ended it, as the record says.
+fn cause_of_break(error: &BodyError, upload: Option<&Progress>) -> Option<Reject> {
+    if matches!(error, BodyError::Ended(_)) {
+        return None;
+    }
+    // The client's body has failed first, and with it the connection to the server.
+    if let Some(failed) = upload.filter(|upload| upload.has_failed()) {
+        return failed.take_fault();
+    }
+    let is_silent = matches!(error, BodyError::IdleTimeout(_));
+    let reason = if is_silent { Reason::UpstreamTimeout } else { Reason::UpstreamBroken };
+    Some(Reject::new(reason, with_causes(error)))
 }
 
 /// Returns true if the server is to blame for a response that broke off.
@@ -233,6 +257,24 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_response_breaks_off_for_the_first_failure() {
+        let failed = Progress::begin();
+        failed.fail(&BodyError::TooSlow);
+        let left = Progress::begin();
+        left.fail(&BodyError::Truncated);
+        let idle = BodyError::IdleTimeout(Duration::from_secs(30));
+        for (error, upload, expected) in [
+            (&BodyError::Truncated, None, Some(Reason::UpstreamBroken)),
+            (&idle, None, Some(Reason::UpstreamTimeout)),
+            (&BodyError::Ended(Reason::Expired), Some(&failed), None),
+            (&BodyError::Truncated, Some(&left), None),
+            (&BodyError::Truncated, Some(&failed), Some(Reason::BodyTooSlow)),
+        ] {
+            assert_eq!(cause_of_break(error, upload).map(|cause| cause.reason), expected, "{error}");
+        }
+    }
 
     #[test]
     fn a_server_is_blamed_for_silence_unless_it_waits() {

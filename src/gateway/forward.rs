@@ -30,7 +30,7 @@ use crate::tokens::login::{LoginHeaderValues, LoginHeaders};
 use crate::types::close_reason::CloseReason;
 use crate::types::limit::Limit;
 use crate::types::reject::{Reason, Reject};
-use crate::upstream::{Counts, CurrentServer, Lease, Protocol, Upstream};
+use crate::upstream::{BrokenResponses, Counts, CurrentServer, Lease, Protocol, Upstream};
 
 /// Sends requests to upstreams.
 pub struct Forwarder {
@@ -66,6 +66,8 @@ pub struct Forwarded {
     pub response: Response<Body>,
     pub lease: Option<Lease>,
     pub tunnel: Option<Tunnel>,
+    /// Of the server at the other end of the tunnel.
+    pub broken_responses: Option<BrokenResponses>,
     /// Ends the response, or the tunnel, with the token. `None` for a response of the gateway itself.
     pub token_bound: Option<TokenBound>,
     /// See [`Forwarder::is_grpc_call`].
@@ -77,7 +79,15 @@ pub struct Forwarded {
 impl Forwarded {
     /// A response of the gateway itself.
     pub fn local_reply(response: Response<Body>) -> Self {
-        Forwarded { response, lease: None, tunnel: None, token_bound: None, is_grpc_call: false, login: None }
+        Forwarded {
+            response,
+            lease: None,
+            tunnel: None,
+            broken_responses: None,
+            token_bound: None,
+            is_grpc_call: false,
+            login: None,
+        }
     }
 }
 
@@ -297,9 +307,10 @@ impl Forwarder {
         token_bound.set_termination(Termination::of(&record.method, sent.is_grpc_call, &response));
         let incoming = |body| Body::incoming(body).with_idle_timeout(self.body_idle).fail_if_truncated(must_end);
         let response = response.map(incoming);
+        let broken_responses = tunnel.is_some().then(|| lease.broken_responses());
         let lease = tunnel.is_none().then_some(lease);
         let (token_bound, is_grpc_call) = (Some(token_bound), sent.is_grpc_call);
-        Ok(Forwarded { response, lease, tunnel, token_bound, is_grpc_call, login })
+        Ok(Forwarded { response, lease, tunnel, broken_responses, token_bound, is_grpc_call, login })
     }
 }
 

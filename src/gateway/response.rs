@@ -19,8 +19,9 @@ use crate::protocols::http::challenges::Challenges;
 use crate::protocols::http::media_type;
 use crate::protocols::http::respond::{self, RejectFormat};
 use crate::protocols::websocket::{Tunnel, TunnelEnd};
-use crate::telemetry::access_log::Record;
+use crate::telemetry::access_log::{Broken, Record};
 use crate::types::reject::{Reason, Reject};
+use crate::upstream::BrokenResponses;
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
@@ -149,7 +150,7 @@ pub(super) fn attach_delivery(
     worker: &Arc<Worker>,
     timeout: Option<Duration>,
 ) -> Response<Body> {
-    let Forwarded { mut response, lease, tunnel, token_bound, is_grpc_call, login: _ } = forwarded;
+    let Forwarded { mut response, lease, tunnel, broken_responses, token_bound, is_grpc_call, login: _ } = forwarded;
     delivery.head_complete(token_bound.is_some());
     delivery.lease = lease;
     match tunnel {
@@ -163,7 +164,7 @@ pub(super) fn attach_delivery(
             response
         }
         Some(tunnel) => {
-            spawn_tunnel(tunnel, token_bound, delivery, worker);
+            spawn_tunnel(tunnel, broken_responses, token_bound, delivery, worker);
             response
         }
     }
@@ -175,7 +176,13 @@ fn may_last(is_rejected: bool, is_grpc_call: bool, headers: &HeaderMap) -> bool 
 }
 
 /// Carries a WebSocket until one side closes it or its token ends.
-fn spawn_tunnel(tunnel: Tunnel, token_bound: Option<TokenBound>, mut delivery: Box<Delivery>, worker: &Arc<Worker>) {
+fn spawn_tunnel(
+    tunnel: Tunnel,
+    broken_responses: Option<BrokenResponses>,
+    token_bound: Option<TokenBound>,
+    mut delivery: Box<Delivery>,
+    worker: &Arc<Worker>,
+) {
     let held = token_bound.as_ref().map(|bound| bound.held().clone()).unwrap_or_default();
     let mut open = worker.streams.open_tunnel(&held, &delivery.record);
     delivery.record.detach();
@@ -184,6 +191,11 @@ fn spawn_tunnel(tunnel: Tunnel, token_bound: Option<TokenBound>, mut delivery: B
         let end = tunnel.run(&mut record.sent, &mut record.received, open.ended()).await;
         delivery.record.complete = end == Some(TunnelEnd::Closed);
         delivery.record.ended = end.and_then(TunnelEnd::close_reason);
+        if end == Some(TunnelEnd::Broken) {
+            let cause = Reject::new(Reason::UpstreamBroken, "the backend ended the WebSocket without a close frame");
+            delivery.record.broken = Some(Box::new(Broken { cause, is_of_server: true }));
+            broken_responses.iter().for_each(BrokenResponses::count);
+        }
     });
 }
 

@@ -30,13 +30,16 @@ pub struct Progress {
     complete: AtomicBool,
     /// Why the body failed.
     failure: Mutex<Option<Reject>>,
+    /// It failed because the client left.
+    is_left: AtomicBool,
 }
 
 impl Progress {
     pub(super) fn begin() -> Self {
         let (last, failure) = (AtomicU64::new(0), Mutex::new(None));
         let (waits_for_client, complete) = (AtomicBool::new(false), AtomicBool::new(false));
-        Progress { start: Instant::now(), last, waits_for_client, received: Count::new(), complete, failure }
+        let is_left = AtomicBool::new(false);
+        Progress { start: Instant::now(), last, waits_for_client, received: Count::new(), complete, failure, is_left }
     }
 
     /// Bytes of the body so far.
@@ -57,6 +60,11 @@ impl Progress {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
+    /// As [`Progress::take_failure`], but `None` if the client left: that is no fault of its body.
+    pub(super) fn take_fault(&self) -> Option<Reject> {
+        self.take_failure().filter(|_| !self.is_left.load(Ordering::Relaxed))
+    }
+
     /// Returns true if the server has taken everything that the client has sent so far, and there is more to come.
     pub(super) fn waits_for_client(&self) -> bool {
         !self.is_complete() && self.waits_for_client.load(Ordering::Relaxed)
@@ -67,6 +75,7 @@ impl Progress {
     }
 
     pub(super) fn fail(&self, error: &BodyError) {
+        self.is_left.store(error.is_by_leaving(), Ordering::Relaxed);
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.reject());
     }
 

@@ -1,4 +1,5 @@
-//! The newest rejections, in memory: why a request was rejected, by the id that its client has.
+//! The newest rejections, in memory: why a request was rejected, or why its response broke off, by the id that its
+//! client has.
 //!
 //! Each worker has a list of its own, so that no two of them wait for each other. A flood of rejections from one
 //! address does not displace those of others: beyond its share, an address has a place in a smaller list, for all such
@@ -23,7 +24,8 @@ const SHARE_TIME: Duration = Duration::from_secs(10);
 /// The entries for addresses beyond their share: one for each four others.
 const EXCESS: usize = 4;
 
-/// A rejected request. No token, no query, and every text at most as long as in the access log.
+/// A rejected request, or one with a response that broke off. No token, no query, and every text at most as long as in
+/// the access log.
 #[derive(Clone, Debug)]
 pub struct Rejection {
     pub request_id: RequestId,
@@ -31,6 +33,8 @@ pub struct Rejection {
     pub reason: Reason,
     /// If true, the request was forwarded: its route has `enforce = false`.
     pub is_observed: bool,
+    /// If true, the request was forwarded, and its response broke off.
+    pub is_broken: bool,
     pub status: u16,
     pub detail: Option<Box<str>>,
     pub client: Option<IpAddr>,
@@ -44,15 +48,16 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    /// `None` if the request was not rejected.
+    /// `None` if the request was not rejected, and its response did not break off.
     fn of(record: &Record, max_field: usize) -> Option<Self> {
-        let reject = record.rejected.as_ref().or(record.observed.as_deref())?;
+        let reject = record.failure().or(record.observed.as_deref())?;
         let short = |text: &str| Box::from(cut(text, max_field));
         Some(Rejection {
             request_id: record.request_id,
             time: record.time,
             reason: reject.reason,
-            is_observed: record.rejected.is_none(),
+            is_observed: record.failure().is_none(),
+            is_broken: record.rejected.is_none() && record.broken.is_some(),
             status: record.status,
             detail: record.detail().map(short),
             client: record.client.map(|client| client.to_canonical()),
@@ -138,7 +143,7 @@ impl RecentRejections {
     }
 }
 
-/// Those of one worker. Only a rejected request touches it.
+/// Those of one worker. Only a request that is kept touches it.
 pub struct WorkerRejections {
     capacity: usize,
     max_field: AtomicUsize,
@@ -162,7 +167,7 @@ impl Lists {
 }
 
 impl WorkerRejections {
-    /// Keeps the request if it was rejected.
+    /// Keeps the request if it was rejected, or if its response broke off.
     pub fn push(&self, record: &Record) {
         self.push_at(record, Uptime::default() + self.started.elapsed());
     }

@@ -1,9 +1,11 @@
 //! The lease of a connection for one request, until its response ends.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::pool::{Http1Connection, Server};
+use super::server_state::ServerState;
 use super::slots::Slot;
 use crate::types::per_worker::Handle;
 
@@ -32,9 +34,15 @@ impl Lease {
 
     /// Records that the response body broke off because of the server.
     pub fn record_broken_body(&self, cause: &str) {
+        self.broken_responses().count();
         if let Some(ejections) = self.ejections {
             self.server.state.record_broken_body(&self.server.ejection, ejections, cause, Instant::now());
         }
+    }
+
+    /// For a tunnel, which needs no lease.
+    pub fn broken_responses(&self) -> BrokenResponses {
+        BrokenResponses(self.server.state.clone())
     }
 
     /// Records that the response is complete, and returns the connection to the pool.
@@ -43,5 +51,14 @@ impl Lease {
         if let Some(connection) = self.connection.take() {
             self.server.put_idle(self.worker, connection, now);
         }
+    }
+}
+
+/// The responses of one server that broke off.
+pub struct BrokenResponses(Arc<ServerState>);
+
+impl BrokenResponses {
+    pub fn count(&self) {
+        self.0.broken_responses.fetch_add(1, Ordering::Relaxed);
     }
 }

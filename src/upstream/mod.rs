@@ -28,7 +28,7 @@ mod weights;
 
 pub use failure::{Failure, UpstreamError};
 pub use group::{CurrentServer, Upstream};
-pub use lease::Lease;
+pub use lease::{BrokenResponses, Lease};
 pub use maintenance::maintain;
 pub use report::Report;
 pub use retry::Counts;

@@ -17,6 +17,8 @@ pub struct Report {
     pub ejections: u64,
     pub retries: u64,
     pub failed_checks: u64,
+    /// Responses that broke off after their head.
+    pub broken_responses: u64,
     pub addresses: Vec<SocketAddr>,
 }
 
@@ -32,6 +34,7 @@ impl Report {
             ejections: state.ejections(),
             retries: read(&state.retries),
             failed_checks: read(&state.failed_checks),
+            broken_responses: read(&state.broken_responses),
             addresses: server.connector.addresses.known().to_vec(),
         }
     }

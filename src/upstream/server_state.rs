@@ -28,6 +28,8 @@ pub(super) struct ServerState {
     /// Requests that were sent again, on another connection or to another server.
     pub(super) retries: AtomicU64,
     pub(super) failed_checks: AtomicU64,
+    /// Responses that broke off after their head.
+    pub(super) broken_responses: AtomicU64,
 }
 
 impl ServerState {
@@ -43,6 +45,7 @@ impl ServerState {
             ejections: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             failed_checks: AtomicU64::new(0),
+            broken_responses: AtomicU64::new(0),
         }
     }
 

@@ -1,4 +1,4 @@
-//! `/admin/v1/rejections`: why requests were rejected.
+//! `/admin/v1/rejections`: why requests were rejected, or why their responses broke off.
 //!
 //! | request | response |
 //! |---|---|
@@ -41,6 +41,9 @@ struct Entry {
     /// If true, the request was forwarded, because its route has `enforce = false`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     observed: bool,
+    /// If true, the request was forwarded, and its response broke off after its head.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    broken: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     client: Option<IpAddr>,
     method: Box<str>,
@@ -108,6 +111,7 @@ impl Entry {
             message: rejection.reason.message(),
             detail: rejection.detail,
             observed: rejection.is_observed,
+            broken: rejection.is_broken,
             client: rejection.client,
             method: rejection.method,
             host: rejection.host,

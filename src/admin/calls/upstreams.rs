@@ -33,6 +33,7 @@ struct Server {
     ejections: u64,
     retries: u64,
     failed_checks: u64,
+    broken_responses: u64,
     /// The addresses from the last DNS lookup.
     addresses: Vec<String>,
 }
@@ -57,8 +58,16 @@ impl UpstreamEntry {
 
 impl Server {
     fn of(report: Report) -> Self {
-        let Report { server, state, share, in_flight, ejections, retries, failed_checks, addresses } = report;
-        let addresses = addresses.iter().map(ToString::to_string).collect();
-        Server { server, state, share, in_flight, ejections, retries, failed_checks, addresses }
+        Server {
+            server: report.server,
+            state: report.state,
+            share: report.share,
+            in_flight: report.in_flight,
+            ejections: report.ejections,
+            retries: report.retries,
+            failed_checks: report.failed_checks,
+            broken_responses: report.broken_responses,
+            addresses: report.addresses.iter().map(ToString::to_string).collect(),
+        }
     }
 }

@@ -187,7 +187,11 @@ async fn login(
     let (head, mut body) = forwarded.response.into_parts();
     check_head(&head)?;
     let (login, event) = begin_login(&values, limits.begun, context)?;
-    let content = body::read(&mut body, limits.max_response).await.map_err(|broken| rejected(broken.detail))?;
+    let content = body::read(&mut body, limits.max_response).await.map_err(|broken| {
+        let lease = forwarded.lease.as_ref().filter(|_| broken.reason != Reason::BodyTooLarge);
+        lease.iter().for_each(|lease| lease.record_broken_body(&broken.detail));
+        rejected(broken.detail)
+    })?;
     let object =
         JsonObject::read(&content, TokenPair::member_names(broker.settings.extra_fields)).map_err(unmergeable)?;
     // The body is complete: the upstream connection need not wait for the store.

@@ -53,13 +53,15 @@ pub struct Tunnel {
 pub enum TunnelEnd {
     /// The client or the backend closed it.
     Closed,
+    /// The backend ended it first, and neither side had sent a close frame (RFC 6455 section 7.1.5, code 1006).
+    Broken,
     ByGateway(CloseReason),
 }
 
 impl TunnelEnd {
     pub fn close_reason(self) -> Option<CloseReason> {
         match self {
-            TunnelEnd::Closed => None,
+            TunnelEnd::Closed | TunnelEnd::Broken => None,
             TunnelEnd::ByGateway(reason) => Some(reason),
         }
     }
@@ -67,58 +69,69 @@ impl TunnelEnd {
 
 impl Tunnel {
     /// Copies bytes in both directions until both sides have closed or `end` is ready. Counts the bytes in each
-    /// direction. `None` if the tunnel did not open.
+    /// direction. `None` if the client left before the tunnel was open.
     pub async fn run(
         self,
         to_client: &mut u64,
         to_backend: &mut u64,
         end: impl Future<Output = CloseReason>,
     ) -> Option<TunnelEnd> {
-        let (Ok(client), Ok(backend)) = tokio::join!(self.client, self.backend) else { return None };
+        let (client, backend) = tokio::join!(self.client, self.backend);
+        let Ok(client) = client else { return None };
+        let Ok(backend) = backend else { return Some(TunnelEnd::Broken) };
         let (from_client, client) = tokio::io::split(TokioIo::new(client));
         let (from_backend, backend) = tokio::io::split(TokioIo::new(backend));
         let mut up = Direction::new(from_client, backend, to_backend, None);
         let mut down = Direction::new(from_backend, client, to_client, self.client_write_timeout);
-        match copy_until(&mut up, &mut down, end).await {
-            CopyEnd::ByGateway(reason) => {
+        let CopyEnd { first, in_time } = match copy_until(&mut up, &mut down, end).await {
+            Ok(ended) => ended,
+            Err(reason) => {
                 close(&mut up, &mut down, reason).await;
                 return Some(TunnelEnd::ByGateway(reason));
             }
-            CopyEnd::Closed if down.is_http1() => linger(&mut up.from).await,
-            CopyEnd::Closed | CopyEnd::TimedOut => {}
+        };
+        if in_time && down.is_http1() {
+            linger(&mut up.from).await;
         }
-        Some(TunnelEnd::Closed)
+        let is_closed = up.frames.is_closed() || down.frames.is_closed();
+        Some(if first == Side::Backend && !is_closed { TunnelEnd::Broken } else { TunnelEnd::Closed })
     }
 }
 
-/// Why nothing more is copied.
-enum CopyEnd {
-    ByGateway(CloseReason),
-    /// Both sides have closed, or accept no more.
-    Closed,
-    /// One side has closed, and the other did not in time.
-    TimedOut,
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Client,
+    Backend,
 }
 
+/// Why nothing more is copied: one side has closed, or accepts no more.
+struct CopyEnd {
+    first: Side,
+    /// If false, the other side did not close in time.
+    in_time: bool,
+}
+
+/// Fails if `end` is ready first.
 async fn copy_until(
     up: &mut Direction<'_>,
     down: &mut Direction<'_>,
     end: impl Future<Output = CloseReason>,
-) -> CopyEnd {
-    let (mut up, mut down, mut end) = (pin!(up.copy()), pin!(down.copy()), pin!(end));
-    let ended = tokio::select! {
+) -> Result<CopyEnd, CloseReason> {
+    let mut up = pin!(up.copy(Side::Client, Side::Backend));
+    let mut down = pin!(down.copy(Side::Backend, Side::Client));
+    let mut end = pin!(end);
+    tokio::select! {
         biased;
-        reason = end.as_mut() => return CopyEnd::ByGateway(reason),
-        () = up.as_mut() => tokio::select! {
-            reason = end => return CopyEnd::ByGateway(reason),
-            ended = timeout(CLOSE_TIMEOUT, down) => ended,
+        reason = end.as_mut() => Err(reason),
+        first = up.as_mut() => tokio::select! {
+            reason = end => Err(reason),
+            other = timeout(CLOSE_TIMEOUT, down) => Ok(CopyEnd { first, in_time: other.is_ok() }),
         },
-        () = down.as_mut() => tokio::select! {
-            reason = end => return CopyEnd::ByGateway(reason),
-            ended = timeout(CLOSE_TIMEOUT, up) => ended,
+        first = down.as_mut() => tokio::select! {
+            reason = end => Err(reason),
+            other = timeout(CLOSE_TIMEOUT, up) => Ok(CopyEnd { first, in_time: other.is_ok() }),
         },
-    };
-    if ended.is_ok() { CopyEnd::Closed } else { CopyEnd::TimedOut }
+    }
 }
 
 /// Sends a close frame to both sides. A side that does not read it in time is disconnected all the same.
@@ -193,15 +206,16 @@ impl<'c> Direction<'c> {
         self.write_timeout.is_none()
     }
 
-    /// Copies until `from` closes or is reset, or `to` accepts no more.
-    async fn copy(&mut self) {
+    /// Copies until `from` closes or is reset, or `to` accepts no more. Returns which of the two it was.
+    async fn copy(&mut self, from: Side, to: Side) -> Side {
         while self.fill().await {
             if !self.write_to(self.buffer.len()).await || within(self.write_timeout, self.to.flush()).await.is_none() {
-                return;
+                return to;
             }
         }
         // Over HTTP/2 this waits until the client has made room for all that was written.
         let _ = within(self.write_timeout, self.to.shutdown()).await;
+        from
     }
 
     /// Copies the rest of the current frame. Returns false if the rest does not arrive.

@@ -49,7 +49,7 @@ pub(super) fn write_json(record: &Record, time: &str, path: &str, max_field: usi
     line.text(member!("path"), path);
     line.plain(member!("protocol"), record.protocol());
     line.number(member!("status"), record.status.into());
-    if let Some(reject) = &record.rejected {
+    if let Some(reject) = record.failure() {
         line.plain(member!("reason"), reject.reason.code());
     }
     if let Some(observed) = &record.observed {

@@ -26,7 +26,7 @@ mod writer;
 
 pub use attempts::{Attempts, FailedAttempt, UpstreamNames};
 pub(in crate::telemetry) use field::{cut, is_cut_from};
-pub use record::Record;
+pub use record::{Broken, Record};
 pub(in crate::telemetry) use redact::without_tokens;
 pub use settings::{Format, Settings, Target};
 pub use writer::{AccessLog, Buffer};

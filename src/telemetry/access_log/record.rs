@@ -39,8 +39,8 @@ pub struct Record {
     pub complete: bool,
     /// Why the gateway ended the response early.
     pub ended: Option<CloseReason>,
-    /// Why the server is to blame for a response that broke off.
-    pub broken: Option<Reason>,
+    /// Why the response broke off. `None` if the client left, or if `ended` says it. Boxed because it is rare.
+    pub broken: Option<Box<Broken>>,
     /// The name of the route.
     pub route: Option<Arc<str>>,
     pub caller: Option<Arc<VerifiedToken>>,
@@ -57,6 +57,13 @@ pub struct Record {
     /// Why an enforcing route would have rejected the request.
     pub observed: Option<Arc<Reject>>,
     pub duration: Duration,
+}
+
+/// Why a response broke off after its head.
+pub struct Broken {
+    pub cause: Reject,
+    /// If true, the server is to blame.
+    pub is_of_server: bool,
 }
 
 impl Record {
@@ -89,7 +96,8 @@ impl Record {
     /// Why the response broke off after its head, if that is a failure of the server or of the gateway.
     pub(in crate::telemetry) fn broke_off(&self) -> Option<&'static str> {
         let is_too_slow = self.ended == Some(CloseReason::RequestTimeout);
-        self.broken.or(is_too_slow.then_some(Reason::RequestTimeout)).map(Reason::code)
+        let broken = self.broken.as_ref().filter(|broken| broken.is_of_server).map(|broken| broken.cause.reason);
+        broken.or(is_too_slow.then_some(Reason::RequestTimeout)).map(Reason::code)
     }
 
     /// The address of the server that the request was sent to last, as in the configuration.
@@ -118,9 +126,14 @@ impl Record {
         }
     }
 
-    /// Why the request was rejected, or would have been on an enforcing route.
+    /// Why the request was rejected, or why its response broke off.
+    pub(in crate::telemetry) fn failure(&self) -> Option<&Reject> {
+        self.rejected.as_ref().or_else(|| self.broken.as_ref().map(|broken| &broken.cause))
+    }
+
+    /// Of [`Record::failure`], or why the request would have been rejected on an enforcing route.
     pub(in crate::telemetry) fn detail(&self) -> Option<&str> {
-        let reject = self.rejected.as_ref().or(self.observed.as_deref())?;
+        let reject = self.failure().or(self.observed.as_deref())?;
         Some(&*reject.detail).filter(|detail| !detail.is_empty())
     }
 }

@@ -8,7 +8,7 @@ use super::record::Record;
 /// Everything that a client sent is quoted with escapes, so that it cannot begin a line of its own.
 pub(super) fn write_text(record: &Record, time: &str, path: &str, max_field: usize, page: &mut Vec<u8>) {
     let client = record.client.map_or_else(|| "-".into(), |address| address.to_canonical().to_string());
-    let (observed, reason) = match (&record.rejected, &record.observed) {
+    let (observed, reason) = match (record.failure(), &record.observed) {
         (Some(reject), _) => ("", reject.reason.code()),
         (None, Some(observed)) => ("observed:", observed.reason.code()),
         (None, None) => ("", "-"),

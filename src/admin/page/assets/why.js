@@ -15,11 +15,12 @@ const filterLink = (name, value) =>
   value && el("a", { class: "mono", href: `#why?${name}=${encodeURIComponent(value)}` }, value);
 
 function details(rejection) {
-  const { requestId, reason, message, detail, observed, method, host, path, subject } = rejection;
+  const { requestId, reason, message, detail, observed, broken, method, host, path, subject } = rejection;
   return el("div", { class: "result" },
     el("h3", { tabindex: "-1" }, status(rejection), " ", mono(reason)),
     el("p", {}, message, detail ? `: ${detail}` : ""),
     observed ? el("p", { class: "note" }, "The request was forwarded: its route has enforce = false.") : "",
+    broken ? el("p", { class: "note" }, "The request was forwarded, and its response broke off.") : "",
     facts([
       ["When", when(rejection.time)],
       ["Request", mono(`${method} ${host ?? ""}${path}`)],

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use crate::types::limit::Limit;
@@ -21,6 +22,20 @@ pub enum BodyError {
 }
 
 impl BodyError {
+    /// Returns true if the sender has left or cancelled its stream, and has sent nothing that is wrong.
+    pub fn is_by_leaving(&self) -> bool {
+        let BodyError::Http(error) = self else { return matches!(self, BodyError::Truncated) };
+        let mut cause = error.source();
+        while let Some(current) = cause {
+            let io = current.downcast_ref::<io::Error>().map(io::Error::kind);
+            if matches!(io, Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData)) {
+                return false;
+            }
+            cause = current.source();
+        }
+        true
+    }
+
     /// The rejection of a request with this body.
     pub fn reject(&self) -> Reject {
         let reason = match self {

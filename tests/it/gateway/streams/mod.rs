@@ -1,6 +1,7 @@
 //! A stream ends within a second of the expiry or revocation of its token, in the way of its protocol.
 
 mod bodies;
+mod broken_off;
 mod draining;
 mod grpc;
 mod half_closed;

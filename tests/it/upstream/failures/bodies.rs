@@ -30,7 +30,7 @@ async fn a_truncated_response_is_truncated_for_the_client() {
             let answer = connection.send(get("/")).await;
             assert_eq!(answer.status(), 200);
             answer.into_body().collect().await.expect_err("a truncated body");
-            assert_eq!(logged(&gateway).await, log_entry(200, "", false));
+            assert_eq!(logged(&gateway).await, log_entry(200, "upstream_broken", false));
         }
     }
 }
@@ -51,7 +51,7 @@ async fn a_response_truncated_after_its_head_keeps_its_head() {
             assert!(received.starts_with("http/1.1 200 ok\r\n") && received.ends_with("\r\n\r\n"), "{received:?}");
             assert!(received.contains(&head.to_lowercase()), "{received:?}");
         }
-        assert_eq!(logged(&gateway).await, log_entry(200, "", false));
+        assert_eq!(logged(&gateway).await, log_entry(200, "upstream_broken", false));
     }
 }
 
@@ -78,7 +78,8 @@ async fn a_whole_response_may_end_with_a_reset() {
             Err(_) => None,
         };
         assert_eq!(body.as_deref(), is_whole.then_some(&b"hello"[..]), "{length}");
-        assert_eq!(logged(&gateway).await, log_entry(200, "", is_whole), "{length}");
+        let reason = if is_whole { "" } else { "upstream_broken" };
+        assert_eq!(logged(&gateway).await, log_entry(200, reason, is_whole), "{length}");
     }
 }
 
@@ -93,7 +94,7 @@ async fn a_response_that_stops_is_cut_off_after_body_idle() {
         let gateway = Gateway::public(backend.address, "[timeouts]\nbody_idle = \"200ms\"");
         let mut connection = HttpConnection::of(version, gateway.address()).await;
         connection.send(get("/")).await.into_body().collect().await.expect_err("a truncated body");
-        assert_eq!(logged(&gateway).await, log_entry(200, "", false));
+        assert_eq!(logged(&gateway).await, log_entry(200, "upstream_timeout", false));
     }
 }
 

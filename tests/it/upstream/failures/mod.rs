@@ -1,6 +1,7 @@
 //! Failures of backends. The client gets a matching response, and the log has the reason.
 
 mod bodies;
+mod broken_off;
 mod http2;
 mod no_response;
 mod points;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::{Method, Request, Version};
 use http_body_util::BodyExt;
+use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
 
@@ -104,6 +105,7 @@ async fn exchange(gateway: &Gateway, version: Version, head_seen: &Notify) -> Ra
         // Head and failure arrived at once, and HTTP/1.1 cannot report both.
         let line = gateway.log_lines(1).await.remove(0);
         assert_eq!((line["status"].as_u64(), line["complete"].as_bool()), (Some(200), Some(false)), "{line}");
+        assert_has_cause(&line);
         return Broken;
     };
     head_seen.notify_one();
@@ -115,9 +117,17 @@ async fn exchange(gateway: &Gateway, version: Version, head_seen: &Notify) -> Ra
     let reason = line["reason"].as_str().unwrap_or_default().to_owned().leak();
     match (status, collected.map(|body| String::from_utf8_lossy(&body.to_bytes()).into_owned())) {
         (200, Ok(body)) => Complete(body.leak()),
-        (200, Err(_)) => Broken,
+        (200, Err(_)) => {
+            assert_has_cause(&line);
+            Broken
+        }
         (status, _) => Rejected(status, reason),
     }
+}
+
+fn assert_has_cause(line: &Value) {
+    let reason = line["reason"].as_str().unwrap_or_default();
+    assert!(["upstream_broken", "upstream_timeout"].contains(&reason) && line["detail"].is_string(), "{line}");
 }
 
 #[tokio::test]
