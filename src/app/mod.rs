@@ -36,6 +36,7 @@ mod sign_in_providers;
 mod sockets;
 mod stale_requests;
 mod start;
+mod store_pool;
 mod stored;
 mod sweep_store;
 mod sweeping;

@@ -363,9 +363,7 @@ impl SharedState {
         self.provider_watch.register_metrics(metrics, &issuer_keys::OF_PROVIDERS);
         self.client_key_watch.register_metrics(metrics, &issuer_keys::OF_CLIENTS);
         self.upstreams.register_metrics(metrics);
-        if let Some(freshness) = self.store.freshness() {
-            shared_store::register_metrics(&freshness, metrics);
-        }
+        shared_store::register_metrics(&*self.store, metrics);
         sweeping::register_metrics(&self.backlog, &self.clock, metrics);
         let clock = self.clock.clone();
         own_keys::register_metrics(&self.broker.own_keys, metrics, move || clock.now());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::store_pool;
 use crate::auth::keyring::Keyring;
 use crate::broker::keys::OwnKeys;
 use crate::protocols::tls::{TicketKey, TicketKeys, TicketSource, WINDOW};
@@ -108,7 +109,12 @@ async fn update_ticket_keys(store: &dyn Store, roots: &Roots, keys: &TicketKeys,
     }
 }
 
-pub(super) fn register_metrics(freshness: &Arc<Freshness>, metrics: &mut Metrics) {
+/// A store of one gateway has none of them.
+pub(super) fn register_metrics(store: &dyn Store, metrics: &mut Metrics) {
+    if let Some(pool) = store.pool() {
+        store_pool::register_metrics(&pool, metrics);
+    }
+    let Some(freshness) = store.freshness() else { return };
     let lag = freshness.clone();
     let help = "Seconds since the last time that all revocations of the store were known here";
     metrics.gauge("revocation_lag_seconds", help, move || lag.age().as_secs_f64());

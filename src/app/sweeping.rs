@@ -25,6 +25,9 @@ pub(super) fn register_metrics(backlog: &Arc<Backlog>, clock: &Arc<dyn Clock>, m
     let waiting = backlog.clone();
     let help = "Expired rows of the store that no sweep has deleted yet, of each table at most 100,000";
     metrics.gauge("store_expired_rows", help, move || waiting.get().rows as f64);
+    let swept = backlog.clone();
+    let help = "Expired rows of the store that the sweeps of this gateway have deleted";
+    metrics.counter("store_swept_rows", help, move || swept.swept() as f64);
     let waiting = backlog.clone();
     let clock = clock.clone();
     let help = "Seconds since the oldest of them expired";

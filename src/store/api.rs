@@ -17,6 +17,7 @@ use crate::store::error::StoreError;
 use crate::store::expired::Expired;
 use crate::store::freshness::Freshness;
 use crate::store::mark::{Mark, Marked};
+use crate::store::pool::PoolStatus;
 use crate::store::provider_login::{EndedLogins, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
 use crate::store::search::{FoundFamilies, KeySearch, Search};
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
@@ -274,6 +275,11 @@ pub trait Store: Send + Sync {
 
     /// How new the knowledge of what other gateways write is. `None` if there are no others.
     fn freshness(&self) -> Option<Arc<Freshness>> {
+        None
+    }
+
+    /// What its connections do now. `None` if there are none.
+    fn pool(&self) -> Option<Arc<PoolStatus>> {
         None
     }
 

@@ -26,9 +26,20 @@ pub struct Backlog {
     rows: AtomicU64,
     /// In milliseconds since 1970; 0: no row waits.
     oldest: AtomicU64,
+    swept: AtomicU64,
 }
 
 impl Backlog {
+    /// The sweep has deleted these rows.
+    pub(super) fn count_swept(&self, rows: usize) {
+        self.swept.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
+    /// Rows that the sweeps of this gateway have deleted.
+    pub fn swept(&self) -> u64 {
+        self.swept.load(Ordering::Relaxed)
+    }
+
     pub(super) fn set(&self, expired: Expired) {
         self.rows.store(expired.rows, Ordering::Relaxed);
         self.oldest.store(expired.oldest.map_or(0, UnixTime::as_millis), Ordering::Relaxed);

@@ -16,6 +16,7 @@ mod expired;
 mod freshness;
 mod late;
 mod mark;
+mod pool;
 pub mod postgres;
 mod provider_login;
 mod search;
@@ -36,6 +37,7 @@ pub use error::{FailureKind, StoreError};
 pub use expired::{Backlog, Expired};
 pub use freshness::{FollowerCounts, Freshness};
 pub use mark::{Mark, MarkKind, Marked, StoredMark};
+pub use pool::{OpenConnections, OperationHook, OperationKind, PoolStatus};
 pub use provider_login::{
     CLAIM_TIME, EndedLogins, Lease, LoginLease, ProviderLogin, RefreshedLogin, Renewed, SavedLogin, StoredLogin,
 };

@@ -47,6 +47,7 @@ pub async fn sweep(store: &dyn Store, clock: &dyn Clock, backlog: &Backlog) -> R
         let began = BootTime::now();
         let deleted = store.sweep(slowest_now(clock), pace.rows).await?;
         total += deleted;
+        backlog.count_swept(deleted);
         if deleted < pace.rows {
             // Without a deleted row, the first count still holds.
             if total > 0 {

@@ -4,6 +4,7 @@ use tokio_postgres::Row;
 
 use crate::store::acme::AcmeEntry;
 use crate::store::error::StoreError;
+use crate::store::pool::OperationKind;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::rows::{self, get, read_counter, read_root};
@@ -32,6 +33,8 @@ pub(super) struct ReadChanged {
 impl Operation for ReadChanged {
     type Output = Vec<AcmeEntry>;
 
+    const KIND: OperationKind = OperationKind::Upkeep;
+
     async fn run(&self, _: &Shared, session: &Session) -> Result<Self::Output, QueryError> {
         let names: Vec<String> = self.known.iter().map(|(name, _)| name.clone()).collect();
         let versions = self.known.iter().map(|(_, version)| rows::counter(*version)).collect::<Result<Vec<_>, _>>()?;
@@ -47,6 +50,8 @@ pub(super) struct Save {
 
 impl Operation for Save {
     type Output = bool;
+
+    const KIND: OperationKind = OperationKind::Upkeep;
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<bool, QueryError> {
         write(session, &self.entry).await

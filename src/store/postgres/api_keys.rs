@@ -1,5 +1,6 @@
 //! The list of API keys, and when they were used.
 
+use crate::store::pool::OperationKind;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::lookup::{Found, found, mark_of};
 use crate::store::postgres::operation::{Operation, Shared};
@@ -44,6 +45,8 @@ pub(super) struct SearchKeys {
 impl Operation for SearchKeys {
     type Output = FoundFamilies;
 
+    const KIND: OperationKind = OperationKind::Read;
+
     async fn run(&self, _: &Shared, session: &Session) -> Result<FoundFamilies, QueryError> {
         let KeySearch { subject, after, limit } = &self.search;
         let (begin, created_at, id) = match after {
@@ -68,6 +71,8 @@ pub(super) struct Used {
 
 impl Operation for Used {
     type Output = ();
+
+    const KIND: OperationKind = OperationKind::Upkeep;
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<(), QueryError> {
         session.execute(USED, &[&self.id.to_string(), &rows::time(self.at)]).await?;

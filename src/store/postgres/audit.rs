@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::store::pool::OperationKind;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::leases;
 use crate::store::postgres::operation::{Operation, Shared};
@@ -22,6 +23,8 @@ pub(super) struct Count;
 impl Operation for Count {
     type Output = ();
 
+    const KIND: OperationKind = OperationKind::Audit;
+
     async fn run(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
         shared.audit.count(session).await
     }
@@ -41,6 +44,8 @@ impl Record {
 impl Operation for Record {
     type Output = ();
 
+    const KIND: OperationKind = OperationKind::Audit;
+
     async fn run(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
         shared.audit.write(session, vec![self.row.clone()]).await.map(drop)
     }
@@ -53,6 +58,8 @@ pub(super) struct Undelivered {
 
 impl Operation for Undelivered {
     type Output = Vec<Recorded>;
+
+    const KIND: OperationKind = OperationKind::Audit;
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<Vec<Recorded>, QueryError> {
         let Some(epoch) = leases::hold(session, leases::DELIVERY, &shared.replica).await? else {
@@ -76,6 +83,8 @@ pub(super) struct Delivered {
 
 impl Operation for Delivered {
     type Output = ();
+
+    const KIND: OperationKind = OperationKind::Audit;
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
         let sequences: Vec<i64> = self.sequences.iter().filter_map(|sequence| rows::counter(*sequence).ok()).collect();

@@ -14,6 +14,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::store::disk_failures::DiskFailures;
 use crate::store::error::{FailureKind, StoreError};
+use crate::store::pool::{OpenConnections, OperationKind, PoolStatus};
+use crate::store::postgres::backoff::Backoff;
 use crate::store::postgres::connect::Connector;
 use crate::store::postgres::error::{ConnectError, QueryError};
 use crate::store::postgres::session::Session;
@@ -28,9 +30,6 @@ const CONFLICTS: u32 = 3;
 /// How often an operation runs again that lost its connection, within its time. When a server stops, all connections
 /// end, one after the other.
 const LOSSES: u32 = 5;
-/// The longest pause between two attempts to connect. A gateway makes one at a time, so that a hundred gateways make
-/// 200 in a second.
-const MAX_BACKOFF: Duration = Duration::from_secs(1);
 
 /// Number of connections besides those for changes: for the log, for upkeep, for the follower.
 pub(super) const MORE: usize = 3;
@@ -60,6 +59,7 @@ struct Shared {
     /// Notified when a connection was opened or lost.
     changed: Notify,
     disk_failures: DiskFailures,
+    status: Arc<PoolStatus>,
 }
 
 struct State {
@@ -75,14 +75,31 @@ impl State {
     fn writers(&self) -> usize {
         self.slots.len() - MORE
     }
+
+    fn open(&self) -> OpenConnections {
+        let (changes, others) = self.slots.split_at(self.writers());
+        let is_open = |place: usize| usize::from(others.get(place).is_some_and(Option::is_some));
+        let changes = changes.iter().flatten().count();
+        OpenConnections { changes, log: is_open(0), upkeep: is_open(1), follower: is_open(2) }
+    }
 }
 
 impl Connections {
     pub(super) fn new(connector: Connector) -> Self {
         let slots = vec![None; connector.settings().pool.max(1) + MORE];
         let state = State { slots, down_since: Some(Instant::now()), last_error: None };
-        let disk_failures = DiskFailures::default();
-        Connections(Arc::new(Shared { connector, state: Mutex::new(state), changed: Notify::new(), disk_failures }))
+        Connections(Arc::new(Shared {
+            connector,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            disk_failures: DiskFailures::default(),
+            status: Arc::default(),
+        }))
+    }
+
+    /// For metrics.
+    pub(super) fn status(&self) -> Arc<PoolStatus> {
+        self.0.status.clone()
     }
 
     /// The number of connections for changes.
@@ -95,7 +112,7 @@ impl Connections {
     }
 
     /// Runs an operation until its outcome is known. `run` may be called again.
-    pub(super) async fn run<T, F, Fut>(&self, lane: Lane, run: F) -> Result<T, StoreError>
+    pub(super) async fn run<T, F, Fut>(&self, lane: Lane, kind: OperationKind, run: F) -> Result<T, StoreError>
     where
         F: Fn(Session) -> Fut,
         Fut: Future<Output = Result<T, QueryError>>,
@@ -103,13 +120,14 @@ impl Connections {
         let began = Instant::now();
         let (mut losses, mut conflicts) = (0, 0);
         loop {
+            let waiting = self.0.status.wait();
             let session = self.session(lane).await?;
             let _place = session.place().await;
+            drop(waiting);
             if session.is_closed() {
                 continue;
             }
-            let attempt = Box::pin(run(session.clone()));
-            let error = match attempt.await {
+            let error = match self.attempt(kind, Box::pin(run(session.clone()))).await {
                 Ok(value) if losses == 0 || matches!(lane, Lane::Follower) => return Ok(value),
                 // What the lost attempt wrote may be visible, and not yet on the standby.
                 Ok(value) => match session.wait_until_durable().await {
@@ -135,6 +153,14 @@ impl Connections {
                 return Err(error);
             }
         }
+    }
+
+    async fn attempt<T>(&self, kind: OperationKind, attempt: impl Future<Output = T>) -> T {
+        let _running = self.0.status.run();
+        let began = Instant::now();
+        let outcome = attempt.await;
+        self.0.status.took(kind, began.elapsed());
+        outcome
     }
 
     pub(super) fn disk_failures(&self) -> &DiskFailures {
@@ -248,6 +274,7 @@ impl Connections {
         if let Some(place) = state.slots.get_mut(slot) {
             *place = session;
         }
+        self.0.status.set_open(state.open());
         let writers = state.writers();
         let was_down = state.down_since.is_some();
         match state.slots.iter().take(writers).any(Option::is_some) {
@@ -270,41 +297,11 @@ pub(super) fn family_lane(id: TokenId, lanes: usize) -> usize {
     usize::try_from(id.as_u128() % lanes.max(1) as u128).unwrap_or_default()
 }
 
-/// Pauses between attempts: random, so that replicas do not connect at the same moment after a failover.
-#[derive(Default)]
-struct Backoff(u32);
-
-impl Backoff {
-    fn next(&mut self) -> Duration {
-        let longest = MAX_BACKOFF.min(Duration::from_millis(50) * 2_u32.saturating_pow(self.0));
-        self.0 = (self.0 + 1).min(10);
-        longest.mul_f64(f64::from(secret::random::<1>()[0]) / 255.0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::store::postgres::settings::Settings;
     use crate::store::postgres::tests::given::{PostgresServer, settings};
-
-    #[test]
-    fn pauses_grow_at_random_up_to_a_maximum() {
-        let longest_of = |attempt: u32| {
-            let pause = |_| {
-                let mut backoff = Backoff::default();
-                for _ in 0..attempt {
-                    backoff.next();
-                }
-                backoff.next()
-            };
-            (0..100).map(pause).max().unwrap_or_default()
-        };
-        for (attempt, longest) in [(0, 50), (1, 100), (3, 400), (5, 1_000), (100, 1_000)] {
-            let (found, longest) = (longest_of(attempt), Duration::from_millis(longest));
-            assert!(longest / 2 < found && found <= longest, "{attempt}: {found:?}");
-        }
-    }
 
     /// One that connects to nothing yet, with `pool` connections for changes.
     fn none(pool: usize) -> Connections {

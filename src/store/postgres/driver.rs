@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use crate::store::api::StoreFuture;
 use crate::store::error::StoreError;
+use crate::store::pool::OperationKind;
 use crate::store::postgres::connect::Connector;
 use crate::store::postgres::connections::{Connections, Lane};
 use crate::store::postgres::error::QueryError;
@@ -70,7 +71,7 @@ impl Driver {
 
     /// Queues an operation. `run` may be called again: after a lost connection, or after a conflict with another
     /// transaction. Its changes may then have been committed already.
-    pub(super) fn submit<T, F, Fut>(&self, lane: Lane, run: F) -> StoreFuture<T>
+    pub(super) fn submit<T, F, Fut>(&self, lane: Lane, kind: OperationKind, run: F) -> StoreFuture<T>
     where
         T: Send + 'static,
         F: Fn(Session) -> Fut + Send + 'static,
@@ -83,7 +84,7 @@ impl Driver {
         let (caller, result) = oneshot::channel();
         let connections = self.connections.clone();
         self.runtime.spawn(async move {
-            let outcome = connections.run(lane, run).await;
+            let outcome = connections.run(lane, kind, run).await;
             // Before the response, so that a caller that was answered can be followed by another one.
             drop(queued);
             let _ = caller.send(outcome);

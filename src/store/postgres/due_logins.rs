@@ -1,6 +1,7 @@
 //! Makes logins due for a refresh at their provider.
 
 use crate::store::error::StoreError;
+use crate::store::pool::OperationKind;
 use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::operation::{Operation, Shared};
@@ -42,6 +43,8 @@ pub(super) struct MakeDue {
 
 impl Operation for MakeDue {
     type Output = Vec<TokenId>;
+
+    const KIND: OperationKind = OperationKind::Upkeep;
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<Vec<TokenId>, QueryError> {
         let (mut made, mut attempts) = (Vec::new(), Attempts::default());

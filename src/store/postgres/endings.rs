@@ -6,6 +6,7 @@ use tokio_postgres::Row;
 
 use crate::store::endings::{Ending, EndingSearch, FoundEndings, MAX_SCANNED, Revoker};
 use crate::store::error::StoreError;
+use crate::store::pool::OperationKind;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::lookup::{FoundAt, find_all};
 use crate::store::postgres::operation::{Operation, Shared};
@@ -47,6 +48,8 @@ pub(super) struct SearchEndings {
 
 impl Operation for SearchEndings {
     type Output = FoundEndings;
+
+    const KIND: OperationKind = OperationKind::Read;
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<FoundEndings, QueryError> {
         let EndingSearch { reason, by_provider, before, limit } = &self.search;
@@ -100,6 +103,8 @@ pub(super) struct FindRevokers {
 
 impl Operation for FindRevokers {
     type Output = Vec<(TokenId, Revoker)>;
+
+    const KIND: OperationKind = OperationKind::Read;
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<Vec<(TokenId, Revoker)>, QueryError> {
         let names: Vec<String> = self.ids.iter().map(TokenId::to_string).collect();

@@ -12,6 +12,7 @@ use crate::store::api::{RevokeOutcome, RevokedBy};
 use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
 use crate::store::events;
+use crate::store::pool::OperationKind;
 use crate::store::postgres::append::Entry;
 use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
@@ -100,6 +101,8 @@ impl RevokeFamily {
 impl Operation for RevokeFamily {
     type Output = RevokeOutcome;
 
+    const KIND: OperationKind = OperationKind::Revoke;
+
     async fn run(&self, shared: &Shared, session: &Session) -> Result<RevokeOutcome, QueryError> {
         let revoked = RevokedAt { at: self.context.at, reason: self.by.reason() };
         let mut attempts = Attempts::default();
@@ -137,6 +140,8 @@ pub(super) struct Confirm {
 impl Operation for Confirm {
     type Output = ();
 
+    const KIND: OperationKind = OperationKind::Upkeep;
+
     async fn run(&self, _: &Shared, session: &Session) -> Result<(), QueryError> {
         // PostgreSQL cannot store a larger generation, so it does not exist.
         let known = |(id, generation): &(TokenId, u64)| Some((id.to_string(), rows::counter(*generation).ok()?));
@@ -164,6 +169,8 @@ pub(super) struct OfSubject {
 impl Operation for OfSubject {
     type Output = Vec<Family>;
 
+    const KIND: OperationKind = OperationKind::Read;
+
     async fn run(&self, _: &Shared, session: &Session) -> Result<Vec<Family>, QueryError> {
         let rows = session.query(OF_SUBJECT, &[&rows::text(&self.subject), &MAX_LISTED]).await?;
         Ok(rows.iter().map(as_listed).collect::<Result<_, _>>()?)
@@ -176,6 +183,8 @@ pub(super) struct Show {
 
 impl Operation for Show {
     type Output = Option<Family>;
+
+    const KIND: OperationKind = OperationKind::Read;
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<Option<Family>, QueryError> {
         let found = find(session, self.id).await?;

@@ -8,6 +8,7 @@ use crate::store::api::RevokedBy;
 use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::late::CallTime;
+use crate::store::pool::OperationKind;
 use crate::store::postgres::append::Entry;
 use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
@@ -224,6 +225,8 @@ impl Issue {
 
 impl Operation for Issue {
     type Output = Option<Family>;
+
+    const KIND: OperationKind = OperationKind::Issue;
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<Option<Family>, QueryError> {
         self.check(shared, session).await?;

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use crate::store::pool::OperationKind;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::rows;
@@ -52,6 +53,8 @@ pub(super) struct HoldLease {
 
 impl Operation for HoldLease {
     type Output = bool;
+
+    const KIND: OperationKind = OperationKind::Upkeep;
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<bool, QueryError> {
         Ok(hold(session, &self.name, &shared.replica).await?.is_some())

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::store::error::StoreError;
 use crate::store::expired::Expired;
+use crate::store::pool::OperationKind;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::rows;
@@ -83,6 +84,8 @@ pub(super) struct Sweep {
 impl Operation for Sweep {
     type Output = usize;
 
+    const KIND: OperationKind = OperationKind::Sweep;
+
     async fn run(&self, shared: &Shared, session: &Session) -> Result<usize, QueryError> {
         let now = rows::time(self.now);
         let a_day_ago = rows::time(self.now - TELL_TIME);
@@ -130,6 +133,8 @@ pub(super) struct FindExpired {
 
 impl Operation for FindExpired {
     type Output = Expired;
+
+    const KIND: OperationKind = OperationKind::Sweep;
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<Expired, QueryError> {
         let (now, limit, told) = (rows::time(self.now), rows::limit(self.limit), rows::time(self.now - TELL_TIME));

@@ -1,6 +1,7 @@
 //! What can be used once.
 
 use crate::store::mark::{Mark, Marked};
+use crate::store::pool::OperationKind;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::mark_rows::MarkRow;
 use crate::store::postgres::operation::{Operation, Shared};
@@ -26,6 +27,8 @@ impl UseMark {
 /// revoked.
 impl Operation for UseMark {
     type Output = (Marked, Option<u64>);
+
+    const KIND: OperationKind = OperationKind::Mark;
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<Self::Output, QueryError> {
         if self.revoke.is_empty() {
@@ -58,6 +61,8 @@ pub(super) struct FindMark {
 
 impl Operation for FindMark {
     type Output = Marked;
+
+    const KIND: OperationKind = OperationKind::Read;
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<Marked, QueryError> {
         let id = self.mark.stored().id;

@@ -1,8 +1,8 @@
 //! The shared store: a PostgreSQL database for any number of gateways.
 //!
 //! `settings` says where the database is, `connect` and `tls` open one connection, `session_check` tests it, and
-//! `session` runs statements on it. `connections` keeps several of them open and repeats operations, `driver` owns the
-//! thread that does all of this. `error` says what a failed statement means.
+//! `session` runs statements on it. `connections` keeps several of them open, with `backoff`, and repeats operations,
+//! `driver` owns the thread that does all of this. `error` says what a failed statement means.
 //!
 //! `schema` creates and migrates the tables, `migrate` does it for large ones, `sequences` repairs those of a copy,
 //! `rows` converts values. `issue`, `families`, `api_keys`, `search`, `rotation`, `revocations`, `origins`, `marks`,
@@ -20,6 +20,7 @@ mod api_keys;
 mod append;
 mod attempts;
 mod audit;
+mod backoff;
 mod check;
 mod clock;
 mod connect;
@@ -88,6 +89,7 @@ use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::expired::Expired;
 use crate::store::freshness::Freshness;
 use crate::store::mark::{Mark, Marked};
+use crate::store::pool::PoolStatus;
 use crate::store::provider_login::{EndedLogins, Lease, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
 use crate::store::search::{FoundFamilies, KeySearch, Search};
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
@@ -139,7 +141,7 @@ impl PostgresStore {
             let (shared, operation) = (shared.clone(), operation.clone());
             async move { operation.run(&shared, &session).await }
         };
-        self.driver.submit(lane, run)
+        self.driver.submit(lane, O::KIND, run)
     }
 }
 
@@ -321,6 +323,10 @@ impl Store for PostgresStore {
 
     fn freshness(&self) -> Option<Arc<Freshness>> {
         Some(self.freshness.clone())
+    }
+
+    fn pool(&self) -> Option<Arc<PoolStatus>> {
+        Some(self.driver.connections().status())
     }
 
     fn check(&self) -> StoreFuture<()> {

@@ -7,6 +7,7 @@ use crate::store;
 use crate::store::api::{Outbox, RevocationHook};
 use crate::store::error::StoreError;
 use crate::store::freshness::Freshness;
+use crate::store::pool::OperationKind;
 use crate::store::postgres::connect::Connector;
 use crate::store::postgres::connections::Lane;
 use crate::store::postgres::database::Database;
@@ -43,7 +44,7 @@ impl PostgresStore {
         let driver = Driver::start(connector, patience)?;
         let outbox = Arc::new(Outbox::default());
         let (life, family, channel) = (settings.longest_life, settings.longest_family, schema.clone());
-        let prepared = driver.submit(Lane::Any, move |session| {
+        let prepared = driver.submit(Lane::Any, OperationKind::Upkeep, move |session| {
             let schema = schema.clone();
             async move {
                 schema::prepare(&session, &schema, now).await?;

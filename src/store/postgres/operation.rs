@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::store::api::Outbox;
 use crate::store::freshness::Freshness;
 use crate::store::late::{LOOK_INTERVAL, Pauses};
+use crate::store::pool::OperationKind;
 use crate::store::postgres::append::Log;
 use crate::store::postgres::clock::DatabaseClock;
 use crate::store::postgres::connections::Connections;
@@ -25,6 +26,8 @@ use crate::types::clock::every;
 /// A success that rests on what was only read must call [`Session::wait_until_durable`] first.
 pub(super) trait Operation: Send + Sync + 'static {
     type Output: Send + 'static;
+
+    const KIND: OperationKind;
 
     fn run(&self, shared: &Shared, session: &Session) -> impl Future<Output = Result<Self::Output, QueryError>> + Send;
 }

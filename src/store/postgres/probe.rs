@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crate::store::error::StoreError;
+use crate::store::pool::OperationKind;
 use crate::store::postgres::connections::Connections;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::operation::{Operation, Shared};
@@ -23,6 +24,8 @@ pub(super) struct Check;
 impl Operation for Check {
     type Output = ();
 
+    const KIND: OperationKind = OperationKind::Upkeep;
+
     async fn run(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
         if session.execute(CHECK, &[&shared.replica.as_str()]).await? == 1 {
             return Ok(());
@@ -41,6 +44,8 @@ pub(super) struct Probe {
 
 impl Operation for Probe {
     type Output = ();
+
+    const KIND: OperationKind = OperationKind::Upkeep;
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
         let began = Instant::now();

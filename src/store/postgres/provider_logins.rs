@@ -7,6 +7,7 @@ use tokio_postgres::Row;
 use crate::store::api::RevokedBy;
 use crate::store::error::StoreError;
 use crate::store::events;
+use crate::store::pool::OperationKind;
 use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families::RevokeFamily;
@@ -127,6 +128,8 @@ impl BeginLogin {
 impl Operation for BeginLogin {
     type Output = Option<Family>;
 
+    const KIND: OperationKind = OperationKind::Issue;
+
     async fn run(&self, shared: &Shared, session: &Session) -> Result<Option<Family>, QueryError> {
         let Some(family) = self.issue.run(shared, session).await? else { return Ok(None) };
         self.issue.check(shared, session).await?;
@@ -182,6 +185,8 @@ pub(super) struct ShowLogin {
 impl Operation for ShowLogin {
     type Output = Option<(Family, ProviderLogin)>;
 
+    const KIND: OperationKind = OperationKind::Read;
+
     async fn run(&self, _: &Shared, session: &Session) -> Result<Self::Output, QueryError> {
         Ok(find_login(session, self.id).await?.map(|read| (read.family, read.stored.login)))
     }
@@ -194,6 +199,8 @@ pub(super) struct ClaimLogin {
 
 impl Operation for ClaimLogin {
     type Output = ();
+
+    const KIND: OperationKind = OperationKind::Refresh;
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<(), QueryError> {
         let mut attempts = Attempts::default();
@@ -220,6 +227,8 @@ pub(super) struct LeaseLogin {
 
 impl Operation for LeaseLogin {
     type Output = LoginLease;
+
+    const KIND: OperationKind = OperationKind::Refresh;
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<LoginLease, QueryError> {
         let Lease { holder, until } = self.wanted;
@@ -248,6 +257,8 @@ pub(super) struct InterruptedLogins {
 
 impl Operation for InterruptedLogins {
     type Output = Vec<(Family, ProviderLogin)>;
+
+    const KIND: OperationKind = OperationKind::Read;
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<Self::Output, QueryError> {
         let mut logins = Vec::new();
@@ -342,6 +353,8 @@ impl SaveLogin {
 
 impl Operation for SaveLogin {
     type Output = SavedLogin;
+
+    const KIND: OperationKind = OperationKind::Refresh;
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<SavedLogin, QueryError> {
         let mut attempts = Attempts::default();

@@ -7,6 +7,7 @@ use tokio_postgres::Row;
 
 use crate::store::api::RevokedBy;
 use crate::store::error::StoreError;
+use crate::store::pool::OperationKind;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families::RevokeFamily;
 use crate::store::postgres::lookup::mark_of;
@@ -86,6 +87,8 @@ pub(super) struct LoginsToRevoke {
 impl Operation for LoginsToRevoke {
     type Output = Vec<(TokenId, ProviderLogin)>;
 
+    const KIND: OperationKind = OperationKind::Read;
+
     async fn run(&self, shared: &Shared, session: &Session) -> Result<Self::Output, QueryError> {
         let (now, limit) = (rows::time(self.now), rows::limit(self.limit));
         while read_ended(session).await? == PAGE {}
@@ -117,6 +120,8 @@ pub(super) struct ForgetLogin {
 
 impl Operation for ForgetLogin {
     type Output = ();
+
+    const KIND: OperationKind = OperationKind::Upkeep;
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<(), QueryError> {
         session.execute(FORGET, &[&self.id.to_string(), &rows::counter(self.version)?]).await.map(drop)

@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use crate::store::api::{Outbox, StoreFuture};
 use crate::store::error::StoreError;
 use crate::store::freshness::Freshness;
+use crate::store::pool::OperationKind;
 use crate::store::postgres::connections::{Connections, Lane};
 use crate::store::postgres::driver::Driver;
 use crate::store::postgres::error::QueryError;
@@ -143,7 +144,7 @@ impl Heartbeat {
                 Ok(())
             }
         };
-        self.connections.run(Lane::Upkeep, beat).await
+        self.connections.run(Lane::Upkeep, OperationKind::Upkeep, beat).await
     }
 }
 
@@ -152,6 +153,8 @@ pub(super) struct Leave;
 
 impl Operation for Leave {
     type Output = ();
+
+    const KIND: OperationKind = OperationKind::Upkeep;
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
         session.execute(LEAVE, &[&shared.replica.as_str()]).await?;
@@ -195,7 +198,7 @@ async fn until_applied(connections: &Connections, sequence: u64, max_staleness: 
             let row = row.ok_or_else(|| StoreError::new("the table meta lacks a row; restore a backup"))?;
             Ok((rows::get::<i64>(&row, "sequence")?, rows::get::<i64>(&row, "behind")?))
         };
-        match connections.run(Lane::Upkeep, count).await? {
+        match connections.run(Lane::Upkeep, OperationKind::Upkeep, count).await? {
             (_, 0) => return Ok(()),
             (sequence, _) => newest = Some(sequence),
         }

@@ -3,6 +3,7 @@
 use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
 use crate::store::events;
+use crate::store::pool::OperationKind;
 use crate::store::postgres::append::Entry;
 use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
@@ -139,6 +140,8 @@ impl Revoke {
 impl Operation for Revoke {
     type Output = u64;
 
+    const KIND: OperationKind = OperationKind::Revoke;
+
     async fn run(&self, shared: &Shared, session: &Session) -> Result<u64, QueryError> {
         let (entries, later) = self.entries(shared, session).await?;
         let appended = shared.log.append(entries).await?;
@@ -165,6 +168,8 @@ pub(super) struct Since {
 
 impl Operation for Since {
     type Output = Vec<Revocation>;
+
+    const KIND: OperationKind = OperationKind::Read;
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<Vec<Revocation>, QueryError> {
         since(session, self.after, self.now).await

@@ -6,6 +6,7 @@ use crate::store::api::DecideRotation;
 use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::late::CallTime;
+use crate::store::pool::OperationKind;
 use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::clock::Reading;
 use crate::store::postgres::error::QueryError;
@@ -132,6 +133,8 @@ impl Rotate {
 
 impl Operation for Rotate {
     type Output = Rotation;
+
+    const KIND: OperationKind = OperationKind::Refresh;
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<Rotation, QueryError> {
         let mut attempts = Attempts::default();

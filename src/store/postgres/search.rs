@@ -3,6 +3,7 @@
 use tokio_postgres::Row;
 
 use crate::store::error::StoreError;
+use crate::store::pool::OperationKind;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::lookup::{Found, found, mark_of};
 use crate::store::postgres::operation::{Operation, Shared};
@@ -111,6 +112,8 @@ pub(super) struct SearchFamilies {
 
 impl Operation for SearchFamilies {
     type Output = FoundFamilies;
+
+    const KIND: OperationKind = OperationKind::Read;
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<FoundFamilies, QueryError> {
         let Search { subjects, after, limit, .. } = &self.search;

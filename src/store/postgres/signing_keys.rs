@@ -11,6 +11,7 @@ use tokio_postgres::Row;
 use crate::store::api::{DecideKeys, KeysChanged};
 use crate::store::error::StoreError;
 use crate::store::events;
+use crate::store::pool::OperationKind;
 use crate::store::postgres::append::announce;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::operation::{Operation, Shared, lock};
@@ -114,6 +115,8 @@ impl ChangeSigningKeys {
 
 impl Operation for ChangeSigningKeys {
     type Output = KeysChanged;
+
+    const KIND: OperationKind = OperationKind::Upkeep;
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<KeysChanged, QueryError> {
         let _turn = shared.keys.lock().await;

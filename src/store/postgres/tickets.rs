@@ -1,6 +1,7 @@
 //! The keys of TLS session tickets: one for each window of time, made by the gateway that comes first.
 
 use crate::store::error::StoreError;
+use crate::store::pool::OperationKind;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::rows::{self, get, read_counter, read_root};
@@ -22,6 +23,8 @@ pub(super) struct UseTicketKeys {
 
 impl Operation for UseTicketKeys {
     type Output = Vec<StoredTicketKey>;
+
+    const KIND: OperationKind = OperationKind::Upkeep;
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<Vec<StoredTicketKey>, QueryError> {
         let StoredTicketKey { period, root, sealed } = &self.candidate;

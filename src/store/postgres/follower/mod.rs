@@ -26,6 +26,7 @@ use crate::store::api::{LogOrder, RevocationHook};
 use crate::store::clock_offset::ClockOffset;
 use crate::store::error::StoreError;
 use crate::store::freshness::Freshness;
+use crate::store::pool::OperationKind;
 use crate::store::postgres::clock::Reading;
 use crate::store::postgres::connections::{Connections, Lane};
 use crate::store::postgres::error::QueryError;
@@ -143,8 +144,8 @@ impl Follower {
             self.listening = Some(session.number());
         }
         let from = lock(&self.known.state).read_from();
-        let polled = self.connections.run(Lane::Follower, |session| async move { poll(&session, from, PAGE).await });
-        let polled = polled.await?;
+        let read = |session: Session| async move { poll(&session, from, PAGE).await };
+        let polled = self.connections.run(Lane::Follower, OperationKind::Poll, read).await?;
         self.freshness.answered();
         self.measure_clock(&polled);
         let reading = polled.reading;
@@ -194,7 +195,7 @@ impl Follower {
             let shared = shared.clone();
             async move { shared.clock.write(&session, set_back).await }
         };
-        if let Err(error) = self.connections.run(Lane::Follower, write).await {
+        if let Err(error) = self.connections.run(Lane::Follower, OperationKind::Upkeep, write).await {
             tracing::error!(%error, "cannot write that the clock of the database was set back; trying again");
         }
     }

@@ -17,6 +17,7 @@ use super::memory::Known;
 use super::state::{INTERVAL, MIN_INTERVAL, spread};
 use crate::store::error::StoreError;
 use crate::store::freshness::Freshness;
+use crate::store::pool::OperationKind;
 use crate::store::postgres::connections::{Connections, Lane};
 use crate::store::postgres::leases;
 use crate::store::postgres::operation::{Shared, lock};
@@ -114,7 +115,7 @@ impl WriteBack {
     async fn write(&self, page: &[Revocation]) -> Result<Duration, StoreError> {
         let sent = Instant::now();
         let (shared, entries): (_, Arc<[Revocation]>) = (self.shared.clone(), page.into());
-        let appended = self.connections.run(Lane::Upkeep, |session| {
+        let appended = self.connections.run(Lane::Upkeep, OperationKind::WriteBack, |session| {
             let shared = shared.clone();
             let entries = entries.clone();
             async move { shared.log.append_lost(&session, &entries).await }
@@ -157,7 +158,7 @@ impl WriteBack {
 
     async fn hold(&self) -> Result<bool, StoreError> {
         let shared = self.shared.clone();
-        let held = self.connections.run(Lane::Upkeep, |session| {
+        let held = self.connections.run(Lane::Upkeep, OperationKind::Upkeep, |session| {
             let shared = shared.clone();
             async move { leases::hold(&session, leases::WRITE_BACK, &shared.replica).await }
         });
@@ -166,7 +167,7 @@ impl WriteBack {
 
     async fn release(&self) -> Result<(), StoreError> {
         let shared = self.shared.clone();
-        let released = self.connections.run(Lane::Upkeep, |session| {
+        let released = self.connections.run(Lane::Upkeep, OperationKind::Upkeep, |session| {
             let shared = shared.clone();
             async move { leases::release(&session, leases::WRITE_BACK, &shared.replica).await }
         });

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::given::{PostgresServer, driver, settings};
 use crate::store::error::StoreError;
+use crate::store::pool::OperationKind;
 use crate::store::postgres::connect::Connector;
 use crate::store::postgres::connections::{Lane, MORE};
 use crate::store::postgres::driver::Driver;
@@ -26,12 +27,12 @@ fn an_operation_runs_again_after_its_connection_was_lost() {
     let server = PostgresServer::shared();
     let settings = settings(server);
     let (name, driver) = (settings.schema.clone(), driver(settings));
-    let first = driver.wait(driver.submit(Lane::Any, backend)).expect("it works");
+    let first = driver.wait(driver.submit(Lane::Any, OperationKind::Upkeep, backend)).expect("it works");
     assert!(first > 0);
 
     let attempts = Arc::new(AtomicU32::new(0));
     let counted = attempts.clone();
-    let slow = driver.submit(Lane::Log, move |session| {
+    let slow = driver.submit(Lane::Log, OperationKind::Upkeep, move |session| {
         let attempt = counted.fetch_add(1, Ordering::Relaxed) + 1;
         async move {
             let seconds = if attempt == 1 { 60_f64 } else { 0.0 };
@@ -45,7 +46,7 @@ fn an_operation_runs_again_after_its_connection_was_lost() {
         assert!(began.elapsed() < Duration::from_secs(10), "the operation never began");
     }
     assert!(driver.wait(slow).expect("it was repeated") >= 2);
-    let second = driver.wait(driver.submit(Lane::Any, backend)).expect("it works again");
+    let second = driver.wait(driver.submit(Lane::Any, OperationKind::Upkeep, backend)).expect("it works again");
     assert_ne!(first, second);
 }
 
@@ -91,7 +92,7 @@ fn the_code_of_an_error_decides_about_a_repetition() {
         ("53300", "rejected", "max_connections"),
         ("55P03", "rejected", "holds a lock"),
     ] {
-        let failed = driver.submit(Lane::Any, move |session| async move {
+        let failed = driver.submit(Lane::Any, OperationKind::Upkeep, move |session| async move {
             let raise = format!("do $$ begin raise exception 'some text' using errcode = '{code}'; end $$");
             failure(session.batch(&raise)).await
         });
@@ -106,12 +107,12 @@ fn the_code_of_an_error_decides_about_a_repetition() {
 #[test]
 fn an_error_of_the_client_itself_is_not_repeated() {
     let driver = driver(settings(PostgresServer::shared()));
-    let failed = driver.submit(Lane::Any, |session| async move {
+    let failed = driver.submit(Lane::Any, OperationKind::Upkeep, |session| async move {
         let too_few = async { session.query("select $1::int4 + $2::int4", &[&1_i32]).await.map(drop) };
         failure(too_few).await
     });
     assert_eq!(driver.wait(failed).expect("it reports").0, "rejected");
-    let failed = driver.submit(Lane::Any, |session| async move {
+    let failed = driver.submit(Lane::Any, OperationKind::Upkeep, |session| async move {
         session.close();
         failure(async { session.query("select 1", &[]).await.map(drop) }).await
     });
@@ -125,7 +126,7 @@ fn a_statement_that_waits_behind_others_is_not_lost() {
     let attempts = Arc::new(AtomicU32::new(0));
     let slow = [(); 2].map(|()| {
         let attempts = attempts.clone();
-        driver.submit(Lane::Log, move |session| {
+        driver.submit(Lane::Log, OperationKind::Upkeep, move |session| {
             attempts.fetch_add(1, Ordering::Relaxed);
             async move { session.query("select pg_sleep(3)", &[]).await.map(drop) }
         })
@@ -140,7 +141,7 @@ fn a_change_that_may_not_be_durable_runs_again() {
     let driver = driver(settings(PostgresServer::shared()));
     for (severity, code, expected) in [("warning", "01000", 2), ("warning", "01004", 1), ("notice", "00000", 1)] {
         let attempts = Arc::new(AtomicU32::new(0));
-        let run = driver.submit(Lane::Any, move |session| {
+        let run = driver.submit(Lane::Any, OperationKind::Upkeep, move |session| {
             let attempt = attempts.fetch_add(1, Ordering::Relaxed) + 1;
             async move {
                 let severity = if attempt == 1 { severity } else { "debug" };
@@ -158,7 +159,7 @@ fn an_operation_runs_again_after_conflicts_but_not_for_ever() {
     for (conflicts, expected) in [(1, Some(2)), (3, Some(4)), (4, None), (100, None)] {
         let attempts = Arc::new(AtomicU32::new(0));
         let counted = attempts.clone();
-        let outcome = driver.submit(Lane::Any, move |_| {
+        let outcome = driver.submit(Lane::Any, OperationKind::Upkeep, move |_| {
             let attempt = counted.fetch_add(1, Ordering::Relaxed) + 1;
             let error = QueryError::Conflict(StoreError::new("another transaction was faster"));
             async move { if attempt <= conflicts { Err(error) } else { Ok(attempt) } }
@@ -174,13 +175,13 @@ fn a_success_after_a_loss_waits_until_it_is_durable() {
     for (lane, losses, waits) in [(Lane::Log, 0, 0), (Lane::Log, 1, 1), (Lane::Follower, 1, 0)] {
         let driver = driver(settings(PostgresServer::shared()));
         let attempts = AtomicU32::new(0);
-        let run = driver.submit(lane, move |_| {
+        let run = driver.submit(lane, OperationKind::Upkeep, move |_| {
             let attempt = attempts.fetch_add(1, Ordering::Relaxed);
             let lost = QueryError::Lost(StoreError::new("the connection is lost"));
             async move { if attempt < losses { Err(lost) } else { Ok(()) } }
         });
         driver.wait(run).expect("it works");
-        let barriers = driver.submit(lane, |session| async move {
+        let barriers = driver.submit(lane, OperationKind::Upkeep, |session| async move {
             let prepared = "select count(*) from pg_prepared_statements where statement like 'select pg_logical_emit%'";
             let row = session.query_opt(prepared, &[]).await?;
             Ok(row.expect("a row").try_get::<_, i64>(0).map_err(StoreError::from)?)
@@ -195,7 +196,7 @@ fn an_operation_that_always_loses_its_connection_ends() {
     let driver = driver(patient);
     let attempts = Arc::new(AtomicU32::new(0));
     let counted = attempts.clone();
-    let lost = driver.submit(Lane::Any, move |_| {
+    let lost = driver.submit(Lane::Any, OperationKind::Upkeep, move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
         async { Err::<(), _>(QueryError::Lost(StoreError::new("the connection is lost"))) }
     });
@@ -210,7 +211,7 @@ fn a_loss_elsewhere_does_not_end_a_connection() {
     let driver = driver(settings(PostgresServer::shared()));
     let seen: Arc<Mutex<Vec<u64>>> = Arc::default();
     let numbers = seen.clone();
-    let repeated = driver.submit(Lane::Log, move |session| {
+    let repeated = driver.submit(Lane::Log, OperationKind::Upkeep, move |session| {
         let mut numbers = numbers.lock().expect("no panic");
         numbers.push(session.number());
         let is_lost = numbers.len() == 1;
@@ -232,7 +233,7 @@ fn each_lane_has_connections_of_its_own() {
     while server.sql("postgres", &open).lines().count() < POOL + MORE {
         assert!(began.elapsed() < Duration::from_secs(20), "not all are connected");
     }
-    let on = |lane| driver.wait(driver.submit(lane, backend)).expect("it works");
+    let on = |lane| driver.wait(driver.submit(lane, OperationKind::Upkeep, backend)).expect("it works");
     // The last connection may not have passed its first checks yet.
     let first = Lane::Family(TokenId::from_bytes([0; 16]));
     while on(Lane::Upkeep) == on(first) {
@@ -276,7 +277,7 @@ fn a_dropped_driver_finishes_what_is_queued() {
     let schema = settings.schema.clone();
     let driver = driver(settings);
     let created = format!("create schema {schema}; create table {schema}.finished ()");
-    drop(driver.submit(Lane::Log, move |session| {
+    drop(driver.submit(Lane::Log, OperationKind::Upkeep, move |session| {
         let created = created.clone();
         async move {
             session.query("select pg_sleep(0.3)", &[]).await?;
@@ -294,7 +295,7 @@ fn a_host_that_does_not_work_is_followed_by_the_next_one() {
     let url = server.url().replacen("@", "@127.0.0.1:1,", 1);
     let settings = Settings { target: Target::parse(&url).expect("valid"), ..settings(server) };
     let driver = driver(settings);
-    assert!(driver.wait(driver.submit(Lane::Any, backend)).is_ok());
+    assert!(driver.wait(driver.submit(Lane::Any, OperationKind::Upkeep, backend)).is_ok());
 }
 
 /// As an operator or a provider does when the disk is nearly full. The others notice it when they write.
@@ -303,7 +304,7 @@ fn a_connection_that_became_read_only_is_replaced() {
     let driver = driver(settings(PostgresServer::shared()));
     let seen: Arc<Mutex<Vec<u64>>> = Arc::default();
     let numbers = seen.clone();
-    let created = driver.submit(Lane::Log, move |session| {
+    let created = driver.submit(Lane::Log, OperationKind::Upkeep, move |session| {
         let mut numbers = numbers.lock().expect("no panic");
         numbers.push(session.number());
         let is_first = numbers.len() == 1;

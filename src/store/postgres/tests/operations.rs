@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::given::{PostgresServer, driver, settings, shared};
 use crate::store::api::{Outbox, RevokeOutcome, RevokedBy};
+use crate::store::pool::OperationKind;
 use crate::store::postgres::append::Entry;
 use crate::store::postgres::connections::Lane;
 use crate::store::postgres::error::QueryError;
@@ -35,13 +36,15 @@ where
 {
     let settings = settings(PostgresServer::shared());
     let (name, driver) = (settings.schema.clone(), driver(settings));
-    let prepared = driver.submit(Lane::Log, move |session| {
+    let prepared = driver.submit(Lane::Log, OperationKind::Upkeep, move |session| {
         let name = name.clone();
         async move { schema::prepare(&session, &name, LOGIN).await }
     });
     driver.wait(prepared).expect("the tables are created");
     let shared = Arc::new(shared(driver.connections(), outbox));
-    driver.wait(driver.submit(Lane::Log, move |session| work(session, shared.clone()))).expect("it works")
+    driver
+        .wait(driver.submit(Lane::Log, OperationKind::Upkeep, move |session| work(session, shared.clone())))
+        .expect("it works")
 }
 
 async fn events(session: &Session) -> Result<i64, QueryError> {

@@ -86,6 +86,7 @@ async fn the_pause_of_a_sweep_follows_the_backlog() {
     let counted = eventually("they are counted", || backlog.get().rows == ROWS as u64);
     let (swept, ()) = tokio::join!(swept, counted);
     assert_eq!(swept.expect("in time").expect("sweeps"), ROWS);
+    assert_eq!(backlog.swept(), ROWS as u64);
     assert_eq!(backlog.get(), Expired::default());
 }
 

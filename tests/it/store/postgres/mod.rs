@@ -11,6 +11,7 @@ mod logical_copy;
 mod logins;
 mod lost;
 mod other_issuers;
+mod pool;
 mod repeated_calls;
 mod replicas;
 pub mod schema;

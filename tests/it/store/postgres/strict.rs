@@ -129,6 +129,7 @@ async fn one_gateway_sweeps() {
     assert_eq!((waiting.rows, waiting.oldest), (2, Some(LOGIN + LIFETIMES.absolute + LONGEST_LIFE)));
     assert_eq!(sweep(&first.store, &clock, &backlogs[0]).await.expect("the store works"), 3);
     assert_eq!(backlogs[0].get(), Expired::default(), "none is left");
+    assert_eq!(backlogs.map(|backlog| backlog.swept()), [3, 0]);
 }
 
 /// Without it, the sweep would take minutes.
