@@ -9,6 +9,7 @@ use super::exchange::{Checked, Responded};
 use super::provider::{SignInProvider, UnusedToken};
 use crate::auth::provider::Metadata;
 use crate::broker::service::Broker;
+use crate::limits::throttle;
 use crate::store::{ProviderLogin, RevokedBy};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::{Family, Origin, handle};
@@ -50,11 +51,13 @@ impl Broker {
     ///
     /// `context.at` is when the browser came back. A mass revocation since then also ends this login.
     ///
-    /// If the browser leaves meanwhile, the tokens that the provider issues are revoked there.
+    /// If the browser leaves meanwhile, the tokens that the provider issues are revoked there. `guess`: the code may be
+    /// one. It counts until the provider has accepted the code, also if the browser leaves: it could leave each time.
     pub async fn sign_in(
         self: &Arc<Self>,
         with: &SignInProvider,
         returned: Returned,
+        guess: Option<throttle::Attempt>,
         lifetimes: LoginLifetimes,
         clock: &Arc<dyn Clock>,
         context: EventContext,
@@ -64,6 +67,9 @@ impl Broker {
         // Not in the future of the request, which ends with its client.
         self.detached.begin(async move {
             let signed_in = broker.complete(&with, returned, lifetimes, &*clock, context).await;
+            if let Some(guess) = guess {
+                guess.end(signed_in.as_ref().is_err_and(|reject| reject.reason == Reason::SignInFailed));
+            }
             if let Err(Ok((signed_in, unused))) = sender.send(signed_in) {
                 broker.abandon(signed_in.family, &with, unused, &*clock).await;
             }

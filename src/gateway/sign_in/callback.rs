@@ -18,6 +18,7 @@ use super::{attempt_cookies, pages, paths};
 use crate::auth::bearer::session_cookie;
 use crate::broker::sign_in::{LoginLifetimes, Returned, SignInProvider, SignedIn};
 use crate::gateway::context::RequestContext;
+use crate::limits::throttle;
 use crate::protocols::http::body::Body;
 use crate::store::{Mark, MarkKind, Marked};
 use crate::tokens::family::handle::PresentedHandle;
@@ -29,11 +30,12 @@ use crate::types::secret;
 /// How long a used attempt is remembered: it lives for 10 minutes.
 const USED: Duration = Duration::from_mins(15);
 
-/// The attempt that a callback belongs to.
+/// A callback and the attempt that it belongs to.
 struct Found {
-    /// The name of its cookie.
+    /// The name of the cookie of the attempt.
     name: String,
     attempt: Attempt,
+    callback: Callback,
 }
 
 impl SignIn {
@@ -51,21 +53,23 @@ impl SignIn {
         let with = self.provider(provider)?;
         let origin = self.own_origin(context)?.to_owned();
         let callback = Callback::read(request.uri().query().unwrap_or_default()).map_err(failed)?;
-        let Some(found) = self.attempt(provider, &callback.state, request.headers(), context) else {
+        let Some(found) = self.attempt(provider, callback, request.headers(), context) else {
             return self.without_attempt(provider, &origin, request.headers(), context).await;
         };
         let throttle = &self.broker.throttle;
         let client = context.client();
         throttle.check_failures(client)?;
         throttle.count_call(client)?;
-        let outcome = self.finish(with, &found.attempt, callback, &origin, request.headers(), context).await;
+        // Its code could be invented.
+        let mut guess = Some(throttle.begin_attempt(client)?);
+        let outcome = self.finish(with, &found, &origin, request.headers(), &mut guess, context).await;
+        if let Some(guess) = guess {
+            // A user that the provider or the rules reject has invented nothing.
+            guess.end(outcome.as_ref().is_err_and(|reject| reject.reason == Reason::SignInFailed));
+        }
         let mut response = match outcome {
             Ok(response) => response,
             Err(reject) => {
-                // Its code could be invented. A user that the provider or the rules reject has invented nothing.
-                if reject.reason == Reason::SignInFailed {
-                    throttle.count_failure(client);
-                }
                 let again = self.link_again(provider, &found.attempt.return_path);
                 self.show(reject, Some(&again), context)
             }
@@ -76,12 +80,19 @@ impl SignIn {
     }
 
     /// The attempt of this browser with this state. Its cookie was set here, for this provider, within ten minutes.
-    fn attempt(&self, provider: &str, state: &str, headers: &HeaderMap, context: &RequestContext<'_>) -> Option<Found> {
+    fn attempt(
+        &self,
+        provider: &str,
+        callback: Callback,
+        headers: &HeaderMap,
+        context: &RequestContext<'_>,
+    ) -> Option<Found> {
+        let state = &*callback.state;
         let name = attempt::cookie_name(state)?;
         let sealed = attempt_cookies::find(headers, &name)?;
         let attempt = attempt::open(&name, &sealed, &self.broker.roots)?;
         let is_this = attempt.is_current(context.now) && attempt.provider == provider && attempt.has_state(state);
-        is_this.then_some(Found { name, attempt })
+        is_this.then_some(Found { name, attempt, callback })
     }
 
     /// A second tab, the back button, or a link from elsewhere: a code without its attempt is never used.
@@ -115,16 +126,18 @@ impl SignIn {
         Ok(false)
     }
 
+    /// `guess`: taken when the code goes to the provider.
     async fn finish(
         &self,
         with: &SignInProvider,
-        attempt: &Attempt,
-        callback: Callback,
+        found: &Found,
         origin: &str,
         headers: &HeaderMap,
+        guess: &mut Option<throttle::Attempt>,
         context: &mut RequestContext<'_>,
     ) -> Result<Response<Body>, Reject> {
         let failed = |wrong: &'static str| Reject::new(Reason::SignInFailed, wrong);
+        let Found { attempt, callback, .. } = found;
         // A provider of the same name can have another issuer since a reload.
         if attempt.issuer != *with.provider.issuer {
             return Err(failed("the attempt was at another issuer"));
@@ -140,6 +153,10 @@ impl SignIn {
         let mut back = back.ok_or_else(|| failed("the target is no header"))?;
         let key = secret::digest(&[b"state", callback.state.as_bytes()]);
         let Some(_turn) = self.running.begin(key) else {
+            // The other one counts.
+            if let Some(guess) = guess.take() {
+                guess.end(false);
+            }
             self.running.wait(&key).await;
             return Ok(back);
         };
@@ -151,7 +168,7 @@ impl SignIn {
         let returned = Returned { attempt: attempt.clone(), code: code.clone(), redirect_uri, replaces };
         let (settings, event) = (&self.settings, context.event());
         let lifetimes = LoginLifetimes { absolute: settings.absolute, idle: settings.idle };
-        let signed_in = self.broker.sign_in(with, returned, lifetimes, &self.clock, event).await?;
+        let signed_in = self.broker.sign_in(with, returned, guess.take(), lifetimes, &self.clock, event).await?;
         context.record.token_id = Some(signed_in.family.id);
         let internal = || Reject::new(Reason::Internal, "cannot make the cookie of a login");
         back.headers_mut().append(SET_COOKIE, cookie(&signed_in).ok_or_else(internal)?);

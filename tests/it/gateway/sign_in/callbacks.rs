@@ -11,6 +11,7 @@ use super::{APP, CALLBACK, everything, folder, is_ready};
 use crate::gateway::oauth::post;
 use crate::support::clock::ManualClock;
 use crate::support::visitor::Visitor;
+use crate::support::wait::{eventually, eventually_ok};
 use crate::support::{Gateway, Upstream};
 
 const OAUTH: &str = "[oauth]\nrevocation_endpoint = \"/oauth/revoke\"\n";
@@ -43,6 +44,36 @@ async fn invented_codes_count_against_their_address() {
     liar.tell(Lies::default());
     gateway.advance(std::time::Duration::from_secs(21));
     assert_eq!(liar.sign_in(&mut Visitor::of(&gateway), |back| back).await.status, 303);
+}
+
+/// A client that guesses does not wait for the response of the provider.
+#[tokio::test]
+async fn a_code_counts_until_the_provider_has_accepted_it() {
+    let liar = Liar::start(&json!({}));
+    let upstream = Upstream::start();
+    let gateway = start(&liar, &upstream).await;
+    for (response, again) in [(Lies::default(), 303), (raw(INVALID_GRANT), 429)] {
+        liar.tell(response);
+        liar.hold(true);
+        let before = liar.exchanges().len();
+        for number in 1..=3 {
+            let mut visitor = Visitor::of(&gateway);
+            let out = visitor.navigate_until(&format!("{APP}/orders"), &liar.issuer).await;
+            let back = liar.agree(&out);
+            let loading = tokio::spawn(async move { visitor.load(&back).await });
+            eventually("the provider is asked", || liar.exchanges().len() == before + number).await;
+            loading.abort();
+        }
+        let page = liar.sign_in(&mut Visitor::of(&gateway), |back| back).await;
+        assert_eq!((page.status.as_u16(), liar.exchanges().len()), (429, before + 3), "{page:?}");
+        liar.hold(false);
+        eventually_ok("the provider has responded", async || {
+            let page = liar.sign_in(&mut Visitor::of(&gateway), |back| back).await;
+            if page.status == again { Ok(()) } else { Err(page.status.to_string()) }
+        })
+        .await;
+        gateway.advance(std::time::Duration::from_mins(2));
+    }
 }
 
 /// Any page can make the browsers of an office send these: by images, by frames, and by a window that it navigates.
