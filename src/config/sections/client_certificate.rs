@@ -21,6 +21,9 @@ pub(super) fn read(table: &mut Table<'_>) -> Option<CertificateFiles> {
         _ => {}
     }
     let files = CertificateFiles { certificate: certificate?, key: key? };
+    if let Some(chain) = &chain {
+        pem::warn_unless_valid_now(table, "client_certificate", &files.certificate, chain);
+    }
     if let (Some(chain), Some(private_key)) = (chain, private_key) {
         pem::check_pair(table, "client_", chain, private_key, &files);
     }

@@ -178,6 +178,9 @@ fn certificate(table: &mut Table<'_>) -> Option<CertificateFiles> {
     let chain = certificate.as_deref().and_then(|path| table.accept("certificate", pem::certificates(path)));
     let private_key = key.as_deref().and_then(|path| table.accept("key", pem::private_key(path)));
     let files = CertificateFiles { certificate: certificate?, key: key? };
+    if let Some(chain) = &chain {
+        pem::warn_unless_valid_now(table, "certificate", &files.certificate, chain);
+    }
     if let (Some(chain), Some(private_key)) = (chain, private_key) {
         pem::check_pair(table, "", chain, private_key, &files);
     }

@@ -2,11 +2,15 @@
 
 use std::path::PathBuf;
 
+use rustls::pki_types::CertificateDer;
+
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::pem;
-use crate::protocols::tls::{ClientAuthSettings, ClientPolicy, RevocationList, read_revocation_lists};
+use crate::protocols::tls::{
+    ClientAuthSettings, ClientPolicy, RevocationList, authorities_without_list, read_revocation_lists,
+};
 use crate::types::clock::{Clock, SystemClock};
 
 const WORDS: [(&str, Option<ClientPolicy>); 4] = [
@@ -21,12 +25,11 @@ pub(super) fn read(table: &mut Table<'_>, has_tls: bool) -> Option<ClientAuthSet
     let policy = table.choice("client_certificate", None, &WORDS);
     let verifies = matches!(policy, Some(ClientPolicy::Optional | ClientPolicy::Required));
     let ca = table.path("client_ca");
-    if let Some(path) = ca.as_deref().filter(|_| verifies) {
-        table.accept("client_ca", pem::certificates(path));
-    }
+    let path = ca.as_deref().filter(|_| verifies);
+    let authorities = path.and_then(|path| table.accept("client_ca", pem::certificates(path)));
     let lists = lists(table);
     if verifies {
-        check_lists(table, &lists);
+        check_lists(table, &lists, &authorities.unwrap_or_default());
     }
     if policy.is_some() && !has_tls {
         let error =
@@ -58,7 +61,8 @@ fn lists(table: &mut Table<'_>) -> Vec<PathBuf> {
     lists.unwrap_or_default()
 }
 
-fn check_lists(table: &Table<'_>, files: &[PathBuf]) {
+/// `authorities`: those of `client_ca`.
+fn check_lists(table: &Table<'_>, files: &[PathBuf], authorities: &[CertificateDer<'_>]) {
     let read = |file: &PathBuf| {
         let expected = "expected a revocation list (CRL) in PEM or DER, with nextUpdate";
         let read = read_revocation_lists(file).map_err(|error| ConfigError::new(error.to_string(), expected));
@@ -74,5 +78,15 @@ fn check_lists(table: &Table<'_>, files: &[PathBuf]) {
             "no client certificate is accepted until there is a newer list",
         );
         table.warn("client_crl", ended.help("get the newest list of the authority"));
+    }
+    if all.is_empty() || all.len() < files.len() {
+        return;
+    }
+    for authority in authorities_without_list(authorities, &all) {
+        let unlisted = ConfigError::new(
+            format!("no list is by the authority {authority:?} of client_ca"),
+            "no client certificate that it signs is accepted",
+        );
+        table.warn("client_crl", unlisted.help("add the list of this authority, or remove it from client_ca"));
     }
 }

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use rustls::pki_types::CertificateRevocationListDer;
 use rustls::pki_types::pem::{self, PemObject};
-use webpki::{BorrowedCertRevocationList, CertRevocationList};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
+use webpki::{BorrowedCertRevocationList, CertRevocationList, EndEntityCert};
 
 use super::error::TlsError;
+use super::subject::subject_text;
 use super::validity::{is_time, time};
 use crate::types::clock::UnixTime;
 use crate::types::der::{SEQUENCE, element, elements};
@@ -39,6 +40,16 @@ impl ReadLists {
         let is_current = |authority| all.iter().any(|read| read.last_ends.get(authority).is_some_and(|end| *end > now));
         !self.last_ends.keys().all(is_current)
     }
+}
+
+/// The authorities of which none of these lists is. Not one that signs another of them: perhaps it signs no clients.
+pub fn authorities_without_list(authorities: &[CertificateDer<'_>], all: &[ReadLists]) -> Vec<String> {
+    let parsed = authorities.iter().filter_map(|der| Some((der, EndEntityCert::try_from(der).ok()?)));
+    let parsed: Vec<_> = parsed.collect();
+    let has_list = |name: &[u8]| all.iter().any(|read| read.last_ends.contains_key(name));
+    let signs_another = |name: &[u8]| parsed.iter().any(|(_, other)| other.issuer() == name && other.subject() != name);
+    let without = parsed.iter().filter(|(_, one)| !has_list(one.subject()) && !signs_another(one.subject()));
+    without.map(|(der, _)| subject_text(der)).collect()
 }
 
 /// Reads the lists of a file; at least one. Each must say when it ends: otherwise an attacker who keeps newer lists

@@ -1,8 +1,12 @@
 //! The times in certificates and revocation lists.
 
+use std::ops::RangeInclusive;
+
 use jiff::Unit;
 use jiff::civil::{Date, date};
+use rustls::pki_types::CertificateDer;
 
+use super::description::validity;
 use crate::types::clock::UnixTime;
 
 const UTC_TIME: u8 = 0x17;
@@ -34,6 +38,14 @@ pub(super) fn time(tag: u8, content: &[u8]) -> Option<UnixTime> {
     let seconds = i64::from(days) * 86_400 + i64::from(hour) * 3_600 + i64::from(minute) * 60 + i64::from(second);
     // Before 1970: as early as possible.
     Some(UnixTime::from_secs(u64::try_from(seconds).unwrap_or(0)))
+}
+
+/// When a certificate is valid: its first and its last second (RFC 5280 section 4.1.2.5).
+pub fn validity_of(certificate: &CertificateDer<'_>) -> Option<RangeInclusive<UnixTime>> {
+    let mut times = validity(certificate).map(|(tag, content)| time(tag, content));
+    let first = times.next()??;
+    let last = times.next()??;
+    Some(first..=last)
 }
 
 fn number(digits: &str) -> Option<i16> {

@@ -107,3 +107,34 @@ fn a_revocation_list_says_when_it_ends() {
     write("clients.crl", authority.revocation_list(&[1], now - 60).as_bytes());
     assert_eq!(warned(), 1);
 }
+
+/// No client of that authority could connect.
+#[test]
+fn a_check_names_the_authorities_without_a_revocation_list() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = Authority::new();
+    let [one, other] = [1, 2].map(|serial| root.authority(serial));
+    let write = |name: &str, content: String| std::fs::write(folder.path().join(name), content).expect("written");
+    let tomorrow = SystemClock.now().as_secs() + 86_400;
+    let text = "[[upstream]]\nservers = [\"http://127.0.0.1:1\"]\n[[listener]]\naddress = \"0.0.0.0:1\"\n\
+                client_certificate = \"required\"\nclient_ca = \"clients.pem\"\nclient_crl = [\"clients.crl\"]\n";
+    let unlisted = |authorities: &[&Authority], lists: &[&Authority]| -> Vec<u32> {
+        write("clients.pem", authorities.iter().map(|authority| authority.pem()).collect());
+        write("clients.crl", lists.iter().map(|authority| authority.revocation_list(&[], tomorrow)).collect());
+        let (_, warnings) = config::parse_with_warnings(text, folder.path(), Probe::None).expect("a valid file");
+        let messages = warnings.all().iter().filter(|warning| warning.place.key == "listener[0].client_crl");
+        let names =
+            messages.filter_map(|warning| warning.message.strip_prefix("no list is by the authority \"CN=authority "));
+        names.map(|name| name.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)).collect()
+    };
+    for (authorities, lists, expected) in [
+        (&[&one, &other][..], &[&one, &other][..], &[][..]),
+        (&[&one, &other], &[&one], &[2]),
+        (&[&one], &[&other], &[1]),
+        (&[&root], &[&one], &[0]),
+        (&[&root, &one], &[&one], &[]),
+        (&[&root, &one], &[&root], &[1]),
+    ] {
+        assert_eq!(unlisted(authorities, lists), expected);
+    }
+}

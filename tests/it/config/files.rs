@@ -10,11 +10,13 @@ use bearward::admin::SecretSource;
 use bearward::config::{self, Config, ConfigErrors, Database, Probe};
 use bearward::protocols::tls;
 use bearward::tokens::jwt::Algorithm;
+use bearward::types::clock::{Clock, SystemClock};
 use bearward::types::secret;
 use rcgen::{CertifiedKey, KeyPair, PKCS_ECDSA_P384_SHA384, generate_simple_self_signed};
 use tempfile::TempDir;
 
 use super::{assert_only_error, with_upstream};
+use crate::support::certificates::{Authority, set_validity};
 use crate::support::tokens::Mint;
 
 /// A folder with two certificates and their keys.
@@ -253,4 +255,29 @@ fn an_address_of_another_machine_is_an_error() {
     let text = with_upstream("[[listener]]\naddress = \"192.0.2.1:8443\"\n[admin]\naddress = \"127.0.0.1:0\"\n");
     let result = config::parse(&text, Path::new(env!("CARGO_MANIFEST_DIR")), Probe::Addresses);
     assert_only_error(result, "listener[0].address", (2, 11), "not an address of this machine");
+}
+
+/// Every client would reject it, also after a reload that replaces a good one.
+#[test]
+fn a_certificate_that_is_not_valid_now_is_a_warning() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = Authority::new();
+    let now = SystemClock.now().as_secs();
+    for (name, from, until, says) in [
+        ("good", now - 60, now + 60, None),
+        ("old", now - 60, now - 1, Some("old.pem ended at ")),
+        ("new", now + 60, now + 120, Some("new.pem begins at ")),
+    ] {
+        authority.client(|params| set_validity(params, from, until)).write(folder.path(), name);
+        let keys = format!("client_certificate = \"{name}.pem\"\nclient_key = \"{name}.key\"\n");
+        let listener = listener(&format!("{name}.pem"), &format!("{name}.key"));
+        let text = format!("[[upstream]]\nservers = [\"https://a.example\"]\n{keys}{listener}");
+        let (_, warnings) = config::parse_with_warnings(&text, folder.path(), Probe::None).expect("a valid file");
+        let about = warnings.all().iter().filter(|warning| says.is_some_and(|says| warning.message.contains(says)));
+        let found: Vec<_> = about.map(|warning| warning.place.key.as_str()).collect();
+        let expected = ["upstream[0].client_certificate", "listener[0].tls.certificate"];
+        assert_eq!(found, if says.is_some() { &expected[..] } else { &[] }, "{name}");
+        let of_good = warnings.all().iter().filter(|warning| warning.message.contains("good.pem")).count();
+        assert_eq!(of_good, 0);
+    }
 }
