@@ -26,6 +26,10 @@ use crate::telemetry::metrics::{Count, Histogram};
 use crate::types::per_worker::{Handle, PerWorker};
 use crate::types::reject::{Reason, Reject};
 
+/// How often a request is sent again because servers have ended their connections without it: the next connection may
+/// end as well before it, after `keepalive_requests` of nginx. The HTTP/2 client of Go sends it as often.
+const MAX_CLOSINGS: usize = 6;
+
 /// One group of servers.
 pub struct Upstream {
     pub name: Arc<str>,
@@ -133,6 +137,7 @@ impl Upstream {
         let mut attempt = if self.in_use() == 1 { Attempt::OnlyServer } else { Attempt::FirstOfSeveral };
         // A drained server gets no request, also if all others fail.
         let (mut tried, mut at) = (self.drained(), 0);
+        let mut closings = 0;
         loop {
             at = self.pick(worker, ticket, key, tried).unwrap_or(at);
             tried |= 1 << at;
@@ -145,6 +150,8 @@ impl Upstream {
                 Err(failure) => failure,
             };
             let has_others = (tried.count_ones() as usize) < self.servers.len();
+            closings += usize::from(retry == Some(RetryReason::Closing));
+            let retry = retry.filter(|_| closings <= MAX_CLOSINGS);
             let Some(next) = self.next_attempt(attempt, retry, has_others) else {
                 if !failure.is_of_server() {
                     current.forget();
@@ -179,8 +186,8 @@ impl Upstream {
     fn next_attempt(&self, failed: Attempt, retry: Option<RetryReason>, has_others: bool) -> Option<Attempt> {
         match retry? {
             RetryReason::Unsent => has_others.then_some(failed),
-            // The server has had no work with it.
-            RetryReason::Closing => self.has_target(has_others).then_some(Attempt::Retry),
+            // The server has had no work with it. If there is no other one, it gets the request over a new connection.
+            RetryReason::Closing => Some(failed),
             RetryReason::Refused | RetryReason::Repeatable => self.may_repeat(has_others).then_some(Attempt::Retry),
         }
     }

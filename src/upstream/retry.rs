@@ -27,7 +27,7 @@ pub(super) enum Attempt {
     OnlyServer,
     /// To one of several servers. A copy is always kept, because another server can get it.
     FirstOfSeveral,
-    /// The request was sent once before. It is not sent a third time.
+    /// The request was sent once before. It is not sent a third time, unless the server ends the connection without it.
     Retry,
 }
 
@@ -65,7 +65,12 @@ impl SendFailure {
     ) -> Self {
         let unprocessed = if protocol == Protocol::Http2 { unprocessed(&error) } else { None };
         let retry = copy.and_then(|copy| {
-            let reason = unprocessed.or_else(|| repeatable(&error, &copy, protocol, attempt))?;
+            let reason = match unprocessed {
+                Some(RetryReason::Closing) => RetryReason::Closing,
+                _ if attempt == Attempt::Retry => return None,
+                Some(reason) => reason,
+                None => repeatable(&error, &copy, protocol, attempt)?,
+            };
             *request = *copy;
             Some(reason)
         });

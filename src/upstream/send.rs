@@ -102,7 +102,7 @@ impl Handle<Server> {
         loop {
             let (mut sender, opened) =
                 self.http2_connection(worker, counts.metrics).await.map_err(SendFailure::unsent)?;
-            let copy = (attempt != Attempt::Retry).then(|| copy_if_repeatable(request, self.protocol)).flatten();
+            let copy = copy_if_repeatable(request, self.protocol);
             match sender.try_send_request(mem::take(request)).await {
                 Ok(response) => return Ok((response, Lease::new(self, worker, None, slot))),
                 Err(mut error) => match error.take_message() {

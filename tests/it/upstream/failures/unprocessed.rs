@@ -113,7 +113,29 @@ async fn a_request_is_sent_again_once() {
     gateway.wait_for_metric("upstream_retries_total", 1).await;
 }
 
-/// nginx ends each connection after `keepalive_requests`, while further requests are on their way.
+/// Each new connection ends before the request, too.
+#[tokio::test]
+async fn a_request_outlives_several_connections_that_end_before_it() {
+    for (endings, status) in [(6, 200), (7, 502)] {
+        let backend = ScriptedBackend::start(move |mut wire, number| async move {
+            wire.read_bytes(frames::PREFACE.len()).await;
+            wire.send(frame(SETTINGS, 0, 0, &[])).await;
+            let request = frames::next(&mut wire, &[HEADERS]).await;
+            if number < endings {
+                wire.send(frame(GOAWAY, 0, 0, &[0; 8])).await;
+                return End::HalfClose.of(wire).await;
+            }
+            wire.send(frame(HEADERS, END_HEADERS | END_STREAM, request.stream, &[frames::OK])).await;
+            wire.read_to_end().await;
+        });
+        let gateway = Gateway::public_single_worker(backend.address, "protocol = \"h2\"");
+        let response = gateway.client().send(Method::POST, "/", "".into()).await;
+        assert_eq!((response.status.as_u16(), backend.connections()), (status, 7), "{response:?}");
+        gateway.wait_for_metric("upstream_retries_total", 6).await;
+    }
+}
+
+/// nginx ends each connection after `keepalive_requests`, while more requests than that are on their way.
 #[tokio::test]
 async fn nginx_that_ends_its_connections_loses_no_request() {
     const CLIENTS: usize = 32;
@@ -122,7 +144,7 @@ async fn nginx_that_ends_its_connections_loses_no_request() {
     let address = free_address();
     let paths = "access_log off; client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; \
         uwsgi_temp_path uwsgi; scgi_temp_path scgi;";
-    let server = format!("listen {address} http2; keepalive_requests 50; location / {{ return 200 ok; }}");
+    let server = format!("listen {address} http2; keepalive_requests 20; location / {{ return 200 ok; }}");
     let text = format!("events {{}}\nhttp {{ {paths} server {{ {server} }} }}\n");
     std::fs::write(folder.path().join("nginx.conf"), text).expect("written");
     let path = folder.path().to_str().expect("UTF-8");
@@ -148,5 +170,5 @@ async fn nginx_that_ends_its_connections_loses_no_request() {
     for client in clients {
         assert_eq!(client.await.expect("no panic"), [200; EACH]);
     }
-    assert!(gateway.metric("bearward_upstream_connects_total").await >= (CLIENTS * EACH / 50) as f64);
+    assert!(gateway.metric("bearward_upstream_connects_total").await >= (CLIENTS * EACH / 20) as f64);
 }
