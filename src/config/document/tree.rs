@@ -246,13 +246,13 @@ impl Builder<'_> {
             )),
         };
         self.outside.insert(span.start, Outside::Unavailable(Box::new(error)));
-        DeValue::Table(table.clone())
+        DeValue::Table(self.table(table))
     }
 
     /// Keeps the table. Reading the value reports the error: a command that does not need the value works without.
     fn unavailable<'a>(&mut self, span: Range<usize>, table: &DeTable<'a>, error: ConfigError) -> Spanned<DeValue<'a>> {
         self.outside.insert(span.start, Outside::Unavailable(Box::new(error)));
-        Spanned::new(span, DeValue::Table(table.clone()))
+        Spanned::new(span, DeValue::Table(self.table(table)))
     }
 }
 

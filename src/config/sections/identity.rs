@@ -6,7 +6,7 @@ use crate::auth::identity::{CertificateHeaders, DEFAULT_NAMES, Identity};
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
-use crate::config::sections::placed::Placed;
+use crate::config::sections::placed::{Placed, duplicates};
 use crate::config::sections::rules;
 use crate::tokens::jwt::pointer::Pointer;
 
@@ -138,18 +138,22 @@ fn report_duplicate_claims(
     headers: &[Option<HeaderName>],
     claims: &[Placed<(Pointer, HeaderName)>],
 ) {
-    for (index, Placed { value: (_, name), place }) in claims.iter().enumerate() {
-        let same = |other: &HeaderName| normalized(other) == normalized(name);
-        let taken = headers.iter().position(|header| header.as_ref().is_some_and(same));
-        let error = if let Some(taken) = taken {
-            let key = KEYS[taken];
-            ConfigError::new(format!("`{key}` has the same header"), "expected a different name")
-        } else if let Some(first) = claims[..index].iter().find(|first| same(&first.value.1)) {
-            ConfigError::new("two claims have the same header", "expected a different name")
-                .related(&first.place, "first used here")
-        } else {
-            continue;
-        };
-        table.report().add(error.help(SAME_HEADER).at(place));
+    let taken_by = |claim: &Placed<(Pointer, HeaderName)>| {
+        let name = normalized(&claim.value.1);
+        headers.iter().position(|header| header.as_ref().is_some_and(|header| normalized(header) == name))
+    };
+    let report = |error: ConfigError, claim: &Placed<(Pointer, HeaderName)>| {
+        table.report().add(error.help(SAME_HEADER).at(&claim.place));
+    };
+    for claim in claims {
+        if let Some(key) = taken_by(claim).map(|taken| KEYS[taken]) {
+            let message = format!("`{key}` has the same header");
+            report(ConfigError::new(message, "expected a different name"), claim);
+        }
+    }
+    let several = duplicates(claims, |(_, name)| normalized(name));
+    for (first, claim) in several.into_iter().filter(|(_, claim)| taken_by(claim).is_none()) {
+        let error = ConfigError::new("two claims have the same header", "expected a different name");
+        report(error.related(&first.place, "first used here"), claim);
     }
 }

@@ -269,6 +269,8 @@ async fn a_file_of_another_program_is_not_quoted() {
         format!("watch = \"off\"\nDB_PASSWORD.a = {{ b = [\"{SECRET}\"] }}\n"),
         format!("[cors]\nDB_PASSWORD = [\"a\", {{ b = \"{SECRET}\" }}]\n"),
         format!("cors = {{ origins = [], DB_PASSWORD = \"{SECRET}\" }}\n"),
+        format!("[cors]\nDB_PASSWORD = {{ env = \"{SECRET}\" }}\n"),
+        format!("[cors]\nDB_PASSWORD = {{ credential = \"{SECRET}\" }}\n"),
     ] {
         write(&content);
         for arguments in everywhere {

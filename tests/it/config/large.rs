@@ -91,7 +91,9 @@ fn valid_files_are_read_in_linear_time() {
     let in_one_line = |number: usize| format!("{{ path = \"/s{number}\", scopes = [\"a\"] }}, ");
     let scopes = format!("{UPSTREAM}[[route]]\npath = \"/\"\nscopes = [");
     let below_public = format!("{UPSTREAM}{public_above}");
-    let shapes: [Shape<'_>; 11] = [
+    let of_identity =
+        |number: usize| format!("[[identity.claim]]\npointer = \"/c{number}\"\nheader = \"X-Claim-{number}\"\n");
+    let shapes: [Shape<'_>; 12] = [
         ("protected routes", UPSTREAM, &protected, ""),
         ("below a public one", &below_public, &protected, ""),
         ("below it with scopes of their own", &below_public, &of_own_scope, ""),
@@ -103,11 +105,13 @@ fn valid_files_are_read_in_linear_time() {
         ("in two cases", UPSTREAM, &cases, ""),
         ("in one line", IN_ONE_LINE, &in_one_line, "]"),
         ("scopes of one route", &scopes, &scope, "]"),
+        ("headers of [identity]", &below_public, &of_identity, ""),
     ];
     for (what, head, piece, end) in shapes {
+        let is_of_one_route = !piece(0).contains("path");
         grows_with_its_size(what, |count| {
             let config = check_valid(&format!("{head}{}{end}", repeated(count, piece)));
-            assert!(config.routes.len() >= if what == "scopes of one route" { 1 } else { count }, "{what}");
+            assert!(config.routes.len() >= if is_of_one_route { 1 } else { count }, "{what}");
         });
     }
 }
