@@ -14,7 +14,7 @@ use super::failure::{Failure, UpstreamError};
 use super::pool::Server;
 use super::report::Report;
 use super::resolve::Addresses;
-use super::retry::{Attempt, Counts, RetryReason, SendFailure};
+use super::retry::{Attempt, Counts, MAX_CLOSINGS, RetryReason, SendFailure};
 use super::retry_budget::RetryBudget;
 use super::send::UpstreamResponse;
 use super::server_state::ServerState;
@@ -25,10 +25,6 @@ use crate::telemetry::access_log::UpstreamNames;
 use crate::telemetry::metrics::{Count, Histogram};
 use crate::types::per_worker::{Handle, PerWorker};
 use crate::types::reject::{Reason, Reject};
-
-/// How often a request is sent again because servers have ended their connections without it: the next connection may
-/// end as well before it, after `keepalive_requests` of nginx. The HTTP/2 client of Go sends it as often.
-const MAX_CLOSINGS: usize = 6;
 
 /// One group of servers.
 pub struct Upstream {

@@ -213,12 +213,12 @@ impl Server {
         idle.push(Idle { connection, since });
     }
 
-    /// The HTTP/2 connection and when it was opened. Opens one if there is none.
+    /// The HTTP/2 connection, when it was opened, and whether for this request: it opens one if there is none.
     pub(super) async fn http2_connection(
         &self,
         worker: usize,
         metrics: &WorkerMetrics,
-    ) -> Result<(http2::SendRequest<Body>, Instant), Failure> {
+    ) -> Result<(http2::SendRequest<Body>, Instant, bool), Failure> {
         let requested = Instant::now();
         // Held while dialling: requests that arrive meanwhile share the one connection, or its failure.
         let mut slot = self.workers[worker].http2.lock().await;
@@ -229,7 +229,7 @@ impl Server {
             && !self.is_expired(connection, is_in_use, requested)
         {
             connection.used = requested;
-            return Ok((connection.sender.clone(), connection.opened));
+            return Ok((connection.sender.clone(), connection.opened, false));
         }
         if let Some((_, failure)) = slot.failure.as_ref().filter(|(when, _)| *when > requested) {
             return Err(failure.clone());
@@ -239,7 +239,7 @@ impl Server {
                 metrics.upstream_connects.inc();
                 let opened = Instant::now();
                 slot.open = Some(Http2Connection { sender: sender.clone(), opened, used: opened, address });
-                Ok((sender, opened))
+                Ok((sender, opened, true))
             }
             Err(failure) => {
                 slot.failure = Some((Instant::now(), failure.clone()));

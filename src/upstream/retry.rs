@@ -12,6 +12,10 @@ use crate::telemetry::access_log::Attempts;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::types::reject::with_causes;
 
+/// How often a request is sent again because servers have ended their connections without it: the next connection may
+/// end as well before it, after `keepalive_requests` of nginx. The HTTP/2 client of Go sends it as often.
+pub(super) const MAX_CLOSINGS: usize = 6;
+
 /// Where a request on its way is counted.
 #[derive(Clone, Copy)]
 pub struct Counts<'r> {

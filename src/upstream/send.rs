@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use super::failure::Failure;
 use super::lease::Lease;
 use super::pool::Server;
-use super::retry::{Attempt, Counts, SendFailure, copy_if_repeatable};
+use super::retry::{Attempt, Counts, MAX_CLOSINGS, SendFailure, copy_if_repeatable};
 use super::settings::Protocol;
 use super::slots::Slot;
 use crate::protocols::http::body::Body;
@@ -98,9 +98,9 @@ impl Handle<Server> {
         attempt: Attempt,
         slot: Slot,
     ) -> Result<UpstreamResponse, SendFailure> {
-        let mut is_first = true;
+        let mut unsent_before = 0;
         loop {
-            let (mut sender, opened) =
+            let (mut sender, opened, is_new) =
                 self.http2_connection(worker, counts.metrics).await.map_err(SendFailure::unsent)?;
             let copy = copy_if_repeatable(request, self.protocol);
             match sender.try_send_request(mem::take(request)).await {
@@ -110,11 +110,13 @@ impl Handle<Server> {
                     Some(unsent) => {
                         *request = unsent;
                         self.drop_http2(worker, opened).await;
-                        if !is_first {
+                        // One that was open for other requests may end at any time. A server that ends a new one is
+                        // not asked for a third.
+                        if unsent_before > 0 && is_new || unsent_before == MAX_CLOSINGS {
                             return Err(SendFailure::unsent(Failure::broken(error.into_error())));
                         }
                         self.count_retry(counts, Reason::UpstreamBroken, request);
-                        is_first = false;
+                        unsent_before += 1;
                     }
                     None => return Err(SendFailure::sent(error.into_error(), copy, request, self.protocol, attempt)),
                 },
