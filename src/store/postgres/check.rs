@@ -57,7 +57,8 @@ const SERVER: &str =
 /// What stops a start, and what to do.
 pub fn check(settings: &Settings, tls: Option<Tls>, now: fn() -> UnixTime) -> Result<Vec<Finding>, StoreError> {
     let schema = settings.schema.clone();
-    let needed = (settings.pool + MORE) as i64;
+    let hosts = settings.target.hosts.len();
+    let needed = (settings.pool + MORE + usize::from(hosts > 1)) as i64;
     let user = settings.target.user.clone();
     with_session(settings, tls, Duration::ZERO, move |session| async move {
         let mut found = rights(&session, &schema, &user).await?;

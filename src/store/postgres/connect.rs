@@ -1,12 +1,14 @@
 //! Opens one connection to the primary. `session_check` decides whether it is used.
 //!
 //! Each host is tried in turn, beginning with the last one that worked. tokio-postgres could do that too, but it would
-//! wait without a limit for a host that accepts connections and then sends nothing.
+//! wait without a limit for a host that accepts connections and then sends nothing. A server is not used if another one
+//! was promoted after it, see `watch`.
 
 use std::future::{Future, poll_fn};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -16,8 +18,9 @@ use tokio_postgres::{AsyncMessage, Config, Connection, Socket};
 use crate::store::error::{FailureKind, StoreError};
 use crate::store::postgres::error::{ConnectError, UNREACHABLE, kind, text};
 use crate::store::postgres::session::Session;
-use crate::store::postgres::session_check::check;
+use crate::store::postgres::session_check::{check, timeline};
 use crate::store::postgres::settings::{Host, PasswordSource, Settings};
+use crate::store::postgres::timeline::{Newest, Timeline};
 use crate::store::postgres::tls::{Encryption, Tls, TlsStream};
 use crate::types::private_file::{self, Origin};
 
@@ -29,8 +32,9 @@ pub(super) struct Connector {
     name: String,
     /// Number of the next connection.
     next: AtomicU64,
-    /// Index of the host that worked last.
+    /// Index of the host that worked last, or that was promoted since then.
     good: AtomicUsize,
+    newest: Mutex<Newest>,
 }
 
 type Driven = Connection<Socket, TlsStream<Socket>>;
@@ -39,7 +43,14 @@ impl Connector {
     /// `tls` may only be `None` if `settings.target` has no TLS. `replica` is the name of this gateway.
     pub(super) fn new(settings: Settings, tls: Option<Tls>, replica: &str) -> Self {
         let name = format!("bearward/{replica}");
-        Connector { settings, encryption: Encryption(tls), name, next: AtomicU64::new(1), good: AtomicUsize::new(0) }
+        Connector {
+            settings,
+            encryption: Encryption(tls),
+            name,
+            next: AtomicU64::new(1),
+            good: AtomicUsize::new(0),
+            newest: Mutex::default(),
+        }
     }
 
     pub(super) fn settings(&self) -> &Settings {
@@ -55,9 +66,9 @@ impl Connector {
         for index in self.good.load(Ordering::Relaxed)..self.good.load(Ordering::Relaxed) + hosts.len() {
             let index = index % hosts.len();
             let Some(host) = hosts.get(index) else { continue };
-            // For the TCP connection, the handshakes and the first statement together.
+            // For the TCP connection, the handshakes and the first statements together.
             let limit = 2 * self.settings.target.connect_timeout;
-            let connected = timeout(limit, self.connect_to(host)).await.unwrap_or_else(|_| {
+            let connected = timeout(limit, self.connect_to(index)).await.unwrap_or_else(|_| {
                 let late = format!("{UNREACHABLE} (no response within {limit:?})");
                 let error = StoreError::new(late).of_kind(FailureKind::Silent);
                 Err(ConnectError { error, is_permanent: false })
@@ -79,27 +90,66 @@ impl Connector {
 
     async fn connect_to(
         &self,
-        host: &Host,
+        index: usize,
     ) -> Result<(Session, impl Future<Output = ()> + Send + use<>), ConnectError> {
-        let config = self.config(host)?;
-        let (client, connection) = config.connect(self.encryption.clone()).await.map_err(refused)?;
-        let session = Session::new(client, self.next.fetch_add(1, Ordering::Relaxed), self.settings.prepared);
-        let mut connection = connection;
+        let (session, mut connection) = self.connection(index).await?;
         // Notices before the first statement concern the server, not a change.
         tokio::select! {
             () = drive_until_closed(&mut connection, &session, false) => {
                 return Err(ConnectError::transient("the server closed the connection"));
             }
-            checked = check(&session, &self.settings) => checked?,
+            checked = self.check(index, &session) => checked?,
         }
-        let driven = session.clone();
-        Ok((session, async move {
-            tokio::select! {
-                () = drive_until_closed(&mut connection, &driven, true) => {}
-                () = driven.closing() => {}
-            }
-            driven.close();
-        }))
+        Ok((session.clone(), drive(connection, session)))
+    }
+
+    /// A session at this host, whatever its server is, for questions alone. And the task that drives it.
+    pub(super) async fn open(
+        &self,
+        index: usize,
+    ) -> Result<(Session, impl Future<Output = ()> + Send + use<>), ConnectError> {
+        let (session, connection) = self.connection(index).await?;
+        Ok((session.clone(), drive(connection, session)))
+    }
+
+    async fn connection(&self, index: usize) -> Result<(Session, Driven), ConnectError> {
+        let host = self.settings.target.hosts.get(index);
+        let config = self.config(host.ok_or_else(|| ConnectError::transient("there is no such host"))?)?;
+        let (client, connection) = config.connect(self.encryption.clone()).await.map_err(refused)?;
+        Ok((Session::new(client, self.next.fetch_add(1, Ordering::Relaxed), self.settings.prepared), connection))
+    }
+
+    /// With one host, the operator or a proxy has decided which server it is.
+    async fn check(&self, index: usize, session: &Session) -> Result<(), ConnectError> {
+        check(session, &self.settings).await?;
+        if self.settings.target.hosts.len() == 1 {
+            return Ok(());
+        }
+        let Some(timeline) = timeline(session, self.settings.target.connect_timeout).await? else { return Ok(()) };
+        session.set_timeline(timeline);
+        self.found(index, timeline);
+        match self.is_superseded(session) {
+            true => Err(ConnectError::transient(SUPERSEDED)),
+            false => Ok(()),
+        }
+    }
+
+    /// The server at this host accepts changes.
+    pub(super) fn found(&self, index: usize, timeline: Timeline) {
+        if self.newest().add(timeline) {
+            self.good.store(index, Ordering::Relaxed);
+            let host = self.settings.target.hosts.get(index).map(Host::to_string);
+            tracing::warn!(host, timeline = timeline.number, "this server was promoted: it is the primary now");
+        }
+    }
+
+    /// Returns true if another server was promoted after the one of this session.
+    pub(super) fn is_superseded(&self, session: &Session) -> bool {
+        session.timeline().is_some_and(|timeline| self.newest().is_after(timeline))
+    }
+
+    fn newest(&self) -> MutexGuard<'_, Newest> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn config(&self, host: &Host) -> Result<Config, ConnectError> {
@@ -125,6 +175,18 @@ impl Connector {
         config.options(options(&settings.schema));
         Ok(config)
     }
+}
+
+const SUPERSEDED: &str = "this server was the primary before: another one was promoted after it; stop it, or let it follow \
+     the new one. If you have restored a backup here, restart the gateway";
+
+/// The task of a connection that is in use.
+async fn drive(mut connection: Driven, session: Session) {
+    tokio::select! {
+        () = drive_until_closed(&mut connection, &session, true) => {}
+        () = session.closing() => {}
+    }
+    session.close();
 }
 
 /// Ends when the connection is closed, or when a change may not be durable.

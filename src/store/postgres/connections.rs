@@ -19,6 +19,7 @@ use crate::store::postgres::backoff::Backoff;
 use crate::store::postgres::connect::Connector;
 use crate::store::postgres::error::{ConnectError, QueryError};
 use crate::store::postgres::session::Session;
+use crate::store::postgres::timeline::Timeline;
 use crate::types::ids::TokenId;
 use crate::types::secret;
 
@@ -105,6 +106,17 @@ impl Connections {
     /// The number of connections for changes.
     pub(super) fn writers(&self) -> usize {
         self.state().writers()
+    }
+
+    pub(super) fn connector(&self) -> &Connector {
+        &self.0.connector
+    }
+
+    /// The server at this host accepts changes. Leaves those that were the primary before it.
+    pub(super) fn found(&self, host: usize, timeline: Timeline) {
+        self.0.connector.found(host, timeline);
+        let state = self.state();
+        state.slots.iter().flatten().filter(|each| self.0.connector.is_superseded(each)).for_each(Session::close);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

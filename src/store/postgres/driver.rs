@@ -20,6 +20,7 @@ use crate::store::postgres::connect::Connector;
 use crate::store::postgres::connections::{Connections, Lane};
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::session::Session;
+use crate::store::postgres::watch::Watch;
 
 /// Maximum number of operations that wait for their result. With more, the database is too slow, and an immediate error
 /// is better than waiting.
@@ -50,12 +51,17 @@ impl Driver {
         let of_thread = connections.clone();
         let run = move || {
             runtime.block_on(async {
+                // First, so that the store does not open on a server that was the primary before.
+                let hosts = Watch::begin(&of_thread).await;
                 let connected = of_thread.connect_first(patience).await;
                 let works = connected.is_ok();
                 // The other side waits for it.
                 let _ = starting.send(connected);
                 if works {
                     tokio::spawn(of_thread.clone().keep_connected());
+                    for host in hosts {
+                        tokio::spawn(host.run());
+                    }
                     // Sent by `close`, or the handle was dropped.
                     let _ = stopped.await;
                 }

@@ -2,7 +2,8 @@
 //!
 //! `settings` says where the database is, `connect` and `tls` open one connection, `session_check` tests it, and
 //! `session` runs statements on it. `connections` keeps several of them open, with `backoff`, and repeats operations,
-//! `driver` owns the thread that does all of this. `error` says what a failed statement means.
+//! `driver` owns the thread that does all of this. With several hosts, `watch` looks which one was promoted, and
+//! `timeline` tells it from the primary of before. `error` says what a failed statement means.
 //!
 //! `schema` creates and migrates the tables, `migrate` does it for large ones, `sequences` repairs those of a copy,
 //! `rows` converts values. `issue`, `families`, `api_keys`, `search`, `rotation`, `revocations`, `origins`, `marks`,
@@ -65,7 +66,9 @@ mod session_check;
 mod settings;
 mod signing_keys;
 mod tickets;
+mod timeline;
 mod tls;
+mod watch;
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OnceCell, Semaphore, SemaphorePermit};
@@ -18,6 +18,7 @@ use tokio_postgres::{Client, Row, Statement};
 use crate::store::error::{FailureKind, StoreError};
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::gather::Gather;
+use crate::store::postgres::timeline::Timeline;
 
 /// Maximum time without any response while statements are in flight. The server ends a statement earlier by itself, see
 /// `statement_timeout` in `connect`.
@@ -68,6 +69,8 @@ struct Inner {
     client: Client,
     /// Unlike that of any other connection of this process.
     number: u64,
+    /// What the server writes, if it was asked.
+    timeline: OnceLock<Timeline>,
     prepared: bool,
     statements: Mutex<HashMap<&'static str, Arc<OnceCell<Statement>>>>,
     places: Semaphore,
@@ -86,6 +89,7 @@ impl Session {
         Session(Arc::new(Inner {
             client,
             number,
+            timeline: OnceLock::new(),
             prepared,
             statements: Mutex::default(),
             places: Semaphore::new(IN_FLIGHT),
@@ -101,6 +105,16 @@ impl Session {
     /// Tells connections apart, for what must be done once on each of them.
     pub(super) fn number(&self) -> u64 {
         self.0.number
+    }
+
+    /// What the server wrote when the connection was opened. `None` if it was not asked.
+    pub(super) fn timeline(&self) -> Option<Timeline> {
+        self.0.timeline.get().copied()
+    }
+
+    pub(super) fn set_timeline(&self, timeline: Timeline) {
+        // Each connection is asked once.
+        let _ = self.0.timeline.set(timeline);
     }
 
     /// Notified when the server sends a notification over this connection.

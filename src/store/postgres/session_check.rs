@@ -1,9 +1,12 @@
 //! Checks that the session of a new connection keeps the promises of the store.
 
+use std::time::Duration;
+
 use crate::store::error::{FailureKind, StoreError};
 use crate::store::postgres::error::{ConnectError, QueryError};
 use crate::store::postgres::session::Session;
 use crate::store::postgres::settings::Settings;
+use crate::store::postgres::timeline::Timeline;
 
 /// PostgreSQL 13 ended in 2025.
 const MIN_VERSION: i32 = 140_000;
@@ -22,6 +25,23 @@ const SESSION: &str = "select current_setting('server_version_num')::int4, curre
 /// prepared statements gives them names of its own.
 const KEEPS_NAMES: &str = "select exists (select from pg_prepared_statements where name ~ '^s[0-9]+$' and statement like '%as keeps_names') \
      as keeps_names";
+
+/// Only a server that accepts changes has a position in its log.
+const TIMELINE: &str = "select (select system_identifier from pg_control_system()),
+    case when current_setting('transaction_read_only') = 'off'
+        then ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int4 end";
+
+/// What the server writes. `None` if it is read-only, or if it is a service that does not say it.
+pub(super) async fn timeline(session: &Session, limit: Duration) -> Result<Option<Timeline>, ConnectError> {
+    let rows = match session.first_query(TIMELINE, limit).await {
+        Ok(rows) => rows,
+        Err(QueryError::Rejected(_) | QueryError::Conflict(_)) => return Ok(None),
+        Err(error) => return Err(ConnectError { error: error.into_store_error(), is_permanent: false }),
+    };
+    let read =
+        |row: &tokio_postgres::Row| Some(Timeline { system: row.try_get(0).ok()?, number: row.try_get(1).ok()? });
+    Ok(rows.first().and_then(read))
+}
 
 /// Fails if the server or the session cannot keep the promises of the store.
 pub(super) async fn check(session: &Session, settings: &Settings) -> Result<(), ConnectError> {

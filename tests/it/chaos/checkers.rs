@@ -213,3 +213,11 @@ pub(super) fn longest_outage(history: &[Refresh]) -> Duration {
     }
     longest
 }
+
+/// The longest time in which no refresh succeeded, of any family.
+pub(super) fn longest_silence(history: &[Refresh]) -> Duration {
+    let done = history.iter().filter(|refresh| child(refresh).is_some());
+    let mut ended: Vec<Instant> = done.map(|refresh| refresh.span.ended).collect();
+    ended.sort();
+    ended.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
+}

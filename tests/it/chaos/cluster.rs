@@ -55,6 +55,32 @@ impl Default for Setup<'_> {
     }
 }
 
+/// What the gateways share.
+pub(super) trait Database {
+    /// With several, the gateways use them directly. With one, through their fault proxies.
+    fn servers(&self) -> Vec<SocketAddr>;
+
+    /// A schema for one cluster.
+    fn schema(&self) -> String;
+
+    /// Runs SQL at the primary, as the superuser.
+    fn sql(&self, database: &str, sql: &str) -> String;
+}
+
+impl Database for PostgresServer {
+    fn servers(&self) -> Vec<SocketAddr> {
+        vec![SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))]
+    }
+
+    fn schema(&self) -> String {
+        PostgresServer::schema(self)
+    }
+
+    fn sql(&self, database: &str, sql: &str) -> String {
+        PostgresServer::sql(self, database, sql)
+    }
+}
+
 pub(super) struct Replica {
     /// `None` while it is killed.
     process: Option<GatewayProcess>,
@@ -76,13 +102,14 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    pub(super) fn start(server: &PostgresServer, setup: Setup<'_>) -> Cluster {
+    pub(super) fn start(server: &impl Database, setup: Setup<'_>) -> Cluster {
         Self::start_in(server, &server.schema(), setup)
     }
 
-    pub(super) fn start_in(server: &PostgresServer, schema: &str, setup: Setup<'_>) -> Cluster {
+    pub(super) fn start_in(server: &impl Database, schema: &str, setup: Setup<'_>) -> Cluster {
         let (upstream, mint) = (Upstream::start(), Mint::new(Algorithm::ES256));
-        let database = SocketAddr::from((Ipv4Addr::LOCALHOST, setup.pooler.unwrap_or(server.port)));
+        let servers = server.servers();
+        let database = setup.pooler.map_or(servers[0], |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
         let start = |(number, ahead): (usize, &i32)| {
             let mut network = (setup.has_network && number == 0).then(Network::create);
             let (folder, proxy) =
@@ -94,7 +121,8 @@ impl Cluster {
                 Some(network) => (network.own, network.reach(upstream.address)),
                 None => (Ipv4Addr::LOCALHOST, upstream.address),
             };
-            let text = configuration((own, backend, proxy.address), schema, &setup);
+            let used = if servers.len() == 1 { vec![proxy.address] } else { servers.clone() };
+            let text = configuration((own, backend, &used), schema, &setup);
             let audit = setup.collector.map(|address| format!("[audit]\nwebhook = \"http://{address}/{number}\"\n"));
             let text = text + &audit.unwrap_or_default();
             fs::write(folder.path().join("gateway.toml"), text).expect("written");
@@ -105,7 +133,7 @@ impl Cluster {
     }
 
     /// Generations by token id of the honest clients, as the database has them.
-    pub(super) fn generations(&self, server: &PostgresServer) -> HashMap<String, u64> {
+    pub(super) fn generations(&self, server: &impl Database) -> HashMap<String, u64> {
         let rows = self.sql(server, &format!("select id, generation from families where subject like '{HONEST}%'"));
         let row =
             |line: &str| line.split_once('|').map(|(id, number)| (id.to_owned(), number.parse().expect("a number")));
@@ -113,12 +141,12 @@ impl Cluster {
     }
 
     /// The sequences in the log of revocations.
-    pub(super) fn log(&self, server: &PostgresServer) -> Vec<u64> {
+    pub(super) fn log(&self, server: &impl Database) -> Vec<u64> {
         let rows = self.sql(server, "select sequence from revocations order by sequence");
         rows.lines().map(|line| line.parse().expect("a number")).collect()
     }
 
-    pub(super) fn sql(&self, server: &PostgresServer, query: &str) -> String {
+    pub(super) fn sql(&self, server: &impl Database, query: &str) -> String {
         let query = format!("set search_path to {}; {query}", self.schema);
         server.sql(crate::support::postgres::USER, &query)
     }
@@ -174,8 +202,9 @@ fn unix_time() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs()
 }
 
-fn configuration(addresses: (Ipv4Addr, SocketAddr, SocketAddr), schema: &str, setup: &Setup<'_>) -> String {
-    let (own, upstream, database) = addresses;
+fn configuration(addresses: (Ipv4Addr, SocketAddr, &[SocketAddr]), schema: &str, setup: &Setup<'_>) -> String {
+    let (own, upstream, servers) = addresses;
+    let database = servers.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",");
     let Setup { store, tokens, max_staleness, .. } = setup;
     let staleness = max_staleness.as_secs();
     format!(

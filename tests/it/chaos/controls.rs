@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use tokio_postgres::{Client, NoTls};
 
 use super::checkers::{
-    Outcome, Probe, Refresh, Revocation, Span, Verdict, by_rule, longest_outage, no_missed_revocation,
+    Outcome, Probe, Refresh, Revocation, Span, Verdict, by_rule, longest_outage, longest_silence, no_missed_revocation,
     no_overtaken_watermark, one_child_per_parent,
 };
 use super::cluster::{Cluster, MAX_STALENESS, Setup};
@@ -202,8 +202,12 @@ fn the_longest_outage_is_that_of_late_successes_too() {
     };
     let done = Outcome::Done("a".into());
     assert_eq!(longest_outage(&[refresh(1, 4, done.clone())]), Duration::from_secs(3));
-    let failed = [refresh(5, 6, Outcome::Unknown), refresh(7, 8, Outcome::Unknown), refresh(9, 10, done)];
+    let failed = [refresh(5, 6, Outcome::Unknown), refresh(7, 8, Outcome::Unknown), refresh(9, 10, done.clone())];
     assert_eq!(longest_outage(&failed), Duration::from_secs(5));
+    // Of any family, in any order.
+    let other = Refresh { family: "g".into(), ..refresh(13, 14, done.clone()) };
+    let history = [refresh(9, 10, done.clone()), refresh(11, 12, Outcome::Unknown), other, refresh(1, 3, done)];
+    assert_eq!(longest_silence(&history), Duration::from_secs(7));
 }
 
 /// A refresh that is answered while "log out everywhere" is under way: that began earlier, and is written later. By the

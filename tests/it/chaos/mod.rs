@@ -37,16 +37,20 @@
 //! | 20 | the disk of the database is full | `database::a_full_disk_leaves_nothing_half_done` |
 //! | | the same, and what `/readyz` says | `readiness::a_full_disk_of_the_database_makes_gateways_unready_until_there_is_room` |
 //! | | the database is stopped | `database::a_stopped_database_is_survived` |
+//! | | Patroni: a switchover | `patroni::a_switchover_loses_nothing` |
+//! | | Patroni: the primary is killed | `patroni::a_killed_primary_loses_nothing` |
+//! | | Patroni: the primary is killed, with its agent and etcd | `patroni::a_dead_machine_loses_nothing` |
+//! | | Patroni: the agent of the primary is killed, so that there are two | `patroni::a_killed_agent_loses_nothing` |
+//! | | Patroni: the leader of etcd is killed | `patroni::a_killed_leader_of_etcd_loses_nothing` |
+//! | | Patroni: the primary is cut off | `patroni::a_partition_loses_nothing` |
 //! | | another session locks the tables | `database::locked_tables_stop_no_known_token` |
 //! | | `store.strict`, and a gateway is cut off | `replicas::a_strict_revocation_holds_when_a_replica_is_cut_off` |
 //! | | `store.strict`, and a gateway is stopped | `replicas::a_strict_revocation_holds_when_a_replica_is_stopped` |
 //!
-//! `tests/run` runs cases 1, 3, 6, 9 and 11, and the one after it with fewer revocations; `tests/chaos` runs all of
-//! them. Case 15 has the tables of the next version, but only one program: `store::postgres::schema::next` runs the
-//! whole suite of the store on them.
-//! `tests/run` runs cases 1, 3, 6, 9 and 11, and those of clocks and pauses without a failover; `tests/chaos` runs all
-//! of them. Case 15 has the tables of the next
-//! version, but only one program: `store::postgres::schema::next` runs the whole suite of the store on them.
+//! `tests/run` runs cases 1, 3, 6, 9 and 11, the one after it with fewer revocations, and those of clocks and pauses
+//! without a failover; `tests/chaos` runs all of them, and those of Patroni on each version of PostgreSQL that it has.
+//! Case 15 has the tables of the next version, but only one program: `store::postgres::schema::next` runs the whole
+//! suite of the store on them.
 
 mod cases;
 mod checkers;
@@ -56,6 +60,7 @@ mod controls;
 mod fault_proxy;
 mod load;
 mod network;
+mod patroni;
 mod races;
 mod revocations;
 mod story;

@@ -71,7 +71,7 @@ impl Drop for Network {
     }
 }
 
-fn ip(arguments: &[&str]) {
+pub(super) fn ip(arguments: &[&str]) {
     let output = Command::new("ip").args(arguments).output().expect("ip is there: tests/run installs iproute2");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "ip {}: {said} (tests/chaos must run as root)", arguments.join(" "));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::checkers::{
     Probe, Verdict, Watermark, gapless, no_missed_revocation, no_overtaken_watermark, one_child_per_parent,
 };
-use super::cluster::{Cluster, MAX_STALENESS, Setup};
+use super::cluster::{Cluster, Database, MAX_STALENESS, Setup};
 use super::load::{History, Load, Volume, lock};
 use super::revocations::Answers;
 use super::story::Story;
@@ -33,14 +33,14 @@ const MISSED: usize = 30;
 const ANSWERS: usize = 100;
 
 /// What a fault is made of.
-pub(super) struct Scene<'a> {
+pub(super) struct Scene<'a, D = PostgresServer> {
     pub(super) cluster: &'a mut Cluster,
-    pub(super) server: &'a mut PostgresServer,
+    pub(super) server: &'a mut D,
     pub(super) load: &'a mut Load,
     pub(super) story: &'a mut Story,
 }
 
-impl Scene<'_> {
+impl<D> Scene<'_, D> {
     /// Waits for the moment that the story chooses: a number of acknowledged revocations, `most` more than now at most.
     /// Then sends the request that the story chooses, so that it is in flight at the fault.
     pub(super) fn moment(&mut self, most: usize) {
@@ -121,12 +121,12 @@ pub(super) fn survive_in(
 }
 
 /// Returns the history.
-pub(super) fn survive_on(
+pub(super) fn survive_on<D: Database>(
     case: &str,
     cluster: &mut Cluster,
-    server: &mut PostgresServer,
+    server: &mut D,
     (volume, expected): (Volume, Expected),
-    fault: impl FnOnce(&mut Scene<'_>),
+    fault: impl FnOnce(&mut Scene<'_, D>),
 ) -> Arc<History> {
     let mut story = Story::begin(case);
     let mut load = Load::start(cluster, volume, &story);
@@ -139,9 +139,9 @@ pub(super) fn survive_on(
     load.use_old_tokens_at_the_end(expected.patience);
 
     let refreshes = lock(&history.refreshes).clone();
-    let mut violations = one_child_per_parent(&refreshes, &cluster.generations(server));
+    let mut violations = one_child_per_parent(&refreshes, &cluster.generations(&*server));
     violations.extend(revocations_hold(&history, expected.patience));
-    violations.extend(gapless(&cluster.log(server), lock(&history.revocations).len()));
+    violations.extend(gapless(&cluster.log(&*server), lock(&history.revocations).len()));
     conclude(&story, &history, violations);
     assert_eq!(accepted, 0, "revoked tokens were accepted at the end");
     assert_eq!(cluster.audit_events("refresh.reuse_detected"), 0, "honest clients repeated their tokens");

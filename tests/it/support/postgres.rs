@@ -244,12 +244,8 @@ impl PostgresServer {
         !self.processes().is_empty()
     }
 
-    /// Process ids of all its processes: each runs in the folder of the data.
     fn processes(&self) -> Vec<String> {
-        let data = self.folder.join("data");
-        let is_its_own = |entry: &fs::DirEntry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == data);
-        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-        all.filter(is_its_own).map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+        processes_in(&self.folder.join("data"))
     }
 
     /// Starts it again at the same port, with the same data.
@@ -284,6 +280,13 @@ impl Drop for PostgresServer {
     }
 }
 
+/// Process ids of all processes of a server: each runs in the folder of its data.
+pub fn processes_in(data: &Path) -> Vec<String> {
+    let is_its_own = |entry: &fs::DirEntry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == data);
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter(is_its_own).map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
 /// Writes the file that `clock.so` reads. In place, because it is mapped.
 pub fn set_clock(folder: &Path, millis: i64) {
     let file = fs::OpenOptions::new().write(true).open(folder.join("clock.millis"));
@@ -303,22 +306,32 @@ fn keep(folder: &Path, port: u16, ahead: i32) -> Child {
     keeper.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("bash is there")
 }
 
+/// Makes root the user of the server.
+pub fn as_user() -> [String; 4] {
+    ["setpriv".into(), format!("--reuid={UNPRIVILEGED}"), format!("--regid={UNPRIVILEGED}"), "--clear-groups".into()]
+}
+
 /// A program of PostgreSQL, as a user who may run it.
 pub fn command(program: &str) -> Command {
     let path = binary(program);
     if !is_root() {
         return Command::new(path);
     }
-    let mut command = Command::new("setpriv");
-    command
-        .args([format!("--reuid={UNPRIVILEGED}"), format!("--regid={UNPRIVILEGED}"), "--clear-groups".into()])
-        .arg(path);
-    command.current_dir("/");
+    let [setpriv, arguments @ ..] = as_user();
+    let mut command = Command::new(setpriv);
+    command.args(arguments).arg(path).current_dir("/");
     command
 }
 
+/// Names a folder with programs of another version. What it lacks, the newest installed version has.
+const FOLDER: &str = "BEARWARD_POSTGRES";
+
 /// Debian keeps the servers of each version in a folder of its own, outside of the PATH.
 pub fn binary(program: &str) -> PathBuf {
+    let chosen = std::env::var_os(FOLDER).map(|folder| Path::new(&folder).join(program));
+    if let Some(path) = chosen.filter(|path| path.exists()) {
+        return path;
+    }
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = versions.map(|version| version.path().join("bin").join(program)).collect();
     found.retain(|path| path.exists());
@@ -331,7 +344,7 @@ fn is_root() -> bool {
 }
 
 /// A folder that the user of the server owns.
-fn new_folder() -> PathBuf {
+pub fn new_folder() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let name = format!("bearward-postgres-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let folder = std::env::temp_dir().join(name);
@@ -347,7 +360,8 @@ fn tempfile_in(folder: &Path, name: &str) -> fs::File {
     file
 }
 
-fn own(path: &Path) {
+/// Gives a file or folder to the user of the server.
+pub fn own(path: &Path) {
     if is_root() {
         chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("root may do this");
     }

@@ -4,6 +4,7 @@ mod clocks;
 mod database;
 mod lost;
 mod network;
+mod patroni;
 mod pauses;
 mod readiness;
 mod replicas;

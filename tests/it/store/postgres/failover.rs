@@ -4,9 +4,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bearward::store::Store;
+use bearward::store::postgres::Database;
 use bearward::tokens::family::rotation::Rotation;
 
-use super::following::Follower;
+use super::following::{Follower, now, sql};
 use super::{database, open_at};
 use crate::support::given::*;
 use crate::support::postgres::{PostgresServer, REPLICATED, USER};
@@ -56,6 +57,63 @@ async fn the_gateway_finds_the_new_primary_by_itself() {
         (ready.status == 200).then_some(()).ok_or(ready.text())
     })
     .await;
+}
+
+/// The database at both servers, and a gateway that looks for a promotion each second.
+fn two_servers(first: &PostgresServer, second: &PostgresServer, schema: &str, replica: &str) -> Database {
+    let url = format!("postgres://{USER}@127.0.0.1:{},127.0.0.1:{}/{USER}?sslmode=disable", first.port, second.port);
+    let mut database = Database { replica: replica.into(), ..database(&url, schema) };
+    database.settings.max_staleness = Duration::from_secs(4);
+    database
+}
+
+/// As with Patroni without a watchdog: its agent has died, and the server that was the primary goes on. Commits there
+/// wait for a standby that does not come back.
+#[tokio::test]
+async fn the_gateway_leaves_a_primary_that_waits_for_the_new_one() {
+    let (primary, standby) = replicated();
+    let schema = primary.schema();
+    let store = Follower::open_with(two_servers(&primary, &standby, &schema, "a")).store;
+    let family = issued(&store, "alice", now()).await;
+    standby.promote();
+    let refreshed = eventually_within(Duration::from_secs(20), "a refresh works", async || {
+        store.rotate(token(&family, 1), at(now()), now().into()).await.map_err(|error| error.message)
+    })
+    .await;
+    let (Rotation::Rotated(child) | Rotation::Replayed(child)) = refreshed else { panic!("{refreshed:?}") };
+    let stored = standby.sql(USER, &format!("select generation from {schema}.families"));
+    assert_eq!(stored, child.generation.to_string());
+}
+
+/// Without a synchronous standby, the server that was the primary also accepts changes.
+#[tokio::test]
+async fn no_gateway_stays_at_a_server_that_was_the_primary() {
+    let primary = PostgresServer::start_with(REPLICATED, "trust");
+    let standby = primary.standby(primary.port);
+    let schema = primary.schema();
+    let stays = Follower::open_with(two_servers(&primary, &standby, &schema, "a"));
+    let what = stays.revoke("before").await;
+    let head = "select pg_last_wal_replay_lsn() >= '";
+    let written = primary.sql(USER, "select pg_current_wal_lsn()");
+    eventually_ok("the standby has it", async || {
+        let has_it = standby.sql(USER, &format!("{head}{written}'"));
+        (has_it == "t").then_some(()).ok_or(has_it)
+    })
+    .await;
+    standby.promote();
+    // The order does not help.
+    let comes = Follower::open_with(two_servers(&primary, &standby, &schema, "b"));
+    comes.store.freshness().expect("shared").loaded().await;
+    assert!(comes.enforces(&what) && comes.count(|counts| &counts.forks) == 0);
+    let at_new = "select count(*) from pg_stat_activity where application_name = 'bearward/b' and state is not null";
+    assert_ne!(standby.sql("postgres", at_new), "0", "it starts at the new primary");
+    let after = comes.revoke("after").await;
+    eventually_within(Duration::from_secs(10), "the other gateway enforces it", async || {
+        stays.enforces(&after).then_some(()).ok_or(String::new())
+    })
+    .await;
+    let lists = sql(&primary, &schema, "select count(*) from revocations where name = 'after'");
+    assert_eq!(lists, "0", "no gateway writes to the old one");
 }
 
 /// An operator cancels what waits for the standby. The server then reports success with a warning, and the change is
