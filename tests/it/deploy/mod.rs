@@ -7,6 +7,7 @@ mod gateway_api;
 pub mod pages;
 mod recipes;
 mod replicas;
+mod runbooks;
 mod stream_recipes;
 
 use std::fs;

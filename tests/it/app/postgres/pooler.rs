@@ -1,4 +1,4 @@
-//! A gateway behind a real PgBouncer in transaction mode.
+//! A gateway behind a real PgBouncer, in transaction mode and in session mode.
 
 use std::sync::Arc;
 
@@ -82,4 +82,29 @@ async fn a_pooler_that_rejects_or_loses_settings_is_named() {
     let loses = Pooler::start_with(&server, IGNORES_SETTINGS, free_port());
     let error = start_error(&text(&upstream, &keys(&loses)), folder().path());
     assert!(error.contains("ALTER ROLE … SET search_path = bearward"), "{error}");
+}
+
+/// A gateway cannot tell the two modes apart. Another one in the same pooler has connections of its own.
+#[tokio::test]
+async fn a_pooler_in_session_mode_needs_the_same_settings() {
+    let (upstream, server, clock) = (Upstream::start(), server_with_role(), Arc::new(ManualClock::new()));
+    let settings = format!("pool_mode = session\ndefault_pool_size = 20\n{IGNORES_SETTINGS}");
+    let bouncer = Pooler::start_with(&server, &settings, free_port());
+    let url = format!("postgres = \"{}\"\n", bouncer.url());
+    let error = start_error(&text(&upstream, &url), folder().path());
+    assert!(error.contains("set store.prepared = false"), "{error}");
+    let keys = format!("{url}prepared = false\n");
+    let folders = [folder(), folder()];
+    let one = gateway(&upstream, &keys, &folders[0], &clock);
+    copy_roots(folders[0].path(), folders[1].path());
+    let two = gateway(&upstream, &keys, &folders[1], &clock);
+    let pair = one.issue("alice", "").await;
+    let refreshed = two.refresh(&pair.access, &pair.refresh).await;
+    assert_eq!(refreshed.status, 200, "{refreshed:?}");
+    assert_eq!(one.revoke(&pair.access, &pair.token_id).await.status, 200);
+    eventually_ok("the other gateway hears of it", async || match two.status_of(&pair.access).await {
+        401 => Ok(()),
+        status => Err(status.to_string()),
+    })
+    .await;
 }
