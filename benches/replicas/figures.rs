@@ -26,13 +26,14 @@ impl Bench {
         let store = format!("postgres = \"{}\"\nschema = \"{schema}\"\n", server.url());
         let mut replica = self.start(&store)?;
         let empty = replica.restart(&self.program)?;
-        let memory = replica.resident()?;
+        let [memory, _] = replica.memory()?;
         server.sql(
             USER,
             &format!(
                 "set search_path to {schema};
                  insert into revocations (sequence, kind, issuer, name, at, until, tag)
-                 select n, 'token', 'https://login.example', n::text, 1, 9000000000000, decode(md5(n::text), 'hex')
+                 select n, 'token', 'https://login.example', n::text,
+                     (extract(epoch from clock_timestamp()) * 1000)::bigint, 9000000000000, decode(md5(n::text), 'hex')
                  from generate_series(1, {entries}) n;
                  update meta set value = {entries}, tag = decode(md5('{entries}'), 'hex')
                  where name = 'revocation_sequence'"
@@ -44,7 +45,10 @@ impl Bench {
             return Err(format!("{applied} of {entries} entries are in force").into());
         }
         println!("| start of a gateway with an empty log; with {entries} entries | {empty:.2?}; {full:.2?} |");
-        let per_entry = replica.resident()?.saturating_sub(memory) / entries as u64;
+        let [resident, peak] = replica.memory()?;
+        let megabytes = [memory, resident, peak].map(|bytes| bytes / 1_000_000);
+        println!("| memory with an empty log; with {entries} entries; at most during the start | {megabytes:?} MB |");
+        let per_entry = resident.saturating_sub(memory) / entries as u64;
         println!("| memory of a gateway for each entry | {per_entry} bytes |");
         Ok(())
     }

@@ -155,7 +155,7 @@ fn gaps(looks: &[Look]) -> Outcome<Histogram<u64>> {
 }
 
 /// p50, p99 and maximum of microseconds.
-fn millis(times: &Histogram<u64>) -> String {
+pub fn millis(times: &Histogram<u64>) -> String {
     let [p50, p99] = [0.5, 0.99].map(|quantile| times.value_at_quantile(quantile) as f64 / 1000.0);
     format!("{p50:.1}, {p99:.1}, {:.1} ms", times.max() as f64 / 1000.0)
 }

@@ -24,15 +24,18 @@ mod origin;
 mod postgres;
 mod replica;
 mod tokens;
+mod upkeep;
 
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
 use figures::Bench;
 use postgres::{PostgresServer, REPLICATED, USER};
+use upkeep::Load;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -44,6 +47,10 @@ enum Row {
     KnownToken,
     /// The start of a gateway with a long log
     CatchUp,
+    /// A database that has lost revocations
+    WriteBack,
+    /// Refreshes while entries of the log expire
+    Sweep,
     /// kill -9 of the database
     Recovery,
     /// A standby is promoted
@@ -62,6 +69,18 @@ struct Options {
     /// Entries in the log when a gateway starts again
     #[arg(long, default_value_t = 1_000_000)]
     entries: usize,
+    /// Revocations that the database has lost
+    #[arg(long, default_value_t = 100_000)]
+    lost: usize,
+    /// Entries of the log that expire in each second
+    #[arg(long, default_value_t = 5_555)]
+    expiries: usize,
+    /// Refreshes in each second beside them
+    #[arg(long, default_value_t = 500)]
+    refreshes: u32,
+    /// Seconds of each turn with expiries
+    #[arg(long, default_value_t = 150)]
+    turn: u64,
     /// Requests with a known token to each gateway, in each round
     #[arg(long, default_value_t = 60_000)]
     requests: usize,
@@ -71,6 +90,9 @@ struct Options {
     /// Clients at the same time
     #[arg(long, default_value_t = 64)]
     clients: usize,
+    /// Measures this gateway instead of the one just built
+    #[arg(long)]
+    gateway: Option<PathBuf>,
     /// Runs each row once, in brief
     #[arg(long)]
     test: bool,
@@ -83,6 +105,7 @@ fn main() -> ExitCode {
     let mut options = Options::parse();
     if options.test {
         options = Options { revocations: 200, entries: 1_000, requests: 100, clients: 8, ..options };
+        options = Options { lost: 1_000, expiries: 100, refreshes: 40, turn: 1, ..options };
     }
     match flush::delay(options.flush).and_then(|()| run(&options)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -98,7 +121,7 @@ fn run(options: &Options) -> Outcome<()> {
     let mut server = PostgresServer::start_with(&settings, "trust");
     println!("| row | figure |\n|---|---|");
     let bench = Bench {
-        program: PathBuf::from(env!("CARGO_BIN_EXE_bearward")),
+        program: options.gateway.clone().unwrap_or_else(|| env!("CARGO_BIN_EXE_bearward").into()),
         upstream: origin::start()?,
         clients: options.clients,
     };
@@ -121,6 +144,13 @@ fn run(options: &Options) -> Outcome<()> {
     }
     if wants(Row::CatchUp) {
         bench.catch_up(&server, options.entries)?;
+    }
+    if wants(Row::WriteBack) {
+        bench.write_back(&server, options.lost)?;
+    }
+    if wants(Row::Sweep) {
+        let Options { expiries, refreshes, turn, .. } = *options;
+        bench.sweep(&server, Load { expiries, refreshes, turn: Duration::from_secs(turn) })?;
     }
     if wants(Row::Recovery) {
         bench.recovery(&mut server)?;

@@ -89,11 +89,14 @@ impl Replica {
         Ok(Caller { connection: Connection::open(&Target::plain(self.public))?, token: access.to_owned() })
     }
 
-    /// Resident memory, in bytes. Only root can read it.
-    pub fn resident(&self) -> Outcome<u64> {
+    /// Resident memory in bytes: now, and the most that it was.
+    pub fn memory(&self) -> Outcome<[u64; 2]> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no resident memory")?;
-        Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
+        let bytes = |field: &str| -> Outcome<u64> {
+            let line = status.lines().find_map(|line| line.strip_prefix(field)).ok_or("no resident memory")?;
+            Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
+        };
+        Ok([bytes("VmRSS:")?, bytes("VmHWM:")?])
     }
 
     /// CPU time of the process, user and system.
