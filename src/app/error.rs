@@ -29,6 +29,14 @@ pub enum StartError {
         database: Database,
         source: Cause,
     },
+    /// Of `store sweep`.
+    NothingToSweep(Database),
+    /// Of `store migrate` with `--owner`.
+    Migrate {
+        database: Database,
+        owner: String,
+        source: Cause,
+    },
     /// `store copy` or `store migrate` with a configuration that has no PostgreSQL.
     NotShared,
     /// The database has other rows than those that were written to it.
@@ -99,7 +107,25 @@ impl fmt::Display for StartError {
                     database.key()
                 )
             }
-            StartError::NotShared => f.write_str("the configuration has no store.postgres; set it"),
+            StartError::NothingToSweep(database @ Database::Sqlite(_)) => write!(
+                f,
+                "store.sqlite: there is no database {database}; correct store.sqlite, or name the configuration of the \
+                 gateway with --config"
+            ),
+            StartError::NothingToSweep(database) => write!(
+                f,
+                "{}: no gateway has used {database}, so that there is nothing to delete; correct store.postgres or \
+                 store.schema",
+                database.key()
+            ),
+            StartError::Migrate { database, owner, .. } => write!(
+                f,
+                "cannot change the tables of {database} as {owner}, the user of --owner with the password of \
+                 --owner-password-file"
+            ),
+            StartError::NotShared => {
+                f.write_str("store.postgres is not set; set it to the database to which the rows are copied")
+            }
             StartError::CopyDiffers { part, source, target } => write!(
                 f,
                 "the copy differs from its source: {} {} became {target}; check that nothing else writes to the \
@@ -153,6 +179,7 @@ impl Error for StartError {
             StartError::OpenStore { source, .. }
             | StartError::ReadStore { source, .. }
             | StartError::SweepStore { source, .. }
+            | StartError::Migrate { source, .. }
             | StartError::DatabaseCertificates(source)
             | StartError::SigningKeys(source)
             | StartError::SigningKeyFile { source, .. }
@@ -169,6 +196,7 @@ impl Error for StartError {
             | StartError::Thread { source, .. } => Some(source),
             StartError::MaxLifetime
             | StartError::UnknownSocket { .. }
+            | StartError::NothingToSweep(_)
             | StartError::NotShared
             | StartError::CopyDiffers { .. } => None,
         }

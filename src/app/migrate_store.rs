@@ -24,11 +24,15 @@ pub fn migrate_store(
 ) -> Result<usize, StartError> {
     let Some(settings) = config.store.postgres() else { return Err(StartError::NotShared) };
     let mut settings = settings.clone();
+    let role = owner.as_ref().map(|owner| owner.role.clone());
     if let Some(Owner { role, password }) = owner {
         settings.target.user = role;
         settings.password = password;
     }
     let tls = stored::encryption(&settings)?;
     let migrated = postgres::migrate(&settings, tls, now, progress);
-    migrated.map_err(|error| stored::open_error(&config.store, error))
+    migrated.map_err(|error| match role {
+        Some(owner) => StartError::Migrate { database: config.store.database.clone(), owner, source: error.into() },
+        None => stored::open_error(&config.store, error),
+    })
 }

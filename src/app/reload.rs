@@ -10,6 +10,7 @@
 //! (addresses, store, the gateway's own tokens, limits that all connections share) require a restart, which it reports.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
@@ -48,6 +49,8 @@ pub(super) struct LiveConfig {
     pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerTls>>>>,
     pub(super) admin_certificate: Option<Arc<ArcSwap<ServerTls>>>,
     pub(super) config: ArcSwap<Config>,
+    /// The file that a reload reads. `None` for a gateway that was not started from a file.
+    pub(super) file: Option<PathBuf>,
     /// Held by what replaces something. A reload holds it for seconds, while it waits for answers of other servers.
     pub(super) replacing: Mutex<()>,
     pub(super) clock: Arc<dyn Clock>,

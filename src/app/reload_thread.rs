@@ -55,7 +55,7 @@ impl ReloadThread {
     pub(super) fn start(live: Arc<LiveConfig>, file: PathBuf, queue: ReloadQueue) -> Result<Self, StartError> {
         let (stop, stopped) = watch::channel(false);
         let file_poll = live.config().file_poll;
-        let mut reloader = Reloader { live, file, seen: Files::new() };
+        let mut reloader = Reloader { live, file, seen: Files::new(), lost: BTreeMap::new() };
         reloader.seen = reloader.read_watched();
         let thread = spawn("reload", move || {
             loop {
@@ -108,6 +108,8 @@ struct Reloader {
     file: PathBuf,
     /// The files at the last reload.
     seen: Files,
+    /// What was in the secrets of the start that cannot be read any more.
+    lost: BTreeMap<PathBuf, Vec<u8>>,
 }
 
 impl Reloader {
@@ -170,10 +172,17 @@ impl Reloader {
         for NamedFile { key, path } in at_start {
             let file = path.display();
             match now.get(&path) {
+                Some(Some(content)) if self.lost.remove(&path).is_some_and(|lost| lost == *content) => {
+                    tracing::info!(key, %file, "a secret can be read again, and has not changed")
+                }
                 Some(Some(_)) => {
                     tracing::warn!(key, %file, "a secret has changed; the gateway uses it after a restart")
                 }
-                _ => tracing::error!(key, %file, "a secret cannot be read any more; the next start needs it"),
+                _ => {
+                    tracing::error!(key, %file, "a secret cannot be read any more; the next start needs it");
+                    let before = self.seen.get(&path).cloned().flatten();
+                    before.into_iter().for_each(|content| drop(self.lost.insert(path.clone(), content)));
+                }
             }
         }
         match watch {
@@ -231,7 +240,8 @@ fn log(result: &Result<Reloaded, ReloadError>) {
             tracing::info!(changed = reloaded.active.join(", "), "reloaded");
         }
         Ok(reloaded) => {
-            let (changed, requires_restart) = (reloaded.active.join(", "), reloaded.requires_restart.join(", "));
+            let changed = reloaded.active.join(", ");
+            let requires_restart = reloaded.restart_keys().join(", ");
             tracing::warn!(changed, requires_restart, "reloaded; some changes require a restart");
         }
         Err(error) => tracing::error!("not reloaded; the current settings stay active:\n{}", error.report),

@@ -1,19 +1,20 @@
 //! The root secrets: lines of a number and 43 base62 characters, the newest last.
 
 use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 
 use super::error::StartError;
 use super::secrets::{SecretError, is_missing, new_secret_text, read, read_admin_token, read_or_create};
 use super::stored;
 use crate::admin::SecretSource;
-use crate::config::{Config, Finding, StoreSettings};
+use crate::config::{Config, Database, StoreSettings};
 use crate::store::postgres::{self, RootsFound};
+use crate::store::sqlite;
 use crate::tokens::family::refresh_token::Roots;
 use crate::types::clock::UnixTime;
 use crate::types::ids::from_base62;
-use crate::types::reject::with_causes;
+use crate::types::owner;
 use crate::types::secret::{self, Secret};
 
 /// Reads the root secrets, or creates the file with the first one.
@@ -40,12 +41,43 @@ pub(super) fn check_root_is_not_lost(store: &StoreSettings) -> Result<(), StartE
     Err(SecretError::RootLost { file: file.clone(), database: store.database.clone() }.into())
 }
 
+/// A store that begins anew with a root secret that is there already. An operator can provide the secret, so that this is
+/// no error; otherwise, what was in the store is lost.
+pub(super) fn beginning(store: &StoreSettings) -> Result<Option<String>, StartError> {
+    let Database::Sqlite(file) = &store.database else { return Ok(None) };
+    if matches!(&store.secret, SecretSource::File(secret) if is_missing(secret)) {
+        return Ok(None);
+    }
+    let is_new = sqlite::is_new(file).map_err(|error| stored::open_error(store, error))?;
+    Ok(is_new.then(|| lost(store)).flatten())
+}
+
+/// `None` for a secret in a variable: it is always there, also at the first start.
+fn lost(store: &StoreSettings) -> Option<String> {
+    let SecretSource::File(secret) = &store.secret else { return None };
+    Some(format!(
+        "{} is new, but its root secret {} is not: unless this is the first start, the data is lost: revoked tokens are \
+         accepted again until they expire, and all sessions, API keys and sign-ins have ended; to restore the data, \
+         see deploy/backup.md",
+        store.database,
+        secret.display()
+    ))
+}
+
 /// Compares the root secrets with those of a store that several gateways share. Call it when the store is open.
-pub(super) fn agree(store: &StoreSettings, roots: Roots, now: UnixTime) -> Result<Roots, StartError> {
+///
+/// `is_old`: the root secret was there before this start.
+pub(super) fn agree(store: &StoreSettings, roots: Roots, is_old: bool, now: UnixTime) -> Result<Roots, StartError> {
     let Some(settings) = store.postgres() else { return Ok(roots) };
     let found = postgres::compare_roots(settings, stored::encryption(settings)?, roots.checks(), now);
     let secret = || store.secret.clone();
     match found.map_err(|error| stored::read_error(store, error))? {
+        RootsFound::First(number) => {
+            if let Some(warning) = lost(store).filter(|_| is_old) {
+                tracing::warn!("{warning}");
+            }
+            Ok(roots.with_newest(number))
+        }
         RootsFound::Newest(number) => {
             if number != roots.newest() {
                 tracing::info!(
@@ -60,12 +92,16 @@ pub(super) fn agree(store: &StoreSettings, roots: Roots, now: UnixTime) -> Resul
     }
 }
 
+/// Returns false for a file that the start creates.
+pub(super) fn exists(source: &SecretSource) -> bool {
+    !matches!(source, SecretSource::File(file) if !file.exists())
+}
+
 /// Checks everything that a start reads before it opens the store. Missing files are valid, and a database of a newer
 /// version is not.
 pub(super) fn check(config: &Config) -> Result<(), StartError> {
     stored::has_data(&config.store, config.store.start_patience)?;
     check_root_is_not_lost(&config.store)?;
-    let exists = |source: &SecretSource| !matches!(source, SecretSource::File(file) if !file.exists());
     if exists(&config.store.secret) {
         read_existing_roots(&config.store.secret)?;
     }
@@ -73,25 +109,6 @@ pub(super) fn check(config: &Config) -> Result<(), StartError> {
         read_admin_token(&config.admin.token)?;
     }
     Ok(())
-}
-
-/// What `bearward check` finds in the secrets of the gateway. Missing files are valid.
-pub fn check_secrets(config: &Config) -> Vec<Finding> {
-    let exists = |source: &SecretSource| !matches!(source, SecretSource::File(file) if !file.exists());
-    let finding = |source: &SecretSource, [file, variable]: [&str; 2], expected: &str, error: SecretError| {
-        let key = if matches!(source, SecretSource::File(_)) { file } else { variable };
-        Finding::error(key, with_causes(&error), expected, None)
-    };
-    let (root, token) = (&config.store.secret, &config.admin.token);
-    let root_error = exists(root).then(|| read_existing_roots(root).err()).flatten();
-    let token_error = exists(token).then(|| read_admin_token(token).err()).flatten();
-    let root_error = root_error.map(|error| {
-        finding(root, ["store.secret_file", "store.secret_env"], "expected lines of a number and a root secret", error)
-    });
-    let token_error = token_error.map(|error| {
-        finding(token, ["admin.token_file", "admin.token_env"], "expected the token of the admin API", error)
-    });
-    root_error.into_iter().chain(token_error).collect()
 }
 
 fn parse_roots(source: &SecretSource, text: &str) -> Result<Roots, SecretError> {
@@ -131,7 +148,9 @@ pub fn add_root(source: &SecretSource) -> Result<u8, SecretError> {
     let mut new_file = file.clone().into_os_string();
     new_file.push(".new");
     let new_file = Path::new(&new_file);
-    let written = secret::write_private(new_file, text.as_bytes()).and_then(|()| fs::rename(new_file, file));
+    let written = secret::write_private(new_file, text.as_bytes())
+        .and_then(|()| owner::keep(&File::open(new_file)?, &fs::metadata(file)?))
+        .and_then(|()| fs::rename(new_file, file));
     written.map_err(|source| SecretError::Write { file: file.clone(), source })?;
     Ok(number)
 }

@@ -15,6 +15,9 @@ use crate::types::secret::{self, Secret};
 /// Minimum size of an admin token in bytes.
 const MIN_TOKEN_SIZE: usize = 32;
 
+/// What to do without the root secret of a database.
+const RESTORE: &str = "restore the file from its backup (deploy/backup.md)";
+
 /// Why a secret cannot be used.
 #[derive(Debug)]
 pub enum SecretError {
@@ -72,14 +75,13 @@ impl fmt::Display for SecretError {
             SecretError::NotSet(secret) => write!(f, "{secret} is not set; set it to the secret"),
             SecretError::InvalidRoot { secret, line } => write!(
                 f,
-                "{secret}, line {line}: expected a number and a root secret of 43 letters and digits; restore the file \
-                 from its backup"
+                "{secret}, line {line}: expected a number and a root secret of 43 letters and digits; {RESTORE}"
             ),
             SecretError::DuplicateRoot { secret, line, number } => {
-                write!(f, "{secret}, line {line}: the number {number} is used twice; restore the file from its backup")
+                write!(f, "{secret}, line {line}: the number {number} is used twice; {RESTORE}")
             }
             SecretError::NoRoot(secret) => {
-                write!(f, "{secret} has no root secret; restore it from its backup")
+                write!(f, "{secret} has no root secret; {RESTORE}")
             }
             SecretError::NoFreeNumber(secret) => {
                 write!(f, "{secret} uses every number from 1 to 255; remove a root secret that is no longer needed")
@@ -104,7 +106,7 @@ impl fmt::Display for SecretError {
                 write!(
                     f,
                     "store.secret_file: {file} does not exist, and the database {database} cannot be used without it; \
-                     restore the file from its backup, or correct store.secret_file. If the file is lost, {remedy}: \
+                     {RESTORE}, or correct store.secret_file. If the file is lost, {remedy}: \
                      the gateway then creates both again, and all users must log in again"
                 )
             }

@@ -15,7 +15,7 @@ use super::open_store::{self, max_token_life};
 use super::own_keys;
 use super::proofs;
 use super::removed_fields;
-use super::root_secrets::{agree, read_roots};
+use super::root_secrets::{self, agree, read_roots};
 use super::shared_store;
 use super::sign_in_providers;
 use super::stored;
@@ -97,10 +97,11 @@ impl SharedState {
     ) -> Result<Self, StartError> {
         let now = clock.now();
         let store_patience = if predecessor.is_some() { takeover::STORE_WAIT } else { Duration::ZERO };
+        let is_old = root_secrets::exists(&config.store.secret);
         let roots = read_roots(&config.store.secret)?;
         let revocations = Arc::new(Revocations::new());
         let store = open_store::open(config, revocations.clone(), clock.clone(), store_patience)?;
-        let roots = Arc::new(agree(&config.store, roots, now)?);
+        let roots = Arc::new(agree(&config.store, roots, is_old, now)?);
         open_store::load_revocations(config, &*store, &revocations, now).await?;
         let clock = shared_store::clock(&*store, clock);
         let now = clock.now();

@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
+use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -68,6 +69,9 @@ pub fn start_with(
 ) -> Result<Running, StartError> {
     // First, because everything after it creates files.
     root_secrets::check_root_is_not_lost(&config.store)?;
+    if let Some(warning) = root_secrets::beginning(&config.store)? {
+        tracing::warn!("{warning}");
+    }
     let admin_token = secrets::read_admin_token(&config.admin.token)?;
     let runtime = thread::runtime()?;
     let mut prepared = prepare(&config, clock, &inherited, &runtime)?;
@@ -119,6 +123,7 @@ fn run(
         certificates: sockets.certificates,
         admin_certificate: sockets.admin.tls.clone(),
         config: ArcSwap::from_pointee(config),
+        file: file.as_deref().and_then(|file| std::path::absolute(file).ok()),
         replacing: Mutex::default(),
         clock,
         metrics: reload_metrics,
@@ -178,7 +183,7 @@ fn admin(
         snapshots: Arc::new(state.snapshots(metrics.clone())),
         stats_streams: StatsStreams::new(config.admin.streams),
         listeners,
-        configuration: Box::new(move || in_force.config().values.json()),
+        configuration: Box::new(move || configuration(&in_force)),
         clock: state.clock.clone(),
         operators: Operators::new(&token, &config.admin.operators),
         sessions: Arc::new(Sessions::new(config.admin.session_lifetime)),
@@ -191,6 +196,15 @@ fn admin(
         reloads,
         request_ids: RequestIds::new(),
     }
+}
+
+/// The settings in force, and the file that a reload reads.
+fn configuration(live: &LiveConfig) -> Value {
+    let mut settings = live.config().values.json();
+    if let Some(file) = &live.file {
+        settings["file"] = file.display().to_string().into();
+    }
+    settings
 }
 
 /// What is ready before a client can connect.

@@ -5,15 +5,14 @@
 use std::time::Duration;
 
 use super::error::StartError;
-use crate::config::{Config, Database, Finding, StoreSettings};
+use crate::config::{Database, StoreSettings};
 use crate::protocols::tls;
 use crate::store::{StoreError, postgres, sqlite};
 use crate::tokens::family::Family;
 use crate::tokens::family::revocation::Revocation;
 use crate::tokens::signing::StoredKey;
-use crate::types::clock::{Clock, SystemClock, UnixTime};
+use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
-use crate::types::reject::with_causes;
 
 /// Returns true if the store has been used. Fails if it belongs to another program. `patience`: how long to wait for
 /// PostgreSQL.
@@ -68,26 +67,4 @@ pub(super) fn open_error(store: &StoreSettings, error: StoreError) -> StartError
 
 pub(super) fn read_error(store: &StoreSettings, error: StoreError) -> StartError {
     StartError::ReadStore { database: store.database.clone(), source: error.into() }
-}
-
-/// What `bearward check` finds in the database. Empty with SQLite, which a check of the files covers.
-pub fn check_store(config: &Config) -> Vec<Finding> {
-    const KEY: &str = "store.postgres";
-    const EXPECTED: &str = "expected a database that the gateway can use";
-    let Some(settings) = config.store.postgres() else { return Vec::new() };
-    let checked = match encryption(settings) {
-        Ok(tls) => postgres::check(settings, tls, || SystemClock.now()),
-        Err(error) => return vec![Finding::error("store.postgres_ca_file", with_causes(&error), EXPECTED, None)],
-    };
-    match checked {
-        Ok(findings) => {
-            let warning = |finding: postgres::Finding| Finding::warning(KEY, finding.found, EXPECTED, &finding.advice);
-            findings.into_iter().map(warning).collect()
-        }
-        // The text says what to do.
-        Err(error) => {
-            let message = format!("{} cannot be used: {error}", config.store.database);
-            vec![Finding::error(KEY, message, EXPECTED, None)]
-        }
-    }
 }

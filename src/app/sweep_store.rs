@@ -32,15 +32,15 @@ pub struct Swept {
 /// sweep at the same time.
 ///
 /// # Errors
-/// If the store cannot be opened or written. A running gateway keeps its SQLite database to itself.
+/// If there is no store, or it cannot be opened or written. A running gateway keeps its SQLite database to itself.
 pub async fn sweep_store(
     config: &Config,
     clock: Arc<dyn Clock>,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Swept, StartError> {
-    // Otherwise it would be created.
+    // Otherwise it would be created. A wrong path must not look like a database without expired rows.
     if !stored::has_data(&config.store, Duration::ZERO)? {
-        return Ok(Swept { deleted: 0, left: Expired::default() });
+        return Err(StartError::NothingToSweep(config.store.database.clone()));
     }
     let store = open_store::open(config, Arc::new(Revocations::new()), clock.clone(), Duration::ZERO)?;
     let failed = |source| StartError::SweepStore { database: config.store.database.clone(), source };

@@ -16,6 +16,8 @@ use tokio::net::UnixStream;
 use crate::protocols::http::client::{self, ClientError, Limits};
 use crate::protocols::local_socket;
 use crate::protocols::reach::Reach;
+use crate::types::owner::{self, User};
+use crate::types::process::ROOT;
 
 /// The time is longer than the gateway takes for any response: it only ends the wait for a stuck disk. The size is that
 /// of a list of 100,000 sessions.
@@ -56,12 +58,16 @@ impl fmt::Display for CallError {
             CallError::Connect { socket, .. } if self.is_transient() => write!(
                 f,
                 "no gateway listens at admin.socket {}, and none started within {STARTUP_LIMIT:?} (is it running with \
-                 this configuration?)",
+                 this configuration? After a change of admin.socket or [store], it listens at the old path until it is \
+                 restarted)",
                 socket.display()
             ),
             CallError::Connect { socket, .. } => {
-                let socket = socket.display();
-                write!(f, "cannot call the gateway at admin.socket {socket}; run the command as its user, or as root")
+                write!(f, "cannot call the gateway at admin.socket {}; run the command as ", socket.display())?;
+                match self.user_of_gateway() {
+                    Some(user) => write!(f, "its user ({}), or as root", user.command()),
+                    None => f.write_str("its user, or as root"),
+                }
             }
             CallError::NoResponse { socket, .. } => {
                 write!(f, "no response from the gateway at admin.socket {}", socket.display())
@@ -92,6 +98,14 @@ impl CallError {
     pub(super) fn rejected(status: StatusCode, body: &Value) -> Self {
         let member = |name| body.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         CallError::Rejected { status, description: member("error_description"), code: member("error") }
+    }
+
+    /// Who has the folder of the socket, if the kernel denies its use. Any user can have created a socket in a folder
+    /// such as /tmp, so that its own owner says less.
+    fn user_of_gateway(&self) -> Option<User> {
+        let CallError::Connect { socket, source } = self else { return None };
+        let folder = socket.parent().filter(|_| source.raw_os_error().is_some())?;
+        owner::barrier(folder).map(|barrier| barrier.owner).filter(|owner| *owner != User(ROOT))
     }
 
     /// Returns true if the gateway may be starting: it does not listen yet.

@@ -1,12 +1,12 @@
-//! `bearward check`: reports every error in the configuration, and what is allowed and dangerous. Tries the database if
-//! that is PostgreSQL.
+//! `bearward check`: reports every error in the configuration, and what is allowed and dangerous. Also looks at the
+//! secrets and the database.
 
 use std::io::IsTerminal;
 
 use super::config_argument::{ConfigArgument, report};
 use super::error::CommandError;
 use super::output::say;
-use super::terminal::printable;
+use super::terminal::printable_line;
 use crate::app;
 use crate::config::{self, Config, ConfigWarnings, Probe, Values};
 
@@ -32,11 +32,7 @@ pub(super) struct Arguments {
 pub(super) fn run(
     Arguments { config, json, effective, deny_warnings, offline }: Arguments,
 ) -> Result<(), CommandError> {
-    let attempt = |config: &Config| {
-        let mut found = app::check_secrets(config);
-        found.extend((!offline).then(|| app::check_store(config)).into_iter().flatten());
-        found
-    };
+    let attempt = |config: &Config| app::check(config, offline);
     let file = config.file.display();
     match config::load_and_try(&config.file, Probe::None, attempt) {
         Ok((config, warnings)) => {
@@ -74,7 +70,7 @@ fn print_values(values: &Values, json: bool) {
         return;
     }
     let text = values.text();
-    text.lines().for_each(|line| say!("{}", printable(line)));
+    text.lines().for_each(|line| say!("{}", printable_line(line)));
 }
 
 fn count(warnings: &ConfigWarnings) -> String {

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use super::error::CommandError;
+use super::running_gateway;
 use crate::config::{self, Config, ConfigErrors, Probe};
 
 #[derive(clap::Args)]
@@ -29,7 +30,11 @@ impl ConfigArgument {
 
     /// The socket of the running gateway. Errors in the rest of the file do not stop a command.
     pub(super) fn admin_socket(&self) -> Result<PathBuf, CommandError> {
-        config::load_admin_socket(&self.file).map_err(report)
+        let named = config::load_admin_socket(&self.file).map_err(report)?;
+        let Some(found) = running_gateway::find(&self.file, &named) else { return Ok(named) };
+        let (old, new) = (found.display(), named.display());
+        eprintln!("note: the gateway listens at {old}, and the file now says {new}, which it uses after a restart");
+        Ok(found)
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::CommandError;
 use super::output::{say, write};
-use super::terminal::printable;
+use super::terminal::{printable, printable_line};
 use crate::auth::keyring;
 use crate::config::{self, ConfigError, Probe};
 use crate::protocols::url::{SecureUrl, UrlError};
@@ -80,7 +80,7 @@ fn algorithms(issuer: &str) -> Result<Vec<&'static str>, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(error.to_string()))?;
     let found = runtime.block_on(keyring::algorithms(issuer, &urls));
-    let found = found.map_err(|error| failed(printable(&with_causes(&error))))?;
+    let found = found.map_err(|error| failed(printable_line(&with_causes(&error))))?;
     Ok(found.into_iter().map(algorithm_name).collect())
 }
 
@@ -131,7 +131,7 @@ fn explain(error: &ConfigError) -> String {
         key => key,
     };
     let advice = if error.help.is_empty() { &error.expected } else { &error.help };
-    printable(&format!("{option}: {}; {advice}", error.message))
+    printable_line(&format!("{option}: {}; {advice}", error.message))
 }
 
 fn write_new(output: &Path, text: &str) -> Result<(), CommandError> {

@@ -20,6 +20,7 @@ mod progress;
 mod rejection;
 mod reload;
 mod report;
+mod running_gateway;
 mod schema;
 mod serve;
 mod signals;
@@ -57,7 +58,9 @@ enum Command {
     Serve(serve::Arguments),
     /// Write a first gateway.toml.
     Init(init::Arguments),
-    /// Check the configuration without starting the gateway. Report every error at once.
+    /// Check the configuration without starting the gateway. Report every error at once. Look at all files that it
+    /// names, and at the secrets and the database as a start would find them, also beside a running gateway. Change and
+    /// create nothing.
     Check(check::Arguments),
     /// Print the JSON Schema of gateway.toml, for editors and linters.
     Schema,

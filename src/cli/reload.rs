@@ -7,7 +7,7 @@ use super::admin_client::{self, CallError};
 use super::config_argument::ConfigArgument;
 use super::error::CommandError;
 use super::output::say;
-use super::terminal::{array_member, printable, text_member};
+use super::terminal::{array_member, printable, printable_line, text_member};
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -47,13 +47,13 @@ pub(super) fn run(Arguments { config, dry_run, json }: Arguments) -> Result<(), 
 }
 
 fn print_warnings(body: &Value) {
-    let warnings = array_member(body, "warnings").filter_map(Value::as_str).map(printable);
+    let warnings = array_member(body, "warnings").filter_map(Value::as_str).map(printable_line);
     warnings.for_each(|warning| eprintln!("warning: {warning}"));
 }
 
 fn report(body: &Value) -> String {
     let report = body.get("report").and_then(Value::as_str).unwrap_or_default();
-    let lines: Vec<_> = report.lines().map(printable).collect();
+    let lines: Vec<_> = report.lines().map(printable_line).collect();
     format!("error: not reloaded; the current settings stay active\n{}\n", lines.join("\n"))
 }
 
@@ -87,12 +87,12 @@ fn line(change: &Value) -> String {
 
 fn print_result(body: &Value) {
     print_warnings(body);
-    let tables = |member| array_member(body, member).filter_map(Value::as_str).map(printable).collect::<Vec<_>>();
-    match tables("changed") {
+    let texts = |member| array_member(body, member).filter_map(Value::as_str).map(printable).collect::<Vec<_>>();
+    match texts("changed") {
         changed if changed.is_empty() => say!("reloaded; no changes"),
         changed => say!("reloaded; changed: {}", changed.join(", ")),
     }
-    let restart = tables("requiresRestart");
+    let restart = texts("restartKeys");
     if !restart.is_empty() {
         say!("changes that require a restart: {}", restart.join(", "));
     }

@@ -30,7 +30,8 @@ pub(super) enum StoreCommand {
         to: Target,
     },
     /// Create the tables in PostgreSQL, or change them for this version, beside running gateways of the version before.
-    /// Indexes of large tables are built without a limit of time, and no refresh waits for them.
+    /// Indexes of large tables are built without a limit of time, and no refresh waits for them. SQLite needs no such
+    /// step: a gateway makes it at its start.
     Migrate {
         #[command(flatten)]
         config: ConfigArgument,
@@ -42,7 +43,8 @@ pub(super) enum StoreCommand {
         owner_password_file: Option<PathBuf>,
     },
     /// Delete expired sessions, revocations and list entries at once. A running gateway deletes them slowly; after a
-    /// long stop, or before a copy or backup, this is faster. With SQLite, stop the gateway first.
+    /// long stop, or before a copy or backup, this is faster. With SQLite, stop the gateway first. Fail if there is no
+    /// database.
     Sweep {
         #[command(flatten)]
         config: ConfigArgument,
@@ -88,6 +90,11 @@ fn copy(argument: &ConfigArgument, from: &Path) -> Result<(), CommandError> {
 
 fn migrate(argument: &ConfigArgument, owner: Option<Owner>) -> Result<(), CommandError> {
     let config = argument.load(Probe::None)?;
+    // A success, so that a script can run it before each upgrade.
+    if !config.store.is_shared() {
+        say!("store.sqlite needs no migration: a gateway changes its tables at its start; nothing was changed");
+        return Ok(());
+    }
     let mut shown = Progress::on_stderr();
     let mut progress = |part: &str, done, total| shown.show(part, done, (total > 0).then_some(total));
     match app::migrate_store(&config, owner, SystemClock.now(), &mut progress)? {

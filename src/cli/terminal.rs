@@ -5,15 +5,26 @@ use serde_json::Value;
 /// Escapes control characters, which could change what the terminal shows or does, and what it does not show:
 /// characters without a shape, and spaces at the start and the end. Two subjects that differ only there look different.
 /// Letters that are alike, such as those of Latin and Cyrillic, stay as they are.
+///
+/// For one value. A line of a report is for [`printable_line`].
 pub(super) fn printable(text: &str) -> String {
     let start = text.len() - text.trim_start_matches(' ').len();
     let end = text.trim_end_matches(' ').len();
+    escaped(text, |at| at < start || at >= end)
+}
+
+/// As [`printable`], for a line that the gateway has composed: its outer spaces are indentation.
+pub(super) fn printable_line(line: &str) -> String {
+    escaped(line, |_| false)
+}
+
+/// `is_outer_space`: says whether the character at this place is one.
+fn escaped(text: &str, is_outer_space: impl Fn(usize) -> bool) -> String {
     let mut shown = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
-        let is_outer_space = at < start || at >= end;
         // What looks like an escape is one.
         let looks_like_escape = text[at..].starts_with("\\u{");
-        match is_outer_space || looks_like_escape || is_hidden(c) {
+        match is_outer_space(at) || looks_like_escape || is_hidden(c) {
             true => shown.extend(c.escape_unicode()),
             false => shown.push(c),
         }
@@ -83,7 +94,8 @@ mod tests {
         ] {
             assert_eq!(printable(text), shown, "{text:?}");
         }
+        assert_eq!(printable_line("  1 | a\u{200B}\\u{20} = 2 "), "  1 | a\\u{200b}\\u{5c}u{20} = 2 ");
         let shown = "Zoë Ærøe, 北京, नमस्ते, e\u{301}, 😀 \"'\\";
-        assert_eq!(printable(shown), shown);
+        assert_eq!((printable(shown).as_str(), printable_line(shown).as_str()), (shown, shown));
     }
 }

@@ -14,6 +14,8 @@ pub struct Change {
     /// Which table of a list it is, such as `GET /orders/`.
     pub item: Option<String>,
     pub kind: Kind,
+    /// Where the new value is, such as `gateway.toml:7`. `None` if it is in no file.
+    pub place: Option<String>,
     pub requires_restart: bool,
 }
 
@@ -35,7 +37,7 @@ pub enum Kind {
 impl Change {
     /// `key`: names a file, or has keys that do.
     pub fn content(key: impl Into<String>) -> Self {
-        Change { key: key.into(), item: None, kind: Kind::Content, requires_restart: false }
+        Change { key: key.into(), item: None, kind: Kind::Content, place: None, requires_restart: false }
     }
 
     pub fn json(&self) -> Json {
@@ -46,6 +48,7 @@ impl Change {
             }
         };
         set("item", self.item.as_deref().map(Json::from));
+        set("place", self.place.as_deref().map(Json::from));
         match &self.kind {
             Kind::Changed { from, to } => {
                 set("change", Some("changed".into()));
@@ -87,6 +90,7 @@ impl Values {
             key: name.to_owned(),
             item: None,
             kind: Kind::Reordered,
+            place: None,
             requires_restart: requires_restart(name, keeps_listeners),
         }));
         changes
@@ -187,8 +191,11 @@ impl Table<'_> {
 
     fn whole(&self, kind: Kind, keeps_listeners: bool) -> Change {
         let (key, item) = (self.key.to_owned(), self.item.clone());
+        let places =
+            self.settings.values().filter(|_| kind == Kind::Added).filter_map(|setting| setting.origin().place());
+        let place = places.min_by_key(|place| place.line).map(|place| place.to_string());
         let requires_restart = self.settings.values().any(|setting| requires_restart(&setting.key, keeps_listeners));
-        Change { key, item, kind, requires_restart }
+        Change { key, item, kind, place, requires_restart }
     }
 
     fn changes(&self, next: &Table<'_>, keeps_listeners: bool) -> Vec<Change> {
@@ -203,10 +210,12 @@ impl Table<'_> {
             if is_same {
                 continue;
             }
+            let place = to.and_then(|setting| Some(setting.origin().place()?.to_string()));
             let [from, to] = [from, to].map(|setting| setting.and_then(|setting| setting.value.clone()));
             let key = if next.key.is_empty() { (*key).to_owned() } else { format!("{}.{key}", next.key) };
             let requires_restart = requires_restart(&key, keeps_listeners);
-            changes.push(Change { key, item: next.item.clone(), kind: Kind::Changed { from, to }, requires_restart });
+            let kind = Kind::Changed { from, to };
+            changes.push(Change { key, item: next.item.clone(), kind, place, requires_restart });
         }
         changes
     }
@@ -230,12 +239,14 @@ mod tests {
     fn a_changed_key_has_both_values() {
         let next = format!("workers = 3\n{BASE}scopes = [\"x\"]\n[limits]\nuri_size = \"4KiB\"\n");
         let changes: Vec<Json> = values(BASE).changes(&values(&next), false).iter().map(Change::json).collect();
-        let changed =
-            |key: &str, from: Json, to: Json| json!({ "key": key, "change": "changed", "from": from, "to": to });
+        let changed = |key: &str, line: usize, from: Json, to: Json| {
+            let place = format!("gateway.toml:{line}");
+            json!({ "key": key, "change": "changed", "from": from, "to": to, "place": place })
+        };
         let mut expected = vec![
-            changed("workers", json!(0), json!(3)),
-            changed("route[1].scopes", json!([]), json!(["x"])),
-            changed("limits.uri_size", json!("8KiB"), json!("4KiB")),
+            changed("workers", 1, json!(0), json!(3)),
+            changed("route[1].scopes", 8, json!([]), json!(["x"])),
+            changed("limits.uri_size", 10, json!("8KiB"), json!("4KiB")),
         ];
         for (change, expected) in changes.iter().zip(&mut expected) {
             expected["requiresRestart"] = change["requiresRestart"].clone();

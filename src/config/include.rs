@@ -1,14 +1,16 @@
 //! `include`: further files of the configuration.
 
 use std::collections::HashSet;
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use toml::de::{DeTable, DeValue};
 
 use crate::config::document::error::{ConfigError, Place};
 use crate::config::document::tree::SourceFile;
 use crate::config::sections;
+use crate::types::owner;
 use crate::types::private_file;
 use crate::types::regular_file;
 
@@ -73,11 +75,12 @@ fn expand(pattern: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     }
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let failed = |error: &io::Error| {
-        ConfigError::new(format!("cannot list {}: {error}", folder.display()), "expected a folder that can be read")
+        let what = format!("cannot list {}: {error}", folder.display());
+        let failed = ConfigError::new(what, "expected a folder that can be read");
+        if error.kind() == ErrorKind::PermissionDenied { failed.help(owner::advice(folder)) } else { failed }
     };
     private_file::check_listed(folder).map_err(|lax| {
-        ConfigError::new(lax.problem, "expected a folder that only its owner and group can write")
-            .help(format!("run: {}", lax.mend))
+        ConfigError::new(lax.problem, "expected a folder that only its owner and group can write").help(lax.advice)
     })?;
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(|error| failed(&error))? {
@@ -112,8 +115,11 @@ fn twice(file: &Path) -> ConfigError {
 fn read(path: &Path) -> Result<SourceFile, ConfigError> {
     let name = path.display().to_string();
     let bytes = regular_file::read(path).map_err(|error| {
-        ConfigError::new(format!("cannot read {name}: {error}"), "expected a readable file")
-            .help("a relative path starts at the folder of the main file")
+        let failed = ConfigError::new(format!("cannot read {name}: {error}"), "expected a readable file");
+        match error.kind() {
+            ErrorKind::PermissionDenied => failed.help(owner::advice(path)),
+            _ => failed.help("a relative path starts at the folder of the main file"),
+        }
     })?;
     private_file::check_trusted(path).map_err(|lax| sections::writable(&lax))?;
     match String::from_utf8(bytes) {

@@ -81,6 +81,11 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// Returns true if the gateway does not start with it.
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+
     /// The gateway does not start with it. `message`: what was found; `help`: what to do.
     #[track_caller]
     pub fn error(

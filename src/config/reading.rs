@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::mem;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +17,7 @@ use crate::config::document::tree::{SourceFile, Tree};
 use crate::config::include;
 use crate::config::named_files::{self, NamedFile};
 use crate::config::values::{self, Values};
+use crate::types::owner;
 use crate::types::regular_file;
 
 /// The text of all files.
@@ -140,8 +142,12 @@ fn environment(name: &str) -> Option<OsString> {
 fn main_file(path: &Path) -> Result<SourceFile, ConfigErrors> {
     let name = path.display().to_string();
     let bytes = regular_file::read(path).map_err(|error| {
+        let help = match error.kind() {
+            ErrorKind::PermissionDenied => owner::advice(path),
+            _ => "name the file with --config".to_owned(),
+        };
         let error = ConfigError::new(format!("cannot read the configuration: {error}"), "expected a readable file");
-        ConfigErrors::new(Sources::new(&name, ""), vec![error.help("name the file with --config")])
+        ConfigErrors::new(Sources::new(&name, ""), vec![error.help(help)])
     })?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(SourceFile { name, text }),

@@ -3,7 +3,7 @@
 //! It contains no secret: the keys of secrets name files, variables and credentials.
 
 use std::collections::HashMap;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
@@ -73,6 +73,18 @@ pub enum Origin {
         file: Arc<str>,
         line: usize,
     },
+}
+
+/// A line of a file.
+pub(super) struct FilePlace<'o> {
+    file: &'o str,
+    pub(super) line: usize,
+}
+
+impl fmt::Display for FilePlace<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
 }
 
 /// A key with its value.
@@ -232,6 +244,16 @@ impl Origin {
             Some(Outside::Variable { name, .. }) => Origin::Environment { name: name.clone(), file, line },
             Some(Outside::Credential { name }) => Origin::Credential { name: name.clone(), file, line },
             _ => Origin::File { file, line },
+        }
+    }
+
+    /// `None` for a default.
+    pub(super) fn place(&self) -> Option<FilePlace<'_>> {
+        match self {
+            Origin::Default => None,
+            Origin::File { file, line }
+            | Origin::Environment { file, line, .. }
+            | Origin::Credential { file, line, .. } => Some(FilePlace { file, line: *line }),
         }
     }
 

@@ -53,8 +53,10 @@ impl StoreError {
 
     /// The caller has waited for `limit`, which is `timeouts.store`.
     pub fn timeout(limit: Duration) -> Self {
-        StoreError::new(format!("the store did not respond within {limit:?}: check the disk of the database"))
-            .of_kind(FailureKind::Silent)
+        StoreError::new(format!(
+            "the store did not respond within {limit:?}: check the server or the disk of the database"
+        ))
+        .of_kind(FailureKind::Silent)
     }
 }
 

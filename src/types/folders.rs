@@ -9,6 +9,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
+use crate::types::owner::{self, User};
 use crate::types::process::{self, ROOT};
 
 /// As the kernel (path_resolution(7)). A path with more links cannot be opened.
@@ -42,7 +43,9 @@ impl fmt::Display for OpenFolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let folder = self.folder.display();
         match self.to {
-            OpenTo::Owner { owner, .. } => write!(f, "{folder} belongs to user {owner}, who can replace files in it"),
+            OpenTo::Owner { owner, .. } => {
+                write!(f, "{folder} belongs to {}, who can replace files in it", User(owner))
+            }
             OpenTo::Group { group, mode } => {
                 write!(f, "the users of group {group} can replace files in {folder} (mode {mode:04o})")
             }
@@ -54,13 +57,13 @@ impl fmt::Display for OpenFolder {
 }
 
 impl OpenFolder {
-    /// A command that mends it. `quoted`: writes a path as one word for a shell.
-    pub(super) fn mend(&self, quoted: impl FnOnce(&Path) -> String) -> String {
+    /// What to do. `quoted`: writes a path as one word for a shell.
+    pub(super) fn advice(&self, quoted: impl FnOnce(&Path) -> String) -> String {
         let folder = quoted(&self.folder);
         match self.to {
-            OpenTo::Owner { user, .. } => format!("chown {user} {folder}"),
-            OpenTo::Group { .. } => format!("chmod g-w {folder}"),
-            OpenTo::All { .. } => format!("chmod o-w {folder}"),
+            OpenTo::Owner { owner, user } => owner::of_another(owner, user, &format!("chown {user} {folder}")),
+            OpenTo::Group { .. } => format!("run: chmod g-w {folder}"),
+            OpenTo::All { .. } => format!("run: chmod o-w {folder}"),
         }
     }
 }
@@ -82,6 +85,11 @@ impl Facts {
         let group = found.gid();
         let (user, is_member) = (process::user(), process::is_in_group(group));
         Facts { user, owner: found.uid(), mode: found.mode(), group, is_member }
+    }
+
+    /// Returns true if another user than that of the process, or root, has the file. A process of root accepts any.
+    pub(super) fn is_of_another(&self) -> bool {
+        self.owner != self.user && self.owner != ROOT && self.user != ROOT
     }
 
     /// The process is a member of the group with the number of its user.

@@ -7,6 +7,7 @@ pub mod der;
 mod folders;
 pub mod ids;
 pub mod limit;
+pub mod owner;
 pub mod pem;
 pub mod per_worker;
 pub mod private_file;

@@ -19,6 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::types::folders::{self, Facts, OpenFolder, Trusted};
+use crate::types::owner::{self, User};
 use crate::types::process::{self, ROOT};
 use crate::types::regular_file;
 
@@ -33,13 +34,13 @@ pub enum Origin {
 #[derive(Debug, PartialEq, Eq)]
 pub struct LaxFile {
     pub problem: String,
-    /// A command that mends it.
-    pub mend: String,
+    /// What to do: mostly a command.
+    pub advice: String,
 }
 
 impl fmt::Display for LaxFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; run: {}", self.problem, self.mend)
+        write!(f, "{}; {}", self.problem, self.advice)
     }
 }
 
@@ -75,7 +76,7 @@ fn check_trusted_found(path: &Path, file: &Metadata) -> Result<(), LaxFile> {
     let mode = file.mode() & 0o777;
     if mode & 0o002 != 0 {
         let problem = format!("every user of this machine can change {} (mode {mode:04o})", path.display());
-        return Err(LaxFile { problem, mend: format!("chmod o-w {}", quoted(path)) });
+        return Err(LaxFile { problem, advice: format!("run: chmod o-w {}", quoted(path)) });
     }
     folders::check(path, Trusted::Chosen).map_err(open_folder)
 }
@@ -87,7 +88,7 @@ pub fn check_listed(folder: &Path) -> Result<(), LaxFile> {
         return Ok(());
     }
     let problem = format!("every user of this machine can add files to {} (mode {mode:04o})", folder.display());
-    Err(LaxFile { problem, mend: format!("chmod o-w {}", quoted(folder)) })
+    Err(LaxFile { problem, advice: format!("run: chmod o-w {}", quoted(folder)) })
 }
 
 /// Reads a file with a secret that passes [`check`].
@@ -122,9 +123,9 @@ fn read_checked(path: &Path, check: impl FnOnce(&Metadata, &[u8]) -> Result<(), 
 /// `group_folder`: the folder belongs to the group of the file and has the setgid bit.
 fn check_facts(path: &Path, origin: Origin, facts: &Facts, group_folder: bool) -> Result<(), LaxFile> {
     let (shown, mode) = (path.display(), facts.mode & 0o777);
-    let lax = |problem: String| Err(LaxFile { problem, mend: mend(path, origin, facts) });
-    if facts.owner != facts.user && facts.owner != ROOT && facts.user != ROOT {
-        return lax(format!("{shown} belongs to user {}, who can read it", facts.owner));
+    let lax = |problem: String| Err(LaxFile { problem, advice: advice(path, origin, facts) });
+    if facts.is_of_another() {
+        return lax(format!("{shown} belongs to {}, who can read it", User(facts.owner)));
     }
     if mode & 0o007 != 0 {
         return lax(format!("every user of this machine can use {shown} (mode {mode:04o})"));
@@ -145,14 +146,17 @@ fn accepts_group(origin: Origin, facts: &Facts, group_folder: bool) -> bool {
 }
 
 /// A command after which the process can still read the file.
-fn mend(path: &Path, origin: Origin, facts: &Facts) -> String {
+fn advice(path: &Path, origin: Origin, facts: &Facts) -> String {
     let file = quoted(path);
+    let take = format!("chown {} {file} && chmod 600 {file}", facts.user);
     if facts.owner == facts.user || facts.user == ROOT {
-        format!("chmod 600 {file}")
+        format!("run: chmod 600 {file}")
     } else if facts.owner == ROOT && facts.is_member && origin == Origin::Operator {
-        format!("chmod 640 {file}")
+        format!("run: chmod 640 {file}")
+    } else if facts.is_of_another() {
+        owner::of_another(facts.owner, facts.user, &take)
     } else {
-        format!("chown {} {file} && chmod 600 {file}", facts.user)
+        format!("run: {take}")
     }
 }
 
@@ -162,7 +166,7 @@ pub fn check_folder(path: &Path) -> Result<(), LaxFile> {
 }
 
 fn open_folder(folder: OpenFolder) -> LaxFile {
-    LaxFile { problem: folder.to_string(), mend: folder.mend(|path| quoted(path).to_string()) }
+    LaxFile { problem: folder.to_string(), advice: folder.advice(|path| quoted(path).to_string()) }
 }
 
 /// One word for a shell.
@@ -190,21 +194,24 @@ mod tests {
     const OWN: u32 = 1000;
 
     fn mended(origin: Origin, facts: Facts, group_folder: bool) -> Option<String> {
-        check_facts(Path::new("/etc/key.pem"), origin, &facts, group_folder).err().map(|lax| lax.mend)
+        check_facts(Path::new("/etc/key.pem"), origin, &facts, group_folder).err().map(|lax| lax.advice)
     }
 
     #[test]
     fn a_secret_of_the_gateway_is_for_its_user_only() {
         let mend = |facts| mended(Origin::Gateway, facts, false);
-        let chmod = Some("chmod 600 /etc/key.pem".to_owned());
-        let chown = Some("chown 1000 /etc/key.pem && chmod 600 /etc/key.pem".to_owned());
+        let chmod = Some("run: chmod 600 /etc/key.pem".to_owned());
+        let chown = Some("run: chown 1000 /etc/key.pem && chmod 600 /etc/key.pem".to_owned());
+        let take = "chown 1000 /etc/key.pem && chmod 600 /etc/key.pem";
+        let run_as = Some(owner::of_another(2000, OWN, take));
         for (case, facts, mend_with) in [
             ("created by the gateway", Facts::example(OWN, OWN, OWN, 0o600), None),
             ("read-only", Facts::example(OWN, OWN, OWN, 0o400), None),
             ("the group", Facts::example(OWN, OWN, OWN, 0o640), chmod.clone()),
             ("all users", Facts::example(OWN, OWN, OWN, 0o604), chmod.clone()),
             ("all users can write", Facts::example(OWN, OWN, OWN, 0o602), chmod.clone()),
-            ("another owner", Facts::example(OWN, 2000, OWN, 0o600), chown.clone()),
+            ("another owner", Facts::example(OWN, 2000, OWN, 0o600), run_as.clone()),
+            ("another owner, for all users", Facts::example(OWN, 2000, OWN, 0o604), run_as),
             ("a credential of systemd", Facts::example(OWN, ROOT, ROOT, 0o440), None),
             ("root's, for all users", Facts::example(OWN, ROOT, ROOT, 0o444), chown),
             ("root reads the gateway's", Facts::example(ROOT, OWN, OWN, 0o600), None),
@@ -225,11 +232,11 @@ mod tests {
         assert_eq!(mend(Facts::example(OWN, ROOT, OWN, 0o640)), None, "as install.md says");
         assert_eq!(
             mend(Facts::example(OWN, ROOT, 2000, 0o440)).as_deref(),
-            Some("chown 1000 /etc/key.pem && chmod 600 /etc/key.pem")
+            Some("run: chown 1000 /etc/key.pem && chmod 600 /etc/key.pem")
         );
         assert_eq!(
             mend(Facts::example(OWN, ROOT, OWN, 0o644)).as_deref(),
-            Some("chmod 640 /etc/key.pem"),
+            Some("run: chmod 640 /etc/key.pem"),
             "it stays readable"
         );
         assert_eq!(mend(Facts::example(ROOT, ROOT, 2000, 0o640)), None, "ssl-cert of Debian");

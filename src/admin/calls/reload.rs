@@ -2,7 +2,7 @@
 //!
 //! | request | response |
 //! |---|---|
-//! | `POST /admin/v1/reload` | 200, `{"success": true, "changed": […], "requiresRestart": […], "changes": [{…}]}`: the tables that changed, and their keys; with `"warnings": […]` if there are any |
+//! | `POST /admin/v1/reload` | 200, `{"success": true, "changed": […], "requiresRestart": […], "restartKeys": […], "changes": [{…}]}`: the tables that changed, and their keys; with `"warnings": […]` if there are any |
 //! | with `?dryRun=true` | the same, and nothing changes |
 //! | | 422, `{"success": false, …, "errors": […], "report"}`: nothing has changed |
 
@@ -56,6 +56,7 @@ fn success(reloaded: &Reloaded) -> Response<Body> {
         "success": true,
         "changed": reloaded.active,
         "requiresRestart": reloaded.requires_restart,
+        "restartKeys": reloaded.restart_keys(),
         "changes": reloaded.changes,
     });
     if !reloaded.warnings.is_empty() {

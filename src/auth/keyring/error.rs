@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn only_a_file_that_others_can_change_is_lax() {
         let of = |source| KeySourceError::ReadFile { path: "keys.json".into(), source };
-        let lax = LaxFile { problem: "anyone can write to it".into(), mend: "chmod 600".into() };
+        let lax = LaxFile { problem: "anyone can write to it".into(), advice: "run: chmod 600".into() };
         assert!(of(io::Error::other(lax)).is_lax_file());
         assert!(!of(io::ErrorKind::NotFound.into()).is_lax_file());
         assert!(!KeySourceError::NotDiscovered(Vec::new()).is_lax_file());

@@ -2,6 +2,7 @@
 //!
 //! A check changes nothing: it creates, locks and truncates no file.
 
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
@@ -10,6 +11,7 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::tree::is_variable_name;
+use crate::types::owner;
 use crate::types::private_file::{self, LaxFile, Origin};
 use crate::types::regular_file;
 
@@ -30,7 +32,7 @@ fn unreadable(path: &Path, error: &io::Error) -> ConfigError {
             format!("no permission to read {shown}"),
             "expected a file that the user of the gateway can read",
         )
-        .help("change the owner or mode of the file, and of its folders"),
+        .help(owner::advice(path)),
         ErrorKind::IsADirectory => ConfigError::new(format!("{shown} is a folder"), "expected a file"),
         _ => ConfigError::new(format!("cannot read {shown}: {error}"), "expected a readable file"),
     }
@@ -46,8 +48,10 @@ pub(super) fn can_create(path: &Path) -> Result<(), ConfigError> {
         Some(folder) => folder,
         None => return Ok(()),
     };
-    if folder.is_dir() {
-        return Ok(());
+    match fs::metadata(folder) {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(unreadable(folder, &error)),
+        _ => {}
     }
     let shown = folder.display();
     Err(ConfigError::new(format!("the folder {shown} does not exist"), "expected a file in an existing folder")
@@ -74,12 +78,11 @@ pub(super) fn trusted_contents(path: &Path) -> Result<Vec<u8>, ConfigError> {
 /// The error for a file that every user can write.
 pub(crate) fn writable(file: &LaxFile) -> ConfigError {
     ConfigError::new(file.problem.clone(), "expected a file that only its owner and group can write")
-        .help(format!("run: {}", file.mend))
+        .help(file.advice.clone())
 }
 
 fn lax(file: LaxFile) -> ConfigError {
-    ConfigError::new(file.problem, "expected a secret that only the user of the gateway can use")
-        .help(format!("run: {}", file.mend))
+    ConfigError::new(file.problem, "expected a secret that only the user of the gateway can use").help(file.advice)
 }
 
 /// The contents of a file of the operator with a secret.
@@ -101,12 +104,14 @@ pub(super) fn random_secret(path: &Path) -> Result<Vec<u8>, ConfigError> {
     Ok(secret)
 }
 
-/// A secret from one of two keys: a file, which may not exist yet, or an environment variable.
+/// A secret from one of two keys: a file, which may not exist yet, or an environment variable. `if_empty`: what to do if
+/// the file is empty.
 pub(super) fn secret(
     table: &mut Table<'_>,
     file_key: &'static str,
     variable_key: &'static str,
     default_file: &str,
+    if_empty: &str,
 ) -> SecretSource {
     let source = one_source(table, file_key, variable_key);
     let source = source.unwrap_or_else(|| {
@@ -117,7 +122,7 @@ pub(super) fn secret(
     if let SecretSource::File(path) = &source {
         // The gateway creates its secrets, but no credentials.
         let exists = if table.is_credential(file_key) { contents(path).map(drop) } else { Ok(()) };
-        table.accept(file_key, exists.and_then(|()| secret_file(path)));
+        table.accept(file_key, exists.and_then(|()| secret_file(path, if_empty)));
     }
     source
 }
@@ -157,14 +162,15 @@ pub(super) fn operator_secret(
     Some(source)
 }
 
-fn secret_file(path: &Path) -> Result<(), ConfigError> {
+fn secret_file(path: &Path, if_empty: &str) -> Result<(), ConfigError> {
     if !path.exists() {
         return can_create(path).and_then(|()| in_private_folder(path));
     }
     let contents = contents(path)?;
     if contents.trim_ascii().is_empty() {
-        return Err(ConfigError::new(format!("{} is empty", path.display()), "expected a file with a secret")
-            .help("remove the file; the gateway then creates a new secret"));
+        return Err(
+            ConfigError::new(format!("{} is empty", path.display()), "expected a file with a secret").help(if_empty)
+        );
     }
     private(path, Origin::Gateway)
 }

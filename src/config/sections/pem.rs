@@ -14,7 +14,7 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::config::sections::files::{self, contents};
 use crate::config::sections::key_kind;
-use crate::protocols::tls::{CertificateFiles, validity_of};
+use crate::protocols::tls::{CertificateFiles, NotPem, validity_of};
 use crate::tokens::jwt::sign::SigningKey;
 use crate::tokens::jwt::{Algorithm, algorithm_name};
 use crate::types::clock::{Clock, SystemClock, UnixTime};
@@ -40,7 +40,7 @@ fn sections(file: &[u8], path: &Path) -> Result<Vec<Section>, ConfigError> {
     }
     Section::pem_slice_iter(file)
         .collect::<Result<_, _>>()
-        .map_err(|error| ConfigError::new(format!("{shown} is not PEM: {error}"), "expected a PEM file"))
+        .map_err(|error| ConfigError::new(format!("{shown} is not PEM: {}", NotPem(error)), "expected a PEM file"))
 }
 
 /// The certificates of a file. All of them are valid X.509.

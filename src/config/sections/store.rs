@@ -30,8 +30,22 @@ pub(super) fn read(table: &mut Table<'_>, timeout: Duration) -> StoreSettings {
             Database::Sqlite(beside.clone())
         }
     };
-    let secret = files::secret(table, "secret_file", "secret_env", "bearward.secret");
+    let secret = files::secret(table, "secret_file", "secret_env", "bearward.secret", if_empty(&database));
     StoreSettings { database, beside, secret, timeout, start_patience: START_PATIENCE }
+}
+
+/// What to do if the file of the root secret is empty. A new one would make the data of the database useless.
+fn if_empty(database: &Database) -> &'static str {
+    match database {
+        Database::Sqlite(file) if file.exists() => {
+            "restore the file from its backup (deploy/backup.md): without it, the database is useless"
+        }
+        Database::Sqlite(_) => "remove the file; the gateway then creates a new secret",
+        Database::Postgres(_) => {
+            "restore the file from its backup (deploy/backup.md), or copy that of another gateway on this database; \
+             remove it only if no gateway has used the database"
+        }
+    }
 }
 
 /// SQLite keeps the newest data in the files with these endings.

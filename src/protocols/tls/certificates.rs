@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::sign::CertifiedKey;
 
 use super::description::{Description, issuer, names};
-use super::error::TlsError;
+use super::error::{NotPem, TlsError};
 use crate::types::pem::{check_count, has_private_key};
 use crate::types::private_file::{self, Origin};
 use crate::types::regular_file;
@@ -42,9 +42,9 @@ pub(super) fn provider() -> Arc<CryptoProvider> {
 pub fn load(files: &CertificateFiles) -> Result<CertifiedKey, TlsError> {
     let chain = read_certificates(&files.certificate)?;
     private_file::check(&files.key, Origin::Operator).map_err(TlsError::Lax)?;
-    let key = read(&files.key)
-        .and_then(|pem| PrivateKeyDer::from_pem_slice(&pem))
-        .map_err(|source| TlsError::Unreadable { file: files.key.clone(), item: "private key", source })?;
+    let key = read(&files.key).and_then(|pem| PrivateKeyDer::from_pem_slice(&pem)).map_err(|error| {
+        TlsError::Unreadable { file: files.key.clone(), item: "private key", source: NotPem(error) }
+    })?;
     CertifiedKey::from_der(chain, key, &provider()).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => {
             TlsError::KeyMismatch { key: files.key.clone(), certificate: files.certificate.clone() }
@@ -56,7 +56,7 @@ pub fn load(files: &CertificateFiles) -> Result<CertifiedKey, TlsError> {
 /// The certificates in a PEM file; at least one. A file that also has a private key is a secret.
 pub(super) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     private_file::check_trusted(path).map_err(TlsError::Lax)?;
-    let unreadable = |source| TlsError::Unreadable { file: path.to_owned(), item: "certificate", source };
+    let unreadable = |error| TlsError::Unreadable { file: path.to_owned(), item: "certificate", source: NotPem(error) };
     let file = read(path).map_err(unreadable)?;
     if has_private_key(&file) {
         private_file::check(path, Origin::Operator).map_err(TlsError::Lax)?;

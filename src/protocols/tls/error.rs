@@ -10,13 +10,31 @@ use rustls::pki_types::pem;
 use crate::types::pem::LostSections;
 use crate::types::private_file::LaxFile;
 
+/// Why a text is not PEM. The parser prints the bytes of a line, which can be those of a key, as numbers.
+#[derive(Debug)]
+pub struct NotPem(pub pem::Error);
+
+impl fmt::Display for NotPem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            pem::Error::MissingSectionEnd { .. } => {
+                f.write_str("the last section has no END line: the file is cut off; copy it again")
+            }
+            pem::Error::IllegalSectionStart { .. } => f.write_str("a BEGIN line has no five dashes at its end"),
+            error => error.fmt(f),
+        }
+    }
+}
+
+impl Error for NotPem {}
+
 #[derive(Debug)]
 pub enum TlsError {
     /// `item`: what the file should contain.
     Unreadable {
         file: PathBuf,
         item: &'static str,
-        source: pem::Error,
+        source: NotPem,
     },
     Lax(LaxFile),
     LostSections {

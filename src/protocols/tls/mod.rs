@@ -31,7 +31,7 @@ pub use client::{client_config, client_config_with};
 pub use client_auth::{ClientAuthSettings, ClientChain, ClientPolicy, accept_client, client_chain};
 pub use client_certificate::{ClientCertificate, Name};
 pub use description::Description;
-pub use error::TlsError;
+pub use error::{NotPem, TlsError};
 pub use issued::{Issued, IssuedError, VALIDATION_PROTOCOL, new_key, signing_request};
 pub use peer_certificate::{PeerCertificate, note_reload, reloads};
 pub use record_size::{BUFFER_SIZE, RECORD_SIZE};

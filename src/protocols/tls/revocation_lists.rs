@@ -7,7 +7,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use webpki::{BorrowedCertRevocationList, CertRevocationList, EndEntityCert};
 
-use super::error::TlsError;
+use super::error::{NotPem, TlsError};
 use super::subject::subject_text;
 use super::validity::{is_time, time};
 use crate::types::clock::UnixTime;
@@ -56,7 +56,8 @@ pub fn authorities_without_list(authorities: &[CertificateDer<'_>], all: &[ReadL
 /// away would keep a revoked certificate good for ever.
 pub fn read_revocation_lists(file: &Path) -> Result<ReadLists, TlsError> {
     private_file::check_trusted(file).map_err(TlsError::Lax)?;
-    let unreadable = |source| TlsError::Unreadable { file: file.to_owned(), item: "revocation list", source };
+    let unreadable =
+        |error| TlsError::Unreadable { file: file.to_owned(), item: "revocation list", source: NotPem(error) };
     let content = regular_file::read(file).map_err(|error| unreadable(pem::Error::Io(error)))?;
     let lists: Vec<_> = match content.first() {
         // DER, as most authorities publish it.

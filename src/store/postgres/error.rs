@@ -170,15 +170,22 @@ const BY_TEXT: [(&str, &str); 4] = [
         "the certificate of the server is not accepted; correct the host in store.postgres, or name the CA that signed \
          it in store.postgres_ca_file",
     ),
-    ("password missing", "the server asks for a password; set store.postgres_password_file"),
+    (
+        "password missing",
+        "the server asks for a password; correct the user in store.postgres, or set store.postgres_password_file",
+    ),
 ];
 
 /// What failed and what to do, for errors with a cause outside the program.
 fn advice(code: &SqlState) -> Option<&'static str> {
     Some(match code.code() {
-        "28P01" => "the password is wrong; correct store.postgres_password_file or store.postgres_password_env",
+        "28P01" => {
+            "the user or its password is wrong; correct the user in store.postgres, or store.postgres_password_file or \
+             store.postgres_password_env"
+        }
         "28000" => {
-            "the server does not let this user in; add a line for it to pg_hba.conf, or use TLS if it asks for it"
+            "the server does not let this user in; correct the user in store.postgres, create its role, add a line for it \
+             to pg_hba.conf, or use TLS if the server asks for it"
         }
         "3D000" => "there is no such database; create it with CREATE DATABASE, or correct store.postgres",
         "42501" => "the user of store.postgres lacks a right; grant it, or let the user own the schema",

@@ -13,10 +13,11 @@ use crate::store::postgres::connect::Connector;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::inspect::connect;
 use crate::store::postgres::rows::get;
+use crate::store::postgres::schema::{self, Why, why};
+use crate::store::postgres::sequences;
 use crate::store::postgres::session::Session;
 use crate::store::postgres::settings::Settings;
 use crate::store::postgres::tls::Tls;
-use crate::store::postgres::{schema, sequences};
 use crate::types::clock::UnixTime;
 
 /// How long a step waits for the locks of running gateways and of transactions that others left open.
@@ -28,6 +29,11 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// waits for it meanwhile.
 const UNLIMITED: &str = "set statement_timeout = 0; set lock_timeout = 0";
 const IS_THERE: &str = "select to_regclass($1) is not null as is_there";
+/// Who runs the command, and who owns the tables, or else the schema.
+const ROLES: &str = "select current_user::text as role, coalesce(
+        (select pg_get_userbyid(c.relowner)::text from pg_class c join pg_namespace n on n.oid = c.relnamespace
+            where n.nspname = $1 and c.relname = 'schema_versions'),
+        (select pg_get_userbyid(n.nspowner)::text from pg_namespace n where n.nspname = $1)) as owner";
 /// The phases have counts of their own.
 const PROGRESS: &str = "select p.phase, greatest(p.blocks_done, p.tuples_done) as done,
         greatest(p.blocks_total, p.tuples_total) as total
@@ -76,14 +82,18 @@ impl Migration<'_> {
             for statement in statements(step.sql()) {
                 match Index::parse(&statement) {
                     Some(index) if self.is_there(&index.table).await? => {
-                        self.build(&index).await?;
+                        if let Err(error) = self.build(&index).await {
+                            return Err(self.explained(schema, &step.name(), error).await);
+                        }
                         sql.push(index.rename());
                         built.push(index);
                     }
                     _ => sql.push(statement),
                 }
             }
-            step.make(&self.session, &sql.join(";\n"), now, Instant::now() + PATIENCE).await?;
+            if let Err(error) = step.make(&self.session, &sql.join(";\n"), now, Instant::now() + PATIENCE).await {
+                return Err(self.explained(schema, &step.name(), error).await);
+            }
             // If a gateway that starts has made the step meanwhile.
             for index in built {
                 self.session.run_for_long(&index.drop()).await?;
@@ -92,6 +102,32 @@ impl Migration<'_> {
         }
         sequences::advance(&self.session).await?;
         Ok(made)
+    }
+
+    /// Adds what the operator of this command can do.
+    async fn explained(&self, schema: &str, step: &str, error: QueryError) -> QueryError {
+        let advice = match why(&error) {
+            Some(Why::Forbidden) => self.owner_advice(schema).await,
+            Some(Why::Slow) => "it took too long; close long transactions, and run this again".to_owned(),
+            None => return error,
+        };
+        StoreError::new(format!("{step}: {advice} ({})", error.into_store_error())).into()
+    }
+
+    async fn owner_advice(&self, schema: &str) -> String {
+        let found = self.session.query_opt(ROLES, &[&schema]).await.ok().flatten();
+        let role = |name| found.as_ref().and_then(|row| get::<Option<String>>(row, name).ok().flatten());
+        let user = role("role").unwrap_or_else(|| "the user".to_owned());
+        match role("owner") {
+            Some(owner) if owner != user => format!(
+                "{user} has no right to it, because the tables belong to {owner}; name that role with --owner {owner}, \
+                 and its password with --owner-password-file"
+            ),
+            _ => format!(
+                "{user} has no right to it; name a role that has, with --owner and --owner-password-file, or see \
+                 \"two roles\" in deploy/replicas.md"
+            ),
+        }
     }
 
     async fn is_there(&self, table: &str) -> Result<bool, QueryError> {

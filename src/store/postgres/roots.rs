@@ -29,6 +29,8 @@ pub type RootCheck = (u8, [u8; 32]);
 pub enum RootsFound {
     /// New tokens are made with this one. The gateways that run already know it, too.
     Newest(u8),
+    /// As [`RootsFound::Newest`]: no gateway has used the database yet.
+    First(u8),
     /// The database was used with another secret of this number.
     Different(u8),
     /// Other gateways use this one.
@@ -59,7 +61,7 @@ pub fn compare_roots(
         }
         let is_known = |(number, _): &&RootCheck| known.is_empty() || known.iter().any(|known| known.0 == *number);
         let newest = own.iter().rev().find(is_known).or(own.last()).map_or(0, |(number, _)| *number);
-        Ok(RootsFound::Newest(newest))
+        Ok(if known.is_empty() { RootsFound::First(newest) } else { RootsFound::Newest(newest) })
     })
 }
 

@@ -74,7 +74,8 @@ struct Found {
 pub(super) async fn prepare(session: &Session, schema: &str, now: UnixTime) -> Result<(), QueryError> {
     let deadline = Instant::now() + PATIENCE;
     while let Some(step) = next(session, schema).await? {
-        step.make(session, step.sql(), now, deadline).await?;
+        let made = step.make(session, step.sql(), now, deadline).await;
+        made.map_err(|error| step.at_start(error))?;
     }
     Ok(())
 }
@@ -125,7 +126,7 @@ impl MissingStep<'_> {
                 return Ok(());
             }
             if !is_busy(&error) || Instant::now() >= deadline {
-                return Err(self.with_advice(error));
+                return Err(error);
             }
             sleep(RETRY_DELAY).await;
         }
@@ -150,21 +151,44 @@ impl MissingStep<'_> {
         )
     }
 
-    fn with_advice(&self, error: QueryError) -> QueryError {
-        let step = format!("step {} of the tables in the schema \"{}\"", self.found.version + 1, self.schema);
-        match error {
-            QueryError::Rejected(error) if error.message.contains(FORBIDDEN) => StoreError::new(format!(
-                "the user of store.postgres may not make {step}; run `bearward store migrate` as their owner: see \
+    /// Adds the advice for a gateway that starts.
+    fn at_start(&self, error: QueryError) -> QueryError {
+        let name = self.name();
+        match (why(&error), error) {
+            (Some(Why::Forbidden), QueryError::Rejected(error)) => StoreError::new(format!(
+                "the user of store.postgres may not make {name}; run `bearward store migrate` as their owner: see \
                  deploy/upgrade.md ({error})"
             ))
             .into(),
-            QueryError::Rejected(error) if error.message.contains(SLOW) => StoreError::new(format!(
-                "{step} takes too long for a start; run `bearward store migrate`, which has no limit ({error})"
+            (Some(Why::Slow), QueryError::Rejected(error)) => StoreError::new(format!(
+                "{name} takes too long for a start; run `bearward store migrate`, which has no limit ({error})"
             ))
             .into(),
-            error => error,
+            (_, error) => error,
         }
     }
+
+    /// For messages.
+    pub(super) fn name(&self) -> String {
+        format!("step {} of the tables in the schema \"{}\"", self.found.version + 1, self.schema)
+    }
+}
+
+/// Why a step failed, if its advice depends on who makes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// The user has no right to it.
+    Forbidden,
+    /// It took longer than its limit.
+    Slow,
+}
+
+pub(super) fn why(error: &QueryError) -> Option<Why> {
+    let QueryError::Rejected(error) = error else { return None };
+    if error.message.contains(FORBIDDEN) {
+        return Some(Why::Forbidden);
+    }
+    error.message.contains(SLOW).then_some(Why::Slow)
 }
 
 fn is_busy(error: &QueryError) -> bool {

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,6 +15,8 @@ use rusqlite::{Connection, OpenFlags};
 use crate::store::error::StoreError;
 use crate::store::sqlite::own_files::OwnFiles;
 use crate::store::sqlite::schema;
+use crate::types::owner::{self, Barrier, User};
+use crate::types::process::user;
 
 /// How long a batch waits for the lock of another program, such as an `sqlite3` shell. All calls wait with it.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
@@ -52,11 +55,61 @@ pub(super) fn open_read_only(path: &Path) -> Result<Option<Connection>, StoreErr
     let open = || {
         check_kind(path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags)?;
+        // SQLite looks for the log beside the file itself, not beside a link to it.
+        let path = resolve(path)?;
+        let connection = match has_log(&path) {
+            true => Connection::open_with_flags(path, flags)?,
+            false => Connection::open_with_flags(as_it_is(&path), flags | OpenFlags::SQLITE_OPEN_URI)?,
+        };
         connection.busy_timeout(BUSY_TIMEOUT)?;
         Ok(schema::identify(&connection)?.is_initialized().then_some(connection))
     };
     open().map_err(with_path)
+}
+
+/// Returns true if there are commits that were not moved into the database yet.
+fn has_log(path: &Path) -> bool {
+    fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0)
+}
+
+/// A URI by which SQLite reads only the file at this canonical path (sqlite.org/uri.html). By its path, it would create a
+/// `-wal` and a `-shm` of the user who reads.
+fn as_it_is(path: &Path) -> String {
+    let mut uri = String::from("file://");
+    for byte in path.as_os_str().as_bytes() {
+        match byte.is_ascii_alphanumeric() || b"/._-".contains(byte) {
+            true => uri.push(char::from(*byte)),
+            false => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri.push_str("?immutable=1");
+    uri
+}
+
+/// Returns true if there is no database yet. Fails if one was emptied, or if only its log is left: what was in it is
+/// lost, and a start would hide that.
+pub(super) fn is_new(path: &Path) -> Result<bool, StoreError> {
+    let path = &resolve(path)?;
+    let shown = path.display();
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() && found.len() == 0 => Err(StoreError::new(format!(
+            "{shown} has 0 bytes, and no gateway leaves such a database; restore it from its backup \
+             (deploy/backup.md), or remove the file to begin with a new database"
+        ))),
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == ErrorKind::NotFound && has_log(path) => Err(StoreError::new(format!(
+            "{shown} does not exist, but {shown}-wal has its newest changes; move the database back, or restore it \
+             from its backup (deploy/backup.md), or remove the -wal to begin with a new database"
+        ))),
+        Err(error) => Ok(error.kind() == ErrorKind::NotFound),
+    }
+}
+
+/// `bearward.db-wal` and others.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(ending);
+    name.into()
 }
 
 /// The canonical path, so that two names of the same file cannot get two locks.
@@ -76,18 +129,21 @@ fn resolve(path: &Path) -> Result<PathBuf, StoreError> {
 
 /// Locks a separate file beside the database, so that `sqlite3` can still read the database.
 fn lock(path: &Path, timeout: Duration) -> Result<File, StoreError> {
-    let mut name = OsString::from(path);
-    name.push(".lock");
+    let name = beside(path, ".lock");
     let failed = |error: std::io::Error| {
         StoreError::new(format!(
-            "{}: cannot use the lock file {}: {error}; make the file and its folder writable for the gateway's user",
+            "{}: cannot use the lock file {}: {error}; make the file and its folder writable for the gateway's user{}",
             path.display(),
-            Path::new(&name).display()
+            name.display(),
+            of_another(&name)
         ))
     };
 
-    let mut file =
-        private().read(true).write(true).create(true).truncate(false).open(Path::new(&name)).map_err(failed)?;
+    let mut file = private().read(true).write(true).create(true).truncate(false).open(&name).map_err(failed)?;
+    // A command of root leaves the files of a gateway to the user of the gateway. SQLite does so itself.
+    if let Ok(database) = fs::metadata(path) {
+        owner::keep(&file, &database).map_err(failed)?;
+    }
     let deadline = Instant::now() + timeout;
     loop {
         match file.try_lock() {
@@ -102,6 +158,14 @@ fn lock(path: &Path, timeout: Duration) -> Result<File, StoreError> {
     Ok(file)
 }
 
+/// Who has this file, if that is another user than that of the process.
+fn of_another(path: &Path) -> String {
+    match owner::barrier(path).filter(|found| found.owner != User(user())) {
+        Some(Barrier { path, owner }) => format!(" ({} belongs to {owner})", path.display()),
+        None => String::new(),
+    }
+}
+
 fn in_use(path: &Path, mut lock: File) -> StoreError {
     let mut holder = String::new();
     // The process id only helps the operator; the message is correct without it.
@@ -109,20 +173,43 @@ fn in_use(path: &Path, mut lock: File) -> StoreError {
     let holder = holder.trim();
     let holder = if holder.is_empty() { String::new() } else { format!(" (process {holder})") };
     StoreError::new(format!(
-        "{} is in use by a running gateway{holder}; stop that gateway, or give this one another file in store.sqlite",
+        "{} is in use by a running gateway{holder}; stop that gateway first (a second gateway needs another file in \
+         store.sqlite)",
         path.display()
     ))
 }
 
-/// Creates the file if it does not exist, so that it has mode 0600 before SQLite writes to it. SQLite gives the same
-/// mode to the files beside it.
+/// Creates the database if it does not exist. It gets its name when it is complete: a gateway that is killed leaves no
+/// file of 0 bytes, which [`is_new`] rejects.
 fn create(path: &Path) -> Result<(), StoreError> {
     check_kind(path)?;
-    match private().write(true).create_new(true).open(path) {
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(StoreError::new(format!("cannot create the database: {error}"))),
+    // A link to nowhere is left to SQLite, which reports it.
+    if fs::symlink_metadata(path).is_ok() {
+        return Ok(());
     }
+    let failed = |error: std::io::Error| StoreError::new(format!("cannot create the database: {error}"));
+    let new = beside(path, ".new");
+    // What a killed start has left.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    // It has mode 0600 before SQLite writes to it. SQLite gives the same mode to the files beside it.
+    let file = private().write(true).create_new(true).open(&new).map_err(failed)?;
+    fill(&new)?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let named = file.sync_all().and_then(|()| fs::rename(&new, path)).and_then(|()| File::open(folder)?.sync_all());
+    named.map_err(failed)
+}
+
+/// Writes the tables without a journal: a crash leaves a file that the next start removes.
+fn fill(new: &Path) -> Result<(), StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(new, flags)?;
+    set(&connection, "journal_mode", "off", "off".to_string())?;
+    set(&connection, "synchronous", "off", 0)?;
+    let found = schema::identify(&connection)?;
+    schema::migrate(&mut connection, found)
 }
 
 /// SQLite would wait for ever for a named pipe.
@@ -131,11 +218,9 @@ fn check_kind(path: &Path) -> Result<(), StoreError> {
         return Err(StoreError::new("this is a folder; set store.sqlite to a file"));
     }
     for end in ["", "-wal", "-shm", "-journal"] {
-        let mut name = OsString::from(path);
-        name.push(end);
+        let name = beside(path, end);
         if fs::metadata(&name).is_ok_and(|found| !found.is_file()) {
-            let name = Path::new(&name).display();
-            return Err(StoreError::new(format!("{name} is not a regular file; move it away")));
+            return Err(StoreError::new(format!("{} is not a regular file; move it away", name.display())));
         }
     }
     Ok(())

@@ -139,6 +139,37 @@ pub fn is_initialized(path: impl AsRef<Path>) -> Result<bool, StoreError> {
     file::open_read_only(path.as_ref()).map(|connection| connection.is_some())
 }
 
+/// Returns true if there is no database at `path` yet. Fails if what was there is lost: the file is empty, or only its
+/// log is left.
+pub fn is_new(path: impl AsRef<Path>) -> Result<bool, StoreError> {
+    file::is_new(path.as_ref())
+}
+
+/// Reads what a start reads from the database at `path`, also while a gateway has it open. Changes nothing.
+///
+/// # Errors
+/// If the file is damaged, or is not a database that this version can open.
+pub fn check(path: impl AsRef<Path>, now: UnixTime) -> Result<(), StoreError> {
+    let path = path.as_ref();
+    let with_path = |error: StoreError| StoreError::new(format!("{}: {error}", path.display()));
+    let Some(connection) = file::open_read_only(path)? else { return Ok(()) };
+    // The tables of an older version lack columns that the start adds.
+    if schema::identify(&connection).map_err(with_path)?.is_current() {
+        read_all(&connection, now).map_err(with_path)?;
+    }
+    Ok(())
+}
+
+fn read_all(connection: &Connection, now: UnixTime) -> Result<(), StoreError> {
+    let mut statement = connection.prepare(revocations::SINCE)?;
+    statement.query_and_then(params![0, now], rows::revocation)?.try_for_each(|row| row.map(drop))?;
+    connection.prepare(signing_keys::ALL)?.query_and_then([], signing_keys::read)?.try_for_each(|row| row.map(drop))?;
+    for table in ["meta", "audit", "acme", "provider_logins"] {
+        connection.query_row(&format!("select count(*) from {table}"), [], |_| Ok(()))?;
+    }
+    Ok(())
+}
+
 /// Stores the configured lifetime if it is a new maximum. Returns the maximum.
 fn longest_ever(connection: &Connection, name: &str, configured: Duration) -> Result<Duration, StoreError> {
     let sql = "update meta set value = ?2 where name = ?1 and value < ?2";

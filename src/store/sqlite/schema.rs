@@ -32,6 +32,11 @@ impl SchemaVersion {
     pub(super) fn is_initialized(&self) -> bool {
         self.0 > 0
     }
+
+    /// Returns true if no migration is missing.
+    pub(super) fn is_current(&self) -> bool {
+        self.0 == MIGRATIONS.len()
+    }
 }
 
 /// Fails for a database that the gateway must not write to. Only reads.

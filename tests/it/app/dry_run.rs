@@ -150,3 +150,45 @@ fn a_longer_lifetime_than_at_the_start_is_found_in_the_file() {
     served.write(&format!("{issuer}max_lifetime = \"10m\"\n"));
     assert_eq!(served.run(&["reload"]).0, Some(0));
 }
+
+/// The lines of the report are those of `check`, with their indentation.
+#[test]
+fn a_rejected_file_is_shown_as_check_shows_it() {
+    let served = Served::start("");
+    served.write("[[route]]\npath = \"/a\"\nmethods = [\n    \"GET\",\n    7,\n]\nupstraem = \"x\"\n");
+    let (status, checked) = served.run(&["check"]);
+    assert!(status == Some(2) && checked.contains("\n |") && checked.contains(" --> gateway.toml:"), "{checked}");
+    for arguments in [&["reload"][..], &["reload", "--dry-run"]] {
+        let (status, shown) = served.run(arguments);
+        let report = shown.strip_prefix("error: not reloaded; the current settings stay active\n");
+        assert_eq!((status, report), (Some(2), Some(checked.as_str())), "{shown}");
+    }
+}
+
+/// `store.sqlite` decides where the gateway listens for commands, from its next start on.
+#[test]
+fn a_command_finds_the_gateway_after_its_database_was_renamed() {
+    let served = Served::start("");
+    served.write("[store]\nsqlite = \"other.db\"\n");
+    let file = fs::read_to_string(served.folder.path().join("gateway.toml")).expect("read");
+    let line = file.lines().position(|line| line.starts_with("sqlite")).expect("a line") + 1;
+    let note = "note: the gateway listens at ";
+    for (arguments, says) in [
+        (&["reload", "--dry-run"][..], "a restart would change:\n".to_owned()),
+        (&["reload"], format!("store.sqlite (gateway.toml:{line})")),
+        (&["keys", "list"], "active".to_owned()),
+        (&["top", "--once"], String::new()),
+    ] {
+        let (status, shown) = served.run(arguments);
+        assert_eq!(status, Some(0), "{arguments:?}: {shown}");
+        assert!(shown.contains(&says) && shown.contains(note), "{arguments:?}: {shown}");
+        assert!(shown.contains("bearward.db.admin") && shown.contains("other.db.admin"), "{shown}");
+    }
+    // A gateway of another file is not called.
+    let other = TempDir::new().expect("a folder");
+    fs::write(other.path().join("gateway.toml"), text(&served.upstream, "")).expect("written");
+    let output = bearward(other.path(), &["reload"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && message.contains("no gateway listens"), "{message}");
+    assert!(message.contains("After a change of admin.socket or [store]"), "{message}");
+}

@@ -64,6 +64,8 @@ fn invalid_certificates_and_keys_are_rejected() {
     write(&folder, "empty.pem", "");
     write(&folder, "broken.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     write(&folder, "torn.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n");
+    write(&folder, "torn.key", "-----BEGIN PRIVATE KEY-----\nAAAA\n");
+    write(&folder, "dashes.key", "-----BEGIN PRIVATE KEY---\nAAAA\n-----END PRIVATE KEY-----\n");
     write(&folder, "binary.pem", [0x30, 0x82, 0x01, 0x0a]);
     write(&folder, "chain.pem", read(&folder, "b.pem") + &read(&folder, "a.pem"));
     write(&folder, "two.key", read(&folder, "a.key") + &read(&folder, "b.key"));
@@ -75,7 +77,9 @@ fn invalid_certificates_and_keys_are_rejected() {
         ("empty.pem", "a.key", certificate, "contains no certificate"),
         ("b.key", "a.key", certificate, "exchange the paths of certificate and key"),
         ("broken.pem", "a.key", certificate, "certificate 1 of"),
-        ("torn.pem", "a.key", certificate, "is not PEM"),
+        ("torn.pem", "a.key", certificate, "is not PEM: the last section has no END line: the file is cut off"),
+        ("a.pem", "torn.key", key, "is not PEM: the last section has no END line: the file is cut off"),
+        ("a.pem", "dashes.key", key, "is not PEM: a BEGIN line has no five dashes at its end"),
         ("binary.pem", "a.key", certificate, "openssl x509 -inform der"),
         (".", "a.key", certificate, "is a folder"),
         ("a.pem", "no.key", key, "no.key does not exist"),

@@ -129,7 +129,9 @@ async fn an_operator_sweeps_a_stopped_store_at_once() {
         .expect("written");
     let database = folder.path().join("bearward.db");
     let nothing = bearward(folder.path(), &["store", "sweep"]);
-    assert!(nothing.status.success() && !database.exists(), "a sweep makes no database: {nothing:?}");
+    let message = String::from_utf8_lossy(&nothing.stderr);
+    assert!(message.contains("there is no database") && message.contains("bearward.db"), "{message}");
+    assert!(nothing.status.code() == Some(1) && !database.exists(), "a sweep makes no database: {nothing:?}");
     let gateway = GatewayProcess::start(folder.path());
     let alice = log_in(&gateway.admin_client(), "alice").await;
     let in_use = bearward(folder.path(), &["store", "sweep"]);

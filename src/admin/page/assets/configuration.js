@@ -56,10 +56,10 @@ async function reload() {
   try {
     const text = differences(await call("POST", "/admin/v1/reload?dryRun=true"));
     if (!await confirmed({ title: "Reload the configuration?", text, typed: "reload", action: "Reload" })) return;
-    const { changed, requiresRestart, warnings = [] } = await call("POST", "/admin/v1/reload");
+    const { changed, restartKeys, warnings = [] } = await call("POST", "/admin/v1/reload");
     show(byId("reloaded"), badge("reloaded", "green"),
       changed.length ? ` Changed: ${changed.join(", ")}.` : " Nothing changed.",
-      requiresRestart.length ? ` These take a restart: ${requiresRestart.join(", ")}.` : "",
+      restartKeys.length ? ` These take a restart: ${restartKeys.join(", ")}.` : "",
       ...(warnings.length ? [el("pre", { class: "box", tabindex: "0" }, warnings.join("\n"))] : []));
   } catch (error) {
     const report = error.body?.report;

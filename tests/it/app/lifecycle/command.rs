@@ -23,24 +23,30 @@ async fn the_command_reports_active_sections_restarts_and_errors() {
     let started = metric(&served, "bearward_reload_success_time_seconds").await;
 
     // The file now has the real admin address instead of port 0.
+    let place = |start: &str| {
+        let before = text.lines().take_while(|line| !line.starts_with(start)).count();
+        format!("gateway.toml:{}", before + 1)
+    };
+    let named = format!("admin.address ({})", place(&format!("address = \"{}\"", served.admin)));
     write(folder.path(), &text.replace("public = true", "public = false"));
-    let out = "reloaded; changed: route\nchanges that require a restart: admin\n";
-    assert_eq!(run(&["reload"]), (Some(0), out.into(), String::new()));
+    let out = format!("reloaded; changed: route\nchanges that require a restart: {named}\n");
+    assert_eq!(run(&["reload"]), (Some(0), out, String::new()));
     served.client().get("/").await.assert_rejected(401, "unauthorized");
-    let out = "reloaded; no changes\nchanges that require a restart: admin\n";
-    assert_eq!(run(&["reload"]), (Some(0), out.into(), String::new()));
+    let out = format!("reloaded; no changes\nchanges that require a restart: {named}\n");
+    assert_eq!(run(&["reload"]), (Some(0), out, String::new()));
+    served.program.wait_for_stderr(&format!("requires_restart=\"{named}\""));
     write(folder.path(), &text);
     let (status, out, _) = run(&["reload", "--json"]);
     let out: Value = serde_json::from_str(&out).expect("JSON");
     let public = json!({ "key": "route[0].public", "item": "/", "change": "changed", "from": false, "to": true,
-        "requiresRestart": false });
+        "place": place("public = true"), "requiresRestart": false });
     let address = json!({ "key": "admin.address", "change": "changed", "from": "127.0.0.1:0",
-        "to": served.admin.to_string(), "requiresRestart": true });
+        "to": served.admin.to_string(), "place": place(&format!("address = \"{}\"", served.admin)),
+        "requiresRestart": true });
     let changes = [public, address];
-    assert_eq!(
-        (status, out),
-        (Some(0), json!({ "success": true, "changed": ["route"], "requiresRestart": ["admin"], "changes": changes }))
-    );
+    let expected = json!({ "success": true, "changed": ["route"], "requiresRestart": ["admin"],
+        "restartKeys": [named], "changes": changes });
+    assert_eq!((status, out), (Some(0), expected));
     assert_eq!(served.client().get("/").await.status, 200);
     assert!(metric(&served, "bearward_reload_success_time_seconds").await >= started);
 

@@ -86,6 +86,31 @@ async fn a_gateway_needs_no_right_to_change_tables() {
     assert_eq!(running.admin_client().get("/readyz").await.status, 200);
 }
 
+/// "Run `bearward store migrate`" is no help for who has just run it.
+#[tokio::test]
+async fn a_migration_without_the_right_names_the_role_that_has_it() {
+    let (upstream, roles, files) = (Upstream::start(), Roles::create(), folder());
+    std::fs::write(files.path().join("gateway.toml"), text(&upstream, &roles.keys())).expect("written");
+    let migrate = |arguments: &[&str]| {
+        let output = bearward(files.path(), &[&["store", "migrate"], arguments].concat());
+        assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+        shown(&output)
+    };
+    let Roles { owner, serving, .. } = &roles;
+    let says =
+        format!("{serving} has no right to it, because the tables belong to {owner}; name that role with --owner");
+    for arguments in [&[][..], &["--owner", serving]] {
+        let message = migrate(arguments);
+        assert!(message.contains(&says) && message.contains("step 1 of the tables"), "{message}");
+        assert!(!message.contains("run `bearward store migrate`"), "{message}");
+    }
+    let misspelt = migrate(&["--owner", "no_such_role"]);
+    assert!(misspelt.contains("as no_such_role, the user of --owner"), "{misspelt}");
+    assert!(misspelt.contains("correct the user"), "{misspelt}");
+    let swept = bearward(files.path(), &["store", "sweep"]);
+    assert!(swept.status.code() == Some(1) && shown(&swept).contains("no gateway has used"), "{}", shown(&swept));
+}
+
 /// The server acts as if the schema had no tables. Nothing is lost, so that no backup helps.
 #[tokio::test]
 async fn the_right_that_a_role_lacks_on_the_schema_is_named() {

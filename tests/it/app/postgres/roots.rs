@@ -9,6 +9,7 @@ use bearward::app;
 use super::{copy_roots, folder, gateway, start_error, store_keys, text};
 use crate::support::clock::ManualClock;
 use crate::support::postgres::PostgresServer;
+use crate::support::program::GatewayProcess;
 use crate::support::{TokenPair, Upstream};
 
 #[tokio::test]
@@ -43,6 +44,19 @@ async fn a_gateway_with_another_root_secret_does_not_start() {
     copy_roots(one.path(), two.path());
     let second = gateway(&upstream, &keys, &two, &clock);
     assert_eq!(second.refresh(&pair.access, &pair.refresh).await.status, 200);
+}
+
+/// An operator may provide the root secret before the first start, so that this is no error.
+#[test]
+fn a_new_database_beside_an_old_root_secret_is_a_warning() {
+    let (upstream, keys, files) = (Upstream::start(), store_keys(), folder());
+    let secret = format!("1 {}1\n", "0".repeat(42));
+    bearward::types::secret::write_private(&files.path().join("bearward.secret"), secret.as_bytes()).expect("written");
+    fs::write(files.path().join("gateway.toml"), text(&upstream, &keys)).expect("written");
+    for is_new in [true, false] {
+        let log = GatewayProcess::start(files.path()).program.stderr_so_far();
+        assert_eq!(log.contains("is new, but its root secret") && log.contains("deploy/backup.md"), is_new, "{log}");
+    }
 }
 
 #[tokio::test]

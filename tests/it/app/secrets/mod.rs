@@ -1,5 +1,6 @@
 //! Where secrets come from, and what happens when they change while a gateway runs.
 
+mod lost;
 mod replicas;
 mod signing_key;
 mod systemd;

@@ -126,4 +126,14 @@ async fn a_secret_that_only_a_start_reads_is_reported() {
     assert!(log.contains("admin.token_file"), "{log}");
     refresh(&client, &pair).await;
     issue(&admin).await;
+
+    let elsewhere = folder.path().join("elsewhere");
+    fs::rename(&root, &elsewhere).expect("moved away");
+    served
+        .program
+        .wait_for_stderr("a secret cannot be read any more; the next start needs it key=\"store.secret_file\"");
+    fs::rename(&elsewhere, &root).expect("moved back");
+    let log = served.program.wait_for_stderr("a secret can be read again, and has not changed");
+    let changed = log.lines().filter(|line| line.contains("has changed") && line.contains("store.secret_file"));
+    assert_eq!(changed.count(), 1, "only the first change: {log}");
 }
