@@ -26,7 +26,7 @@ const POSTGRES: u16 = 5432;
 const KEEPER: &str = r#"
 cat >/dev/null
 for _ in 1 2 3; do
-    for name in "$@"; do ip netns pids "$name" | xargs --no-run-if-empty kill -KILL; done
+    for name in "$@"; do ip netns pids "$name" | xargs --no-run-if-empty kill -KILL 2>/dev/null; done
 done
 for name in "$@"; do ip netns del "$name"; done
 rm -rf "$0"
