@@ -1,5 +1,6 @@
 use std::sync::atomic::AtomicBool;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::*;
 
