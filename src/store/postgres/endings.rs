@@ -10,7 +10,7 @@ use crate::store::pool::OperationKind;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::lookup::{FoundAt, find_all};
 use crate::store::postgres::operation::{Operation, Shared};
-use crate::store::postgres::rows::{self, get};
+use crate::store::postgres::rows::{self, get, revocation_columns};
 use crate::store::postgres::session::Session;
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::tokens::family::{Family, RevokeReason};
@@ -19,7 +19,7 @@ use crate::types::ids::TokenId;
 /// The columns that [`read`] reads.
 macro_rules! ending_columns {
     () => {
-        "e.sequence, e.kind, e.issuer, e.name, e.not_after, e.at, e.reason, e.by, e.until, e.session"
+        concat!(revocation_columns!(), ", e.reason, e.by")
     };
 }
 pub(super) use ending_columns;

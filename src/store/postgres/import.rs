@@ -20,7 +20,7 @@ use crate::store::postgres::maintenance;
 use crate::store::postgres::mark_rows;
 use crate::store::postgres::provider_logins::{self, login_columns};
 use crate::store::postgres::roots::{self, IS_UNFINISHED, RootCheck};
-use crate::store::postgres::rows::{self, family_columns, get, read_counter, read_text, read_time};
+use crate::store::postgres::rows::{self, family_columns, get, read_counter, read_text, read_time, revocation_columns};
 use crate::store::postgres::schema;
 use crate::store::postgres::session::Session;
 use crate::store::postgres::settings::Settings;
@@ -52,8 +52,8 @@ const END: &str = "with changed as (update meta set value = value + 1 where name
     delete from meta where name = 'copy'";
 
 const FAMILIES: &str = concat!("select ", family_columns!(), " from families f where f.id > $1 order by f.id limit $2");
-const REVOCATIONS: &str = "select r.sequence, r.kind, r.issuer, r.name, r.not_after, r.at, r.until, r.session
-    from revocations r where r.sequence > $1 order by r.sequence limit $2";
+const REVOCATIONS: &str =
+    concat!("select ", revocation_columns!(), " from revocations r where r.sequence > $1 order by r.sequence limit $2");
 const SUBJECTS: &str = "select s.subject, s.not_after, s.needed_until from subjects s
     where s.subject > $1 order by s.subject limit $2";
 const EVENTS: &str = "select a.sequence, a.event from audit a where a.sequence > $1 order by a.sequence limit $2";

@@ -11,7 +11,7 @@ use crate::store::postgres::families;
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::origins;
 use crate::store::postgres::outbox::EventRow;
-use crate::store::postgres::rows::{self, family_columns};
+use crate::store::postgres::rows::{self, family_columns, revocation_columns};
 use crate::store::postgres::session::Session;
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::revocation::{Revocation, Revoked};
@@ -29,8 +29,11 @@ const LATER: &str =
 /// Number of families that end in one transaction.
 const MAX_ENDED: usize = 512;
 
-const SINCE: &str = "select r.sequence, r.kind, r.issuer, r.name, r.not_after, r.at, r.until, r.session
-    from revocations r where r.sequence > $1 and r.until >= $2 order by r.sequence limit $3";
+const SINCE: &str = concat!(
+    "select ",
+    revocation_columns!(),
+    " from revocations r where r.sequence > $1 and r.until >= $2 order by r.sequence limit $3"
+);
 /// Number of entries that are read at once. Other operations use the same connection.
 const PAGE: usize = 4_096;
 

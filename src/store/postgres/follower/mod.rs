@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::task::{JoinHandle, yield_now};
 use tokio::time::sleep;
 
 use crate::store::api::{LogOrder, RevocationHook};
@@ -64,6 +65,12 @@ impl Memory {
     }
 }
 
+/// A page that was asked for before the one before it was enforced.
+struct Ahead {
+    from: u64,
+    polled: JoinHandle<Result<Polled, StoreError>>,
+}
+
 /// The task that follows the log. Runs on the thread of the store.
 pub(super) struct Follower {
     connections: Connections,
@@ -76,6 +83,9 @@ pub(super) struct Follower {
     far_clock: FarClock,
     /// The connection that listens.
     listening: Option<u64>,
+    /// At the start, entries that have ended before are not read.
+    needed_at: UnixTime,
+    ahead: Option<Ahead>,
     last_error: String,
 }
 
@@ -98,6 +108,8 @@ impl Follower {
             clock: ClockOffset::default(),
             far_clock: FarClock::default(),
             listening: None,
+            needed_at: UnixTime::default(),
+            ahead: None,
             last_error: String::new(),
         }
     }
@@ -137,25 +149,57 @@ impl Follower {
                 listen(&session, &self.schema).await?;
                 prepare(&session).await
             };
-            begun.await.map_err(|error: QueryError| {
+            self.needed_at = begun.await.map_err(|error: QueryError| {
                 session.close();
                 error.into_store_error()
             })?;
             self.listening = Some(session.number());
+            self.ahead = None;
         }
         let from = lock(&self.known.state).read_from();
-        let read = |session: Session| async move { poll(&session, from, PAGE).await };
-        let polled = self.connections.run(Lane::Follower, OperationKind::Poll, read).await?;
+        let polled = self.poll(from).await?;
         self.freshness.answered();
         self.measure_clock(&polled);
+        self.poll_ahead(&polled).await;
         let reading = polled.reading;
         self.apply(polled)?;
         self.compare_clock(reading).await;
         Ok(())
     }
 
+    async fn poll(&mut self, from: u64) -> Result<Polled, StoreError> {
+        match self.ahead.take() {
+            Some(ahead) if ahead.from == from => {
+                let panicked = |_| StoreError::new("reading the log of revocations panicked");
+                ahead.polled.await.map_err(panicked)?
+            }
+            _ => self.read(from).await,
+        }
+    }
+
+    /// After a full page, asks for the next one, so that the database works while the gateway enforces this one.
+    async fn poll_ahead(&mut self, polled: &Polled) {
+        let entries = &polled.page.entries;
+        let Some(last) = entries.last().filter(|_| entries.len() >= PAGE) else { return };
+        let from = last.revocation.sequence;
+        self.ahead = Some(Ahead { from, polled: tokio::spawn(self.read(from)) });
+        // The task sends it, before enforcing keeps the thread busy.
+        yield_now().await;
+    }
+
+    fn read(&self, from: u64) -> impl Future<Output = Result<Polled, StoreError>> + use<> {
+        let connections = self.connections.clone();
+        let is_beginning = lock(&self.known.state).is_beginning();
+        let needed_at = if is_beginning { self.needed_at } else { UnixTime::default() };
+        let run = move |session: Session| async move { poll(&session, from, PAGE, needed_at).await };
+        async move { connections.run(Lane::Follower, OperationKind::Poll, run).await }
+    }
+
     async fn wait(&self, session: &Session) {
         let wait = lock(&self.known.state).wait(BootTime::now());
+        if wait.is_zero() {
+            return;
+        }
         let wait = spread(wait, secret::random::<1>()[0]);
         let notified = session.notified();
         tokio::select! {

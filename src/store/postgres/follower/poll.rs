@@ -1,6 +1,6 @@
 //! The statements of the follower.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio_postgres::Row;
 
@@ -9,17 +9,22 @@ use crate::store::error::StoreError;
 use crate::store::postgres::clock::{Reading, database_time};
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::leases;
-use crate::store::postgres::rows::{self, get, read_counter};
-use crate::store::postgres::session::Session;
+use crate::store::postgres::rows::{self, get, read_counter, revocation_columns};
+use crate::store::postgres::session::{Param, Session};
 use crate::types::boot_time::BootTime;
 use crate::types::clock::UnixTime;
 
-/// One snapshot: the head of the log, the version of the signing keys, the time, if a gateway writes back what was
-/// lost, and the entries from `$1` on. Without entries there is one row, with null as its sequence. `offset 0` keeps
-/// what does not depend on an entry from being evaluated for each of them.
+/// How far the clocks of gateways and of the database may differ, and more: further apart, no gateway is ready.
+const CLOCK_MARGIN: Duration = Duration::from_mins(1);
+
+/// One snapshot: the head of the log, the version of the signing keys, the time and if a gateway writes back what was
+/// lost, in one row without an entry; and a row for each entry from `$1` on. Of these, not those that have ended before
+/// `$4`: `+ 0`, because the entries come in the order of another index.
 const POLL: &str = concat!(
-    "select h.value as newest, h.tag as newest_tag, k.value as keys, m.micros, m.written_back, t.clock, t.set_back,
-        r.sequence, r.kind, r.issuer, r.name, r.not_after, r.at, r.until, r.tag, r.session
+    "select null::bigint as sequence, null::text as kind, null::text as issuer, null::text as name,
+        null::bigint as not_after, null::bigint as at, null::bigint as until, null::boolean as session,
+        null::bytea as tag,
+        h.value as newest, h.tag as newest_tag, k.value as keys, m.micros, m.written_back, t.clock, t.set_back
     from meta h
         join meta k on k.name = 'signing_keys'
         cross join (
@@ -30,12 +35,13 @@ const POLL: &str = concat!(
         cross join ",
     database_time!(),
     "
-        left join (
-            select l.sequence, l.kind, l.issuer, l.name, l.not_after, l.at, l.until, l.tag, l.session
-            from revocations l where l.sequence >= $1 order by l.sequence limit $2
-        ) r on true
     where h.name = 'revocation_sequence'
-    order by r.sequence"
+    union all (
+        select ",
+    revocation_columns!(),
+    ", r.tag, null, null, null, null, null, null, null
+        from revocations r where r.sequence >= $1 and r.until + 0 >= $4 order by r.sequence limit $2
+    )"
 );
 
 /// The result of a poll.
@@ -66,20 +72,34 @@ pub(super) async fn listen(session: &Session, schema: &str) -> Result<(), QueryE
     session.batch(&format!("listen \"{schema}\"")).await
 }
 
-pub(super) async fn poll(session: &Session, from: u64, limit: usize) -> Result<Polled, QueryError> {
+/// Reads at most `limit` entries from the sequence `from` on, without those that have ended before `needed_at`.
+pub(super) async fn poll(
+    session: &Session,
+    from: u64,
+    limit: usize,
+    needed_at: UnixTime,
+) -> Result<Polled, QueryError> {
     let sent = BootTime::now();
     let local = micros();
-    let found = session.query(POLL, &[&rows::counter(from)?, &rows::limit(limit), &leases::WRITE_BACK]).await?;
+    let params: [&dyn Param; 4] =
+        [&rows::counter(from)?, &rows::limit(limit), &leases::WRITE_BACK, &rows::time(needed_at)];
+    let found = session.query(POLL, &params).await?;
     let answered = BootTime::now();
-    let missing = || StoreError::new("the table meta lacks a row; restore a backup");
-    let head = found.first().ok_or_else(missing)?;
-    let newest = Position { sequence: read_counter(head, "newest")?, tag: tag(head, "newest_tag")? };
-    let has_entry = |row: &&Row| matches!(row.try_get::<_, Option<i64>>("sequence"), Ok(Some(_)) | Err(_));
-    let entries = found.iter().filter(has_entry).map(entry).collect::<Result<_, QueryError>>()?;
-    let keys = read_counter(head, "keys")?;
+    let mut entries = Vec::with_capacity(found.len());
+    let mut heads = Vec::new();
+    for row in &found {
+        match rows::is_revocation(row)? {
+            true => entries.push(entry(row)?),
+            false => heads.push(row),
+        }
+    }
+    // A statement of several parts promises no order.
+    entries.sort_unstable_by_key(|entry: &Entry| entry.revocation.sequence);
+    let head = heads.first().ok_or_else(|| StoreError::new("the table meta lacks a row; restore a backup"))?;
+    let newest = Position { sequence: read_counter(head, "newest")?, tag: tag(get(head, "newest_tag")?)? };
     Ok(Polled {
         page: Page { newest, entries },
-        keys,
+        keys: read_counter(head, "keys")?,
         micros: get(head, "micros")?,
         local,
         reading: Reading::read(head, sent, answered)?,
@@ -89,8 +109,13 @@ pub(super) async fn poll(session: &Session, from: u64, limit: usize) -> Result<P
 }
 
 /// Prepares the poll on a new connection. The time that it takes is no part of a sample of the clock.
-pub(super) async fn prepare(session: &Session) -> Result<(), QueryError> {
-    poll(session, 0, 0).await.map(drop)
+///
+/// Returns since when an entry that has ended is not needed, neither by this clock nor by that of the database: one of
+/// them may be wrong.
+pub(super) async fn prepare(session: &Session) -> Result<UnixTime, QueryError> {
+    let polled = poll(session, 0, 0, UnixTime::default()).await?;
+    let local = UnixTime::from_millis(polled.local.unsigned_abs() / 1000);
+    Ok(polled.time().min(local) - CLOCK_MARGIN)
 }
 
 /// The time of this machine, in microseconds since 1970.
@@ -100,15 +125,15 @@ fn micros() -> i64 {
 }
 
 fn entry(row: &Row) -> Result<Entry, QueryError> {
-    Ok(Entry { revocation: rows::revocation(row)?, tag: tag(row, "tag")? })
+    let bytes: &[u8] = row.try_get(rows::REVOCATION_COLUMNS).map_err(StoreError::from)?;
+    Ok(Entry { revocation: rows::revocation(row)?, tag: tag(bytes)? })
 }
 
 /// The tag of an empty log is empty.
-fn tag(row: &Row, column: &str) -> Result<Tag, QueryError> {
-    let bytes: &[u8] = get(row, column)?;
+fn tag(bytes: &[u8]) -> Result<Tag, StoreError> {
     match bytes.len() {
         0 => Ok(Tag::default()),
-        _ => bytes.try_into().map_err(|_| StoreError::new("a tag of the log of revocations has a wrong length").into()),
+        _ => bytes.try_into().map_err(|_| StoreError::new("a tag of the log of revocations has a wrong length")),
     }
 }
 

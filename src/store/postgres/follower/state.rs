@@ -7,6 +7,7 @@
 //! it.
 
 use std::time::Duration;
+use std::vec;
 
 use super::recent::{MAX, Missing, Recent, SPAN};
 use crate::tokens::family::revocation::Revocation;
@@ -142,6 +143,11 @@ impl State {
         self.complete_at
     }
 
+    /// Returns true until a poll has read all of the log.
+    pub(super) fn is_beginning(&self) -> bool {
+        self.complete_at.is_none()
+    }
+
     /// Returns true while a log is read again that may lack what this gateway remembers.
     pub(super) fn is_reading_again(&self) -> bool {
         self.reload.is_some() && self.complete_at.is_some()
@@ -182,10 +188,10 @@ impl State {
         let mut step = Step::default();
         let was_away = self.complete_at.is_some_and(|last| sent.since(last) >= self.retention);
         let read_to_end = match self.reload.take() {
-            Some(reload) => self.reload_page(reload, &page, sent, now, &mut step),
+            Some(reload) => self.reload_page(reload, page, sent, now, &mut step),
             // Entries may have been deleted that were never read.
             None if was_away => self.begin_reload(&mut step),
-            None => self.follow_page(&page, sent, now, &mut step),
+            None => self.follow_page(page, sent, now, &mut step),
         };
         // Of a long log, what is not among its newest entries would only push out others, which it may lack.
         let is_recent = |each: &&Revocation| each.at + SPAN >= now && each.sequence + MAX as u64 > newest;
@@ -201,32 +207,36 @@ impl State {
     }
 
     /// Returns true if the end of the log was read, and everything before it is applied.
-    fn follow_page(&mut self, page: &Page, sent: BootTime, now: UnixTime, step: &mut Step) -> bool {
+    fn follow_page(&mut self, page: Page, sent: BootTime, now: UnixTime, step: &mut Step) -> bool {
+        let newest = page.newest;
+        let is_full = page.entries.len() >= self.page;
         let next = page.entries.first().map(|entry| entry.revocation.sequence);
         // Deleted since the last poll. No standby lags by as long as an entry matters, so that it is the same log.
         let is_deleted = next == Some(self.cursor.sequence + 1) && self.needed_until < now;
-        let entries = if is_deleted { Some(&page.entries[..]) } else { entries_after(self.cursor, page) };
+        let entries = if is_deleted { Some(page.entries.into_iter()) } else { entries_after(self.cursor, page) };
         let Some(entries) = entries else {
-            step.alarms.push(Alarm::Fork { at: self.cursor.sequence, newest: page.newest.sequence });
+            step.alarms.push(Alarm::Fork { at: self.cursor.sequence, newest: newest.sequence });
             return self.begin_reload(step);
         };
-        step.apply.extend(entries.iter().map(|entry| entry.revocation.clone()));
+        let mut gap = false;
         for entry in entries {
-            if entry.revocation.sequence != self.cursor.sequence + 1 && !self.accepts_gap(self.cursor, sent, step) {
-                return false;
+            let is_next = entry.revocation.sequence == self.cursor.sequence + 1;
+            gap |= !gap && !is_next && !self.accepts_gap(self.cursor, sent, step);
+            if !gap {
+                self.cursor = entry.position();
+                self.needed_until = entry.revocation.until;
+                self.gap_since = None;
             }
-            self.cursor = entry.position();
-            self.needed_until = entry.revocation.until;
-            self.gap_since = None;
+            step.apply.push(entry.revocation);
         }
-        if page.entries.len() >= self.page {
+        if gap || is_full {
             return false;
         }
-        if self.cursor != page.newest {
+        if self.cursor != newest {
             if !self.accepts_gap(self.cursor, sent, step) {
                 return false;
             }
-            self.move_to_newest(page.newest);
+            self.move_to_newest(newest);
         }
         self.gap_since = None;
         true
@@ -262,7 +272,9 @@ impl State {
     }
 
     /// As [`State::follow_page`]. Numbers may be missing here: entries that no longer matter are deleted.
-    fn reload_page(&mut self, mut reload: Reload, page: &Page, sent: BootTime, now: UnixTime, step: &mut Step) -> bool {
+    fn reload_page(&mut self, mut reload: Reload, page: Page, sent: BootTime, now: UnixTime, step: &mut Step) -> bool {
+        let newest = page.newest;
+        let is_full = page.entries.len() >= self.page;
         let Some(entries) = entries_after(reload.after, page) else {
             // Deleted, or another failover: from the start again.
             self.reload = Some(reload);
@@ -274,7 +286,6 @@ impl State {
             let revocation = &entry.revocation;
             self.needed_until = revocation.until;
             reload.missing.found(revocation);
-            step.apply.push(revocation.clone());
             // Too young to be deleted: a transaction that is not visible yet.
             let is_next = revocation.sequence == reload.after.sequence + 1;
             let is_young = reload.at.is_some_and(|at| at > retained_since);
@@ -284,15 +295,16 @@ impl State {
                 reload.at = Some(revocation.at);
                 self.gap_since = None;
             }
+            step.apply.push(entry.revocation);
         }
-        if gap || page.entries.len() >= self.page {
+        if gap || is_full {
             self.reload = Some(reload);
             return false;
         }
-        if reload.after == page.newest {
-            self.cursor = page.newest;
+        if reload.after == newest {
+            self.cursor = newest;
         } else {
-            self.move_to_newest(page.newest);
+            self.move_to_newest(newest);
         }
         step.write_back = reload.missing.lost(now);
         if !step.write_back.is_empty() {
@@ -308,14 +320,15 @@ pub(super) fn spread(wait: Duration, random: u8) -> Duration {
 }
 
 /// The entries after `position`. `None` if the log is another one, or does not contain this entry.
-fn entries_after(position: Position, page: &Page) -> Option<&[Entry]> {
+fn entries_after(position: Position, page: Page) -> Option<vec::IntoIter<Entry>> {
+    let mut entries = page.entries.into_iter();
     if position == Position::default() {
-        return Some(&page.entries);
+        return Some(entries);
     }
-    match page.entries.split_first() {
-        Some((first, rest)) if first.position() == position => Some(rest),
+    match entries.next() {
+        Some(first) if first.position() == position => Some(entries),
         // The newest entry may have been deleted, but it is still the newest one.
-        None if page.newest == position => Some(&[]),
+        None if page.newest == position => Some(entries),
         _ => None,
     }
 }

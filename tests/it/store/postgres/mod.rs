@@ -9,6 +9,7 @@ mod locked_log;
 mod locked_rows;
 mod logical_copy;
 mod logins;
+mod long_log;
 mod lost;
 mod other_issuers;
 mod pool;
