@@ -85,12 +85,16 @@ pub(super) async fn load_revocations(
         tracing::info!(entries = revocations.count(), "loaded the revocations");
         return Ok(());
     }
-    let entries = store.revocations_since(0, now).await;
-    let entries = entries.map_err(|error| stored::read_error(&config.store, error))?;
-    for entry in &entries {
-        revocations.enforce(entry, now);
+    loop {
+        let entries = store.revocations_since(revocations.sequence(), now).await;
+        let entries = entries.map_err(|error| stored::read_error(&config.store, error))?;
+        if entries.is_empty() {
+            break;
+        }
+        for entry in &entries {
+            revocations.enforce(entry, now);
+        }
     }
-    revocations.remove_expired();
-    tracing::info!(entries = entries.len(), "loaded the revocations");
+    tracing::info!(entries = revocations.count(), "loaded the revocations");
     Ok(())
 }

@@ -38,6 +38,9 @@ pub type StoreFuture<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + S
 /// the store, so that the revocation is enforced even if the client has disconnected.
 pub type RevocationHook = Arc<dyn Fn(&Revocation, LogOrder) + Send + Sync>;
 
+/// Maximum number of entries of the log in one result, so that a start with millions does not hold all at once.
+pub const MAX_REVOCATIONS: usize = 16_384;
+
 /// Whether the hook has all earlier entries of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogOrder {
@@ -175,7 +178,8 @@ pub trait Store: Send + Sync {
     /// Who revoked each of these families by itself, as far as it is known.
     fn revokers(&self, ids: Vec<TokenId>) -> StoreFuture<Vec<(TokenId, Revoker)>>;
 
-    /// The revocations with a sequence above `after` that still matter at `now`, in order.
+    /// The revocations with a sequence above `after` that still matter at `now`, in order: at most
+    /// [`MAX_REVOCATIONS`].
     fn revocations_since(&self, after: u64, now: UnixTime) -> StoreFuture<Vec<Revocation>>;
 
     /// Deletes families, revocations and watermarks that no longer matter, at most `limit` of each. Returns how many

@@ -29,8 +29,8 @@ mod watermark;
 
 pub use acme::AcmeEntry;
 pub use api::{
-    DecideKeys, DecideRotation, KeysChanged, LogOrder, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store,
-    StoreFuture,
+    DecideKeys, DecideRotation, KeysChanged, LogOrder, MAX_REVOCATIONS, Outbox, RevocationHook, RevokeOutcome,
+    RevokedBy, Store, StoreFuture,
 };
 pub use endings::{BY_PROVIDER, Ending, EndingSearch, FoundEndings, Revoker, revoked_by_others, shown_reason};
 pub use error::{FailureKind, StoreError};

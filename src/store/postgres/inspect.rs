@@ -47,7 +47,7 @@ pub fn revocations(
 ) -> Result<Vec<Revocation>, StoreError> {
     with_session(settings, tls, Duration::ZERO, move |session| async move {
         match has_tables(&session).await? {
-            true => revocations::since(&session, after, now).await,
+            true => revocations::since(&session, after, now, usize::MAX).await,
             false => Ok(Vec::new()),
         }
     })

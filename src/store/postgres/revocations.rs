@@ -1,5 +1,6 @@
 //! Revocations of anything but one family, and reading the log.
 
+use crate::store::api::MAX_REVOCATIONS;
 use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
 use crate::store::events;
@@ -175,16 +176,22 @@ impl Operation for Since {
     const KIND: OperationKind = OperationKind::Read;
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<Vec<Revocation>, QueryError> {
-        since(session, self.after, self.now).await
+        since(session, self.after, self.now, MAX_REVOCATIONS).await
     }
 }
 
 /// Reads pages, each of which is newer than the last one: entries appear in the order of their sequence.
-pub(super) async fn since(session: &Session, after: u64, now: UnixTime) -> Result<Vec<Revocation>, QueryError> {
+pub(super) async fn since(
+    session: &Session,
+    after: u64,
+    now: UnixTime,
+    max: usize,
+) -> Result<Vec<Revocation>, QueryError> {
     let mut found = Vec::new();
     let mut after = rows::counter(after)?;
     loop {
-        let page = session.query(SINCE, &[&after, &rows::time(now), &rows::limit(PAGE)]).await?;
+        let limit = PAGE.min(max - found.len());
+        let page = session.query(SINCE, &[&after, &rows::time(now), &rows::limit(limit)]).await?;
         for row in &page {
             found.push(rows::revocation(row)?);
         }

@@ -120,11 +120,11 @@ pub fn stored_signing_keys(path: impl AsRef<Path>) -> Result<Vec<StoredKey>, Sto
     }
 }
 
-/// Like [`Store::revocations_since`], for the database at `path`, also while a gateway has it open.
+/// Like [`Store::revocations_since`], but all of them, for the database at `path`, also while a gateway has it open.
 pub fn stored_revocations(path: impl AsRef<Path>, after: u64, now: UnixTime) -> Result<Vec<Revocation>, StoreError> {
     let Some(connection) = file::open_read_only(path.as_ref())? else { return Ok(Vec::new()) };
     let mut statement = connection.prepare(revocations::SINCE)?;
-    statement.query_and_then(params![rows::counter(after)?, now], rows::revocation)?.collect()
+    statement.query_and_then(params![rows::counter(after)?, now, -1], rows::revocation)?.collect()
 }
 
 /// The family with this id in the database at `path`, also while a gateway has it open.

@@ -2,6 +2,7 @@
 
 use rusqlite::params;
 
+use crate::store::api::MAX_REVOCATIONS;
 use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::sqlite::batch::Batch;
@@ -99,8 +100,10 @@ fn raise_watermark(batch: &Batch<'_>, subject: &str, not_after: UnixTime, until:
     Ok(())
 }
 
-pub(super) const SINCE: &str = "select * from revocations where sequence > ?1 and until >= ?2 order by sequence";
+/// `?3`: how many at most; -1: all.
+pub(super) const SINCE: &str =
+    "select * from revocations where sequence > ?1 and until >= ?2 order by sequence limit ?3";
 
 pub(super) fn since(batch: &Batch<'_>, after: u64, now: UnixTime) -> Result<Vec<Revocation>, StoreError> {
-    batch.query(SINCE, params![counter(after)?, now], rows::revocation)
+    batch.query(SINCE, params![counter(after)?, now, MAX_REVOCATIONS as i64], rows::revocation)
 }

@@ -4,8 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use bearward::store::MAX_REVOCATIONS;
 use bearward::tokens::jwt::Algorithm;
 use bearward::types::clock::UnixTime;
+use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -43,6 +45,33 @@ async fn statuses<const N: usize>(gateway: Gateway, tokens: [&str; N]) -> (Gatew
 
 fn at(gateway: &Gateway) -> UnixTime {
     UnixTime::from_secs(gateway.now_secs())
+}
+
+/// The log has more entries than the store returns at once.
+#[tokio::test]
+async fn a_start_loads_all_of_a_long_log() {
+    const COUNT: usize = MAX_REVOCATIONS + 1_000;
+    let upstream = Upstream::start();
+    let (gateway, mint) = gateway(&upstream);
+    let with_id = |id: usize| mint.with_claims(gateway.now_secs(), json!({ "sub": "alice", "jti": id.to_string() }));
+    let [first, last, other] = [1, COUNT, COUNT + 1].map(with_id);
+    assert_eq!(gateway.status_of(&first).await, 200);
+    let mut database = Connection::open(gateway.path().join("bearward.db")).expect("opened");
+    let written = database.transaction().expect("begun");
+    written
+        .execute(
+            "insert into revocations (sequence, kind, issuer, name, at, until)
+             with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < ?1)
+             select n, 'token', ?2, cast(n as text), 1, 9000000000000 from numbers",
+            params![COUNT as i64, EXTERNAL_ISSUER],
+        )
+        .expect("written");
+    written.execute("update meta set value = ?1 where name = 'revocation_sequence'", [COUNT as i64]).expect("written");
+    written.commit().expect("committed");
+    let gateway = gateway.restart();
+    for (token, status) in [(&first, 401), (&last, 401), (&other, 200)] {
+        assert_eq!(gateway.status_of(token).await, status);
+    }
 }
 
 #[tokio::test]
