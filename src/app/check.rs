@@ -1,4 +1,5 @@
-//! What `bearward check` finds in what the configuration names: the secrets and the database, as a start would find them.
+//! What `bearward check` finds in what the configuration names: the secrets and the database, as a start would find
+//! them.
 //!
 //! It reads only, and creates and locks no file, so that it works beside a running gateway.
 

@@ -41,8 +41,8 @@ pub(super) fn check_root_is_not_lost(store: &StoreSettings) -> Result<(), StartE
     Err(SecretError::RootLost { file: file.clone(), database: store.database.clone() }.into())
 }
 
-/// A store that begins anew with a root secret that is there already. An operator can provide the secret, so that this is
-/// no error; otherwise, what was in the store is lost.
+/// A store that begins anew with a root secret that is there already. An operator can provide the secret, so that this
+/// is no error; otherwise, what was in the store is lost.
 pub(super) fn beginning(store: &StoreSettings) -> Result<Option<String>, StartError> {
     let Database::Sqlite(file) = &store.database else { return Ok(None) };
     if matches!(&store.secret, SecretSource::File(secret) if is_missing(secret)) {

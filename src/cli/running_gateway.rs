@@ -1,5 +1,5 @@
-//! The admin socket of a gateway after the key that names its path was edited: the gateway listens at the old path until
-//! it is restarted.
+//! The admin socket of a gateway after the key that names its path was edited: the gateway listens at the old path
+//! until it is restarted.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -31,7 +31,7 @@ pub(super) enum StoreCommand {
     },
     /// Create the tables in PostgreSQL, or change them for this version, beside running gateways of the version before.
     /// Indexes of large tables are built without a limit of time, and no refresh waits for them. SQLite needs no such
-    /// step: a gateway makes it at its start.
+    /// step, because a gateway makes it at its start.
     Migrate {
         #[command(flatten)]
         config: ConfigArgument,

@@ -88,8 +88,8 @@ pub fn advice(path: &Path) -> String {
     }
 }
 
-/// The advice if a file of `owner` stops a command of `user`: mostly, the operator runs it as the wrong user. The command
-/// `take` would then take the file from the gateway.
+/// The advice if a file of `owner` stops a command of `user`: mostly, the operator runs it as the wrong user. The
+/// command `take` would then take the file from the gateway.
 pub(super) fn of_another(owner: u32, user: u32, take: &str) -> String {
     let (owner, user) = (User(owner), User(user));
     format!("run this as its user: {}; only if the gateway runs as {user}, run: {take}", owner.command())

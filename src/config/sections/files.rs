@@ -104,8 +104,8 @@ pub(super) fn random_secret(path: &Path) -> Result<Vec<u8>, ConfigError> {
     Ok(secret)
 }
 
-/// A secret from one of two keys: a file, which may not exist yet, or an environment variable. `if_empty`: what to do if
-/// the file is empty.
+/// A secret from one of two keys: a file, which may not exist yet, or an environment variable. `if_empty`: what to do
+/// if the file is empty.
 pub(super) fn secret(
     table: &mut Table<'_>,
     file_key: &'static str,

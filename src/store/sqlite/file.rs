@@ -72,8 +72,8 @@ fn has_log(path: &Path) -> bool {
     fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0)
 }
 
-/// A URI by which SQLite reads only the file at this canonical path (sqlite.org/uri.html). By its path, it would create a
-/// `-wal` and a `-shm` of the user who reads.
+/// A URI by which SQLite reads only the file at this canonical path (sqlite.org/uri.html). By its path, it would create
+/// a `-wal` and a `-shm` of the user who reads.
 fn as_it_is(path: &Path) -> String {
     let mut uri = String::from("file://");
     for byte in path.as_os_str().as_bytes() {
@@ -250,6 +250,8 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
     // Temporary data stays in memory, so that a full /tmp has no effect.
     set(&connection, "temp_store", "memory", 2)?;
     schema::migrate(&mut connection, found)?;
+    // SQLite creates the -wal of a new database at the first look at it. `OwnFiles` must find it.
+    schema::identify(&connection)?;
     Ok(connection)
 }
 

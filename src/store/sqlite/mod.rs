@@ -162,7 +162,7 @@ pub fn check(path: impl AsRef<Path>, now: UnixTime) -> Result<(), StoreError> {
 
 fn read_all(connection: &Connection, now: UnixTime) -> Result<(), StoreError> {
     let mut statement = connection.prepare(revocations::SINCE)?;
-    statement.query_and_then(params![0, now], rows::revocation)?.try_for_each(|row| row.map(drop))?;
+    statement.query_and_then(params![0, now, -1], rows::revocation)?.try_for_each(|row| row.map(drop))?;
     connection.prepare(signing_keys::ALL)?.query_and_then([], signing_keys::read)?.try_for_each(|row| row.map(drop))?;
     for table in ["meta", "audit", "acme", "provider_logins"] {
         connection.query_row(&format!("select count(*) from {table}"), [], |_| Ok(()))?;

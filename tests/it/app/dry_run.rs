@@ -157,7 +157,7 @@ fn a_rejected_file_is_shown_as_check_shows_it() {
     let served = Served::start("");
     served.write("[[route]]\npath = \"/a\"\nmethods = [\n    \"GET\",\n    7,\n]\nupstraem = \"x\"\n");
     let (status, checked) = served.run(&["check"]);
-    assert!(status == Some(2) && checked.contains("\n |") && checked.contains(" --> gateway.toml:"), "{checked}");
+    assert!(status == Some(2) && checked.contains("\n   |") && checked.contains(" --> gateway.toml:"), "{checked}");
     for arguments in [&["reload"][..], &["reload", "--dry-run"]] {
         let (status, shown) = served.run(arguments);
         let report = shown.strip_prefix("error: not reloaded; the current settings stay active\n");

@@ -1,4 +1,4 @@
-//! Commands of the wrong user: what they advise, and whom the files belong to afterwards.
+//! Commands of the wrong user: what they advise, and which user has the files afterwards.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -11,8 +11,8 @@ use super::text;
 use crate::support::program::{GatewayProcess, Program};
 use crate::support::{Gateway, Upstream};
 
-/// The user of the gateway: `nobody`.
-const GATEWAY: u32 = 65534;
+/// The user of the gateway: `daemon` on every Debian.
+const GATEWAY: u32 = 1;
 const OPERATOR: u32 = 65533;
 
 fn command(user: u32, arguments: &str) -> String {
@@ -66,8 +66,8 @@ fn a_command_of_the_wrong_user_names_the_right_one() {
             let output = run(folder.path(), OPERATOR, arguments);
             let message = text(&output.stderr);
             assert!(!output.status.success(), "{arguments}: {message}");
-            assert!(message.contains("belongs to user nobody"), "{arguments}: {message}");
-            assert!(message.contains("run this as its user: sudo -u nobody bearward …"), "{arguments}: {message}");
+            assert!(message.contains("belongs to user daemon"), "{arguments}: {message}");
+            assert!(message.contains("run this as its user: sudo -u daemon bearward …"), "{arguments}: {message}");
             assert!(!message.contains("help: run: chown"), "{arguments}: {message}");
         }
     }
@@ -75,7 +75,7 @@ fn a_command_of_the_wrong_user_names_the_right_one() {
     let served = Program::start_with_shell(folder.path(), &command(GATEWAY, "serve"));
     served.wait_for_stderr("admin listening");
     let message = text(&run(folder.path(), OPERATOR, "keys list").stderr);
-    assert!(message.contains("run the command as its user (sudo -u nobody bearward …), or as root"), "{message}");
+    assert!(message.contains("run the command as its user (sudo -u daemon bearward …), or as root"), "{message}");
     assert!(run(folder.path(), GATEWAY, "check").status.success());
 }
 

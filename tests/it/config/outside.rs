@@ -37,9 +37,10 @@ fn check(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> (Opti
 }
 
 fn effective(folder: &Path, variables: &[(&str, &str)]) -> Vec<Value> {
-    let (status, text) = check(folder, &["--effective", "--json"], variables);
-    assert_eq!(status, Some(0), "{text}");
-    let object: Value = serde_json::from_str(&text).expect("JSON");
+    // Warnings are on standard error.
+    let output = bearward_with_variables(folder, &["check", "--effective", "--json"], variables);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let object: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     object["settings"].as_array().expect("a list").clone()
 }
 

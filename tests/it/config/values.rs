@@ -222,7 +222,7 @@ async fn a_running_gateway_shows_what_is_in_force_after_a_reload() {
     let changes = dry["changes"].as_array().expect("a list");
     let row = |key: &str| changes.iter().find(|change| change["key"] == key).unwrap_or_else(|| panic!("{key}: {dry}"));
     let rate = json!({ "key": "rate[0].requests", "change": "changed", "from": 6000, "to": 7000,
-        "item": "address (address)", "requiresRestart": false });
+        "item": "address (address)", "place": "gateway.toml:28", "requiresRestart": false });
     assert_eq!(row("rate[0].requests"), &rate);
     assert_eq!((&row("workers")["to"], &row("workers")["requiresRestart"]), (&json!(7), &json!(true)));
     let routes: Vec<_> = changes.iter().filter(|change| change["key"] == "route[0]").collect();

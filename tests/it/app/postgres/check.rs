@@ -94,12 +94,17 @@ fn address(listener: &TcpListener) -> u16 {
 async fn a_wrong_or_missing_password_names_the_key() {
     let (upstream, server) = (Upstream::start(), PostgresServer::start_with(&["fsync=off"], "scram-sha-256"));
     let url = format!("postgres = \"{}\"\n", server.url());
-    assert_unusable(&upstream, &url, "the server asks for a password; set store.postgres_password_file");
+    assert_unusable(
+        &upstream,
+        &url,
+        "the server asks for a password; correct the user in store.postgres, or set store.postgres_password_file",
+    );
     let folder = folder();
     let wrong = folder.path().join("password");
     bearward::types::secret::write_private(&wrong, b"wrong\n").expect("written");
     let keys = format!("{url}postgres_password_file = \"{}\"", wrong.display());
-    assert_unusable(&upstream, &keys, "the password is wrong; correct store.postgres_password_file");
+    let says = "the user or its password is wrong; correct the user in store.postgres, or store.postgres_password_file";
+    assert_unusable(&upstream, &keys, says);
 }
 
 #[tokio::test]

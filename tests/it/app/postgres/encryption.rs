@@ -66,7 +66,7 @@ async fn the_connection_is_encrypted_and_its_certificate_verified() {
             keys("127.0.0.1", "", "ca.pem", "password"),
             "the certificate of the server is not accepted; correct the host in store.postgres",
         ),
-        (keys("localhost", "", "ca.pem", "wrong"), "the password is wrong"),
+        (keys("localhost", "", "ca.pem", "wrong"), "the user or its password is wrong"),
     ] {
         let error = start_error(&text(&upstream, &keys), files.path());
         assert!(error.contains(says) && !error.contains("secret of"), "{says:?}: {error}");
