@@ -50,10 +50,15 @@ fn lookup(c: &mut Criterion) {
     for (name, count) in [("1,000 entries", 1_000), ("1,000,000 entries", million)] {
         // Either all families that are looked up are revoked, or none.
         for (outcome, first) in [("hit", 0), ("miss", LOOKUPS)] {
+            let before = resident_bytes();
             let revocations = Revocations::new();
             revoke(&revocations, first, count);
             revocations.remove_expired();
             assert_eq!(revocations.count(), u64::from(count));
+            if outcome == "hit" {
+                let grown = resident_bytes().saturating_sub(before);
+                println!("revocations/{name}: {} bytes of memory an entry", grown / u64::from(count));
+            }
             assert!(keys.iter().all(|keys| revocations.is_revoked(keys) == (outcome == "hit")));
             group.bench_function(format!("{name}/{outcome}"), |b| {
                 let mut next = keys.iter().cycle();
@@ -82,8 +87,7 @@ fn on_four_threads(revocations: &Revocations, keys: &[RevocationKeys], count: u6
     start.elapsed()
 }
 
-/// The memory of the set, and of moka alone with the smallest entries: no set is smaller that has one entry of moka for
-/// each revocation. Before the other benches, which leave memory that would be used again.
+/// The set beside moka alone with the smallest entries: with one entry of moka for each revocation, no set is smaller.
 fn beside_moka(_: &mut Criterion) {
     let count = if setup::in_brief() { 2_000 } else { 2_000_000 };
     let revocations = Revocations::new();
