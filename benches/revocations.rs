@@ -1,5 +1,5 @@
 //! The revocation set: hits and misses, with 1,000 and with 1,000,000 entries, alone and beside threads that read or
-//! insert; the cost of an insert, and the memory of an entry, beside that of one in moka alone.
+//! insert; the cost of an insert, and the memory of an entry.
 
 #![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
 #![allow(clippy::print_stdout, reason = "a bench prints its result")]
@@ -15,7 +15,6 @@ use bearward::tokens::jwt::verify::verify;
 use bearward::tokens::jwt::{Algorithm, Validity};
 use bearward::types::trace::Trace;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use moka::sync::Cache;
 
 use setup::{Mint, NOW};
 
@@ -85,24 +84,6 @@ fn on_four_threads(revocations: &Revocations, keys: &[RevocationKeys], count: u6
         }
     });
     start.elapsed()
-}
-
-/// The set beside moka alone with the smallest entries: with one entry of moka for each revocation, no set is smaller.
-fn beside_moka(_: &mut Criterion) {
-    let count = if setup::in_brief() { 2_000 } else { 2_000_000 };
-    let revocations = Revocations::new();
-    let moka: Cache<u128, ()> = Cache::builder().build();
-    let fill_set = || revoke(&revocations, 0, count);
-    let fill_moka = || (0..count).for_each(|number| moka.insert(u128::from(number), ()));
-    let fills: [(&str, &dyn Fn()); 2] = [("the set", &fill_set), ("moka alone", &fill_moka)];
-    for (name, fill) in fills {
-        let before = resident_bytes();
-        let start = Instant::now();
-        fill();
-        let took = start.elapsed();
-        let each = resident_bytes().saturating_sub(before) / u64::from(count);
-        println!("revocations/{count} entries, {name}: {took:.2?}, {each} bytes of memory an entry");
-    }
 }
 
 /// Inserts into an empty set each time, so that a longer measurement does not use a larger set.
@@ -180,5 +161,5 @@ fn resident_bytes() -> u64 {
     pages * 4096
 }
 
-criterion_group!(benches, beside_moka, lookup, insert, beside_inserts);
+criterion_group!(benches, lookup, insert, beside_inserts);
 criterion_main!(benches);

@@ -1,25 +1,27 @@
 //! The revocation set: exact, in memory, consulted on the hot path.
 //!
 //! The store is the source of truth. This is a copy of every entry that still matters, loaded before a listener opens.
-//! It is in moka, with many entries in one of moka (`buckets`). The moka caches have **no capacity**: a bounded cache
-//! drops new entries when it is full, and a revocation would be lost. An entry expires when every token that it
-//! concerns has expired. A mass revocation is one watermark, not a million entries.
+//! The moka caches have **no capacity**: a bounded cache drops new entries when it is full, and a revocation would be
+//! lost. An entry expires when every token that it concerns has expired. A mass revocation is one watermark, not a
+//! million entries.
 //!
 //! The **epoch** counts revocations. A token that was found not revoked at an epoch is not looked up again before the
 //! epoch moves: while nothing is revoked, a known token costs one atomic load here. A revocation is in the set before
 //! the epoch moves, and the epoch is read before the look-up. So no token counts as checked at an epoch without its
 //! look-up.
 
-mod buckets;
-
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use foldhash::fast::RandomState;
+use moka::Expiry;
+use moka::sync::Cache;
 
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::tokens::jwt::VerifiedToken;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::secret;
-use buckets::Buckets;
 
 /// The keys under which a token can be revoked, computed once when it is verified.
 #[derive(Clone, Debug)]
@@ -59,15 +61,48 @@ fn key(kind: &[u8], issuer: &str, id: &str) -> u128 {
     u128::from_be_bytes(std::array::from_fn(|index| digest[index]))
 }
 
-/// One set for each kind: a look-up in an empty one costs one atomic load.
+/// How much longer an entry stays than its life, because moka reads another clock than the gateway: an entry with a
+/// life of 200 ms once expired 198 ns early.
+const CLOCK_TOLERANCE: Duration = Duration::from_millis(1);
+
+/// How long an entry stays in the set.
+#[derive(Clone, Copy)]
+struct Life(Duration);
+
+struct ByLife;
+
+/// Always `Some`. An entry that is written again with a longer life gets that life; moka's default keeps the old one.
+impl<V: Copy + Into<Life>> Expiry<u128, V> for ByLife {
+    fn expire_after_create(&self, _key: &u128, value: &V, _at: Instant) -> Option<Duration> {
+        let Life(life) = (*value).into();
+        Some(life)
+    }
+
+    fn expire_after_update(&self, _key: &u128, value: &V, _at: Instant, left: Option<Duration>) -> Option<Duration> {
+        let Life(life) = (*value).into();
+        Some(life.max(left.unwrap_or_default()))
+    }
+}
+
+/// Revokes the tokens of a subject or an issuer that are dated at or before `not_after`: see
+/// [`VerifiedToken::dated`].
+#[derive(Clone, Copy)]
+struct Watermark {
+    not_after: UnixTime,
+    life: Life,
+}
+
+impl From<Watermark> for Life {
+    fn from(mark: Watermark) -> Life {
+        mark.life
+    }
+}
+
 pub struct Revocations {
-    families: Buckets,
-    /// Single tokens.
-    tokens: Buckets,
-    /// Sessions at other issuers.
-    sessions: Buckets,
+    /// Families, single tokens, and sessions at other issuers.
+    entries: Cache<u128, Life, RandomState>,
     /// Subjects and whole issuers.
-    watermarks: Buckets,
+    watermarks: Cache<u128, Watermark, RandomState>,
     /// Every token dated at or before this is revoked. Milliseconds; 0: none.
     everything: AtomicU64,
     epoch: AtomicU64,
@@ -78,10 +113,8 @@ pub struct Revocations {
 impl Revocations {
     pub fn new() -> Self {
         Revocations {
-            families: Buckets::new(),
-            tokens: Buckets::new(),
-            sessions: Buckets::new(),
-            watermarks: Buckets::new(),
+            entries: Cache::builder().expire_after(ByLife).build_with_hasher(RandomState::default()),
+            watermarks: Cache::builder().expire_after(ByLife).build_with_hasher(RandomState::default()),
             everything: AtomicU64::new(0),
             epoch: AtomicU64::new(1),
             sequence: AtomicU64::new(0),
@@ -97,27 +130,29 @@ impl Revocations {
     /// Like [`Revocations::enforce`], while earlier entries of other gateways may still be missing. So it leaves
     /// [`Revocations::sequence`] where it is.
     pub fn enforce_ahead(&self, revocation: &Revocation, now: UnixTime) {
-        let life = revocation.until.since(now);
+        let left = revocation.until.since(now);
+        let life = Life(if left.is_zero() { left } else { left.saturating_add(CLOCK_TOLERANCE) });
         match &revocation.what {
-            Revoked::Family(id) => self.families.insert(id.as_u128(), UnixTime::MAX, life),
-            Revoked::Token { issuer, jti } => {
-                self.tokens.insert(key(b"jti", issuer, jti), UnixTime::MAX, life);
-            }
-            Revoked::Session { issuer, session } => {
-                self.sessions.insert(key(b"sid", issuer, session), UnixTime::MAX, life);
-            }
+            Revoked::Family(id) => self.entries.insert(id.as_u128(), life),
+            Revoked::Token { issuer, jti } => self.entries.insert(key(b"jti", issuer, jti), life),
+            Revoked::Session { issuer, session } => self.entries.insert(key(b"sid", issuer, session), life),
             Revoked::Subject { issuer, subject, not_after } => {
-                self.watermarks.insert(key(b"sub", issuer, subject), *not_after, life);
+                self.raise_watermark(key(b"sub", issuer, subject), *not_after, life)
             }
-            Revoked::Issuer { issuer, not_after } => {
-                self.watermarks.insert(key(b"iss", issuer, ""), *not_after, life);
-            }
+            Revoked::Issuer { issuer, not_after } => self.raise_watermark(key(b"iss", issuer, ""), *not_after, life),
             Revoked::Everything { not_after } => {
                 self.everything.fetch_max(not_after.as_millis(), Ordering::AcqRel);
             }
         }
         // Last, so that a reader that sees the new epoch finds the entry.
         self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A watermark only rises: an older one that arrives late must not make revoked tokens valid again.
+    fn raise_watermark(&self, key: u128, not_after: UnixTime, life: Life) {
+        let current = self.watermarks.get(&key).map(|mark| mark.not_after);
+        let not_after = current.map_or(not_after, |current| current.max(not_after));
+        self.watermarks.insert(key, Watermark { not_after, life });
     }
 
     /// Changes with each revocation, and with nothing else.
@@ -127,13 +162,18 @@ impl Revocations {
 
     /// Returns true if the token with these keys is revoked.
     pub fn is_revoked(&self, keys: &RevocationKeys) -> bool {
-        let dated = keys.dated;
-        keys.family.is_some_and(|family| self.families.revokes(family, dated))
-            || self.is_token_revoked(keys)
-            || keys.session.is_some_and(|session| self.sessions.revokes(session, dated))
-            || self.is_before_everything(dated)
-            || self.watermarks.revokes(keys.subject, dated)
-            || self.watermarks.revokes(keys.issuer, dated)
+        // `contains_key`, not `get`: it records nothing and does no maintenance on the caller's thread.
+        let has = |key: &u128| self.entries.contains_key(key);
+        keys.family.as_ref().is_some_and(has)
+            || keys.token.as_ref().is_some_and(has)
+            || keys.session.as_ref().is_some_and(has)
+            || self.is_before_everything(keys.dated)
+            || self.is_before_watermark(keys.subject, keys.dated)
+            || self.is_before_watermark(keys.issuer, keys.dated)
+    }
+
+    fn is_before_watermark(&self, key: u128, dated: UnixTime) -> bool {
+        self.watermarks.contains_key(&key) && self.watermarks.get(&key).is_some_and(|mark| dated <= mark.not_after)
     }
 
     /// A token without `iat` counts as dated in 1970, so every watermark revokes it. 0 means that there is no
@@ -145,21 +185,18 @@ impl Revocations {
 
     /// Returns true if this one token is revoked by its `jti`, regardless of its family and subject.
     pub fn is_token_revoked(&self, keys: &RevocationKeys) -> bool {
-        keys.token.is_some_and(|token| self.tokens.revokes(token, keys.dated))
+        keys.token.is_some_and(|token| self.entries.contains_key(&token))
     }
 
-    /// Frees the memory of expired entries. Nothing else does.
+    /// Frees the memory of expired entries. moka does this only when it is called.
     pub fn remove_expired(&self) {
-        self.all().into_iter().for_each(Buckets::remove_expired);
+        self.entries.run_pending_tasks();
+        self.watermarks.run_pending_tasks();
     }
 
     /// The number of entries and watermarks, including expired ones until [`Revocations::remove_expired`] runs.
     pub fn count(&self) -> u64 {
-        self.all().into_iter().map(Buckets::count).sum()
-    }
-
-    fn all(&self) -> [&Buckets; 4] {
-        [&self.families, &self.tokens, &self.sessions, &self.watermarks]
+        self.entries.entry_count() + self.watermarks.entry_count()
     }
 
     pub fn sequence(&self) -> u64 {

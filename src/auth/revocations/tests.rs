@@ -1,6 +1,5 @@
 use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use super::*;
 
