@@ -1,6 +1,6 @@
 //! The response of an OAuth endpoint.
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http::response::Parts;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Map, Value};
@@ -9,6 +9,8 @@ use super::error::OAuthClientError;
 use crate::protocols::http::media_type;
 use crate::protocols::url::SecureUrl;
 use crate::tokens::jwt::json;
+
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Maximum characters of an error code that are kept: it comes from another server.
 const ERROR_SIZE: usize = 100;
@@ -36,7 +38,11 @@ pub(super) fn is_read(head: &Parts) -> bool {
 
 impl OAuthResponse {
     pub(super) fn of(response: Response<Bytes>) -> Result<Self, Unreadable> {
-        let (head, body) = response.into_parts();
+        let (head, mut body) = response.into_parts();
+        // Some servers write one, and readers may ignore it (RFC 8259 section 8.1).
+        if body.starts_with(BYTE_ORDER_MARK) {
+            body.advance(BYTE_ORDER_MARK.len());
+        }
         let coding = head.headers.get(header::CONTENT_ENCODING).filter(|coding| *coding != "identity");
         if let Some(coding) = coding {
             return Err(Unreadable(coding.clone()));

@@ -1,6 +1,6 @@
 use base64::engine::general_purpose::STANDARD;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use http::StatusCode;
+use http::{Response, StatusCode, header};
 use serde_json::Value;
 
 use super::*;
@@ -80,6 +80,14 @@ fn only_json_with_status_200_is_an_object() {
     ] {
         assert!(response(status, media_type, body).object().is_none(), "{status} {media_type} {body}");
     }
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_response() {
+    let body = Bytes::from_static("\u{feff}{\"access_token\":\"a\"}".as_bytes());
+    let response = Response::builder().header(header::CONTENT_TYPE, "application/json").body(body).expect("a response");
+    let read = OAuthResponse::of(response).unwrap_or_else(|_| panic!("it is readable"));
+    assert_eq!(read.object().expect("an object")["access_token"], "a");
 }
 
 #[test]

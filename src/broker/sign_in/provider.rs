@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use http::StatusCode;
+
 use super::calls::{Breakers, CallCounts, CallOutcome, ProviderCall};
 use crate::auth::oauth_client::{Endpoint, OAuthClientError, OAuthResponse};
 use crate::auth::provider::{Metadata, Optional, Provider, Providers};
@@ -178,7 +180,7 @@ impl SignInProvider {
         let status = response.map_err(|problem| NotRevoked { problem, is_down: true })?.status;
         match status.is_success() {
             true => Ok(()),
-            false => Err(NotRevoked { problem: format!("status {status}"), is_down: status.is_server_error() }),
+            false => Err(NotRevoked { problem: format!("status {status}"), is_down: is_of_all_tokens(status) }),
         }
     }
 
@@ -261,5 +263,24 @@ impl SignInProviders {
             issuer: with.provider.issuer.clone(),
         };
         self.0.iter().map(place).collect()
+    }
+}
+
+/// Returns true if the provider would answer the same for each other token: it fails, has had too many requests, or does
+/// not know the gateway as its client (RFC 7009 section 2.2.1).
+fn is_of_all_tokens(status: StatusCode) -> bool {
+    status.is_server_error() || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::UNAUTHORIZED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_provider_that_fails_is_not_asked_about_each_token() {
+        for (status, expected) in [(500, true), (503, true), (429, true), (401, true), (400, false), (404, false)] {
+            let status = StatusCode::from_u16(status).expect("a status");
+            assert_eq!(is_of_all_tokens(status), expected, "{status}");
+        }
     }
 }

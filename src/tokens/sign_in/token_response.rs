@@ -34,14 +34,15 @@ pub fn read(object: &Map<String, Value>) -> Result<TokenResponse, &'static str> 
     })
 }
 
-/// The refresh token of any JSON object, whatever is wrong with the rest: it may be the only one that works from now
-/// on.
+/// The refresh token of any JSON object, whatever is wrong with the rest, or follows it: it may be the only one that
+/// works from now on.
 pub fn refresh_token(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Only {
         refresh_token: Option<String>,
     }
-    let only: Only = serde_json::from_slice(body).ok()?;
+    let mut objects = serde_json::Deserializer::from_slice(body).into_iter::<Only>();
+    let only = objects.next()?.ok()?;
     only.refresh_token.filter(|token| !token.is_empty())
 }
 
@@ -163,6 +164,7 @@ mod tests {
             (r#"{"refresh_token":"r"}"#, Some("r")),
             (r#"{"id_token":"","expires_in":-1,"refresh_token":"r","scope":{}}"#, Some("r")),
             (r#"{"scope":"a","scope":"b","refresh_token":"r"}"#, Some("r")),
+            ("{\"refresh_token\":\"r\"}\n<!-- page -->", Some("r")),
             (r#"{"refresh_token":""}"#, None),
             (r#"{"refresh_token":null}"#, None),
             (r#"{"refresh_token":["r"]}"#, None),

@@ -80,7 +80,7 @@ fn the_code_of_an_error_decides_about_a_repetition() {
         ("57P03", "lost", "starting or shutting down"),
         ("57014", "rejected", "took too long"),
         ("23505", "rejected", ""),
-        ("28P01", "rejected", "the password is wrong"),
+        ("28P01", "rejected", "the user or its password is wrong"),
         ("28000", "rejected", "pg_hba.conf"),
         ("3D000", "rejected", "no such database"),
         ("42501", "rejected", "lacks a right"),
