@@ -266,8 +266,8 @@ impl SignInProviders {
     }
 }
 
-/// Returns true if the provider would answer the same for each other token: it fails, has had too many requests, or does
-/// not know the gateway as its client (RFC 7009 section 2.2.1).
+/// Returns true if the provider would answer the same for each other token: it fails, has had too many requests, or
+/// does not know the gateway as its client (RFC 7009 section 2.2.1).
 fn is_of_all_tokens(status: StatusCode) -> bool {
     status.is_server_error() || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::UNAUTHORIZED)
 }
