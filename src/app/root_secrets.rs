@@ -1,7 +1,8 @@
 //! The root secrets: lines of a number and 43 base62 characters, the newest last.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use super::error::StartError;
@@ -27,32 +28,26 @@ pub(super) fn read_existing_roots(source: &SecretSource) -> Result<Roots, Secret
     parse_roots(source, &read(source)?)
 }
 
-/// Fails if the store has data and its root secret is missing: the store cannot be used without it, and a new root
-/// secret would hide that.
-pub(super) fn check_root_is_not_lost(store: &StoreSettings) -> Result<(), StartError> {
-    let SecretSource::File(file) = &store.secret else { return Ok(()) };
-    if !is_missing(file) {
-        return Ok(());
+/// Fails if the store or its root secret is lost: neither can be used without the other, and a new one would hide that.
+/// Returns a warning if the store may be lost: a database begins anew with a root secret that is there already, which
+/// the operator may have provided.
+pub(super) fn check_is_not_lost(store: &StoreSettings) -> Result<Option<String>, StartError> {
+    if let SecretSource::File(secret) = &store.secret
+        && is_missing(secret)
+    {
+        // First whether it is a database: for any other file, that is the error to report.
+        return match stored::has_data(store, store.start_patience)? {
+            true => Err(SecretError::RootLost { file: secret.clone(), database: store.database.clone() }.into()),
+            false => Ok(None),
+        };
     }
-    // First whether it is a database: for any other file, that is the error to report.
-    if !stored::has_data(store, store.start_patience)? {
-        return Ok(());
-    }
-    Err(SecretError::RootLost { file: file.clone(), database: store.database.clone() }.into())
-}
-
-/// A store that begins anew with a root secret that is there already. An operator can provide the secret, so that this
-/// is no error; otherwise, what was in the store is lost.
-pub(super) fn beginning(store: &StoreSettings) -> Result<Option<String>, StartError> {
     let Database::Sqlite(file) = &store.database else { return Ok(None) };
-    if matches!(&store.secret, SecretSource::File(secret) if is_missing(secret)) {
-        return Ok(None);
-    }
     let is_new = sqlite::is_new(file).map_err(|error| stored::open_error(store, error))?;
-    Ok(is_new.then(|| lost(store)).flatten())
+    Ok(if is_new { lost(store) } else { None })
 }
 
-/// `None` for a secret in a variable: it is always there, also at the first start.
+/// What a new store means beside a root secret. `None` for one in a variable: it is always there, also at the first
+/// start.
 fn lost(store: &StoreSettings) -> Option<String> {
     let SecretSource::File(secret) = &store.secret else { return None };
     Some(format!(
@@ -94,14 +89,14 @@ pub(super) fn agree(store: &StoreSettings, roots: Roots, is_old: bool, now: Unix
 
 /// Returns false for a file that the start creates.
 pub(super) fn exists(source: &SecretSource) -> bool {
-    !matches!(source, SecretSource::File(file) if !file.exists())
+    !matches!(source, SecretSource::File(file) if is_missing(file))
 }
 
 /// Checks everything that a start reads before it opens the store. Missing files are valid, and a database of a newer
 /// version is not.
 pub(super) fn check(config: &Config) -> Result<(), StartError> {
     stored::has_data(&config.store, config.store.start_patience)?;
-    check_root_is_not_lost(&config.store)?;
+    check_is_not_lost(&config.store)?;
     if exists(&config.store.secret) {
         read_existing_roots(&config.store.secret)?;
     }
@@ -147,12 +142,21 @@ pub fn add_root(source: &SecretSource) -> Result<u8, SecretError> {
     let text = format!("{}\n{number} {}\n", text.trim_end(), new_secret_text());
     let mut new_file = file.clone().into_os_string();
     new_file.push(".new");
-    let new_file = Path::new(&new_file);
-    let written = secret::write_private(new_file, text.as_bytes())
-        .and_then(|()| owner::keep(&File::open(new_file)?, &fs::metadata(file)?))
-        .and_then(|()| fs::rename(new_file, file));
+    let written = replace(file, Path::new(&new_file), text.as_bytes());
     written.map_err(|source| SecretError::Write { file: file.clone(), source })?;
     Ok(number)
+}
+
+/// Replaces the content of a file by way of a new one, which the owner of the file gets.
+fn replace(file: &Path, by: &Path, content: &[u8]) -> io::Result<()> {
+    // What a killed command has left, or a link of the owner of the folder, which root must not follow.
+    match fs::remove_file(by) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let new = secret::create_private(by, content)?;
+    owner::keep(&new, &fs::metadata(file)?)?;
+    fs::rename(by, file)
 }
 
 /// Credentials of systemd are copies, which it keeps read-only.

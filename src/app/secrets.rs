@@ -177,7 +177,7 @@ pub(super) fn is_missing(file: &Path) -> bool {
 
 fn create_file(source: &SecretSource, file: &Path, text: &str) -> Result<String, SecretError> {
     match secret::create_private(file, text.as_bytes()) {
-        Ok(()) => {
+        Ok(_) => {
             tracing::info!(file = %file.display(), "created a secret");
             Ok(text.to_owned())
         }

@@ -68,8 +68,7 @@ pub fn start_with(
     file: Option<PathBuf>,
 ) -> Result<Running, StartError> {
     // First, because everything after it creates files.
-    root_secrets::check_root_is_not_lost(&config.store)?;
-    if let Some(warning) = root_secrets::beginning(&config.store)? {
+    if let Some(warning) = root_secrets::check_is_not_lost(&config.store)? {
         tracing::warn!("{warning}");
     }
     let admin_token = secrets::read_admin_token(&config.admin.token)?;

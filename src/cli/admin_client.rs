@@ -16,7 +16,8 @@ use tokio::net::UnixStream;
 use crate::protocols::http::client::{self, ClientError, Limits};
 use crate::protocols::local_socket;
 use crate::protocols::reach::Reach;
-use crate::types::owner::{self, User};
+use crate::types::barrier::barrier;
+use crate::types::owner::User;
 use crate::types::process::ROOT;
 
 /// The time is longer than the gateway takes for any response: it only ends the wait for a stuck disk. The size is that
@@ -105,7 +106,7 @@ impl CallError {
     fn user_of_gateway(&self) -> Option<User> {
         let CallError::Connect { socket, source } = self else { return None };
         let folder = socket.parent().filter(|_| source.raw_os_error().is_some())?;
-        owner::barrier(folder).map(|barrier| barrier.owner).filter(|owner| *owner != User(ROOT))
+        barrier(folder).map(|barrier| barrier.owner).filter(|owner| *owner != User(ROOT))
     }
 
     /// Returns true if the gateway may be starting: it does not listen yet.

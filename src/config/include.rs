@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 use crate::config::document::error::{ConfigError, Place};
 use crate::config::document::tree::SourceFile;
 use crate::config::sections;
-use crate::types::owner;
+use crate::types::barrier;
 use crate::types::private_file;
 use crate::types::regular_file;
 
@@ -77,7 +77,7 @@ fn expand(pattern: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     let failed = |error: &io::Error| {
         let what = format!("cannot list {}: {error}", folder.display());
         let failed = ConfigError::new(what, "expected a folder that can be read");
-        if error.kind() == ErrorKind::PermissionDenied { failed.help(owner::advice(folder)) } else { failed }
+        if error.kind() == ErrorKind::PermissionDenied { failed.help(barrier::advice(folder)) } else { failed }
     };
     private_file::check_listed(folder).map_err(|lax| {
         ConfigError::new(lax.problem, "expected a folder that only its owner and group can write").help(lax.advice)
@@ -117,7 +117,7 @@ fn read(path: &Path) -> Result<SourceFile, ConfigError> {
     let bytes = regular_file::read(path).map_err(|error| {
         let failed = ConfigError::new(format!("cannot read {name}: {error}"), "expected a readable file");
         match error.kind() {
-            ErrorKind::PermissionDenied => failed.help(owner::advice(path)),
+            ErrorKind::PermissionDenied => failed.help(barrier::advice(path)),
             _ => failed.help("a relative path starts at the folder of the main file"),
         }
     })?;

@@ -17,7 +17,7 @@ use crate::config::document::tree::{SourceFile, Tree};
 use crate::config::include;
 use crate::config::named_files::{self, NamedFile};
 use crate::config::values::{self, Values};
-use crate::types::owner;
+use crate::types::barrier;
 use crate::types::regular_file;
 
 /// The text of all files.
@@ -143,7 +143,7 @@ fn main_file(path: &Path) -> Result<SourceFile, ConfigErrors> {
     let name = path.display().to_string();
     let bytes = regular_file::read(path).map_err(|error| {
         let help = match error.kind() {
-            ErrorKind::PermissionDenied => owner::advice(path),
+            ErrorKind::PermissionDenied => barrier::advice(path),
             _ => "name the file with --config".to_owned(),
         };
         let error = ConfigError::new(format!("cannot read the configuration: {error}"), "expected a readable file");

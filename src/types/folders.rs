@@ -129,7 +129,7 @@ fn open_to(facts: &Facts, trusted: Trusted) -> Option<OpenTo> {
 }
 
 /// The folders in which the names of the path are looked up, from the nearest to the root.
-fn on_the_way(path: &Path) -> Vec<PathBuf> {
+pub(super) fn on_the_way(path: &Path) -> Vec<PathBuf> {
     let Ok(path) = std::path::absolute(path) else { return Vec::new() };
     let mut names: VecDeque<_> = path.components().map(|name| name.as_os_str().to_owned()).collect();
     let (mut folders, mut at, mut links) = (Vec::new(), PathBuf::new(), 0);

@@ -1,5 +1,6 @@
 //! Basic types that every other module uses: time, ids, secrets, reject reasons, traces.
 
+pub mod barrier;
 pub mod boot_time;
 pub mod clock;
 pub mod close_reason;

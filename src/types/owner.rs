@@ -2,9 +2,7 @@
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
-use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, fchown};
-use std::path::{Path, PathBuf};
 
 use crate::types::process::{self, ROOT};
 
@@ -49,54 +47,15 @@ fn name_in(users: &[u8], number: u32) -> Option<String> {
     })
 }
 
-/// What keeps the process from a path: the file itself, or a folder on the way to it.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Barrier {
-    pub path: PathBuf,
-    pub owner: User,
-}
-
-/// The barrier on the way to a file that the process has no permission to use. `None` if it does not exist.
-pub fn barrier(path: &Path) -> Option<Barrier> {
-    let path = std::path::absolute(path).ok()?;
-    let mut reached: Option<Barrier> = None;
-    for part in path.ancestors().collect::<Vec<_>>().into_iter().rev() {
-        match fs::metadata(part) {
-            Ok(found) => reached = Some(Barrier { path: part.to_owned(), owner: User(found.uid()) }),
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => return reached,
-            Err(_) => return None,
-        }
-    }
-    reached
-}
-
-/// What to do without permission to use a file.
-pub fn advice(path: &Path) -> String {
-    const MODE: &str = "change the owner or mode of the file, and of its folders";
-    match barrier(path) {
-        Some(Barrier { owner: User(owner), .. }) if owner == process::user() => MODE.to_owned(),
-        Some(Barrier { path, owner: User(ROOT) }) => format!(
-            "{} belongs to user root; run this as root or as the user of the gateway, or {MODE}",
-            path.display()
-        ),
-        Some(Barrier { path, owner }) => format!(
-            "{} belongs to {owner}; run this as its user: {}; if the gateway runs as another user, {MODE}",
-            path.display(),
-            owner.command()
-        ),
-        None => MODE.to_owned(),
-    }
-}
-
 /// The advice if a file of `owner` stops a command of `user`: mostly, the operator runs it as the wrong user. The
 /// command `take` would then take the file from the gateway.
 pub(super) fn of_another(owner: u32, user: u32, take: &str) -> String {
-    let (owner, user) = (User(owner), User(user));
-    format!("run this as its user: {}; only if the gateway runs as {user}, run: {take}", owner.command())
+    let command = User(owner).command();
+    format!("run this as its user: {command}; only if the gateway runs as {}, run: {take}", User(user))
 }
 
-/// Gives a new file to the owner of `like`, if the process is one of root. The gateway may run as that user, and could
-/// not use a file of root.
+/// Gives a file that this process has just created to the owner of `like`, if the process is one of root. The gateway
+/// may run as that user, and could not use a file of root. Never for a file that was there: its name may be a link.
 pub fn keep(file: &File, like: &Metadata) -> std::io::Result<()> {
     let is_other = process::user() == ROOT && file.metadata()?.uid() != like.uid();
     if is_other { fchown(file, Some(like.uid()), Some(like.gid())) } else { Ok(()) }
@@ -114,14 +73,5 @@ mod tests {
             assert_eq!(name_in(users, number).as_deref(), name);
         }
         assert_eq!(name_in(b"", 0), None);
-    }
-
-    #[test]
-    fn the_barrier_is_the_last_part_that_can_be_seen() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let file = folder.path().join("file");
-        assert_eq!(barrier(&file), None, "it does not exist");
-        fs::write(&file, "").expect("written");
-        assert_eq!(barrier(&file), Some(Barrier { path: file, owner: User(process::user()) }));
     }
 }

@@ -27,6 +27,11 @@ pub(super) fn flags() -> i32 {
     OFlags::NONBLOCK.bits().cast_signed()
 }
 
+/// For `open`: fails if the file is a symbolic link.
+pub fn no_link() -> i32 {
+    OFlags::NOFOLLOW.bits().cast_signed()
+}
+
 /// Reads a whole file that [`open`] opens.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();

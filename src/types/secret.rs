@@ -161,15 +161,16 @@ pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Creates a file that only its owner can read. Fails if the file exists. When this returns, the file survives a loss
-/// of power.
-pub fn create_private(path: &Path, content: &[u8]) -> io::Result<()> {
+/// Creates a file that only its owner can read. Fails if the file exists, also as a link. When this returns, the file
+/// survives a loss of power.
+pub fn create_private(path: &Path, content: &[u8]) -> io::Result<File> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(content)?;
     file.sync_all()?;
     // The name of the file is part of the folder, which needs its own sync.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
+    File::open(folder)?.sync_all()?;
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::tree::is_variable_name;
-use crate::types::owner;
+use crate::types::barrier;
 use crate::types::private_file::{self, LaxFile, Origin};
 use crate::types::regular_file;
 
@@ -32,7 +32,7 @@ fn unreadable(path: &Path, error: &io::Error) -> ConfigError {
             format!("no permission to read {shown}"),
             "expected a file that the user of the gateway can read",
         )
-        .help(owner::advice(path)),
+        .help(barrier::advice(path)),
         ErrorKind::IsADirectory => ConfigError::new(format!("{shown} is a folder"), "expected a file"),
         _ => ConfigError::new(format!("cannot read {shown}: {error}"), "expected a readable file"),
     }

@@ -1,8 +1,7 @@
 //! Opens the database: for one gateway at a time, readable only by its owner, with durable commits.
 
-use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -13,10 +12,12 @@ use rusqlite::types::FromSql;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::store::error::StoreError;
-use crate::store::sqlite::own_files::OwnFiles;
+use crate::store::sqlite::own_files::{OwnFiles, beside};
 use crate::store::sqlite::schema;
-use crate::types::owner::{self, Barrier, User};
+use crate::types::barrier::{Barrier, barrier};
+use crate::types::owner::{self, User};
 use crate::types::process::user;
+use crate::types::regular_file;
 
 /// How long a batch waits for the lock of another program, such as an `sqlite3` shell. All calls wait with it.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
@@ -40,6 +41,7 @@ pub(super) fn open(path: &Path, lock_timeout: Duration) -> Result<Opened, StoreE
     let with_path = |error: StoreError| StoreError::new(format!("{}: {error}", path.display()));
     // The lock comes first: a gateway without the lock must not touch the file.
     let lock = lock(&path, lock_timeout)?;
+    check_nothing_is_left(&path)?;
     create(&path).map_err(with_path)?;
     let connection = connect(&path).map_err(with_path)?;
     let files = OwnFiles::of(&path).map_err(|error| with_path(StoreError::new(error.to_string())))?;
@@ -57,7 +59,9 @@ pub(super) fn open_read_only(path: &Path) -> Result<Option<Connection>, StoreErr
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         // SQLite looks for the log beside the file itself, not beside a link to it.
         let path = resolve(path)?;
-        let connection = match has_log(&path) {
+        // Also an empty log: a gateway has the database open, or was killed. A gateway that moves its commits into the
+        // file meanwhile would make a file that is read as it is look damaged.
+        let connection = match beside(&path, "-wal").exists() {
             true => Connection::open_with_flags(path, flags)?,
             false => Connection::open_with_flags(as_it_is(&path), flags | OpenFlags::SQLITE_OPEN_URI)?,
         };
@@ -67,9 +71,18 @@ pub(super) fn open_read_only(path: &Path) -> Result<Option<Connection>, StoreErr
     open().map_err(with_path)
 }
 
-/// Returns true if there are commits that were not moved into the database yet.
-fn has_log(path: &Path) -> bool {
-    fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0)
+/// Fails if there are changes without their database, which SQLite would make in the next one of this name.
+fn check_nothing_is_left(path: &Path) -> Result<(), StoreError> {
+    if fs::symlink_metadata(path).is_ok() {
+        return Ok(());
+    }
+    let is_left = |ending: &&str| fs::metadata(beside(path, ending)).is_ok_and(|left| left.len() > 0);
+    let Some(ending) = ["-wal", "-journal"].into_iter().find(|ending| is_left(ending)) else { return Ok(()) };
+    let shown = path.display();
+    Err(StoreError::new(format!(
+        "{shown} does not exist, but {shown}{ending} has its newest changes; move the database back, or restore it from \
+         its backup (deploy/backup.md), or remove the {ending} to begin with a new database"
+    )))
 }
 
 /// A URI by which SQLite reads only the file at this canonical path (sqlite.org/uri.html). By its path, it would create
@@ -97,19 +110,9 @@ pub(super) fn is_new(path: &Path) -> Result<bool, StoreError> {
              (deploy/backup.md), or remove the file to begin with a new database"
         ))),
         Ok(_) => Ok(false),
-        Err(error) if error.kind() == ErrorKind::NotFound && has_log(path) => Err(StoreError::new(format!(
-            "{shown} does not exist, but {shown}-wal has its newest changes; move the database back, or restore it \
-             from its backup (deploy/backup.md), or remove the -wal to begin with a new database"
-        ))),
-        Err(error) => Ok(error.kind() == ErrorKind::NotFound),
+        Err(error) if error.kind() == ErrorKind::NotFound => check_nothing_is_left(path).map(|()| true),
+        Err(_) => Ok(false),
     }
-}
-
-/// `bearward.db-wal` and others.
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(ending);
-    name.into()
 }
 
 /// The canonical path, so that two names of the same file cannot get two locks.
@@ -139,11 +142,7 @@ fn lock(path: &Path, timeout: Duration) -> Result<File, StoreError> {
         ))
     };
 
-    let mut file = private().read(true).write(true).create(true).truncate(false).open(&name).map_err(failed)?;
-    // A command of root leaves the files of a gateway to the user of the gateway. SQLite does so itself.
-    if let Ok(database) = fs::metadata(path) {
-        owner::keep(&file, &database).map_err(failed)?;
-    }
+    let mut file = open_lock(&name, path).map_err(failed)?;
     let deadline = Instant::now() + timeout;
     loop {
         match file.try_lock() {
@@ -158,9 +157,27 @@ fn lock(path: &Path, timeout: Duration) -> Result<File, StoreError> {
     Ok(file)
 }
 
+/// Opens the lock file, or creates it. It may be in a folder of another user, who could have put a link to a file of
+/// root there: root must neither write to that one nor give it away.
+fn open_lock(name: &Path, database: &Path) -> io::Result<File> {
+    match private().read(true).write(true).create_new(true).open(name) {
+        Ok(new) => {
+            // A command of root leaves the files of a gateway to the user of the gateway. SQLite does so itself.
+            if let Ok(database) = fs::metadata(database) {
+                owner::keep(&new, &database)?;
+            }
+            Ok(new)
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            private().read(true).write(true).custom_flags(regular_file::no_link()).open(name)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Who has this file, if that is another user than that of the process.
 fn of_another(path: &Path) -> String {
-    match owner::barrier(path).filter(|found| found.owner != User(user())) {
+    match barrier(path).filter(|found| found.owner != User(user())) {
         Some(Barrier { path, owner }) => format!(" ({} belongs to {owner})", path.display()),
         None => String::new(),
     }
@@ -187,7 +204,7 @@ fn create(path: &Path) -> Result<(), StoreError> {
     if fs::symlink_metadata(path).is_ok() {
         return Ok(());
     }
-    let failed = |error: std::io::Error| StoreError::new(format!("cannot create the database: {error}"));
+    let failed = |error: io::Error| StoreError::new(format!("cannot create the database: {error}"));
     let new = beside(path, ".new");
     // What a killed start has left.
     match fs::remove_file(&new) {
@@ -305,5 +322,21 @@ mod tests {
             std::fs::remove_dir(folder.path().join(name)).expect("removed");
         }
         assert!(create(&folder.path().join("new.db")).is_ok());
+    }
+
+    /// As it is, the file would hide the commits of a gateway that has not written since it started, and look damaged
+    /// once that moves them into it.
+    #[test]
+    fn a_reader_sees_what_a_gateway_commits_after_its_start() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("new.db");
+        let opened = open(&path, Duration::ZERO).expect("opens");
+        assert_eq!(std::fs::metadata(beside(&path, "-wal")).expect("it exists").len(), 0);
+        let reader = open_read_only(&path).expect("opens").expect("it is initialized");
+        let sql = "insert into meta (name, value) values ('commit', 1)";
+        assert_eq!(opened.connection.execute(sql, []).expect("writes"), 1);
+        let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+        let sql = "select count(*) from meta where name = 'commit'";
+        assert_eq!(reader.query_row(sql, [], count).expect("reads"), 1);
     }
 }

@@ -27,15 +27,21 @@ struct OwnFile {
     inode: u64,
 }
 
+/// `bearward.db-wal` and others.
+pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(ending);
+    name.into()
+}
+
 impl OwnFiles {
     /// Those of the open database at `path` that exist.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let mut files = Vec::new();
         for ending in ENDINGS {
-            let mut name = OsString::from(path);
-            name.push(ending);
+            let name = beside(path, ending);
             match fs::metadata(&name) {
-                Ok(found) => files.push(OwnFile { path: name.into(), device: found.dev(), inode: found.ino() }),
+                Ok(found) => files.push(OwnFile { path: name, device: found.dev(), inode: found.ino() }),
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }

@@ -26,15 +26,6 @@ fn folder_with(configuration: &str) -> TempDir {
     folder
 }
 
-/// Returns the names in a folder, sorted.
-fn names_in(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).expect("a folder");
-    let name = |entry: fs::DirEntry| entry.file_name().into_string().expect("UTF-8");
-    let mut names: Vec<String> = entries.map(|entry| name(entry.expect("an entry"))).collect();
-    names.sort();
-    names
-}
-
 fn mode_of(file: &Path) -> u32 {
     fs::metadata(file).unwrap_or_else(|error| panic!("{}: {error}", file.display())).permissions().mode() & 0o777
 }

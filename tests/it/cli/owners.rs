@@ -1,7 +1,7 @@
 //! Commands of the wrong user: what they advise, and which user has the files afterwards.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -28,8 +28,13 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("set");
 }
 
-/// A folder with a configuration for all to read, and the files of a gateway that has run in `state`.
-fn folder_of_the_gateway(upstream: &Upstream) -> TempDir {
+/// A folder with a configuration for all to read, and the files of a gateway that has run in `state`. `None` unless
+/// this is root, who alone can start processes of other users.
+fn folder_of_the_gateway(upstream: &Upstream) -> Option<TempDir> {
+    if bearward::types::process::user() != 0 {
+        eprintln!("only root can start a process of another user");
+        return None;
+    }
     let folder = TempDir::new().expect("a folder");
     let store = "[store]\nsqlite = \"state/bearward.db\"\nsecret_file = \"state/bearward.secret\"\n";
     let text = Gateway::config_text(&upstream.address.to_string(), store);
@@ -47,17 +52,14 @@ fn folder_of_the_gateway(upstream: &Upstream) -> TempDir {
     served.wait_for_stderr("admin listening");
     served.signal("TERM");
     served.wait();
-    folder
+    Some(folder)
 }
 
 #[test]
 fn a_command_of_the_wrong_user_names_the_right_one() {
-    if bearward::types::process::user() != 0 {
-        return eprintln!("only root can start a process of another user");
-    }
     let upstream = Upstream::start();
-    let folder = folder_of_the_gateway(&upstream);
-    let (state, config) = (folder.path().join("state"), folder.path().join("gateway.toml"));
+    let Some(folder) = folder_of_the_gateway(&upstream) else { return };
+    let [state, config] = ["state", "gateway.toml"].map(|name| folder.path().join(name));
     chown(folder.path(), Some(0), Some(0)).expect("root may do this");
     for (mode, path) in [(0o755, &state), (0o700, &state), (0o600, &config)] {
         set_mode(path, mode);
@@ -82,11 +84,8 @@ fn a_command_of_the_wrong_user_names_the_right_one() {
 /// The gateway could not start with a file of root.
 #[test]
 fn a_command_of_root_leaves_the_files_to_the_gateway() {
-    if bearward::types::process::user() != 0 {
-        return eprintln!("only root can give files to another user");
-    }
     let upstream = Upstream::start();
-    let folder = folder_of_the_gateway(&upstream);
+    let Some(folder) = folder_of_the_gateway(&upstream) else { return };
     let state = folder.path().join("state");
     fs::remove_file(state.join("bearward.db.lock")).expect("removed");
     for arguments in ["check", "store sweep", "keys rotate --root"] {
@@ -99,4 +98,24 @@ fn a_command_of_root_leaves_the_files_to_the_gateway() {
     }
     let program = Program::start_with_shell(folder.path(), &command(GATEWAY, "serve"));
     GatewayProcess::wait_for(program, &state);
+}
+
+/// The user of the gateway can put a link where a command of root writes.
+#[test]
+fn a_link_to_a_file_of_root_is_neither_written_nor_given_away() {
+    let upstream = Upstream::start();
+    let Some(folder) = folder_of_the_gateway(&upstream) else { return };
+    let target = folder.path().join("of-root");
+    fs::write(&target, "kept").expect("written");
+    for (name, arguments, succeeds) in
+        [("bearward.db.lock", "store sweep", false), ("bearward.secret.new", "keys rotate --root", true)]
+    {
+        let link = folder.path().join("state").join(name);
+        let _ = fs::remove_file(&link);
+        symlink(&target, &link).expect("a link");
+        let output = run(folder.path(), 0, arguments);
+        assert_eq!(output.status.success(), succeeds, "{arguments}: {}", text(&output.stderr));
+        assert_eq!(fs::read_to_string(&target).expect("read"), "kept", "{arguments}");
+        assert_eq!(fs::metadata(&target).expect("it exists").uid(), 0, "{arguments}");
+    }
 }

@@ -9,7 +9,8 @@ use bearward::types::secret;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{complaint, folder_with, mode_of, names_in, printed};
+use super::{complaint, folder_with, mode_of, printed};
+use crate::support::files::names;
 use crate::support::program::{GatewayProcess, Program, bearward};
 use crate::support::{Client, Gateway, Secrets, TokenPair, Upstream};
 
@@ -93,7 +94,7 @@ fn an_invalid_configuration_does_not_start() {
     for expected in ["--> gateway.toml:2:1", "`servers`", "--> gateway.toml:4:10", "errors in gateway.toml"] {
         assert!(message.contains(expected), "{expected} is not in\n{message}");
     }
-    assert_eq!(names_in(folder.path()), ["gateway.toml"]);
+    assert_eq!(names(folder.path()), ["gateway.toml"]);
 }
 
 #[test]
@@ -109,7 +110,7 @@ fn an_address_in_use_is_reported_at_its_line_and_column() {
     for expected in ["--> gateway.toml:2:11", "--> gateway.toml:4:11", "is in use", "2 errors"] {
         assert!(message.contains(expected), "{expected} is not in\n{message}");
     }
-    assert_eq!(names_in(folder.path()), ["gateway.toml"]);
+    assert_eq!(names(folder.path()), ["gateway.toml"]);
 }
 
 #[test]

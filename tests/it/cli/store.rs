@@ -2,8 +2,9 @@
 
 use bearward::types::secret::write_private;
 
-use super::{complaint, folder_with, names_in, printed};
+use super::{complaint, folder_with, printed};
 use crate::support::Gateway;
+use crate::support::files::names;
 use crate::support::program::bearward;
 
 /// A script can run it before each upgrade, whatever the store is.
@@ -12,7 +13,7 @@ fn sqlite_needs_no_migration() {
     let folder = folder_with(&Gateway::config_text("127.0.0.1:9", ""));
     let said = printed(&bearward(folder.path(), &["store", "migrate"]));
     assert!(said.contains("store.sqlite needs no migration") && said.contains("nothing was changed"), "{said}");
-    assert_eq!(names_in(folder.path()), ["gateway.toml"]);
+    assert_eq!(names(folder.path()), ["gateway.toml"]);
 }
 
 #[test]

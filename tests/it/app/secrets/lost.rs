@@ -7,6 +7,7 @@ use bearward::types::secret::write_private;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
+use crate::support::files::names;
 use crate::support::program::{GatewayProcess, Program, bearward};
 use crate::support::{Gateway, Upstream};
 
@@ -26,14 +27,6 @@ fn used_folder(upstream: &Upstream) -> TempDir {
     gateway.program.signal("TERM");
     assert!(gateway.program.wait().0.success());
     folder
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let name =
-        |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name().into_string().expect("UTF-8");
-    let mut names: Vec<_> = fs::read_dir(folder).expect("a folder").map(name).collect();
-    names.sort();
-    names
 }
 
 /// Exit status, and all that it prints, with single spaces.
@@ -127,6 +120,22 @@ fn check_finds_what_stops_a_start() {
         let _ = fs::remove_file(database.with_extension("db-shm"));
     }
     assert_eq!(check(folder.path(), &["--deny-warnings"]).0, Some(0));
+    GatewayProcess::start(folder.path()).program.kill();
+}
+
+/// SQLite would make the changes of the old database in the new one, under another root secret.
+#[test]
+fn no_change_of_a_lost_database_comes_into_a_new_one() {
+    let upstream = Upstream::start();
+    let folder = folder(&upstream);
+    GatewayProcess::start(folder.path()).program.kill();
+    for name in ["bearward.db", "bearward.secret"] {
+        fs::remove_file(folder.path().join(name)).expect("removed");
+    }
+    let (status, _, error) = Program::start(folder.path(), &["serve"]).wait();
+    assert!(!status.success() && error.contains("bearward.db-wal has its newest changes"), "{error}");
+    assert!(!folder.path().join("bearward.db").exists(), "it is not created");
+    fs::remove_file(folder.path().join("bearward.db-wal")).expect("removed");
     GatewayProcess::start(folder.path()).program.kill();
 }
 
