@@ -32,7 +32,8 @@ impl ConfigArgument {
     pub(super) fn admin_socket(&self) -> Result<PathBuf, CommandError> {
         let named = config::load_admin_socket(&self.file).map_err(report)?;
         let Some(found) = running_gateway::find(&self.file, &named) else { return Ok(named) };
-        let (old, new) = (found.display(), named.display());
+        let old = found.display();
+        let new = named.display();
         eprintln!("note: the gateway listens at {old}, and the file now says {new}, which it uses after a restart");
         Ok(found)
     }

@@ -3,7 +3,8 @@
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{complaint, folder_with, names_in, printed, text};
+use super::{complaint, folder_with, printed, text};
+use crate::support::files::names;
 use crate::support::program::bearward;
 
 const GOOD: &str = "[[upstream]]\nservers = [\"http://127.0.0.1:3000\"]\n";
@@ -50,7 +51,7 @@ fn wrong_arguments_end_with_status_2() {
         let message = complaint(&bearward(folder.path(), arguments), 2);
         assert!(message.contains("--help") || message.contains("Usage:"), "{arguments:?}: {message}");
     }
-    assert_eq!(names_in(folder.path()), ["gateway.toml"]);
+    assert_eq!(names(folder.path()), ["gateway.toml"]);
 }
 
 #[test]
@@ -76,6 +77,6 @@ fn check_reports_the_errors_and_creates_no_file() {
     let message = complaint(&bearward(good.path(), &["check", "--config", "absent.toml"]), 2);
     assert!(message.contains("absent.toml") && message.contains("No such file"), "{message}");
     for folder in [good, bad] {
-        assert_eq!(names_in(folder.path()), ["gateway.toml"]);
+        assert_eq!(names(folder.path()), ["gateway.toml"]);
     }
 }
