@@ -2,7 +2,7 @@
 //!
 //! [`Store`] is the interface. [`sqlite`] is the embedded implementation for one gateway, [`postgres`] the one that
 //! several gateways share. What every implementation must do in the same way is in `watermark`, `events`, `late`,
-//! `disk_failures` and [`sweep`].
+//! `disk_failures` and [`sweep`]. `pool` counts the connections to a shared one, `staleness` says why its news are old.
 
 mod acme;
 mod api;

@@ -37,7 +37,8 @@ mod tests {
             (0..100).map(pause).max().unwrap_or_default()
         };
         for (attempt, longest) in [(0, 50), (1, 100), (3, 400), (5, 1_000), (100, 1_000)] {
-            let (found, longest) = (longest_of(attempt), Duration::from_millis(longest));
+            let found = longest_of(attempt);
+            let longest = Duration::from_millis(longest);
             assert!(longest / 2 < found && found <= longest, "{attempt}: {found:?}");
         }
     }

@@ -81,8 +81,7 @@ impl From<tokio_postgres::Error> for QueryError {
 /// What kind of failure it is, also if no connection came about.
 pub(super) fn kind(error: &tokio_postgres::Error) -> FailureKind {
     let Some(code) = error.code() else {
-        let is_away = error.is_closed() || is_io(error) || error.to_string().starts_with("error connecting");
-        return if is_away { FailureKind::Unreachable } else { FailureKind::Other };
+        return if error.is_closed() || is_io(error) { FailureKind::Unreachable } else { FailureKind::Other };
     };
     match code.code() {
         "53100" | "58030" => FailureKind::Disk,

@@ -13,7 +13,7 @@ use crate::store::postgres::connect::Connector;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::inspect::connect;
 use crate::store::postgres::rows::get;
-use crate::store::postgres::schema::{self, Why, why};
+use crate::store::postgres::schema::{self, MissingStep, Why, why};
 use crate::store::postgres::sequences;
 use crate::store::postgres::session::Session;
 use crate::store::postgres::settings::Settings;
@@ -77,31 +77,34 @@ impl Migration<'_> {
         self.session.batch(UNLIMITED).await?;
         let mut made = 0;
         while let Some(step) = schema::next(&self.session, schema).await? {
-            let mut sql = Vec::new();
-            let mut built = Vec::new();
-            for statement in statements(step.sql()) {
-                match Index::parse(&statement) {
-                    Some(index) if self.is_there(&index.table).await? => {
-                        if let Err(error) = self.build(&index).await {
-                            return Err(self.explained(schema, &step.name(), error).await);
-                        }
-                        sql.push(index.rename());
-                        built.push(index);
-                    }
-                    _ => sql.push(statement),
-                }
-            }
-            if let Err(error) = step.make(&self.session, &sql.join(";\n"), now, Instant::now() + PATIENCE).await {
+            if let Err(error) = self.make(&step, now).await {
                 return Err(self.explained(schema, &step.name(), error).await);
-            }
-            // If a gateway that starts has made the step meanwhile.
-            for index in built {
-                self.session.run_for_long(&index.drop()).await?;
             }
             made += 1;
         }
         sequences::advance(&self.session).await?;
         Ok(made)
+    }
+
+    async fn make(&mut self, step: &MissingStep<'_>, now: UnixTime) -> Result<(), QueryError> {
+        let mut sql = Vec::new();
+        let mut built = Vec::new();
+        for statement in statements(step.sql()) {
+            match Index::parse(&statement) {
+                Some(index) if self.is_there(&index.table).await? => {
+                    self.build(&index).await?;
+                    sql.push(index.rename());
+                    built.push(index);
+                }
+                _ => sql.push(statement),
+            }
+        }
+        step.make(&self.session, &sql.join(";\n"), now, Instant::now() + PATIENCE).await?;
+        // If a gateway that starts has made the step meanwhile.
+        for index in built {
+            self.session.run_for_long(&index.drop()).await?;
+        }
+        Ok(())
     }
 
     /// Adds what the operator of this command can do.

@@ -65,6 +65,7 @@ impl PostgresStore {
         store.start_tasks(memory, enforce, channel);
         Ok(store)
     }
+
     /// Starts the heartbeat, the task that looks for pauses, and the one that reads what other gateways write.
     /// `channel`: where the database tells of new entries of the log.
     fn start_tasks(&self, memory: Memory, enforce: RevocationHook, channel: String) {

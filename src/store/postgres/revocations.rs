@@ -196,8 +196,8 @@ pub(super) async fn since(
             found.push(rows::revocation(row)?);
         }
         match page.last() {
-            Some(last) => after = rows::get(last, "sequence")?,
-            None => return Ok(found),
+            Some(last) if found.len() < max => after = rows::get(last, "sequence")?,
+            _ => return Ok(found),
         }
     }
 }

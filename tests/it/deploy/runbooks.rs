@@ -90,7 +90,9 @@ async fn refreshed(gateway: &Gateway, pair: &TokenPair) -> Result<TokenPair, Str
 #[tokio::test]
 async fn a_database_returns_to_a_point_in_time() {
     let [archive, back_up, restore] = &shown("Point-in-time recovery", "sh")[..] else { panic!("other commands") };
-    let (upstream, clock, files) = (Upstream::start(), Arc::new(ManualClock::new()), [folder(), folder()]);
+    let upstream = Upstream::start();
+    let clock = Arc::new(ManualClock::new());
+    let files = [folder(), folder()];
     let server = PostgresServer::start_with(REPLICATED, "trust");
     let machine = Machine::new(&server);
     machine.run(archive);
@@ -111,8 +113,8 @@ async fn a_database_returns_to_a_point_in_time() {
     let next = eventually_within(PATIENCE, "the gateway works again", async || refreshed(&runs, &dave).await).await;
     assert_eq!(runs.status_of(&next.access).await, 200, "dave came before the point");
     eventually_within(PATIENCE, "what was revoked is written back", async || {
-        let (forks, lost) = (runs.metric("bearward_store_forked_total").await, "bearward_revocations_lost");
-        let lost = runs.metric(lost).await;
+        let forks = runs.metric("bearward_store_forked_total").await;
+        let lost = runs.metric("bearward_revocations_lost").await;
         let left = format!("{forks} {lost}");
         (forks >= 1.0 && lost == 0.0).then_some(()).ok_or(left)
     })
@@ -138,7 +140,9 @@ fn between(old: &PostgresServer, new: &PostgresServer, script: &str) -> String {
 #[tokio::test]
 async fn gateways_follow_a_move_to_another_server() {
     let [hosts, copy, wait, switch] = &shown("Move to another server", "sh")[..] else { panic!("other commands") };
-    let (upstream, clock, files) = (Upstream::start(), Arc::new(ManualClock::new()), folder());
+    let upstream = Upstream::start();
+    let clock = Arc::new(ManualClock::new());
+    let files = folder();
     let old = PostgresServer::start_with(&["wal_level=logical"], "trust");
     let new = PostgresServer::start();
     new.sql("postgres", &format!("drop database {USER}"));
@@ -169,7 +173,9 @@ async fn gateways_follow_a_move_to_another_server() {
 #[tokio::test]
 async fn a_password_is_renewed_while_the_gateway_runs() {
     let [renew] = &shown("Renew the password", "sh")[..] else { panic!("other commands") };
-    let (upstream, clock, files) = (Upstream::start(), Arc::new(ManualClock::new()), folder());
+    let upstream = Upstream::start();
+    let clock = Arc::new(ManualClock::new());
+    let files = folder();
     let server = PostgresServer::start_with(&["fsync=off"], "scram-sha-256");
     let machine = Machine::new(&server);
     let file = files.path().join("postgres.password");

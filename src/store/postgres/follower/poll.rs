@@ -86,16 +86,16 @@ pub(super) async fn poll(
     let found = session.query(POLL, &params).await?;
     let answered = BootTime::now();
     let mut entries = Vec::with_capacity(found.len());
-    let mut heads = Vec::new();
+    let mut head = None;
     for row in &found {
         match rows::is_revocation(row)? {
             true => entries.push(entry(row)?),
-            false => heads.push(row),
+            false => head = Some(row),
         }
     }
     // A statement of several parts promises no order.
     entries.sort_unstable_by_key(|entry: &Entry| entry.revocation.sequence);
-    let head = heads.first().ok_or_else(|| StoreError::new("the table meta lacks a row; restore a backup"))?;
+    let head = head.ok_or_else(|| StoreError::new("the table meta lacks a row; restore a backup"))?;
     let newest = Position { sequence: read_counter(head, "newest")?, tag: tag(get(head, "newest_tag")?)? };
     Ok(Polled {
         page: Page { newest, entries },

@@ -89,7 +89,9 @@ async fn a_gateway_needs_no_right_to_change_tables() {
 /// "Run `bearward store migrate`" is no help for who has just run it.
 #[tokio::test]
 async fn a_migration_without_the_right_names_the_role_that_has_it() {
-    let (upstream, roles, files) = (Upstream::start(), Roles::create(), folder());
+    let upstream = Upstream::start();
+    let roles = Roles::create();
+    let files = folder();
     std::fs::write(files.path().join("gateway.toml"), text(&upstream, &roles.keys())).expect("written");
     let migrate = |arguments: &[&str]| {
         let output = bearward(files.path(), &[&["store", "migrate"], arguments].concat());

@@ -87,7 +87,9 @@ async fn a_pooler_that_rejects_or_loses_settings_is_named() {
 /// A gateway cannot tell the two modes apart. Another one in the same pooler has connections of its own.
 #[tokio::test]
 async fn a_pooler_in_session_mode_needs_the_same_settings() {
-    let (upstream, server, clock) = (Upstream::start(), server_with_role(), Arc::new(ManualClock::new()));
+    let upstream = Upstream::start();
+    let server = server_with_role();
+    let clock = Arc::new(ManualClock::new());
     let settings = format!("pool_mode = session\ndefault_pool_size = 20\n{IGNORES_SETTINGS}");
     let bouncer = Pooler::start_with(&server, &settings, free_port());
     let url = format!("postgres = \"{}\"\n", bouncer.url());

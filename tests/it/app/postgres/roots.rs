@@ -49,7 +49,9 @@ async fn a_gateway_with_another_root_secret_does_not_start() {
 /// An operator may provide the root secret before the first start, so that this is no error.
 #[test]
 fn a_new_database_beside_an_old_root_secret_is_a_warning() {
-    let (upstream, keys, files) = (Upstream::start(), store_keys(), folder());
+    let upstream = Upstream::start();
+    let keys = store_keys();
+    let files = folder();
     let secret = format!("1 {}1\n", "0".repeat(42));
     bearward::types::secret::write_private(&files.path().join("bearward.secret"), secret.as_bytes()).expect("written");
     fs::write(files.path().join("gateway.toml"), text(&upstream, &keys)).expect("written");

@@ -92,6 +92,11 @@ fn survive_failover(case: &str, fault: impl FnOnce(&mut Scene<'_, Patroni>, usiz
     assert!(cluster.forks().iter().all(|forks| *forks == 0.0), "nothing was lost, so it must not look like a fork");
 }
 
+fn wait_for_takeover(scene: &mut Scene<'_, Patroni>, primary: usize) {
+    scene.server.wait_for_primary(1 - primary);
+    scene.tell("the standby is the primary");
+}
+
 #[test]
 #[ignore = "tests/chaos runs it"]
 fn a_switchover_loses_nothing() {
@@ -121,8 +126,7 @@ fn a_dead_machine_loses_nothing() {
         scene.server.kill_server(primary);
         scene.server.kill_etcd(primary);
         scene.tell("the primary, its agent and its member of etcd are killed");
-        scene.server.wait_for_primary(1 - primary);
-        scene.tell("the standby is the primary");
+        wait_for_takeover(scene, primary);
         scene.moment(40);
         scene.server.start_etcd(primary);
         scene.server.start_agent(primary);
@@ -174,8 +178,7 @@ fn a_partition_loses_nothing() {
             scene.server.cut(primary);
             scene.tell("the machine of the primary reaches only the gateways");
         }
-        scene.server.wait_for_primary(1 - primary);
-        scene.tell("the standby is the primary");
+        wait_for_takeover(scene, primary);
         scene.moment(40);
         if is_unplugged {
             scene.server.plug(primary);

@@ -93,10 +93,10 @@ async fn no_gateway_stays_at_a_server_that_was_the_primary() {
     let schema = primary.schema();
     let stays = Follower::open_with(two_servers(&primary, &standby, &schema, "a"));
     let what = stays.revoke("before").await;
-    let head = "select pg_last_wal_replay_lsn() >= '";
     let written = primary.sql(USER, "select pg_current_wal_lsn()");
+    let has_replayed = format!("select pg_last_wal_replay_lsn() >= '{written}'");
     eventually_ok("the standby has it", async || {
-        let has_it = standby.sql(USER, &format!("{head}{written}'"));
+        let has_it = standby.sql(USER, &has_replayed);
         (has_it == "t").then_some(()).ok_or(has_it)
     })
     .await;
