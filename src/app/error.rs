@@ -37,7 +37,7 @@ pub enum StartError {
         owner: String,
         source: Cause,
     },
-    /// `store copy` or `store migrate` with a configuration that has no PostgreSQL.
+    /// `store copy` with a configuration that has no PostgreSQL.
     NotShared,
     /// The database has other rows than those that were written to it.
     CopyDiffers {

@@ -213,6 +213,7 @@ fn plan(current: &Config, config: Config) -> (Config, Reloaded) {
     let listeners_change = requires_restart.contains(&"listener");
     let mut changes = current.values.changes(&config.values, listeners_change);
     changes.extend(new_secrets(current, &config, &changes));
+    changes.extend(new_contents(&requires_restart, &changes));
     let changes = changes.iter().map(Change::json).collect();
     let next = Config {
         files: config.files,
@@ -279,6 +280,15 @@ fn new_secrets(current: &Config, config: &Config, changes: &[Change]) -> Vec<Cha
     let servers = config.oauth.resource_servers.iter().enumerate().filter(|(_, server)| is_new(server));
     let keys = servers.map(|(number, _)| format!("oauth.resource_server[{number}].secret_file"));
     keys.filter(|key| !changes.iter().any(|change| change.key == *key)).map(Change::content).collect()
+}
+
+/// The tables that require a restart although none of their keys does: a file that one of them names has another
+/// content.
+fn new_contents(tables: &[&'static str], changes: &[Change]) -> Vec<Change> {
+    let has_key = |table: &str| changes.iter().any(|change| change.requires_restart && change.table() == table);
+    // `timeouts and limits` are two tables, which name no file.
+    let tables = tables.iter().filter(|table| !table.contains(' ') && !has_key(table));
+    tables.map(|table| Change { requires_restart: true, ..Change::content(*table) }).collect()
 }
 
 fn changed(current: &Config, next: &Config) -> Vec<&'static str> {

@@ -180,8 +180,9 @@ impl Reloader {
                 }
                 _ => {
                     tracing::error!(key, %file, "a secret cannot be read any more; the next start needs it");
-                    let before = self.seen.get(&path).cloned().flatten();
-                    before.into_iter().for_each(|content| drop(self.lost.insert(path.clone(), content)));
+                    if let Some(Some(content)) = self.seen.get(&path) {
+                        self.lost.insert(path, content.clone());
+                    }
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use serde_json::{Value as Json, json};
 
-use crate::config::values::{Setting, Values, requires_restart};
+use crate::config::values::{Setting, Values, requires_restart, table_of};
 
 /// One key, or a table of a list that is new or gone.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +38,11 @@ impl Change {
     /// `key`: names a file, or has keys that do.
     pub fn content(key: impl Into<String>) -> Self {
         Change { key: key.into(), item: None, kind: Kind::Content, place: None, requires_restart: false }
+    }
+
+    /// The table at the top of the file in which the key is.
+    pub fn table(&self) -> &str {
+        table_of(&self.key)
     }
 
     pub fn json(&self) -> Json {

@@ -271,11 +271,11 @@ impl Origin {
     }
 
     fn text(&self) -> String {
+        let Some(place) = self.place() else { return "default".to_owned() };
         match self {
-            Origin::Default => "default".to_owned(),
-            Origin::File { file, line } => format!("{file}:{line}"),
-            Origin::Environment { name, file, line } => format!("${name}, {file}:{line}"),
-            Origin::Credential { name, file, line } => format!("credential {name}, {file}:{line}"),
+            Origin::Environment { name, .. } => format!("${name}, {place}"),
+            Origin::Credential { name, .. } => format!("credential {name}, {place}"),
+            Origin::File { .. } | Origin::Default => place.to_string(),
         }
     }
 }

@@ -24,22 +24,16 @@ impl Reloaded {
     /// The keys that require a restart, with the lines of their new values: `store.sqlite (gateway.toml:7)`. A table is
     /// named without a key if only the content of its files has changed.
     pub fn restart_keys(&self) -> Vec<String> {
-        let changes: Vec<_> = self.changes.iter().filter(|change| change["requiresRestart"] == true).collect();
-        let key = |change: &Value| change["key"].as_str().unwrap_or_default().to_owned();
-        let named = |change: &&Value| match change["place"].as_str() {
-            Some(place) => format!("{} ({place})", key(change)),
-            None => key(change),
-        };
-        let is_named = |table: &&str| changes.iter().any(|change| is_of(table, &key(change)));
-        let tables = self.requires_restart.iter().filter(|table| !is_named(table)).map(|table| (*table).to_owned());
-        changes.iter().map(named).chain(tables).collect()
+        self.changes.iter().filter(|change| change["requiresRestart"] == true).map(key_with_place).collect()
     }
 }
 
-/// `timeouts and limits` are two tables.
-fn is_of(table: &str, key: &str) -> bool {
-    let of_key = key.split(['.', '[']).next().unwrap_or_default();
-    table.split(" and ").any(|table| table == of_key)
+fn key_with_place(change: &Value) -> String {
+    let key = change["key"].as_str().unwrap_or_default();
+    match change["place"].as_str() {
+        Some(place) => format!("{key} ({place})"),
+        None => key.to_owned(),
+    }
 }
 
 /// What the reload thread is asked for.

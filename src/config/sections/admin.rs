@@ -15,8 +15,6 @@ use crate::protocols::local_socket::MAX_PATH_SIZE;
 use crate::protocols::tls;
 
 const DEFAULT_ADMIN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9443);
-/// What to do if the file of the admin token is empty.
-const NEW_TOKEN: &str = "remove the file; the gateway then creates a new secret";
 const HOUR: Duration = Duration::from_hours(1);
 const MINUTE: Duration = Duration::from_mins(1);
 /// Maximum length of the name of an operator. It stands in each audit event.
@@ -37,7 +35,7 @@ pub(super) fn read(table: &mut Table<'_>, beside: &Path) -> Placed<admin::Settin
         );
         table.reject("address", error.help("add `tls`, or set `tls = \"off\"` if you trust the network"));
     }
-    let token = files::secret(table, "token_file", "token_env", "admin.token", NEW_TOKEN);
+    let token = files::secret(table, "token_file", "token_env", "admin.token", files::NEW_SECRET);
     let hosts = table.take("hosts", Shape::list(Shape::Text));
     table.default("hosts", Vec::<String>::new());
     let hosts = hosts.and_then(|hosts| hosts.list_of("[\"gateway.internal\"]", host::parse));

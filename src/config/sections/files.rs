@@ -18,6 +18,9 @@ use crate::types::regular_file;
 /// Minimum length of a secret that only programs send, in characters.
 const MIN_SECRET: usize = 32;
 
+/// What to do about an empty secret that nothing depends on.
+pub(super) const NEW_SECRET: &str = "remove the file; the gateway then creates a new secret";
+
 /// The contents of a file that must exist.
 pub(super) fn contents(path: &Path) -> Result<Vec<u8>, ConfigError> {
     regular_file::read(path).map_err(|error| unreadable(path, &error))

@@ -40,7 +40,7 @@ fn if_empty(database: &Database) -> &'static str {
         Database::Sqlite(file) if file.exists() => {
             "restore the file from its backup (deploy/backup.md): without it, the database is useless"
         }
-        Database::Sqlite(_) => "remove the file; the gateway then creates a new secret",
+        Database::Sqlite(_) => files::NEW_SECRET,
         Database::Postgres(_) => {
             "restore the file from its backup (deploy/backup.md), or copy that of another gateway on this database; \
              remove it only if no gateway has used the database"

@@ -8,9 +8,9 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rustls::pki_types::CertificateDer;
 
-use super::description::{DNS_NAME, EMAIL, IP_ADDRESS, URI, alternative_names, ip_address, validity};
+use super::description::{DNS_NAME, EMAIL, IP_ADDRESS, URI, alternative_names, ip_address};
 use super::subject::subject_text;
-use super::validity::time;
+use super::validity::validity_of;
 use crate::types::clock::UnixTime;
 
 /// The certificate of a client.
@@ -44,7 +44,7 @@ impl ClientCertificate {
     /// `None` if it is no certificate that TLS could use.
     pub fn parse(certificate: &CertificateDer<'_>, is_verified: bool) -> Option<Self> {
         let parsed = webpki::EndEntityCert::try_from(certificate).ok()?;
-        let mut times = validity(certificate).map(|(tag, content)| time(tag, content));
+        let valid = validity_of(certificate)?;
         let mut thumbprint = [0; 32];
         thumbprint.copy_from_slice(digest(&SHA256, certificate).as_ref());
         Some(ClientCertificate {
@@ -52,8 +52,8 @@ impl ClientCertificate {
             subject: subject_text(certificate),
             names: alternative_names(certificate).filter_map(|(tag, name)| Name::read(tag, name)).collect(),
             public_key: parsed.subject_public_key_info().to_vec(),
-            not_before: times.next()??,
-            not_after: times.next()??,
+            not_before: *valid.start(),
+            not_after: *valid.end(),
             is_verified,
         })
     }

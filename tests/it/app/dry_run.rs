@@ -66,6 +66,8 @@ fn certificate(folder: &Path) {
 
 const FILES: &str = "[[listener]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"a.pem\", key = \"a.key\" }\n";
 
+const OPERATOR: &str = "[[admin.operator]]\nname = \"ann\"\ntoken_file = \"orders.secret\"\n";
+
 #[tokio::test]
 async fn another_kind_of_certificate_needs_no_restart() {
     let served = Served::start(FILES);
@@ -97,6 +99,17 @@ fn a_table_that_waits_for_a_restart_is_not_in_force() {
     assert_eq!(shown, "a restart would change:\n  listener[2] (127.0.0.1:0): added\n");
     served.write("");
     assert_eq!(served.dry_run(), "no changes\n");
+}
+
+#[test]
+fn new_content_of_a_file_that_a_start_reads_requires_a_restart() {
+    let served = Served::start(OPERATOR);
+    let file = served.folder.path().join("orders.secret");
+    fs::remove_file(&file).expect("removed");
+    secret::write_private(&file, "b".repeat(40).as_bytes()).expect("written");
+    let shown = served.dry_run();
+    assert_eq!(shown, "a restart would change:\n  admin: new content of a file\n");
+    assert_eq!(served.reload(), "reloaded; no changes\nchanges that require a restart: admin\n");
 }
 
 #[test]
