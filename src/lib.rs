@@ -8,6 +8,7 @@
 //! 1. `server/` accepts the connection, decrypts it and reads the request. `protocols/http/framing` checks each head
 //!    before hyper parses it, so that it cannot be read in two ways.
 //! 2. `gateway/mod.rs` handles the request: [`gateway::Gateway::handle`] cannot fail, and `respond` is the pipeline.
+//!    `gateway/front.rs` builds its [`gateway::source::Source`]: who sent it, and over what.
 //! 3. `gateway/decide.rs` finds the route, `auth/authenticate.rs` verifies the token, `gateway/authorize.rs` checks the
 //!    route's rules and makes a `Permit`.
 //! 4. `gateway/forward.rs` sends the request to `upstream/`, or `gateway/token_calls.rs` answers it with `broker/`.
@@ -18,7 +19,8 @@
 //! out and takes it back, `broker/sign_in/` gets the tokens, and `auth/handles.rs` finds the login of later requests.
 //!
 //! A proxy that asks about a request (`[forward_auth]`) gets the decision of step 3 as its response:
-//! `gateway/forward_auth/` turns its call into the request that it is about, and nothing is forwarded.
+//! `gateway/forward_auth/` turns its call into the request that it is about, `gateway/back.rs` has the form of the
+//! answer, and nothing is forwarded.
 //!
 //! Steps 3 and 4 take the same `gateway::context::RequestContext`. Nothing flows back up: lower floors return values,
 //! and background tasks swap snapshots of what requests share (keys, certificates, revocations).

@@ -16,6 +16,7 @@ use bearward::gateway::https::Https;
 use bearward::gateway::route::{Access, Route, TokenForwarding};
 use bearward::gateway::route_table::RouteTable;
 use bearward::gateway::rules::Rules;
+use bearward::gateway::source::Source;
 use bearward::protocols::http::forwarded::Origin;
 use bearward::protocols::http::headers::{Hygiene, set_origin};
 use bearward::protocols::http::{respond, target};
@@ -108,12 +109,7 @@ impl Steps {
         let mut context = RequestContext {
             now: NOW,
             clock: &SystemClock,
-            origin: &self.origin,
-            is_from_proxy: false,
-            sni: None,
-            listener: None,
-            certificate: None,
-            public_url: None,
+            source: &Source::client(&self.origin),
             route: &mut None,
             worker: &self.worker.0,
             record,

@@ -32,6 +32,7 @@ use crate::gateway::authorize::Permit;
 use crate::gateway::context::RequestContext;
 use crate::gateway::decide::{Decider, Decision};
 use crate::gateway::explanation::{Explanation, Outcome};
+use crate::gateway::source::Source;
 use crate::gateway::streams::Streams;
 use crate::gateway::used_proof;
 use crate::gateway::worker::Worker;
@@ -171,15 +172,13 @@ impl Explainer {
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let mut record = Record { method, uri, ..Record::default() };
         let (mut route, mut rate_limit_headers, mut upload) = (None, None, None);
+        let mut source = Source::client(origin);
+        source.certificate = accepted.as_ref().map(|accepted| accepted.certificate.clone());
+        source.public_url = self.public_url.as_deref();
         let mut context = RequestContext {
             now,
             clock: &*self.clock,
-            origin,
-            is_from_proxy: false,
-            sni: None,
-            listener: None,
-            certificate: accepted.as_ref().map(|accepted| accepted.certificate.clone()),
-            public_url: self.public_url.as_deref(),
+            source: &source,
             route: &mut route,
             worker: &self.worker,
             record: &mut record,

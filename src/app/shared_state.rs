@@ -39,6 +39,7 @@ use crate::gateway::Gateway;
 use crate::gateway::cookie_refresh::CookieRefresh;
 use crate::gateway::forward::Forwarder;
 use crate::gateway::forward_auth::ForwardAuth;
+use crate::gateway::front::Fronts;
 use crate::gateway::provider_events::{LogoutReceiver, Receivers};
 use crate::gateway::route::{Capture, Route};
 use crate::gateway::sign_in::SignIn;
@@ -187,7 +188,7 @@ impl SharedState {
             clock: self.clock.clone(),
             decider: self.auth.decider(config, config.limits.token_cache_size, &requests),
             requests_by_route: Arc::new(requests),
-            forwarding: config.forwarding.clone(),
+            fronts: fronts(config),
             token_calls: TokenCalls {
                 broker: self.broker.clone(),
                 keyring: self.auth.keyring.clone(),
@@ -204,11 +205,6 @@ impl SharedState {
                 let providers = sign_in_providers::of(config, &self.providers, &self.provider_calls);
                 let max_head = config.connections.request_header_size;
                 Box::new(SignIn::new(settings, providers, self.broker.clone(), max_head, self.clock.clone()))
-            }),
-            forward_auth: config.forward_auth.clone().map(|settings| {
-                let decides_by_method = config.routes.iter().any(Route::decides_by_method);
-                let kept = &config.forwarding.fields.keep;
-                Box::new(ForwardAuth::new(settings, &config.identity, kept, decides_by_method))
             }),
             rates: RateLimits::reloaded(previous_rates, config.all_rates().cloned(), config.rates.len()),
             max_login_response: config.login.max_response_size,
@@ -393,4 +389,14 @@ fn broker_settings(config: &Config) -> broker::Settings {
         certificate_bound: tokens.certificate_bound,
         lifetime_jitter: tokens.lifetime_jitter,
     }
+}
+
+/// The proxies that the operator has named.
+fn fronts(config: &Config) -> Fronts {
+    let forward_auth = config.forward_auth.clone().map(|settings| {
+        let decides_by_method = config.routes.iter().any(Route::decides_by_method);
+        let kept = &config.forwarding.fields.keep;
+        Box::new(ForwardAuth::new(settings, &config.identity, kept, decides_by_method))
+    });
+    Fronts { forwarding: config.forwarding.clone(), forward_auth }
 }

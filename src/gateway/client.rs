@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::HeaderMap;
-
-use crate::protocols::http::forwarded::{Forwarding, Origin};
+use crate::protocols::http::forwarded::Origin;
 use crate::protocols::tls::{PeerCertificate, ServerTls, Session};
 use crate::telemetry::metrics::Count;
 use crate::tokens::dpop::PublicUrl;
@@ -49,11 +47,6 @@ impl Peer {
     pub fn max_age(&self, configured: Duration, now: UnixTime) -> Duration {
         let left = |certificate: &Arc<PeerCertificate>| certificate.end().since(now);
         self.certificate.as_ref().map_or(configured, |certificate| configured.min(left(certificate)))
-    }
-
-    /// Where a request comes from according to a trusted proxy. `None` if the peer is the client.
-    pub fn forwarded_origin(&self, forwarding: &Forwarding, headers: &HeaderMap) -> Option<Box<Origin>> {
-        if self.trusts_forwarded { forwarding.origin(&self.origin, headers) } else { None }
     }
 
     /// Returns true if the connection carries no further request.

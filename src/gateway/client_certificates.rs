@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 
 use crate::gateway::client::Peer;
+use crate::gateway::source::SourceKind;
 use crate::protocols::http::client_cert;
 use crate::protocols::http::forwarded::{ClientCert, Forwarding};
 use crate::protocols::tls::{ClientCertificate, Name, PeerCertificate};
@@ -43,8 +44,8 @@ impl CertificateRule {
     }
 }
 
-/// The certificate of the client that sent this request. `of_proxy`: a proxy forwards the request, or asks about it;
-/// true if the operator trusts what it says. A proxy that may only ask passes on what its client has written.
+/// The certificate of the client that sent this request. A proxy that may only ask passes on what its client has written
+/// in `Client-Cert`.
 ///
 /// The certificate of a proxy's own connection names the proxy, so it counts for no client.
 ///
@@ -53,7 +54,7 @@ impl CertificateRule {
 pub(super) fn of_request(
     peer: &Peer,
     headers: &HeaderMap,
-    of_proxy: Option<bool>,
+    kind: SourceKind,
     forwarding: &Forwarding,
     now: UnixTime,
 ) -> Result<Option<Arc<PeerCertificate>>, Reject> {
@@ -63,11 +64,11 @@ pub(super) fn of_request(
             Reject::new(Reason::CertificateRevoked, detail)
         };
         shown.check(now).map_err(ended)?;
-        if of_proxy.is_none() {
+        if kind.is_client() {
             return Ok(Some(shown.clone()));
         }
     }
-    if of_proxy != Some(true) || forwarding.client_cert == ClientCert::Off {
+    if !kind.is_trusted_proxy() || forwarding.client_cert == ClientCert::Off {
         return Ok(None);
     }
     let bad = |detail| Reject::new(Reason::BadClientCert, detail);

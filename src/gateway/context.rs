@@ -8,14 +8,13 @@ use http::HeaderMap;
 use crate::auth::context::AuthContext;
 use crate::auth::proofs::{PresentedProof, ProofRule};
 use crate::gateway::route::Route;
+use crate::gateway::source::Source;
 use crate::gateway::upload::Progress;
 use crate::gateway::worker::Worker;
 use crate::limits::rate_limit::RateLimitHeaders;
-use crate::protocols::http::forwarded::Origin;
-use crate::protocols::tls::{ClientCertificate, PeerCertificate, ServerTls};
+use crate::protocols::tls::ClientCertificate;
 use crate::telemetry::access_log::Record;
 use crate::tokens::audit_event::EventContext;
-use crate::tokens::dpop::PublicUrl;
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::thumbprint::Thumbprint;
 use crate::types::trace::Trace;
@@ -26,18 +25,7 @@ pub struct RequestContext<'r> {
     /// by the time of its transaction instead.
     pub now: UnixTime,
     pub clock: &'r dyn Clock,
-    /// Where the request comes from: the connection, or what a trusted proxy says about it.
-    pub origin: &'r Origin,
-    /// If true, a trusted proxy has sent the request.
-    pub is_from_proxy: bool,
-    /// The server name of the TLS handshake. `None` if the request need not match it.
-    pub sni: Option<&'r str>,
-    /// The certificates of the listener. `None` without TLS.
-    pub listener: Option<&'r ServerTls>,
-    /// What the client proved with a certificate.
-    pub certificate: Option<Arc<PeerCertificate>>,
-    /// `listener.public_url`. `None` also for a request that another proxy describes, because it names the host.
-    pub public_url: Option<&'r PublicUrl>,
+    pub source: &'r Source<'r>,
     /// The route that was found. `None` before routing, and for calls that the gateway answers itself.
     pub route: &'r mut Option<Arc<Route>>,
     pub worker: &'r Worker,
@@ -54,11 +42,11 @@ pub struct RequestContext<'r> {
 impl RequestContext<'_> {
     /// Address of the client.
     pub fn client(&self) -> IpAddr {
-        self.origin.address
+        self.source.address()
     }
 
     pub fn certificate(&self) -> Option<&ClientCertificate> {
-        self.certificate.as_ref().map(|shown| &shown.certificate)
+        self.source.certificate()
     }
 
     /// The part that authentication needs, for a token that is the credential of the request.
@@ -66,10 +54,10 @@ impl RequestContext<'_> {
         let presented = PresentedProof {
             headers,
             method: &self.record.method,
-            scheme: &self.origin.scheme,
+            scheme: &self.source.origin().scheme,
             host: self.record.host.as_ref(),
-            listener: self.listener,
-            public_url: self.public_url,
+            listener: self.source.listener,
+            public_url: self.source.public_url,
             path: self.record.uri.path(),
             certificate: self.certificate().map(|shown| Thumbprint::from_bytes(shown.thumbprint)),
         };

@@ -117,7 +117,7 @@ impl Decider {
         context.trace.step(Step::Host, || host_name.to_owned());
         let path = self.path(request.uri().path())?;
         context.trace.step(Step::Path, || request.uri().path().to_owned());
-        if let Some(redirect) = self.https.redirect.as_ref().filter(|_| context.origin.scheme != "https") {
+        if let Some(redirect) = self.https.redirect.as_ref().filter(|_| !context.source.is_https()) {
             let response = redirect.response(host_name, request.uri())?;
             return Ok(Decision::RedirectToHttps(Box::new(response)));
         }
@@ -234,11 +234,11 @@ impl Decider {
     /// A TLS connection serves the host that its handshake named. Another host may have another certificate and other
     /// rules (RFC 9110 section 7.4).
     fn check_server_name(&self, host: &str, context: &RequestContext<'_>) -> Result<(), Reject> {
-        let (Some(sni), host) = (context.sni, target::without_port(host)) else { return Ok(()) };
+        let (Some(sni), host) = (context.source.server_name, target::without_port(host)) else { return Ok(()) };
         if sni.eq_ignore_ascii_case(host) {
             return Ok(());
         }
-        let has_same_certificate = || context.listener.is_some_and(|side| side.has_same_certificate(sni, host));
+        let has_same_certificate = || context.source.listener.is_some_and(|side| side.has_same_certificate(sni, host));
         if self.routes.have_same_routes(sni, host) && has_same_certificate() {
             return Ok(());
         }
@@ -324,7 +324,7 @@ impl Decider {
                 websocket: websocket::is_upgrade_request(request),
                 logout: route.capture == Some(Capture::Logout),
                 host,
-                scheme: &context.origin.scheme,
+                scheme: &context.source.origin().scheme,
             };
             csrf::check(request.headers(), &target, &route.origins)?;
             context.trace.step(Step::Origin, || "not from another site".into());

@@ -122,7 +122,7 @@ impl Forwarder {
         let (websocket, token_was_subprotocol) = head?;
         let key = upstream.key(request.headers(), permit.caller().map(|caller| caller.token().subject.as_str()));
         let route = permit.route().clone();
-        let certificate = context.certificate.clone().filter(|_| permit.route().enforce);
+        let certificate = context.source.certificate.clone().filter(|_| permit.route().enforce);
         let token = permit.holder().map(|cached| HeldToken { cached, route });
         let mut token_bound = TokenBound::by(Held { token, certificate }, &context.worker.streams);
         let min_rate = if is_grpc_call { self.grpc_rate() } else { self.min_upload_rate };
@@ -204,9 +204,9 @@ impl Forwarder {
             rules.apply(request.headers_mut());
         }
         let rare = RareFields::of(request.headers());
-        headers::set_origin(request.headers_mut(), context.origin, Some(&host));
+        headers::set_origin(request.headers_mut(), context.source.origin(), Some(&host));
         if self.sets_real_ip {
-            headers::set_real_ip(request.headers_mut(), context.origin);
+            headers::set_real_ip(request.headers_mut(), context.source.origin());
         }
         if let Some(prefix) = &permit.route().strip_prefix {
             request.headers_mut().insert(X_FORWARDED_PREFIX.clone(), prefix.field().clone());
@@ -223,7 +223,9 @@ impl Forwarder {
         match &context.record.trace {
             Some(trace) => trace.set_fields(request.headers_mut()),
             // Without `[trace]`, the trace of a trusted proxy passes, and the backend begins one for all others.
-            None if rare.trace && !context.is_from_proxy => trace_context::remove_fields(request.headers_mut()),
+            None if rare.trace && context.source.kind.is_client() => {
+                trace_context::remove_fields(request.headers_mut())
+            }
             None => {}
         }
         if websocket.is_some() {

@@ -4,6 +4,7 @@
 //! rejection into a response, and hands both to the connection. `respond` runs the steps, and each may reject.
 
 pub mod authorize;
+mod back;
 pub mod client;
 pub mod client_certificates;
 pub mod context;
@@ -19,6 +20,7 @@ pub mod fixed_response;
 pub mod forward;
 pub mod forward_auth;
 mod forwarded_token;
+pub mod front;
 pub mod https;
 pub mod login_capture;
 pub mod oauth;
@@ -33,6 +35,7 @@ mod route_methods;
 pub mod route_table;
 pub mod rules;
 pub mod sign_in;
+pub mod source;
 pub mod streams;
 pub mod token_calls;
 pub mod unreadable;
@@ -40,7 +43,6 @@ pub mod upload;
 pub mod used_proof;
 pub mod worker;
 
-use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,23 +51,23 @@ use std::time::Duration;
 use http::{HeaderValue, Request, Response};
 
 use crate::gateway::authorize::Permit;
+use crate::gateway::back::Back;
 use crate::gateway::client::Peer;
 use crate::gateway::context::RequestContext;
 use crate::gateway::cookie_refresh::NewCookies;
 use crate::gateway::decide::{Decider, Decision};
 use crate::gateway::delivery::{Delivery, Parts};
 use crate::gateway::forward::{Forwarded, Forwarder};
-use crate::gateway::forward_auth::{Asked, ForwardAuth};
+use crate::gateway::front::Fronts;
 use crate::gateway::response::ResponseRules;
 use crate::gateway::route::Capture;
 use crate::gateway::sign_in::SignIn;
+use crate::gateway::source::Source;
 use crate::gateway::token_calls::TokenCalls;
 use crate::gateway::worker::Worker;
 use crate::limits::rate_limit::RateLimits;
 use crate::protocols::http::body::Body;
-use crate::protocols::http::forwarded::Forwarding;
 use crate::protocols::http::framing::RejectedHead;
-use crate::protocols::http::respond::RejectFormat;
 use crate::protocols::websocket;
 use crate::telemetry::metrics::RequestsByRoute;
 use crate::types::clock::Clock;
@@ -76,10 +78,8 @@ use crate::types::trace::Trace;
 pub struct Gateway {
     pub clock: Arc<dyn Clock>,
     pub decider: Decider,
-    pub forwarding: Forwarding,
+    pub fronts: Fronts,
     pub forwarder: Forwarder,
-    /// `None`: no other proxy may ask.
-    pub forward_auth: Option<Box<ForwardAuth>>,
     /// `None`: browsers cannot sign in at a provider.
     pub sign_in: Option<Box<SignIn>>,
     /// The calls that the gateway answers itself.
@@ -108,23 +108,15 @@ impl Gateway {
     /// Handles one request. The request stays where it is until it is sent on: passed by value, it would lie in the
     /// future of every step, twice in each.
     pub async fn handle(&self, request: &mut Request<Body>, peer: &Arc<Peer>, worker: &Arc<Worker>) -> Handled {
-        let forward_auth = self.asked_by(request);
-        let replies_over_grpc = forward_auth.is_some_and(|forward_auth| forward_auth.replies_over_grpc(request));
+        let front = self.fronts.of(request);
         let mut delivery = Delivery::open(request, peer, worker, self.clock.now());
-        // Before anything is read from the request: a call becomes the one that it is about.
-        let asked = match forward_auth {
-            None => Ok(None),
-            Some(by) => Box::pin(by.ask(request, peer, self.asked_with(), &mut delivery)).await.map(Some),
-        };
-        let format = match forward_auth {
-            None => RejectFormat::for_request(request),
-            // The proxy reads the status: it would take the 200 of a rejected gRPC call for a permit.
-            Some(_) => RejectFormat::with_status(request.headers()),
-        };
-        let rules = ResponseRules { format };
+        let Gateway { decider, token_calls, clock, .. } = self;
+        let source = front.source(request, peer, decider, token_calls, &**clock, &mut delivery).await;
+        let back = front.back(request);
+        let rules = ResponseRules { format: back.format() };
         let page = self.decider.cors.origin(request.headers());
-        let result = match asked {
-            Ok(asked) => self.respond_in_time(request, peer, &mut delivery, asked).await,
+        let result = match source {
+            Ok(source) => self.respond_in_time(request, &source, back, &mut delivery).await,
             Err(reject) => Err(reject),
         };
         let result = result.map_err(|reject| self.token_calls.rejection_for_client(request.uri().path(), reject));
@@ -137,9 +129,7 @@ impl Gateway {
         response::finalize_head(&mut forwarded, peer, &mut delivery);
         self.decider.https.set_hsts(delivery.is_https, forwarded.response.headers_mut());
         response::set_cors(&mut forwarded, &self.decider.cors, page.as_ref(), delivery.route.as_deref());
-        if replies_over_grpc {
-            forwarded.response = Box::pin(ForwardAuth::over_grpc(forwarded.response, rejected)).await;
-        }
+        back.encode(&mut forwarded.response, rejected).await;
         let response = response::attach_delivery(forwarded, delivery, worker, self.request_timeout);
         Handled { response, rejected, body_rejected }
     }
@@ -158,13 +148,14 @@ impl Gateway {
     async fn respond_in_time(
         &self,
         request: &mut Request<Body>,
-        peer: &Peer,
+        source: &Source<'_>,
+        back: Back<'_>,
         delivery: &mut Delivery,
-        asked: Option<Asked<'_>>,
     ) -> Result<Forwarded, Reject> {
-        let (is_grpc_call, started) = (AtomicBool::new(false), delivery.started);
+        let is_grpc_call = AtomicBool::new(false);
+        let started = delivery.started;
         // Pinned: by value, the future would lie here twice, with and without a timeout.
-        let mut responding = pin!(self.respond(request, peer, delivery, asked, &is_grpc_call));
+        let mut responding = pin!(self.respond(request, source, back, delivery, &is_grpc_call));
         match self.request_timeout {
             None => responding.await,
             // Boxed: without a timeout, as by default, the future of a request has no room for one.
@@ -176,30 +167,14 @@ impl Gateway {
     async fn respond(
         &self,
         request: &mut Request<Body>,
-        peer: &Peer,
+        source: &Source<'_>,
+        back: Back<'_>,
         delivery: &mut Delivery,
-        asked: Option<Asked<'_>>,
         is_grpc_call: &AtomicBool,
     ) -> Result<Forwarded, Reject> {
-        let (asked, forwarded) = match asked {
-            None => (None, peer.forwarded_origin(&self.forwarding, request.headers())),
-            Some(Asked { by, origin }) => (Some(by), Some(origin)),
-        };
-        let origin = forwarded.as_deref().unwrap_or(&peer.origin);
-        // A proxy that asks passes the fields of its client on, unless the operator trusts it in this, too.
-        let is_of_proxy = asked.is_none() || self.forwarding.trusts(peer.origin.address);
-        delivery.begin_trace(forwarded.is_some() && is_of_proxy, request.headers());
-        delivery.record.client = Some(origin.address);
-        delivery.is_https = origin.scheme == "https";
-        // Before `translate`, which adds fields.
-        if let Err(large) = self.decider.check_head_size(request) {
-            return Err(self.decider.malformed(request).unwrap_or(large));
-        }
-        let (now, of_proxy) = (delivery.record.time, forwarded.is_some().then_some(is_of_proxy));
-        let certificate = client_certificates::of_request(peer, request.headers(), of_proxy, &self.forwarding, now)?;
         websocket::http2::translate(request)?;
         let is_token_call = || self.decider.routes.is_token_call(request.uri().path());
-        if let Err(overloaded) = delivery.reserve(origin.address, is_token_call) {
+        if let Err(overloaded) = delivery.reserve(source.address(), is_token_call) {
             // A malformed request ends its connection, also while there is no time for others.
             return Err(self.decider.malformed(request).unwrap_or(overloaded));
         }
@@ -207,13 +182,7 @@ impl Gateway {
         let mut context = RequestContext {
             now: record.time,
             clock: &*self.clock,
-            origin,
-            is_from_proxy: forwarded.is_some(),
-            // A trusted proxy sends the requests for many hosts over one connection.
-            sni: peer.sni.as_deref().filter(|_| forwarded.is_none()),
-            listener: peer.listener.as_deref(),
-            certificate,
-            public_url: peer.public_url.as_deref().filter(|_| asked.is_none()),
+            source,
             route,
             worker,
             record,
@@ -222,10 +191,12 @@ impl Gateway {
             trace: Trace::OFF,
         };
         // Replaced in rare cases only: a decision that passes through each of them would be copied by each.
-        let (mut decision, mut cookies) = (self.decider.decide(request, &mut context).await, None);
-        // The proxy would have to set the new cookies.
-        let can_help = |expired: &Reject| asked.is_none() && cookie_refresh::can_help(expired, &context);
-        if decision.as_ref().is_err_and(can_help) {
+        let mut decision = self.decider.decide(request, &mut context).await;
+        let mut cookies = None;
+        if let Err(expired) = &decision
+            && source.kind.gets_responses()
+            && cookie_refresh::can_help(expired, &context)
+        {
             (decision, cookies) = Box::pin(self.refresh_cookies(request, decision, &mut context)).await;
         }
         self.check_rates(&decision, request.uri().path(), &mut context)?;
@@ -234,17 +205,16 @@ impl Gateway {
         }
         let decision = match (decision, &self.sign_in) {
             (Ok(decision), _) => decision,
-            // The proxy would have to send the browser on.
-            (Err(reject), Some(sign_in)) if asked.is_none() => {
+            (Err(reject), Some(sign_in)) if source.kind.gets_responses() => {
                 return sign_in.answer(reject, request, &self.decider.routes, &mut context).map(Forwarded::local_reply);
             }
             (Err(reject), _) => return Err(reject),
         };
-        let nonce = used_proof::next_nonce(&decision, &self.decider.authenticator, context.now);
-        if let Some(forward_auth) = asked {
-            let response = Box::pin(forward_auth.answer(decision, &self.forwarder, request, &context)).await;
+        if let Back::Proxy { by, .. } = back {
+            let response = Box::pin(by.answer(decision, &self.forwarder, request, &context)).await;
             return response.map(Forwarded::local_reply);
         }
+        let nonce = used_proof::next_nonce(&decision, &self.decider.authenticator, context.now);
         if let Decision::Forward { permit, .. } = &decision {
             is_grpc_call.store(self.forwarder.is_grpc_call(permit, request), Ordering::Relaxed);
         }
@@ -257,26 +227,6 @@ impl Gateway {
         }
         response::check_connect(&forwarded, context.record)?;
         Ok(forwarded)
-    }
-
-    /// The endpoint for other proxies, if this is one of their calls.
-    fn asked_by<B>(&self, request: &Request<B>) -> Option<&ForwardAuth> {
-        self.forward_auth.as_deref().filter(|forward_auth| forward_auth.settings.is_call(request.uri().path()))
-    }
-
-    fn asked_with(&self) -> forward_auth::With<'_> {
-        let Gateway { decider, forwarding, token_calls, clock, .. } = self;
-        forward_auth::With { decider, forwarding, token_calls, clock: &**clock }
-    }
-
-    /// Returns true if requests of many clients come from this address.
-    pub fn is_proxy(&self, address: IpAddr) -> bool {
-        self.forwarding.trusts(address) || self.forward_auth.as_deref().is_some_and(|asked| asked.knows(address))
-    }
-
-    /// As [`Gateway::is_proxy`], also for a proxy that is known by its secret alone.
-    pub fn is_proven_proxy(&self, address: IpAddr) -> bool {
-        self.is_proxy(address) || self.forward_auth.as_deref().is_some_and(|asked| asked.has_proven(address))
     }
 
     /// Refreshes the session of a browser, and decides again. `decided`: that its token has expired.

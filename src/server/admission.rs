@@ -13,9 +13,10 @@ use tokio::time::Instant;
 use super::handshake::{ClientTls, Connected};
 use super::idle_list::Idle;
 use super::proxied::{self, Client};
-use super::shared::{WorkerState, is_shared_proxy};
+use super::shared::WorkerState;
 use super::{connection, handshake};
 use crate::gateway::client::{InFlightCount, Peer};
+use crate::gateway::source::SourceKind;
 use crate::limits::penalty::PenaltyBox;
 use crate::limits::per_address::AddressGuard;
 use crate::limits::reserve::Reserve;
@@ -158,10 +159,13 @@ fn admit(client: &Client, stream: &TcpStream, state: &WorkerState) -> Result<Opt
         socket::reset_on_drop(stream);
         return Err(Rejected);
     }
-    // A proxy brings the connections of many clients, so nothing is counted for its address.
-    if is_shared_proxy(client.trusts_forwarded, ip, &gateway) {
-        make_room(state);
-        return Ok(None);
+    match gateway.fronts.sender(ip, client.trusts_forwarded) {
+        // A proxy brings the connections of many clients, so nothing is counted for its address.
+        SourceKind::Balancer | SourceKind::TrustedProxy | SourceKind::AskingProxy { .. } => {
+            make_room(state);
+            return Ok(None);
+        }
+        SourceKind::Client | SourceKind::ProvenProxy => {}
     }
     let free = shared.connection_slots.available_permits();
     let is_reserved = free < shared.reserved_connections();

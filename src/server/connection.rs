@@ -17,10 +17,11 @@ use super::disconnect::DisconnectReason;
 use super::exchange::Exchange;
 use super::flood::{Flood, Violation};
 use super::settings::FloodSettings;
-use super::shared::{RecordOffence, WorkerState, is_asking_proxy, is_of_shared_proxy};
+use super::shared::{RecordOffence, WorkerState, sender};
 use super::transport::Transport;
 use super::{http1, http2, linger};
 use crate::gateway::client::Peer;
+use crate::gateway::source::SourceKind;
 use crate::gateway::unreadable::{record_flood, record_malformed};
 use crate::gateway::{Gateway, Handled};
 use crate::limits::penalty::PenaltyBox;
@@ -53,10 +54,10 @@ where
     let on_rest = is_http2.then(|| linger::discard_rests(share.clone()));
     // Boxed: it is moved into each of the connection's futures, and would have room in all of them.
     let mut stream = Box::new(ClientStream::new(stream, settings.write, settings.min_download_rate, limits, share));
-    let flood = match is_asking_proxy(&peer, &state.shared.gateway.load()) {
+    let flood = match sender(&peer, &state.shared.gateway.load()) {
         // Each client that leaves resets a call of its proxy.
-        true => FloodSettings { http2_resets: 0, ..settings.flood },
-        false => settings.flood,
+        SourceKind::AskingProxy { .. } => FloodSettings { http2_resets: 0, ..settings.flood },
+        _ => settings.flood,
     };
     let connection = Arc::new(Connection { state, exchange: stream.exchange(), peer, is_http2 });
     let serving = connection.clone();
@@ -107,7 +108,7 @@ impl Connection {
         if body_rejected {
             self.penalize(PenaltyBox::rejected_body);
         }
-        if let Some(wait) = shared.retry_delay.wait(rejected, exchange, || self.is_of_shared_proxy(gateway)) {
+        if let Some(wait) = shared.retry_delay.wait(rejected, exchange, || sender(peer, gateway).is_shared()) {
             worker.metrics.limit_hit(Limit::RetryDelay);
             let mut wait = Box::pin(wait);
             poll_fn(|context| poll_activity::report_pending(wait.as_mut().poll(context))).await;
@@ -151,10 +152,6 @@ impl Connection {
             // As other errors of the protocol, which h2 finds.
             Some(DisconnectReason::Violation(Violation::NoSettings | Violation::StreamClosed)) | None => {}
         }
-    }
-
-    fn is_of_shared_proxy(&self, gateway: &Gateway) -> bool {
-        is_of_shared_proxy(&self.peer, gateway)
     }
 
     fn penalize(&self, record: RecordOffence) {

@@ -17,9 +17,10 @@ use super::corked_stream::cork;
 use super::executor::Executor;
 use super::idle::IdleCheck;
 use super::settings::ConnectionSettings;
-use super::shared::{Shared, is_asking_proxy};
+use super::shared::{Shared, sender};
 use super::transport::Transport;
 use crate::gateway::client::Peer;
+use crate::gateway::source::SourceKind;
 use crate::protocols::http::body::Body;
 use crate::telemetry::metrics::WorkerMetrics;
 
@@ -52,7 +53,7 @@ where
 {
     // Boxed: it is large, and this future passes through several functions.
     let settings = shared.settings.load_full();
-    let asks = is_asking_proxy(peer, &shared.gateway.load());
+    let asks = matches!(sender(peer, &shared.gateway.load()), SourceKind::AskingProxy { .. });
     // Responses that are ready at the same time leave in one write.
     let (stream, cork) = cork(stream);
     let mut connection = Box::pin(builder(&settings, metrics, asks).serve_connection(TokioIo::new(stream), service));

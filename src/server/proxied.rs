@@ -25,7 +25,7 @@ impl Client {
 /// Reads the client's address from the PROXY protocol header.
 pub(super) async fn client(stream: &mut TcpStream, balancer: SocketAddr, shared: &Shared) -> io::Result<Client> {
     // An untrusted peer could claim any address.
-    if !shared.gateway.load().forwarding.trusts(balancer.ip()) {
+    if !shared.gateway.load().fronts.forwarding.trusts(balancer.ip()) {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             "the peer sends a PROXY protocol header but is not in [forwarding] trusted",

@@ -14,7 +14,7 @@ use super::retry_delay::RetryDelay;
 use super::settings::ConnectionSettings;
 use crate::gateway::Gateway;
 use crate::gateway::client::Peer;
-use crate::gateway::forward_auth::ForwardAuth;
+use crate::gateway::source::SourceKind;
 use crate::gateway::worker::Worker;
 use crate::limits::penalty::PenaltyBox;
 use crate::limits::per_address::PerAddressLimit;
@@ -81,7 +81,7 @@ impl Shared {
     pub(super) fn penalize(&self, peer: &Peer, metrics: &WorkerMetrics, record: RecordOffence) {
         let gateway = self.gateway.load();
         let address = peer.address.ip();
-        if !is_of_shared_proxy(peer, &gateway)
+        if !sender(peer, &gateway).is_shared()
             && let Some(limit) = record(&self.penalties, address, gateway.clock.uptime())
         {
             metrics.limit_hit(limit);
@@ -89,22 +89,9 @@ impl Shared {
     }
 }
 
-/// Returns true if a connection carries requests of many clients: of a proxy that is trusted or may ask about requests,
-/// or of a balancer that does not name its clients (`trusts_forwarded` is false: see [`crate::gateway::client::Peer`]).
-pub(super) fn is_shared_proxy(trusts_forwarded: bool, address: IpAddr, gateway: &Gateway) -> bool {
-    !trusts_forwarded || gateway.is_proxy(address)
-}
-
-/// Returns true if this is the address of a proxy that asks about the requests of its clients.
-pub(super) fn is_asking_proxy(peer: &Peer, gateway: &Gateway) -> bool {
-    let knows = |forward_auth: &ForwardAuth| forward_auth.knows(peer.origin.address);
-    peer.trusts_forwarded && gateway.forward_auth.as_deref().is_some_and(knows)
-}
-
-/// As [`is_shared_proxy`], also for a proxy that is known by its secret alone: other programs can have its address, so
-/// that the limits on connections count for it.
-pub(super) fn is_of_shared_proxy(peer: &Peer, gateway: &Gateway) -> bool {
-    !peer.trusts_forwarded || gateway.is_proven_proxy(peer.address.ip())
+/// Who sends the requests of this connection.
+pub(super) fn sender(peer: &Peer, gateway: &Gateway) -> SourceKind {
+    gateway.fronts.sender(peer.address.ip(), peer.trusts_forwarded)
 }
 
 /// What the connections of one worker share.

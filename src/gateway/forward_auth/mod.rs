@@ -50,13 +50,6 @@ pub struct ForwardAuth {
 /// How many addresses of proxies are remembered.
 const MAX_PROVEN: usize = 256;
 
-/// A proxy asks about a request.
-pub(super) struct Asked<'g> {
-    pub(super) by: &'g ForwardAuth,
-    /// Where the request comes from.
-    pub(super) origin: Box<Origin>,
-}
-
 /// What a call is read with.
 #[derive(Clone, Copy)]
 pub(super) struct With<'g> {
@@ -76,51 +69,50 @@ impl ForwardAuth {
         ForwardAuth { settings, names: Names::new(identity, kept, decides_by_method), proven: RwLock::default() }
     }
 
-    /// Turns a call, and its record, into the request that it is about.
+    /// Turns a call, and its record, into the request that it is about. Returns where that one comes from.
     pub(super) async fn ask(
         &self,
         call: &mut Request<Body>,
         peer: &Peer,
         with: With<'_>,
         delivery: &mut Delivery,
-    ) -> Result<Asked<'_>, Reject> {
+    ) -> Result<Box<Origin>, Reject> {
         delivery.record.client = Some(peer.origin.address);
         with.decider.check_head_size(call)?;
         self.check_caller(call, peer)?;
         if self.settings.dialect == Dialect::ExtAuthzGrpc {
-            let origin = self.ask_over_grpc(call, with, delivery).await?;
-            return Ok(Asked { by: self, origin });
+            return self.ask_over_grpc(call, with, delivery).await;
         }
         let origin = self.read(call, with.forwarding)?;
         describe(call, &origin, delivery);
         self.check_names(call.headers())?;
-        Ok(Asked { by: self, origin })
+        Ok(origin)
     }
 
     /// As [`ForwardAuth::ask`], by the message of a call of gRPC.
     async fn ask_over_grpc(
         &self,
         call: &mut Request<Body>,
-        With { decider, forwarding, token_calls, clock }: With<'_>,
+        with: With<'_>,
         delivery: &mut Delivery,
     ) -> Result<Box<Origin>, Reject> {
         if !grpc::is_call(call) {
             return Err(Reject::new(Reason::BadAuthCall, "not a gRPC call over HTTP/2"));
         }
-        let body = token_calls.read_in_time(call, decider.max_check_size()).await.map_err(as_head)?;
+        let body = with.token_calls.read_in_time(call, with.decider.max_check_size()).await.map_err(as_head)?;
         delivery.record.received = body.len() as u64;
-        delivery.record.time = clock.now();
+        delivery.record.time = with.clock.now();
         let message = grpc::only_message(&body).map_err(|bad| match bad {
             BadMessage::Compressed => Reject::from(Reason::CompressedCall),
             BadMessage::NotOne => Reject::new(Reason::BadAuthCall, "the body is not one message"),
         })?;
-        let check = CheckRequest::read(message, decider.headers)?;
-        let origin = forwarding.origin_behind(check.source, check.scheme, &check.headers);
+        let check = CheckRequest::read(message, with.decider.headers)?;
+        let origin = with.forwarding.origin_behind(check.source, check.scheme, &check.headers);
         let origin = origin.map_err(|detail| Reject::new(Reason::BadAuthCall, detail))?;
         *call.headers_mut() = check.headers;
         check.question.replace(call);
         describe(call, &origin, delivery);
-        decider.check_header_list(call)?;
+        with.decider.check_header_list(call)?;
         Ok(origin)
     }
 
@@ -163,16 +155,16 @@ impl ForwardAuth {
     }
 
     /// Returns true if a proxy at this address may ask, or may with the secret.
-    pub fn knows(&self, address: IpAddr) -> bool {
+    pub(super) fn knows(&self, address: IpAddr) -> bool {
         self.settings.callers.from.contains(address)
     }
 
     /// Returns true if a proxy has shown the secret from this address: requests of many clients come from there.
-    pub fn has_proven(&self, address: IpAddr) -> bool {
+    pub(super) fn has_proven(&self, address: IpAddr) -> bool {
         self.proven.read().unwrap_or_else(PoisonError::into_inner).contains(&address)
     }
 
-    fn note_proven(&self, address: IpAddr) {
+    pub(super) fn note_proven(&self, address: IpAddr) {
         if self.has_proven(address) {
             return;
         }

@@ -114,7 +114,7 @@ fn was_checked(is_submission: bool, reason: Reason) -> bool {
 /// Another site must not log a browser in as its own user (login CSRF).
 fn check_origin<B>(permit: &Permit, request: &Request<B>, context: &RequestContext<'_>) -> Result<(), Reject> {
     let Some(host) = &context.record.host else { return Err(Reason::BadHost.into()) };
-    let scheme = &context.origin.scheme;
+    let scheme = &context.source.origin().scheme;
     let target = csrf::Target { method: request.method(), websocket: false, logout: false, host, scheme };
     csrf::check(request.headers(), &target, &permit.route().origins)
 }

@@ -1,0 +1,33 @@
+//! The back of a request: the form in which the decision leaves the gateway.
+
+use http::Response;
+
+use crate::gateway::forward_auth::ForwardAuth;
+use crate::protocols::http::body::Body;
+use crate::protocols::http::respond::RejectFormat;
+use crate::types::reject::Reason;
+
+/// Who gets the response to a request.
+#[derive(Clone, Copy)]
+pub(super) enum Back<'g> {
+    /// The client, also through a trusted proxy. `format`: in which it reads a rejection.
+    Client { format: RejectFormat },
+    /// A proxy that has asked. It forwards the request itself.
+    Proxy { by: &'g ForwardAuth, over_grpc: bool, format: RejectFormat },
+}
+
+impl Back<'_> {
+    pub(super) fn format(self) -> RejectFormat {
+        match self {
+            Back::Client { format } | Back::Proxy { format, .. } => format,
+        }
+    }
+
+    /// The response in the dialect of a proxy. `rejected`: why the request was rejected.
+    pub(super) async fn encode(self, response: &mut Response<Body>, rejected: Option<Reason>) {
+        if let Back::Proxy { over_grpc: true, .. } = self {
+            let decided = std::mem::replace(response, Response::new(Body::empty()));
+            *response = Box::pin(ForwardAuth::over_grpc(decided, rejected)).await;
+        }
+    }
+}
