@@ -88,8 +88,8 @@ fn a_section_with_another_label_is_named() {
     let list = authority.revocation_list(&[], tomorrow);
     let other = certificate.replace(" CERTIFICATE-", " X509 CERTIFICATE-");
     for (content, text, found, expected) in [
-        (other.clone(), &certificates, "X509 CERTIFICATE", "expected CERTIFICATE"),
         (format!("{certificate}{other}"), &certificates, "X509 CERTIFICATE", "expected CERTIFICATE"),
+        (other, &certificates, "X509 CERTIFICATE", "expected CERTIFICATE"),
         (list.replace(" X509 CRL-", " CRL-"), &lists, "CRL", "expected X509 CRL"),
     ] {
         fs::write(folder.path().join("file"), content).expect("written");

@@ -25,6 +25,10 @@ use crate::support::wire::TIMEOUT;
 /// How long a client waits between two messages, refreshes or rejected requests.
 const PACE: Duration = Duration::from_millis(20);
 
+/// What a stream sends after each pause: ten times `limits.min_upload_rate`, so that a client that is delayed on a busy
+/// machine is fast enough.
+const PIECE: &str = "more, and more, and more, and more, and more, and more";
+
 /// How clients connect.
 #[derive(Clone)]
 pub enum Transport {
@@ -263,8 +267,8 @@ impl Load {
             let mut response = response.expect("a response").into_body();
             assert_eq!(connection::next_chunk(&mut response).await.as_deref(), Some(&b"first"[..]));
             while !stop.load(Ordering::Relaxed) {
-                pieces.send("more").await;
-                assert_eq!(connection::next_chunk(&mut response).await.as_deref(), Some(&b"more"[..]));
+                pieces.send(PIECE).await;
+                assert_eq!(connection::next_chunk(&mut response).await.as_deref(), Some(PIECE.as_bytes()));
                 responses.fetch_add(1, Ordering::Relaxed);
                 // The pace of the messages, not a wait for a condition.
                 tokio::time::sleep(PACE).await;

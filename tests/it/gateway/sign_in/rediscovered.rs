@@ -29,6 +29,6 @@ async fn sign_ins_go_on_until_the_changed_provider_has_answered() {
     let text = Gateway::config_text(&upstream.address.to_string(), &changed);
     let config = config::parse(&text, gateway.path(), Probe::None).expect("a good configuration");
     let warnings = gateway.running().reload(config).expect("it reloads").warnings;
-    assert!(warnings.len() == 1 && warnings[0].starts_with(&issuer), "{warnings:?}");
     assert_eq!(browser.load(&format!("{APP}/")).await.status, 302, "the known document stays");
+    assert!(warnings.len() == 1 && warnings[0].starts_with(&issuer), "{warnings:?}");
 }
