@@ -188,7 +188,14 @@ impl SharedState {
             clock: self.clock.clone(),
             decider: self.auth.decider(config, config.limits.token_cache_size, &requests),
             requests_by_route: Arc::new(requests),
-            fronts: fronts(config),
+            fronts: Fronts {
+                forwarding: config.forwarding.clone(),
+                forward_auth: config.forward_auth.clone().map(|settings| {
+                    let decides_by_method = config.routes.iter().any(Route::decides_by_method);
+                    let kept = &config.forwarding.fields.keep;
+                    Box::new(ForwardAuth::new(settings, &config.identity, kept, decides_by_method))
+                }),
+            },
             token_calls: TokenCalls {
                 broker: self.broker.clone(),
                 keyring: self.auth.keyring.clone(),
@@ -389,14 +396,4 @@ fn broker_settings(config: &Config) -> broker::Settings {
         certificate_bound: tokens.certificate_bound,
         lifetime_jitter: tokens.lifetime_jitter,
     }
-}
-
-/// The proxies that the operator has named.
-fn fronts(config: &Config) -> Fronts {
-    let forward_auth = config.forward_auth.clone().map(|settings| {
-        let decides_by_method = config.routes.iter().any(Route::decides_by_method);
-        let kept = &config.forwarding.fields.keep;
-        Box::new(ForwardAuth::new(settings, &config.identity, kept, decides_by_method))
-    });
-    Fronts { forwarding: config.forwarding.clone(), forward_auth }
 }

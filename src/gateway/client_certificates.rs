@@ -44,8 +44,8 @@ impl CertificateRule {
     }
 }
 
-/// The certificate of the client that sent this request. A proxy that may only ask passes on what its client has written
-/// in `Client-Cert`.
+/// The certificate of the client that sent this request. A proxy that may only ask passes on what its client has
+/// written in `Client-Cert`.
 ///
 /// The certificate of a proxy's own connection names the proxy, so it counts for no client.
 ///

@@ -65,7 +65,7 @@ pub struct Source<'p> {
 }
 
 impl<'p> Source<'p> {
-    /// A client whose connection has this origin.
+    /// A client at the end of the connection with this origin.
     pub fn client(connection: &'p Origin) -> Self {
         Source {
             kind: SourceKind::Client,
