@@ -259,14 +259,7 @@ impl Explainer {
                 },
                 Err(failure) => Err(failure),
             },
-            Ok(Decision::RedirectToHttps(_)) => Ok("redirects the request to https".into()),
-            Ok(Decision::Preflight(_)) => Ok("responds to the CORS preflight".into()),
-            Ok(Decision::Refresh) => calls.refresh(headers, with, context).await,
-            Ok(Decision::Revoke { parameter }) => calls.revoke(&parameter, headers, with, context).await,
-            Ok(Decision::Endpoint(endpoint)) => calls.endpoint(endpoint, headers, with, context).await,
-            Ok(Decision::SignIn(call)) => Ok(call.purpose().into()),
-            Ok(Decision::Metadata) => Ok("publishes the metadata of this issuer".into()),
-            Ok(Decision::Keys) => Ok("publishes the gateway's public keys".into()),
+            Ok(Decision::Own(call)) => calls.answer(&call, headers, with, context).await,
         };
         match done {
             Ok(done) => Outcome::Local(done),

@@ -19,6 +19,7 @@ use crate::gateway::context::RequestContext;
 use crate::gateway::cookie_refresh::{can_help, session_ended};
 use crate::gateway::endpoints::{Endpoint, ResourceServer};
 use crate::gateway::oauth;
+use crate::gateway::own_call::OwnCall;
 use crate::gateway::route::Capture;
 use crate::gateway::token_calls::revoker;
 use crate::limits::throttle::Throttle;
@@ -73,8 +74,27 @@ impl OwnCalls {
         }
     }
 
+    pub(super) async fn answer(
+        &self,
+        call: &OwnCall,
+        headers: &HeaderMap,
+        authenticator: &Authenticator,
+        context: &mut RequestContext<'_>,
+    ) -> Outcome {
+        match call {
+            OwnCall::RedirectToHttps(_) => Ok("redirects the request to https".into()),
+            OwnCall::Preflight(_) => Ok("responds to the CORS preflight".into()),
+            OwnCall::Refresh => self.refresh(headers, authenticator, context).await,
+            OwnCall::Revoke { token_id } => self.revoke(token_id, headers, authenticator, context).await,
+            OwnCall::Endpoint(endpoint) => self.endpoint(*endpoint, headers, authenticator, context).await,
+            OwnCall::SignIn(call) => Ok(call.purpose().into()),
+            OwnCall::Metadata => Ok("publishes the metadata of this issuer".into()),
+            OwnCall::Keys => Ok("publishes the gateway's public keys".into()),
+        }
+    }
+
     /// `POST /user/refresh`
-    pub(super) async fn refresh(
+    async fn refresh(
         &self,
         headers: &HeaderMap,
         authenticator: &Authenticator,
@@ -142,7 +162,7 @@ impl OwnCalls {
     }
 
     /// `DELETE /token/{tokenId}`
-    pub(super) async fn revoke(
+    async fn revoke(
         &self,
         parameter: &str,
         headers: &HeaderMap,
@@ -163,7 +183,7 @@ impl OwnCalls {
     }
 
     /// One of `[oauth]`.
-    pub(super) async fn endpoint(
+    async fn endpoint(
         &self,
         endpoint: Endpoint,
         headers: &HeaderMap,

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
 
 use crate::auth::authenticate::{Authenticator, Caller};
 use crate::auth::bearer::{TokenLocation, session_cookie};
@@ -18,12 +18,10 @@ use crate::gateway::context::RequestContext;
 use crate::gateway::cookie_refresh;
 use crate::gateway::cors::{self, Cors};
 use crate::gateway::csrf;
-use crate::gateway::endpoints::Endpoint;
 use crate::gateway::https::Https;
+use crate::gateway::own_call::OwnCall;
 use crate::gateway::route::{Capture, Route};
 use crate::gateway::route_table::{Action, RouteTable};
-use crate::gateway::sign_in::paths::SignInCall;
-use crate::protocols::http::body::Body;
 use crate::protocols::http::header_list;
 use crate::protocols::http::headers;
 use crate::protocols::http::path::CanonicalPath;
@@ -51,42 +49,8 @@ pub struct Decider {
 
 /// What the gateway does with a request.
 pub enum Decision {
-    Forward {
-        permit: Permit,
-        host: HeaderValue,
-    },
-    /// A CORS preflight, which never reaches a backend.
-    Preflight(Box<Response<Body>>),
-    /// A cleartext request, which the client repeats over TLS.
-    RedirectToHttps(Box<Response<Body>>),
-    /// `POST /user/refresh`
-    Refresh,
-    /// `DELETE /token/{tokenId}`
-    Revoke {
-        parameter: String,
-    },
-    /// `GET /.well-known/jwks.json`
-    Keys,
-    /// One of `[oauth]`
-    Endpoint(Endpoint),
-    /// `GET /.well-known/oauth-authorization-server`
-    Metadata,
-    /// One of `[sign_in]`
-    SignIn(SignInCall),
-}
-
-impl Decision {
-    /// Returns true if the gateway responds without a token, a backend or the store.
-    pub(super) fn is_public(&self) -> bool {
-        matches!(
-            self,
-            Decision::Preflight(_)
-                | Decision::RedirectToHttps(_)
-                | Decision::Keys
-                | Decision::Metadata
-                | Decision::Endpoint(Endpoint::ProtectedResource)
-        )
-    }
+    Forward { permit: Permit, host: HeaderValue },
+    Own(OwnCall),
 }
 
 /// The path of a request, before its route is known.
@@ -119,7 +83,7 @@ impl Decider {
         context.trace.step(Step::Path, || request.uri().path().to_owned());
         if let Some(redirect) = self.https.redirect.as_ref().filter(|_| !context.source.is_https()) {
             let response = redirect.response(host_name, request.uri())?;
-            return Ok(Decision::RedirectToHttps(Box::new(response)));
+            return Ok(Decision::Own(OwnCall::RedirectToHttps(Box::new(response))));
         }
         if let Some(preflight) = self.preflight(request, host_name, &path, context) {
             return preflight;
@@ -134,12 +98,7 @@ impl Decider {
                 let permit = self.permit(route, request, &host, context).await?;
                 Ok(Decision::Forward { permit, host })
             }
-            Action::Refresh => Ok(Decision::Refresh),
-            Action::Revoke { token_id } => Ok(Decision::Revoke { parameter: token_id.to_owned() }),
-            Action::Keys => Ok(Decision::Keys),
-            Action::Endpoint(endpoint) => Ok(Decision::Endpoint(endpoint)),
-            Action::Metadata => Ok(Decision::Metadata),
-            Action::SignIn(call) => Ok(Decision::SignIn(call)),
+            Action::Own(call) => Ok(Decision::Own(call)),
             Action::OtherMethod { route, reject } => {
                 let route = note_route(route, context);
                 // Boxed because it is rare.
@@ -202,7 +161,7 @@ impl Decider {
         }
     }
 
-    fn find<'a>(&'a self, host: &str, method: &Method, path: &'a RequestPath<'_>) -> Result<Action<'a>, Reject> {
+    fn find(&self, host: &str, method: &Method, path: &RequestPath<'_>) -> Result<Action<'_>, Reject> {
         match path {
             RequestPath::Canonical(path) => self.routes.find(host, method, path),
             RequestPath::Ambiguous { path, reject } => match self.routes.find_loosened(host, method, path) {
@@ -267,16 +226,17 @@ impl Decider {
                 *context.route = Some(route);
                 policy
             }
-            Ok(Action::Keys | Action::Metadata | Action::Endpoint(Endpoint::ProtectedResource)) => {
-                return Some(Ok(Decision::Preflight(cors::public_preflight())));
+            Ok(Action::Own(call)) if call.is_public() => {
+                return Some(Ok(Decision::Own(OwnCall::Preflight(cors::public_preflight()))));
             }
             // Otherwise a route for OPTIONS would forward it.
             Err(reject) | Ok(Action::OtherMethod { reject, .. }) => {
                 return self.cors.own.is_some().then_some(Err(reject));
             }
-            Ok(_) => self.cors.own.clone()?,
+            Ok(Action::Own(_)) => self.cors.own.clone()?,
         };
-        Some(policy.preflight(request.headers(), &asked).map(Decision::Preflight))
+        let response = policy.preflight(request.headers(), &asked);
+        Some(response.map(|response| Decision::Own(OwnCall::Preflight(response))))
     }
 
     async fn permit<B>(

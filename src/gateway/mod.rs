@@ -24,6 +24,7 @@ pub mod front;
 pub mod https;
 pub mod login_capture;
 pub mod oauth;
+pub mod own_call;
 mod path_table;
 pub mod provider_events;
 mod rates;
@@ -59,6 +60,7 @@ use crate::gateway::decide::{Decider, Decision};
 use crate::gateway::delivery::{Delivery, Parts};
 use crate::gateway::forward::{Forwarded, Forwarder};
 use crate::gateway::front::Fronts;
+use crate::gateway::own_call::OwnCall;
 use crate::gateway::response::ResponseRules;
 use crate::gateway::route::Capture;
 use crate::gateway::sign_in::SignIn;
@@ -253,26 +255,37 @@ impl Gateway {
         request: &mut Request<Body>,
         context: &mut RequestContext<'_>,
     ) -> Result<Forwarded, Reject> {
+        match decision {
+            Decision::Forward { permit, host } => self.forward(permit, host, request, context).await,
+            Decision::Own(call) => self.answer(call, request, context).await.map(Forwarded::local_reply),
+        }
+    }
+
+    /// Answers a call itself.
+    async fn answer(
+        &self,
+        call: OwnCall,
+        request: &mut Request<Body>,
+        context: &mut RequestContext<'_>,
+    ) -> Result<Response<Body>, Reject> {
         let authenticator = &self.decider.authenticator;
-        context.record.is_public = decision.is_public();
-        let response = match decision {
-            Decision::Forward { permit, host } => return self.forward(permit, host, request, context).await,
-            Decision::Refresh => Box::pin(self.token_calls.refresh(request, authenticator, context)).await,
-            Decision::Revoke { parameter } => {
-                Box::pin(self.token_calls.revoke(&parameter, request.headers(), authenticator, context)).await
+        context.record.is_public = call.is_public();
+        match call {
+            OwnCall::Refresh => Box::pin(self.token_calls.refresh(request, authenticator, context)).await,
+            OwnCall::Revoke { token_id } => {
+                Box::pin(self.token_calls.revoke(&token_id, request.headers(), authenticator, context)).await
             }
-            Decision::Endpoint(endpoint) => {
+            OwnCall::Endpoint(endpoint) => {
                 Box::pin(self.token_calls.endpoint(endpoint, request, authenticator, context)).await
             }
-            Decision::SignIn(call) => match &self.sign_in {
+            OwnCall::SignIn(call) => match &self.sign_in {
                 Some(sign_in) => Box::pin(sign_in.respond(call, request, &self.decider.routes, context)).await,
                 None => Err(Reason::NoRoute.into()),
             },
-            Decision::Preflight(response) | Decision::RedirectToHttps(response) => Ok(*response),
-            Decision::Keys => Ok(self.token_calls.published_keys()),
-            Decision::Metadata => Ok(self.token_calls.published_metadata()),
-        };
-        response.map(Forwarded::local_reply)
+            OwnCall::Preflight(response) | OwnCall::RedirectToHttps(response) => Ok(*response),
+            OwnCall::Keys => Ok(self.token_calls.published_keys()),
+            OwnCall::Metadata => Ok(self.token_calls.published_metadata()),
+        }
     }
 
     /// Responds as the route says, or sends the request to its upstream.

@@ -7,10 +7,11 @@ use foldhash::fast::FixedState;
 use http::Method;
 
 use crate::gateway::endpoints::{Endpoint, Endpoints};
+use crate::gateway::own_call::OwnCall;
 use crate::gateway::path_table::PathTable;
 use crate::gateway::route::Route;
 use crate::gateway::route_methods::{matches_method, method_not_allowed};
-use crate::gateway::sign_in::paths::{SignInCall, SignInPaths};
+use crate::gateway::sign_in::paths::SignInPaths;
 use crate::protocols::http::path::CanonicalPath;
 use crate::protocols::http::readings::{PathForms, Readings};
 use crate::protocols::http::target::without_port;
@@ -19,20 +20,7 @@ use crate::types::reject::{Reason, Reject};
 
 /// What the gateway does with a request of this path and method.
 pub enum Action<'a> {
-    /// `POST /user/refresh`
-    Refresh,
-    /// `DELETE /token/{tokenId}`
-    Revoke {
-        token_id: &'a str,
-    },
-    /// `GET /.well-known/jwks.json`
-    Keys,
-    /// One of `[oauth]`
-    Endpoint(Endpoint),
-    /// `GET /.well-known/oauth-authorization-server`
-    Metadata,
-    /// One of `[sign_in]`
-    SignIn(SignInCall),
+    Own(OwnCall),
     Forward(&'a PerWorker<Route>),
     /// Routes have this path, and none this method. `route`: one of them, if all need a token.
     OtherMethod {
@@ -163,7 +151,7 @@ impl RouteTable {
     }
 
     /// Finds host first, then the longest path in whole segments, then the method. `host` may have a port.
-    pub fn find<'a>(&'a self, host: &str, method: &Method, path: &'a CanonicalPath<'_>) -> Result<Action<'a>, Reject> {
+    pub fn find(&self, host: &str, method: &Method, path: &CanonicalPath<'_>) -> Result<Action<'_>, Reject> {
         self.find_decoded(host, method, path.as_bytes())
     }
 
@@ -192,15 +180,15 @@ impl RouteTable {
     }
 
     fn forwarding(&self, host: &str, method: &Method, path: &[u8]) -> Option<&PerWorker<Route>> {
-        match self.own_action(method, path) {
+        match self.own_call(method, path) {
             None => self.routed(host, method, path).ok().and_then(Action::forwarding),
             Some(_) => None,
         }
     }
 
-    fn find_decoded<'a>(&'a self, host: &str, method: &Method, path: &'a [u8]) -> Result<Action<'a>, Reject> {
-        match self.own_action(method, path) {
-            Some(own) => own,
+    fn find_decoded(&self, host: &str, method: &Method, path: &[u8]) -> Result<Action<'_>, Reject> {
+        match self.own_call(method, path) {
+            Some(own) => own.map(Action::Own),
             None => self.routed(host, method, path),
         }
     }
@@ -228,38 +216,38 @@ impl RouteTable {
         self.hosts.get(&without_port(host).to_ascii_lowercase())
     }
 
-    fn own_action<'a>(&'a self, method: &Method, path: &'a [u8]) -> Option<Result<Action<'a>, Reject>> {
-        let only = |allowed: Method, allow, action| {
-            if *method == allowed { Ok(action) } else { Err(Reject::from(Reason::MethodNotAllowed).allows(allow)) }
+    fn own_call(&self, method: &Method, path: &[u8]) -> Option<Result<OwnCall, Reject>> {
+        let only = |allowed: Method, allow, call| {
+            if *method == allowed { Ok(call) } else { Err(Reject::from(Reason::MethodNotAllowed).allows(allow)) }
         };
-        let read_only = |action| match *method {
-            Method::GET | Method::HEAD => Ok(action),
+        let read_only = |call| match *method {
+            Method::GET | Method::HEAD => Ok(call),
             _ => Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD")),
         };
         if path == REFRESH_PATH.as_bytes() {
-            return Some(only(Method::POST, "POST", Action::Refresh));
+            return Some(only(Method::POST, "POST", OwnCall::Refresh));
         }
         if path == KEYS_PATH.as_bytes() {
-            return Some(read_only(Action::Keys));
+            return Some(read_only(OwnCall::Keys));
         }
         let openid_path = self.openid_path.as_deref().map(str::as_bytes);
         if path == self.metadata_path.as_bytes() || Some(path) == openid_path {
-            return Some(read_only(Action::Metadata));
+            return Some(read_only(OwnCall::Metadata));
         }
         if path == REVOKE_PREFIX.as_bytes() && *method == Method::DELETE {
             // A client that lost its token id must not delete something of a backend. An empty id is unknown.
-            return Some(Ok(Action::Revoke { token_id: "" }));
+            return Some(Ok(OwnCall::Revoke { token_id: String::new() }));
         }
         if let Some(token_id) = named_token(path) {
             // A token id is ASCII. Anything else becomes an empty id, which is answered like any unknown id.
-            let token_id = std::str::from_utf8(token_id).unwrap_or_default();
-            return Some(only(Method::DELETE, "DELETE", Action::Revoke { token_id }));
+            let token_id = std::str::from_utf8(token_id).unwrap_or_default().to_owned();
+            return Some(only(Method::DELETE, "DELETE", OwnCall::Revoke { token_id }));
         }
         if let Some((_, endpoint)) = self.endpoints.iter().find(|(own, _)| **own == *path) {
-            return Some(endpoint.check_method(method).map(|()| Action::Endpoint(*endpoint)));
+            return Some(endpoint.check_method(method).map(|()| OwnCall::Endpoint(*endpoint)));
         }
         let paths = self.sign_in.as_ref().filter(|paths| paths.contain(path))?;
-        Some(paths.find(method, path).map(Action::SignIn))
+        Some(paths.find(method, path).map(OwnCall::SignIn))
     }
 }
 

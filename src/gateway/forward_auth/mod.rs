@@ -25,6 +25,7 @@ use crate::gateway::context::RequestContext;
 use crate::gateway::decide::{Decider, Decision};
 use crate::gateway::delivery::Delivery;
 use crate::gateway::forward::Forwarder;
+use crate::gateway::own_call::OwnCall;
 use crate::gateway::route::Route;
 use crate::gateway::token_calls::TokenCalls;
 use crate::protocols::grpc::{self, BadMessage};
@@ -185,8 +186,10 @@ impl ForwardAuth {
                 Route { respond: Some(_), .. } => through_gateway("the route has a fixed response"),
                 _ => Ok(permit),
             },
-            Decision::Preflight(_) => through_gateway("the gateway answers CORS preflights of this route"),
-            _ => through_gateway("the gateway responds to this request itself"),
+            Decision::Own(OwnCall::Preflight(_)) => {
+                through_gateway("the gateway answers CORS preflights of this route")
+            }
+            Decision::Own(_) => through_gateway("the gateway responds to this request itself"),
         }
     }
 

@@ -12,16 +12,23 @@ fn route(path: &str, host: Option<&str>, methods: &[Method]) -> Route {
     }
 }
 
+fn name_of(call: &OwnCall) -> String {
+    match call {
+        OwnCall::Refresh => "refresh".into(),
+        OwnCall::Revoke { token_id } => format!("revoke {token_id}"),
+        OwnCall::Keys => "keys".into(),
+        OwnCall::Endpoint(endpoint) => format!("{endpoint:?}"),
+        OwnCall::Metadata => "metadata".into(),
+        OwnCall::SignIn(call) => format!("{call:?}"),
+        OwnCall::Preflight(_) | OwnCall::RedirectToHttps(_) => "found by no path".into(),
+    }
+}
+
 fn found(table: &RouteTable, host: &str, method: Method, path: &str) -> String {
     let path = CanonicalPath::parse(path).expect("a canonical path");
     match table.find(host, &method, &path) {
         Ok(Action::Forward(route)) => route.name.to_string(),
-        Ok(Action::Refresh) => "refresh".into(),
-        Ok(Action::Revoke { token_id }) => format!("revoke {token_id}"),
-        Ok(Action::Keys) => "keys".into(),
-        Ok(Action::Endpoint(endpoint)) => format!("{endpoint:?}"),
-        Ok(Action::Metadata) => "metadata".into(),
-        Ok(Action::SignIn(call)) => format!("{call:?}"),
+        Ok(Action::Own(call)) => name_of(&call),
         Ok(Action::OtherMethod { route, .. }) => format!("another method of {}", route.name),
         Err(reject) => reject.reason.code().into(),
     }
