@@ -30,7 +30,7 @@ const POSTGRES_ONLY: &[&str] = &[
 pub(super) fn read(table: &mut Table<'_>, timeout: Duration) -> Option<Settings> {
     let target = table.take("postgres", Shape::Pattern("^postgres(ql)?://")).and_then(|value| value.parse(target));
     let settings = Settings {
-        target: target.unwrap_or_else(unknown),
+        target: target.unwrap_or_else(Target::empty),
         password: password(table),
         ca_file: table.path("postgres_ca_file"),
         schema: schema_name(table),
@@ -92,18 +92,6 @@ fn target(url: &str) -> Result<Target, ConfigError> {
         };
         if has_password { error.confidential() } else { error }
     })
-}
-
-/// After an error in the URL: the other keys are checked anyway.
-fn unknown() -> Target {
-    Target {
-        hosts: Vec::new(),
-        user: String::new(),
-        database: String::new(),
-        tls: true,
-        needs_channel_binding: false,
-        connect_timeout: Duration::from_secs(2),
-    }
 }
 
 fn schema_name(table: &mut Table<'_>) -> String {

@@ -2,13 +2,13 @@
 //!
 //! Each host is tried in turn, beginning with the last one that worked. tokio-postgres could do that too, but it would
 //! wait without a limit for a host that accepts connections and then sends nothing. A server is not used if another one
-//! was promoted after it, see `watch`.
+//! was promoted after it: all hosts are asked before one of them is used, and by `watch` from then on.
 
 use std::future::{Future, poll_fn};
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -16,11 +16,12 @@ use tokio_postgres::config::{ChannelBinding, SslMode};
 use tokio_postgres::{AsyncMessage, Config, Connection, Socket};
 
 use crate::store::error::{FailureKind, StoreError};
-use crate::store::postgres::error::{ConnectError, UNREACHABLE, kind, text};
+use crate::store::postgres::error::{ConnectError, QueryError, kind, silent, text};
+use crate::store::postgres::primary::{Answer, Primary, SUPERSEDED};
 use crate::store::postgres::session::Session;
 use crate::store::postgres::session_check::{check, timeline};
 use crate::store::postgres::settings::{Host, PasswordSource, Settings};
-use crate::store::postgres::timeline::{Newest, Timeline};
+use crate::store::postgres::timeline::Timeline;
 use crate::store::postgres::tls::{Encryption, Tls, TlsStream};
 use crate::types::private_file::{self, Origin};
 
@@ -32,9 +33,6 @@ pub(super) struct Connector {
     name: String,
     /// Number of the next connection.
     next: AtomicU64,
-    /// Index of the host that worked last, or that was promoted since then.
-    good: AtomicUsize,
-    newest: Mutex<Newest>,
 }
 
 type Driven = Connection<Socket, TlsStream<Socket>>;
@@ -43,39 +41,39 @@ impl Connector {
     /// `tls` may only be `None` if `settings.target` has no TLS. `replica` is the name of this gateway.
     pub(super) fn new(settings: Settings, tls: Option<Tls>, replica: &str) -> Self {
         let name = format!("bearward/{replica}");
-        Connector {
-            settings,
-            encryption: Encryption(tls),
-            name,
-            next: AtomicU64::new(1),
-            good: AtomicUsize::new(0),
-            newest: Mutex::default(),
-        }
+        Connector { settings, encryption: Encryption(tls), name, next: AtomicU64::new(1) }
     }
 
     pub(super) fn settings(&self) -> &Settings {
         &self.settings
     }
 
+    fn hosts(&self) -> &[Host] {
+        &self.settings.target.hosts
+    }
+
+    fn primary(&self) -> &Primary {
+        &self.settings.target.primary
+    }
+
     /// A session, and the task that drives it. The task ends with the connection.
     pub(super) async fn connect(&self) -> Result<(Session, impl Future<Output = ()> + Send + use<>), ConnectError> {
-        let hosts = &self.settings.target.hosts;
+        self.look_first().await;
+        let hosts = self.hosts();
         let mut errors = Vec::new();
         let mut is_permanent = true;
         let mut last = FailureKind::Unreachable;
-        for index in self.good.load(Ordering::Relaxed)..self.good.load(Ordering::Relaxed) + hosts.len() {
+        let first = self.primary().host();
+        for index in first..first + hosts.len() {
             let index = index % hosts.len();
             let Some(host) = hosts.get(index) else { continue };
             // For the TCP connection, the handshakes and the first statements together.
             let limit = 2 * self.settings.target.connect_timeout;
-            let connected = timeout(limit, self.connect_to(index)).await.unwrap_or_else(|_| {
-                let late = format!("{UNREACHABLE} (no response within {limit:?})");
-                let error = StoreError::new(late).of_kind(FailureKind::Silent);
-                Err(ConnectError { error, is_permanent: false })
-            });
-            match connected {
+            let connected = timeout(limit, self.connect_to(index)).await;
+            let late = |_| Err(ConnectError { error: silent(limit), is_permanent: false });
+            match connected.unwrap_or_else(late) {
                 Ok(connected) => {
-                    self.good.store(index, Ordering::Relaxed);
+                    self.primary().set_host(index);
                     return Ok(connected);
                 }
                 Err(failed) => {
@@ -88,6 +86,48 @@ impl Connector {
         Err(ConnectError { error: StoreError::new(errors.join("; ")).of_kind(last), is_permanent })
     }
 
+    /// Asks all hosts before one of them is used: the first one that accepts changes may have been the primary before.
+    async fn look_first(&self) {
+        // With one host, the operator or a proxy has decided which server it is.
+        if self.hosts().len() > 1 {
+            let look = async { self.primary().begin(self.hosts(), self.ask_all().await) };
+            self.primary().look_once(look).await;
+        }
+    }
+
+    /// Side by side, so that hosts that hang take no longer than one of them.
+    async fn ask_all(&self) -> Vec<(usize, Answer)> {
+        let ask = |host| Box::pin(async move { (host, self.ask(host).await) });
+        let mut asked: Vec<_> = (0..self.hosts().len()).map(ask).collect();
+        let mut answers = Vec::new();
+        poll_fn(move |cx| {
+            asked.retain_mut(|each| match each.as_mut().poll(cx) {
+                Poll::Ready(answer) => {
+                    answers.push(answer);
+                    false
+                }
+                Poll::Pending => true,
+            });
+            if asked.is_empty() { Poll::Ready(std::mem::take(&mut answers)) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    /// Over a connection that ends with the answer.
+    async fn ask(&self, host: usize) -> Answer {
+        let limit = self.settings.target.connect_timeout;
+        let answer = async {
+            let opened = self.connection(host).await;
+            let (session, mut connection) = opened.map_err(|failed| QueryError::Lost(failed.error))?;
+            let closed = StoreError::new(HAS_CLOSED).of_kind(FailureKind::Unreachable);
+            tokio::select! {
+                () = drive_until_closed(&mut connection, &session, false) => Err(QueryError::Lost(closed)),
+                answer = timeline(&session, limit) => answer,
+            }
+        };
+        timeout(limit, answer).await.unwrap_or_else(|_| Err(QueryError::Lost(silent(limit))))
+    }
+
     async fn connect_to(
         &self,
         index: usize,
@@ -96,7 +136,7 @@ impl Connector {
         // Notices before the first statement concern the server, not a change.
         tokio::select! {
             () = drive_until_closed(&mut connection, &session, false) => {
-                return Err(ConnectError::transient("the server closed the connection"));
+                return Err(ConnectError::transient(HAS_CLOSED));
             }
             checked = self.check(index, &session) => checked?,
         }
@@ -113,19 +153,23 @@ impl Connector {
     }
 
     async fn connection(&self, index: usize) -> Result<(Session, Driven), ConnectError> {
-        let host = self.settings.target.hosts.get(index);
+        let host = self.hosts().get(index);
         let config = self.config(host.ok_or_else(|| ConnectError::transient("there is no such host"))?)?;
         let (client, connection) = config.connect(self.encryption.clone()).await.map_err(refused)?;
         Ok((Session::new(client, self.next.fetch_add(1, Ordering::Relaxed), self.settings.prepared), connection))
     }
 
-    /// With one host, the operator or a proxy has decided which server it is.
     async fn check(&self, index: usize, session: &Session) -> Result<(), ConnectError> {
         check(session, &self.settings).await?;
-        if self.settings.target.hosts.len() == 1 {
+        if self.hosts().len() == 1 {
             return Ok(());
         }
-        let Some(timeline) = timeline(session, self.settings.target.connect_timeout).await? else { return Ok(()) };
+        let timeline = match timeline(session, self.settings.target.connect_timeout).await {
+            Ok(Some(timeline)) => timeline,
+            // Of a server that does not say what it writes, nothing else is known. The journal has its reason.
+            Ok(None) | Err(QueryError::Rejected(_) | QueryError::Conflict(_)) => return Ok(()),
+            Err(error) => return Err(ConnectError { error: error.into_store_error(), is_permanent: false }),
+        };
         session.set_timeline(timeline);
         self.found(index, timeline);
         match self.is_superseded(session) {
@@ -136,20 +180,21 @@ impl Connector {
 
     /// The server at this host accepts changes.
     pub(super) fn found(&self, index: usize, timeline: Timeline) {
-        if self.newest().add(timeline) {
-            self.good.store(index, Ordering::Relaxed);
-            let host = self.settings.target.hosts.get(index).map(Host::to_string);
-            tracing::warn!(host, timeline = timeline.number, "this server was promoted: it is the primary now");
+        if let Some(host) = self.hosts().get(index) {
+            self.primary().found(index, host, timeline);
+        }
+    }
+
+    /// What the server at this host was asked and said, for the journal.
+    pub(super) fn note(&self, index: usize, answer: &Answer) {
+        if let Some(host) = self.hosts().get(index) {
+            self.primary().note(index, host, answer);
         }
     }
 
     /// Returns true if another server was promoted after the one of this session.
     pub(super) fn is_superseded(&self, session: &Session) -> bool {
-        session.timeline().is_some_and(|timeline| self.newest().is_after(timeline))
-    }
-
-    fn newest(&self) -> MutexGuard<'_, Newest> {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+        session.timeline().is_some_and(|timeline| self.primary().is_after(timeline))
     }
 
     fn config(&self, host: &Host) -> Result<Config, ConnectError> {
@@ -177,8 +222,7 @@ impl Connector {
     }
 }
 
-const SUPERSEDED: &str = "this server was the primary before: another one was promoted after it; stop it, or let it follow \
-     the new one. If you have restored a backup here, restart the gateway";
+const HAS_CLOSED: &str = "the server closed the connection";
 
 /// The task of a connection that is in use.
 async fn drive(mut connection: Driven, session: Session) {

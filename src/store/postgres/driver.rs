@@ -51,16 +51,14 @@ impl Driver {
         let of_thread = connections.clone();
         let run = move || {
             runtime.block_on(async {
-                // First, so that the store does not open on a server that was the primary before.
-                let hosts = Watch::begin(&of_thread).await;
                 let connected = of_thread.connect_first(patience).await;
                 let works = connected.is_ok();
                 // The other side waits for it.
                 let _ = starting.send(connected);
                 if works {
                     tokio::spawn(of_thread.clone().keep_connected());
-                    for host in hosts {
-                        tokio::spawn(host.run());
+                    for watch in Watch::of_hosts(&of_thread) {
+                        tokio::spawn(watch.run());
                     }
                     // Sent by `close`, or the handle was dropped.
                     let _ = stopped.await;

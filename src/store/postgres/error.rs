@@ -1,6 +1,7 @@
 //! What a failed statement means for the operation, with advice for the operator.
 
 use std::io;
+use std::time::Duration;
 
 use tokio_postgres::error::{DbError, SqlState};
 
@@ -81,7 +82,8 @@ impl From<tokio_postgres::Error> for QueryError {
 /// What kind of failure it is, also if no connection came about.
 pub(super) fn kind(error: &tokio_postgres::Error) -> FailureKind {
     let Some(code) = error.code() else {
-        return if error.is_closed() || is_io(error) { FailureKind::Unreachable } else { FailureKind::Other };
+        let is_away = error.is_closed() || is_io(error) && !is_invalid(error);
+        return if is_away { FailureKind::Unreachable } else { FailureKind::Other };
     };
     match code.code() {
         "53100" | "58030" => FailureKind::Disk,
@@ -95,7 +97,16 @@ pub(super) fn kind(error: &tokio_postgres::Error) -> FailureKind {
 }
 
 fn is_io(error: &tokio_postgres::Error) -> bool {
-    std::error::Error::source(error).is_some_and(|source| source.is::<io::Error>())
+    io_error(error).is_some()
+}
+
+/// The server was reached, but TLS does not accept it: its certificate has ended or is that of another host.
+fn is_invalid(error: &tokio_postgres::Error) -> bool {
+    io_error(error).is_some_and(|error| error.kind() == io::ErrorKind::InvalidData)
+}
+
+fn io_error(error: &tokio_postgres::Error) -> Option<&io::Error> {
+    std::error::Error::source(error)?.downcast_ref::<io::Error>()
 }
 
 /// One line: what failed, what to do, and the text of PostgreSQL.
@@ -127,12 +138,11 @@ fn shown(error: &DbError) -> String {
 
 /// What failed before the server could say it, and what to do. Some causes have only a text.
 fn advice_on_connecting(error: &tokio_postgres::Error, cause: &str) -> Option<&'static str> {
-    let io = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
     let advice_on_text = |(part, advice): &(&str, &'static str)| cause.contains(part).then_some(*advice);
     if let Some(advice) = BY_TEXT.iter().find_map(advice_on_text) {
         return Some(advice);
     }
-    advice_on_kind(io?.kind())
+    advice_on_kind(io_error(error)?.kind())
 }
 
 fn advice_on_kind(kind: io::ErrorKind) -> Option<&'static str> {
@@ -151,8 +161,13 @@ fn advice_on_kind(kind: io::ErrorKind) -> Option<&'static str> {
 }
 
 /// No packet comes back.
-pub(super) const UNREACHABLE: &str =
+const UNREACHABLE: &str =
     "the server cannot be reached; correct the host in store.postgres, or check the network and its firewalls";
+
+/// The server has sent nothing for this time.
+pub(super) fn silent(limit: Duration) -> StoreError {
+    StoreError::new(format!("{UNREACHABLE} (no response within {limit:?})")).of_kind(FailureKind::Silent)
+}
 
 /// Causes that have no kind of their own.
 const BY_TEXT: [(&str, &str); 4] = [
@@ -208,9 +223,16 @@ fn advice(code: &SqlState) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::sync::Arc;
+    use std::thread;
+
+    use rustls::{ClientConfig, RootCertStore};
     use tokio_postgres::{Config, NoTls};
 
     use super::*;
+    use crate::store::postgres::tls::{Encryption, Tls};
 
     #[test]
     fn an_error_of_the_network_is_not_one_of_the_text() {
@@ -221,6 +243,25 @@ mod tests {
         assert!(is_io(&network));
         assert_eq!(kind(&network), FailureKind::Unreachable);
         assert!(!is_io(&"port=none".parse::<Config>().expect_err("it fails")));
+    }
+
+    #[test]
+    fn a_server_that_tls_rejects_was_reached() {
+        let server = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = server.local_addr().expect("bound").port();
+        thread::spawn(move || {
+            let (mut stream, _) = server.accept().expect("a client");
+            // It accepts TLS, and then sends something else.
+            stream.read_exact(&mut [0; 8]).expect("the question for TLS");
+            stream.write_all(b"Sthis is no TLS").expect("sent");
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let config = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+        let tls = Tls { config: Arc::new(config), end_point: |_| None };
+        let target: Config = format!("host=127.0.0.1 port={port} user=a sslmode=require").parse().expect("valid");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let rejected = runtime.block_on(target.connect(Encryption(Some(tls)))).err().expect("it fails");
+        assert_eq!(kind(&rejected), FailureKind::Other, "{}", text(&rejected));
     }
 
     #[test]

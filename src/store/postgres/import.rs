@@ -95,8 +95,14 @@ impl Import {
             session.batch(CLEAR).await?;
             Ok(session)
         });
-        let session = begun.map_err(QueryError::into_store_error)?;
-        Ok(Import { runtime, session })
+        match begun {
+            Ok(session) => Ok(Import { runtime, session }),
+            Err(error) => {
+                // Does not wait for a name server that does not respond.
+                runtime.shutdown_background();
+                Err(QueryError::into_store_error(error))
+            }
+        }
     }
 
     /// Writes one page. All records are of the same part.
@@ -115,6 +121,7 @@ impl Import {
             roots::add(&self.session, roots, now).await?;
             end(&self.session, counters).await
         });
+        self.runtime.shutdown_background();
         ended.map_err(QueryError::into_store_error)
     }
 }

@@ -62,6 +62,8 @@ pub fn migrate(
         let mut migration = Migration { session, watching, progress };
         migration.run(&settings.schema, now).await
     });
+    // Does not wait for a name server that does not respond.
+    runtime.shutdown_background();
     migrated.map_err(QueryError::into_store_error)
 }
 

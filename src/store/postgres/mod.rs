@@ -2,8 +2,9 @@
 //!
 //! `settings` says where the database is, `connect` and `tls` open one connection, `session_check` tests it, and
 //! `session` runs statements on it. `connections` keeps several of them open, with `backoff`, and repeats operations,
-//! `driver` owns the thread that does all of this. With several hosts, `watch` looks which one was promoted, and
-//! `timeline` tells it from the primary of before. `error` says what a failed statement means.
+//! `driver` owns the thread that does all of this. With several hosts, `primary` knows which one to use, `watch` looks
+//! which one was promoted, and `timeline` tells it from the primary of before. `error` says what a failed statement
+//! means.
 //!
 //! `schema` creates and migrates the tables, `migrate` does it for large ones, `sequences` repairs those of a copy,
 //! `rows` converts values. `issue`, `families`, `api_keys`, `search`, `rotation`, `revocations`, `origins`, `marks`,
@@ -49,6 +50,7 @@ mod open;
 mod operation;
 mod origins;
 mod outbox;
+mod primary;
 mod probe;
 mod provider_logins;
 mod provider_logouts;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::store::error::{FailureKind, StoreError};
 use crate::store::postgres::error::{ConnectError, QueryError};
+use crate::store::postgres::primary::Answer;
 use crate::store::postgres::session::Session;
 use crate::store::postgres::settings::Settings;
 use crate::store::postgres::timeline::Timeline;
@@ -31,13 +32,9 @@ const TIMELINE: &str = "select (select system_identifier from pg_control_system(
     case when current_setting('transaction_read_only') = 'off'
         then ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int4 end";
 
-/// What the server writes. `None` if it is read-only, or if it is a service that does not say it.
-pub(super) async fn timeline(session: &Session, limit: Duration) -> Result<Option<Timeline>, ConnectError> {
-    let rows = match session.first_query(TIMELINE, limit).await {
-        Ok(rows) => rows,
-        Err(QueryError::Rejected(_) | QueryError::Conflict(_)) => return Ok(None),
-        Err(error) => return Err(ConnectError { error: error.into_store_error(), is_permanent: false }),
-    };
+/// What the server writes.
+pub(super) async fn timeline(session: &Session, limit: Duration) -> Answer {
+    let rows = session.first_query(TIMELINE, limit).await?;
     let read =
         |row: &tokio_postgres::Row| Some(Timeline { system: row.try_get(0).ok()?, number: row.try_get(1).ok()? });
     Ok(rows.first().and_then(read))

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::store::postgres::primary::Primary;
 
 /// Maximum length of a name in PostgreSQL.
 const MAX_NAME: usize = 63;
@@ -71,6 +74,8 @@ pub struct Target {
     pub needs_channel_binding: bool,
     /// For one server, until the session is usable.
     pub connect_timeout: Duration,
+    /// Which of the hosts is the primary. The copies of a target share it.
+    pub(super) primary: Arc<Primary>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,6 +157,19 @@ impl UrlError {
 const EXAMPLE: &str = "expected a URL such as \"postgres://bearward@db.example:5432/bearward\"";
 
 impl Target {
+    /// Without a host, a user and a database.
+    pub fn empty() -> Target {
+        Target {
+            hosts: Vec::new(),
+            user: String::new(),
+            database: String::new(),
+            tls: true,
+            needs_channel_binding: false,
+            connect_timeout: Duration::from_secs(2),
+            primary: Arc::default(),
+        }
+    }
+
     /// Reads `postgres://user@host:5432,host2:5432/database?key=value`. Reads only what the gateway can promise: a key
     /// that would weaken the encryption or the session is an error.
     pub fn parse(url: &str) -> Result<Target, UrlError> {
@@ -172,9 +190,7 @@ impl Target {
             hosts: hosts.split(',').filter(|host| !host.is_empty()).map(host).collect::<Result<_, _>>()?,
             user: decoded(user)?,
             database: decoded(database)?,
-            tls: true,
-            needs_channel_binding: false,
-            connect_timeout: Duration::from_secs(2),
+            ..Target::empty()
         };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));

@@ -15,7 +15,7 @@ pub(super) struct Timeline {
 }
 
 /// The newest timeline of each system that this gateway has seen.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Newest(BTreeMap<i64, i32>);
 
 impl Newest {

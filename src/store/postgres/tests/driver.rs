@@ -1,6 +1,7 @@
 //! Lanes, repetitions, and what the errors of a server mean.
 
 use std::collections::HashSet;
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -296,6 +297,25 @@ fn a_host_that_does_not_work_is_followed_by_the_next_one() {
     let settings = Settings { target: Target::parse(&url).expect("valid"), ..settings(server) };
     let driver = driver(settings);
     assert!(driver.wait(driver.submit(Lane::Any, OperationKind::Upkeep, backend)).is_ok());
+}
+
+/// Everything that a start opens has one look at all hosts in common.
+#[test]
+fn a_host_that_hangs_delays_a_start_once() {
+    let server = PostgresServer::shared();
+    // It accepts connections and sends nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let silent = silent.local_addr().expect("bound");
+    let url = server.url().replacen("/bearward?", &format!(",{silent}/bearward?connect_timeout=1&"), 1);
+    let settings = Settings { target: Target::parse(&url).expect("valid"), ..settings(server) };
+    let limit = settings.target.connect_timeout;
+    let began = Instant::now();
+    for _ in 0..3 {
+        assert!(!inspect::is_initialized(&settings, None, Duration::ZERO).expect("the first host works"));
+    }
+    drop(driver(settings));
+    let took = began.elapsed();
+    assert!(limit <= took && took < 2 * limit, "{took:?}");
 }
 
 /// As an operator or a provider does when the disk is nearly full. The others notice it when they write.

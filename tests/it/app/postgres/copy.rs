@@ -175,7 +175,7 @@ async fn a_database_in_use_is_neither_read_nor_overwritten() {
 }
 
 /// The gateway of the test shuts down on another thread.
-fn copy_when_free(folder: &Path) -> Output {
+pub(super) fn copy_when_free(folder: &Path) -> Output {
     loop {
         let output = copy(folder);
         if !errors(&output).contains("is in use") {

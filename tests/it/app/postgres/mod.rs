@@ -4,6 +4,7 @@ mod check;
 mod copy;
 mod encryption;
 mod explain;
+mod hosts;
 mod least_privilege;
 mod old_server;
 mod outage;
