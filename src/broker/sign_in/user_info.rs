@@ -28,7 +28,9 @@ impl SignInProvider {
         claims: &mut KnownClaims,
     ) -> Result<(), NoTokens> {
         let rules = &self.settings.rules;
-        let is_needed = rules.cannot_decide_by(signed) || claims.have_user_info();
+        // A refresh without an ID token has none of its own: those of the last one still decide.
+        let others = claims.without_user_info();
+        let is_needed = rules.cannot_decide_by(&others.claims()) || claims.have_user_info();
         let stated = match &metadata.userinfo {
             Optional::Usable(endpoint) => self.ask_user_info(endpoint, user, is_needed).await,
             Optional::Unusable(problem) => Err(NoTokens::Failed(problem.clone())),
@@ -43,7 +45,6 @@ impl SignInProvider {
             }
             Err(problem) => problem,
         };
-        let others = claims.without_user_info();
         let goes_on = match &problem {
             NoTokens::Failed(_) => !rules.cannot_decide_by(&others.claims()),
             // The next response may say more.

@@ -49,6 +49,22 @@ async fn a_group_ends_with_an_endpoint_that_is_gone() {
     }
 }
 
+/// The ID token has stated all that the rules need, and UserInfo nothing.
+#[tokio::test]
+async fn a_session_goes_on_without_a_userinfo_that_has_stated_nothing() {
+    let keys = "email_domains = [\"ours.example\"]";
+    let fails = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
+    let failing = || refuses(fails, false);
+    let says_nothing = Lies { userinfo: Some(json!({ "sub": "alice" })), ..Lies::default() };
+    let never_worked = Lies { raw_userinfo: Some(fails), ..Lies::default() };
+    for first in [says_nothing, never_worked] {
+        let mut story = Story::begin(metadata(), keys, "", first).await;
+        for _ in 0..4 {
+            assert_eq!(story.refreshed(failing()).await, 200);
+        }
+    }
+}
+
 const STAFF: &str = "[[route]]\npath = \"/staff/\"\nsign_in = \"main\"\n\
                      [[route.claim]]\npointer = \"/groups\"\ncontains = \"staff\"\n";
 
