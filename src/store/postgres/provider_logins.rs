@@ -46,13 +46,17 @@ const FIND: &str = concat!(
     ", l.changes from provider_logins l join families f on f.id = l.id where l.id = $1"
 );
 
-/// Returns true if the row is locked. The first use moves the idle end, as each later one does.
+/// Returns true if the row is locked. The first use moves the idle end, as each later one does. A login that has ended
+/// (`check_at` is [`AT_ONCE`], or the family says so) stays as it is: its provider is still to be told.
 const CLAIM: &str = "with due as (
         select l.id from provider_logins l where l.id = $1 and not l.claimed
     ), locked as (
         select l.id from provider_logins l join due d on d.id = l.id where not l.claimed for update of l skip locked
+    ), live as (
+        select f.id from families f join locked l on f.id = l.id
+        where f.revoked_at is null and f.idle_expiry > $2 and f.absolute_expiry > $2
     ), used as (
-        select f.id from families f join locked l on f.id = l.id where f.last_used_at < $2 and f.idle_expiry > $2
+        select f.id from families f join live v on f.id = v.id where f.last_used_at < $2
             for update of f skip locked
     ), used_now as (
         update families f set last_used_at = $2, idle_expiry = case
@@ -62,9 +66,9 @@ const CLAIM: &str = "with due as (
     ), claimed as (
         update provider_logins l set claimed = true, changes = l.changes + 1,
             check_at = (select least(f.idle_expiry, f.absolute_expiry) from families f where f.id = l.id)
-        from locked where l.id = locked.id returning 1
+        from live where l.id = live.id and l.check_at > 0
     )
-    select exists (select from due) and not exists (select from claimed) as locked";
+    select exists (select from due) and not exists (select from locked) as locked";
 
 const LEASE: &str = "with locked as (
         select l.id from provider_logins l where l.id = $1 and l.changes = $2 for update of l skip locked

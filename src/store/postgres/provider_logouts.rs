@@ -50,7 +50,7 @@ const PUT_OFF: &str = "with due as (
     ), alive as (
         select l.id, least(f.idle_expiry, f.absolute_expiry) as ends
         from due d join provider_logins l on l.id = d.id join families f on f.id = l.id
-        where l.claimed and f.revoked_at is null and f.idle_expiry > $1 and f.absolute_expiry > $1
+        where l.claimed and l.check_at > 0 and f.revoked_at is null and f.idle_expiry > $1 and f.absolute_expiry > $1
         for update of l skip locked
     )
     update provider_logins l set check_at = a.ends, changes = l.changes + 1 from alive a where l.id = a.id";

@@ -66,6 +66,7 @@ macro_rules! run_the_suite {
             provider_logouts: tokens_of_an_ended_session_are_only_told, only_tokens_that_were_told_are_forgotten,
             each_end_of_a_session_is_found,
             an_unclaimed_login_ends_after_five_minutes, a_session_that_lives_on_is_not_told,
+            a_first_use_after_the_end_delays_nothing,
             at_most_the_wanted_number_is_found, the_logins_of_one_provider_are_found_alone,
             a_sweep_leaves_logins_that_are_still_to_be_told,
             a_login_is_swept_after_a_day_of_attempts, only_attempts_count_for_the_day_of_a_login,

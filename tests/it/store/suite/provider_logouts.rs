@@ -112,6 +112,16 @@ pub(crate) async fn an_unclaimed_login_ends_after_five_minutes(store: &dyn Store
 }
 
 /// The idle time of a session may end later than it was to when it was last looked at.
+/// The client may use its session for the first time while an operator ends it.
+pub(crate) async fn a_first_use_after_the_end_delays_nothing(store: &dyn Store) {
+    let family = begun(store, "alice").await;
+    end(store, &family, LOGIN + SECOND).await;
+    let now = LOGIN + SECOND * 2;
+    assert_eq!(ids_to_revoke(store, now).await, [family.id]);
+    store.claim_login(family.id, now).await.expect("the store works");
+    assert_eq!(ids_to_revoke(store, now + HOUR).await, [family.id]);
+}
+
 pub(crate) async fn a_session_that_lives_on_is_not_told(store: &dyn Store) {
     let ends = LOGIN + DAY;
     let family = Family { idle: Some(DAY), idle_expiry: ends, ..family("alice") };
