@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
 
 use crate::protocols::http::client::{self, ClientError, Limits, USER_AGENT};
+use crate::protocols::http::content_coding;
 use crate::protocols::reach::Reach;
 use crate::protocols::url::SecureUrl;
 
@@ -116,7 +117,7 @@ async fn send(
 }
 
 fn has_document(head: &Parts) -> bool {
-    head.status == StatusCode::OK && content_encoding(&head.headers).is_none()
+    head.status == StatusCode::OK && content_coding::other_than_identity(&head.headers).is_none()
 }
 
 fn read(response: Response<Bytes>, has_etag: bool) -> Result<FetchOutcome, Problem> {
@@ -132,17 +133,12 @@ fn read(response: Response<Bytes>, has_etag: bool) -> Result<FetchOutcome, Probl
         }
         status => return Err(Problem::Status(status)),
     }
-    if let Some(coding) = content_encoding(&head.headers) {
+    if let Some(coding) = content_coding::other_than_identity(&head.headers) {
         return Err(Problem::ContentEncoding(coding.clone()));
     }
     let text = String::from_utf8(body.into()).map_err(|_| Problem::NotUtf8)?;
     let etag = head.headers.get(header::ETAG).cloned();
     Ok(FetchOutcome::FetchedPage(FetchedPage { text, etag, max_age, reach }))
-}
-
-/// An encoding other than the requested `identity`.
-fn content_encoding(headers: &HeaderMap) -> Option<&HeaderValue> {
-    headers.get(header::CONTENT_ENCODING).filter(|coding| *coding != "identity")
 }
 
 fn location(headers: &HeaderMap) -> Option<String> {

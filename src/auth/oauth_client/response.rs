@@ -2,11 +2,11 @@
 
 use bytes::{Buf, Bytes};
 use http::response::Parts;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Map, Value};
 
 use super::error::OAuthClientError;
-use crate::protocols::http::media_type;
+use crate::protocols::http::{content_coding, media_type};
 use crate::protocols::url::SecureUrl;
 use crate::tokens::jwt::json;
 
@@ -36,6 +36,12 @@ pub(super) fn is_read(head: &Parts) -> bool {
     !head.status.is_redirection()
 }
 
+/// Returns true for a body that no coding has changed, whatever its header says: some servers name a character set, or
+/// `none`.
+fn is_text_of_object(body: &[u8]) -> bool {
+    body.trim_ascii_start().starts_with(b"{") && str::from_utf8(body).is_ok()
+}
+
 impl OAuthResponse {
     pub(super) fn of(response: Response<Bytes>) -> Result<Self, Unreadable> {
         let (head, mut body) = response.into_parts();
@@ -43,8 +49,9 @@ impl OAuthResponse {
         if body.starts_with(BYTE_ORDER_MARK) {
             body.advance(BYTE_ORDER_MARK.len());
         }
-        let coding = head.headers.get(header::CONTENT_ENCODING).filter(|coding| *coding != "identity");
-        if let Some(coding) = coding {
+        if let Some(coding) = content_coding::other_than_identity(&head.headers)
+            && !is_text_of_object(&body)
+        {
             return Err(Unreadable(coding.clone()));
         }
         let media_type = media_type::of(&head.headers).unwrap_or_default().to_ascii_lowercase();

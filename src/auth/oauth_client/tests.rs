@@ -91,6 +91,22 @@ fn a_byte_order_mark_is_no_part_of_a_response() {
 }
 
 #[test]
+fn a_body_that_is_json_has_no_coding() {
+    let read = |coding: &str, body: &'static [u8]| {
+        let response = Response::builder().header(header::CONTENT_TYPE, "application/json");
+        let response = response.header(header::CONTENT_ENCODING, coding).body(Bytes::from_static(body));
+        OAuthResponse::of(response.expect("a response")).ok().map(|read| read.object().is_some())
+    };
+    for coding in ["", "identity", "Identity", "none", "utf-8", "gzip"] {
+        assert_eq!(read(coding, b" {\"access_token\":\"a\"}"), Some(true), "{coding}");
+    }
+    assert_eq!(read("", b"<html>"), Some(false));
+    assert_eq!(read("none", b"<html>"), None);
+    assert_eq!(read("gzip", b"\x1f\x8b\x08"), None);
+    assert_eq!(read("br", b"{\xff"), None);
+}
+
+#[test]
 fn the_error_is_read_from_json() {
     let error = |status, body: &'static str| {
         let body = Bytes::from_static(body.as_bytes());

@@ -28,7 +28,7 @@ use crate::gateway::forward::Forwarded;
 use crate::gateway::route::Capture;
 use crate::limits::throttle::{Attempt, Throttle};
 use crate::protocols::http::body::{self, Body};
-use crate::protocols::http::media_type;
+use crate::protocols::http::{content_coding, media_type};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::bound::Bound;
 use crate::tokens::jwt::VerifiedToken;
@@ -272,8 +272,7 @@ fn check_head(head: &Parts) -> Result<(), Reject> {
     if !complete.contains(&head.status) {
         return Err(rejected(format!("a login response with status {} (expected 200 to 203)", head.status.as_u16())));
     }
-    let mut codings = head.headers.get_all(header::CONTENT_ENCODING).iter();
-    if !codings.all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+    if content_coding::other_than_identity(&head.headers).is_some() {
         return Err(rejected("a compressed login response, although the request accepts only `identity`"));
     }
     if !is_json(&head.headers) {

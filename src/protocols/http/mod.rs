@@ -5,6 +5,7 @@ pub mod body;
 pub mod challenges;
 pub mod client;
 pub mod client_cert;
+pub mod content_coding;
 pub mod field_list;
 pub mod forwarded;
 pub mod framing;

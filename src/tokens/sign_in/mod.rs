@@ -5,6 +5,7 @@
 //! [`rules`]. The store keeps what [`provider_tokens`] seals, with the [`known_claims`].
 
 pub mod attempt;
+mod broken_json;
 pub mod id_token;
 pub mod known_claims;
 pub mod provider_tokens;

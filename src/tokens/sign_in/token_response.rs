@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde_json::{Map, Value};
+
+use super::broken_json;
 
 const MAX_LIFETIME: Duration = Duration::from_hours(24 * 365);
 
@@ -34,16 +35,10 @@ pub fn read(object: &Map<String, Value>) -> Result<TokenResponse, &'static str> 
     })
 }
 
-/// The refresh token of any JSON object, whatever is wrong with the rest, or follows it: it may be the only one that
-/// works from now on.
+/// Returns the refresh token of any JSON object, whatever is wrong with the rest, or follows it: it may be the only one
+/// that works from now on.
 pub fn refresh_token(body: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Only {
-        refresh_token: Option<String>,
-    }
-    let mut objects = serde_json::Deserializer::from_slice(body).into_iter::<Only>();
-    let only = objects.next()?.ok()?;
-    only.refresh_token.filter(|token| !token.is_empty())
+    broken_json::last_text(body, "refresh_token").filter(|token| !token.is_empty())
 }
 
 /// How long an access token lives (RFC 6749 section 5.1). `None`: the server does not say.
@@ -168,8 +163,11 @@ mod tests {
             (r#"{"refresh_token":""}"#, None),
             (r#"{"refresh_token":null}"#, None),
             (r#"{"refresh_token":["r"]}"#, None),
-            (r#"{"refresh_token":"r","refresh_token":"s"}"#, None),
-            (r#"{"refresh_token":"r""#, None),
+            (r#"{"refresh_token":"r","refresh_token":"s"}"#, Some("s")),
+            (r#"{"refresh_token":"r","expires_in":NaN}"#, Some("r")),
+            (r#"{"refresh_token":"r""#, Some("r")),
+            (r#"{"refresh_token":"r"#, None),
+            (r#"{"scope":{"refresh_token":"r"}}"#, None),
             ("refresh_token=r", None),
         ] {
             assert_eq!(refresh_token(body.as_bytes()).as_deref(), expected, "{body}");

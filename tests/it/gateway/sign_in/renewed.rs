@@ -134,6 +134,10 @@ async fn a_new_refresh_token_outlives_the_rest_of_its_response() {
         ("text", with_head("200 OK\r\nContent-Type: text/plain")),
         ("no media type", with_head("200 OK")),
         ("another audience", claims(json!({ "aud": "other" }))),
+        ("another case", with_head("200 OK\r\nContent-Type: application/json\r\nContent-Encoding: Identity")),
+        ("an empty coding", with_head("200 OK\r\nContent-Type: application/json\r\nContent-Encoding:")),
+        ("a coding that is none", with_head("200 OK\r\nContent-Type: application/json\r\nContent-Encoding: utf-8")),
+        ("the coding none", with_head("200 OK\r\nContent-Type: application/json\r\nContent-Encoding: none")),
     ]
     .into_iter()
     .enumerate()
@@ -142,6 +146,28 @@ async fn a_new_refresh_token_outlives_the_rest_of_its_response() {
         assert_eq!(story.refreshed(issuing(&kept, flawed)).await, 200, "{what}");
         assert_eq!(story.refreshed(issuing(&next, Lies::default())).await, 200, "{what}");
         assert_eq!(story.last_refresh_token(), kept, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_new_refresh_token_outlives_broken_json() {
+    let mut story = Story::begin(json!({}), "", "", Lies::default()).await;
+    let bodies = [
+        r#""refresh_token":"kept","refresh_token":"kept","x":1}"#,
+        r#""refresh_token":"other","refresh_token":"kept"}"#,
+        r#""refresh_token":"kept","x":NaN}"#,
+        r#""x":1e999,"refresh_token":"kept"}"#,
+        r#""name":"\ud800","refresh_token":"kept"}"#,
+        r#""refresh_token":"kept""#,
+    ];
+    for body in bodies {
+        let body = format!("{{\"access_token\":\"a\",\"token_type\":\"Bearer\",{body}");
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json";
+        let page = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let broken = Lies { raw: Some(page.leak()), ..Lies::default() };
+        assert_eq!(story.refreshed(broken).await, 200, "{body}");
+        assert_eq!(story.refreshed(issuing("next", Lies::default())).await, 200, "{body}");
+        assert_eq!(story.last_refresh_token(), "kept", "{body}");
     }
 }
 
