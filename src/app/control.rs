@@ -30,8 +30,9 @@ const CONFIRM_INTERVAL: Duration = Duration::from_millis(500);
 const TELL_INTERVAL: Duration = Duration::from_secs(5);
 /// How often to look for refreshes at providers that a killed process has left.
 const RESUME_INTERVAL: Duration = Duration::from_secs(2);
-/// How long a drain waits for sign-ins and refreshes at providers. Most providers respond in less than a second.
-const REFRESH_GRACE: Duration = Duration::from_secs(10);
+/// How long a drain waits for sign-ins and refreshes at providers, and a take-over for refreshes. Most providers
+/// respond in less than a second.
+pub(super) const REFRESH_GRACE: Duration = Duration::from_secs(10);
 /// How often to check whether a signing key starts to sign, or is no longer accepted.
 const KEY_INTERVAL: Duration = Duration::from_secs(1);
 /// How often to look what open streams need: API keys and sessions to be read again, opaque tokens to be asked about.

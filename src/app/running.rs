@@ -82,18 +82,19 @@ impl Running {
     }
 
     /// Closes the store for the gateway that has taken over, when the requests in flight have ended, or after a short
-    /// time.
+    /// time. Waits longer for refreshes at providers: what they respond is in no other place.
     fn close_store(&mut self) {
         let deadline = Instant::now() + takeover::STORE_GRACE;
         let state = self.live.state.clone();
         while Instant::now() < deadline && (self.has_running_worker() || state.login_refresh.is_running()) {
             std::thread::sleep(WORKER_POLL);
         }
+        // The next gateway repeats what has not ended, with a refresh token that the provider may have rotated.
+        state.login_refresh.begin_no_more();
+        block_on(state.login_refresh.finish(control::REFRESH_GRACE));
         // Dropping the thread delivers the remaining audit events.
         self.audit = None;
-        if let Ok(runtime) = thread::runtime() {
-            runtime.block_on(control::write_confirmations(&state));
-        }
+        block_on(control::write_confirmations(&state));
         state.store.close();
         tracing::info!("the store is closed; the next gateway opens it");
     }
@@ -132,6 +133,12 @@ impl Running {
 
     fn has_running_worker(&self) -> bool {
         self.workers.iter().any(|worker| !worker.is_finished())
+    }
+}
+
+fn block_on(work: impl Future<Output = ()>) {
+    if let Ok(runtime) = thread::runtime() {
+        runtime.block_on(work);
     }
 }
 

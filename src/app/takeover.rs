@@ -4,9 +4,10 @@
 //!    (`bearward.db.take-over`), or beside the configuration with PostgreSQL (`bearward.take-over`).
 //! 2. The old gateway hands over its listening sockets. The new one binds the addresses that the old one does not have,
 //!    and confirms. If it cannot, it ends, and the old one goes on. Otherwise the old one accepts no more connections.
-//! 3. The old gateway waits up to [`STORE_GRACE`] for requests in flight, delivers audit events once more, and closes
-//!    the store. It sends which proofs were used, and drains for `timeouts.drain` without both: a refresh and a request
-//!    with a proof get 503. It reads what the new gateway revokes ([`FOLLOW_INTERVAL`]), so that its streams end, too.
+//! 3. The old gateway waits up to [`STORE_GRACE`] for requests in flight, and up to `control::REFRESH_GRACE` more for
+//!    refreshes at providers. It delivers audit events once more, and closes the store. It sends which proofs were
+//!    used, and drains for `timeouts.drain` without both: a refresh and a request with a proof get 503. It reads what
+//!    the new gateway revokes ([`FOLLOW_INTERVAL`]), so that its streams end, too.
 //! 4. The new gateway opens the store, reads the used proofs, and accepts. New connections have waited in the queues of
 //!    the sockets.
 //!

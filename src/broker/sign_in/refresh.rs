@@ -7,6 +7,7 @@
 //! killed.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -50,6 +51,8 @@ pub struct LoginRefresh {
     /// It lives longer than the requests.
     tasks: Handle,
     running: Mutex<HashMap<TokenId, Run>>,
+    /// True when the next gateway begins what is due.
+    has_ended: AtomicBool,
 }
 
 /// The refresh of one login.
@@ -68,7 +71,8 @@ impl LoginRefresh {
     ) -> Arc<Self> {
         let holder = secret::random();
         let tasks = Handle::current();
-        Arc::new(LoginRefresh { broker, providers, clock, renewals, holder, tasks, running: Mutex::default() })
+        let (running, has_ended) = Default::default();
+        Arc::new(LoginRefresh { broker, providers, clock, renewals, holder, tasks, running, has_ended })
     }
 }
 
@@ -123,7 +127,7 @@ impl LoginRefresh {
         }
     }
 
-    /// Starts the refresh, or joins the one that runs. `None`: it failed a moment ago.
+    /// Starts the refresh, or joins the one that runs. `None`: it failed a moment ago, or none begins any more.
     fn begin(
         self: &Arc<Self>,
         family: Family,
@@ -140,6 +144,9 @@ impl LoginRefresh {
             Some(Run::Failed { times, .. }) => *times,
             Some(Run::Running(_)) | None => 0,
         };
+        if self.has_ended.load(Ordering::Relaxed) {
+            return None;
+        }
         if running.len() >= MAX_FAILED {
             running.retain(|_, run| matches!(run, Run::Running(_)));
         }
@@ -185,6 +192,13 @@ impl LoginRefresh {
                 tracing::info!(session = %id, provider, "repeating an interrupted refresh");
             }
         }
+    }
+
+    /// Lets no refresh begin, and those that run go on.
+    pub fn begin_no_more(&self) {
+        // With the lock, so that each refresh has begun before, and is waited for.
+        let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        self.has_ended.store(true, Ordering::Relaxed);
     }
 
     /// Returns true while a provider may be about to respond.

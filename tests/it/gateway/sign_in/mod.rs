@@ -25,6 +25,7 @@ mod reloaded;
 mod renewed;
 mod replicas;
 mod return_to;
+mod saved;
 mod sealed;
 mod sessions;
 mod stopped;
