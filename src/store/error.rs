@@ -23,6 +23,8 @@ pub enum FailureKind {
     NoConnection,
     /// The disk of the store is full or broken, so that other changes fail, too.
     Disk,
+    /// By this gateway, for good.
+    Closed,
     #[default]
     Other,
 }
@@ -37,6 +39,7 @@ impl FailureKind {
             FailureKind::ReadOnly => "the server is read-only",
             FailureKind::NoConnection => "the server has no free connection",
             FailureKind::Disk => "the disk of the database is full or broken",
+            FailureKind::Closed => "the gateway has closed it",
             FailureKind::Other => "the journal has the error",
         }
     }
@@ -45,6 +48,15 @@ impl FailureKind {
 impl StoreError {
     pub fn new(message: impl Into<String>) -> Self {
         StoreError { message: message.into(), kind: FailureKind::Other }
+    }
+
+    pub(super) fn closed() -> Self {
+        StoreError::new("the store has been closed").of_kind(FailureKind::Closed)
+    }
+
+    /// Returns true if no later call can succeed.
+    pub fn is_closed(&self) -> bool {
+        self.kind == FailureKind::Closed
     }
 
     pub(super) fn of_kind(self, kind: FailureKind) -> Self {

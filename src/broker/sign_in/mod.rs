@@ -11,6 +11,7 @@ mod exchange;
 mod provider;
 mod refresh;
 mod renewal;
+mod unsaved;
 mod user_info;
 
 pub use calls::{Breakers, CallCounts};

@@ -3,8 +3,8 @@
 //!
 //! A provider that rotates refresh tokens revokes all of them if one is used twice. So a request that finds a login
 //! due starts one task, which no client can cancel, and goes on with what the login is. Requests wait only when that
-//! has ended. `renewal` is the task. The gateway waits for it before it exits, and repeats those of a process that was
-//! killed.
+//! has ended. `renewal` is the task. The gateway waits for it before it exits or hands its store over, and repeats
+//! those of a process that was killed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use super::provider::{SignInProvider, SignInProviders};
 use super::renewal::{Outcome, Renewal};
+use super::unsaved::Unsaved;
 use crate::auth::handles::{RefreshLogins, Refreshed, Refreshing};
 use crate::auth::renewals::Renewals;
 use crate::broker::service::Broker;
@@ -51,6 +52,9 @@ pub struct LoginRefresh {
     /// It lives longer than the requests.
     tasks: Handle,
     running: Mutex<HashMap<TokenId, Run>>,
+    unsaved: Unsaved,
+    /// The last look for interrupted refreshes failed.
+    was_cut_off: AtomicBool,
     /// True when the next gateway begins what is due.
     has_ended: AtomicBool,
 }
@@ -71,8 +75,18 @@ impl LoginRefresh {
     ) -> Arc<Self> {
         let holder = secret::random();
         let tasks = Handle::current();
-        let (running, has_ended) = Default::default();
-        Arc::new(LoginRefresh { broker, providers, clock, renewals, holder, tasks, running, has_ended })
+        Arc::new(LoginRefresh {
+            broker,
+            providers,
+            clock,
+            renewals,
+            holder,
+            tasks,
+            running: Mutex::default(),
+            unsaved: Unsaved::default(),
+            was_cut_off: AtomicBool::default(),
+            has_ended: AtomicBool::default(),
+        })
     }
 }
 
@@ -127,7 +141,8 @@ impl LoginRefresh {
         }
     }
 
-    /// Starts the refresh, or joins the one that runs. `None`: it failed a moment ago, or none begins any more.
+    /// Starts the refresh, or joins the one that runs. `None`: it failed a moment ago, or none may
+    /// begin.
     fn begin(
         self: &Arc<Self>,
         family: Family,
@@ -144,7 +159,7 @@ impl LoginRefresh {
             Some(Run::Failed { times, .. }) => *times,
             Some(Run::Running(_)) | None => 0,
         };
-        if self.has_ended.load(Ordering::Relaxed) {
+        if self.has_ended.load(Ordering::Relaxed) || self.unsaved.is_full() {
             return None;
         }
         if running.len() >= MAX_FAILED {
@@ -156,7 +171,8 @@ impl LoginRefresh {
         // Not in the future of the request: its client may leave, and the provider would have rotated for nothing.
         self.tasks.spawn(async move {
             let (broker, clock, holder) = (&*refresh.broker, &*refresh.clock, refresh.holder);
-            let renewal = Renewal { broker, clock, holder, family: &family, login, tokens, with: &with };
+            let unsaved = &refresh.unsaved;
+            let renewal = Renewal { broker, clock, holder, unsaved, family: &family, login, tokens, with: &with };
             let outcome = renewal.run().await;
             refresh.ended(id, outcome, times);
             let _ = sender.send(Some(outcome));
@@ -181,8 +197,15 @@ impl LoginRefresh {
         let interrupted = self.broker.store.interrupted_logins(self.clock.now(), AT_ONCE);
         let interrupted = match self.broker.with_timeout(interrupted).await {
             Ok(interrupted) => interrupted,
-            Err(error) => return tracing::warn!(%error, "cannot read which refreshes were interrupted"),
+            Err(error) => {
+                self.was_cut_off.store(true, Ordering::Relaxed);
+                return tracing::warn!(%error, "cannot read which refreshes were interrupted");
+            }
         };
+        // After an outage, the leases of other gateways may have ended. First, these save what they have.
+        if self.was_cut_off.swap(false, Ordering::Relaxed) {
+            return;
+        }
         let providers = self.providers.load_full();
         for (family, login) in interrupted {
             let with = providers.of(&family, &login).filter(|with| with.metadata().is_ok());
@@ -214,8 +237,12 @@ impl LoginRefresh {
                 let _ = run.wait_for(Option::is_some).await;
             }
         };
-        if tokio::time::timeout(limit, all).await.is_err() {
-            tracing::warn!("a provider does not respond to a refresh: the next start repeats it");
+        if tokio::time::timeout(limit, all).await.is_ok() {
+            return;
+        }
+        match self.unsaved.count() {
+            0 => tracing::warn!("a provider does not respond to a refresh: the next start repeats it"),
+            unsaved => tracing::error!(unsaved, "refreshed logins cannot be saved: their sessions may end"),
         }
     }
 

@@ -1,8 +1,8 @@
 //! One refresh of one login: waits for the lease in the store, asks the provider, and writes what it responds.
 //!
 //! A new refresh token may be the only one that works from then on. So it is written before anything else of the
-//! response counts, and that of a late holder of the lease unless there is a newer one. If the session has ended, it is
-//! kept to be revoked.
+//! response counts, again until the store can write it, and that of a late holder of the lease unless there is a newer
+//! one. If the session has ended, it is kept to be revoked.
 //!
 //! What the response leaves out is as before. Only `invalid_grant`, tokens for another user, and the rules of the
 //! operator end the session. Everything else that is wrong with a response may be right in the next one.
@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::complete::denied;
 use super::exchange::{Before, Checked, NoTokens, Responded};
 use super::provider::{SignInProvider, UnusedToken};
+use super::unsaved::{Held, Unsaved};
 use crate::auth::provider::Metadata;
 use crate::broker::service::Broker;
 use crate::store::{LoginLease, ProviderLogin, RefreshedLogin, Renewed, RevokedBy, SavedLogin, StoreError};
@@ -30,6 +31,8 @@ const LEASE: Duration = Duration::from_secs(15);
 const RENEW: Duration = Duration::from_secs(4);
 /// How often a gateway without the lease looks whether the other one is ready.
 const LOOK: Duration = Duration::from_millis(250);
+/// How soon a new refresh token is written again after an error of the store: the first time, and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
 /// How long it looks. Longer than a call to a provider can take.
 const PATIENCE: Duration = Duration::from_mins(4);
 
@@ -47,6 +50,7 @@ pub(super) struct Renewal<'r> {
     pub(super) clock: &'r dyn Clock,
     /// In the leases of this gateway.
     pub(super) holder: [u8; 16],
+    pub(super) unsaved: &'r Unsaved,
     pub(super) family: &'r Family,
     pub(super) login: ProviderLogin,
     pub(super) tokens: ProviderTokens,
@@ -97,10 +101,18 @@ impl Renewal<'_> {
     async fn while_leased<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {
-            match tokio::time::timeout(RENEW, &mut work).await {
-                Ok(done) => return done,
-                // Without it, another gateway may ask as well.
-                Err(_) => drop(self.lease(self.now() + LEASE).await),
+            if let Ok(done) = tokio::time::timeout(RENEW, &mut work).await {
+                return done;
+            }
+            // Without it, another gateway may ask as well. The work goes on meanwhile, because the store may hang.
+            let mut lease = pin!(self.lease(self.now() + LEASE));
+            tokio::select! {
+                _ = &mut lease => {}
+                done = &mut work => {
+                    // What follows may end the lease.
+                    drop(lease.await);
+                    return done;
+                }
             }
         }
     }
@@ -134,12 +146,36 @@ impl Renewal<'_> {
         self.tokens.refresh_token = Some(refresh_token);
         let login = self.sealed(&self.tokens, self.login.due).ok_or(Outcome::Failed)?;
         let refreshed = RefreshedLogin { login: login.clone(), renewed: None };
-        let saved = self.while_leased(self.write(refreshed)).await;
-        // What follows is newer, also if it is not known whether this was written.
+        let saved = self.while_leased(self.write_until_saved(refreshed)).await;
+        // What follows is newer.
         self.login = login;
         match saved {
-            Some(SavedLogin::Saved) | None => Ok(()),
-            Some(_) => Err(self.outcome(saved)),
+            Some(SavedLogin::Saved) => Ok(()),
+            _ => Err(self.outcome(saved)),
+        }
+    }
+
+    /// Writes the only copy of a new refresh token, again until the store can. `None`: the store was closed before.
+    async fn write_until_saved(&self, refreshed: RefreshedLogin) -> Option<SavedLogin> {
+        let mut held: Option<Held<'_>> = None;
+        let mut pause = PAUSE.0;
+        loop {
+            let error = match self.try_to_write(refreshed.clone()).await {
+                Ok(saved) => {
+                    if let Some(held) = held {
+                        held.saved();
+                    }
+                    return Some(saved);
+                }
+                Err(error) => error,
+            };
+            if error.is_closed() {
+                self.not_saved(&error);
+                return None;
+            }
+            held.get_or_insert_with(|| self.unsaved.hold(self.family.id, &error));
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE.1);
         }
     }
 
@@ -181,8 +217,9 @@ impl Renewal<'_> {
         }
         let Some(login) = self.sealed(&tokens, due) else { return Outcome::Failed };
         let renewed = Renewed { scope: checked.scope, claims, due_before: self.login.due };
-        let saved = self.write(RefreshedLogin { login, renewed: Some(renewed) }).await;
-        self.outcome(saved)
+        // If this fails, the next refresh has the refresh token that the store has already.
+        let saved = self.try_to_write(RefreshedLogin { login, renewed: Some(renewed) }).await;
+        self.outcome(saved.inspect_err(|error| self.not_saved(error)).ok())
     }
 
     fn sealed(&self, tokens: &ProviderTokens, due: UnixTime) -> Option<ProviderLogin> {
@@ -192,15 +229,15 @@ impl Renewal<'_> {
         Some(ProviderLogin { root, sealed, version, due, ..self.login.clone() })
     }
 
-    /// `None`: an error, which is in the log.
-    async fn write(&self, refreshed: RefreshedLogin) -> Option<SavedLogin> {
-        let (id, holder) = (self.family.id, self.holder);
-        // Not within `timeouts.store`: this is the only copy of the new refresh token.
-        let saved = self.broker.store.save_login(id, holder, refreshed, EventContext::from(self.now())).await;
-        let logged = |error: &StoreError| {
-            tracing::error!(session = %id, error = with_causes(error), "cannot save a refreshed login");
-        };
-        saved.inspect_err(logged).ok()
+    /// Not within `timeouts.store`: a call that is given up may yet write.
+    async fn try_to_write(&self, refreshed: RefreshedLogin) -> Result<SavedLogin, StoreError> {
+        let context = EventContext::from(self.now());
+        self.broker.store.save_login(self.family.id, self.holder, refreshed, context).await
+    }
+
+    fn not_saved(&self, error: &StoreError) {
+        let error = with_causes(error);
+        tracing::error!(session = %self.family.id, error, "a refreshed login was not saved");
     }
 
     fn outcome(&self, saved: Option<SavedLogin>) -> Outcome {

@@ -117,12 +117,12 @@ impl Driver {
             // The receiver waits.
             let _ = sender.send(future.await);
         });
-        result.recv().unwrap_or_else(|_| Err(StoreError::new("the store has been closed")))
+        result.recv().unwrap_or_else(|_| Err(StoreError::closed()))
     }
 
     fn rejection(&self) -> StoreError {
         if self.queue.is_closed() {
-            return StoreError::new("the store has been closed");
+            return StoreError::closed();
         }
         StoreError::new(format!("{MAX_QUEUED} operations are queued: the database is too slow or does not respond"))
     }

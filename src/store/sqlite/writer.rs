@@ -84,7 +84,7 @@ impl Writer {
         Box::pin(async move {
             match rejected {
                 Some(error) => Err(error),
-                None => result.await.unwrap_or_else(|_| Err(stopped())),
+                None => result.await.unwrap_or_else(|_| Err(StoreError::closed())),
             }
         })
     }
@@ -101,11 +101,11 @@ impl Writer {
 
     fn enqueue(&self, operation: Box<dyn Operation>) -> Result<(), StoreError> {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.as_ref().ok_or_else(stopped)?.try_send(operation).map_err(|error| match error {
+        queue.as_ref().ok_or_else(StoreError::closed)?.try_send(operation).map_err(|error| match error {
             TrySendError::Full(_) => StoreError::new(format!(
                 "{MAX_QUEUED} operations are queued: the disk of the database is too slow or does not respond"
             )),
-            TrySendError::Disconnected(_) => stopped(),
+            TrySendError::Disconnected(_) => StoreError::closed(),
         })
     }
 }
@@ -114,10 +114,6 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-fn stopped() -> StoreError {
-    StoreError::new("the store has been closed")
 }
 
 /// A queued operation with any result type.
@@ -152,7 +148,7 @@ where
 
     fn complete(self: Box<Self>) {
         // The caller may have stopped waiting.
-        let _ = self.caller.send(self.result.unwrap_or_else(|| Err(stopped())));
+        let _ = self.caller.send(self.result.unwrap_or_else(|| Err(StoreError::closed())));
     }
 
     fn fail(self: Box<Self>, error: StoreError) {

@@ -1,7 +1,8 @@
-//! The provider has rotated a refresh token, and another gateway takes over before the new one is saved. The next refresh
-//! sends the new one.
+//! The provider has rotated a refresh token, and the store fails, or another gateway takes over, before the new one is
+//! saved. The next refresh sends the new one.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -10,7 +11,10 @@ use tempfile::TempDir;
 use super::liar::{Liar, Lies};
 use super::lies::{map, response};
 use super::{APP, everything, folder, is_ready};
+use crate::support::clock::ManualClock;
+use crate::support::disk;
 use crate::support::ports::free_address;
+use crate::support::postgres::PostgresServer;
 use crate::support::program::{GatewayProcess, Program};
 use crate::support::visitor::Visitor;
 use crate::support::wait::eventually_within;
@@ -20,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// In seconds. The gateway refreshes after half of it.
 const SHORT: u64 = 8;
 
-/// The provider issues this refresh token next, beside an access token that lives so many seconds.
+/// The provider issues this refresh token next, beside an access token with this lifetime in seconds.
 fn issues(liar: &Liar, refresh_token: &'static str, lifetime: u64) {
     let said = json!({ "expires_in": lifetime, "refresh_token": refresh_token });
     liar.tell(Lies { claims: map(json!({ "exp": 4_000_000_000_u64 })), ..response(said) });
@@ -62,7 +66,8 @@ struct Rotating {
 impl Rotating {
     /// Writes `gateway.toml` with addresses that several programs can have in succession.
     fn prepared(folder: &Path) -> (Liar, Upstream) {
-        let (liar, upstream) = (Liar::start(&json!({})), Upstream::start());
+        let liar = Liar::start(&json!({}));
+        let upstream = Upstream::start();
         let mut text = Gateway::config_text(&upstream.address.to_string(), &everything(&liar.issuer, ""));
         while text.contains("127.0.0.1:0") {
             text = text.replacen("127.0.0.1:0", &free_address().to_string(), 1);
@@ -118,4 +123,72 @@ async fn a_take_over_waits_for_the_response_of_the_provider() {
     story.liar.hold(false);
     let _next = is_serving(next, &folder).await;
     story.the_new_token_is_sent().await;
+}
+
+#[tokio::test]
+async fn a_full_disk_delays_the_new_token() {
+    let folder = folder();
+    let prepared = Rotating::prepared(folder.path());
+    let (served, disk) = disk::serve(folder.path());
+    let story = Rotating::at(&served, prepared).await;
+    disk.set_state("full");
+    story.liar.hold(false);
+    says(&served, "cannot save a refreshed login").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    disk.set_state("well");
+    story.the_new_token_is_sent().await;
+    let log = says(&served, "all refreshed logins are saved").await;
+    assert_eq!(log.matches("cannot save a refreshed login").count(), 1, "{log}");
+}
+
+#[tokio::test]
+async fn a_stop_waits_until_the_new_token_is_saved() {
+    let folder = folder();
+    let prepared = Rotating::prepared(folder.path());
+    let (served, disk) = disk::serve(folder.path());
+    let story = Rotating::at(&served, prepared).await;
+    disk.set_state("full");
+    story.liar.hold(false);
+    says(&served, "cannot save a refreshed login").await;
+    served.program.signal("TERM");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    disk.set_state("well");
+    let (status, _, said) = tokio::task::spawn_blocking(|| served.program.wait()).await.expect("no panic");
+    assert!(status.success(), "{said}");
+    let again = GatewayProcess::start(folder.path());
+    is_ready(again.addresses[0]).await;
+    story.the_new_token_is_sent().await;
+}
+
+#[tokio::test]
+async fn an_outage_of_the_database_delays_the_new_token() {
+    let mut server = PostgresServer::start();
+    let liar = Liar::start(&json!({}));
+    let upstream = Upstream::start();
+    let more = format!("[store]\n{}\n{}", server.store_keys(), everything(&liar.issuer, ""));
+    let text = Gateway::config_text(&upstream.address.to_string(), &more);
+    let gateway = Gateway::in_folder(text, folder(), Arc::new(ManualClock::new()));
+    is_ready(gateway.address()).await;
+    let mut alice = Visitor::of(&gateway);
+    issues(&liar, "first", 600);
+    is_signed_in(&liar, &mut alice).await;
+    liar.hold(true);
+    issues(&liar, "second", 600);
+    gateway.advance(Duration::from_secs(560));
+    refreshes(&liar, &alice, 1).await;
+    server.kill();
+    liar.hold(false);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    server.restart();
+    issues(&liar, "third", 600);
+    eventually_within(PATIENCE, "the next refresh", async || {
+        gateway.advance(Duration::from_secs(5));
+        alice.fetch(&format!("{APP}/")).await;
+        match sent(&liar) {
+            sent if sent.len() > 1 => Ok(()),
+            sent => Err(format!("{sent:?}")),
+        }
+    })
+    .await;
+    assert_eq!(sent(&liar), ["first", "second"]);
 }
