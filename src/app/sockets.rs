@@ -111,11 +111,11 @@ fn expiries(listener: &str, side: &ServerTls) -> Vec<LabelledValue> {
 }
 
 fn next_updates(listener: &str, side: &ServerTls) -> Vec<LabelledValue> {
-    let labelled = |list: &RevocationList| {
-        let file = list.file.display().to_string();
-        (vec![("listener", listener.to_owned()), ("crl", file)], list.next_update.as_secs() as f64)
-    };
-    side.revocation_lists().iter().map(labelled).collect()
+    let labelled = |file: String, end: f64| (vec![("listener", listener.to_owned()), ("crl", file)], end);
+    let of_list = |list: RevocationList| labelled(list.file.display().to_string(), list.next_update.as_secs() as f64);
+    // An authority without a list has needed one since ever, and no file can be named.
+    let unlisted = side.has_unlisted_authority().then(|| labelled(String::new(), 0.0));
+    side.list_ends().into_iter().map(of_list).chain(unlisted).collect()
 }
 
 fn server_tls(

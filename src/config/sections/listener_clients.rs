@@ -8,9 +8,7 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::pem;
-use crate::protocols::tls::{
-    ClientAuthSettings, ClientPolicy, RevocationList, authorities_without_list, read_revocation_lists,
-};
+use crate::protocols::tls::{ClientAuthSettings, ClientPolicy, ListProblem, list_problems, read_revocation_lists};
 use crate::types::clock::{Clock, SystemClock};
 
 const WORDS: [(&str, Option<ClientPolicy>); 4] = [
@@ -69,24 +67,22 @@ fn check_lists(table: &Table<'_>, files: &[PathBuf], authorities: &[CertificateD
         table.accept("client_crl", read)
     };
     let all: Vec<_> = files.iter().filter_map(read).collect();
-    let now = SystemClock.now();
-    for RevocationList { file, next_update } in
-        all.iter().filter(|read| read.has_ended(&all, now)).map(|read| &read.description)
-    {
-        let ended = ConfigError::new(
-            format!("{} ended at {next_update}", file.display()),
-            "no client certificate is accepted until there is a newer list",
-        );
-        table.warn("client_crl", ended.help("get the newest list of the authority"));
-    }
     if all.is_empty() || all.len() < files.len() {
         return;
     }
-    for authority in authorities_without_list(authorities, &all) {
-        let unlisted = ConfigError::new(
-            format!("no list is by the authority {authority:?} of client_ca"),
-            "no client certificate that it signs is accepted",
-        );
-        table.warn("client_crl", unlisted.help("add the list of this authority, or remove it from client_ca"));
+    for problem in list_problems(authorities, &all, SystemClock.now()) {
+        let message = problem.to_string();
+        let warning = match problem {
+            ListProblem::Ended(_) => {
+                let ended = ConfigError::new(message, "no client certificate is accepted until there is a newer list");
+                ended
+                    .help("get the newest list of the authority; remove a list of a key that signs no clients any more")
+            }
+            ListProblem::Missing { .. } => {
+                let unlisted = ConfigError::new(message, "no client certificate that it signs is accepted");
+                unlisted.help("add the list of this authority, or remove it from client_ca")
+            }
+        };
+        table.warn("client_crl", warning);
     }
 }

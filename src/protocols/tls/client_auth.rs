@@ -18,9 +18,10 @@ use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, 
 
 use super::certificates::{provider, read_certificates};
 use super::client_certificate::ClientCertificate;
+use super::coverage::{Coverage, coverage};
 use super::error::TlsError;
 use super::revocation::OverlappingLists;
-use super::revocation_lists::{RevocationList, read_revocation_lists};
+use super::revocation_lists::read_revocation_lists;
 use crate::types::clock::UnixTime;
 use crate::types::pem::check_count;
 use crate::types::reject::with_causes;
@@ -72,6 +73,10 @@ pub fn accept_client(
     leaf.ok_or_else(|| "there is no certificate".to_owned())
 }
 
+fn sha256(content: &[u8]) -> Vec<u8> {
+    digest(&SHA256, content).as_ref().to_vec()
+}
+
 /// Verifies the certificates of clients.
 #[derive(Debug)]
 pub(super) struct ClientAuth {
@@ -83,7 +88,7 @@ pub(super) struct ClientAuth {
     algorithms: WebPkiSupportedAlgorithms,
     /// SHA-256 of what was read from each file.
     contents: Vec<Vec<u8>>,
-    pub(super) lists: Vec<RevocationList>,
+    pub(super) coverage: Vec<Coverage>,
     /// When each list ends.
     pub(super) list_ends: Vec<UnixTime>,
 }
@@ -93,26 +98,32 @@ impl ClientAuth {
     pub(super) fn read(settings: &ClientAuthSettings) -> Result<Self, TlsError> {
         let algorithms = provider().signature_verification_algorithms;
         let policy = settings.policy;
-        let mut contents = Vec::new();
-        let mut lists = Vec::new();
-        let mut list_ends = Vec::new();
         let Some(ca) = &settings.ca else {
-            return Ok(ClientAuth { policy, chains: None, revocation: None, algorithms, contents, lists, list_ends });
+            let (contents, coverage, list_ends) = Default::default();
+            return Ok(ClientAuth {
+                policy,
+                chains: None,
+                revocation: None,
+                algorithms,
+                contents,
+                coverage,
+                list_ends,
+            });
         };
+        let authorities = read_certificates(ca)?;
+        let mut contents: Vec<_> = authorities.iter().map(|certificate| sha256(certificate)).collect();
+        let files: Vec<_> = settings.lists.iter().map(|file| read_revocation_lists(file)).collect::<Result<_, _>>()?;
+        // Without any list, nothing is revoked.
+        let coverage = if files.is_empty() { Vec::new() } else { coverage(&authorities, &files) };
         let mut roots = RootCertStore::empty();
-        for certificate in read_certificates(ca)? {
-            contents.push(digest(&SHA256, &certificate).as_ref().to_vec());
+        for certificate in authorities {
             roots.add(certificate).map_err(|source| TlsError::Invalid { file: ca.clone(), source })?;
         }
         let roots = Arc::new(roots);
-        let mut crls = Vec::new();
-        for file in &settings.lists {
-            let read = read_revocation_lists(file)?;
-            contents.extend(read.lists.iter().map(|list| digest(&SHA256, list).as_ref().to_vec()));
-            lists.push(read.description);
-            list_ends.extend(read.ends);
-            crls.extend(read.lists);
-        }
+        let lists: Vec<_> = files.into_iter().flat_map(|read| read.lists).collect();
+        contents.extend(lists.iter().map(|list| sha256(&list.der)));
+        let list_ends = lists.iter().map(|list| list.end).collect();
+        let crls: Vec<_> = lists.into_iter().map(|list| list.der).collect();
         let unreadable = |error: webpki::Error| TlsError::ClientVerifier(error.to_string());
         let revocation = OverlappingLists::read(&crls, &roots, algorithms).map_err(unreadable)?;
         let mut builder = WebPkiClientVerifier::builder_with_provider(roots, provider());
@@ -122,7 +133,7 @@ impl ClientAuth {
         // By default, rustls ignores that a list has ended.
         builder = builder.enforce_revocation_expiration();
         let chains = builder.build().map_err(|source| TlsError::ClientVerifier(source.to_string()))?;
-        Ok(ClientAuth { policy, chains: Some(chains), revocation, algorithms, contents, lists, list_ends })
+        Ok(ClientAuth { policy, chains: Some(chains), revocation, algorithms, contents, coverage, list_ends })
     }
 
     /// Returns true if `client_ca` has signed the certificates of clients.

@@ -1,55 +1,92 @@
 //! Certificate revocation lists (RFC 5280 section 5) from PEM or DER files.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
+use rustls::pki_types::{CertificateRevocationListDer, SignatureVerificationAlgorithm};
 use webpki::{BorrowedCertRevocationList, CertRevocationList, EndEntityCert};
 
 use super::error::{NotPem, TlsError};
-use super::subject::subject_text;
 use super::validity::{is_time, time};
 use crate::types::clock::UnixTime;
-use crate::types::der::{SEQUENCE, element, elements};
+use crate::types::der::{BIT_STRING, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE, element, elements};
 use crate::types::pem::check_count;
 use crate::types::private_file;
 use crate::types::regular_file;
 
-/// The active lists of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RevocationList {
-    pub file: PathBuf,
-    /// `nextUpdate`: from then on an authority of the file has no list here. Of its lists, the one that ends last.
-    pub next_update: UnixTime,
-}
+/// 2.5.29.35 (RFC 5280 section 5.2.1), and the tag of `keyIdentifier` in it.
+const AUTHORITY_KEY_IDENTIFIER: &[u8] = &[0x55, 0x1d, 0x23];
+const KEY_IDENTIFIER: u8 = 0x80;
+/// The tag of `crlExtensions`.
+const EXTENSIONS: u8 = 0xa0;
 
 /// What was read from a file.
 pub struct ReadLists {
-    pub description: RevocationList,
-    pub(super) lists: Vec<CertificateRevocationListDer<'static>>,
-    /// When each list ends.
-    pub(super) ends: Vec<UnixTime>,
-    /// When the last list of each authority ends.
-    last_ends: HashMap<Vec<u8>, UnixTime>,
+    pub(super) file: PathBuf,
+    pub(super) lists: Vec<ReadList>,
 }
 
-impl ReadLists {
-    /// Returns true if an authority of this file has no list in `all` files that has not ended.
-    pub fn has_ended(&self, all: &[ReadLists], now: UnixTime) -> bool {
-        let is_current = |authority| all.iter().any(|read| read.last_ends.get(authority).is_some_and(|end| *end > now));
-        !self.last_ends.keys().all(is_current)
+/// One list.
+pub(super) struct ReadList {
+    pub(super) der: CertificateRevocationListDer<'static>,
+    /// The name of the authority, in DER.
+    pub(super) authority: Vec<u8>,
+    /// `nextUpdate`
+    pub(super) end: UnixTime,
+}
+
+impl ReadList {
+    fn read(der: CertificateRevocationListDer<'static>) -> Option<Self> {
+        let read = BorrowedCertRevocationList::from_der(&der).ok()?;
+        let authority = CertRevocationList::from(read).issuer().to_vec();
+        let end = next_update(&der)?;
+        Some(ReadList { der, authority, end })
+    }
+
+    /// Returns true if the key of this authority has signed the list. Its name does not suffice: an authority with a
+    /// new key keeps its name, and a handshake accepts no list of another key.
+    pub(super) fn is_by(&self, authority: &EndEntityCert<'_>, algorithms: WebPkiSupportedAlgorithms) -> bool {
+        let name: &webpki::Cert<'_> = authority;
+        let Some(Signed { text, algorithm, signature }) = Signed::of(&self.der) else { return false };
+        let is_used = |known: &&&dyn SignatureVerificationAlgorithm| *known.signature_alg_id() == *algorithm;
+        let verifies =
+            |known: &dyn SignatureVerificationAlgorithm| authority.verify_signature(known, text, signature).is_ok();
+        name.subject() == self.authority && algorithms.all.iter().filter(is_used).any(|known| verifies(*known))
+    }
+
+    /// What tells the keys of one name apart. `None` if the list does not say it.
+    pub(super) fn key_identifier(&self) -> Option<&[u8]> {
+        let (_, extensions) = fields(&self.der).find(|(tag, _)| *tag == EXTENSIONS)?;
+        let (extensions, _) = element(extensions, SEQUENCE)?;
+        let is_wanted = |extension: &&[u8]| {
+            element(extension, OBJECT_IDENTIFIER).is_some_and(|(found, _)| found == AUTHORITY_KEY_IDENTIFIER)
+        };
+        let found = elements(extensions).map(|(_, extension)| extension).find(is_wanted)?;
+        let (_, value) = elements(found).find(|(tag, _)| *tag == OCTET_STRING)?;
+        let (value, _) = element(value, SEQUENCE)?;
+        elements(value).find(|(tag, _)| *tag == KEY_IDENTIFIER).map(|(_, identifier)| identifier)
     }
 }
 
-/// The authorities of which none of these lists is. Not one that signs another of them: perhaps it signs no clients.
-pub fn authorities_without_list(authorities: &[CertificateDer<'_>], all: &[ReadLists]) -> Vec<String> {
-    let parsed = authorities.iter().filter_map(|der| Some((der, EndEntityCert::try_from(der).ok()?)));
-    let parsed: Vec<_> = parsed.collect();
-    let has_list = |name: &[u8]| all.iter().any(|read| read.last_ends.contains_key(name));
-    let signs_another = |name: &[u8]| parsed.iter().any(|(_, other)| other.issuer() == name && other.subject() != name);
-    let without = parsed.iter().filter(|(_, one)| !has_list(one.subject()) && !signs_another(one.subject()));
-    without.map(|(der, _)| subject_text(der)).collect()
+/// The parts of a list that its signature is about.
+struct Signed<'l> {
+    text: &'l [u8],
+    algorithm: &'l [u8],
+    signature: &'l [u8],
+}
+
+impl<'l> Signed<'l> {
+    fn of(list: &'l [u8]) -> Option<Self> {
+        let (list, _) = element(list, SEQUENCE)?;
+        let (_, rest) = element(list, SEQUENCE)?;
+        let text = &list[..list.len() - rest.len()];
+        let (algorithm, rest) = element(rest, SEQUENCE)?;
+        let (signature, _) = element(rest, BIT_STRING)?;
+        // All bits of the last byte count.
+        let signature = signature.strip_prefix(&[0])?;
+        Some(Signed { text, algorithm, signature })
+    }
 }
 
 /// Reads the lists of a file; at least one. Each must say when it ends: otherwise an attacker who keeps newer lists
@@ -70,25 +107,20 @@ pub fn read_revocation_lists(file: &Path) -> Result<ReadLists, TlsError> {
             lists
         }
     };
-    let invalid = || TlsError::InvalidRevocationList { file: file.to_owned() };
-    let mut ends = Vec::new();
-    let mut last_ends = HashMap::new();
-    for list in &lists {
-        let read = BorrowedCertRevocationList::from_der(list).map_err(|_| invalid())?;
-        let authority = CertRevocationList::from(read).issuer().to_vec();
-        let end = next_update(list).ok_or_else(invalid)?;
-        last_ends.entry(authority).and_modify(|last: &mut UnixTime| *last = end.max(*last)).or_insert(end);
-        ends.push(end);
-    }
-    let next_update = last_ends.values().copied().min().ok_or_else(invalid)?;
-    let description = RevocationList { file: file.to_owned(), next_update };
-    Ok(ReadLists { description, lists, ends, last_ends })
+    let lists: Option<Vec<_>> = lists.into_iter().map(ReadList::read).collect();
+    let lists = lists.filter(|lists| !lists.is_empty());
+    let lists = lists.ok_or_else(|| TlsError::InvalidRevocationList { file: file.to_owned() })?;
+    Ok(ReadLists { file: file.to_owned(), lists })
 }
 
 /// The second time of the list: the first is `thisUpdate`. Those of revoked certificates are deeper inside.
 fn next_update(list: &[u8]) -> Option<UnixTime> {
-    let (list, _) = element(list, SEQUENCE)?;
-    let (signed, _) = element(list, SEQUENCE)?;
-    let (tag, content) = elements(signed).filter(|(tag, _)| is_time(*tag)).nth(1)?;
+    let (tag, content) = fields(list).filter(|(tag, _)| is_time(*tag)).nth(1)?;
     time(tag, content)
+}
+
+/// The tags and contents of what is signed. CertificateList ::= SEQUENCE { tbsCertList SEQUENCE { … }, … }
+fn fields(list: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let list = element(list, SEQUENCE).map_or(&[][..], |(list, _)| list);
+    elements(element(list, SEQUENCE).map_or(&[][..], |(signed, _)| signed))
 }

@@ -16,10 +16,10 @@ use super::certificates::{
     CertificateFiles, SELF_SIGNED, describe, dns_names, generate_self_signed, load, names_in, provider,
 };
 use super::client_auth::{ClientAuth, ClientAuthSettings, ClientPolicy};
+use super::coverage::{self, Coverage, RevocationList};
 use super::description::Description;
 use super::error::TlsError;
 use super::record_size::MAX_FRAGMENT;
-use super::revocation_lists::RevocationList;
 use super::tickets::{TicketKeys, Tickets};
 use crate::types::clock::UnixTime;
 
@@ -103,9 +103,18 @@ impl ServerTls {
         self.clients.as_ref().map_or(Ok(()), |clients| clients.verify(chain, now))
     }
 
-    /// The revocation lists for clients, in the order of the configuration.
-    pub fn revocation_lists(&self) -> &[RevocationList] {
-        self.clients.as_ref().map_or(&[], |clients| &clients.lists)
+    /// When each file of revocation lists for clients has to be replaced.
+    pub fn list_ends(&self) -> Vec<RevocationList> {
+        coverage::ends(self.coverage())
+    }
+
+    /// Returns true if an authority in `client_ca` has no list although the listener has lists.
+    pub fn has_unlisted_authority(&self) -> bool {
+        self.coverage().iter().any(|one| matches!(one, Coverage::Unlisted { .. }))
+    }
+
+    fn coverage(&self) -> &[Coverage] {
+        self.clients.as_ref().map_or(&[], |clients| &clients.coverage)
     }
 
     /// When the next revocation list ends after this time. The end of time if none does.

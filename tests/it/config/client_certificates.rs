@@ -138,3 +138,39 @@ fn a_check_names_the_authorities_without_a_revocation_list() {
         assert_eq!(unlisted(authorities, lists), expected);
     }
 }
+
+/// An authority with a new key keeps its name, and a handshake accepts no list of the old key.
+#[test]
+fn a_check_tells_the_keys_of_an_authority_apart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [old, new] = [Authority::new(), Authority::new()];
+    let root = Authority::new();
+    let write = |name: &str, content: String| std::fs::write(folder.path().join(name), content).expect("written");
+    let now = SystemClock.now().as_secs();
+    let (yesterday, tomorrow) = (now - 86_400, now + 86_400);
+    let text = "[[upstream]]\nservers = [\"http://127.0.0.1:1\"]\n[[listener]]\naddress = \"0.0.0.0:1\"\n\
+                client_certificate = \"required\"\nclient_ca = \"clients.pem\"\nclient_crl = [\"clients.crl\"]\n";
+    let warned = |authorities: &[&Authority], lists: &[(&Authority, u64)]| -> Vec<String> {
+        write("clients.pem", authorities.iter().map(|authority| authority.pem()).collect());
+        write("clients.crl", lists.iter().map(|(authority, end)| authority.revocation_list(&[], *end)).collect());
+        let (_, warnings) = config::parse_with_warnings(text, folder.path(), Probe::None).expect("a valid file");
+        let of_lists = warnings.all().iter().filter(|warning| warning.place.key == "listener[0].client_crl");
+        of_lists.map(|warning| warning.message.clone()).collect()
+    };
+    let unlisted = "no list is by the authority \"CN=authority of the tests\" of client_ca: another key signed";
+    let ended = "clients.crl ended at ";
+    for (authorities, lists, expected) in [
+        (&[&new][..], &[(&old, tomorrow)][..], &[unlisted][..]),
+        (&[&old, &new], &[(&old, tomorrow)], &[unlisted]),
+        (&[&old, &new], &[(&old, tomorrow), (&new, yesterday)], &[ended]),
+        (&[&old, &new], &[(&old, tomorrow), (&new, tomorrow)], &[]),
+        (&[&old, &new], &[(&old, tomorrow), (&new, yesterday), (&new, tomorrow)], &[]),
+        (&[&new], &[(&new, tomorrow)], &[]),
+        (&[&root], &[(&root, tomorrow), (&old, tomorrow), (&new, yesterday)], &[ended]),
+    ] {
+        let found = warned(authorities, lists);
+        let is_expected = found.len() == expected.len()
+            && found.iter().zip(expected).all(|(message, expected)| message.contains(expected));
+        assert!(is_expected, "{found:?} instead of {expected:?}");
+    }
+}

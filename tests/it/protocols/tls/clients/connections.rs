@@ -133,3 +133,26 @@ async fn a_file_that_cannot_be_read_changes_nothing() {
         }
     }
 }
+
+/// The alert about the end of a list is one about an authority without a list, too.
+#[tokio::test]
+async fn the_metric_tells_the_keys_of_an_authority_apart() {
+    let (old, new, upstream) = (Authority::new(), Authority::new(), Upstream::start());
+    let now = SystemClock.now().as_secs();
+    let gateway = gateway_with_list(&upstream, &old, &[], now + DAY);
+    let write = |name: &str, text: &str| std::fs::write(gateway.path().join(name), text).expect("written");
+    write("clients.pem", &format!("{}{}", old.pem(), new.pem()));
+    let ends = async || {
+        gateway.running().reload(gateway.config()).expect("it reloads");
+        let page = gateway.admin_client().get("/metrics").await.text();
+        let lines = page.lines().filter(|line| line.starts_with("bearward_client_crl_next_update"));
+        let values = lines.map(|line| line.rsplit(' ').next().and_then(|value| value.parse().ok()).unwrap_or(1.0));
+        values.collect::<Vec<f64>>()
+    };
+    assert_eq!(ends().await, [(now + DAY) as f64, 0.0]);
+    let both = |end: u64| format!("{}{}", old.revocation_list(&[], now + DAY), new.revocation_list(&[], end));
+    write("clients.crl", &both(now + 60));
+    assert_eq!(ends().await, [(now + 60) as f64]);
+    write("clients.crl", &both(now + 2 * DAY));
+    assert_eq!(ends().await, [(now + DAY) as f64]);
+}
