@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::task::AbortHandle;
 
 use super::reload::LiveConfig;
+use super::reload_thread::warn_of_files;
 use crate::server::acme::{Worker, follow, work};
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::types::reject::with_causes;
@@ -35,8 +36,13 @@ async fn activate(live: Arc<LiveConfig>) {
         let live = live.clone();
         // On a thread of its own: it waits for a reload, which can wait for a file system.
         let activated = tokio::task::spawn_blocking(move || live.activate_acme()).await;
-        if let Ok(Err(error)) = activated {
-            tracing::error!(error = with_causes(&error), "cannot use a new certificate; the old ones stay active");
+        match activated {
+            Ok(Ok(warnings)) => warn_of_files(&warnings),
+            Ok(Err(error)) => {
+                tracing::error!(error = with_causes(&error), "cannot use a new certificate; the old ones stay active");
+            }
+            // The thread has panicked, which is logged.
+            Err(_) => {}
         }
     }
 }

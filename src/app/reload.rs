@@ -101,27 +101,34 @@ impl LiveConfig {
         Ok(reloaded)
     }
 
-    /// Reads the files of the active certificates again, and nothing else.
-    pub(super) fn reload_certificates(&self) -> Result<(), StartError> {
+    /// Reads the files of the active certificates again, and nothing else. Returns warnings about what was read.
+    pub(super) fn reload_certificates(&self) -> Result<Vec<String>, StartError> {
         let _replacing = self.replacing();
         let current = self.config();
-        self.replace_certificates(self.read_certificates(&current)?);
-        Ok(())
+        let certificates = self.read_certificates(&current)?;
+        let numbered = certificates.iter().enumerate();
+        let warnings = numbered.filter_map(|(number, side)| Some(self.warnings(number, side.as_deref()?)));
+        let warnings = warnings.flatten().collect();
+        self.replace_certificates(certificates);
+        Ok(warnings)
     }
 
-    /// Activates what an ACME server has issued. Listeners without a name for it stay as they are.
-    pub(super) fn activate_acme(&self) -> Result<(), StartError> {
+    /// Activates what an ACME server has issued. Listeners without a name for it stay as they are. Returns warnings:
+    /// the other files of these listeners are read again, too.
+    pub(super) fn activate_acme(&self) -> Result<Vec<String>, StartError> {
         let _replacing = self.replacing();
         let current = self.config();
+        let mut warnings = Vec::new();
         for ((number, settings), active) in current.listeners.iter().enumerate().zip(&self.certificates) {
             if let Some(active) = active.as_ref().filter(|_| settings.tls.acme_names().next().is_some())
                 && let Some(side) = self.read_listener(settings, number)?
             {
+                warnings.extend(self.warnings(number, &side));
                 active.store(side);
             }
         }
         tls::note_reload();
-        Ok(())
+        Ok(warnings)
     }
 
     /// Reads the file of the signing key again, and nothing else.
@@ -194,6 +201,15 @@ impl LiveConfig {
         let acme = &self.state.acme.certificates;
         let side = tls::server_tls(&listener.tls, clients, &self.state.tickets, number, acme, active.as_deref());
         side.map_err(|error| StartError::Certificate(error.into()))
+    }
+
+    /// What a check of the files would warn of, for a reload without one. `number`: of the listener; the admin listener
+    /// is the last.
+    fn warnings(&self, number: usize, side: &ServerTls) -> Vec<String> {
+        let is_admin = number == self.certificates.len();
+        let table = if is_admin { "admin".to_owned() } else { format!("listener[{number}]") };
+        let problems = side.problems(self.clock.now()).into_iter();
+        problems.map(|(key, problem)| format!("{table}.{key}: {problem}")).collect()
     }
 
     fn replace_certificates(&self, certificates: Vec<Option<Arc<ServerTls>>>) {

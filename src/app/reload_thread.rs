@@ -210,8 +210,11 @@ impl Reloader {
         let certificates = self.live.reload_certificates();
         self.live.metrics.record(key.is_ok() && certificates.is_ok(), &*self.live.clock);
         match certificates {
-            Ok(()) if changed.iter().all(is_key) => {}
-            Ok(()) => tracing::info!("certificate files have changed; the new certificates are active"),
+            Ok(_) if changed.iter().all(is_key) => {}
+            Ok(warnings) => {
+                tracing::info!("certificate files have changed; the new certificates are active");
+                warn_of_files(&warnings);
+            }
             Err(error) => {
                 let error = with_causes(&error);
                 tracing::error!(
@@ -225,6 +228,13 @@ impl Reloader {
     fn read_watched(&self) -> Files {
         let paths = watched(&self.live.config(), &self.file);
         paths.into_iter().map(|path| (path.clone(), regular_file::read(&path).ok())).collect()
+    }
+}
+
+/// For files that the gateway has read by itself: nothing else says what is wrong with them.
+pub(super) fn warn_of_files(warnings: &[String]) {
+    for warning in warnings {
+        tracing::warn!(warning, "the certificate files that were read have a fault; they are active");
     }
 }
 

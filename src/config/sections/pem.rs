@@ -14,10 +14,10 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::config::sections::files::{self, contents};
 use crate::config::sections::key_kind;
-use crate::protocols::tls::{CertificateFiles, NotPem, validity_of};
+use crate::protocols::tls::{CertificateFiles, NotPem, validity_of, validity_problem};
 use crate::tokens::jwt::sign::SigningKey;
 use crate::tokens::jwt::{Algorithm, algorithm_name};
-use crate::types::clock::{Clock, SystemClock, UnixTime};
+use crate::types::clock::{Clock, SystemClock};
 use crate::types::pem::{LostSections, check_count, has_private_key};
 use crate::types::private_file::Origin;
 
@@ -75,15 +75,7 @@ pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
 /// Warns of a certificate that has ended, or begins later: its peers reject it.
 pub(super) fn warn_unless_valid_now(table: &Table<'_>, key: &str, path: &Path, chain: &[CertificateDer<'_>]) {
     let Some(valid) = chain.first().and_then(validity_of) else { return };
-    let now = UnixTime::from_secs(SystemClock.now().as_secs());
-    if valid.contains(&now) {
-        return;
-    }
-    let shown = path.display();
-    let problem = match now < *valid.start() {
-        true => format!("the certificate in {shown} begins at {}", valid.start()),
-        false => format!("the certificate in {shown} ended at {}", valid.end()),
-    };
+    let Some(problem) = validity_problem(path, &valid, SystemClock.now()) else { return };
     let warning = ConfigError::new(problem, "expected one that is valid now: others reject this one");
     table.warn(key, warning.help("replace the file, or set the clock of this machine"));
 }

@@ -13,6 +13,7 @@ use rustls::sign::CertifiedKey;
 
 use super::description::{Description, issuer, names};
 use super::error::{NotPem, TlsError};
+use super::validity::validity_of;
 use crate::types::pem::{check_count, has_private_key};
 use crate::types::private_file::{self, Origin};
 use crate::types::regular_file;
@@ -113,6 +114,7 @@ pub(super) fn describe(certificate: &CertifiedKey, file: &Path) -> Result<Descri
         file: file.to_owned(),
         names: names(leaf),
         issuer: issuer(leaf),
+        not_before: validity_of(leaf).map_or(0, |valid| valid.start().as_secs()),
         not_after: not_after(certificate, file)?,
     })
 }

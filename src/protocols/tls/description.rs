@@ -14,6 +14,8 @@ pub struct Description {
     pub names: Vec<String>,
     /// Such as `O=Example, CN=Example CA 1`.
     pub issuer: String,
+    /// When it begins, in Unix seconds.
+    pub not_before: u64,
     /// When it expires, in Unix seconds.
     pub not_after: u64,
 }

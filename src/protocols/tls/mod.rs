@@ -42,4 +42,4 @@ pub use server::{CertificateSource, ServerTls, Settings, TicketSource, server_tl
 pub use session::Session;
 pub use subject_pattern::canonical_subject;
 pub use tickets::{TicketKey, TicketKeys, WINDOW};
-pub use validity::validity_of;
+pub use validity::{validity_of, validity_problem};

@@ -21,6 +21,7 @@ use super::description::Description;
 use super::error::TlsError;
 use super::record_size::MAX_FRAGMENT;
 use super::tickets::{TicketKeys, Tickets};
+use super::validity::validity_problem;
 use crate::types::clock::UnixTime;
 
 /// `listener.tls`.
@@ -111,6 +112,18 @@ impl ServerTls {
     /// Returns true if an authority in `client_ca` has no list although the listener has lists.
     pub fn has_unlisted_authority(&self) -> bool {
         self.coverage().iter().any(|one| matches!(one, Coverage::Unlisted { .. }))
+    }
+
+    /// What an operator has to mend, each with the key of the listener that names the file: certificates that are not
+    /// valid now, and authorities in `client_ca` of which no certificate is accepted.
+    pub fn problems(&self, now: UnixTime) -> Vec<(&'static str, String)> {
+        let of_certificate = |certificate: &Description| {
+            let [start, end] = [certificate.not_before, certificate.not_after].map(UnixTime::from_secs);
+            validity_problem(&certificate.file, &(start..=end), now)
+        };
+        let certificates = self.certificates.iter().filter_map(of_certificate).map(|problem| ("tls", problem));
+        let lists = coverage::problems(self.coverage(), now).into_iter();
+        certificates.chain(lists.map(|problem| ("client_crl", problem.to_string()))).collect()
     }
 
     fn coverage(&self) -> &[Coverage] {

@@ -1,6 +1,7 @@
 //! The times in certificates and revocation lists.
 
 use std::ops::RangeInclusive;
+use std::path::Path;
 
 use jiff::Unit;
 use jiff::civil::{Date, date};
@@ -46,6 +47,19 @@ pub fn validity_of(certificate: &CertificateDer<'_>) -> Option<RangeInclusive<Un
     let first = times.next()??;
     let last = times.next()??;
     Some(first..=last)
+}
+
+/// What is wrong with the certificate of a file that is valid in this time. `None` if it is valid now.
+pub fn validity_problem(file: &Path, valid: &RangeInclusive<UnixTime>, now: UnixTime) -> Option<String> {
+    let now = UnixTime::from_secs(now.as_secs());
+    if valid.contains(&now) {
+        return None;
+    }
+    let shown = file.display();
+    Some(match now < *valid.start() {
+        true => format!("the certificate in {shown} begins at {}", valid.start()),
+        false => format!("the certificate in {shown} ended at {}", valid.end()),
+    })
 }
 
 fn number(digits: &str) -> Option<i16> {

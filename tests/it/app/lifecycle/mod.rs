@@ -1,6 +1,7 @@
 //! Reloads, renewed certificates and take-overs do not disturb the clients.
 
 mod command;
+mod lists;
 mod load;
 mod notified;
 mod proofs;
