@@ -68,7 +68,7 @@ impl LiveConfig {
         let signing_key = self.signing_key(&next, &mut reloaded)?;
         let previous = self.shared.gateway.load();
         let gateway = self.state.gateway(&next, &previous.rates)?;
-        let trials = Trials::of(&current, &next, &gateway.decider.authenticator.introspection);
+        let trials = Trials::of(&current, &next, &gateway);
         add_upstreams(&previous, &gateway, &mut reloaded);
         reloaded.warnings.extend(self.state.reload_keys(&next)?);
         self.state.activate(&gateway);

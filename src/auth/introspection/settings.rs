@@ -34,6 +34,12 @@ pub enum AnswerForm {
 }
 
 impl IntrospectionSettings {
+    /// Returns true if a question of one is as the same question of the other.
+    pub fn is_asked_as(&self, other: &IntrospectionSettings) -> bool {
+        (&self.endpoint, &self.client, self.response) == (&other.endpoint, &other.client, other.response)
+            && self.token_prefixes == other.token_prefixes
+    }
+
     /// How long an answer holds for streams, and for a token that replaces this one: questions begin before the cache
     /// ends, and a backend needs some time with a replacement.
     pub fn lease(&self) -> Duration {

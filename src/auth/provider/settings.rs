@@ -66,6 +66,12 @@ impl Provider {
         (policy, KeySource::Remote(Box::new(remote)))
     }
 
+    /// Returns true if a call to the token endpoint of one is as the same call to that of the other.
+    pub fn is_asked_as(&self, other: &Provider) -> bool {
+        let place = |provider: &Self| (provider.issuer.clone(), provider.discovery.clone(), provider.allow_http);
+        place(self) == place(other) && self.hosts == other.hosts && self.client == other.client
+    }
+
     pub(super) fn has_source(&self, source: &Source) -> bool {
         let (policy, settings) = self.keys();
         *source.policy == policy && source.settings == settings

@@ -46,6 +46,12 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Returns true if an exchange of one is as the same exchange of the other.
+    pub fn is_asked_as(&self, other: &Settings) -> bool {
+        let wanted = |settings: &Self| (settings.audience.clone(), settings.resource.clone(), settings.scopes.clone());
+        (&self.endpoint, &self.client) == (&other.endpoint, &other.client) && wanted(self) == wanted(other)
+    }
+
     /// Asks the server to exchange an invented token. Fails if the answer is not about that token.
     pub async fn probe(&self, clock: &dyn Clock) -> Result<(), String> {
         let invented = format!("{:032x}", u128::from_be_bytes(secret::random()));

@@ -2,12 +2,14 @@
 //!
 //! `Broker::sign_in` exchanges the code and creates the family; `refresh` renews it at the provider before the tokens
 //! there end, each time by a `renewal`; `end` signs out here and tells the provider; `user_info` asks for claims
-//! that the ID token lacks; `calls` counts the calls. What the tokens must say is in `tokens/sign_in/`.
+//! that the ID token lacks; `calls` counts the calls; `probe` tries the registration of the gateway. What the tokens
+//! must say is in `tokens/sign_in/`.
 
 mod calls;
 mod complete;
 mod end;
 mod exchange;
+mod probe;
 mod provider;
 mod refresh;
 mod renewal;

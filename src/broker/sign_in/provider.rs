@@ -41,7 +41,7 @@ impl SignInSettings {
     }
 
     /// Returns true if the provider is asked for a refresh token: by OpenID Connect Core section 11, or as at Google.
-    fn ask_for_refresh_token(&self) -> bool {
+    pub(super) fn ask_for_refresh_token(&self) -> bool {
         let is_offline = self.parameters.get("access_type").is_some_and(|kind| kind == "offline");
         is_offline || self.scopes.split(' ').any(|scope| scope == "offline_access")
     }

@@ -33,6 +33,9 @@ async fn an_endpoint_that_would_fail_for_every_token_is_reported() {
     let questions = first.count();
     assert_eq!(reload(&gateway, &upstream, &first, "cache = \"3m\"").await, Vec::<String>::new());
     assert_eq!(first.count(), questions, "a known endpoint is not asked");
+    let warnings = reload(&gateway, &upstream, &first, "token_prefix = [\"alice\"]").await;
+    assert!(warnings.iter().any(|warning| warning.contains(LOGIN)), "a question has another form: {warnings:?}");
+    assert_eq!(first.count(), questions + 1);
     second.answer_json(|token| json!({ "active": token.starts_with("alice") }));
     assert_eq!(reload(&gateway, &upstream, &second, "").await, Vec::<String>::new());
     assert_eq!(status(&gateway, "alice.1").await, 200);

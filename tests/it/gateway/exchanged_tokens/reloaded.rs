@@ -10,7 +10,11 @@ use crate::support::{Gateway, Upstream};
 
 /// Reloads while the server, which runs on this thread, can answer. Returns the warnings.
 async fn reload(gateway: &Arc<Gateway>, upstream: &Upstream, server: &TokenServer) -> Vec<String> {
-    let text = Gateway::config_text(&upstream.address.to_string(), &format!("{}{ROUTES}", exchanges(server)));
+    reload_with(gateway, upstream, &exchanges(server)).await
+}
+
+async fn reload_with(gateway: &Arc<Gateway>, upstream: &Upstream, exchanges: &str) -> Vec<String> {
+    let text = Gateway::config_text(&upstream.address.to_string(), &format!("{exchanges}{ROUTES}"));
     let config = config::parse(&text, gateway.path(), Probe::None).expect("a good configuration");
     let gateway = gateway.clone();
     let reloaded = tokio::task::spawn_blocking(move || gateway.running().reload(config)).await.expect("no panic");
@@ -40,4 +44,10 @@ async fn a_server_that_would_reject_every_exchange_is_reported() {
     let asked = first.count();
     assert_eq!(reload(&gateway, &upstream, &first).await, Vec::<String>::new());
     assert_eq!(first.count(), asked, "a known server is not asked");
+    // Something else is asked of it.
+    answer(&first, 400, r#"{"error":"invalid_scope"}"#);
+    let wider = exchanges(&first).replace("orders:list", "orders:all");
+    let said = "token_exchange orders: the server responded 400 Bad Request: invalid_scope";
+    assert_eq!(reload_with(&gateway, &upstream, &wider).await, [said]);
+    assert_eq!(first.count(), asked + 1);
 }

@@ -31,6 +31,7 @@ mod sessions;
 mod stopped;
 mod streams;
 mod told;
+mod trials;
 mod unused;
 mod user_info;
 mod withdrawn;
