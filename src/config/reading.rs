@@ -1,6 +1,7 @@
 //! Reads the main file and the files that it includes, and collects what is wrong with them.
 
-use std::collections::BTreeSet;
+use std::cell::LazyCell;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::mem;
@@ -11,6 +12,7 @@ use toml::de::DeTable;
 use crate::config::document::error::{ConfigError, ConfigErrors, Place};
 use crate::config::document::record::Record;
 use crate::config::document::report::Report;
+use crate::config::document::secrets;
 use crate::config::document::sources::Sources;
 use crate::config::document::table::Table;
 use crate::config::document::tree::{SourceFile, Tree};
@@ -74,11 +76,13 @@ impl Reading {
         self.problems.iter().cloned().for_each(|problem| report.add(problem));
         let result = part(Table::new(&tree.root, Place::default(), &report));
         let (warnings, records) = (report.take_warnings(), report.take_records());
-        let errors = tree.with_syntax_errors(report.into_errors(every_key));
+        let every_key = LazyCell::new(every_key);
+        let errors = tree.with_syntax_errors(report.into_errors(|| every_key.clone()));
         let errors = tree.without_foreign_keys(values::is_top_level, errors);
         if !errors.is_empty() {
             let mut sources = tree.sources.clone();
             tree.foreign_texts(values::is_top_level).into_iter().for_each(|text| sources.hide(text));
+            self.hide_values(&every_key, &mut sources);
             return Err(ConfigErrors::new(sources, errors));
         }
         let files = named_files::of(&records, &self.base);
@@ -87,6 +91,17 @@ impl Reading {
         // The tables of a large file take as much memory as its values.
         drop(tree);
         Ok(Read { result, warnings, values: Values::new(records, &sources, &outside), files })
+    }
+
+    /// Hides the values of keys that do not exist, also in what is no TOML: they may be those of another program.
+    fn hide_values(&self, every_key: &BTreeSet<String>, sources: &mut Sources) {
+        let known: HashSet<_> = every_key.iter().map(|key| key.replace("[]", "")).collect();
+        let mut start = 0;
+        for file in &self.files {
+            let hidden = secrets::of_keys(&file.text, |path| known.contains(path));
+            hidden.into_iter().for_each(|span| sources.hide(start + span.start..start + span.end));
+            start += file.text.len();
+        }
     }
 
     /// The place of each key, such as `issuer[0].max_lifetime`, or of the nearest table above it that is in the files.

@@ -3,6 +3,7 @@
 //! A check that does not know the position creates a [`ConfigError`]; the caller that holds the value sets its place
 //! with [`ConfigError::at`]. [`ConfigErrors`] are all errors of one file, in the order of the file.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Range;
@@ -12,12 +13,15 @@ use annotate_snippets::{Group, Level, Origin, Renderer, normalize_untrusted_str}
 use serde_json::{Value, json};
 
 use crate::config::document::record::without_indexes;
+use crate::config::document::secrets;
 use crate::config::document::snippets::with_source;
 use crate::config::document::sources::Sources;
 
 /// How many warnings of one kind are printed, and of how many others the places.
 const SHOWN: usize = 3;
 const LISTED: usize = 10;
+/// Shorter secrets are not taken out of messages: they are parts of other words.
+const MIN_TAKEN_OUT: usize = 4;
 
 /// A place in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -166,7 +170,9 @@ impl ConfigErrors {
         // Errors of the file as a whole come first: they have no span, and `None` sorts before any position.
         errors.sort_by_key(|error| error.place.span.as_ref().map(|span| (span.start, span.end)));
         errors.dedup();
-        errors.iter().flat_map(|error| error.hidden.clone()).for_each(|hidden| sources.hide(hidden));
+        if !errors.is_empty() {
+            hide_secrets(&mut sources, &mut errors);
+        }
         ConfigErrors { sources, errors, severity }
     }
 
@@ -295,6 +301,27 @@ impl ConfigErrors {
             "help": error.help,
         })
     }
+}
+
+/// Hides the parts of the files that may be a secret, and takes them out of what the errors say.
+fn hide_secrets(sources: &mut Sources, errors: &mut [ConfigError]) {
+    let found = secrets::in_text(sources.text());
+    let texts: BTreeSet<_> = found.iter().filter_map(|span| sources.text().get(span.clone())).collect();
+    let is_long = |text: &&&str| text.len() >= MIN_TAKEN_OUT;
+    // The longest first: one may be a part of another.
+    let mut texts: Vec<_> = texts.iter().filter(is_long).flat_map(|text| forms(text)).collect();
+    texts.sort_by_key(|text| Reverse(text.len()));
+    if !texts.is_empty() {
+        let without = |text: &str| texts.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "***"));
+        errors.iter_mut().for_each(|error| *error = error.clone().map_text(without));
+    }
+    found.into_iter().for_each(|span| sources.hide(span));
+    errors.iter().flat_map(|error| error.hidden.clone()).for_each(|hidden| sources.hide(hidden));
+}
+
+/// A text as it is written, and as messages quote it.
+fn forms(text: &str) -> [String; 2] {
+    [text.to_owned(), text.escape_debug().to_string()]
 }
 
 /// An error that is printed.

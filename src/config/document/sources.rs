@@ -157,6 +157,11 @@ impl Sources {
         }
     }
 
+    /// The texts of all files, one after the other.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Hides the texts of all files.
     pub(crate) fn hide_all(&mut self) {
         self.hide(0..self.text.len());

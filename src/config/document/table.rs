@@ -257,11 +257,12 @@ impl<'a> Value<'a> {
             DeValue::Table(entries) => Some(Table::new(entries, self.place, self.report)),
             DeValue::Array(_) => {
                 let header = format!("[{}]", self.place.key);
-                self.reject(self.wrong_type("one table").help(format!("write {header}; there is only one such table")));
+                let error = self.wrong_type("one table").help(format!("write {header}; there is only one such table"));
+                self.reject(error.confidential());
                 None
             }
             _ => {
-                self.reject(self.wrong_type("a table"));
+                self.reject(self.wrong_type("a table").confidential());
                 None
             }
         }

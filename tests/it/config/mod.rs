@@ -22,6 +22,7 @@ mod operators;
 mod outside;
 mod pem_sections;
 mod providers;
+mod quoted;
 mod reference;
 mod releases;
 mod report;
