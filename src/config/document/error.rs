@@ -3,8 +3,7 @@
 //! A check that does not know the position creates a [`ConfigError`]; the caller that holds the value sets its place
 //! with [`ConfigError::at`]. [`ConfigErrors`] are all errors of one file, in the order of the file.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 use std::panic::Location;
@@ -13,7 +12,7 @@ use annotate_snippets::{Group, Level, Origin, Renderer, normalize_untrusted_str}
 use serde_json::{Value, json};
 
 use crate::config::document::record::without_indexes;
-use crate::config::document::secrets;
+use crate::config::document::secrets::{self, Unwanted};
 use crate::config::document::snippets::with_source;
 use crate::config::document::sources::Sources;
 
@@ -306,13 +305,11 @@ impl ConfigErrors {
 /// Hides the parts of the files that may be a secret, and takes them out of what the errors say.
 fn hide_secrets(sources: &mut Sources, errors: &mut [ConfigError]) {
     let found = secrets::in_text(sources.text());
-    let texts: BTreeSet<_> = found.iter().filter_map(|span| sources.text().get(span.clone())).collect();
-    let is_long = |text: &&&str| text.len() >= MIN_TAKEN_OUT;
-    // The longest first: one may be a part of another.
-    let mut texts: Vec<_> = texts.iter().filter(is_long).flat_map(|text| forms(text)).collect();
-    texts.sort_by_key(|text| Reverse(text.len()));
+    let texts = found.iter().filter_map(|span| sources.text().get(span.clone()));
+    let texts: HashSet<_> = texts.filter(|text| text.len() >= MIN_TAKEN_OUT).flat_map(forms).collect();
     if !texts.is_empty() {
-        let without = |text: &str| texts.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "***"));
+        let unwanted = Unwanted::new(texts);
+        let without = |text: &str| unwanted.take_out(text);
         errors.iter_mut().for_each(|error| *error = error.clone().map_text(without));
     }
     found.into_iter().for_each(|span| sources.hide(span));

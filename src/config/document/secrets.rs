@@ -2,6 +2,7 @@
 //!
 //! The text is searched, and not the values: a value may have the wrong type, and a line may be no TOML at all.
 
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
 use crate::config::document::tokens::{Kind, Token, tokens};
@@ -32,6 +33,42 @@ pub(super) fn in_text(text: &str) -> Vec<Range<usize>> {
     found.sort_unstable_by_key(|span| (span.start, span.end));
     found.dedup();
     found
+}
+
+/// Texts that messages must not have.
+pub(super) struct Unwanted {
+    texts: HashSet<String>,
+    lengths: BTreeSet<usize>,
+}
+
+impl Unwanted {
+    pub(super) fn new(texts: HashSet<String>) -> Self {
+        let lengths = texts.iter().map(String::len).collect();
+        Unwanted { texts, lengths }
+    }
+
+    /// The message without these texts. Its time does not depend on how many there are: a file may have thousands of
+    /// errors and of secrets.
+    pub(super) fn take_out(&self, message: &str) -> String {
+        let mut kept = String::with_capacity(message.len());
+        let mut rest = message;
+        while let Some(first) = rest.chars().next() {
+            // The longest: one may be the beginning of another.
+            let begins = |len: &&usize| rest.get(..**len).is_some_and(|begin| self.texts.contains(begin));
+            let skipped = match self.lengths.iter().rev().find(begins) {
+                Some(len) => {
+                    kept.push_str("***");
+                    *len
+                }
+                None => {
+                    kept.push(first);
+                    first.len_utf8()
+                }
+            };
+            rest = &rest[skipped..];
+        }
+        kept
+    }
 }
 
 fn in_string(text: &str, span: Range<usize>, found: &mut Vec<Range<usize>>) {
@@ -289,6 +326,19 @@ mod tests {
             ("servers = [\"http://127.0.0.1:1\"]", "servers = [\"http://127.0.0.1:1\"]"),
         ] {
             assert_eq!(masked(text, in_text(text)), expected);
+        }
+    }
+
+    #[test]
+    fn the_longest_text_is_taken_out() {
+        let unwanted = Unwanted::new(["hunter", "hunter2", "s\u{e9}cret"].map(str::to_owned).into());
+        for (text, expected) in [
+            ("hunter2 and hunter, hunter22", "*** and ***, ***2"),
+            ("as\u{e9}cret\u{e9}", "a***\u{e9}"),
+            ("hunte", "hunte"),
+            ("", ""),
+        ] {
+            assert_eq!(unwanted.take_out(text), expected);
         }
     }
 

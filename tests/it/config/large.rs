@@ -150,7 +150,13 @@ fn errors_are_found_and_printed_in_linear_time() {
     let one_path = |_: usize| "{ path = \"/a\" }, ".to_owned();
     let head = |text: &str| format!("{UPSTREAM}{text}");
     let scopes = head("[[route]]\npath = \"/\"\nscopes = [");
-    let shapes: [Shape<'_>; 11] = [
+    let shapes: [Shape<'_>; 12] = [
+        (
+            "passwords, which are taken out of all errors",
+            "",
+            &|number| format!("[[upstream]]\nname = \"u{number}\"\nservers = [\"http://b:password-{number}@h\"]\n"),
+            "",
+        ),
         ("wrong keys", &head("[limits]\n"), &|number| format!("uri_siz{number} = 1\n"), ""),
         ("the same wrong key", UPSTREAM, &|number| format!("[[route]]\npath = \"/{number}\"\nscope = [\"a\"]\n"), ""),
         ("routes of one path", UPSTREAM, &same_path, ""),
