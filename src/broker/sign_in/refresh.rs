@@ -141,8 +141,7 @@ impl LoginRefresh {
         }
     }
 
-    /// Starts the refresh, or joins the one that runs. `None`: it failed a moment ago, or none may
-    /// begin.
+    /// Starts the refresh, or joins the one that runs. `None`: it failed a moment ago, or none may begin.
     fn begin(
         self: &Arc<Self>,
         family: Family,

@@ -31,10 +31,11 @@ const LEASE: Duration = Duration::from_secs(15);
 const RENEW: Duration = Duration::from_secs(4);
 /// How often a gateway without the lease looks whether the other one is ready.
 const LOOK: Duration = Duration::from_millis(250);
-/// How soon a new refresh token is written again after an error of the store: the first time, and at most.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
 /// How long it looks. Longer than a call to a provider can take.
 const PATIENCE: Duration = Duration::from_mins(4);
+/// How soon a new refresh token is written again after an error of the store. The pause doubles up to [`MAX_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// How a refresh ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +159,7 @@ impl Renewal<'_> {
     /// Writes the only copy of a new refresh token, again until the store can. `None`: the store was closed before.
     async fn write_until_saved(&self, refreshed: RefreshedLogin) -> Option<SavedLogin> {
         let mut held: Option<Held<'_>> = None;
-        let mut pause = PAUSE.0;
+        let mut pause = FIRST_PAUSE;
         loop {
             let error = match self.try_to_write(refreshed.clone()).await {
                 Ok(saved) => {
@@ -175,7 +176,7 @@ impl Renewal<'_> {
             }
             held.get_or_insert_with(|| self.unsaved.hold(self.family.id, &error));
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE.1);
+            pause = (pause * 2).min(MAX_PAUSE);
         }
     }
 

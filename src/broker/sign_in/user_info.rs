@@ -30,7 +30,8 @@ impl SignInProvider {
         let rules = &self.settings.rules;
         // A refresh without an ID token has none of its own: those of the last one still decide.
         let others = claims.without_user_info();
-        let is_needed = rules.cannot_decide_by(&others.claims()) || claims.have_user_info();
+        let can_decide = !rules.cannot_decide_by(&others.claims());
+        let is_needed = !can_decide || claims.have_user_info();
         let stated = match &metadata.userinfo {
             Optional::Usable(endpoint) => self.ask_user_info(endpoint, user, is_needed).await,
             Optional::Unusable(problem) => Err(NoTokens::Failed(problem.clone())),
@@ -46,7 +47,7 @@ impl SignInProvider {
             Err(problem) => problem,
         };
         let goes_on = match &problem {
-            NoTokens::Failed(_) => !rules.cannot_decide_by(&others.claims()),
+            NoTokens::Failed(_) => can_decide,
             // The next response may say more.
             NoTokens::Unavailable(_) => !is_needed,
             NoTokens::OtherUser(_) | NoTokens::InvalidGrant => false,

@@ -99,15 +99,14 @@ impl ClientAuth {
         let algorithms = provider().signature_verification_algorithms;
         let policy = settings.policy;
         let Some(ca) = &settings.ca else {
-            let (contents, coverage, list_ends) = Default::default();
             return Ok(ClientAuth {
                 policy,
                 chains: None,
                 revocation: None,
                 algorithms,
-                contents,
-                coverage,
-                list_ends,
+                contents: Vec::new(),
+                coverage: Vec::new(),
+                list_ends: Vec::new(),
             });
         };
         let authorities = read_certificates(ca)?;
