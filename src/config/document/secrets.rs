@@ -10,7 +10,17 @@ use crate::config::document::tokens::{Kind, Token, tokens};
 /// Keys of which only a URL is shown, and of it no password.
 const CONFIDENTIAL: [&str; 1] = ["store.postgres"];
 /// Parameters of a PostgreSQL URL that say nothing secret. Errors are about their values.
-const HARMLESS: [&str; 5] = ["sslmode", "connect_timeout", "application_name", "target_session_attrs", "port"];
+const HARMLESS: [&str; 9] = [
+    "sslmode",
+    "connect_timeout",
+    "application_name",
+    "target_session_attrs",
+    "channel_binding",
+    "host",
+    "port",
+    "user",
+    "dbname",
+];
 /// A name with one of these parts has a secret.
 const SECRET_NAMES: [&str; 7] = ["pass", "pwd", "secret", "token", "key", "auth", "cred"];
 /// What may precede a colon and an address with `@`.
@@ -92,8 +102,12 @@ fn in_url(text: &str, colon: usize, end: usize, found: &mut Vec<Range<usize>>) {
     // The last one: a password may have others that are not escaped.
     let at = rest.rfind('@');
     if let Some(at) = at {
-        let password = rest[..at].find(':').map_or(0, |colon| colon + 1);
-        found.push(start + password..start + at);
+        match rest[..at].find(':') {
+            Some(colon) => found.push(start + colon + 1..start + at),
+            // A token may stand for the user of a web server. A user of PostgreSQL is in most messages about it.
+            None if is_postgres(&text[..colon]) => {}
+            None => found.push(start..start + at),
+        }
     }
     let after = at.map_or(0, |at| at + 1);
     let rest = &rest[after..];
@@ -103,6 +117,10 @@ fn in_url(text: &str, colon: usize, end: usize, found: &mut Vec<Range<usize>>) {
     if let Some(query) = rest.find('?') {
         in_query(text, start + after + query + 1, end, found);
     }
+}
+
+fn is_postgres(before_colon: &str) -> bool {
+    ["postgres", "postgresql"].iter().any(|scheme| before_colon.ends_with(scheme))
 }
 
 fn in_query(text: &str, start: usize, end: usize, found: &mut Vec<Range<usize>>) {
@@ -312,6 +330,7 @@ mod tests {
             ("\"postgres://b:se cret@h/d\"", "\"postgres://b:*******@h/d\""),
             ("\"postgres://b:a@b/c?d#e@h/d\"", "\"postgres://b:*********@h/d\""),
             ("\"https://token@h/d\"", "\"https://*****@h/d\""),
+            ("\"postgres://user@h/d?host=/run\"", "\"postgres://user@h/d?host=/run\""),
             ("a = https://u:pw@h/d # x", "a = https://u:**@h/d # x"),
             ("\"https://h/d?a=bc&d\"", "\"https://h/d?a=**&*\""),
             ("\"postgres://h/d?sslmode=disable&passwort=ab\"", "\"postgres://h/d?sslmode=disable&passwort=**\""),
