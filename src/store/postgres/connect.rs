@@ -8,9 +8,9 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::time::timeout;
 use tokio_postgres::config::{ChannelBinding, SslMode};
 use tokio_postgres::{AsyncMessage, Config, Connection, Socket};
@@ -90,27 +90,14 @@ impl Connector {
     async fn look_first(&self) {
         // With one host, the operator or a proxy has decided which server it is.
         if self.hosts().len() > 1 {
-            let look = async { self.primary().begin(self.hosts(), self.ask_all().await) };
+            let look = async { self.primary().begin(self.hosts(), &self.ask_all().await) };
             self.primary().look_once(look).await;
         }
     }
 
     /// Side by side, so that hosts that hang take no longer than one of them.
-    async fn ask_all(&self) -> Vec<(usize, Answer)> {
-        let ask = |host| Box::pin(async move { (host, self.ask(host).await) });
-        let mut asked: Vec<_> = (0..self.hosts().len()).map(ask).collect();
-        let mut answers = Vec::new();
-        poll_fn(move |cx| {
-            asked.retain_mut(|each| match each.as_mut().poll(cx) {
-                Poll::Ready(answer) => {
-                    answers.push(answer);
-                    false
-                }
-                Poll::Pending => true,
-            });
-            if asked.is_empty() { Poll::Ready(std::mem::take(&mut answers)) } else { Poll::Pending }
-        })
-        .await
+    async fn ask_all(&self) -> Vec<Answer> {
+        join_all((0..self.hosts().len()).map(|host| Box::pin(self.ask(host)))).await
     }
 
     /// Over a connection that ends with the answer.

@@ -59,19 +59,18 @@ impl Primary {
         let _ = self.looked.get_or_try_init(look).await;
     }
 
-    /// Takes the answers of all hosts, before one of them is used. Returns false if none of them can be.
-    pub(super) fn begin(&self, hosts: &[impl Display], mut answers: Vec<(usize, Answer)>) -> bool {
-        answers.sort_by_key(|(host, _)| *host);
-        if !answers.iter().any(|(_, answer)| is_usable(answer)) {
+    /// Takes the answer of each host, before one of them is used. Returns false if none of them can be.
+    pub(super) fn begin(&self, hosts: &[impl Display], answers: &[Answer]) -> bool {
+        if !answers.iter().any(is_usable) {
             // The attempt to connect reports why.
             return false;
         }
         let mut writing = Vec::new();
-        for ((host, answer), name) in answers.iter().zip(hosts) {
-            self.note(*host, name, answer);
+        for (host, (name, answer)) in hosts.iter().zip(answers).enumerate() {
+            self.note(host, name, answer);
             if let Ok(Some(timeline)) = answer {
                 self.newest().add(*timeline);
-                writing.push((*host, name, *timeline));
+                writing.push((host, name, *timeline));
             }
         }
         let is_left = |timeline| self.is_after(timeline);
@@ -131,8 +130,8 @@ impl Primary {
     }
 }
 
-pub(super) const SUPERSEDED: &str = "this server was the primary before: another one was promoted after it; stop it, or let it follow the new one. If \
-     you have restored a backup here, restart the gateway";
+pub(super) const SUPERSEDED: &str = "this server was the primary before: another one was promoted after it; stop it, \
+     or let it follow the new one. If you have restored a backup here, restart the gateway";
 
 const CANNOT_ASK: &str = "this server cannot be asked whether it is the primary: the gateway may miss a failover to it";
 
@@ -155,9 +154,7 @@ mod tests {
     /// The host at which connections begin, and whether the look has succeeded.
     fn begun(answers: Vec<Answer>) -> (usize, bool) {
         let primary = Primary::default();
-        // The last host answers first.
-        let answers = answers.into_iter().enumerate().rev().collect();
-        let has_begun = primary.begin(&HOSTS, answers);
+        let has_begun = primary.begin(&HOSTS, &answers);
         (primary.host(), has_begun)
     }
 
