@@ -16,13 +16,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bearward::auth::api_keys::{ApiKeySettings, ApiKeys};
+use bearward::auth::api_keys::ApiKeys;
 use bearward::auth::authenticate::Authenticator;
 use bearward::auth::bearer::{BearerToken, TokenLocations};
 use bearward::auth::context::AuthContext;
-use bearward::auth::handles::{FoundLogin, HandleSettings, Handles};
+use bearward::auth::handles::{FoundLogin, Handles};
 use bearward::auth::login_providers::LoginProviders;
 use bearward::auth::proofs::ProofRule;
+use bearward::auth::store_reads::StoredCredentialSettings;
 use bearward::gateway::route::Route;
 use bearward::store::{ProviderLogin, StoreFuture};
 use bearward::telemetry::access_log::Record;
@@ -91,7 +92,7 @@ fn authenticating_a_known_api_key_allocates_and_reads_nothing() {
         Box::pin(std::future::ready(Ok(Some(family.clone()))))
     });
     let minute = Duration::from_mins(1);
-    let settings = ApiKeySettings { audience: vec!["a".into()], lifetime: minute, timeout: minute };
+    let settings = StoredCredentialSettings { audience: vec!["a".into()], lifetime: minute, timeout: minute };
     authenticator.api_keys = Arc::new(ApiKeys::new(settings, find));
     let worker = BenchWorker::new();
     let context = AuthContext { api_keys: true, ..worker.context(NOW) };
@@ -154,7 +155,7 @@ fn signed_in(authenticator: &mut Authenticator) -> (String, Arc<AtomicUsize>) {
         Box::pin(std::future::ready(Ok(Some((family.clone(), login.clone())))))
     });
     let minute = Duration::from_mins(1);
-    let settings = HandleSettings { audience: vec!["a".into()], lifetime: minute, timeout: minute };
+    let settings = StoredCredentialSettings { audience: vec!["a".into()], lifetime: minute, timeout: minute };
     let providers = LoginProviders::default();
     providers.replace(vec![SignedInAt { provider: "main".into(), issuer: ISSUER.into() }]);
     authenticator.handles = Arc::new(Handles::new(settings, Arc::new(roots), find, Arc::new(providers)));

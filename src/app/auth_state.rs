@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::auth::api_keys::{ApiKeySettings, ApiKeys};
+use crate::auth::api_keys::ApiKeys;
 use crate::auth::authenticate::Authenticator;
-use crate::auth::handles::{HandleSettings, Handles};
+use crate::auth::handles::Handles;
 use crate::auth::introspection::{Introspection, IntrospectionCounts};
 use crate::auth::keyring::Keyring;
 use crate::auth::leases::Leases;
@@ -13,6 +13,7 @@ use crate::auth::proofs::Proofs;
 use crate::auth::renewals::Renewals;
 use crate::auth::revocations::Revocations;
 use crate::auth::seen_generations::SeenGenerations;
+use crate::auth::store_reads::StoredCredentialSettings;
 use crate::auth::token_cache::TokenCache;
 use crate::auth::token_exchange::ExchangeCounts;
 use crate::config::{Config, ForeignIssuer};
@@ -161,18 +162,9 @@ impl AuthState {
     }
 }
 
-/// How this configuration reads API keys. A change requires a restart.
-pub(super) fn api_key_settings(config: &Config) -> ApiKeySettings {
-    ApiKeySettings {
-        audience: config.tokens.audience.clone(),
-        lifetime: config.tokens.lifetimes.access,
-        timeout: config.store.timeout,
-    }
-}
-
-/// How this configuration reads the handles of logins. A change requires a restart.
-pub(super) fn handle_settings(config: &Config) -> HandleSettings {
-    HandleSettings {
+/// How this configuration reads API keys and the handles of logins. A change requires a restart.
+pub(super) fn stored_credentials(config: &Config) -> StoredCredentialSettings {
+    StoredCredentialSettings {
         audience: config.tokens.audience.clone(),
         lifetime: config.tokens.lifetimes.access,
         timeout: config.store.timeout,

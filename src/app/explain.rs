@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use http::Request;
 
-use super::auth_state::{AuthState, api_key_settings};
+use super::auth_state::{AuthState, stored_credentials};
 use super::error::StartError;
 use super::explain_certificate::AskingListeners;
 use super::explain_unknown::{Unknown, unless_revoked};
@@ -293,7 +293,7 @@ fn api_keys(config: &Config) -> ApiKeys {
         let found = stored::family(&store, id).map_err(|error| StoreError::new(with_causes(&error)));
         Box::pin(std::future::ready(found))
     };
-    ApiKeys::new(api_key_settings(config), Arc::new(find))
+    ApiKeys::new(stored_credentials(config), Arc::new(find))
 }
 
 /// What the database says is revoked.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use super::acme;
-use super::auth_state::{AuthState, api_key_settings, handle_settings};
+use super::auth_state::{AuthState, stored_credentials};
 use super::error::StartError;
 use super::event_streams::EventStreams;
 use super::issuer_keys::{self, KeyWatch};
@@ -117,7 +117,7 @@ impl SharedState {
         let providers = Arc::new(Providers::default());
         let provider_watch = KeyWatch::new(providers.clone(), clock.clone(), config.file_poll);
         provider_watch.start(&issuer_keys::of_providers(config)).await?;
-        let api_keys = ApiKeys::of_store(api_key_settings(config), store.clone());
+        let api_keys = ApiKeys::of_store(stored_credentials(config), store.clone());
         let seen_generations = Arc::default();
         let broker = Arc::new(Broker {
             settings: broker_settings(config),
@@ -137,7 +137,7 @@ impl SharedState {
         let renewals: Arc<Renewals> = Arc::default();
         let login_refresh = LoginRefresh::new(broker.clone(), sign_ins.clone(), clock.clone(), renewals.clone());
         let refresher = Refresher(login_refresh.clone());
-        let handles = Handles::of_store(handle_settings(config), roots, store.clone(), Arc::new(refresher));
+        let handles = Handles::of_store(stored_credentials(config), roots, store.clone(), Arc::new(refresher));
         let mut auth = AuthState::new(keyring, revocations, api_keys, handles, store.freshness(), now);
         auth.seen_generations = seen_generations;
         auth.renewals = renewals;

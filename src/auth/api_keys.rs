@@ -5,12 +5,12 @@
 //! While the store does not respond, the second half is left.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::auth::key_lookups::{KeyLookups, Lookup, Reader, Reads};
+use crate::auth::flights::{Flights, LookupOutcome};
+use crate::auth::store_reads::{Find, Reader, StoreReads, StoredCredentialSettings};
 use crate::auth::token_cache::CachedToken;
-use crate::store::{Store, StoreFuture};
+use crate::store::Store;
 use crate::tokens::family::api_key::PresentedKey;
 use crate::tokens::family::{Family, claims_of};
 use crate::tokens::jwt::{Issuer, VerifiedToken};
@@ -21,28 +21,15 @@ use crate::types::reject::{Reason, Reject};
 /// The time of the last use is for people, who need no more than this.
 const USE_RESOLUTION: Duration = Duration::from_mins(1);
 
-type FindFamily = dyn Fn(TokenId) -> StoreFuture<Option<Family>> + Send + Sync;
 type RecordUse = dyn Fn(TokenId, UnixTime) + Send + Sync;
-
-/// `[tokens]` and `[timeouts]`, as far as they concern API keys.
-#[derive(Clone)]
-pub struct ApiKeySettings {
-    /// `tokens.audience`
-    pub audience: Vec<String>,
-    /// `tokens.access_lifetime`: how long a key is good without reading the store again.
-    pub lifetime: Duration,
-    /// `timeouts.store`
-    pub timeout: Duration,
-}
 
 /// Finds API keys in the store.
 pub struct ApiKeys {
-    settings: ApiKeySettings,
-    find: Arc<FindFamily>,
+    settings: StoredCredentialSettings,
     /// `None` if a look-up must not change anything.
     record_use: Option<Box<RecordUse>>,
-    lookups: KeyLookups,
-    reads: Reads,
+    reads: StoreReads<Family>,
+    pub(super) flights: Flights<LookupOutcome>,
 }
 
 /// Why a presented key is not good.
@@ -73,12 +60,13 @@ impl BadKey {
 }
 
 impl ApiKeys {
-    pub fn new(settings: ApiKeySettings, find: Arc<FindFamily>) -> Self {
-        ApiKeys { settings, find, record_use: None, lookups: KeyLookups::default(), reads: Reads::default() }
+    pub fn new(settings: StoredCredentialSettings, find: Arc<Find<Family>>) -> Self {
+        let reads = StoreReads::new("API keys", settings.timeout, find);
+        ApiKeys { settings, record_use: None, reads, flights: Flights::default() }
     }
 
     /// Records in the store when keys are used.
-    pub fn of_store(settings: ApiKeySettings, store: Arc<dyn Store>) -> Self {
+    pub fn of_store(settings: StoredCredentialSettings, store: Arc<dyn Store>) -> Self {
         let reading = store.clone();
         let keys = ApiKeys::new(settings, Arc::new(move |id| reading.family(id)));
         // The store has queued the change when this returns. A lost one does no harm.
@@ -86,43 +74,18 @@ impl ApiKeys {
     }
 
     pub fn without_effects(&self) -> Self {
-        ApiKeys::new(self.settings.clone(), self.find.clone())
-    }
-
-    /// A request begins to look this key up.
-    pub(super) fn lookup(&self, key: &str) -> Lookup<'_> {
-        self.lookups.begin(key)
-    }
-
-    /// Waits for `work` for at most `timeouts.store`, however much of this time it waits for other look-ups.
-    pub(super) async fn in_time<T>(&self, work: impl Future<Output = Result<T, Reject>>) -> Result<T, Reject> {
-        let limit = self.settings.timeout;
-        tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
-            let error = format!("the store did not respond within {limit:?}");
-            self.reads.fail(&error);
-            Err(Reject::new(Reason::StoreUnavailable, error))
-        })
+        let settings = self.settings.clone();
+        ApiKeys { settings, record_use: None, reads: self.reads.fresh(), flights: Flights::default() }
     }
 
     /// Reads the key from the store. `Err` if that fails.
-    pub(super) async fn find(&self, id: TokenId) -> Result<Option<Family>, Reject> {
-        let _permit = self.lookups.read_permit().await;
-        match (self.find)(id).await {
-            Ok(found) => {
-                self.reads.ok.fetch_add(1, Ordering::Relaxed);
-                Ok(found)
-            }
-            Err(error) => {
-                self.reads.fail(&error.message);
-                Err(Reject::new(Reason::StoreUnavailable, error.message))
-            }
-        }
+    pub(super) async fn read(&self, id: TokenId) -> Result<Option<Family>, Reject> {
+        self.reads.read(id, Reader::Request).await
     }
 
     /// How many reads of keys have succeeded, and how many have failed.
     pub fn reads(&self) -> [(&'static str, u64); 2] {
-        [("ok", &self.reads.ok), ("failed", &self.reads.failed)]
-            .map(|(result, count)| (result, count.load(Ordering::Relaxed)))
+        self.reads.counts()
     }
 
     /// Until when requests use a key that is read at `now`.
@@ -132,8 +95,7 @@ impl ApiKeys {
 
     /// Reads a key that has open streams. `None` if it is not good any more.
     pub(super) async fn read_for_stream(&self, id: TokenId, now: UnixTime) -> Result<Option<Family>, Reject> {
-        let _turn = self.lookups.turn_of(Reader::Stream).await;
-        let found = self.in_time(self.find(id)).await?;
+        let found = self.reads.read(id, Reader::Stream).await?;
         Ok(found.filter(|family| family.key_hash.is_some() && family.is_live(now)))
     }
 
@@ -158,7 +120,8 @@ impl ApiKeys {
 /// Without any key.
 impl Default for ApiKeys {
     fn default() -> Self {
-        let settings = ApiKeySettings { audience: Vec::new(), lifetime: Duration::ZERO, timeout: Duration::ZERO };
+        let settings =
+            StoredCredentialSettings { audience: Vec::new(), lifetime: Duration::ZERO, timeout: Duration::ZERO };
         ApiKeys::new(settings, Arc::new(|_| Box::pin(async { Ok(None) })))
     }
 }
@@ -197,7 +160,7 @@ mod tests {
     }
 
     fn keys(lifetime: Duration) -> ApiKeys {
-        let settings = ApiKeySettings { audience: vec!["a".into()], lifetime, timeout: HOUR };
+        let settings = StoredCredentialSettings { audience: vec!["a".into()], lifetime, timeout: HOUR };
         ApiKeys::new(settings, Arc::new(|_| Box::pin(async { Ok(None) })))
     }
 
@@ -252,19 +215,5 @@ mod tests {
             keys.note_use(&known, now);
         }
         assert_eq!(*recorded.lock().expect("not poisoned"), [next, next + USE_RESOLUTION]);
-    }
-
-    #[tokio::test]
-    async fn one_deadline_is_for_waiting_and_reading_together() {
-        let find: Arc<FindFamily> = Arc::new(|_| Box::pin(std::future::pending()));
-        let settings = ApiKeySettings { timeout: Duration::from_millis(10), ..keys(HOUR).settings };
-        let keys = ApiKeys { find, settings, ..keys(HOUR) };
-        let (one, other) = (keys.lookup("a key"), keys.lookup("a key"));
-        // It has the turn for longer than the other one may wait.
-        let _turn = one.turn().await;
-        let waiting = keys.in_time(async { (other.turn().await, keys.find(TokenId::from_bytes([1; 16])).await).1 });
-        assert_eq!(waiting.await.map_err(|reject| reject.reason), Err(Reason::StoreUnavailable));
-        let reading = keys.in_time(keys.find(TokenId::from_bytes([1; 16])));
-        assert_eq!(reading.await.map_err(|reject| reject.reason), Err(Reason::StoreUnavailable));
     }
 }

@@ -1,5 +1,6 @@
 //! Authentication: verifies the token of a request and returns a [`Caller`].
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::auth::context::AuthContext;
 use crate::auth::handles::Handles;
 use crate::auth::identity::Identity;
 use crate::auth::introspection::Introspection;
-use crate::auth::keyring::{Keyring, unless_failing};
+use crate::auth::keyring::Keyring;
 use crate::auth::proofs::{OwnHosts, ProofRule, Proofs};
 use crate::auth::renewals::Renewals;
 use crate::auth::revocations::{RevocationKeys, Revocations};
@@ -24,7 +25,7 @@ use crate::tokens::bound::Bound;
 use crate::tokens::dpop::VerifiedProof;
 use crate::tokens::family::api_key::is_api_key;
 use crate::tokens::family::handle::is_handle;
-use crate::tokens::jwt::verify::{is_still_valid, verify};
+use crate::tokens::jwt::verify::{is_still_valid, unverified_issuer, verify};
 use crate::tokens::jwt::{Validity, VerifiedToken};
 use crate::types::reject::{Reason, Reject};
 use crate::types::trace::Step;
@@ -155,13 +156,11 @@ impl Authenticator {
         if let Some(asked) = self.introspection.target(bearer) {
             return self.verify_opaque(bearer, asked, context).await;
         }
-        match self.verify_and_cache(bearer, context).await {
-            Err(unknown) if self.may_have_new_key(&unknown) => self.refetch_and_verify(bearer, context, unknown).await,
-            result => result,
-        }
+        let verify = move || self.verify_and_cache(bearer, context);
+        self.keyring.verify_with_new_keys(|| issuer_of(bearer), context.clock.uptime(), verify).await
     }
 
-    pub(super) async fn verify_and_cache(
+    async fn verify_and_cache(
         &self,
         bearer: BearerToken<'_>,
         context: &AuthContext<'_>,
@@ -269,15 +268,9 @@ impl Authenticator {
         idle: Duration,
         context: &AuthContext<'_>,
     ) -> Result<VerifiedToken, Reject> {
-        let token = match self.verify_expired(bearer, idle, context).await {
-            // Another gateway may have issued it a moment ago.
-            Err(unknown) if self.keyring.own_refetch().is_some() && self.may_have_new_key(&unknown) => {
-                let is_failing = Box::pin(self.refetch(bearer, context, unknown)).await?;
-                let verified = self.verify_expired(bearer, idle, context).await;
-                verified.map_err(|still| unless_failing(still, is_failing))?
-            }
-            verified => verified?,
-        };
+        // Another gateway may have issued it a moment ago.
+        let verify = move || self.verify_expired(bearer, idle, context);
+        let token = self.keyring.verify_with_new_keys(|| issuer_of(bearer), context.clock.uptime(), verify).await?;
         if self.revocations.is_token_revoked(&RevocationKeys::of(&token)) {
             context.note_rejected(&Arc::new(token));
             return Err(Reason::Revoked.into());
@@ -333,6 +326,11 @@ async fn release<T>(permit: SignaturePermit<'_>, result: &Result<T, Reject>) {
     if result.as_ref().err().is_none_or(is_bad_signature) {
         permit.end().await;
     }
+}
+
+/// The issuer that a token names.
+pub(super) fn issuer_of(bearer: BearerToken<'_>) -> Option<Cow<'static, str>> {
+    unverified_issuer(bearer.text().ok()?).map(Cow::Owned)
 }
 
 /// Returns true if the signature was checked and is bad. Every other rejection happens before that check.

@@ -42,7 +42,12 @@ impl AuthContext<'_> {
     /// Returns true for an API key or a handle that the route does not accept, or that must be read from the store
     /// again.
     pub(super) fn must_read(&self, known: &CachedToken) -> bool {
-        known.is_past_key(self.now, self.api_keys) || known.is_past_handle(self.now, self.provider)
+        self.must_read_at(known, self.now)
+    }
+
+    /// As [`AuthContext::must_read`], for a request that has waited until `now`.
+    pub(super) fn must_read_at(&self, known: &CachedToken, now: UnixTime) -> bool {
+        known.is_past_key(now, self.api_keys) || known.is_past_handle(now, self.provider)
     }
 
     pub(super) fn note_rejected(&self, token: &Arc<VerifiedToken>) {

@@ -8,28 +8,47 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use foldhash::fast::RandomState;
 use tokio::sync::Mutex as AsyncMutex;
 
+use crate::auth::token_cache::CachedToken;
+use crate::types::reject::Reason;
+use crate::types::secret;
+
 /// The outcome, once a request has it. If the request that asks is dropped, the next one asks.
 pub(super) type Flight<T> = Arc<AsyncMutex<Option<T>>>;
 
+/// The outcome of the look-up of a credential, for all requests that wait for it.
+pub(super) type LookupOutcome = Result<Arc<CachedToken>, (Reason, String)>;
+
+/// The questions of one kind that are asked now, each by its [`flight_key`].
 pub(super) struct Flights<T> {
-    by_token: Mutex<HashMap<u128, Flight<T>, RandomState>>,
+    by_key: Mutex<HashMap<u128, Flight<T>, RandomState>>,
 }
 
 /// One request's part in a flight.
 pub(super) struct Seat<'f, T> {
     flights: &'f Flights<T>,
-    token: u128,
+    key: u128,
     pub(super) flight: Flight<T>,
+    /// No other request took part when this one joined.
+    pub(super) is_first: bool,
+}
+
+/// The key of a flight about `text`. `part`: what else the answer depends on. A digest, so that no client can find a
+/// text that shares the answer about another one.
+pub(super) fn flight_key(part: &str, text: &str) -> u128 {
+    let digest = secret::digest(&[&(part.len() as u64).to_be_bytes(), part.as_bytes(), text.as_bytes()]);
+    u128::from_be_bytes(std::array::from_fn(|index| digest[index]))
 }
 
 impl<T> Flights<T> {
-    pub(super) fn join(&self, token: u128) -> Seat<'_, T> {
-        let flight = self.lock().entry(token).or_default().clone();
-        Seat { flights: self, token, flight }
+    pub(super) fn join(&self, key: u128) -> Seat<'_, T> {
+        let mut flights = self.lock();
+        let is_first = !flights.contains_key(&key);
+        let flight = flights.entry(key).or_default().clone();
+        Seat { flights: self, key, flight, is_first }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u128, Flight<T>, RandomState>> {
-        self.by_token.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -37,8 +56,8 @@ impl<T> Seat<'_, T> {
     /// Later requests ask again. Call it when the outcome is known.
     pub(super) fn close(&self) {
         let mut flights = self.flights.lock();
-        if flights.get(&self.token).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
-            flights.remove(&self.token);
+        if flights.get(&self.key).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
+            flights.remove(&self.key);
         }
     }
 }
@@ -48,15 +67,15 @@ impl<T> Drop for Seat<'_, T> {
         let mut flights = self.flights.lock();
         // The map and this seat.
         let is_last = Arc::strong_count(&self.flight) == 2;
-        if is_last && flights.get(&self.token).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
-            flights.remove(&self.token);
+        if is_last && flights.get(&self.key).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
+            flights.remove(&self.key);
         }
     }
 }
 
 impl<T> Default for Flights<T> {
     fn default() -> Self {
-        Flights { by_token: Mutex::default() }
+        Flights { by_key: Mutex::default() }
     }
 }
 
@@ -68,6 +87,7 @@ mod tests {
     async fn those_who_join_get_the_outcome_and_later_ones_do_not() {
         let flights = Flights::<&str>::default();
         let [first, second] = [flights.join(1), flights.join(1)];
+        assert_eq!([first.is_first, second.is_first, flights.join(2).is_first], [true, false, true]);
         let mut asking = first.flight.lock().await;
         assert!(second.flight.try_lock().is_err() && flights.join(2).flight.try_lock().is_ok());
         *asking = Some("known");
@@ -75,6 +95,15 @@ mod tests {
         drop(asking);
         assert_eq!(*second.flight.lock().await, Some("known"));
         assert_eq!(*flights.join(1).flight.lock().await, None);
+    }
+
+    #[test]
+    fn a_text_has_another_key_with_another_part() {
+        let keys = [flight_key("", "abc"), flight_key("a", "bc"), flight_key("ab", "c"), flight_key("a", "bd")];
+        for (index, key) in keys.iter().enumerate() {
+            assert!(!keys[..index].contains(key));
+        }
+        assert_eq!(flight_key("a", "bc"), keys[1]);
     }
 
     #[tokio::test]

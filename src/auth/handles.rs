@@ -6,12 +6,13 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::auth::key_lookups::{KeyLookups, Lookup, Reader};
+use crate::auth::flights::{Flights, LookupOutcome};
+use crate::auth::guess::Guess;
 use crate::auth::login_providers::LoginProviders;
-use crate::store::{ProviderLogin, Store, StoreFuture};
-use crate::telemetry::report_interval::ReportInterval;
+use crate::auth::store_reads::{Find, Reader, StoreReads, StoredCredentialSettings};
+use crate::store::{ProviderLogin, Store};
 use crate::tokens::family::handle::PresentedHandle;
 use crate::tokens::family::refresh_token::Roots;
 use crate::tokens::family::{Family, claims_of};
@@ -27,19 +28,7 @@ const USE_RESOLUTION: Duration = Duration::from_mins(1);
 const MAX_CHANGES: usize = 6;
 
 pub type FoundLogin = Option<(Family, ProviderLogin)>;
-type FindLogin = dyn Fn(TokenId) -> StoreFuture<FoundLogin> + Send + Sync;
 pub type Refreshing = Pin<Box<dyn Future<Output = Refreshed> + Send>>;
-
-/// `[tokens]` and `[timeouts]`, as far as they concern handles.
-#[derive(Clone)]
-pub struct HandleSettings {
-    /// `tokens.audience`
-    pub audience: Vec<String>,
-    /// `tokens.access_lifetime`: how long a handle is good without reading the store again.
-    pub lifetime: Duration,
-    /// `timeouts.store`
-    pub timeout: Duration,
-}
 
 /// Refreshes a login at its provider, when that is due.
 pub trait RefreshLogins: Send + Sync {
@@ -64,15 +53,13 @@ pub enum Refreshed {
 
 /// Finds logins by their handles in the store.
 pub struct Handles {
-    settings: HandleSettings,
+    settings: StoredCredentialSettings,
     roots: Arc<Roots>,
-    find: Arc<FindLogin>,
     pub providers: Arc<LoginProviders>,
     /// `None` if a look-up must not change anything.
     effects: Option<Effects>,
-    lookups: KeyLookups,
-    /// Of failed reads: clients can cause them with invented handles.
-    reports: ReportInterval,
+    reads: StoreReads<(Family, ProviderLogin)>,
+    pub(super) flights: Flights<LookupOutcome>,
 }
 
 struct Effects {
@@ -131,25 +118,18 @@ pub(super) struct GoodLogin {
 impl Handles {
     /// `find`: looks a login up without changing anything. `providers`: where the logins that count began.
     pub fn new(
-        settings: HandleSettings,
+        settings: StoredCredentialSettings,
         roots: Arc<Roots>,
-        find: Arc<FindLogin>,
+        find: Arc<Find<(Family, ProviderLogin)>>,
         providers: Arc<LoginProviders>,
     ) -> Self {
-        Handles {
-            settings,
-            roots,
-            find,
-            providers,
-            effects: None,
-            lookups: KeyLookups::default(),
-            reports: ReportInterval::default(),
-        }
+        let reads = StoreReads::new("logins", settings.timeout, find);
+        Handles { settings, roots, providers, effects: None, reads, flights: Flights::default() }
     }
 
     /// Records in the store when logins are used, and refreshes them.
     pub fn of_store(
-        settings: HandleSettings,
+        settings: StoredCredentialSettings,
         roots: Arc<Roots>,
         store: Arc<dyn Store>,
         refresh: Arc<dyn RefreshLogins>,
@@ -161,22 +141,34 @@ impl Handles {
     }
 
     pub fn without_effects(&self) -> Self {
-        Handles::new(self.settings.clone(), self.roots.clone(), self.find.clone(), self.providers.clone())
+        Handles {
+            settings: self.settings.clone(),
+            roots: self.roots.clone(),
+            providers: self.providers.clone(),
+            effects: None,
+            reads: self.reads.fresh(),
+            flights: Flights::default(),
+        }
     }
 
-    /// A request begins to look this handle up.
-    pub(super) fn lookup(&self, handle: &str) -> Lookup<'_> {
-        self.lookups.begin(handle)
-    }
-
-    /// Reads the login of a handle, and refreshes it if that is due. The outer error: it cannot be read.
+    /// Reads the login of a handle, and refreshes it if that is due. Settles `guess` once the login is read. The outer
+    /// error: it cannot be read.
     pub(super) async fn read(
         &self,
         presented: &PresentedHandle,
         provider: &str,
         now: UnixTime,
+        guess: &mut Guess<'_>,
     ) -> Result<Result<GoodLogin, BadHandle>, Reject> {
-        let checked = |found| check(found, presented, provider, &self.roots, now);
+        let checked = |found| {
+            let checked = check(found, presented, provider, &self.roots, now);
+            match &checked {
+                Err(bad) if bad.is_guess() => guess.confirm(),
+                // It does not count while the login waits for its provider.
+                _ => guess.refute(),
+            }
+            checked
+        };
         self.read_checked(presented.id, Reader::Request, now, checked).await
     }
 
@@ -194,10 +186,10 @@ impl Handles {
         id: TokenId,
         reader: Reader,
         now: UnixTime,
-        check: impl Fn(FoundLogin) -> Result<(Family, ProviderLogin), BadHandle>,
+        mut check: impl FnMut(FoundLogin) -> Result<(Family, ProviderLogin), BadHandle>,
     ) -> Result<Result<GoodLogin, BadHandle>, Reject> {
         for _ in 0..MAX_CHANGES {
-            let (family, login) = match check(self.find(id, reader).await?) {
+            let (family, login) = match check(self.reads.read(id, reader).await?) {
                 Ok(found) => found,
                 Err(bad) => return Ok(Err(bad)),
             };
@@ -227,25 +219,6 @@ impl Handles {
             }
         }
         Err(Reject::new(Reason::ProviderUnavailable, "the login changes faster than it can be read"))
-    }
-
-    /// Reads a login from the store. `Err` if that fails.
-    async fn find(&self, id: TokenId, reader: Reader) -> Result<FoundLogin, Reject> {
-        let _turn = self.lookups.turn_of(reader).await;
-        let limit = self.settings.timeout;
-        let reading = async {
-            let _permit = self.lookups.read_permit().await;
-            (self.find)(id).await
-        };
-        match tokio::time::timeout(limit, reading).await {
-            Ok(found) => found.map_err(|error| {
-                if let Some(others) = self.reports.count(Instant::now()) {
-                    tracing::error!(%error, other_failures = others, "cannot read a login");
-                }
-                Reject::new(Reason::StoreUnavailable, error.message)
-            }),
-            Err(_) => Err(Reject::new(Reason::StoreUnavailable, format!("no response within {limit:?}"))),
-        }
     }
 
     /// What the handle stands for at `now`.
@@ -304,7 +277,8 @@ fn place_of(family: &Family, login: &ProviderLogin) -> SignedInAt {
 /// Without any login.
 impl Default for Handles {
     fn default() -> Self {
-        let settings = HandleSettings { audience: Vec::new(), lifetime: Duration::ZERO, timeout: Duration::ZERO };
+        let settings =
+            StoredCredentialSettings { audience: Vec::new(), lifetime: Duration::ZERO, timeout: Duration::ZERO };
         Handles::new(settings, Arc::new(Roots::none()), Arc::new(|_| Box::pin(async { Ok(None) })), Arc::default())
     }
 }
@@ -312,6 +286,7 @@ impl Default for Handles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::StoreFuture;
     use crate::tokens::family::{Origin, RevokeReason, RevokedAt, handle};
     use crate::types::secret::Secret;
 
@@ -368,14 +343,14 @@ mod tests {
         for (due, expected) in [(UnixTime::MAX, NOW + HOUR), (NOW + HOUR / 4, NOW + HOUR / 4), (NOW - HOUR, NOW)] {
             let (family, login) = login();
             let found = (family.clone(), ProviderLogin { due, ..login });
-            let settings = HandleSettings { audience: vec!["a".into()], lifetime: 2 * HOUR, timeout: HOUR };
+            let settings = StoredCredentialSettings { audience: vec!["a".into()], lifetime: 2 * HOUR, timeout: HOUR };
             let find = move |_| -> StoreFuture<FoundLogin> { Box::pin(std::future::ready(Ok(Some(found.clone())))) };
             let providers = Arc::new(LoginProviders::default());
             let handles = Handles::new(settings, Arc::new(roots()), Arc::new(find), providers.clone());
-            let ended = handles.read(&presented(&family), "main", NOW).await;
+            let ended = handles.read(&presented(&family), "main", NOW, &mut Guess::none()).await;
             assert!(matches!(ended, Ok(Err(BadHandle::Ended(_)))), "its provider is not configured");
             providers.replace(vec![SignedInAt { provider: "main".into(), issuer: ISSUER.into() }]);
-            let read = handles.read(&presented(&family), "main", NOW).await;
+            let read = handles.read(&presented(&family), "main", NOW, &mut Guess::none()).await;
             let good = read.ok().and_then(Result::ok).expect("a good login");
             assert_eq!(good.usable_until, expected);
             let policy = VerifiedToken::with_subject("x".into()).policy().clone();

@@ -3,10 +3,9 @@
 
 use std::sync::Arc;
 
-use crate::auth::authenticate::Authenticator;
+use crate::auth::authenticate::{Authenticator, issuer_of};
 use crate::auth::bearer::BearerToken;
 use crate::auth::context::AuthContext;
-use crate::auth::keyring::unless_failing;
 use crate::auth::revocations::RevocationKeys;
 use crate::auth::stale::check_freshness;
 use crate::tokens::jwt::verify::{TrustedIssuer, unverified_issuer, verify};
@@ -31,14 +30,8 @@ impl Authenticator {
         context: &AuthContext<'_>,
     ) -> Result<VerifiedToken, Reject> {
         let bearer = BearerToken::from_text(token, self.token_size)?;
-        let verified = match self.verify_subject_token(bearer, kind, context).await {
-            Err(unknown) if unknown.reason == Reason::UnknownKey => {
-                let is_failing = Box::pin(self.refetch(bearer, context, unknown)).await?;
-                let verified = self.verify_subject_token(bearer, kind, context).await;
-                verified.map_err(|still| unless_failing(still, is_failing))?
-            }
-            verified => verified?,
-        };
+        let verify = move || self.verify_subject_token(bearer, kind, context);
+        let verified = self.keyring.verify_with_new_keys(|| issuer_of(bearer), context.clock.uptime(), verify).await?;
         if self.revocations.is_revoked(&RevocationKeys::of(&verified)) {
             return Err(Reason::Revoked.into());
         }

@@ -1,20 +1,26 @@
-//! Verifies the handle of a login: the part of authentication for which no signature is checked, as for an API key.
+//! Verifies the handle of a login: the login is looked up in the store, and refreshed at its provider if that is due.
 
 use std::sync::Arc;
 
 use crate::auth::authenticate::Authenticator;
 use crate::auth::bearer::BearerToken;
 use crate::auth::context::AuthContext;
+use crate::auth::flights::{Flights, LookupOutcome, flight_key};
+use crate::auth::guess::Guess;
+use crate::auth::look_up::{Lookup, Presented};
 use crate::auth::token_cache::CachedToken;
 use crate::tokens::family::handle::PresentedHandle;
-use crate::tokens::jwt::VerifiedToken;
-use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 use crate::types::trace::Step;
 
+struct HandleLookup<'l> {
+    auth: &'l Authenticator,
+    handle: PresentedHandle,
+    /// The one that the route accepts.
+    provider: &'l str,
+}
+
 impl Authenticator {
-    /// Looks a handle up in the store. What costs no look-up is checked first. Guesses are counted as bad signatures. A
-    /// bad handle that is sent again is not looked up again: none becomes good later.
     pub(super) async fn verify_handle(
         &self,
         bearer: BearerToken<'_>,
@@ -23,73 +29,55 @@ impl Authenticator {
         let Some(provider) = context.provider else {
             return Err(Reject::new(Reason::BadSession, "the handle of a login where none is accepted"));
         };
-        let text = bearer.text()?;
+        let presented = Presented::new(bearer, self.keyring.generation(), context)?;
         let malformed = || Reject::new(Reason::BadSession, "not well formed, or the checksum is wrong");
-        let presented = PresentedHandle::parse(text).ok_or_else(malformed)?;
-        context.trace.step(Step::Claims, || format!("session {}", presented.id));
-        let generation = self.keyring.generation();
-        let is_of_provider =
-            |known: &Arc<CachedToken>| known.provider.as_ref().is_some_and(|at| *at.provider == *provider);
-        let is_usable = |known: &Arc<CachedToken>| is_of_provider(known) && context.now < known.token.expires;
-        let known = self.find(bearer, generation).filter(is_usable);
-        let lookup = self.handles.lookup(text);
-        // A handle that is known waits for no other request, and does not suffer from guesses of its address.
-        match &known {
-            Some(known) if !lookup.is_first => return Ok(known.clone()),
-            Some(_) => {}
-            None => self.check_before_work(bearer, generation, Reason::BadSession, context)?,
-        }
-        let _turn = lookup.turn().await;
-        if !lookup.is_first {
-            // The requests before this one may have looked it up, or may have used up what this address can guess.
-            let is_current = |known: &Arc<CachedToken>| !known.is_past_handle(context.now, context.provider);
-            if let Some(known) = self.find(bearer, generation).filter(is_current) {
-                return Ok(known);
-            }
-            self.check_before_work(bearer, generation, Reason::BadSession, context)?;
-        }
-        match self.handles.read(&presented, provider, context.now).await {
+        let handle = PresentedHandle::parse(presented.text).ok_or_else(malformed)?;
+        context.trace.step(Step::Claims, || format!("session {}", handle.id));
+        self.look_up(&HandleLookup { auth: self, handle, provider }, &presented).await
+    }
+}
+
+impl Lookup for HandleLookup<'_> {
+    fn flights(&self) -> &Flights<LookupOutcome> {
+        &self.auth.handles.flights
+    }
+
+    fn flight_key(&self, presented: &Presented<'_>) -> u128 {
+        flight_key(self.provider, presented.text)
+    }
+
+    fn rejected_before(&self, presented: &Presented<'_>) -> Option<Reason> {
+        let is_bad = self.auth.token_cache.has_bad_signature(presented.bearer, presented.generation);
+        is_bad.then_some(Reason::BadSession)
+    }
+
+    fn outlives_a_lookup(&self, known: &CachedToken, presented: &Presented<'_>) -> bool {
+        let is_of_provider = known.provider.as_ref().is_some_and(|at| *at.provider == *self.provider);
+        is_of_provider && presented.context.now < known.token.expires
+    }
+
+    async fn look_up(&self, presented: &Presented<'_>, guess: &mut Guess<'_>) -> Result<CachedToken, Reject> {
+        let handles = &self.auth.handles;
+        let now = presented.context.now;
+        match handles.read(&self.handle, self.provider, now, guess).await {
             Ok(Ok(login)) => {
-                let keys = self.keyring.keys();
-                let token = self.handles.stand_for(&login, &keys.own().trusted.policy, context.now);
-                Ok(self.cache_handle(text, token, login.usable_until, generation, context))
+                let keys = self.auth.keyring.keys();
+                let token = handles.stand_for(&login, &keys.own().trusted.policy, now);
+                Ok(self.auth.known_of_store(token, login.usable_until, presented))
             }
             Ok(Err(bad)) => {
-                if bad.is_guess() {
-                    context.payer.count(context.clock.uptime());
-                }
                 if !bad.is_of_other_route() {
-                    self.token_cache.remove(text);
-                    self.token_cache.insert_bad_signature(text, generation);
+                    self.auth.forget(presented);
                 }
                 Err(bad.reject())
             }
-            // The provider is not asked while the login is good without it, so that a known one does not help here.
-            Err(down) if down.reason == Reason::ProviderUnavailable => {
-                // Nor does it help the requests that come meanwhile.
-                self.token_cache.remove(text);
+            Err(down) => {
+                // The login is worth nothing without its provider, also to requests that come while it is asked.
+                if down.reason == Reason::ProviderUnavailable {
+                    self.auth.token_cache.remove(presented.text);
+                }
                 Err(down)
             }
-            Err(down) => known.ok_or(down),
         }
-    }
-
-    fn cache_handle(
-        &self,
-        text: &str,
-        token: VerifiedToken,
-        usable_until: UnixTime,
-        generation: u64,
-        context: &AuthContext<'_>,
-    ) -> Arc<CachedToken> {
-        context.trace.step(Step::Claims, || format!("sub {:?}, scope {:?}", token.subject, token.scope.join(" ")));
-        let identity = self.identity.of(&token);
-        let cached = Arc::new(CachedToken::new(text, token, identity, generation).usable_until(usable_until));
-        if let Some(id) = cached.token.family {
-            // Its streams go on.
-            self.renewals.record(id, &cached, context.clock.uptime());
-        }
-        self.token_cache.insert(cached.clone());
-        cached
     }
 }

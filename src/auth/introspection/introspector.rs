@@ -1,5 +1,7 @@
 //! One introspection endpoint, and the questions to it.
 
+use std::borrow::Cow;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,7 +11,8 @@ use tokio::time::timeout;
 use super::answer::{self, Answer, Unanswered};
 use super::counts::{IntrospectionCounts, Outcome};
 use super::settings::{AnswerForm, IntrospectionSettings};
-use crate::auth::keyring::{Keyring, RefetchOutcome};
+use crate::auth::flights::flight_key;
+use crate::auth::keyring::Keyring;
 use crate::auth::oauth_client::{CircuitBreaker, OAuthResponse};
 use crate::telemetry::outage::{Outage, OutageChange};
 use crate::tokens::jwt::introspected::{ANSWER_TYPE, accept, is_about_another, read_signed_answer};
@@ -52,9 +55,7 @@ impl Introspector {
 
     /// The issuer is a part of it: two issuers can have issued the same text (GHSA-4mq7-pvjg-xp2r).
     pub fn token_key(&self, text: &str) -> u128 {
-        let issuer = self.policy.issuer.as_bytes();
-        let digest = secret::digest(&[b"opaque", &(issuer.len() as u64).to_be_bytes(), issuer, text.as_bytes()]);
-        u128::from_be_bytes(std::array::from_fn(|index| digest[index]))
+        flight_key(&self.policy.issuer, text)
     }
 
     /// Asks about a token, and judges the answer. [`Reason::IntrospectionUnavailable`] means that nothing is known
@@ -144,18 +145,9 @@ impl Introspector {
         let text = str::from_utf8(&response.body);
         let text = text.map_err(|_| Unanswered::Unusable("the signed answer is not text".into()))?;
         let text = text.trim_ascii_end();
-        let answer = match self.read_signed(text, keyring, clock) {
-            Err(unknown) if unknown.reason == Reason::UnknownKey => {
-                let refetched = keyring.refetch(&self.policy.issuer, clock.uptime()).await;
-                match refetched.map(|refetched| refetched.outcome) {
-                    Some(RefetchOutcome::Fetched | RefetchOutcome::CoolingDown) => {
-                        self.read_signed(text, keyring, clock)?
-                    }
-                    _ => return Err(unknown.into()),
-                }
-            }
-            answer => answer?,
-        };
+        let issuer = || Some(Cow::Borrowed(&*self.policy.issuer));
+        let read = move || ready(self.read_signed(text, keyring, clock));
+        let answer = keyring.verify_with_new_keys(issuer, clock.uptime(), read).await?;
         answer::of_object(answer)
     }
 

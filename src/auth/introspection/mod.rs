@@ -17,11 +17,10 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use crate::auth::bearer::BearerToken;
-use crate::auth::flights::{Flights, Seat};
+use crate::auth::flights::{Flights, LookupOutcome};
 use crate::auth::keyring::Keyring;
 use crate::auth::leases::{Answer, Lease, Leases, StreamQuestion};
 use crate::auth::recently_rejected::RejectedTokens;
-use crate::auth::token_cache::CachedToken;
 use crate::tokens::family::{api_key, handle, refresh_token};
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::introspected::looks_like_jwt;
@@ -33,15 +32,12 @@ pub use counts::IntrospectionCounts;
 pub use introspector::{Introspected, Introspector};
 pub use settings::{AnswerForm, IntrospectionSettings};
 
-/// The outcome of a question, for all requests that wait for it.
-pub(super) type Outcome = Result<Arc<CachedToken>, (Reason, String)>;
-
 /// The issuers of one configuration that are asked. A reload makes a new one, which knows no answer of before.
 #[derive(Default)]
 pub struct Introspection {
     introspectors: Vec<Arc<Introspector>>,
     rejected: RejectedTokens<Reason>,
-    flights: Flights<Outcome>,
+    pub(super) flights: Flights<LookupOutcome>,
     pub leases: Arc<Leases>,
     pub counts: Arc<IntrospectionCounts>,
 }
@@ -82,10 +78,6 @@ impl Introspection {
 
     pub(super) fn rejected(&self, token: u128, clock: &dyn Clock) -> Option<Reason> {
         self.rejected.find(token, clock.uptime())
-    }
-
-    pub(super) fn join(&self, token: u128) -> Seat<'_, Outcome> {
-        self.flights.join(token)
     }
 
     /// Notes an answer that makes the token good.

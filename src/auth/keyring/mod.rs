@@ -10,6 +10,7 @@
 mod document;
 mod error;
 mod fetch;
+mod new_keys;
 mod own_issuer;
 mod own_refetch;
 mod refetch;
@@ -25,7 +26,7 @@ pub use document::{Document, Place};
 pub use error::{DiscoveryError, KeySourceError, OwnKeysError};
 pub use own_issuer::OwnIssuer;
 pub use own_refetch::OwnRefetch;
-pub use refetch::{RefetchOutcome, unless_failing};
+pub use refetch::RefetchOutcome;
 pub use settings::{KeyFile, KeySource, Location, OnStale, Remote, Startup};
 pub use snapshot::{KeyUser, Keyring, Keys};
 pub use source::{Counts, Source, Status};

@@ -30,7 +30,7 @@ pub enum RefetchOutcome {
 }
 
 /// If the keys cannot be fetched, a token with an unknown one may still be good.
-pub fn unless_failing(still: Reject, is_failing: bool) -> Reject {
+pub(super) fn unless_failing(still: Reject, is_failing: bool) -> Reject {
     match still.reason {
         Reason::UnknownKey if is_failing => {
             Reject::new(Reason::KeysUnavailable, "unknown key, and fetching the keys of its issuer fails")

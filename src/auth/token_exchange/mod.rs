@@ -17,7 +17,7 @@ use http::HeaderValue;
 use self::failure::Failure;
 use self::response::ACCESS_TOKEN;
 use crate::auth::exchanged_tokens::ExchangedToken;
-use crate::auth::flights::Flights;
+use crate::auth::flights::{Flights, flight_key};
 use crate::auth::oauth_client::{CircuitBreaker, Endpoint, OAuthClient, OAuthClientError, OAuthResponse};
 use crate::auth::recently_rejected::RejectedTokens;
 use crate::auth::token_cache::CachedToken;
@@ -110,8 +110,7 @@ impl TokenExchange {
         subject: &str,
         clock: &dyn Clock,
     ) -> Result<HeaderValue, Reject> {
-        let digest = secret::digest(&[caller.text.as_bytes()]);
-        let key = u128::from_be_bytes(std::array::from_fn(|index| digest[index]));
+        let key = flight_key("", &caller.text);
         let seat = self.flights.join(key);
         let mut outcome = seat.flight.lock().await;
         if outcome.is_none() {
