@@ -49,16 +49,28 @@ pub fn print_callers(scenario: &str, callers: HashMap<String, f64>, requests: us
     }
 }
 
+/// The rows that cost more than the same row of the table.
+pub fn grown(rows: &[Row]) -> Outcome<Vec<&'static str>> {
+    let recorded = recorded()?;
+    Ok(rows.iter().filter(|row| growth(row, &recorded).is_some()).map(|row| row.scenario).collect())
+}
+
 /// Fails if a row costs more than the same row of the table.
 pub fn compare(rows: &[Row]) -> Outcome<()> {
-    let text = fs::read_to_string(FILE)?;
-    let recorded = text.split_once(HEAD).ok_or("benches/README.md has no table of instructions")?.1;
-    let grown: Vec<String> = rows.iter().filter_map(|row| growth(row, recorded)).collect();
+    let recorded = recorded()?;
+    let grown: Vec<String> = rows.iter().filter_map(|row| growth(row, &recorded)).collect();
     if grown.is_empty() {
         return Ok(());
     }
     let advice = "If the change is worth it, put the new table into benches/README.md and give the reason there.";
     Err(format!("a request costs more than in benches/README.md:\n{}\n{advice}", grown.join("\n")).into())
+}
+
+/// The table.
+fn recorded() -> Outcome<String> {
+    let text = fs::read_to_string(FILE)?;
+    let (_, table) = text.split_once(HEAD).ok_or("benches/README.md has no table of instructions")?;
+    Ok(table.to_owned())
 }
 
 /// What has grown, or what the table lacks.
