@@ -114,6 +114,11 @@ impl Wire {
         assert!(rest.is_empty(), "the peer sent this before it closed the connection: {rest}");
     }
 
+    /// Sends, and waits for the first bytes of a response. Returns false if the peer closes the connection instead.
+    pub async fn is_answered(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(bytes.as_ref()).await.is_ok() && self.read_more().await
+    }
+
     /// Returns false if the peer has closed or reset the connection.
     async fn read_more(&mut self) -> bool {
         let reading = tokio::time::timeout(TIMEOUT, self.stream.read_buf(&mut self.buffer));

@@ -10,13 +10,14 @@ use super::{open, try_open};
 use crate::support::given::*;
 use crate::support::postgres::PostgresServer;
 
-/// What a next version may do to the tables while gateways of this version use them.
-pub(crate) const NEXT: &str = "alter table families add column device text;
-    alter table revocations add column by text;
-    alter table signing_keys add column note text;
-    alter table audit add column shard integer;
-    alter table meta add column note text;
-    alter table subjects add column note text;
+/// What a next version may do to the tables while gateways of this version use them. Each change is a transaction of
+/// its own: one that locks several tables can wait for a gateway that waits for it.
+pub(crate) const NEXT: &str = "begin; alter table families add column device text; commit;
+    begin; alter table revocations add column by text; commit;
+    begin; alter table signing_keys add column note text; commit;
+    begin; alter table audit add column shard integer; commit;
+    begin; alter table meta add column note text; commit;
+    begin; alter table subjects add column note text; commit;
     create table devices (id text primary key);
     insert into meta (name, value) values ('devices', 0);
     insert into schema_versions (version, compatible_from, at, by)
