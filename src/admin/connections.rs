@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::settings::Settings;
@@ -96,7 +97,9 @@ impl AdminConnections {
 
     /// Frees the slot of one connection at once, and has it closed. Returns false if `find` finds none.
     fn replace(&self, find: impl Fn(&Open) -> Option<u64>) -> bool {
-        let Some(closed) = find(&self.open).and_then(|number| self.open.lock().remove(&number)) else { return false };
+        let Some(closed) = find(&self.open).and_then(|number| self.open.connections.lock().remove(&number)) else {
+            return false;
+        };
         closed.must_close.notify_one();
         self.counters.idle_connections_closed.inc();
         true
@@ -108,13 +111,13 @@ impl Open {
         let (number, must_close) = (self.next_number(), Arc::new(Notify::new()));
         let connection =
             Connection { address, is_idle: true, must_close: must_close.clone(), _permit: permit, _guard: guard };
-        self.lock().insert(number, connection);
+        self.connections.lock().insert(number, connection);
         RemoteSlot { open: self.clone(), number: AtomicU64::new(number), must_close }
     }
 
     /// The longest idle connection of the smallest network of this client that has one.
     fn longest_idle_near(&self, client: IpAddr) -> Option<u64> {
-        let connections = self.lock();
+        let connections = self.connections.lock();
         let idle = || connections.iter().filter(|(_, open)| open.is_idle);
         let is_in = |address: IpAddr, level: usize| {
             let key = |address| networks(address).find(|network| network.level == level).map(|network| network.key);
@@ -125,7 +128,7 @@ impl Open {
 
     /// The longest idle connection of the address that has the most connections.
     fn longest_idle_of_fullest(&self) -> Option<u64> {
-        let connections = self.lock();
+        let connections = self.connections.lock();
         let smallest = |address| networks(address).next().map(|network| network.key);
         let mut counts = HashMap::new();
         for open in connections.values() {
@@ -139,10 +142,6 @@ impl Open {
 
     fn next_number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Connection>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -163,7 +162,7 @@ impl Slot {
 
     fn set_idle(&self, is_idle: bool) {
         let Slot::Remote(slot) = self else { return };
-        let mut connections = slot.open.lock();
+        let mut connections = slot.open.connections.lock();
         // It may have been closed meanwhile.
         let Some(connection) = connections.remove(&slot.number.load(Ordering::Relaxed)) else { return };
         let number = slot.open.next_number();
@@ -182,7 +181,7 @@ impl Drop for Call<'_> {
 
 impl Drop for RemoteSlot {
     fn drop(&mut self) {
-        self.open.lock().remove(&self.number.load(Ordering::Relaxed));
+        self.open.connections.lock().remove(&self.number.load(Ordering::Relaxed));
     }
 }
 

@@ -179,9 +179,9 @@ mod tests {
         let (mut client, server) = tokio::io::duplex(1000);
         client.write_all(REQUEST).await.expect("sent");
         let (sender, pieces) = tokio::sync::mpsc::channel(1);
-        let pieces = std::sync::Mutex::new(Some(pieces));
+        let pieces = parking_lot::Mutex::new(Some(pieces));
         let service = service_fn(move |_| {
-            let pieces = pieces.lock().ok().and_then(|mut pieces| pieces.take());
+            let pieces = pieces.lock().take();
             let body = pieces.map(Body::of_pieces).unwrap_or_default();
             async move { Ok(Response::new(body)) }
         });

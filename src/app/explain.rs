@@ -6,10 +6,11 @@
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Request;
+use parking_lot::Mutex;
 
 use super::auth_state::{AuthState, stored_credentials};
 use super::error::StartError;
@@ -161,7 +162,7 @@ impl Explainer {
                 Some(why) if step == Step::Revocation => format!("unknown: {why}"),
                 _ => result,
             };
-            steps.lock().unwrap_or_else(PoisonError::into_inner).push((step, result));
+            steps.lock().push((step, result));
         };
         let now = self.clock.now();
         let accepted = match self.shown.as_ref().map(|chain| self.listeners.accept(chain, now)).transpose() {
@@ -202,7 +203,7 @@ impl Explainer {
                 outcome = Outcome::Rejected(Reject::new(Reason::QuotaExceeded, format!("rate {name}")));
             }
         }
-        let steps = steps.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let steps = steps.into_inner();
         let outcome = self.unless_keys_are_unknown(outcome, &steps);
         let outcome = self.unless_nonces_are_unknown(self.with_fetch_error(outcome, &steps));
         Explanation { steps, outcome }

@@ -1,9 +1,10 @@
 //! The keys of other issuers, of providers and of clients: one task for each source, on the control thread.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
@@ -73,7 +74,7 @@ impl KeyWatch {
 
     /// Begins to fetch the keys of a reload. An invalid key file changes nothing.
     pub(super) fn prepare_reload(&self, issuers: &[ForeignIssuer]) -> Result<PreparedSources, StartError> {
-        let current = self.watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let current = self.watched.lock().clone();
         let all = self.prepare(issuers, &current)?;
         // A source that is known and has no keys is not waited for again.
         let new = all.iter().filter(|next| !current.iter().any(|current| Arc::ptr_eq(current, next)));
@@ -149,7 +150,7 @@ impl KeyWatch {
 
     fn activate(&self, next: Vec<Arc<Watched>>) {
         self.user.replace_sources(sources(&next));
-        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = next;
+        *self.watched.lock() = next;
     }
 
     /// The age of the keys of each source, and the results of fetching them. The label is bounded: the sources are

@@ -11,9 +11,10 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 
 use super::acme;
 use super::error::StartError;
@@ -60,7 +61,7 @@ pub(super) struct LiveConfig {
 impl LiveConfig {
     /// Activates `config`, and returns what has changed.
     pub(super) fn reload(&self, config: Config) -> Result<Reloaded, StartError> {
-        let _replacing = self.replacing();
+        let _replacing = self.replacing.lock();
         let current = self.config();
         let (next, mut reloaded) = plan(&current, config);
         let certificates = self.read_certificates(&next)?;
@@ -103,7 +104,7 @@ impl LiveConfig {
 
     /// Reads the files of the active certificates again, and nothing else. Returns warnings about what was read.
     pub(super) fn reload_certificates(&self) -> Result<Vec<String>, StartError> {
-        let _replacing = self.replacing();
+        let _replacing = self.replacing.lock();
         let current = self.config();
         let certificates = self.read_certificates(&current)?;
         let numbered = certificates.iter().enumerate();
@@ -116,7 +117,7 @@ impl LiveConfig {
     /// Activates what an ACME server has issued. Listeners without a name for it stay as they are. Returns warnings:
     /// the other files of these listeners are read again, too.
     pub(super) fn activate_acme(&self) -> Result<Vec<String>, StartError> {
-        let _replacing = self.replacing();
+        let _replacing = self.replacing.lock();
         let current = self.config();
         let mut warnings = Vec::new();
         for ((number, settings), active) in current.listeners.iter().enumerate().zip(&self.certificates) {
@@ -133,7 +134,7 @@ impl LiveConfig {
 
     /// Reads the file of the signing key again, and nothing else.
     pub(super) fn reload_signing_key(&self) -> Result<(), StartError> {
-        let _replacing = self.replacing();
+        let _replacing = self.replacing.lock();
         self.replace_signing_key(own_keys::signing_key(&self.config().tokens)?);
         Ok(())
     }
@@ -158,10 +159,6 @@ impl LiveConfig {
     /// Never waits for a reload.
     pub(super) fn config(&self) -> Arc<Config> {
         self.config.load_full()
-    }
-
-    fn replacing(&self) -> MutexGuard<'_, ()> {
-        self.replacing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds the certificates of which the files have another content.

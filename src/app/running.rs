@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -101,7 +101,7 @@ impl Running {
 
     /// Tells the gateway that has taken over which proofs were used. This one accepts none any more.
     fn hand_over_proofs(&self) {
-        let Some(stream) = self.successor.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let Some(stream) = self.successor.lock().take() else { return };
         let message = self.live.state.auth.proofs.hand_over().to_bytes();
         if let Err(error) = socket_handover::write_message(stream, &message) {
             tracing::warn!(%error, "the next gateway did not read which proofs were used");
@@ -146,7 +146,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.serving.store(false, Ordering::Release);
         // Before the workers close their sockets: closing the last copy of a socket closes its queue.
-        *self.copies.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.copies.lock() = None;
         let _ = self.draining.send(true);
         // Several gateways can have PostgreSQL open at once, so this one keeps it until it has drained.
         let is_shared = self.live.config().store.is_shared();

@@ -1,11 +1,12 @@
 //! The start of a gateway.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;

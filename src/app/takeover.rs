@@ -18,9 +18,10 @@ use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 
 use crate::config::StoreSettings;
@@ -71,7 +72,7 @@ pub(super) fn hand_over(
         match offer {
             Ok(offer) => {
                 let stream = hand_over_on(offer, copies).await;
-                *successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
+                *successor.lock() = Some(stream);
             }
             Err(error) => {
                 tracing::warn!(socket = %path.display(), %error, "cannot offer a take-over to the next gateway");
@@ -108,7 +109,7 @@ async fn hand_over_on(offer: LocalListener, copies: ListenerCopies) -> UnixStrea
 }
 
 fn send(stream: UnixStream, copies: &Mutex<Option<Vec<TcpListener>>>) -> io::Result<UnixStream> {
-    let copies = copies.lock().unwrap_or_else(PoisonError::into_inner);
+    let copies = copies.lock();
     let sockets = copies.as_deref().ok_or_else(|| io::Error::other("this gateway is draining"))?;
     socket_handover::send(stream, sockets)
 }

@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
@@ -56,7 +57,7 @@ impl UpstreamWatch {
         previous: Option<&Upstream>,
     ) -> Result<Arc<Upstream>, Cause> {
         let files = read_files(settings)?;
-        let mut built = self.built();
+        let mut built = self.built.lock();
         let of_name = built.entry(settings.name.clone()).or_default();
         let is_same = |built: &&BuiltUpstream| built.upstream.settings == *settings && built.files == files;
         if let Some(same) = of_name.iter().find(is_same) {
@@ -71,7 +72,7 @@ impl UpstreamWatch {
     /// task, so a reload does not disturb its health checks.
     pub(super) fn activate(&self, upstreams: &[Arc<Upstream>]) {
         let active: HashSet<_> = upstreams.iter().map(Arc::as_ptr).collect();
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.tasks.lock();
         tasks.retain(|(upstream, _)| active.contains(&Arc::as_ptr(upstream)));
         let running: HashSet<_> = tasks.iter().map(|(upstream, _)| Arc::as_ptr(upstream)).collect();
         for upstream in upstreams.iter().filter(|upstream| !running.contains(&Arc::as_ptr(upstream))) {
@@ -80,15 +81,11 @@ impl UpstreamWatch {
             tasks.push((upstream.clone(), task));
         }
         drop(tasks);
-        self.built().retain(|_, of_name| {
+        self.built.lock().retain(|_, of_name| {
             of_name.retain(|built| active.contains(&Arc::as_ptr(&built.upstream)));
             !of_name.is_empty()
         });
         self.current.store(Arc::new(upstreams.to_vec()));
-    }
-
-    fn built(&self) -> MutexGuard<'_, HashMap<String, Vec<BuiltUpstream>>> {
-        self.built.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn register_metrics(&self, metrics: &mut Metrics) {

@@ -3,9 +3,10 @@
 //! If the client of the request that asks disconnects, the next one asks.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::auth::token_cache::CachedToken;
@@ -41,21 +42,17 @@ pub(super) fn flight_key(part: &str, text: &str) -> u128 {
 
 impl<T> Flights<T> {
     pub(super) fn join(&self, key: u128) -> Seat<'_, T> {
-        let mut flights = self.lock();
+        let mut flights = self.by_key.lock();
         let is_first = !flights.contains_key(&key);
         let flight = flights.entry(key).or_default().clone();
         Seat { flights: self, key, flight, is_first }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u128, Flight<T>, RandomState>> {
-        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T> Seat<'_, T> {
     /// Later requests ask again. Call it when the outcome is known.
     pub(super) fn close(&self) {
-        let mut flights = self.flights.lock();
+        let mut flights = self.flights.by_key.lock();
         if flights.get(&self.key).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
             flights.remove(&self.key);
         }
@@ -64,7 +61,7 @@ impl<T> Seat<'_, T> {
 
 impl<T> Drop for Seat<'_, T> {
     fn drop(&mut self) {
-        let mut flights = self.flights.lock();
+        let mut flights = self.flights.by_key.lock();
         // The map and this seat.
         let is_last = Arc::strong_count(&self.flight) == 2;
         if is_last && flights.get(&self.key).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
@@ -113,8 +110,8 @@ mod tests {
         let asking = first.flight.lock().await;
         drop(asking);
         drop(first);
-        assert_eq!((*second.flight.lock().await, flights.lock().len()), (None, 1));
+        assert_eq!((*second.flight.lock().await, flights.by_key.lock().len()), (None, 1));
         drop(second);
-        assert!(flights.lock().is_empty(), "nothing is left behind");
+        assert!(flights.by_key.lock().is_empty(), "nothing is left behind");
     }
 }

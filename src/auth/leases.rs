@@ -6,10 +6,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use foldhash::fast::RandomState;
+use parking_lot::Mutex;
 
 use crate::tokens::jwt::VerifiedToken;
 use crate::types::clock::UnixTime;
@@ -63,10 +64,10 @@ impl Leases {
     /// The lease of this token, which all of its streams share. A token with another subject than before is another
     /// token: what was opened with it ends.
     pub(in crate::auth) fn grant(&self, token: u128, text: &Arc<str>, answer: Answer) -> Arc<Lease> {
-        let mut by_token = self.lock();
+        let mut by_token = self.by_token.lock();
         let current = by_token.leases.get(&token).and_then(Weak::upgrade).filter(|lease| lease.is_live());
         if let Some(lease) = current {
-            if lease.newest().token.subject == answer.token.subject {
+            if lease.newest.lock().token.subject == answer.token.subject {
                 if lease.extend(answer) {
                     self.changes.fetch_add(1, Ordering::AcqRel);
                 }
@@ -91,7 +92,7 @@ impl Leases {
 
     /// The token is not good any more: its streams end.
     pub(in crate::auth) fn end(&self, token: u128) {
-        if let Some(lease) = self.lock().leases.remove(&token).and_then(|lease| lease.upgrade()) {
+        if let Some(lease) = self.by_token.lock().leases.remove(&token).and_then(|lease| lease.upgrade()) {
             self.end_lease(&lease);
         }
     }
@@ -114,7 +115,7 @@ impl Leases {
 
     /// The tokens with open streams about which it is time to ask. Each is returned once until its question is dropped.
     pub(in crate::auth) fn due(&self, now: UnixTime) -> Vec<StreamQuestion> {
-        let by_token = self.lock();
+        let by_token = self.by_token.lock();
         let live = by_token.leases.values().filter_map(Weak::upgrade);
         let is_due = |lease: &Arc<Lease>| {
             lease.streams.load(Ordering::Acquire) > 0
@@ -123,10 +124,6 @@ impl Leases {
                 && !lease.is_asked.swap(true, Ordering::AcqRel)
         };
         live.filter(is_due).map(StreamQuestion).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ByToken> {
-        self.by_token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -176,7 +173,7 @@ impl Lease {
 
     /// The newest answer counts, also if it ends earlier. Returns true if it has other rights.
     fn extend(&self, answer: Answer) -> bool {
-        let mut newest = self.newest();
+        let mut newest = self.newest.lock();
         if answer.asked < newest.asked {
             return false;
         }
@@ -192,7 +189,7 @@ impl Lease {
 
     /// What the newest answer says.
     pub fn newest_token(&self) -> Arc<VerifiedToken> {
-        self.newest().token.clone()
+        self.newest.lock().token.clone()
     }
 
     /// How often the rights of the token have changed.
@@ -202,12 +199,8 @@ impl Lease {
 
     /// [`Lease::changes`] at the time of an answer. `None` if a newer one has other rights.
     pub fn changes_until(&self, answer: &VerifiedToken) -> Option<u64> {
-        let newest = self.newest();
+        let newest = self.newest.lock();
         answer.has_rights_of(&newest.token).then(|| self.changes())
-    }
-
-    fn newest(&self) -> MutexGuard<'_, Answer> {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -325,7 +318,7 @@ mod tests {
         let leases = Leases::default();
         let kept = grant(&leases, 0, "alice", 1);
         (1..=2 * MIN_SWEEP as u128).for_each(|token| drop(grant(&leases, token, "alice", 1)));
-        assert!(leases.lock().leases.len() <= MIN_SWEEP + 1, "{}", leases.lock().leases.len());
+        assert!(leases.by_token.lock().leases.len() <= MIN_SWEEP + 1, "{}", leases.by_token.lock().leases.len());
         assert!(Arc::ptr_eq(&kept, &grant(&leases, 0, "alice", 1)));
     }
 }

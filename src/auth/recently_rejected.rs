@@ -1,10 +1,10 @@
 //! Tokens that were rejected a moment ago, so that a client that repeats one does not cost a question each time.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
+use parking_lot::Mutex;
 
 use crate::types::clock::Uptime;
 
@@ -31,13 +31,13 @@ struct Generations<W> {
 
 impl<W: Clone> RejectedTokens<W> {
     pub(super) fn find(&self, token: u128, now: Uptime) -> Option<W> {
-        let generations = self.lock();
+        let generations = self.generations.lock();
         let found = generations.current.get(&token).or_else(|| generations.previous.get(&token));
         found.filter(|(at, _)| now.since(*at) < REMEMBERED).map(|(_, why)| why.clone())
     }
 
     pub(super) fn insert(&self, token: u128, why: W, now: Uptime) {
-        let mut generations = self.lock();
+        let mut generations = self.generations.lock();
         if now.since(generations.since) >= REMEMBERED {
             generations.previous = std::mem::take(&mut generations.current);
             generations.since = now;
@@ -45,10 +45,6 @@ impl<W: Clone> RejectedTokens<W> {
         if generations.current.len() < CAPACITY {
             generations.current.insert(token, (now, why));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Generations<W>> {
-        self.generations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -86,6 +82,6 @@ mod tests {
         let rejected = RejectedTokens::default();
         (0..=CAPACITY as u128).for_each(|token| rejected.insert(token, Reason::TokenInactive, START));
         let [first, last] = [0, CAPACITY as u128].map(|token| rejected.find(token, START).is_some());
-        assert_eq!((first, last, rejected.lock().current.len()), (true, false, CAPACITY));
+        assert_eq!((first, last, rejected.generations.lock().current.len()), (true, false, CAPACITY));
     }
 }

@@ -7,11 +7,12 @@
 //! (`stream_reads`), and records what it finds. That also shows which rights were lost.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
+use parking_lot::Mutex;
 
 use crate::auth::token_cache::CachedToken;
 use crate::types::clock::{UnixTime, Uptime};
@@ -61,7 +62,7 @@ struct Watch {
 impl Renewals {
     /// Records a token of this family that was just verified, or read from the store.
     pub fn record(&self, family: TokenId, known: &Arc<CachedToken>, now: Uptime) {
-        let mut families = self.lock();
+        let mut families = self.families.lock();
         if let Some(watch) = families.watched.get_mut(&family) {
             return self.record_watched(watch, known);
         }
@@ -88,7 +89,7 @@ impl Renewals {
 
     /// Remembers the family's newest token until the returned guard is dropped. `opened_by`: that of the stream.
     pub fn watch(self: &Arc<Self>, family: TokenId, opened_by: &Arc<CachedToken>) -> FamilyWatch {
-        let mut families = self.lock();
+        let mut families = self.families.lock();
         let remembered = [families.recent.get(&family).cloned(), families.older.get(&family).cloned()];
         let watch = families.watched.entry(family).or_default();
         watch.streams += 1;
@@ -107,7 +108,7 @@ impl Renewals {
     /// The API keys and handles with open streams that must be read again, because a request would read them. Each is
     /// returned once until its [`StreamRead`] is dropped.
     pub fn due(self: &Arc<Self>, now: UnixTime) -> Vec<StreamRead> {
-        let mut families = self.lock();
+        let mut families = self.families.lock();
         let due = families.watched.iter_mut().filter_map(|(id, watch)| {
             let is_api_key = watch.newest.as_ref()?.is_api_key;
             watch.begin_read(now).then(|| StreamRead { id: *id, is_api_key, renewals: self.clone() })
@@ -117,16 +118,12 @@ impl Renewals {
 
     /// Has the API keys and handles among these families read again at once, if they have streams.
     pub fn read_again(&self, families: &[TokenId]) {
-        let mut known = self.lock();
+        let mut known = self.families.lock();
         for id in families {
             if let Some(watch) = known.watched.get_mut(id) {
                 watch.is_outdated = true;
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Families> {
-        self.families.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -163,7 +160,7 @@ pub struct FamilyWatch {
 impl FamilyWatch {
     /// The newest token, or why the family has ended.
     pub fn newest(&self) -> Result<Option<Arc<CachedToken>>, Reason> {
-        let families = self.renewals.lock();
+        let families = self.renewals.families.lock();
         let Some(watch) = families.watched.get(&self.family) else { return Ok(None) };
         watch.ended.map_or_else(|| Ok(watch.newest.clone()), Err)
     }
@@ -171,7 +168,7 @@ impl FamilyWatch {
 
 impl Drop for FamilyWatch {
     fn drop(&mut self) {
-        let mut families = self.renewals.lock();
+        let mut families = self.renewals.families.lock();
         let Some(watch) = families.watched.get_mut(&self.family) else { return };
         watch.streams -= 1;
         if watch.streams == 0 {
@@ -195,7 +192,7 @@ impl StreamRead {
 
     /// Ends the streams: a new request would be rejected for this reason.
     pub fn end(&self, reason: Reason) {
-        if let Some(watch) = self.renewals.lock().watched.get_mut(&self.id) {
+        if let Some(watch) = self.renewals.families.lock().watched.get_mut(&self.id) {
             watch.ended = Some(reason);
         }
         self.renewals.changes.fetch_add(1, Ordering::AcqRel);
@@ -203,7 +200,7 @@ impl StreamRead {
 
     /// Waits until `time` with the next attempt, because the provider or the store fails.
     pub fn put_off(&self, time: UnixTime) {
-        if let Some(watch) = self.renewals.lock().watched.get_mut(&self.id) {
+        if let Some(watch) = self.renewals.families.lock().watched.get_mut(&self.id) {
             watch.not_before = time;
         }
     }
@@ -211,7 +208,7 @@ impl StreamRead {
 
 impl Drop for StreamRead {
     fn drop(&mut self) {
-        if let Some(watch) = self.renewals.lock().watched.get_mut(&self.id) {
+        if let Some(watch) = self.renewals.families.lock().watched.get_mut(&self.id) {
             watch.is_being_read = false;
         }
     }
@@ -260,7 +257,7 @@ mod tests {
         let renewals = Arc::new(Renewals::default());
         renewals.record(family(1), &expiring(60), START);
         renewals.record(family(2), &expiring(70), START + (RECENT - MICROSECOND));
-        assert_eq!(renewals.lock().older.len(), 0);
+        assert_eq!(renewals.families.lock().older.len(), 0);
         renewals.record(family(3), &expiring(80), START + RECENT);
         assert_eq!([1, 2, 3].map(|number| newest(&renewals, number)), [Some(60), Some(70), Some(80)]);
         renewals.record(family(4), &expiring(90), START + 2 * RECENT);
@@ -272,7 +269,7 @@ mod tests {
         let renewals = Arc::new(Renewals::default());
         (0..=MAX_RECENT).for_each(|number| renewals.record(family(number), &expiring(60), START));
         let last_two = [MAX_RECENT - 1, MAX_RECENT].map(|number| newest(&renewals, number));
-        assert_eq!((renewals.lock().recent.len(), last_two), (MAX_RECENT, [Some(60), None]));
+        assert_eq!((renewals.families.lock().recent.len(), last_two), (MAX_RECENT, [Some(60), None]));
     }
 
     #[test]
@@ -295,9 +292,9 @@ mod tests {
         let [first, second, last] = watches;
         drop((first, second));
         renewals.record(family(1), &expiring(60), START);
-        assert!(last.newest().is_ok_and(|known| known.is_some()) && renewals.lock().recent.is_empty());
+        assert!(last.newest().is_ok_and(|known| known.is_some()) && renewals.families.lock().recent.is_empty());
         drop(last);
-        assert!(renewals.lock().watched.is_empty());
+        assert!(renewals.families.lock().watched.is_empty());
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! here and written in batches. A lost entry only makes rotation more lenient.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::types::ids::TokenId;
 
@@ -27,7 +28,7 @@ struct Seen {
 
 impl SeenGenerations {
     pub fn record(&self, family: TokenId, generation: u64) {
-        let waiting = &mut self.lock().waiting;
+        let waiting = &mut self.seen.lock().waiting;
         if waiting.len() < MAX_FAMILIES || waiting.contains_key(&family) {
             let newest = waiting.entry(family).or_insert(generation);
             *newest = generation.max(*newest);
@@ -36,24 +37,20 @@ impl SeenGenerations {
 
     /// The newest generation seen of one family that the store may not know.
     pub fn newest(&self, family: TokenId) -> Option<u64> {
-        let seen = self.lock();
+        let seen = self.seen.lock();
         seen.waiting.get(&family).max(seen.writing.get(&family)).copied()
     }
 
     /// Returns all that wait. To be written, and then [`SeenGenerations::end_write`].
     pub fn begin_write(&self) -> Vec<(TokenId, u64)> {
-        let mut seen = self.lock();
+        let mut seen = self.seen.lock();
         seen.writing = std::mem::take(&mut seen.waiting);
         seen.writing.iter().map(|(family, generation)| (*family, *generation)).collect()
     }
 
     /// The store knows them, or cannot be told.
     pub fn end_write(&self) {
-        self.lock().writing.clear();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock().writing.clear();
     }
 }
 

@@ -5,10 +5,11 @@
 //! snapshot. Changes run one after the other. Each one is completed, also if the client disconnects or the disk hangs;
 //! a change that waits for the disk blocks the next one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::key_error::KeysError;
@@ -77,7 +78,7 @@ impl OwnKeys {
     }
 
     async fn update_uses(&self, tools: &KeyTools, stored: &[StoredKey], now: UnixTime) -> Result<(), KeysError> {
-        if *self.uses_in_force.lock().unwrap_or_else(PoisonError::into_inner) != uses(stored, tools, now) {
+        if *self.uses_in_force.lock() != uses(stored, tools, now) {
             let _guard = self.lock_changes(tools.store_timeout).await?;
             return self.put_in_force(tools, self.stored.load_full(), now);
         }
@@ -271,7 +272,7 @@ impl OwnKeys {
             tools.own_issuer(&tools.usable(&keys), now)
         })?;
         self.keyring.replace_own(issuer);
-        *self.uses_in_force.lock().unwrap_or_else(PoisonError::into_inner) = uses(&keys, tools, now);
+        *self.uses_in_force.lock() = uses(&keys, tools, now);
         self.stored.store(keys);
         Ok(())
     }

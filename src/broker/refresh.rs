@@ -7,9 +7,10 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::HeaderMap;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::client::check_holder;
@@ -172,13 +173,13 @@ impl Broker {
             };
             if has_turn && matches!(rotation, Rotation::Rotated(_)) {
                 // The last one counts, as the decision does.
-                *found_here.lock().unwrap_or_else(PoisonError::into_inner) = family.as_deref().cloned();
+                *found_here.lock() = family.as_deref().cloned();
             }
             with_address(client, rotation)
         };
         let rotation = self.with_timeout(self.store.rotate(presented, Box::new(decide), context)).await?;
         if let (Rotation::Rotated(_), Some(turn)) = (&rotation, turn)
-            && let Some(family) = found.lock().unwrap_or_else(PoisonError::into_inner).take()
+            && let Some(family) = found.lock().take()
         {
             turn.rotated(family);
         }

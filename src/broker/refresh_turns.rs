@@ -5,10 +5,11 @@
 //! waits instead, and gets what it would have got if it had been first.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
+use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use crate::tokens::family::Family;
@@ -48,7 +49,7 @@ impl RefreshTurns {
     pub(super) async fn take(&self, id: TokenId, limit: Duration) -> RefreshTurn<'_> {
         let mut call = RefreshTurn { turns: self, id, number: 0, held: None };
         let turn = {
-            let mut families = self.lock();
+            let mut families = self.0.lock();
             let calls = families.entry(id).or_default();
             calls.count += 1;
             calls.arrived += 1;
@@ -57,10 +58,6 @@ impl RefreshTurns {
         };
         call.held = tokio::time::timeout(limit, turn.lock_owned()).await.ok();
         call
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<TokenId, Calls, RandomState>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -73,7 +70,7 @@ impl RefreshTurn<'_> {
 
     /// This call has rotated the family, which was `before`.
     pub(super) fn rotated(&mut self, family: Family) {
-        let arrived = self.turns.lock().get(&self.id).map_or(self.number, |calls| calls.arrived);
+        let arrived = self.turns.0.lock().get(&self.id).map_or(self.number, |calls| calls.arrived);
         if let Some(held) = &mut self.held {
             **held = Some(Before { family, arrived });
         }
@@ -82,7 +79,7 @@ impl RefreshTurn<'_> {
 
 impl Drop for RefreshTurn<'_> {
     fn drop(&mut self) {
-        let mut families = self.turns.lock();
+        let mut families = self.turns.0.lock();
         if let Some(calls) = families.get_mut(&self.id) {
             calls.count -= 1;
             if calls.count == 0 {
@@ -125,7 +122,7 @@ mod tests {
         assert_eq!(poll_once(later.as_mut()), None);
         drop(second);
         assert_eq!(later.await.before(), None, "it came after the rotation");
-        assert!(turns.lock().is_empty());
+        assert!(turns.0.lock().is_empty());
     }
 
     fn poll_once<'t>(turn: Pin<&mut impl Future<Output = RefreshTurn<'t>>>) -> Option<Option<Family>> {

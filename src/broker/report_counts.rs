@@ -1,8 +1,10 @@
 //! What identity providers reported, for metrics.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::telemetry::metrics::LabelledValue;
 use crate::types::clock::Uptime;
@@ -62,22 +64,22 @@ struct Counts {
 impl ReportCounts {
     /// `source`: the name of the provider or the event stream. `kind`: of the report.
     pub fn count(&self, source: &Arc<str>, kind: &'static str, outcome: ReportOutcome) {
-        *self.counts().reports.entry((source.clone(), kind, outcome)).or_default() += 1;
+        *self.0.lock().reports.entry((source.clone(), kind, outcome)).or_default() += 1;
     }
 
     /// A valid event came from this event stream, or its transmitter said that there is none.
     pub fn heard_of(&self, stream: &Arc<str>, now: Uptime) {
-        self.counts().last.insert(stream.clone(), now);
+        self.0.lock().last.insert(stream.clone(), now);
     }
 
     /// Shows this source in the metrics before its first report: a rise from nothing is none for Prometheus.
     pub fn expect(&self, source: &Arc<str>, kind: &'static str, outcome: ReportOutcome) {
-        self.counts().reports.entry((source.clone(), kind, outcome)).or_default();
+        self.0.lock().reports.entry((source.clone(), kind, outcome)).or_default();
     }
 
     /// This event stream has a sign of life more often than this. Its silence counts from now.
     pub fn watch(&self, stream: &Arc<str>, longest: Option<Duration>, now: Uptime) {
-        let mut counts = self.counts();
+        let mut counts = self.0.lock();
         counts.last.insert(stream.clone(), now);
         counts.longest.extend(longest.map(|longest| (stream.clone(), longest)));
     }
@@ -91,7 +93,7 @@ impl ReportCounts {
             ];
             (labels, *count as f64)
         };
-        self.counts().reports.iter().map(labelled).collect()
+        self.0.lock().reports.iter().map(labelled).collect()
     }
 
     /// Seconds since each event stream was last heard of.
@@ -99,20 +101,16 @@ impl ReportCounts {
         let silence = |(stream, last): (&Arc<str>, &Uptime)| {
             (vec![("stream", stream.to_string())], now.since(*last).as_secs_f64())
         };
-        self.counts().last.iter().map(silence).collect()
+        self.0.lock().last.iter().map(silence).collect()
     }
 
     /// Whether each event stream is silent for longer than it may be.
     pub fn overdue(&self, now: Uptime) -> Vec<LabelledValue> {
-        let counts = self.counts();
+        let counts = self.0.lock();
         let is_overdue = |(stream, longest): (&Arc<str>, &Duration)| {
             let silence = counts.last.get(stream).map_or(Duration::ZERO, |last| now.since(*last));
             (vec![("stream", stream.to_string())], f64::from(u8::from(silence > *longest)))
         };
         counts.longest.iter().map(is_overdue).collect()
-    }
-
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

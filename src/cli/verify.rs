@@ -1,7 +1,9 @@
 //! `bearward verify`: checks a token against the keys in a file, with the code of the gateway.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::config_argument::ConfigArgument;
 use super::error::{Cause, CommandError};
@@ -68,13 +70,13 @@ enum Checker {
 impl Checker {
     fn check(&self, token: &str, time: &TimeArguments) -> (Vec<(Step, String)>, Result<(), Reject>) {
         let steps = Mutex::new(Vec::new());
-        let listener = |step, result| steps.lock().unwrap_or_else(PoisonError::into_inner).push((step, result));
+        let listener = |step, result| steps.lock().push((step, result));
         let trace = Trace::to(&listener);
         let result = match self {
             Checker::Signature(keys) => verify_signature(token, keys, trace).map(drop),
             Checker::Claims(issuers) => verify(token, issuers, time.clock().now(), Validity::Live, trace).map(drop),
         };
-        (steps.into_inner().unwrap_or_else(PoisonError::into_inner), result)
+        (steps.into_inner(), result)
     }
 }
 

@@ -5,9 +5,10 @@
 //! never get the response. If it does not, its old refresh token still works, by the rules for lost responses.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Request, header};
+use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::auth::authenticate::{Authenticator, Caller};
@@ -93,7 +94,7 @@ impl CookieRefresh {
     }
 
     fn slot(&self, hash: [u8; 32], now: Uptime) -> Arc<Slot> {
-        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.0.lock();
         if slots.len() >= MAX_ENDED {
             slots.retain(|_, slot| Arc::strong_count(slot) > 1 || is_current(slot, now));
         }
@@ -183,9 +184,9 @@ mod tests {
         end(1, Some(refreshed(NOW)));
         (2..RUNNING).for_each(|failed| end(failed, None));
         let running = refreshes.slot(hash(RUNNING), NOW);
-        assert_eq!(refreshes.0.lock().expect("free").len(), MAX_ENDED);
+        assert_eq!(refreshes.0.lock().len(), MAX_ENDED);
         let new = refreshes.slot(hash(MAX_ENDED), NOW);
-        let known = refreshes.0.lock().expect("free");
+        let known = refreshes.0.lock();
         let left = [0, 1, 2, RUNNING, MAX_ENDED].map(|number| known.contains_key(&hash(number)));
         assert_eq!((left, known.len()), ([true, false, false, true, true], 3));
         assert!(Arc::ptr_eq(&running, &known[&hash(RUNNING)]) && Arc::ptr_eq(&new, &known[&hash(MAX_ENDED)]));

@@ -1,13 +1,14 @@
 //! The body of a request on its way to the upstream, and the wait for the head of the response.
 
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::HeaderMap;
+use parking_lot::Mutex;
 
 use crate::gateway::streams::TokenBound;
 use crate::protocols::http::body::{BodyEnd, BodyError, BodyObserver, LONG_RUNNING_AFTER};
@@ -52,12 +53,12 @@ impl Progress {
     }
 
     pub(super) fn take_failure(&self) -> Option<Reject> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.failure.lock().take()
     }
 
     /// Returns true if the client's body failed: the server cannot be blamed for what follows.
     pub(super) fn has_failed(&self) -> bool {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.failure.lock().is_some()
     }
 
     /// As [`Progress::take_failure`], but `None` if the client left: that is no fault of its body.
@@ -76,7 +77,7 @@ impl Progress {
 
     pub(super) fn fail(&self, error: &BodyError) {
         self.is_left.store(error.is_by_leaving(), Ordering::Relaxed);
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.reject());
+        *self.failure.lock() = Some(error.reject());
     }
 
     fn moved(&self) {
@@ -212,7 +213,7 @@ mod tests {
         assert!(!progress.is_complete() && !progress.has_failed());
         progress.complete.store(true, Ordering::Relaxed);
         assert!(progress.is_complete() && !progress.has_failed());
-        *progress.failure.lock().expect("free") = Some(BodyError::TooLarge.reject());
+        *progress.failure.lock() = Some(BodyError::TooLarge.reject());
         assert!(progress.has_failed());
         assert_eq!(progress.take_failure().map(|reject| reject.reason), Some(Reason::BodyTooLarge));
         assert!(!progress.has_failed());

@@ -9,10 +9,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
+use parking_lot::Mutex;
 
 use crate::types::clock::Uptime;
 use crate::types::ids::TokenId;
@@ -102,12 +102,12 @@ impl Limiter {
     /// Takes a token even if none is left. The debt is at most a burst and the overdraft, so taking many at once costs
     /// no longer wait than that.
     pub fn take(&self, key: impl Into<Key>, now: Uptime) {
-        self.lock().take(key.into(), self, now);
+        self.buckets.lock().take(key.into(), self, now);
     }
 
     /// Gives back a token that was taken.
     pub fn give_back(&self, key: impl Into<Key>) {
-        let (mut generations, key) = (self.lock(), key.into());
+        let (mut generations, key) = (self.buckets.lock(), key.into());
         if let Some(full_at) = generations.get(key) {
             generations.set(key, full_at.saturating_sub(self.rate.interval_micros()), self.capacity);
         }
@@ -115,12 +115,12 @@ impl Limiter {
 
     /// How long until there is a token; `None` if there is one now.
     pub fn retry_after(&self, key: impl Into<Key>, now: Uptime) -> Option<Duration> {
-        self.lock().retry_after(key.into(), self.rate, now)
+        self.buckets.lock().retry_after(key.into(), self.rate, now)
     }
 
     /// Takes a token. If there is none, fails with how long until there is one.
     pub fn try_take(&self, key: impl Into<Key>, now: Uptime) -> Result<(), Duration> {
-        let (mut generations, key) = (self.lock(), key.into());
+        let (mut generations, key) = (self.buckets.lock(), key.into());
         match generations.retry_after(key, self.rate, now) {
             Some(wait) => Err(wait),
             None => {
@@ -138,7 +138,7 @@ impl Limiter {
 
     /// As [`Limiter::try_take_with_quota`] at a rate of the key itself.
     pub fn try_take_at(&self, rate: Rate, key: impl Into<Key>, now: Uptime) -> Quota {
-        let (mut generations, key) = (self.lock(), key.into());
+        let (mut generations, key) = (self.buckets.lock(), key.into());
         let retry_after = generations.retry_after(key, rate, now);
         if retry_after.is_none() {
             generations.take_at(rate, key, self, now);
@@ -148,17 +148,13 @@ impl Limiter {
 
     /// The state of the bucket at a rate of the key itself. Takes nothing.
     pub fn quota_at(&self, rate: Rate, key: impl Into<Key>, now: Uptime) -> Quota {
-        let (generations, key) = (self.lock(), key.into());
+        let (generations, key) = (self.buckets.lock(), key.into());
         generations.quota(key, rate, generations.retry_after(key, rate, now), now)
     }
 
     /// The state of the bucket. Takes nothing.
     pub fn quota(&self, key: impl Into<Key>, sharers: u32, now: Uptime) -> Quota {
         self.quota_at(self.rate.shared_by(sharers), key, now)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Generations> {
-        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -311,7 +307,7 @@ mod tests {
             (0..3).for_each(|_| limiter.take(address(number), NOW));
         }
         assert!(limiter.retry_after(address(99_999), NOW).is_some());
-        let generations = limiter.buckets.lock().expect("unpoisoned");
+        let generations = limiter.buckets.lock();
         assert!(generations.current.len() + generations.previous.len() <= 2 * CAPACITY);
     }
 }

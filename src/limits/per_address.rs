@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use parking_lot::Mutex;
 
 use crate::limits::limiter::Key;
 use crate::limits::network::{Network, networks};
@@ -46,7 +47,7 @@ impl PerAddressLimit {
     /// As [`PerAddressLimit::acquire`], with this limit if it is lower.
     pub fn acquire_below(self: &Arc<Self>, limit: usize, address: IpAddr) -> Option<AddressGuard> {
         let limit = limit.min(self.limit);
-        let mut counts = self.lock();
+        let mut counts = self.counts.lock();
         let is_full = |network: Network| {
             counts.get(&network.key).is_some_and(|count| *count >= limit.saturating_mul(network.weight))
         };
@@ -62,15 +63,11 @@ impl PerAddressLimit {
         }
         Some(AddressGuard { owner: self.clone(), address, number })
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, usize, RandomState>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for AddressGuard {
     fn drop(&mut self) {
-        let mut counts = self.owner.lock();
+        let mut counts = self.owner.counts.lock();
         for Network { key, .. } in networks(self.address) {
             if let Some(count) = counts.get_mut(&key) {
                 *count -= 1;
@@ -100,7 +97,7 @@ mod tests {
         drop((v4, v6));
         assert!(limit.acquire(address("192.0.2.1")).is_some());
         drop(neighbour);
-        assert!(limit.lock().is_empty(), "addresses that hold none are forgotten");
+        assert!(limit.counts.lock().is_empty(), "addresses that hold none are forgotten");
     }
 
     #[test]
@@ -118,7 +115,7 @@ mod tests {
         assert_eq!(small.len() + medium.len() + large.len(), 40, "of a /48");
         assert!(limit.acquire([0x2001, 0xdb8, 1, 0, 0, 0, 0, 1].into()).is_some(), "another customer");
         drop((small, medium, large));
-        assert!(limit.lock().is_empty());
+        assert!(limit.counts.lock().is_empty());
     }
 
     #[test]

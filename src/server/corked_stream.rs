@@ -7,9 +7,10 @@
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::unwritten::Unwritten;
@@ -42,11 +43,6 @@ pub(super) fn cork<S>(stream: S) -> (CorkedStream<S>, Cork<S>) {
     (CorkedStream(corked.clone()), Cork(corked))
 }
 
-/// Never waits: the task of the connection alone uses both sides.
-fn lock<S>(corked: &Mutex<Corked<S>>) -> MutexGuard<'_, Corked<S>> {
-    corked.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<S: AsyncWrite + Unpin> Cork<S> {
     /// Drives the connection that has the [`CorkedStream`], and writes after each poll what it has collected.
     pub(super) fn drive<C: Future + Unpin>(&self, connection: &mut C) -> impl Future<Output = C::Output> {
@@ -60,7 +56,7 @@ impl<S: AsyncWrite + Unpin> Cork<S> {
     /// Writes what was collected, as far as the client accepts it. If it accepts no more, the task is woken when it
     /// does.
     fn uncork(&self, context: &mut Context<'_>) {
-        let mut corked = lock(&self.0);
+        let mut corked = self.0.lock();
         if corked.collected.is_empty() {
             return;
         }
@@ -123,7 +119,7 @@ impl<S: AsyncWrite + Unpin> Corked<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for CorkedStream<S> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let mut corked = lock(&self.0);
+        let mut corked = self.0.lock();
         corked.earlier_failure()?;
         corked.has_read = true;
         Pin::new(&mut corked.stream).poll_read(context, buffer)
@@ -132,7 +128,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for CorkedStream<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for CorkedStream<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        lock(&self.0).poll_write(context, &[IoSlice::new(bytes)])
+        self.0.lock().poll_write(context, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -140,7 +136,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CorkedStream<S> {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        lock(&self.0).poll_write(context, slices)
+        self.0.lock().poll_write(context, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -149,12 +145,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CorkedStream<S> {
 
     /// Leaves what is collected to [`Cork::drive`]. Without it, TLS may still hold a large frame back.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut corked = lock(&self.0);
+        let mut corked = self.0.lock();
         if corked.collected.is_empty() { corked.poll_flush(context) } else { Poll::Ready(Ok(())) }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut corked = lock(&self.0);
+        let mut corked = self.0.lock();
         corked.earlier_failure()?;
         ready!(corked.poll_flush(context))?;
         Pin::new(&mut corked.stream).poll_shutdown(context)
@@ -186,8 +182,8 @@ mod tests {
     struct Socket(Arc<Mutex<Client>>);
 
     impl Socket {
-        fn client(&self) -> MutexGuard<'_, Client> {
-            self.0.lock().expect("no panic")
+        fn client(&self) -> parking_lot::MutexGuard<'_, Client> {
+            self.0.lock()
         }
     }
 

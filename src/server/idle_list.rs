@@ -4,10 +4,11 @@
 //! only after some time without a request, so a busy connection never takes this lock.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
@@ -42,13 +43,13 @@ impl IdleList {
     pub(super) fn enter(self: &Arc<Self>, since: Instant) -> Idle {
         let place = (since, self.next.fetch_add(1, Ordering::Relaxed));
         let must_close = Arc::new(Notify::new());
-        self.lock().insert(place, must_close.clone());
+        self.connections.lock().insert(place, must_close.clone());
         Idle { list: self.clone(), place, must_close }
     }
 
     /// Closes the connection that is idle for the longest time. Returns false if there is none to close.
     pub(super) fn close_longest(&self) -> bool {
-        let mut connections = self.lock();
+        let mut connections = self.connections.lock();
         let Some(longest) = connections.first_entry().filter(|first| first.key().0.elapsed() >= MIN_IDLE) else {
             return false;
         };
@@ -58,16 +59,12 @@ impl IdleList {
 
     /// As [`IdleList::close_longest`], for a connection that got no slot itself.
     pub(super) fn close_longest_for_rejected(&self) -> bool {
-        let mut last = self.last_for_rejected.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_for_rejected.lock();
         if last.is_some_and(|last| last.elapsed() < REJECTED_PAUSE) {
             return false;
         }
         *last = Some(Instant::now());
         self.close_longest()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, Arc<Notify>>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -80,7 +77,7 @@ impl Idle {
 
 impl Drop for Idle {
     fn drop(&mut self) {
-        self.list.lock().remove(&self.place);
+        self.list.connections.lock().remove(&self.place);
     }
 }
 
@@ -108,6 +105,6 @@ mod tests {
         let fourth = list.enter(ago(2000));
         assert!(!list.close_longest_for_rejected(), "not for each of many");
         drop((newest, second, longest, third, fourth));
-        assert!(list.lock().is_empty());
+        assert!(list.connections.lock().is_empty());
     }
 }

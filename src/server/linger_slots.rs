@@ -6,8 +6,10 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::settings::LingerSettings;
 use crate::limits::limiter::Key;
@@ -45,10 +47,6 @@ impl LingerSlots {
         let owner = networks(client).last().map_or(Key::from(client), |network| network.key);
         Arc::new(Share { slots: self.clone(), owner, slot: Mutex::default(), piece: AtomicUsize::new(0) })
     }
-
-    fn lock(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// What one connection has of the slots: at most one, for all its streams.
@@ -72,11 +70,11 @@ impl Share {
 
     /// Returns the slot of this connection, or takes one if it has none.
     pub(super) fn slot(&self) -> Option<Arc<Slot>> {
-        let mut current = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.slot.lock();
         if let Some(slot) = current.upgrade() {
             return Some(slot);
         }
-        let number = self.slots.lock().take(self.owner, Instant::now())?;
+        let number = self.slots.slots.lock().take(self.owner, Instant::now())?;
         let slot = Arc::new(Slot { number, slots: self.slots.clone() });
         *current = Arc::downgrade(&slot);
         Some(slot)
@@ -88,8 +86,8 @@ impl Share {
             return None;
         }
         self.piece.store(0, Ordering::Relaxed);
-        let streams = self.slot.lock().unwrap_or_else(PoisonError::into_inner).strong_count();
-        let units = self.slots.lock().units(self.owner, Instant::now()) * streams.max(1);
+        let streams = self.slot.lock().strong_count();
+        let units = self.slots.slots.lock().units(self.owner, Instant::now()) * streams.max(1);
         Some(LingerSlots::PAUSE * u32::try_from(units).unwrap_or(u32::MAX))
     }
 }
@@ -103,13 +101,13 @@ pub(super) struct Slot {
 impl Slot {
     /// Records discarded bytes. Returns false if another client has this slot now.
     pub(super) fn record(&self, bytes: usize) -> bool {
-        self.slots.lock().record(self.number, bytes, Instant::now())
+        self.slots.slots.lock().record(self.number, bytes, Instant::now())
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.slots.lock().held.retain(|held| held.number != self.number);
+        self.slots.slots.lock().held.retain(|held| held.number != self.number);
     }
 }
 
@@ -278,10 +276,10 @@ mod tests {
         assert_eq!(share.count(PIECE - 1), None);
         assert_eq!(share.count(1), Some(Duration::from_millis(1)));
         let streams: Vec<_> = (0..10).filter_map(|_| share.slot()).collect();
-        assert_eq!((streams.len(), slots.lock().held.len()), (10, 1));
+        assert_eq!((streams.len(), slots.slots.lock().held.len()), (10, 1));
         let others = take(&slots, "192.0.2.2", 20);
         assert_eq!(share.count(PIECE), Some(Duration::from_millis(20)), "two clients, ten streams");
         drop((streams, others));
-        assert!(slots.lock().held.is_empty());
+        assert!(slots.slots.lock().held.is_empty());
     }
 }

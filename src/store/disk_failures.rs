@@ -3,8 +3,9 @@
 //! The small change of a readiness probe can fit on a full disk where a login does not. The outcome of the other calls
 //! therefore counts, too.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::store::error::{FailureKind, StoreError};
 
@@ -28,31 +29,27 @@ impl DiskFailures {
             return;
         }
         let failure = Failure { at: Instant::now(), error: error.clone() };
-        if self.lock().replace(failure).is_none() {
+        if self.0.lock().replace(failure).is_none() {
             tracing::error!(%error, "logins, refreshes and revocations get 503: the store cannot write");
         }
     }
 
     /// The error of the newest failure, if it still counts.
     pub(super) fn recent(&self) -> Option<StoreError> {
-        let failure = self.lock();
+        let failure = self.0.lock();
         failure.as_ref().filter(|failure| failure.at.elapsed() < HOLD).map(|failure| failure.error.clone())
     }
 
     /// Returns true from a failure to the next [`DiskFailures::end`].
     pub(super) fn has_failed(&self) -> bool {
-        self.lock().is_some()
+        self.0.lock().is_some()
     }
 
     /// A probe that began at `began` could write. A failure since then stays.
     pub(super) fn end(&self, began: Instant) {
-        if self.lock().take_if(|failure| failure.at < began).is_some() {
+        if self.0.lock().take_if(|failure| failure.at < began).is_some() {
             tracing::info!("the store can write again");
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Failure>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -67,7 +64,7 @@ mod tests {
         assert!(failures.recent().is_none() && !failures.has_failed());
         failures.note(&StoreError::new("full").of_kind(FailureKind::Disk));
         assert_eq!(failures.recent().map(|error| error.message).as_deref(), Some("full"));
-        if let Some(failure) = failures.lock().as_mut() {
+        if let Some(failure) = failures.0.lock().as_mut() {
             failure.at -= HOLD;
         }
         assert!(failures.recent().is_none() && failures.has_failed());

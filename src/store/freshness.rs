@@ -3,10 +3,11 @@
 //! Every request compares the time of the last complete poll with the time now. A gateway that was paused or cut off
 //! therefore knows in its first request that it may have missed a revocation. A store of one gateway has none of this.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::store::error::FailureKind;
@@ -128,7 +129,7 @@ impl Freshness {
     }
 
     fn stale_cause(&self) -> Option<StaleCause> {
-        if let Some(kind) = *self.failing.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(kind) = *self.failing.lock() {
             return Some(StaleCause::Store(kind));
         }
         if self.keys_in_force.load(Ordering::Acquire) < *self.keys.borrow() {
@@ -140,12 +141,12 @@ impl Freshness {
 
     /// A poll has failed.
     pub fn failed(&self, kind: FailureKind) {
-        *self.failing.lock().unwrap_or_else(PoisonError::into_inner) = Some(kind);
+        *self.failing.lock() = Some(kind);
     }
 
     /// The store has answered a poll.
     pub fn answered(&self) {
-        *self.failing.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.failing.lock() = None;
     }
 
     /// The time since the last complete poll.

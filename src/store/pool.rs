@@ -140,7 +140,7 @@ impl Drop for Counted<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -170,8 +170,8 @@ mod tests {
         pool.took(OperationKind::Sweep, Duration::ZERO);
         let seen = Arc::<Mutex<Vec<_>>>::default();
         let sees = seen.clone();
-        pool.observe_with(Arc::new(move |kind, duration| sees.lock().expect("free").push((kind, duration))));
+        pool.observe_with(Arc::new(move |kind, duration| sees.lock().push((kind, duration))));
         pool.took(OperationKind::Refresh, Duration::from_millis(2));
-        assert_eq!(*seen.lock().expect("free"), [(OperationKind::Refresh, Duration::from_millis(2))]);
+        assert_eq!(*seen.lock(), [(OperationKind::Refresh, Duration::from_millis(2))]);
     }
 }

@@ -9,9 +9,9 @@
 //! is stopped makes none. A login that no gateway tries, because none has a provider of its name, is deleted a day
 //! after the store has noticed its end.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use crate::tokens::family::Family;
@@ -131,7 +131,7 @@ struct SweepTime {
 impl SweepTimes {
     /// A sweep begins. Logins that were last tried before the returned time will not be tried any more.
     pub(super) fn untried_since(&self, now: UnixTime) -> UnixTime {
-        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut times = self.0.lock();
         let goes_on = times.filter(|times| now.since(times.last) <= SWEEP_PAUSE);
         let since = goes_on.map_or(now, |times| times.since);
         *times = Some(SweepTime { since, last: now });

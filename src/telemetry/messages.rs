@@ -246,7 +246,7 @@ impl Write for MessageWriter<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -255,7 +255,7 @@ mod tests {
 
     impl Write for Output {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("unpoisoned").extend_from_slice(bytes);
+            self.0.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -269,7 +269,7 @@ mod tests {
         let messages = Messages::write_to(output.clone()).expect("a thread");
         push(&messages);
         messages.flush();
-        let written = output.0.lock().expect("unpoisoned").clone();
+        let written = output.0.lock().clone();
         String::from_utf8(written).expect("text")
     }
 
@@ -339,7 +339,7 @@ mod tests {
         (0..QUEUED_ERRORS).for_each(|_| messages.push(b"error\n", Class::Error));
         drop(release);
         messages.flush();
-        let text = String::from_utf8(output.0.lock().expect("unpoisoned").clone()).expect("text");
+        let text = String::from_utf8(output.0.lock().clone()).expect("text");
         assert_eq!(text.lines().filter(|line| *line == "error").count(), QUEUED_ERRORS);
     }
 

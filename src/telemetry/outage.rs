@@ -1,8 +1,9 @@
 //! The outage of another server, for the journal: one message when it begins, and one when it ends, however many
 //! requests notice it.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use super::report_interval::ReportInterval;
 
@@ -29,7 +30,7 @@ pub enum OutageChange {
 impl Outage {
     /// `error`: empty if the server has responded. Returns what to report.
     pub fn note(&self, error: &str, now: Instant) -> Option<OutageChange> {
-        let mut last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_error.lock();
         if *last == error {
             return None;
         }

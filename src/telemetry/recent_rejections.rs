@@ -7,9 +7,11 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::access_log::{Record, cut, is_cut_from, without_tokens};
 use crate::limits::limiter::{Limiter, Rate};
@@ -121,7 +123,7 @@ impl RecentRejections {
     /// The rejection of this request, if it is one of the newest.
     pub fn find(&self, request_id: &str) -> Option<Rejection> {
         self.0.iter().find_map(|worker| {
-            let lists = worker.lock();
+            let lists = worker.lists.lock();
             let found = lists.all().find(|rejection| rejection.request_id.as_hex() == *request_id.as_bytes());
             found.cloned()
         })
@@ -131,7 +133,7 @@ impl RecentRejections {
     pub fn newest(&self, filter: &Filter, limit: usize) -> Vec<Rejection> {
         let mut found = Vec::new();
         for worker in &self.0 {
-            let lists = worker.lock();
+            let lists = worker.lists.lock();
             // Only what may be in the result is copied, because a rejected request waits for the lock.
             for list in [&lists.recent, &lists.excess] {
                 found.extend(list.iter().rev().filter(|rejection| filter.admits(rejection)).take(limit).cloned());
@@ -175,7 +177,7 @@ impl WorkerRejections {
     fn push_at(&self, record: &Record, now: Uptime) {
         let Some(rejection) = Rejection::of(record, self.max_field.load(Ordering::Relaxed)) else { return };
         let is_excess = rejection.client.is_some_and(|client| self.shares.try_take(client, now).is_err());
-        let mut lists = self.lock();
+        let mut lists = self.lists.lock();
         let (list, capacity) = match is_excess {
             false => (&mut lists.recent, self.capacity),
             true => (&mut lists.excess, (self.capacity / EXCESS).max(1)),
@@ -185,10 +187,6 @@ impl WorkerRejections {
         // Its memory is freed after the lock.
         drop(lists);
         drop(displaced);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Lists> {
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

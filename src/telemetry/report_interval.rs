@@ -1,7 +1,8 @@
 //! Pauses between equal messages that requests cause: clients could fill the log with them otherwise.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// From one message to the next.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -17,7 +18,7 @@ impl ReportInterval {
 
     /// Counts a failure. Returns the number of failures since the last report, or `None` if this one is not reported.
     pub fn count(&self, now: Instant) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         let (last, others) = &mut *state;
         if last.is_some_and(|last| now.saturating_duration_since(last) < INTERVAL) {
             *others += 1;

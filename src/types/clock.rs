@@ -8,9 +8,10 @@
 
 use std::fmt;
 use std::ops::{Add, Sub};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 /// A point in time: milliseconds since 1970-01-01T00:00:00Z.
@@ -200,7 +201,7 @@ impl SteadyClock {
     }
 
     pub fn read(&self) -> TransactionTime {
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = self.latest.lock();
         let (now, uptime) = (self.clock.now(), self.clock.uptime());
         let steady = latest.0 + uptime.since(latest.1);
         if now <= steady {

@@ -1,12 +1,13 @@
 //! One server and the connections to it. Each worker has a pool of its own, so no two cores share a connection.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::Request;
 use hyper::client::conn::{http1, http2};
+use parking_lot::{Mutex, MutexGuard};
 use rustls::ClientConfig;
 
 use super::connect::Connector;
@@ -300,6 +301,6 @@ impl Server {
     }
 
     fn idle(&self, worker: usize) -> MutexGuard<'_, Vec<Idle>> {
-        self.workers[worker].idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.workers[worker].idle.lock()
     }
 }

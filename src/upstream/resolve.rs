@@ -3,10 +3,11 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -39,7 +40,7 @@ impl Addresses {
     }
 
     pub(super) fn known(&self) -> Arc<[SocketAddr]> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.known.lock().clone()
     }
 
     pub(super) fn generation(&self) -> u64 {
@@ -50,7 +51,7 @@ impl Addresses {
     pub(super) fn update(&self, mut found: Vec<SocketAddr>) -> bool {
         found.sort();
         found.dedup();
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if found.is_empty() || **known == *found {
             return false;
         }

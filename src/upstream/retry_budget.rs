@@ -4,7 +4,8 @@
 //! Only requests that were sent count. A request that found no connection has caused no work on a server.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// How many seconds the budget looks back.
 const WINDOW: usize = 10;
@@ -31,7 +32,7 @@ impl RetryBudget {
     /// Takes one retry from the budget. Returns false if none is left. `requests`: the number of requests so far. A
     /// budget of 0 percent allows no retry at all.
     pub(super) fn try_spend(&self, requests: u64) -> bool {
-        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = self.window.lock();
         let (requests_before, retries_before) = window.past.front().copied().unwrap_or_default();
         let recent = requests.saturating_sub(requests_before);
         let allowed = if self.percent == 0 { 0 } else { MIN_RETRIES + recent * self.percent / 100 };
@@ -42,7 +43,7 @@ impl RetryBudget {
 
     /// Moves the window. To be called once a second.
     pub(super) fn advance(&self, requests: u64) {
-        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = self.window.lock();
         let now = (requests, window.retries);
         window.past.push_back(now);
         if window.past.len() > WINDOW {

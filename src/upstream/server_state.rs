@@ -4,8 +4,9 @@
 //! lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use super::balance::FULL_WEIGHT;
 use super::check_schedule::CheckSchedule;
@@ -61,7 +62,7 @@ impl ServerState {
 
     /// The state as operators see it.
     pub(super) fn name(&self) -> &'static str {
-        self.rotation().state()
+        self.rotation.lock().state()
     }
 
     /// Records the head of a response.
@@ -103,7 +104,7 @@ impl ServerState {
         if settings.consecutive_failures == 0 || in_a_row < threshold {
             return;
         }
-        let mut rotation = self.rotation();
+        let mut rotation = self.rotation.lock();
         let Some(time) = rotation.eject(settings, now) else { return };
         self.share.store(0, Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
@@ -120,8 +121,8 @@ impl ServerState {
         ejection: &EjectionSettings,
         now: Instant,
     ) {
-        self.schedule().end();
-        let mut rotation = self.rotation();
+        self.schedule.lock().end();
+        let mut rotation = self.rotation.lock();
         let change = rotation.record_check(result.is_ok(), health_check, now);
         self.share.store(rotation.settle(ejection, now), Ordering::Relaxed);
         drop(rotation);
@@ -137,7 +138,7 @@ impl ServerState {
         if self.share() == FULL_WEIGHT {
             return;
         }
-        let mut rotation = self.rotation();
+        let mut rotation = self.rotation.lock();
         let change = rotation.advance(settings, now);
         self.share.store(rotation.settle(settings, now), Ordering::Relaxed);
         drop(rotation);
@@ -146,24 +147,24 @@ impl ServerState {
 
     /// When the next health check begins. A reload that does not change `settings` does not change it.
     pub(super) fn next_check(&self, settings: &HealthCheckSettings, now: Instant) -> Instant {
-        self.schedule().next(settings, now)
+        self.schedule.lock().next(settings, now)
     }
 
     /// Begins a health check, and returns when it must have ended. A reload can end the task of a check before its
     /// result; the check that repeats it then has only the rest of its time. Otherwise a server that hangs would never
     /// fail a check while the configuration is reloaded often.
     pub(super) fn begin_check(&self, settings: &HealthCheckSettings, now: Instant) -> Instant {
-        let mut schedule = self.schedule();
+        let mut schedule = self.schedule.lock();
         if schedule.begin(settings, now) {
-            self.rotation().restart_series();
+            self.rotation.lock().restart_series();
         }
         schedule.deadline(settings, now)
     }
 
     /// Forgets the results of health checks, because the configuration has none any more.
     pub(super) fn forget_checks(&self, settings: &EjectionSettings, now: Instant) {
-        *self.schedule() = CheckSchedule::default();
-        let mut rotation = self.rotation();
+        *self.schedule.lock() = CheckSchedule::default();
+        let mut rotation = self.rotation.lock();
         if rotation.is_out() {
             rotation.forget_checks(now);
             self.share.store(rotation.settle(settings, now), Ordering::Relaxed);
@@ -180,14 +181,6 @@ impl ServerState {
             (Some(RotationChange::Returned), _) => tracing::info!(upstream, server, "gets requests again"),
             (None, _) => {}
         }
-    }
-
-    fn schedule(&self) -> MutexGuard<'_, CheckSchedule> {
-        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn rotation(&self) -> MutexGuard<'_, Rotation> {
-        self.rotation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

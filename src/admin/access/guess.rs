@@ -3,8 +3,9 @@
 //! The first one of a burst gets a line of its own at once, and the others a line together within some seconds.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::limits::limiter::{Limiter, Rate};
 use crate::types::clock::Uptime;
@@ -45,7 +46,7 @@ impl WrongTokens {
         match self.limiter.as_ref().and_then(|limiter| limiter.retry_after(address, now)) {
             None => Ok(()),
             Some(wait) => {
-                self.log().unlogged.limited += 1;
+                self.log.lock().unlogged.limited += 1;
                 Err(Reject::from(Reason::AdminLimited).with_retry_after(wait))
             }
         }
@@ -55,7 +56,7 @@ impl WrongTokens {
         if let Some(limiter) = &self.limiter {
             limiter.take(address, now);
         }
-        let mut log = self.log();
+        let mut log = self.log.lock();
         if log.last.is_some_and(|last| last.elapsed() < LOG_INTERVAL) {
             log.unlogged.wrong += 1;
             return;
@@ -77,11 +78,7 @@ impl WrongTokens {
     }
 
     fn take_unlogged(&self) -> Unlogged {
-        std::mem::take(&mut self.log().unlogged)
-    }
-
-    fn log(&self) -> MutexGuard<'_, Log> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut self.log.lock().unlogged)
     }
 }
 

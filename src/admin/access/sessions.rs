@@ -1,8 +1,9 @@
 //! The sessions of operators, in memory: a restart ends them.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::operators::Operator;
 use crate::types::clock::Uptime;
@@ -79,7 +80,7 @@ impl Sessions {
 
     /// Those that have not ended.
     fn live(&self, now: Uptime) -> MutexGuard<'_, VecDeque<Session>> {
-        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut live = self.live.lock();
         live.retain(|session| session.ends > now);
         live
     }

@@ -5,9 +5,10 @@
 //! send tokens with random ones: the issuer gets one request per cooldown, and a limited number of requests waits for a
 //! limited time.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::types::clock::Uptime;
@@ -87,7 +88,7 @@ impl Refetch {
     }
 
     fn take_slot(self: &Arc<Self>, now: Uptime) -> Result<WaiterSlot, RefetchOutcome> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let fetch = match state.pending {
             Some(fetch) => fetch,
             None if self.is_cooling_down(state.last_request, now) => return Err(RefetchOutcome::CoolingDown),
@@ -107,7 +108,7 @@ impl Refetch {
 
     /// Requests a fetch without a cooldown.
     pub(super) fn request_now(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.pending.is_none() {
             state.pending = Some(state.started + 1);
             self.requested.notify_one();
@@ -121,28 +122,24 @@ impl Refetch {
     /// Returns once a fetch is requested.
     pub(super) async fn requested(&self) {
         // The notification may be left over from a fetch that began for another reason.
-        while self.state().pending.is_none() {
+        while self.state.lock().pending.is_none() {
             self.requested.notified().await;
         }
     }
 
     /// A fetch begins, for any reason. Returns its number for [`Refetch::finish`].
     pub(super) fn start(&self) -> u64 {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.started += 1;
         state.started
     }
 
     /// The fetch ended and its keys are in force.
     pub(super) fn finish(&self, fetch: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.pending = state.pending.filter(|pending| *pending > fetch);
         drop(state);
         self.finished.send_replace(fetch);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -154,7 +151,7 @@ struct WaiterSlot {
 
 impl Drop for WaiterSlot {
     fn drop(&mut self) {
-        self.refetch.state().waiting -= 1;
+        self.refetch.state.lock().waiting -= 1;
     }
 }
 
@@ -207,7 +204,7 @@ mod tests {
         assert_eq!(refetch.wait(T0 + COOLDOWN).await, RefetchOutcome::Fetched);
         assert_eq!(fetches.load(Ordering::SeqCst), 2);
         assert_eq!(refetch.wait(T0).await, RefetchOutcome::CoolingDown, "another worker read the clock earlier");
-        assert_eq!(refetch.state().waiting, 0);
+        assert_eq!(refetch.state.lock().waiting, 0);
     }
 
     #[tokio::test]
@@ -256,10 +253,10 @@ mod tests {
             let running = refetch.start();
             refetch.request_now();
             refetch.finish(running);
-            assert!(refetch.state().pending.is_some());
+            assert!(refetch.state.lock().pending.is_some());
             let next = refetch.start();
             refetch.finish(next);
-            assert!(refetch.state().pending.is_none());
+            assert!(refetch.state.lock().pending.is_none());
         }
     }
 
@@ -267,7 +264,7 @@ mod tests {
     async fn limits_and_frees_the_slots_of_waiting_requests() {
         let refetch = refetch();
         let waiting: Vec<_> = (0..MAX_WAITING).map(|_| spawn_wait(&refetch, T0)).collect();
-        while refetch.state().waiting < MAX_WAITING {
+        while refetch.state.lock().waiting < MAX_WAITING {
             tokio::task::yield_now().await;
         }
         let began = std::time::Instant::now();
@@ -278,6 +275,6 @@ mod tests {
         for task in waiting {
             assert!(task.await.is_err_and(|error| error.is_cancelled()));
         }
-        assert_eq!(refetch.state().waiting, 0);
+        assert_eq!(refetch.state.lock().waiting, 0);
     }
 }

@@ -5,10 +5,11 @@
 //! The check costs no signature if the token's own key and the policy of its issuer are unchanged: a rotation, which
 //! adds a key and later removes another one, leaves the other known tokens valid.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 
 use super::own_issuer::OwnIssuer;
 use super::own_refetch::OwnRefetch;
@@ -143,7 +144,7 @@ impl Keyring {
 
     /// Makes the next snapshot from the current one.
     pub fn swap(&self, next: impl FnOnce(&Keys) -> Keys) {
-        let _guard = self.swapping.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.swapping.lock();
         let before = self.keys.load_full();
         let next = next(&before);
         let has_all = next.has_all(&before);

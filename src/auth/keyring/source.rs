@@ -1,8 +1,10 @@
 //! The state of one issuer's keys: the last good set, when it was confirmed, and how the last fetch went.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::document::Document;
 use super::error::KeySourceError;
@@ -117,17 +119,17 @@ impl Source {
         if self.settings == KeySource::None {
             return;
         }
-        let inherited = before.state().clone();
-        *self.state() = if self.has_same_keys(before) { inherited } else { inherited.of(&self.policy) };
+        let inherited = before.state.lock().clone();
+        *self.state.lock() = if self.has_same_keys(before) { inherited } else { inherited.of(&self.policy) };
     }
 
     /// Keeps what discovery found. The last good document stays if a later one cannot be fetched.
     pub(super) fn keep_document(&self, document: Document) {
-        self.state().document = Some(Arc::new(document));
+        self.state.lock().document = Some(Arc::new(document));
     }
 
     pub fn document(&self) -> Option<Arc<Document>> {
-        self.state().document.clone()
+        self.state.lock().document.clone()
     }
 
     /// Returns true if both have the same keys: the same issuer, algorithms and location. The rest of the policy may
@@ -139,14 +141,14 @@ impl Source {
 
     /// The issuer with the keys that are in force.
     pub fn trusted(&self) -> TrustedIssuer {
-        let state = self.state();
+        let state = self.state.lock();
         let keys = if state.is_withdrawn { Arc::default() } else { state.keys.clone() };
         TrustedIssuer { policy: self.policy.clone(), keys }
     }
 
     /// Records the keys of a successful fetch. Returns true if the keys in force change.
     pub fn confirm(&self, keys: KeySet, now: Uptime) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let same = state.keys.has_all(&keys) && keys.has_all(&state.keys) && !keys.is_empty();
         let was_withdrawn = state.succeeded(&self.policy.issuer, now);
         if same {
@@ -162,7 +164,7 @@ impl Source {
 
     /// Records a fetch that found the keys unchanged. Returns true if the keys in force change.
     pub(super) fn confirm_unchanged(&self, now: Uptime) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         self.counts.unchanged.fetch_add(1, Ordering::Relaxed);
         state.succeeded(&self.policy.issuer, now)
     }
@@ -170,7 +172,7 @@ impl Source {
     /// Records a failed fetch. The current keys stay in force. The journal has the first of equal failures.
     pub(super) fn record_failure(&self, error: &KeySourceError, now: Uptime) {
         let (issuer, message) = (&self.policy.issuer, with_causes(error));
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let kept: String = message.chars().take(MAX_ERROR).collect();
         let is_known = state.last_error.as_ref() == Some(&kept);
         (state.last_attempt, state.last_error) = (Some(now), Some(kept));
@@ -192,7 +194,7 @@ impl Source {
         if !rejects || !self.is_stale(now) {
             return false;
         }
-        let changes = !std::mem::replace(&mut self.state().is_withdrawn, true);
+        let changes = !std::mem::replace(&mut self.state.lock().is_withdrawn, true);
         if changes {
             tracing::error!(issuer = %self.policy.issuer, "the keys of an issuer are stale: its tokens get 503");
         }
@@ -236,11 +238,11 @@ impl Source {
 
     /// Returns true if the last fetch failed. Then a token with an unknown key may still be valid.
     pub fn is_failing(&self) -> bool {
-        self.state().last_error.is_some()
+        self.state.lock().last_error.is_some()
     }
 
     pub fn status(&self, now: Uptime) -> Status {
-        let (age, is_stale, state) = (self.age(now), self.is_stale(now), self.state());
+        let (age, is_stale, state) = (self.age(now), self.is_stale(now), self.state.lock());
         Status {
             keys: state.keys.keys().len(),
             age,
@@ -252,11 +254,11 @@ impl Source {
 
     /// How long ago the source confirmed its keys. `None` before the first time.
     pub fn age(&self, now: Uptime) -> Option<Duration> {
-        self.state().confirmed.map(|confirmed| now.since(confirmed))
+        self.state.lock().confirmed.map(|confirmed| now.since(confirmed))
     }
 
     pub fn has_keys(&self) -> bool {
-        !self.state().keys.is_empty()
+        !self.state.lock().keys.is_empty()
     }
 
     fn is_stale(&self, now: Uptime) -> bool {
@@ -284,13 +286,13 @@ impl Source {
 
     /// Returns true if a reload waits for this source: also for the end of its first fetch, whatever it finds.
     pub fn blocks_reload(&self) -> bool {
-        self.blocks_startup() || self.remote().is_some() && self.state().last_attempt.is_none()
+        self.blocks_startup() || self.remote().is_some() && self.state.lock().last_attempt.is_none()
     }
 
     /// Why this source, which a reload has put in force, has no keys of its own yet. `None` if it has.
     pub fn untried(&self) -> Option<String> {
         self.remote()?;
-        let state = self.state();
+        let state = self.state.lock();
         let consequence = match (state.is_inherited, state.keys.is_empty()) {
             (true, false) => "its keys from before the reload stay in use",
             (_, true) => "its tokens get 503",
@@ -302,7 +304,7 @@ impl Source {
 
     /// Why the last fetch failed. `None` if it succeeded.
     pub fn last_error(&self) -> Option<String> {
-        self.state().last_error.clone()
+        self.state.lock().last_error.clone()
     }
 
     pub fn remote(&self) -> Option<&Remote> {
@@ -310,9 +312,5 @@ impl Source {
             KeySource::Remote(remote) => Some(&**remote),
             KeySource::File(_) | KeySource::None => None,
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,7 +4,7 @@
 //! After some timeouts in succession the circuit is open: one call at a time tries the endpoint, and all others fail at
 //! once. Any response closes it, also an error: only silence costs time.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
 
 #[derive(Debug)]
 pub struct CircuitBreaker {
@@ -38,7 +38,7 @@ impl CircuitBreaker {
 
     /// A call begins. `None`: the circuit is open, and another call tries.
     pub fn begin(&self) -> Option<Call<'_>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let is_trial = self.is_open_in(&state);
         if is_trial && std::mem::replace(&mut state.is_trying, true) {
             return None;
@@ -48,22 +48,18 @@ impl CircuitBreaker {
 
     /// Returns true after too many timeouts: a call tries the endpoint, or fails at once.
     pub fn is_open(&self) -> bool {
-        self.is_open_in(&self.lock())
+        self.is_open_in(&self.state.lock())
     }
 
     fn is_open_in(&self, state: &State) -> bool {
         self.limit > 0 && state.timeouts >= self.limit
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Call<'_> {
     /// Call it as soon as the outcome is known. A call that began before the last response says nothing of now.
     pub fn end(self, timed_out: bool) {
-        let mut state = self.breaker.lock();
+        let mut state = self.breaker.state.lock();
         match timed_out {
             true if state.responses == self.responses => state.timeouts = state.timeouts.saturating_add(1),
             true => {}
@@ -75,7 +71,7 @@ impl Call<'_> {
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         if self.is_trial {
-            self.breaker.lock().is_trying = false;
+            self.breaker.state.lock().is_trying = false;
         }
     }
 }

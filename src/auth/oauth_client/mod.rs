@@ -10,13 +10,14 @@ mod error;
 mod response;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Builder;
 use http::{HeaderValue, Request, header};
 use http_body_util::Full;
+use parking_lot::Mutex;
 use rustls::ClientConfig;
 use tokio::time::Instant;
 
@@ -165,7 +166,7 @@ impl OAuthClient {
 
     /// Renewed certificates are used after some minutes.
     fn tls_config(&self) -> Result<Arc<ClientConfig>, ClientError> {
-        let mut cached = self.tls.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.tls.0.lock();
         match &*cached {
             Some((read, config)) if read.elapsed() < TLS_AGE => Ok(config.clone()),
             _ => {

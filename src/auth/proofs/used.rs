@@ -7,9 +7,9 @@
 use std::collections::HashSet;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::tokens::dpop::{MAX_AGE, MAX_AHEAD, VerifiedProof};
 use crate::types::clock::UnixTime;
@@ -89,7 +89,7 @@ impl UsedProofs {
         self.is_handed_over.store(true, Ordering::Release);
         let mut ids = Vec::with_capacity(self.count());
         for shard in &self.shards {
-            let shard = lock(shard);
+            let shard = shard.lock();
             let of = |bucket: &Bucket| bucket.ids.iter().map(|id| (bucket.number, *id)).collect::<Vec<_>>();
             ids.extend(shard.buckets.iter().flat_map(of));
         }
@@ -124,7 +124,7 @@ impl UsedProofs {
         let newest = self.newest.fetch_max(now.as_secs(), Ordering::AcqRel).max(now.as_secs());
         if self.count() >= max {
             // Shards without new proofs still have old ones.
-            self.shards.iter().for_each(|shard| lock(shard).drop_old(&self.count, newest));
+            self.shards.iter().for_each(|shard| shard.lock().drop_old(&self.count, newest));
         }
         let shard = self.shard(proof.id);
         if self.is_handed_over.load(Ordering::Acquire) {
@@ -145,12 +145,8 @@ impl UsedProofs {
     }
 
     fn shard(&self, id: u128) -> MutexGuard<'_, Shard> {
-        lock(&self.shards[(self.chooser.hash_one(id) % SHARDS as u64) as usize])
+        self.shards[(self.chooser.hash_one(id) % SHARDS as u64) as usize].lock()
     }
-}
-
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn full() -> Reject {

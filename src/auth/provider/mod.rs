@@ -7,9 +7,10 @@ mod metadata;
 mod settings;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 
 use crate::auth::keyring::{KeyUser, RefetchOutcome, Source};
 use crate::tokens::jwt::signed::{SignedToken, verify_signed};
@@ -70,7 +71,7 @@ impl Providers {
     /// Writes into the log what is wrong with the endpoints of a provider, when that has changed.
     fn report(&self, provider: &Provider, wrong: &[String], message: &'static str) {
         let detail: String = wrong.join("; ").chars().take(MAX_DETAIL).collect();
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reported = self.reported.lock();
         let before = reported.insert(provider.name.clone(), detail.clone()).unwrap_or_default();
         if !detail.is_empty() && detail != before {
             tracing::warn!(provider = &*provider.name, detail, "{message}");

@@ -3,7 +3,9 @@
 //! seconds.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::auth::oauth_client::{CircuitBreaker, OAuthClientError, OAuthResponse};
 use crate::telemetry::metrics::LabelledValue;
@@ -89,8 +91,8 @@ impl CallOutcome {
 impl CallCounts {
     /// Shows this provider in the metrics before its first call: a rise from nothing is none for Prometheus.
     pub fn expect(&self, provider: &Arc<str>) {
-        lock(&self.without_refresh_token).entry(provider.clone()).or_default();
-        let mut counts = lock(&self.calls);
+        self.without_refresh_token.lock().entry(provider.clone()).or_default();
+        let mut counts = self.calls.lock();
         for call in ProviderCall::ALL {
             for outcome in CallOutcome::ALL {
                 counts.entry((provider.clone(), call, outcome)).or_default();
@@ -99,11 +101,11 @@ impl CallCounts {
     }
 
     pub(super) fn count(&self, provider: &Arc<str>, call: ProviderCall, outcome: CallOutcome) {
-        *lock(&self.calls).entry((provider.clone(), call, outcome)).or_default() += 1;
+        *self.calls.lock().entry((provider.clone(), call, outcome)).or_default() += 1;
     }
 
     pub(super) fn count_without_refresh_token(&self, provider: &Arc<str>) {
-        *lock(&self.without_refresh_token).entry(provider.clone()).or_default() += 1;
+        *self.without_refresh_token.lock().entry(provider.clone()).or_default() += 1;
     }
 
     pub fn labelled(&self) -> Vec<LabelledValue> {
@@ -115,17 +117,13 @@ impl CallCounts {
             ];
             (labels, *count as f64)
         };
-        lock(&self.calls).iter().map(labelled).collect()
+        self.calls.lock().iter().map(labelled).collect()
     }
 
     pub fn labelled_without_refresh_token(&self) -> Vec<LabelledValue> {
         let labelled = |(provider, count): (&Arc<str>, &u64)| (vec![("provider", provider.to_string())], *count as f64);
-        lock(&self.without_refresh_token).iter().map(labelled).collect()
+        self.without_refresh_token.lock().iter().map(labelled).collect()
     }
-}
-
-fn lock<T>(counts: &Mutex<T>) -> MutexGuard<'_, T> {
-    counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Breakers {

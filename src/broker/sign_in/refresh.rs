@@ -7,11 +7,12 @@
 //! those of a process that was killed.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -150,7 +151,7 @@ impl LoginRefresh {
         with: SignInProvider,
     ) -> Option<watch::Receiver<Option<Outcome>>> {
         let (id, now) = (family.id, self.clock.uptime());
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         let times = match running.get(&id) {
             // Without its sender, the task has ended by a panic.
             Some(Run::Running(run)) if run.has_changed().is_ok() => return Some(run.clone()),
@@ -180,7 +181,7 @@ impl LoginRefresh {
     }
 
     fn ended(&self, id: TokenId, outcome: Outcome, times: u32) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         if outcome != Outcome::Failed {
             running.remove(&id);
             return self.renewals.read_again(&[id]);
@@ -219,7 +220,7 @@ impl LoginRefresh {
     /// Lets no refresh begin, and those that run go on.
     pub fn begin_no_more(&self) {
         // With the lock, so that each refresh has begun before, and is waited for.
-        let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let _running = self.running.lock();
         self.has_ended.store(true, Ordering::Relaxed);
     }
 
@@ -246,7 +247,7 @@ impl LoginRefresh {
     }
 
     fn running(&self) -> Option<watch::Receiver<Option<Outcome>>> {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = self.running.lock();
         running.values().find_map(|run| match run {
             Run::Running(run) if run.has_changed().is_ok() => Some(run.clone()),
             _ => None,

@@ -12,11 +12,11 @@ mod question;
 mod settings;
 
 use std::net::IpAddr;
-use std::sync::{PoisonError, RwLock};
 
 pub use settings::{CHECK_PATH, Callers, Dialect, SECRET, Settings};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
+use parking_lot::RwLock;
 
 use crate::auth::identity::Identity;
 use crate::gateway::authorize::Permit;
@@ -162,14 +162,14 @@ impl ForwardAuth {
 
     /// Returns true if a proxy has shown the secret from this address: requests of many clients come from there.
     pub(super) fn has_proven(&self, address: IpAddr) -> bool {
-        self.proven.read().unwrap_or_else(PoisonError::into_inner).contains(&address)
+        self.proven.read().contains(&address)
     }
 
     pub(super) fn note_proven(&self, address: IpAddr) {
         if self.has_proven(address) {
             return;
         }
-        let mut proven = self.proven.write().unwrap_or_else(PoisonError::into_inner);
+        let mut proven = self.proven.write();
         if proven.len() >= MAX_PROVEN {
             proven.remove(0);
         }

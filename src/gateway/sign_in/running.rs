@@ -2,9 +2,10 @@
 //! code is used twice: the second request waits for the first one.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// How long the second request waits.
@@ -26,7 +27,7 @@ pub(super) struct Turn {
 impl Running {
     /// `None`: another request handles this callback.
     pub(super) fn begin(&self, key: Key) -> Option<Turn> {
-        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.0.lock();
         if running.contains_key(&key) {
             return None;
         }
@@ -37,7 +38,7 @@ impl Running {
 
     /// Waits until no request handles this callback, but not for long.
     pub(super) async fn wait(&self, key: &Key) {
-        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
+        let found = self.0.lock().get(key).cloned();
         if let Some(mut running) = found {
             // An error says that the other one has ended.
             let _ = tokio::time::timeout(PATIENCE, running.changed()).await;
@@ -47,7 +48,7 @@ impl Running {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.running.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+        self.running.0.lock().remove(&self.key);
     }
 }
 

@@ -7,10 +7,11 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use super::basis::{Held, StreamBasis, TokenChecks};
@@ -93,7 +94,7 @@ impl Streams {
         let (end, ended) = oneshot::channel();
         let mut basis = StreamBasis::on(held, opening, &self.checks);
         let checked = basis.check(&self.checks, self.checks.clock.now());
-        let mut open = self.lock();
+        let mut open = self.open.lock();
         open.newest += 1;
         let stream = OpenStream { number: open.newest, streams: self.clone(), ended: Some(ended) };
         self.metrics.streams_opened.inc();
@@ -116,7 +117,7 @@ impl Streams {
         // Every stream is checked when it is registered, so nothing older needs to be noticed.
         let mut last = self.current();
         loop {
-            while self.lock().streams.is_empty() {
+            while self.open.lock().streams.is_empty() {
                 self.first_opened.notified().await;
             }
             tokio::time::sleep(TICK).await;
@@ -141,7 +142,7 @@ impl Streams {
         let current = self.current();
         let now = self.checks.clock.now();
         {
-            let mut open = self.lock();
+            let mut open = self.open.lock();
             if current == *last && now < open.earliest {
                 return;
             }
@@ -159,7 +160,7 @@ impl Streams {
 
     /// Returns the number of the last stream that was checked, or `None` if there was none.
     fn check_batch(&self, from: Bound<u64>, count: usize, now: UnixTime) -> Option<u64> {
-        let mut open = self.lock();
+        let mut open = self.open.lock();
         let (mut last, mut earliest, mut ended) = (None, open.earliest, Vec::new());
         for (number, entry) in open.streams.range_mut((from, Bound::Unbounded)).take(count) {
             last = Some(*number);
@@ -186,16 +187,12 @@ impl Streams {
     }
 
     fn end_drained(&self, advance: impl FnOnce(&mut Open)) {
-        let mut open = self.lock();
+        let mut open = self.open.lock();
         advance(&mut open);
         let ended = open.streams.iter().filter(|(_, entry)| open.ends_now(entry.drain_behavior));
         for number in ended.map(|(number, _)| *number).collect::<Vec<_>>() {
             open.end(number, CloseReason::Draining);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -260,7 +257,7 @@ impl OpenStream {
     /// The response has begun: it follows the routes. A reload may have replaced them since the request came.
     pub(super) fn follow_routes(&self, opening: Opening) {
         let checks = &self.streams.checks;
-        let mut open = self.streams.lock();
+        let mut open = self.streams.open.lock();
         let Some(entry) = open.streams.get_mut(&self.number) else { return };
         entry.basis.follow_routes(opening);
         if let Err(reason) = entry.basis.check(checks, checks.clock.now()) {
@@ -270,7 +267,7 @@ impl OpenStream {
 
     /// Sets the behavior of a stream, once its kind is known.
     pub(super) fn set_drain_behavior(&self, drain_behavior: DrainBehavior) {
-        let mut open = self.streams.lock();
+        let mut open = self.streams.open.lock();
         if open.ends_now(drain_behavior) {
             return open.end(self.number, CloseReason::Draining);
         }
@@ -288,7 +285,7 @@ impl OpenStream {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.streams.metrics.streams_closed.inc();
-        self.streams.lock().streams.remove(&self.number);
+        self.streams.open.lock().streams.remove(&self.number);
     }
 }
 

@@ -1,10 +1,11 @@
 //! The entries of the store as this gateway knows them, and what the listeners make of them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -99,7 +100,7 @@ impl Entries {
 
     /// Reads what has changed in the store since the last call.
     pub async fn read(&self) -> Result<(), StoreError> {
-        let versions = self.known().iter().map(|(name, known)| (name.clone(), known.version)).collect();
+        let versions = self.known.lock().iter().map(|(name, known)| (name.clone(), known.version)).collect();
         let changed = self.within_patience(self.store.acme_entries(versions)).await?;
         for entry in changed {
             self.learn(&entry);
@@ -118,7 +119,7 @@ impl Entries {
 
     /// The state of a name, and the version of its entry.
     pub(super) fn state(&self, name: &str) -> (u64, NameState) {
-        match self.known().get(&name_entry(name)) {
+        match self.known.lock().get(&name_entry(name)) {
             Some(Known { version, content: Content::Name { state, .. }, .. }) => (*version, NameState::clone(state)),
             other => (other.map_or(0, |known| known.version), NameState::default()),
         }
@@ -126,7 +127,7 @@ impl Entries {
 
     /// The certificate of a name.
     pub(super) fn issued(&self, name: &str) -> Option<Arc<Issued>> {
-        match &self.known().get(&name_entry(name))?.content {
+        match &self.known.lock().get(&name_entry(name))?.content {
             Content::Name { issued, .. } => issued.clone(),
             _ => None,
         }
@@ -134,7 +135,7 @@ impl Entries {
 
     /// The key of an account in PKCS#8, and the version of its entry.
     pub(super) fn account(&self, directory: &str) -> (u64, Option<Secret>) {
-        match self.known().get(&account_entry(directory)) {
+        match self.known.lock().get(&account_entry(directory)) {
             None => (0, None),
             Some(Known { version, content: Content::Account(account), .. }) => {
                 (*version, Some(Secret::new(account.key.clone())))
@@ -149,12 +150,12 @@ impl Entries {
             Content::Name { state, .. } => state.begun_since_an_hour(now),
             _ => 0,
         };
-        self.known().values().map(begun).sum()
+        self.known.lock().values().map(begun).sum()
     }
 
     /// Names with an entry that an older root secret seals.
     pub(super) fn is_sealed_before(&self, name: &str) -> bool {
-        self.known().get(&name_entry(name)).is_some_and(|known| known.root != self.roots.newest())
+        self.known.lock().get(&name_entry(name)).is_some_and(|known| known.root != self.roots.newest())
     }
 
     /// The directories of accounts with an entry that an older root secret seals.
@@ -164,7 +165,7 @@ impl Entries {
             Content::Account(_) if known.root != newest => Some(entry.split_once(' ')?.1.to_owned()),
             _ => None,
         };
-        self.known().iter().filter_map(directory).collect()
+        self.known.lock().iter().filter_map(directory).collect()
     }
 
     /// Seals an account with the newest root secret: without it, the next order would need a new account, which a CAA
@@ -184,13 +185,13 @@ impl Entries {
             now > UnixTime::from_secs(last) + Duration::from_hours(7 * 24)
                 && !wanted.names.iter().any(|name| name_entry(name) == **entry)
         };
-        self.known().iter().filter(is_outdated).map(|(entry, known)| (entry.clone(), known.version)).collect()
+        self.known.lock().iter().filter(is_outdated).map(|(entry, known)| (entry.clone(), known.version)).collect()
     }
 
     pub(super) async fn forget(&self, (name, version): (String, u64)) -> Result<(), StoreError> {
         let deleted = AcmeEntry { name: name.clone(), version: version + 1, root: 0, sealed: Vec::new() };
         if self.within_patience(self.store.save_acme_entry(deleted)).await? {
-            self.known().remove(&name);
+            self.known.lock().remove(&name);
         }
         Ok(())
     }
@@ -215,7 +216,7 @@ impl Entries {
     }
 
     fn learn(&self, entry: &AcmeEntry) {
-        let mut all = self.known();
+        let mut all = self.known.lock();
         let content = self.open(entry, all.get(&entry.name));
         let known = Known { version: entry.version, root: entry.root, content };
         // An answer of the store may be older than what was written meanwhile.
@@ -260,10 +261,6 @@ impl Entries {
             validation,
             state: AcmeState { next_order, failures: state.failures, error: state.error },
         }
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<String, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

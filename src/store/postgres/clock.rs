@@ -8,10 +8,11 @@
 //! A step forward counts as time that has passed, because a gateway cannot tell it from a pause of its own machine. For
 //! `timeouts.store` after it, no refresh counts as reuse.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio_postgres::Row;
 
 use crate::store::error::StoreError;
@@ -145,14 +146,10 @@ impl DatabaseClock {
         DatabaseClock { bounds: Mutex::default(), freshness }
     }
 
-    fn bounds(&self) -> MutexGuard<'_, Bounds> {
-        self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Compares a reading with those of before. If the clock was set back meanwhile, the reading must be repeated after
     /// [`DatabaseClock::write`].
     pub(super) fn compare(&self, reading: &Reading) -> Option<SetBack> {
-        let total = self.bounds().add(reading)?;
+        let total = self.bounds.lock().add(reading)?;
         Some(SetBack { total, step: Duration::from_millis((total - reading.set_back).unsigned_abs()) })
     }
 
@@ -180,13 +177,13 @@ impl DatabaseClock {
 
     /// The time of the database now, at the earliest. `None` before the first reading.
     pub(super) fn now(&self) -> Option<UnixTime> {
-        self.bounds().now(BootTime::now())
+        self.bounds.lock().now(BootTime::now())
     }
 
     /// Returns true if the time of the database jumped forward within this time: its clock was set, or this machine
     /// was paused.
     pub(super) fn jumped_within(&self, span: Duration) -> bool {
-        self.bounds().jumped_at.is_some_and(|at| BootTime::now().since(at) <= span)
+        self.bounds.lock().jumped_at.is_some_and(|at| BootTime::now().since(at) <= span)
     }
 }
 

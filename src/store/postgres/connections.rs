@@ -6,9 +6,10 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -105,7 +106,7 @@ impl Connections {
 
     /// The number of connections for changes.
     pub(super) fn writers(&self) -> usize {
-        self.state().writers()
+        self.0.state.lock().writers()
     }
 
     pub(super) fn connector(&self) -> &Connector {
@@ -115,12 +116,8 @@ impl Connections {
     /// The server at this host accepts changes. Leaves those that were the primary before it.
     pub(super) fn found(&self, host: usize, timeline: Timeline) {
         self.0.connector.found(host, timeline);
-        let state = self.state();
+        let state = self.0.state.lock();
         state.slots.iter().flatten().filter(|each| self.0.connector.is_superseded(each)).for_each(Session::close);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs an operation until its outcome is known. `run` may be called again.
@@ -196,7 +193,7 @@ impl Connections {
 
     /// A connection for this lane, or since when there is none.
     fn pick(&self, lane: Lane) -> Result<Session, Instant> {
-        let state = self.state();
+        let state = self.0.state.lock();
         let writers = state.writers();
         let preferred = match lane {
             Lane::Family(id) => family_lane(id, writers),
@@ -215,7 +212,7 @@ impl Connections {
 
     fn unreachable(&self) -> StoreError {
         let target = &self.0.connector.settings().target;
-        match &self.state().last_error {
+        match &self.0.state.lock().last_error {
             Some(error) => StoreError::new(format!("{target} is not reachable: {error}")).of_kind(error.kind),
             None => StoreError::new(format!("{target} is not reachable")).of_kind(FailureKind::Unreachable),
         }
@@ -253,7 +250,7 @@ impl Connections {
 
     /// The connections that requests need come first.
     fn vacant_slot(&self) -> Option<usize> {
-        let state = self.state();
+        let state = self.0.state.lock();
         let is_vacant = |index: &usize| state.slots.get(*index).is_some_and(Option::is_none);
         let log = state.writers();
         let follower = state.slots.len() - 1;
@@ -264,7 +261,7 @@ impl Connections {
         let (session, driven) = match self.0.connector.connect().await {
             Ok(connected) => connected,
             Err(failed) => {
-                let first = self.state().last_error.replace(failed.error.clone()).is_none();
+                let first = self.0.state.lock().last_error.replace(failed.error.clone()).is_none();
                 if first {
                     tracing::warn!(error = failed.error.message, "cannot connect to the database");
                 }
@@ -281,7 +278,7 @@ impl Connections {
     }
 
     fn fill(&self, slot: usize, session: Option<Session>) {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         let is_open = session.is_some();
         if let Some(place) = state.slots.get_mut(slot) {
             *place = session;
@@ -334,9 +331,9 @@ mod tests {
         let session = opened(&connections).await;
         for slot in 0..POOL + MORE {
             connections.fill(slot, Some(session.clone()));
-            assert_eq!(connections.state().down_since.is_none(), slot < POOL, "{slot}");
+            assert_eq!(connections.0.state.lock().down_since.is_none(), slot < POOL, "{slot}");
             connections.fill(slot, None);
-            assert!(connections.state().down_since.is_some(), "{slot}");
+            assert!(connections.0.state.lock().down_since.is_some(), "{slot}");
         }
     }
 
@@ -356,9 +353,9 @@ mod tests {
     #[tokio::test]
     async fn an_outage_begins_with_the_first_loss() {
         let connections = none(1);
-        let began = connections.state().down_since;
+        let began = connections.0.state.lock().down_since;
         connections.fill(1, None);
-        assert_eq!(connections.state().down_since, began);
+        assert_eq!(connections.0.state.lock().down_since, began);
     }
 
     #[tokio::test]
@@ -366,11 +363,11 @@ mod tests {
         let connections = none(2);
         let session = opened(&connections).await;
         connections.fill(0, Some(session.clone()));
-        connections.state().last_error = Some(StoreError::new("unplugged"));
+        connections.0.state.lock().last_error = Some(StoreError::new("unplugged"));
         connections.fill(1, None);
-        assert!(connections.state().last_error.is_some());
+        assert!(connections.0.state.lock().last_error.is_some());
         connections.fill(1, Some(session));
-        assert!(connections.state().last_error.is_none());
+        assert!(connections.0.state.lock().last_error.is_none());
     }
 
     #[tokio::test]

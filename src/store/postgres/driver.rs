@@ -4,11 +4,12 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::runtime::{self, Handle};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
@@ -129,7 +130,7 @@ impl Driver {
 
     /// Finishes the queued operations, and closes all connections. Waits at most [`CLOSE_TIMEOUT`] for each.
     pub(super) fn close(&self) {
-        let Some(stop) = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let Some(stop) = self.stop.lock().take() else { return };
         let queue = self.queue.clone();
         let (finishing, finished) = sync_channel::<()>(1);
         self.runtime.spawn(async move {
@@ -143,7 +144,7 @@ impl Driver {
         // Disconnected when the task has ended.
         let _ = finished.recv();
         let _ = stop.send(());
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = self.ended.lock();
         if matches!(ended.recv_timeout(CLOSE_TIMEOUT), Err(RecvTimeoutError::Timeout)) {
             tracing::error!("the thread of the store did not end within {CLOSE_TIMEOUT:?}");
         }

@@ -3,9 +3,9 @@
 //! A decision is made from what was read, and written only if the family is still the same: the condition stands on the
 //! row that changes. Otherwise the family is read again.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio_postgres::Row;
 
 use crate::store::api::{RevokeOutcome, RevokedBy};
@@ -18,7 +18,7 @@ use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::lookup::{Found, find, found, mark_of};
 use crate::store::postgres::maintenance;
-use crate::store::postgres::operation::{Operation, Shared, lock};
+use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::outbox::EventRow;
 use crate::store::postgres::rows::{self, family_columns};
 use crate::store::postgres::session::Session;
@@ -112,7 +112,7 @@ impl Operation for RevokeFamily {
             if family.revoked.is_some() {
                 shared.enforcement.enforce_ended(&family, self.context.at)?;
                 session.wait_until_durable().await?;
-                let was_this = *lock(&self.uncertain) && family.revoked == Some(revoked);
+                let was_this = *self.uncertain.lock() && family.revoked == Some(revoked);
                 return Ok(if was_this { RevokeOutcome::Revoked } else { RevokeOutcome::AlreadyEnded });
             }
             if self.is_over(&family, shared, session).await? {
@@ -123,7 +123,7 @@ impl Operation for RevokeFamily {
             let entry = end(&family, revoked, None, event, &self.context);
             let appended = shared.log.append(vec![entry]).await;
             if matches!(appended, Err(QueryError::Lost(_))) {
-                *lock(&self.uncertain) = true;
+                *self.uncertain.lock() = true;
             }
             if appended?.iter().any(Option::is_some) {
                 return Ok(RevokeOutcome::Revoked);

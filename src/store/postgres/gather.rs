@@ -1,8 +1,7 @@
 //! Gathers the calls that wait, so that one statement serves all of them. The first call writes for all, and each
 //! transaction costs the database one flush to the disk, whatever the number of calls.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::store::error::StoreError;
@@ -39,7 +38,7 @@ impl<In: Clone, Out> Gather<In, Out> {
         Fut: Future<Output = Result<Vec<Out>, QueryError>>,
     {
         let (caller, mut result) = oneshot::channel();
-        self.waiting().push(Waiting { input, size, caller });
+        self.waiting.lock().push(Waiting { input, size, caller });
         loop {
             tokio::select! {
                 biased;
@@ -52,7 +51,7 @@ impl<In: Clone, Out> Gather<In, Out> {
 
     /// The calls that waited for longest.
     fn next_batch(&self) -> Vec<Waiting<In, Out>> {
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         let mut rows = 0;
         let is_over = |call: &Waiting<In, Out>| {
             let before = rows;
@@ -61,10 +60,6 @@ impl<In: Clone, Out> Gather<In, Out> {
         };
         let count = waiting.iter().position(is_over).unwrap_or(waiting.len());
         waiting.drain(..count).collect()
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Vec<Waiting<In, Out>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -131,7 +126,7 @@ mod tests {
             let (calls, gate, served) = (calls.clone(), gate.clone(), served.clone());
             joined.spawn(async move {
                 let serve = |numbers: Vec<u32>| {
-                    served.lock().expect("no panic").push(numbers.len());
+                    served.lock().push(numbers.len());
                     let gate = gate.clone();
                     async move {
                         gate.acquire().await.expect("open").forget();
@@ -146,7 +141,7 @@ mod tests {
         gate.add_permits(count * 2);
         let mut results = joined.join_all().await;
         results.sort_by_key(|(place, _)| *place);
-        let served = served.lock().expect("no panic").clone();
+        let served = served.lock().clone();
         (results.into_iter().map(|(_, result)| result).collect(), served)
     }
 
@@ -187,7 +182,7 @@ mod tests {
             let calls = Gather::<(), ()>::default();
             for size in sizes {
                 let (caller, _) = oneshot::channel();
-                calls.waiting().push(Waiting { input: (), size: *size, caller });
+                calls.waiting.lock().push(Waiting { input: (), size: *size, caller });
             }
             let batches: Vec<usize> = expected.iter().map(|_| calls.next_batch().len()).collect();
             assert_eq!(batches, expected, "{sizes:?}");

@@ -1,7 +1,6 @@
 //! The login: writes a family, and ends those beyond the limit of its subject.
 
-use std::sync::Mutex;
-
+use parking_lot::Mutex;
 use tokio_postgres::Row;
 
 use crate::store::api::RevokedBy;
@@ -14,7 +13,7 @@ use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families::RevokeFamily;
 use crate::store::postgres::lookup::mark_of;
-use crate::store::postgres::operation::{Operation, Shared, lock};
+use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::origins::{self, origin_is_revoked};
 use crate::store::postgres::outbox::EventRow;
 use crate::store::postgres::rows;
@@ -196,7 +195,7 @@ impl Issue {
     /// written, it ends itself.
     pub(super) async fn check(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
         let Err(late) = self.call.check(shared.timeout) else { return Ok(()) };
-        if *lock(&self.uncertain) {
+        if *self.uncertain.lock() {
             self.end_revoked(shared, session).await?;
         }
         Err(late.into())
@@ -231,10 +230,10 @@ impl Operation for Issue {
     async fn run(&self, shared: &Shared, session: &Session) -> Result<Option<Family>, QueryError> {
         self.check(shared, session).await?;
         let inserted = self.insert(shared, session).await;
-        let was_uncertain = *lock(&self.uncertain);
+        let was_uncertain = *self.uncertain.lock();
         // Also if it was written: the rest of this attempt may fail.
         if matches!(inserted, Ok(_) | Err(QueryError::Lost(_))) {
-            *lock(&self.uncertain) = true;
+            *self.uncertain.lock() = true;
         }
         let inserted = inserted?;
         // Only the lost attempt has the same random salt.

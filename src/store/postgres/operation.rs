@@ -1,8 +1,10 @@
 //! What all operations share, and how each of them runs.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::store::api::Outbox;
 use crate::store::freshness::Freshness;
@@ -87,7 +89,7 @@ impl Shared {
     /// Returns true if this process or its machine was paused within `timeouts.store`, or if the database was set
     /// forward: what comes now may be older than it looks.
     pub(super) fn was_paused(&self) -> bool {
-        lock(&self.pauses).ended_within(self.timeout) || self.clock.jumped_within(self.timeout)
+        self.pauses.lock().ended_within(self.timeout) || self.clock.jumped_within(self.timeout)
     }
 
     /// Runs on the thread of the store until it is closed.
@@ -98,8 +100,4 @@ impl Shared {
             self.was_paused();
         }
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

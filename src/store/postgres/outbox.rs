@@ -3,10 +3,11 @@
 //! Each event has a random id. An operation that runs again after a lost connection uses the same id, so that its event
 //! is written once.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::store::api::Outbox;
@@ -81,7 +82,7 @@ impl Audit {
             return Ok(0);
         }
         let is_due = {
-            let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut counted = self.counted.lock();
             let is_due = counted.is_none_or(|counted| counted.elapsed() >= RECOUNT);
             if is_due {
                 *counted = Some(Instant::now());

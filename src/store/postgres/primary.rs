@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use crate::store::error::{FailureKind, StoreError};
@@ -69,7 +69,7 @@ impl Primary {
         for (host, (name, answer)) in hosts.iter().zip(answers).enumerate() {
             self.note(host, name, answer);
             if let Ok(Some(timeline)) = answer {
-                self.newest().add(*timeline);
+                self.newest.lock().add(*timeline);
                 writing.push((host, name, *timeline));
             }
         }
@@ -85,7 +85,7 @@ impl Primary {
 
     /// The server at this host accepts changes.
     pub(super) fn found(&self, host: usize, name: impl Display, timeline: Timeline) {
-        if self.newest().add(timeline) {
+        if self.newest.lock().add(timeline) {
             self.set_host(host);
             tracing::warn!(host = %name, timeline = timeline.number, "this server was promoted: it is the primary now");
         }
@@ -93,14 +93,14 @@ impl Primary {
 
     /// Returns true if another server was promoted after the one with this timeline.
     pub(super) fn is_after(&self, timeline: Timeline) -> bool {
-        self.newest().is_after(timeline)
+        self.newest.lock().is_after(timeline)
     }
 
     /// Reports that a host cannot be asked, once for each cause, and that it can be asked again. A standby that is down
     /// is no fault of the configuration.
     pub(super) fn note(&self, host: usize, name: impl Display, answer: &Answer) {
         match answer {
-            Ok(_) if self.reported().remove(&host).is_some() => {
+            Ok(_) if self.reported.lock().remove(&host).is_some() => {
                 tracing::info!(host = %name, "this server can be asked again whether it is the primary");
             }
             Ok(_) => {}
@@ -116,17 +116,9 @@ impl Primary {
     fn is_news(&self, host: usize, error: &StoreError) -> bool {
         // Some texts have a time in them, such as that of a certificate that has ended.
         let cause: String = error.message.chars().filter(|c| !c.is_ascii_digit()).collect();
-        let mut reported = self.reported();
+        let mut reported = self.reported.lock();
         let of_host = reported.entry(host).or_default();
         of_host.len() < MAX_REPORTED && of_host.insert(cause)
-    }
-
-    fn newest(&self) -> MutexGuard<'_, Newest> {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn reported(&self) -> MutexGuard<'_, BTreeMap<usize, BTreeSet<String>>> {
-        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The refresh of a family: read, decided here, and written if no other rotation and no revocation came between.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use crate::store::api::DecideRotation;
 use crate::store::error::StoreError;
@@ -12,7 +12,7 @@ use crate::store::postgres::clock::Reading;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families::end;
 use crate::store::postgres::lookup::Found;
-use crate::store::postgres::operation::{Operation, Shared, lock};
+use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::outbox::EventRow;
 use crate::store::postgres::rotations::Change;
 use crate::store::postgres::session::Session;
@@ -69,8 +69,8 @@ impl Rotate {
     /// `time`: that of the decision, by the database.
     fn decide(&self, found: Option<&Found>, time: Option<UnixTime>) -> Decision {
         let family = found.map(|found| &found.family);
-        let decided = lock(&self.decide)(family, found.and_then(|found| found.mark), &self.presented, time);
-        let uncertain = lock(&self.uncertain);
+        let decided = self.decide.lock()(family, found.and_then(|found| found.mark), &self.presented, time);
+        let uncertain = self.uncertain.lock();
         let rotation = match (&decided, &*uncertain, family) {
             (Rotation::Replayed(child) | Rotation::Recovered(child), Some(lost), _) if lost.has_written(child) => {
                 Rotation::Rotated(child.clone())
@@ -148,7 +148,7 @@ impl Operation for Rotate {
             self.check(shared, &decision.rotation, reading.as_ref())?;
             let written = self.write(shared, session, &decision, family).await;
             if matches!(written, Err(QueryError::Lost(_))) {
-                *lock(&self.uncertain) = Some(decision);
+                *self.uncertain.lock() = Some(decision);
             }
             if let Some(rotation) = written? {
                 return Ok(rotation);
@@ -179,7 +179,7 @@ mod tests {
         let token = current(found, &Roots::new((1, Secret::new(vec![7; 32])), vec![])).expect("its root is known");
         let presented = PresentedToken::parse(&token).expect("valid");
         let rotate = Rotate::new(presented, Box::new(move |_, _, _, _| decided.clone()), LOGIN.into(), None);
-        *lock(&rotate.uncertain) = lost.map(|rotation| Decision { rotation, is_timed: false });
+        *rotate.uncertain.lock() = lost.map(|rotation| Decision { rotation, is_timed: false });
         rotate.decide(Some(&Found { family: found.clone(), mark: None }), None).rotation
     }
 

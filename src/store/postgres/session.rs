@@ -7,9 +7,10 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, OnceCell, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::types::{ToSql, Type};
@@ -153,7 +154,7 @@ impl Session {
         };
         if matches!(ran, Err(QueryError::Conflict(_))) {
             // It may no longer fit the tables, or be unknown to the server behind a pooler.
-            self.statements().remove(sql);
+            self.0.statements.lock().remove(sql);
         }
         ran
     }
@@ -204,16 +205,12 @@ impl Session {
 
     /// Prepared once for each connection, also if several operations ask for it at the same time.
     async fn statement(&self, sql: &'static str, params: &[&dyn Param]) -> Result<Statement, tokio_postgres::Error> {
-        let cell = self.statements().entry(sql).or_default().clone();
+        let cell = self.0.statements.lock().entry(sql).or_default().clone();
         let prepare = || async {
             let types: Vec<Type> = params.iter().map(|param| param.sql_type()).collect();
             self.0.client.prepare_typed(sql, &types).await
         };
         cell.get_or_try_init(prepare).await.cloned()
-    }
-
-    fn statements(&self) -> std::sync::MutexGuard<'_, HashMap<&'static str, Arc<OnceCell<Statement>>>> {
-        self.0.statements.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for `run` as long as the server responds to this or to other statements. A connection that is

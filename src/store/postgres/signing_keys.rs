@@ -3,9 +3,9 @@
 //! A change is decided from the keys that were read, and written only if no other gateway has changed a key since. The
 //! decision is then made again, and finds the key of the other gateway.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio_postgres::Row;
 
 use crate::store::api::{DecideKeys, KeysChanged};
@@ -14,7 +14,7 @@ use crate::store::events;
 use crate::store::pool::OperationKind;
 use crate::store::postgres::append::announce;
 use crate::store::postgres::error::QueryError;
-use crate::store::postgres::operation::{Operation, Shared, lock};
+use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::outbox::EventRow;
 use crate::store::postgres::rows::{self, get, read_time, read_time_or_null};
 use crate::store::postgres::session::Session;
@@ -122,7 +122,7 @@ impl Operation for ChangeSigningKeys {
         let _turn = shared.keys.lock().await;
         for _ in 0..MAX_DECISIONS {
             let (changes, before) = read_all(session).await?;
-            let after = lock(&self.decide)(before.clone());
+            let after = self.decide.lock()(before.clone());
             let changed = KeysChanged { before, after };
             if self.write(shared, session, changes, &changed).await? {
                 // A token that a new key signs can reach another gateway at once.

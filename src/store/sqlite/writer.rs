@@ -12,12 +12,13 @@
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -91,8 +92,8 @@ impl Writer {
 
     /// Finishes the queued operations and waits at most [`CLOSE_TIMEOUT`] until the file is closed.
     pub(super) fn close(&self) {
-        *self.queue.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        *self.queue.lock() = None;
+        let closed = self.closed.lock();
         // If the thread panicked, the file is closed too.
         if matches!(closed.recv_timeout(CLOSE_TIMEOUT), Err(RecvTimeoutError::Timeout)) {
             tracing::error!("the database was not closed within {CLOSE_TIMEOUT:?}; check its disk");
@@ -100,7 +101,7 @@ impl Writer {
     }
 
     fn enqueue(&self, operation: Box<dyn Operation>) -> Result<(), StoreError> {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = self.queue.lock();
         queue.as_ref().ok_or_else(StoreError::closed)?.try_send(operation).map_err(|error| match error {
             TrySendError::Full(_) => StoreError::new(format!(
                 "{MAX_QUEUED} operations are queued: the disk of the database is too slow or does not respond"

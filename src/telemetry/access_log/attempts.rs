@@ -1,11 +1,12 @@
 //! At which servers of an upstream a request was tried, and how long that took.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 use http::uri::Scheme;
+use parking_lot::Mutex;
 
 use crate::protocols::http::trace_context::TraceContext;
 use crate::types::reject::Reason;
@@ -59,7 +60,7 @@ impl Attempts {
     /// The current attempt failed, and the request with these headers is sent again.
     pub fn fail(&self, reason: Reason, headers: &mut HeaderMap) {
         let Some(first) = self.began else { return };
-        let (server, mut failed) = (self.server(), self.lock());
+        let (server, mut failed) = (self.server(), self.failed.lock());
         let began = failed.last().map_or(first, |last| last.ended);
         failed.push(FailedAttempt { server, began, ended: Instant::now(), reason });
         if let Some(trace) = &self.trace {
@@ -85,21 +86,17 @@ impl Attempts {
     }
 
     pub fn retries(&self) -> usize {
-        self.lock().len()
+        self.failed.lock().len()
     }
 
     /// When the last attempt began, and when it ended.
     pub fn last(&self) -> Option<(Instant, Instant)> {
         let (first, took) = (self.began?, self.took?);
-        Some((self.lock().last().map_or(first, |last| last.ended), first + took))
+        Some((self.failed.lock().last().map_or(first, |last| last.ended), first + took))
     }
 
     pub fn failed(&self) -> Vec<FailedAttempt> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<FailedAttempt>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.failed.lock().clone()
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::line::LineWriter;
 use super::record::Record;
@@ -49,7 +51,7 @@ impl Buffer {
             self.metrics.access_log_left_out.inc();
             return;
         }
-        let mut page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut page = self.page.lock();
         let Page { lines, text } = &mut *page;
         if text.len() >= MAX_PAGE {
             self.metrics.access_log_dropped.add_shared(1);
@@ -74,14 +76,14 @@ struct Wake {
 
 impl Wake {
     fn notify(&self) {
-        *self.notified.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.notified.lock() = true;
         self.condition.notify_one();
     }
 
     fn wait(&self) {
-        let notified = self.notified.lock().unwrap_or_else(PoisonError::into_inner);
-        let notified = self.condition.wait_while(notified, |notified| !*notified);
-        *notified.unwrap_or_else(PoisonError::into_inner) = false;
+        let mut notified = self.notified.lock();
+        self.condition.wait_while(&mut notified, |notified| !*notified);
+        *notified = false;
     }
 }
 
@@ -127,7 +129,7 @@ impl AccessLog {
     pub fn reload(&self, settings: &Settings) {
         for buffer in &self.buffers {
             let lines = LineWriter::new(settings.format, settings.max_field_size);
-            buffer.page.lock().unwrap_or_else(PoisonError::into_inner).lines = lines;
+            buffer.page.lock().lines = lines;
         }
         self.rejections.reload(settings.rejections_per_second);
     }
@@ -141,7 +143,7 @@ impl Drop for AccessLog {
     fn drop(&mut self) {
         self.wake.closing.store(true, Ordering::Release);
         self.wake.notify();
-        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let closed = self.closed.lock();
         // If the thread panicked, there is nothing to write any more.
         if matches!(closed.recv_timeout(CLOSE_TIMEOUT), Err(RecvTimeoutError::Timeout)) {
             tracing::warn!("the last lines of the access log were not written within {CLOSE_TIMEOUT:?}");
@@ -182,7 +184,7 @@ impl Writer {
     fn write_buffer(&mut self, number: usize, page: &mut Vec<u8>) {
         let buffer = &self.buffers[number];
         // The two pages are swapped, so that both keep their memory.
-        std::mem::swap(&mut buffer.page.lock().unwrap_or_else(PoisonError::into_inner).text, page);
+        std::mem::swap(&mut buffer.page.lock().text, page);
         if page.is_empty() {
             return;
         }

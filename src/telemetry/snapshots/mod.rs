@@ -8,9 +8,10 @@ mod others;
 mod snapshot;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::metrics::{Metrics, Reading};
@@ -74,7 +75,7 @@ impl Snapshots {
     /// `at`: since the start.
     fn take(&self, clock: &dyn Clock, at: Duration) {
         let (now, others) = (self.metrics.read(), (self.others)());
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let counted = now.since(&state.last);
         state.hour.add(at, &counted.limits);
         let interval = at.saturating_sub(state.last_at);
@@ -95,21 +96,17 @@ impl Snapshots {
 
     /// The newest first, at most `limit`.
     pub fn newest(&self, limit: usize) -> Vec<Snapshot> {
-        self.lock().kept.iter().rev().take(limit).cloned().collect()
+        self.state.lock().kept.iter().rev().take(limit).cloned().collect()
     }
 
     /// The limits that were hit in the last hour, and how often.
     pub fn limits_hit(&self) -> Vec<(&'static str, u64)> {
-        self.lock().hour.hits(self.started.elapsed())
+        self.state.lock().hour.hits(self.started.elapsed())
     }
 
     /// Changes with each snapshot.
     pub fn taken(&self) -> watch::Receiver<u64> {
         self.taken.subscribe()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -148,13 +145,13 @@ mod tests {
     fn the_oldest_gives_way_and_the_memory_stays() {
         let (metrics, snapshots) = taking();
         let worker = metrics.worker(0);
-        let capacity = snapshots.lock().kept.capacity();
+        let capacity = snapshots.state.lock().kept.capacity();
         for second in 1..=1_000 {
             worker.request_finished(200, Duration::ZERO);
             snapshots.take(&SystemClock, Duration::from_secs(second));
         }
         assert_eq!(snapshots.newest(usize::MAX).len(), KEPT);
-        assert_eq!(snapshots.lock().kept.capacity(), capacity);
+        assert_eq!(snapshots.state.lock().kept.capacity(), capacity);
         assert_eq!(snapshots.newest(usize::MAX).iter().map(|kept| kept.requests[2]).sum::<u32>(), 300);
     }
 
@@ -163,7 +160,7 @@ mod tests {
 
     impl Clock for Shows {
         fn now(&self) -> UnixTime {
-            let next = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let next = self.0.lock().pop_front();
             UnixTime::from_secs(next.unwrap_or_default())
         }
     }

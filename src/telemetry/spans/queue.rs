@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// What the queue needs for the spans of one request besides their bytes.
@@ -49,7 +49,7 @@ impl Queue {
     }
 
     pub(super) fn push(&self, spans: Vec<u8>) {
-        let (mut waiting, size) = (self.lock(), spans.capacity() + OVERHEAD);
+        let (mut waiting, size) = (self.waiting.lock(), spans.capacity() + OVERHEAD);
         if waiting.bytes + size > self.max_bytes {
             self.drops.queue.fetch_add(1, Ordering::Relaxed);
             return;
@@ -65,7 +65,7 @@ impl Queue {
 
     /// Takes the oldest, up to this many bytes, or one.
     pub(super) fn take(&self, max_bytes: usize) -> Vec<Vec<u8>> {
-        let (mut waiting, mut taken, mut bytes) = (self.lock(), Vec::new(), 0);
+        let (mut waiting, mut taken, mut bytes) = (self.waiting.lock(), Vec::new(), 0);
         while let Some(next) = waiting.requests.front() {
             bytes += next.len();
             if bytes > max_bytes && !taken.is_empty() {
@@ -80,11 +80,7 @@ impl Queue {
 
     /// Bytes that wait.
     pub fn bytes(&self) -> usize {
-        self.lock().bytes
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().bytes
     }
 }
 

@@ -1,13 +1,13 @@
 //! What the follower and the task that writes back know.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::lost::Lost;
 use super::state::State;
-use crate::store::postgres::operation::lock;
 use crate::types::boot_time::BootTime;
 
 /// What the follower knows of the log, and what it remembers of the revocations of this gateway.
@@ -30,8 +30,8 @@ impl Known {
     /// Returns when the log lacks something, or is read again to find out.
     pub(super) async fn may_lack(&self) {
         loop {
-            let is_lost = lock(&self.lost).len() > 0;
-            if is_lost || lock(&self.state).is_reading_again() {
+            let is_lost = self.lost.lock().len() > 0;
+            if is_lost || self.state.lock().is_reading_again() {
                 return;
             }
             self.suspects.notified().await;
@@ -40,6 +40,6 @@ impl Known {
 
     /// Returns true if a poll that was sent after `time` has read all of the log.
     pub(super) fn has_read_since(&self, time: BootTime) -> bool {
-        lock(&self.state).complete_at() >= Some(time)
+        self.state.lock().complete_at() >= Some(time)
     }
 }

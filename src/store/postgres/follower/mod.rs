@@ -31,7 +31,7 @@ use crate::store::pool::OperationKind;
 use crate::store::postgres::clock::Reading;
 use crate::store::postgres::connections::{Connections, Lane};
 use crate::store::postgres::error::QueryError;
-use crate::store::postgres::operation::{Shared, lock};
+use crate::store::postgres::operation::Shared;
 use crate::store::postgres::session::Session;
 use crate::tokens::family::revocation::Revocation;
 use crate::types::boot_time::BootTime;
@@ -59,7 +59,7 @@ impl Memory {
     pub(super) fn remembering(&self, enforce: RevocationHook) -> RevocationHook {
         let known = self.0.clone();
         Arc::new(move |revocation: &Revocation, order| {
-            lock(&known.state).on_own(revocation, BootTime::now());
+            known.state.lock().on_own(revocation, BootTime::now());
             enforce(revocation, order);
         })
     }
@@ -126,7 +126,7 @@ impl Follower {
                     }
                 }
                 Err(error) => {
-                    lock(&self.known.state).on_error(BootTime::now());
+                    self.known.state.lock().on_error(BootTime::now());
                     self.freshness.failed(error.kind);
                     if error.message != self.last_error {
                         tracing::error!(%error, "cannot read the log of revocations");
@@ -156,7 +156,7 @@ impl Follower {
             self.listening = Some(session.number());
             self.ahead = None;
         }
-        let from = lock(&self.known.state).read_from();
+        let from = self.known.state.lock().read_from();
         let polled = self.poll(from).await?;
         self.freshness.answered();
         self.measure_clock(&polled);
@@ -189,14 +189,14 @@ impl Follower {
 
     fn read(&self, from: u64) -> impl Future<Output = Result<Polled, StoreError>> + use<> {
         let connections = self.connections.clone();
-        let is_beginning = lock(&self.known.state).is_beginning();
+        let is_beginning = self.known.state.lock().is_beginning();
         let needed_at = if is_beginning { self.needed_at } else { UnixTime::default() };
         let run = move |session: Session| async move { poll(&session, from, PAGE, needed_at).await };
         async move { connections.run(Lane::Follower, OperationKind::Poll, run).await }
     }
 
     async fn wait(&self, session: &Session) {
-        let wait = lock(&self.known.state).wait(BootTime::now());
+        let wait = self.known.state.lock().wait(BootTime::now());
         if wait.is_zero() {
             return;
         }
@@ -206,7 +206,7 @@ impl Follower {
             () = sleep(wait) => {}
             () = notified.notified() => {
                 let wait = {
-                    let mut state = lock(&self.known.state);
+                    let mut state = self.known.state.lock();
                     state.on_wake(BootTime::now());
                     state.wait(BootTime::now())
                 };
@@ -249,7 +249,7 @@ impl Follower {
         // A gateway that starts knows nothing of what the log lacks.
         let waits = polled.is_written_back && !self.freshness.is_loaded();
         let (step, applied, is_complete) = {
-            let mut state = lock(&self.known.state);
+            let mut state = self.known.state.lock();
             let step = state.on_poll(polled.page, sent, time);
             (step, state.applied(), state.complete_at() == Some(sent))
         };
@@ -258,7 +258,7 @@ impl Follower {
             step.apply.iter().for_each(|each| (self.enforce)(each, order(each)));
         }));
         enforced.map_err(|_| {
-            lock(&self.known.state).restart();
+            self.known.state.lock().restart();
             StoreError::new("revocations were read, but enforcing them panicked")
         })?;
         self.report(&step, applied, newest);
@@ -301,7 +301,7 @@ impl Follower {
 
     /// Another gateway may have written what this one has found to be lost.
     fn find_lost(&self, step: Step, time: UnixTime) {
-        let mut lost = lock(&self.known.lost);
+        let mut lost = self.known.lost.lock();
         lost.on_poll(&step.apply, time);
         lost.add(step.write_back);
         self.freshness.counts.lost.store(lost.len() as u64, Ordering::Relaxed);

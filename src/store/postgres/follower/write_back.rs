@@ -20,7 +20,7 @@ use crate::store::freshness::Freshness;
 use crate::store::pool::OperationKind;
 use crate::store::postgres::connections::{Connections, Lane};
 use crate::store::postgres::leases;
-use crate::store::postgres::operation::{Shared, lock};
+use crate::store::postgres::operation::Shared;
 use crate::tokens::family::revocation::Revocation;
 use crate::types::boot_time::BootTime;
 use crate::types::secret;
@@ -61,7 +61,7 @@ impl WriteBack {
                 Ok(false) => TURN_INTERVAL,
                 Err(error) => {
                     if error.message != last_error {
-                        let count = lock(&self.known.lost).len();
+                        let count = self.known.lost.lock().len();
                         tracing::error!(%error, count, "cannot write lost revocations; trying again");
                         last_error = error.message;
                     }
@@ -96,7 +96,7 @@ impl WriteBack {
         }
         let mut is_any = false;
         loop {
-            let page = lock(&self.known.lost).next();
+            let page = self.known.lost.lock().next();
             if page.is_empty() {
                 break;
             }
@@ -121,7 +121,7 @@ impl WriteBack {
             async move { shared.log.append_lost(&session, &entries).await }
         });
         let appended = appended.await;
-        let mut lost = lock(&self.known.lost);
+        let mut lost = self.known.lost.lock();
         let appended = match appended {
             Ok(appended) => appended,
             Err(error) => {

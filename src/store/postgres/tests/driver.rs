@@ -2,9 +2,11 @@
 
 use std::collections::HashSet;
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::given::{PostgresServer, driver, settings};
 use crate::store::error::StoreError;
@@ -213,13 +215,13 @@ fn a_loss_elsewhere_does_not_end_a_connection() {
     let seen: Arc<Mutex<Vec<u64>>> = Arc::default();
     let numbers = seen.clone();
     let repeated = driver.submit(Lane::Log, OperationKind::Upkeep, move |session| {
-        let mut numbers = numbers.lock().expect("no panic");
+        let mut numbers = numbers.lock();
         numbers.push(session.number());
         let is_lost = numbers.len() == 1;
         async move { if is_lost { Err(QueryError::Lost(StoreError::new("elsewhere"))) } else { Ok(()) } }
     });
     driver.wait(repeated).expect("it was repeated");
-    let numbers = seen.lock().expect("no panic");
+    let numbers = seen.lock();
     assert!(numbers.len() == 2 && numbers[0] == numbers[1], "{numbers:?}");
 }
 
@@ -325,7 +327,7 @@ fn a_connection_that_became_read_only_is_replaced() {
     let seen: Arc<Mutex<Vec<u64>>> = Arc::default();
     let numbers = seen.clone();
     let created = driver.submit(Lane::Log, OperationKind::Upkeep, move |session| {
-        let mut numbers = numbers.lock().expect("no panic");
+        let mut numbers = numbers.lock();
         numbers.push(session.number());
         let is_first = numbers.len() == 1;
         async move {
@@ -336,6 +338,6 @@ fn a_connection_that_became_read_only_is_replaced() {
         }
     });
     driver.wait(created).expect("it runs again");
-    let numbers = seen.lock().expect("no panic");
+    let numbers = seen.lock();
     assert!(numbers.len() == 2 && numbers[0] != numbers[1], "{numbers:?}");
 }

@@ -13,7 +13,7 @@ use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families::RevokeFamily;
 use crate::store::postgres::issue::Issue;
 use crate::store::postgres::lookup;
-use crate::store::postgres::operation::{Operation, Shared, lock};
+use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::schema;
 use crate::store::postgres::session::Session;
 use crate::tokens::family::Family;
@@ -59,13 +59,13 @@ fn a_login_that_was_written_before_a_loss_is_not_taken() {
         assert_eq!(issue.run(&shared, &session).await?, Some(family()));
         let again = Issue::new(family(), 10, LOGIN.into());
         assert!(again.run(&shared, &session).await.is_err(), "nothing was lost, so that the id is taken");
-        *lock(&again.uncertain) = true;
+        *again.uncertain.lock() = true;
         assert_eq!(again.run(&shared, &session).await?, Some(family()));
         assert_eq!(issue.run(&shared, &session).await?, Some(family()), "what follows the write may fail, too");
         assert_eq!(events(&session).await?, 1);
 
         let other = Issue::new(Family { salt: [1; 32], ..family() }, 10, LOGIN.into());
-        *lock(&other.uncertain) = true;
+        *other.uncertain.lock() = true;
         assert!(other.run(&shared, &session).await.is_err(), "another login has this id");
         Ok(())
     });
@@ -102,12 +102,12 @@ fn a_revocation_that_was_written_before_a_loss_is_its_own() {
         let revoke = by_admin(LOGIN);
         assert_eq!(revoke.run(&shared, &session).await?, RevokeOutcome::Revoked);
         assert_eq!(revoke.run(&shared, &session).await?, RevokeOutcome::AlreadyEnded, "nothing was lost");
-        *lock(&revoke.uncertain) = true;
+        *revoke.uncertain.lock() = true;
         assert_eq!(revoke.run(&shared, &session).await?, RevokeOutcome::Revoked);
         assert_eq!(events(&session).await?, 2);
 
         let other = by_admin(LOGIN + Duration::from_millis(1));
-        *lock(&other.uncertain) = true;
+        *other.uncertain.lock() = true;
         assert_eq!(other.run(&shared, &session).await?, RevokeOutcome::AlreadyEnded, "another call was first");
         Ok(())
     });

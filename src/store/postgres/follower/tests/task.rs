@@ -1,9 +1,11 @@
 //! What the task does with a poll.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::super::poll::Polled;
 use super::super::state::{Entry, Page, Position, spread};
@@ -13,7 +15,6 @@ use crate::store::freshness::Freshness;
 use crate::store::postgres::clock::Reading;
 use crate::store::postgres::connect::Connector;
 use crate::store::postgres::connections::Connections;
-use crate::store::postgres::operation::lock;
 use crate::store::postgres::tests::given::{PostgresServer, settings, shared};
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::types::boot_time::BootTime;
@@ -41,7 +42,7 @@ fn a_poll_that_brought_entries_is_acknowledged_at_once() {
     let connections = Connections::new(Connector::new(settings(PostgresServer::shared()), None, "a"));
     let enforced: Arc<Mutex<Vec<(u64, LogOrder)>>> = Arc::default();
     let seen = enforced.clone();
-    let enforce = Arc::new(move |each: &Revocation, order| lock(&seen).push((each.sequence, order)));
+    let enforce = Arc::new(move |each: &Revocation, order| seen.lock().push((each.sequence, order)));
     let memory = Memory::new(Duration::from_hours(1));
     let shared = Arc::new(shared(connections.clone(), Arc::default()));
     let mut follower = Follower::new(connections, shared, memory, freshness.clone(), enforce, "a".into());
@@ -52,7 +53,7 @@ fn a_poll_that_brought_entries_is_acknowledged_at_once() {
         let is_moved = pin!(moved.notified()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
         assert_eq!(is_moved, is_acknowledged, "{entries:?}");
     }
-    assert_eq!(*lock(&enforced), [(1, LogOrder::InOrder), (2, LogOrder::InOrder)]);
+    assert_eq!(*enforced.lock(), [(1, LogOrder::InOrder), (2, LogOrder::InOrder)]);
 }
 
 #[test]
