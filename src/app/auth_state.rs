@@ -1,10 +1,11 @@
-//! What decisions about tokens read: keys, revocations, and what was seen of other tokens.
+//! The state that decisions about tokens read: keys, revocations, and what was seen of other tokens.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::auth::api_keys::ApiKeys;
 use crate::auth::authenticate::Authenticator;
+use crate::auth::flights::Flights;
 use crate::auth::handles::Handles;
 use crate::auth::introspection::{Introspection, IntrospectionCounts};
 use crate::auth::keyring::Keyring;
@@ -127,6 +128,7 @@ impl AuthState {
             api_keys: self.api_keys.clone(),
             introspection: Arc::new(self.introspection(config)),
             handles: self.handles.clone(),
+            lookups: Flights::default(),
             proofs: self.proofs.clone(),
             own_hosts: config.own_hosts(),
             max_used_proofs: config.limits.used_proofs,

@@ -7,7 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::auth::flights::{Flights, LookupOutcome};
+use tokio::time::Instant;
+
 use crate::auth::store_reads::{Find, Reader, StoreReads, StoredCredentialSettings};
 use crate::auth::token_cache::CachedToken;
 use crate::store::Store;
@@ -29,7 +30,6 @@ pub struct ApiKeys {
     /// `None` if a look-up must not change anything.
     record_use: Option<Box<RecordUse>>,
     reads: StoreReads<Family>,
-    pub(super) flights: Flights<LookupOutcome>,
 }
 
 /// Why a presented key is not good.
@@ -62,7 +62,7 @@ impl BadKey {
 impl ApiKeys {
     pub fn new(settings: StoredCredentialSettings, find: Arc<Find<Family>>) -> Self {
         let reads = StoreReads::new("API keys", settings.timeout, find);
-        ApiKeys { settings, record_use: None, reads, flights: Flights::default() }
+        ApiKeys { settings, record_use: None, reads }
     }
 
     /// Records in the store when keys are used.
@@ -75,12 +75,17 @@ impl ApiKeys {
 
     pub fn without_effects(&self) -> Self {
         let settings = self.settings.clone();
-        ApiKeys { settings, record_use: None, reads: self.reads.fresh(), flights: Flights::default() }
+        ApiKeys { settings, record_use: None, reads: self.reads.with_own_counts() }
     }
 
-    /// Reads the key from the store. `Err` if that fails.
-    pub(super) async fn read(&self, id: TokenId) -> Result<Option<Family>, Reject> {
-        self.reads.read(id, Reader::Request).await
+    /// Reads the key from the store, for a request that has waited since a while. `Err` if that fails.
+    pub(super) async fn read(&self, id: TokenId, since: Instant) -> Result<Option<Family>, Reject> {
+        self.reads.read(id, Reader::Request, since).await
+    }
+
+    /// `timeouts.store`
+    pub(super) fn timeout(&self) -> Duration {
+        self.settings.timeout
     }
 
     /// How many reads of keys have succeeded, and how many have failed.
@@ -95,7 +100,7 @@ impl ApiKeys {
 
     /// Reads a key that has open streams. `None` if it is not good any more.
     pub(super) async fn read_for_stream(&self, id: TokenId, now: UnixTime) -> Result<Option<Family>, Reject> {
-        let found = self.reads.read(id, Reader::Stream).await?;
+        let found = self.reads.read(id, Reader::Stream, Instant::now()).await?;
         Ok(found.filter(|family| family.key_hash.is_some() && family.is_live(now)))
     }
 

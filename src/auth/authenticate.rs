@@ -9,6 +9,7 @@ use http::HeaderMap;
 use crate::auth::api_keys::{ApiKeys, BadKey};
 use crate::auth::bearer::{self, BearerToken, TokenScheme};
 use crate::auth::context::AuthContext;
+use crate::auth::flights::{Flights, LookupOutcome};
 use crate::auth::handles::Handles;
 use crate::auth::identity::Identity;
 use crate::auth::introspection::Introspection;
@@ -66,6 +67,8 @@ pub struct Authenticator {
     pub api_keys: Arc<ApiKeys>,
     pub introspection: Arc<Introspection>,
     pub handles: Arc<Handles>,
+    /// Look-ups of credentials that run now.
+    pub lookups: Flights<LookupOutcome>,
     pub proofs: Proofs,
     /// The names of this gateway, for which clients make proofs.
     pub own_hosts: OwnHosts,
@@ -157,7 +160,7 @@ impl Authenticator {
             return self.verify_opaque(bearer, asked, context).await;
         }
         let verify = move || self.verify_and_cache(bearer, context);
-        self.keyring.verify_with_new_keys(|| issuer_of(bearer), context.clock.uptime(), verify).await
+        self.keyring.verify_with_new_keys(|| issuer_of(bearer), context.clock, verify).await
     }
 
     async fn verify_and_cache(
@@ -184,12 +187,12 @@ impl Authenticator {
         context: &AuthContext<'q>,
     ) -> Result<Queued<'q, 't>, Reject> {
         let text = bearer.text()?;
-        self.check_before_work(bearer, self.keyring.generation(), Reason::BadSignature, context)?;
+        self.check_before_work(bearer, self.keyring.generation(), context)?;
         let permit = context.signature_queue.next().await;
         // Read before the keys: if they are swapped meanwhile, what is cached here belongs to the past generation.
         let generation = self.keyring.generation();
         if permit.has_waited {
-            self.check_before_work(bearer, generation, Reason::BadSignature, context)?;
+            self.check_before_work(bearer, generation, context)?;
         }
         Ok(Queued { permit, generation, text })
     }
@@ -207,18 +210,16 @@ impl Authenticator {
         Ok(cached)
     }
 
-    /// The checks that cost neither a signature nor a look-up. A bad token that is sent again costs one
-    /// in all. Different bad tokens of one payer cost as many as its limit allows. `bad`: the reason of a known bad
-    /// one.
+    /// Makes the checks that cost no signature. A repeated bad token costs one check of its signature in total.
+    /// Different bad tokens of one payer cost as many as its limit allows.
     pub(super) fn check_before_work(
         &self,
         bearer: BearerToken<'_>,
         generation: u64,
-        bad: Reason,
         context: &AuthContext<'_>,
     ) -> Result<(), Reject> {
         if self.token_cache.has_bad_signature(bearer, generation) {
-            return Err(Reject::new(bad, "the same token again"));
+            return Err(Reject::new(Reason::BadSignature, "the same token again"));
         }
         context.payer.check(context.clock.uptime())
     }
@@ -270,7 +271,8 @@ impl Authenticator {
     ) -> Result<VerifiedToken, Reject> {
         // Another gateway may have issued it a moment ago.
         let verify = move || self.verify_expired(bearer, idle, context);
-        let token = self.keyring.verify_with_new_keys(|| issuer_of(bearer), context.clock.uptime(), verify).await?;
+        let own = || issuer_of(bearer).filter(|issuer| self.keyring.is_own(issuer));
+        let token = self.keyring.verify_with_new_keys(own, context.clock, verify).await?;
         if self.revocations.is_token_revoked(&RevocationKeys::of(&token)) {
             context.note_rejected(&Arc::new(token));
             return Err(Reason::Revoked.into());
@@ -328,7 +330,7 @@ async fn release<T>(permit: SignaturePermit<'_>, result: &Result<T, Reject>) {
     }
 }
 
-/// The issuer that a token names.
+/// Returns the issuer that a token names.
 pub(super) fn issuer_of(bearer: BearerToken<'_>) -> Option<Cow<'static, str>> {
     unverified_issuer(bearer.text().ok()?).map(Cow::Owned)
 }

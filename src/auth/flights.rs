@@ -1,4 +1,4 @@
-//! One question at a time about a token: the requests that come meanwhile get the same answer, also a failure.
+//! Coalesces concurrent questions about one token: all requests that wait share the outcome, also a failure.
 //!
 //! If the client of the request that asks disconnects, the next one asks.
 
@@ -14,14 +14,20 @@ use crate::types::reject::Reason;
 use crate::types::secret;
 
 /// The outcome, once a request has it. If the request that asks is dropped, the next one asks.
-pub(super) type Flight<T> = Arc<AsyncMutex<Option<T>>>;
+type Flight<T> = Arc<AsyncMutex<Option<T>>>;
 
 /// The outcome of the look-up of a credential, for all requests that wait for it.
 pub(super) type LookupOutcome = Result<Arc<CachedToken>, (Reason, String)>;
 
 /// The questions of one kind that are asked now, each by its [`flight_key`].
-pub(super) struct Flights<T> {
-    by_key: Mutex<HashMap<u128, Flight<T>, RandomState>>,
+pub struct Flights<T> {
+    by_key: Mutex<HashMap<u128, Entry<T>, RandomState>>,
+}
+
+struct Entry<T> {
+    flight: Flight<T>,
+    /// The requests that take part.
+    seats: usize,
 }
 
 /// One request's part in a flight.
@@ -33,8 +39,8 @@ pub(super) struct Seat<'f, T> {
     pub(super) is_first: bool,
 }
 
-/// The key of a flight about `text`. `part`: what else the answer depends on. A digest, so that no client can find a
-/// text that shares the answer about another one.
+/// Returns the key of a question about `text`. `part`: what else the answer depends on. The key is a digest, so that no
+/// client can find a text that shares the answer about another one.
 pub(super) fn flight_key(part: &str, text: &str) -> u128 {
     let digest = secret::digest(&[&(part.len() as u64).to_be_bytes(), part.as_bytes(), text.as_bytes()]);
     u128::from_be_bytes(std::array::from_fn(|index| digest[index]))
@@ -43,17 +49,17 @@ pub(super) fn flight_key(part: &str, text: &str) -> u128 {
 impl<T> Flights<T> {
     pub(super) fn join(&self, key: u128) -> Seat<'_, T> {
         let mut flights = self.by_key.lock();
-        let is_first = !flights.contains_key(&key);
-        let flight = flights.entry(key).or_default().clone();
-        Seat { flights: self, key, flight, is_first }
+        let entry = flights.entry(key).or_insert_with(|| Entry { flight: Flight::default(), seats: 0 });
+        entry.seats += 1;
+        Seat { flights: self, key, flight: entry.flight.clone(), is_first: entry.seats == 1 }
     }
 }
 
 impl<T> Seat<'_, T> {
-    /// Later requests ask again. Call it when the outcome is known.
+    /// Lets later requests ask again. Call it when the outcome is known.
     pub(super) fn close(&self) {
         let mut flights = self.flights.by_key.lock();
-        if flights.get(&self.key).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
+        if flights.get(&self.key).is_some_and(|entry| Arc::ptr_eq(&entry.flight, &self.flight)) {
             flights.remove(&self.key);
         }
     }
@@ -62,9 +68,12 @@ impl<T> Seat<'_, T> {
 impl<T> Drop for Seat<'_, T> {
     fn drop(&mut self) {
         let mut flights = self.flights.by_key.lock();
-        // The map and this seat.
-        let is_last = Arc::strong_count(&self.flight) == 2;
-        if is_last && flights.get(&self.key).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
+        // After the close, the key may be that of a new flight.
+        let Some(entry) = flights.get_mut(&self.key).filter(|entry| Arc::ptr_eq(&entry.flight, &self.flight)) else {
+            return;
+        };
+        entry.seats -= 1;
+        if entry.seats == 0 {
             flights.remove(&self.key);
         }
     }
@@ -113,5 +122,10 @@ mod tests {
         assert_eq!((*second.flight.lock().await, flights.by_key.lock().len()), (None, 1));
         drop(second);
         assert!(flights.by_key.lock().is_empty(), "nothing is left behind");
+        let [closed, other] = [flights.join(1), flights.join(1)];
+        closed.close();
+        let next = flights.join(1);
+        drop((closed, other));
+        assert!(next.is_first && !flights.join(1).is_first, "a closed flight ends no other one");
     }
 }

@@ -1,36 +1,62 @@
-//! A credential that may be a guess. It counts as a bad signature until its look-up shows that it is none.
+//! A credential that may be a guess: an address may make few of them. A guess counts as a bad signature.
 
 use crate::auth::context::AuthContext;
 use crate::types::reject::Reject;
 
-/// A possible guess, which counts as a bad signature. It goes on to count if the client gives its request up.
+/// A possible guess. Dropping it, because the client gives its request up, leaves the count as it is.
 pub(super) struct Guess<'g> {
-    /// `None` if it does not count.
-    counted: Option<&'g AuthContext<'g>>,
+    context: &'g AuthContext<'g>,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It counts if it is confirmed.
+    Open,
+    /// It counts unless it is refuted.
+    Counted,
+    /// Nothing is left to do.
+    Settled,
 }
 
 impl<'g> Guess<'g> {
-    /// Of a credential that was good a moment ago.
-    pub(super) fn none() -> Self {
-        Guess { counted: None }
+    /// Takes a credential that was good a moment ago, and is no guess.
+    pub(super) fn none(context: &'g AuthContext<'g>) -> Self {
+        Guess { context, state: State::Settled }
     }
 
+    /// Takes a credential that counts once it is confirmed.
+    ///
     /// # Errors
     /// If this client has no guess left.
-    pub(super) fn count(context: &'g AuthContext<'g>) -> Result<Self, Reject> {
+    pub(super) fn open(context: &'g AuthContext<'g>) -> Result<Self, Reject> {
+        context.payer.check(context.clock.uptime())?;
+        Ok(Guess { context, state: State::Open })
+    }
+
+    /// Takes a credential that counts until it is refuted, so that no client has more guesses in flight than it may
+    /// make.
+    ///
+    /// # Errors
+    /// If this client has no guess left.
+    pub(super) fn counted(context: &'g AuthContext<'g>) -> Result<Self, Reject> {
         context.payer.reserve(context.clock.uptime())?;
-        Ok(Guess { counted: Some(context) })
+        Ok(Guess { context, state: State::Counted })
     }
 
-    /// The client may have guessed.
+    /// Counts it: the credential is unknown or forged.
     pub(super) fn confirm(&mut self) {
-        self.counted = None;
+        if self.state == State::Open {
+            self.context.payer.count(self.context.clock.uptime());
+        }
+        self.state = State::Settled;
     }
 
-    /// The client has not guessed, or nothing is known about it.
+    /// Does not count it: the client has not guessed, or nothing is known about the credential.
     pub(super) fn refute(&mut self) {
-        if let Some(context) = self.counted.take() {
-            context.payer.give_back();
+        if self.state == State::Counted {
+            self.context.payer.give_back();
         }
+        self.state = State::Settled;
     }
 }

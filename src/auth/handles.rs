@@ -8,8 +8,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::auth::flights::{Flights, LookupOutcome};
-use crate::auth::guess::Guess;
+use tokio::time::Instant;
+
 use crate::auth::login_providers::LoginProviders;
 use crate::auth::store_reads::{Find, Reader, StoreReads, StoredCredentialSettings};
 use crate::store::{ProviderLogin, Store};
@@ -59,7 +59,6 @@ pub struct Handles {
     /// `None` if a look-up must not change anything.
     effects: Option<Effects>,
     reads: StoreReads<(Family, ProviderLogin)>,
-    pub(super) flights: Flights<LookupOutcome>,
 }
 
 struct Effects {
@@ -124,7 +123,7 @@ impl Handles {
         providers: Arc<LoginProviders>,
     ) -> Self {
         let reads = StoreReads::new("logins", settings.timeout, find);
-        Handles { settings, roots, providers, effects: None, reads, flights: Flights::default() }
+        Handles { settings, roots, providers, effects: None, reads }
     }
 
     /// Records in the store when logins are used, and refreshes them.
@@ -146,29 +145,19 @@ impl Handles {
             roots: self.roots.clone(),
             providers: self.providers.clone(),
             effects: None,
-            reads: self.reads.fresh(),
-            flights: Flights::default(),
+            reads: self.reads.with_own_counts(),
         }
     }
 
-    /// Reads the login of a handle, and refreshes it if that is due. Settles `guess` once the login is read. The outer
+    /// Reads the login of a handle, and refreshes it if that is due. The outer
     /// error: it cannot be read.
     pub(super) async fn read(
         &self,
         presented: &PresentedHandle,
         provider: &str,
         now: UnixTime,
-        guess: &mut Guess<'_>,
     ) -> Result<Result<GoodLogin, BadHandle>, Reject> {
-        let checked = |found| {
-            let checked = check(found, presented, provider, &self.roots, now);
-            match &checked {
-                Err(bad) if bad.is_guess() => guess.confirm(),
-                // It does not count while the login waits for its provider.
-                _ => guess.refute(),
-            }
-            checked
-        };
+        let checked = |found| check(found, presented, provider, &self.roots, now);
         self.read_checked(presented.id, Reader::Request, now, checked).await
     }
 
@@ -186,10 +175,10 @@ impl Handles {
         id: TokenId,
         reader: Reader,
         now: UnixTime,
-        mut check: impl FnMut(FoundLogin) -> Result<(Family, ProviderLogin), BadHandle>,
+        check: impl Fn(FoundLogin) -> Result<(Family, ProviderLogin), BadHandle>,
     ) -> Result<Result<GoodLogin, BadHandle>, Reject> {
         for _ in 0..MAX_CHANGES {
-            let (family, login) = match check(self.reads.read(id, reader).await?) {
+            let (family, login) = match check(self.reads.read(id, reader, Instant::now()).await?) {
                 Ok(found) => found,
                 Err(bad) => return Ok(Err(bad)),
             };
@@ -347,10 +336,10 @@ mod tests {
             let find = move |_| -> StoreFuture<FoundLogin> { Box::pin(std::future::ready(Ok(Some(found.clone())))) };
             let providers = Arc::new(LoginProviders::default());
             let handles = Handles::new(settings, Arc::new(roots()), Arc::new(find), providers.clone());
-            let ended = handles.read(&presented(&family), "main", NOW, &mut Guess::none()).await;
+            let ended = handles.read(&presented(&family), "main", NOW).await;
             assert!(matches!(ended, Ok(Err(BadHandle::Ended(_)))), "its provider is not configured");
             providers.replace(vec![SignedInAt { provider: "main".into(), issuer: ISSUER.into() }]);
-            let read = handles.read(&presented(&family), "main", NOW, &mut Guess::none()).await;
+            let read = handles.read(&presented(&family), "main", NOW).await;
             let good = read.ok().and_then(Result::ok).expect("a good login");
             assert_eq!(good.usable_until, expected);
             let policy = VerifiedToken::with_subject("x".into()).policy().clone();

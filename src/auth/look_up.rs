@@ -1,17 +1,19 @@
 //! Looks up a credential that proves nothing by itself: an API key and a handle in the store, an opaque token at its
 //! issuer. The steps are the same for all kinds, and stand here once. A kind supplies what differs.
 //!
-//! Requests with the same credential share one look-up. What may be a guess is counted as a bad signature before the
-//! look-up begins: while the store or the issuer does not respond, guesses would otherwise cost nothing.
-//!
-//! A JWT is not looked up. The check of its signature waits for no store and no issuer: it has a queue and no flight.
+//! Requests with the same credential share one look-up, within one configuration: a reload makes another
+//! [`Authenticator`]. A JWT is not looked up. The check of its signature waits for no store and no issuer: it has a
+//! queue and no flight.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
 
 use crate::auth::authenticate::Authenticator;
 use crate::auth::bearer::BearerToken;
 use crate::auth::context::AuthContext;
-use crate::auth::flights::{Flights, LookupOutcome};
+use crate::auth::flights::{LookupOutcome, Seat};
 use crate::auth::guess::Guess;
 use crate::auth::token_cache::CachedToken;
 use crate::tokens::jwt::VerifiedToken;
@@ -26,76 +28,105 @@ pub(super) struct Presented<'p> {
     /// Of the keyring, read before its keys.
     pub(super) generation: u64,
     pub(super) context: &'p AuthContext<'p>,
-}
-
-impl<'p> Presented<'p> {
-    pub(super) fn new(bearer: BearerToken<'p>, generation: u64, context: &'p AuthContext<'p>) -> Result<Self, Reject> {
-        Ok(Presented { bearer, text: bearer.text()?, generation, context })
-    }
+    /// When the request began to wait.
+    pub(super) since: Instant,
 }
 
 /// One kind of credential.
 pub(super) trait Lookup {
-    /// The look-ups of this kind that run now.
-    fn flights(&self) -> &Flights<LookupOutcome>;
-
-    /// Different if another outcome is possible. See [`flight_key`].
+    /// Returns a key that differs if another outcome is possible. See [`flight_key`].
     ///
     /// [`flight_key`]: crate::auth::flights::flight_key
     fn flight_key(&self, presented: &Presented<'_>) -> u128;
 
-    /// Why this credential was rejected a moment ago.
+    /// Returns why this credential was rejected a moment ago.
     fn rejected_before(&self, presented: &Presented<'_>) -> Option<Reason>;
 
     /// Returns true if a known credential stays good while another request looks it up, and while the store does not
     /// respond.
     fn outlives_a_lookup(&self, known: &CachedToken, presented: &Presented<'_>) -> bool;
 
+    /// Begins to count a credential that is not known as a guess.
+    fn guess<'g>(&self, context: &'g AuthContext<'g>) -> Result<Guess<'g>, Reject> {
+        Guess::counted(context)
+    }
+
+    /// Returns how long a request waits for the look-up of another one. `None`: as long as that takes.
+    fn patience(&self) -> Option<Duration> {
+        None
+    }
+
     /// Returns what the credential stands for, or why it is bad.
-    async fn look_up(&self, presented: &Presented<'_>, guess: &mut Guess<'_>) -> Result<CachedToken, Reject>;
+    async fn read(&self, presented: &Presented<'_>, guess: &mut Guess<'_>) -> Result<CachedToken, Reject>;
 }
 
 impl Authenticator {
-    /// Looks a credential up that is not in the cache, or must be looked up again. What costs no look-up is checked
-    /// first.
+    pub(super) fn presented<'p>(
+        &self,
+        bearer: BearerToken<'p>,
+        context: &'p AuthContext<'p>,
+    ) -> Result<Presented<'p>, Reject> {
+        let generation = self.keyring.generation();
+        Ok(Presented { bearer, text: bearer.text()?, generation, context, since: Instant::now() })
+    }
+
+    /// Looks a credential up that is not in the cache, or must be looked up again. Checks first what costs no look-up.
     pub(super) async fn look_up<K: Lookup>(
         &self,
         kind: &K,
         presented: &Presented<'_>,
     ) -> Result<Arc<CachedToken>, Reject> {
-        let context = presented.context;
         let known = self.find(presented.bearer, presented.generation);
         let was_known = known.is_some();
         let fallback = known.filter(|known| kind.outlives_a_lookup(known, presented));
-        let seat = kind.flights().join(kind.flight_key(presented));
+        let seat = self.lookups.join(kind.flight_key(presented));
         if let Some(fallback) = &fallback
             && !seat.is_first
         {
             return Ok(fallback.clone());
         }
-        let mut outcome = seat.flight.lock().await;
-        if let Some(outcome) = &*outcome {
-            return outcome.clone().map_err(|(reason, detail)| Reject::new(reason, detail));
+        match self.share_lookup(kind, presented, &seat, was_known).await {
+            Err(down) if down.reason == Reason::StoreUnavailable => fallback.ok_or(down),
+            shared => shared,
+        }
+    }
+
+    /// Waits for the look-up of another request, or makes it for all that wait.
+    async fn share_lookup<K: Lookup>(
+        &self,
+        kind: &K,
+        presented: &Presented<'_>,
+        seat: &Seat<'_, LookupOutcome>,
+        was_known: bool,
+    ) -> Result<Arc<CachedToken>, Reject> {
+        let context = presented.context;
+        let turn = seat.flight.lock();
+        let mut outcome = match kind.patience() {
+            Some(limit) => timeout_at(presented.since + limit, turn).await.map_err(|_| too_late(limit))?,
+            None => turn.await,
+        };
+        // By the time of now: this request may have waited, and what the others have read may have ended.
+        let now = context.clock.now();
+        match &*outcome {
+            Some(Ok(known)) if context.must_read_at(known, now) => {}
+            Some(Ok(known)) => return Ok(known.clone()),
+            Some(Err((reason, detail))) => return Err(Reject::new(*reason, detail.clone())),
+            None => {}
         }
         if let Some(reason) = kind.rejected_before(presented) {
-            return Err(Reject::new(reason, "the same credential again"));
+            return Err(Reject::new(reason, "the same token again"));
         }
-        // The request before this one may have looked it up.
-        let now = context.clock.now();
+        // A look-up that has ended before this request joined.
         let found = self.find(presented.bearer, presented.generation);
         if let Some(found) = found.filter(|found| !context.must_read_at(found, now)) {
             return Ok(found);
         }
-        let mut guess = if was_known { Guess::none() } else { Guess::count(context)? };
-        let looked_up = kind.look_up(presented, &mut guess).await.map(|known| self.keep(known, context));
+        let mut guess = if was_known { Guess::none(context) } else { kind.guess(context)? };
+        let read = kind.read(presented, &mut guess).await.map(|known| self.keep(known, context));
         guess.refute();
-        *outcome =
-            Some(looked_up.as_ref().map(Arc::clone).map_err(|reject| (reject.reason, reject.detail.to_string())));
+        *outcome = Some(read.as_ref().map(Arc::clone).map_err(|reject| (reject.reason, reject.detail.to_string())));
         seat.close();
-        match looked_up {
-            Err(down) if down.reason == Reason::StoreUnavailable => fallback.ok_or(down),
-            looked_up => looked_up,
-        }
+        read
     }
 
     fn keep(&self, known: CachedToken, context: &AuthContext<'_>) -> Arc<CachedToken> {
@@ -108,7 +139,7 @@ impl Authenticator {
         known
     }
 
-    /// What a credential of the store stands for. Requests use it until `usable_until`.
+    /// Returns what a credential of the store stands for. Requests use it until `usable_until`.
     pub(super) fn known_of_store(
         &self,
         token: VerifiedToken,
@@ -121,9 +152,13 @@ impl Authenticator {
         CachedToken::new(presented.text, token, identity, presented.generation).usable_until(usable_until)
     }
 
-    /// A credential of the store that is bad never becomes good: it is not looked up again.
-    pub(super) fn forget(&self, presented: &Presented<'_>) {
+    /// Remembers that a credential of the store is bad. None becomes good later, so that it is not looked up again.
+    pub(super) fn mark_bad(&self, presented: &Presented<'_>) {
         self.token_cache.remove(presented.text);
         self.token_cache.insert_bad_signature(presented.text, presented.generation);
     }
+}
+
+fn too_late(limit: Duration) -> Reject {
+    Reject::new(Reason::StoreUnavailable, format!("the store did not respond within {limit:?}"))
 }

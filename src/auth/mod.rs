@@ -9,7 +9,7 @@ pub mod client_certificate;
 pub mod context;
 pub mod credentials;
 pub mod exchanged_tokens;
-mod flights;
+pub mod flights;
 mod guess;
 pub mod handles;
 pub mod identity;

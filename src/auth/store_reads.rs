@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::store::StoreFuture;
 use crate::telemetry::report_interval::ReportInterval;
@@ -67,24 +67,24 @@ impl<T> StoreReads<T> {
         }
     }
 
-    /// Reads from the same store, with counts of its own.
-    pub(super) fn fresh(&self) -> Self {
+    /// Returns one for the same store, with counts of its own.
+    pub(super) fn with_own_counts(&self) -> Self {
         StoreReads::new(self.kind, self.timeout, self.find.clone())
     }
 
-    /// Takes at most `timeouts.store`, also if it waits for other reads. A stream waits for those of other streams
-    /// before that.
-    pub(super) async fn read(&self, id: TokenId, reader: Reader) -> Result<Option<T>, Reject> {
+    /// Reads one credential. Takes at most `timeouts.store` from `since` on, also if it waits for other reads. A stream
+    /// waits for those of other streams before that.
+    pub(super) async fn read(&self, id: TokenId, reader: Reader, since: Instant) -> Result<Option<T>, Reject> {
         // The semaphores are never closed.
-        let _turn = match reader {
-            Reader::Request => None,
-            Reader::Stream => self.streams.acquire().await.ok(),
+        let (_turn, since) = match reader {
+            Reader::Request => (None, since),
+            Reader::Stream => (self.streams.acquire().await.ok(), Instant::now()),
         };
         let reading = async {
             let _turn = self.requests.acquire().await;
             (self.find)(id).await
         };
-        let error = match timeout(self.timeout, reading).await {
+        let error = match timeout_at(since + self.timeout, reading).await {
             Ok(Ok(found)) => {
                 self.ok.fetch_add(1, Ordering::Relaxed);
                 return Ok(found);
@@ -93,7 +93,7 @@ impl<T> StoreReads<T> {
             Err(_) => format!("the store did not respond within {:?}", self.timeout),
         };
         self.failed.fetch_add(1, Ordering::Relaxed);
-        if let Some(others) = self.reports.count(Instant::now()) {
+        if let Some(others) = self.reports.count(std::time::Instant::now()) {
             tracing::error!(%error, other_failures = others, "cannot read {} from the store", self.kind);
         }
         Err(Reject::new(Reason::StoreUnavailable, error))
@@ -115,10 +115,10 @@ mod tests {
     async fn a_read_and_the_wait_for_others_have_one_time_limit() {
         let find: Arc<Find<()>> = Arc::new(|_| Box::pin(std::future::pending()));
         let reads = StoreReads::new("keys", Duration::from_millis(10), find);
-        let read = reads.read(KEY, Reader::Request).await;
+        let read = reads.read(KEY, Reader::Request, Instant::now()).await;
         assert_eq!(read.map_err(|reject| reject.reason), Err(Reason::StoreUnavailable));
         let _all = reads.requests.acquire_many(MAX_READS as u32).await.expect("never closed");
-        let read = reads.read(KEY, Reader::Stream).await;
+        let read = reads.read(KEY, Reader::Stream, Instant::now()).await;
         assert_eq!(read.map_err(|reject| reject.reason), Err(Reason::StoreUnavailable));
         assert_eq!(reads.counts(), [("ok", 0), ("failed", 2)]);
         assert_eq!(reads.streams.available_permits(), MAX_STREAM_READS);

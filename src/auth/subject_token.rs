@@ -31,7 +31,7 @@ impl Authenticator {
     ) -> Result<VerifiedToken, Reject> {
         let bearer = BearerToken::from_text(token, self.token_size)?;
         let verify = move || self.verify_subject_token(bearer, kind, context);
-        let verified = self.keyring.verify_with_new_keys(|| issuer_of(bearer), context.clock.uptime(), verify).await?;
+        let verified = self.keyring.verify_with_new_keys(|| issuer_of(bearer), context.clock, verify).await?;
         if self.revocations.is_revoked(&RevocationKeys::of(&verified)) {
             return Err(Reason::Revoked.into());
         }
@@ -47,7 +47,7 @@ impl Authenticator {
     ) -> Result<VerifiedToken, Reject> {
         let text = bearer.text()?;
         let named = unverified_issuer(text).ok_or(Reason::UnknownIssuer)?;
-        self.check_before_work(bearer, self.keyring.generation(), Reason::BadSignature, context)?;
+        self.check_before_work(bearer, self.keyring.generation(), context)?;
         let permit = context.signature_queue.next().await;
         let generation = self.keyring.generation();
         let keys = self.keyring.keys();

@@ -1,12 +1,13 @@
 //! Verifies an API key: it is looked up in the store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::auth::api_keys::check;
 use crate::auth::authenticate::{Authenticator, Caller};
 use crate::auth::bearer::BearerToken;
 use crate::auth::context::AuthContext;
-use crate::auth::flights::{Flights, LookupOutcome, flight_key};
+use crate::auth::flights::flight_key;
 use crate::auth::guess::Guess;
 use crate::auth::look_up::{Lookup, Presented};
 use crate::auth::token_cache::CachedToken;
@@ -30,7 +31,7 @@ impl Authenticator {
         if !context.api_keys {
             return Err(Reject::new(Reason::ApiKeyNotAllowed, "an API key where none is accepted"));
         }
-        let presented = Presented::new(bearer, self.keyring.generation(), context)?;
+        let presented = self.presented(bearer, context)?;
         let malformed = || Reject::new(Reason::BadApiKey, "not well formed, or the checksum is wrong");
         let key = PresentedKey::parse(presented.text).ok_or_else(malformed)?;
         context.trace.step(Step::Claims, || format!("API key {}", key.id));
@@ -47,12 +48,8 @@ impl Authenticator {
 }
 
 impl Lookup for ApiKeyLookup<'_> {
-    fn flights(&self) -> &Flights<LookupOutcome> {
-        &self.auth.api_keys.flights
-    }
-
     fn flight_key(&self, presented: &Presented<'_>) -> u128 {
-        flight_key("", presented.text)
+        flight_key("API key", presented.text)
     }
 
     fn rejected_before(&self, presented: &Presented<'_>) -> Option<Reason> {
@@ -64,15 +61,19 @@ impl Lookup for ApiKeyLookup<'_> {
         presented.context.now < known.token.expires
     }
 
-    async fn look_up(&self, presented: &Presented<'_>, guess: &mut Guess<'_>) -> Result<CachedToken, Reject> {
-        let found = self.auth.api_keys.read(self.key.id).await?;
+    fn patience(&self) -> Option<Duration> {
+        Some(self.auth.api_keys.timeout())
+    }
+
+    async fn read(&self, presented: &Presented<'_>, guess: &mut Guess<'_>) -> Result<CachedToken, Reject> {
+        let found = self.auth.api_keys.read(self.key.id, presented.since).await?;
         match check(found, &self.key, presented.context.now) {
             Ok(family) => Ok(self.stand_for(&family, presented)),
             Err(bad) => {
                 if bad.is_guess() {
                     guess.confirm();
                 }
-                self.auth.forget(presented);
+                self.auth.mark_bad(presented);
                 Err(bad.reject())
             }
         }

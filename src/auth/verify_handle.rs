@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::auth::authenticate::Authenticator;
 use crate::auth::bearer::BearerToken;
 use crate::auth::context::AuthContext;
-use crate::auth::flights::{Flights, LookupOutcome, flight_key};
+use crate::auth::flights::flight_key;
 use crate::auth::guess::Guess;
 use crate::auth::look_up::{Lookup, Presented};
 use crate::auth::token_cache::CachedToken;
@@ -29,7 +29,7 @@ impl Authenticator {
         let Some(provider) = context.provider else {
             return Err(Reject::new(Reason::BadSession, "the handle of a login where none is accepted"));
         };
-        let presented = Presented::new(bearer, self.keyring.generation(), context)?;
+        let presented = self.presented(bearer, context)?;
         let malformed = || Reject::new(Reason::BadSession, "not well formed, or the checksum is wrong");
         let handle = PresentedHandle::parse(presented.text).ok_or_else(malformed)?;
         context.trace.step(Step::Claims, || format!("session {}", handle.id));
@@ -38,12 +38,8 @@ impl Authenticator {
 }
 
 impl Lookup for HandleLookup<'_> {
-    fn flights(&self) -> &Flights<LookupOutcome> {
-        &self.auth.handles.flights
-    }
-
     fn flight_key(&self, presented: &Presented<'_>) -> u128 {
-        flight_key(self.provider, presented.text)
+        flight_key(&format!("session at {}", self.provider), presented.text)
     }
 
     fn rejected_before(&self, presented: &Presented<'_>) -> Option<Reason> {
@@ -56,18 +52,26 @@ impl Lookup for HandleLookup<'_> {
         is_of_provider && presented.context.now < known.token.expires
     }
 
-    async fn look_up(&self, presented: &Presented<'_>, guess: &mut Guess<'_>) -> Result<CachedToken, Reject> {
+    /// Counts none in flight: many users of one address may wait for the store or for their provider.
+    fn guess<'g>(&self, context: &'g AuthContext<'g>) -> Result<Guess<'g>, Reject> {
+        Guess::open(context)
+    }
+
+    async fn read(&self, presented: &Presented<'_>, guess: &mut Guess<'_>) -> Result<CachedToken, Reject> {
         let handles = &self.auth.handles;
         let now = presented.context.now;
-        match handles.read(&self.handle, self.provider, now, guess).await {
+        match handles.read(&self.handle, self.provider, now).await {
             Ok(Ok(login)) => {
                 let keys = self.auth.keyring.keys();
                 let token = handles.stand_for(&login, &keys.own().trusted.policy, now);
                 Ok(self.auth.known_of_store(token, login.usable_until, presented))
             }
             Ok(Err(bad)) => {
+                if bad.is_guess() {
+                    guess.confirm();
+                }
                 if !bad.is_of_other_route() {
-                    self.auth.forget(presented);
+                    self.auth.mark_bad(presented);
                 }
                 Err(bad.reject())
             }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::auth::authenticate::Authenticator;
 use crate::auth::bearer::BearerToken;
 use crate::auth::context::AuthContext;
-use crate::auth::flights::{Flights, LookupOutcome};
 use crate::auth::guess::Guess;
 use crate::auth::introspection::Introspector;
 use crate::auth::look_up::{Lookup, Presented};
@@ -26,7 +25,7 @@ impl Authenticator {
         issuer: &Introspector,
         context: &AuthContext<'_>,
     ) -> Result<Arc<CachedToken>, Reject> {
-        let presented = Presented::new(bearer, self.keyring.generation(), context)?;
+        let presented = self.presented(bearer, context)?;
         context.trace.step(Step::Issuer, || issuer.policy.issuer.to_string());
         let key = issuer.token_key(presented.text);
         self.look_up(&OpaqueLookup { auth: self, issuer, key }, &presented).await
@@ -34,10 +33,6 @@ impl Authenticator {
 }
 
 impl Lookup for OpaqueLookup<'_> {
-    fn flights(&self) -> &Flights<LookupOutcome> {
-        &self.auth.introspection.flights
-    }
-
     fn flight_key(&self, _presented: &Presented<'_>) -> u128 {
         self.key
     }
@@ -46,12 +41,12 @@ impl Lookup for OpaqueLookup<'_> {
         self.auth.introspection.rejected(self.key, presented.context.clock)
     }
 
-    /// An answer that is too old is not used.
+    /// Returns false: an answer that is too old is not used.
     fn outlives_a_lookup(&self, _known: &CachedToken, _presented: &Presented<'_>) -> bool {
         false
     }
 
-    async fn look_up(&self, presented: &Presented<'_>, guess: &mut Guess<'_>) -> Result<CachedToken, Reject> {
+    async fn read(&self, presented: &Presented<'_>, guess: &mut Guess<'_>) -> Result<CachedToken, Reject> {
         let introspection = &self.auth.introspection;
         let clock = presented.context.clock;
         let answer = self.issuer.ask(presented.text, &self.auth.keyring, clock, &introspection.counts).await;

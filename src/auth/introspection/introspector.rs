@@ -147,7 +147,7 @@ impl Introspector {
         let text = text.trim_ascii_end();
         let issuer = || Some(Cow::Borrowed(&*self.policy.issuer));
         let read = move || ready(self.read_signed(text, keyring, clock));
-        let answer = keyring.verify_with_new_keys(issuer, clock.uptime(), read).await?;
+        let answer = keyring.verify_with_new_keys(issuer, clock, read).await?;
         answer::of_object(answer)
     }
 

@@ -17,7 +17,6 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use crate::auth::bearer::BearerToken;
-use crate::auth::flights::{Flights, LookupOutcome};
 use crate::auth::keyring::Keyring;
 use crate::auth::leases::{Answer, Lease, Leases, StreamQuestion};
 use crate::auth::recently_rejected::RejectedTokens;
@@ -37,7 +36,6 @@ pub use settings::{AnswerForm, IntrospectionSettings};
 pub struct Introspection {
     introspectors: Vec<Arc<Introspector>>,
     rejected: RejectedTokens<Reason>,
-    pub(super) flights: Flights<LookupOutcome>,
     pub leases: Arc<Leases>,
     pub counts: Arc<IntrospectionCounts>,
 }

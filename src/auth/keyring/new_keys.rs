@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::refetch::{RefetchOutcome, unless_failing};
 use super::snapshot::Keyring;
-use crate::types::clock::Uptime;
+use crate::types::clock::Clock;
 use crate::types::reject::{Reason, Reject};
 
 impl Keyring {
@@ -13,31 +13,26 @@ impl Keyring {
     pub async fn verify_with_new_keys<'i, T, V>(
         &self,
         issuer: impl FnOnce() -> Option<Cow<'i, str>>,
-        now: Uptime,
+        clock: &dyn Clock,
         verify: impl Fn() -> V,
     ) -> Result<T, Reject>
     where
         V: Future<Output = Result<T, Reject>>,
     {
         let unknown = match verify().await {
-            Err(unknown) if self.may_have_new_key(&unknown) => unknown,
+            Err(unknown) if matches!(unknown.reason, Reason::UnknownKey | Reason::AlgorithmNotAllowed) => unknown,
             verified => return verified,
         };
         let Some(issuer) = issuer() else { return Err(unknown) };
-        let Some(refetched) = Box::pin(self.refetch(&issuer, now)).await else { return Err(unknown) };
+        // Another gateway may have created the first key of an algorithm.
+        if unknown.reason == Reason::AlgorithmNotAllowed && !self.is_own(&issuer) {
+            return Err(unknown);
+        }
+        let Some(refetched) = Box::pin(self.refetch(&issuer, clock.uptime())).await else { return Err(unknown) };
         if refetched.outcome == RefetchOutcome::TimedOut {
             return Err(Reject::new(Reason::KeysUnavailable, "unknown key, and its issuer did not answer in time"));
         }
         // A fetch within the cooldown may have ended after the first look at the keys.
         verify().await.map_err(|still| unless_failing(still, refetched.is_failing))
-    }
-
-    /// Another gateway may have created the first key of an algorithm, too.
-    fn may_have_new_key(&self, unknown: &Reject) -> bool {
-        match unknown.reason {
-            Reason::UnknownKey => true,
-            Reason::AlgorithmNotAllowed => self.own_refetch().is_some(),
-            _ => false,
-        }
     }
 }

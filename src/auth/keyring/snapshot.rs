@@ -176,10 +176,14 @@ impl Keyring {
             let outcome = source.refetch(now).await;
             return Some(Refetched { outcome, is_failing: source.is_failing() });
         }
-        let is_own = *self.keys.load().own.trusted.policy.issuer == *issuer;
-        let own = self.own_refetch.as_ref().filter(|_| is_own)?;
+        let own = self.own_refetch.as_ref().filter(|_| self.is_own(issuer))?;
         let outcome = own.wait(now).await;
         Some(Refetched { outcome, is_failing: own.is_unknown(outcome) })
+    }
+
+    /// Returns true for the issuer of the gateway's own tokens.
+    pub fn is_own(&self, issuer: &str) -> bool {
+        *self.keys.load().own.trusted.policy.issuer == *issuer
     }
 
     /// Why the gateway is not ready because of its keys. `None` if it is.

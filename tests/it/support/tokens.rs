@@ -5,7 +5,6 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bearward::tokens::family::Family;
-use bearward::tokens::family::handle;
 use bearward::tokens::family::refresh_token::{self, Roots};
 use bearward::tokens::jwt::sign::{SigningKey, generate_pem};
 use bearward::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer};
@@ -154,12 +153,6 @@ fn changed(mut object: Value, changes: Value) -> Value {
         }
     }
     object
-}
-
-/// A forged handle of a login that does not exist. Prefix, length, alphabet and checksum are valid.
-pub fn forged_handle() -> String {
-    let family = Family { id: TokenId::random(), ..login("alice", Default::default()) };
-    handle::of(&family, &Roots::new((1, Secret::random(32)), Vec::new())).expect("root 1 is known")
 }
 
 /// A forged refresh token for a known token id. Prefix, length, alphabet and checksum are valid. The MAC is made with

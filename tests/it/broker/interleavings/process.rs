@@ -124,6 +124,7 @@ impl Process {
             api_keys: Arc::default(),
             introspection: Arc::default(),
             handles: Arc::default(),
+            lookups: Default::default(),
             proofs: Proofs::of_process(UnixTime::default()),
             own_hosts: OwnHosts::default(),
             max_used_proofs: 1_000_000,

@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use http::Method;
 use serde_json::json;
 
 use super::liar::Liar;
 use super::{APP, everything, gateway};
-use crate::support::sqlite_shell::Shell;
-use crate::support::tokens::forged_handle;
 use crate::support::visitor::Visitor;
 use crate::support::{Gateway, Upstream};
 
@@ -71,23 +68,6 @@ async fn only_the_handle_itself_opens_a_login() {
     client().bearer(&handle).get("/").await.assert_rejected(401, "invalid_token");
     let two = client().header("cookie", &format!("__Host-bearward={handle}")).bearer("x").get("/").await;
     two.assert_rejected(400, "invalid_request");
-}
-
-/// A handle that waits for the store may be a guess: an address has no more of them in flight than it may make.
-#[tokio::test]
-async fn guessed_handles_in_flight_are_counted_at_once() {
-    let (liar, upstream) = (Liar::start(&json!({})), Upstream::start());
-    let limits = "[timeouts]\nstore = \"1s\"\n[limits]\nbad_signatures = 5\n";
-    let gateway = gateway(&upstream, &format!("{}{limits}", everything(&liar.issuer, ""))).await;
-    let shell = Shell::lock(&gateway);
-    let guess = async || {
-        let cookie = format!("__Host-bearward={}", forged_handle());
-        gateway.client().host("app.example").header("cookie", &cookie).get("/").await.status.as_u16()
-    };
-    let statuses = join_all((0..20).map(|_| guess())).await;
-    let limited = statuses.iter().filter(|status| **status == 429).count();
-    assert!(limited >= 15 && statuses.iter().all(|status| [429, 503].contains(status)), "{statuses:?}");
-    shell.release();
 }
 
 #[tokio::test]
