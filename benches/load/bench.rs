@@ -1,4 +1,4 @@
-//! What each measurement uses: flags, keys, the origin, and the requests of each scenario.
+//! The means of each measurement: flags, keys, the origin, and the requests of each scenario.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

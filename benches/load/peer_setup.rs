@@ -1,4 +1,5 @@
-//! What a peer proxy needs to start: addresses, keys, the origin. Shared by `peers`, `peer_files` and `envoy_file`.
+//! The needs of a peer proxy at its start: addresses, keys, the origin. Shared by `peers`, `peer_files` and
+//! `envoy_file`.
 
 use std::net::SocketAddr;
 

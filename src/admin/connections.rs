@@ -1,4 +1,4 @@
-//! How many clients can be connected at once, and which connection gives way to a new one.
+//! Limits of the connections of the admin API, and the choice of the one that gives way to a new one.
 //!
 //! A probe must get through while other programs of its machine hold idle connections: otherwise one local user makes
 //! an orchestrator restart the gateway. So a new connection that finds no room replaces an idle one. No client without

@@ -1,4 +1,4 @@
-//! What the calls of the admin API work on.
+//! The state behind the calls of the admin API.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What `bearward check` finds in what the configuration names: the secrets and the database, as a start would find
+//! The part of `bearward check` that opens what the configuration names: secrets and database, as a start would find
 //! them.
 //!
 //! It reads only, and creates and locks no file, so that it works beside a running gateway.

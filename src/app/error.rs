@@ -1,4 +1,4 @@
-//! Why a start or a reload failed.
+//! Errors of a start and of a reload.
 
 use std::error::Error;
 use std::fmt;
@@ -101,11 +101,7 @@ impl fmt::Display for StartError {
             StartError::OpenStore { database, .. } => write!(f, "{}: cannot open {database}", database.key()),
             StartError::ReadStore { database, .. } => write!(f, "{}: cannot read {database}", database.key()),
             StartError::SweepStore { database, .. } => {
-                write!(
-                    f,
-                    "{}: cannot delete rows of {database}; those that are gone need no other sweep",
-                    database.key()
-                )
+                write!(f, "{}: cannot delete all expired rows of {database}; deleted rows stay deleted", database.key())
             }
             StartError::NothingToSweep(database @ Database::Sqlite(_)) => write!(
                 f,

@@ -1,4 +1,4 @@
-//! What `bearward explain` cannot know beside a running gateway.
+//! The facts that only a running gateway knows, for `bearward explain`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How this configuration remembers proofs.
+//! The memory of used proofs, as this configuration wants it.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;

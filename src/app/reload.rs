@@ -1,4 +1,4 @@
-//! What a reload changes in a running gateway. [`reload_thread`](super::reload_thread) decides when.
+//! The changes of a reload in a running gateway. [`reload_thread`](super::reload_thread) decides when.
 //!
 //! A reload replaces routes, rates, upstreams, identity and login headers, OAuth endpoints, CORS, trusted proxies,
 //! forward auth, token exchanges, the other issuers with their keys, certificates, the signing key, and the limits,

@@ -1,4 +1,4 @@
-//! What all requests share, and what outlives a reload: store, revocations, keys, upstreams.
+//! State that all requests share and that outlives a reload: store, revocations, keys, upstreams.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;

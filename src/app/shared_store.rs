@@ -1,4 +1,4 @@
-//! What a gateway does that shares its store with others: it uses their clock, puts their signing keys in force, and
+//! The work of a gateway that shares its store with others: it uses their clock, puts their signing keys in force, and
 //! reports how far behind it is.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the store contains, read before the gateway opens it, or beside a gateway that runs.
+//! The content of the store, read before the gateway opens it, or beside a gateway that runs.
 //!
 //! Nothing here changes the store, except that PostgreSQL remembers which root secrets belong to it.
 

@@ -1,4 +1,4 @@
-//! How many bad signatures are checked, and for which client they are counted.
+//! The limit of bad signatures, and the client that each is counted for.
 //!
 //! A check of a signature costs more than the rest of a request, so bad ones are limited. A client that sends its own
 //! token is counted by its address. A resource server introspects the tokens of its clients: those are counted for the

@@ -1,4 +1,4 @@
-//! How a client proves who it is by the certificate of its TLS handshake (RFC 8705 section 2). Pure.
+//! Authentication of a client by the certificate of its TLS handshake (RFC 8705 section 2). Pure.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What authentication needs to know about a request and about the worker that handles it.
+//! The input of authentication besides the token: the request, and the worker that handles it.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,4 @@
-//! How the gateway calls the API of another server in its own name.
+//! Credentials of the gateway at the API of another server.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the last answer about a token says to the streams that were opened with it, and how long it holds.
+//! The validity of an introspection result for the streams that were opened with its token.
 //!
 //! A stream outlives the answer that let it begin. While it is open, the gateway asks again, and the stream ends when
 //! the token is not active any more, when it has lost a right that the route needs, or when nothing was heard for too

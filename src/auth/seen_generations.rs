@@ -1,4 +1,4 @@
-//! Which generations were seen in use, until the store knows it.
+//! Generations of tokens that were seen in use, until the store knows it.
 //!
 //! The first request with an access token of generation c confirms that its client received the response that carried
 //! c. The rotation rules need this (see `tokens::family::rotation`), but no request waits for the store: it is recorded

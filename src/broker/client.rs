@@ -1,4 +1,4 @@
-//! Which client may use the tokens of a family. Pure.
+//! The client to which the tokens of a family belong. Pure.
 
 use crate::types::reject::{Reason, Reject};
 

@@ -1,4 +1,4 @@
-//! Why the gateway's own signing keys could not be loaded or changed.
+//! Errors of loading and changing the gateway's own signing keys.
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What identity providers report, carried out once.
+//! Reports of identity providers, each carried out once.
 
 use super::service::Broker;
 use crate::store::{Mark, Marked};

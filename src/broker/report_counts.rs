@@ -1,4 +1,4 @@
-//! What identity providers reported, for metrics.
+//! Counts of the reports of identity providers, for metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

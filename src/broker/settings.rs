@@ -1,4 +1,4 @@
-//! How tokens are issued.
+//! The settings of issued tokens.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Why a command failed, and the exit status for it.
+//! Errors of a command, and the exit status of each.
 
 use std::error::Error;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! What a command prints to standard output.
+//! The standard output of a command.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};

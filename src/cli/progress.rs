@@ -1,4 +1,4 @@
-//! How far long work is: in a terminal one line that is overwritten, otherwise a line every few seconds.
+//! The progress of long work: in a terminal one line that is overwritten, otherwise a line every few seconds.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};

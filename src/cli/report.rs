@@ -1,4 +1,4 @@
-//! What `explain` and `verify` share: the token from standard input, `--at`, and the steps with the decision.
+//! The parts that `explain` and `verify` share: the token from standard input, `--at`, and the steps with the decision.
 
 use std::io::Read;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a reload would change: the values in force compared with those of the files.
+//! The changes that a reload would make: the values in force compared with those of the files.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 

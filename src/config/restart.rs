@@ -1,4 +1,4 @@
-//! Which keys a reload applies, and which require a restart.
+//! The keys that a reload applies, and those that require a restart.
 
 use serde_json::Value as Json;
 

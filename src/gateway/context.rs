@@ -1,4 +1,4 @@
-//! What every step knows about the request that it handles.
+//! The context of a request, which every step gets.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the upstream gets of the token: the token of the client, none, or another one in its place (`route.token`).
+//! The token that the upstream gets: that of the client, none, or another one in its place (`route.token`).
 
 use std::borrow::Cow;
 

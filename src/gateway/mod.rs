@@ -107,8 +107,7 @@ pub struct Handled {
 }
 
 impl Gateway {
-    /// Handles one request. The request stays where it is until it is sent on: passed by value, it would lie in the
-    /// future of every step, twice in each.
+    /// Handles one request. Takes it by reference: by value, the future of each step would hold two copies of it.
     pub async fn handle(&self, request: &mut Request<Body>, peer: &Arc<Peer>, worker: &Arc<Worker>) -> Handled {
         let front = self.fronts.of(request);
         let mut delivery = Delivery::open(request, peer, worker, self.clock.now());
@@ -125,7 +124,7 @@ impl Gateway {
         let rejected = result.as_ref().err().map(|reject| reject.reason);
         let (mut forwarded, body_rejected) = match result {
             Ok(forwarded) => (forwarded, false),
-            // In a future of its own, which shares its room with that of `respond_in_time`.
+            // A separate future, so that its memory overlaps with that of `respond_in_time`.
             Err(reject) => rules.reject(reject, self.token_calls.challenge(), request, peer, &mut delivery).await,
         };
         response::finalize_head(&mut forwarded, peer, &mut delivery);

@@ -1,4 +1,4 @@
-//! What the gateway answers itself, without a backend. The route table finds a call by its path, and
+//! Calls that the gateway answers itself, without a backend. The route table finds a call by its path, and
 //! [`crate::gateway::decide`] finds the others.
 
 use http::Response;

@@ -1,4 +1,4 @@
-//! Which requests count for rate limits, and for which client.
+//! The requests that count for rate limits, and the client of each.
 
 use crate::gateway::Gateway;
 use crate::gateway::context::RequestContext;

@@ -1,4 +1,4 @@
-//! What a route requires of a valid token: issuers, scopes and claims. Pure. Prepared when the configuration is read.
+//! The rules of a route for a valid token: issuers, scopes and claims. Pure. Prepared when the configuration is read.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What each worker owns.
+//! The state of one worker.
 
 use std::sync::Arc;
 

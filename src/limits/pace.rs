@@ -1,4 +1,4 @@
-//! How long the gateway waits for a client or a backend, and how slow either may be.
+//! Time limits and minimum rates of clients and backends.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -1,4 +1,4 @@
-//! How far an address reaches: this machine, a private network or the internet. Pure.
+//! The reach of an address: this machine, a private network or the internet. Pure.
 //!
 //! A document from the internet must not make the gateway connect to this machine or to a private network (SSRF).
 

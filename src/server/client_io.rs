@@ -258,7 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
         if let Some(on_flood) = self.on_flood.take_if(|_| matches!(violation, Violation::Flood(_))) {
             on_flood();
         }
-        // Without room in the socket, or inside a frame, the client gets no GOAWAY. The connection closes all the same.
+        // Without room in the socket, or inside a frame, the client gets no GOAWAY. The connection still closes.
         // Responses that wait for the end of this poll are lost.
         if let Some(guard) = self.flood_guard.as_ref().filter(|_| self.is_between_frames) {
             let _ = Pin::new(&mut self.stream).poll_write(context, &guard.goaway(violation));

@@ -1,4 +1,4 @@
-//! Which streams of HTTP/2 the client of a connection has opened, and which of them it has ended.
+//! The HTTP/2 streams that the client of a connection has opened, and those that it has ended.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Why the gateway closes a connection that the client would keep.
+//! Reasons to close a connection that the client would keep.
 
 use std::error::Error;
 use std::fmt;

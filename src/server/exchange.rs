@@ -1,4 +1,4 @@
-//! What the reading side of a connection and the responses to its requests need to know of each other.
+//! State shared by the read side of a connection and the responses to its requests.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

@@ -203,8 +203,7 @@ where
 
     /// Drives the connection until it ends, which it does with its next response, or until no request comes.
     ///
-    /// To close it earlier could lose a request that is on its way: the client may send it, as the connection was
-    /// accepted, or as the last response did not say that the connection closes.
+    /// An earlier close could lose a request in flight: no response has told the client yet that the connection closes.
     async fn last_request(&mut self) -> Option<hyper::Result<()>> {
         // Begins a new interval.
         self.idle.was_idle(self.peer);

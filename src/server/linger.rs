@@ -100,7 +100,7 @@ pub(super) enum After {
     Upload,
     MalformedHead,
     Goaway,
-    /// Nothing more is read: reading is what the flood is meant to cost.
+    /// Nothing more is read, because the purpose of the flood is that the gateway reads it.
     Flood,
 }
 
@@ -110,7 +110,7 @@ impl LingeringClose {
     const IDLE: Duration = Duration::from_millis(500);
     /// Maximum bytes discarded over HTTP/2: twice what the windows let a client send before it learns of the close.
     const HTTP2_BYTES: usize = 2 * 1024 * 1024;
-    /// Maximum bytes discarded after a malformed head: what follows is hardly an upload.
+    /// Maximum bytes discarded after a malformed head. An upload seldom follows one.
     const MALFORMED_BYTES: usize = 16 * 1024 * 1024;
 
     pub(super) fn new(after: After, share: Arc<Share>) -> Self {

@@ -1,4 +1,4 @@
-//! Which clients of a worker may have the rest of a large upload discarded, and how fast.
+//! Slots of a worker for clients of which it discards the rest of a large upload.
 //!
 //! A client that reconnects again and again leaves many such uploads behind. Together they must not take the time of
 //! the clients that are served, and those of one client must not take the slots of the others.

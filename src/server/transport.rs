@@ -1,4 +1,4 @@
-//! What the gateway asks of a client's socket, also below TLS.
+//! The socket of a client, also below TLS.
 
 use std::io;
 use std::task::{Context, Poll};

@@ -1,4 +1,4 @@
-//! What the gateways on one store share about ACME: accounts, orders and certificates. No I/O.
+//! ACME state that the gateways on one store share: accounts, orders and certificates. No I/O.
 
 /// One account, or one name of a listener. The content is sealed with a root secret.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -235,9 +235,9 @@ pub trait Store: Send + Sync {
     /// a refresh token, which are never due. Returns those that were due later.
     fn make_logins_due(&self, of: Revoked, at: UnixTime) -> StoreFuture<Vec<TokenId>>;
 
-    /// Live logins, with their families, of which the lease has ended in another way: its holder was killed before it
-    /// saved the tokens. A store of one gateway ends all leases when it is opened. A holder that gives up leases until
-    /// the start of time.
+    /// Returns live logins with their families, if the lease of the login has ended because its holder was killed
+    /// before it saved the tokens. A store of one gateway ends all leases when it is opened. A holder that gives up
+    /// leases until the start of time.
     fn interrupted_logins(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(Family, ProviderLogin)>>;
 
     /// Logins at this provider with a session that has ended, so that the caller revokes their tokens there. Ends the

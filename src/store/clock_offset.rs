@@ -1,4 +1,4 @@
-//! How far the clock of the store is ahead of the clock of this machine.
+//! The offset of the store's clock from the clock of this machine.
 //!
 //! Each poll gives one sample: the time of the store, and when the poll was sent and answered. The store read its
 //! clock in between, so that the error is at most half of the round trip. Of the last samples, the one with the

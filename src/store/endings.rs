@@ -1,4 +1,4 @@
-//! What was ended, why and by which actor, for operators. No I/O, and the same for every store.
+//! The history of ended sessions and tokens, for operators. No I/O, and the same for every store.
 //!
 //! The list has the entries of the log of revocations under their sequence, and keeps them longer: for the longest
 //! lifetime of a session. No decision rests on it.

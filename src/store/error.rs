@@ -1,4 +1,4 @@
-//! Why a call to the store failed.
+//! Errors of calls to the store.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What waits for the sweep.
+//! Rows that wait for the sweep.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

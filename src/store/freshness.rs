@@ -1,4 +1,4 @@
-//! How new this gateway's copy of a shared store is: the revocations, the signing keys, and the clock.
+//! The age of this gateway's copy of a shared store: the revocations, the signing keys, and the clock.
 //!
 //! Every request compares the time of the last complete poll with the time now. A gateway that was paused or cut off
 //! therefore knows in its first request that it may have missed a revocation. A store of one gateway has none of this.

@@ -1,4 +1,4 @@
-//! What a call may still do when its caller does not wait for it any more.
+//! Calls that go on when their callers do not wait for them any more.
 //!
 //! The caller gets an error after `timeouts.store`, and the client repeats the call. A gateway that was stopped or
 //! paused meanwhile would judge the old call by the time of now, and take a repetition within the grace period for

@@ -1,4 +1,4 @@
-//! What the connections of a shared store do now, for metrics. No request with a known token comes here.
+//! The state of the connections of a shared store, for metrics. No request with a known token comes here.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

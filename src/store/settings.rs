@@ -1,4 +1,4 @@
-//! What every store must know of the configuration.
+//! The settings of every store.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What an operator reads about revocations that are too old: why they are, and what happens to requests.
+//! The messages about revocations that are too old: the reason, and what happens to requests.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What operators see: the access log, the audit log, metrics and traces.
+//! The gateway as operators see it: the access log, the audit log, metrics and traces.
 
 pub mod access_log;
 pub mod audit_log;

@@ -1,4 +1,5 @@
-//! What a token is bound to (the claim `cnf`, RFC 7800), and what a client has proved. Pure.
+//! The key and the certificate that a token is bound to (the claim `cnf`, RFC 7800), and what a client has proved.
+//! Pure.
 
 use serde_json::{Map, Value};
 

@@ -1,5 +1,5 @@
-//! What keeps the process from a file: the file itself, or a folder on the way to it. For an operator who runs a
-//! command as the wrong user.
+//! The barrier between the process and a file: the file itself, or a folder on the way to it. For an operator who runs
+//! a command as the wrong user.
 
 use std::fs;
 use std::io::ErrorKind;

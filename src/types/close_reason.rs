@@ -1,4 +1,4 @@
-//! Why the gateway closed a stream.
+//! Reasons for which the gateway closes a stream.
 
 use http::StatusCode;
 

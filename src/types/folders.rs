@@ -1,4 +1,4 @@
-//! Which folders decide what a path leads to, and whether other users can change what is in them.
+//! The folders on the way of a path, and whether other users can change what is in them.
 //!
 //! A user who can write to a folder can replace every file and every folder in it, whatever their own modes are. So all
 //! folders on the way count, up to the root, and those of each symbolic link as well.

@@ -1,4 +1,4 @@
-//! How many sections of PEM (RFC 7468) begin in a text, so that a reader notices that it has lost one.
+//! The count of the sections of PEM (RFC 7468) that begin in a text, so that a reader notices that it has lost one.
 //!
 //! Parsers find a section only at the start of a line, and skip all other text. After `cat a.pem b.pem`, the second
 //! section begins in the last line of the first if that has no line break. A byte order mark hides a first section.

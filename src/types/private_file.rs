@@ -1,4 +1,4 @@
-//! Which modes and owners a file may have: one with a secret, and one that only decides what the gateway trusts.
+//! The modes and owners that a file may have: one with a secret, and one that only decides what the gateway trusts.
 //!
 //! A file with a secret:
 //!

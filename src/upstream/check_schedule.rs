@@ -1,5 +1,5 @@
-//! When the health checks of a server begin. It belongs to the server, so a reload does not restart them: three quick
-//! reloads are not three checks in a row. Pure: every decision takes `now`.
+//! The schedule of the health checks of a server. It belongs to the server, so a reload does not restart them: three
+//! quick reloads are not three checks in a row. Pure: every decision takes `now`.
 
 use std::time::Instant;
 

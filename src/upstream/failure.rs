@@ -1,4 +1,4 @@
-//! Why a request got no response from an upstream, and why an upstream cannot be created.
+//! Errors of requests to an upstream, and of its creation.
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! When a server is taken out of rotation, for how long, and how it returns. Pure: every decision takes `now`.
+//! Outlier detection: a server is taken out of rotation, and returns. Pure: every decision takes `now`.
 //!
 //! Two things take a server out of rotation. Failed health checks do, until enough checks pass. Consecutive failed
 //! requests do too, for a time that doubles if the server fails again soon after its return: that is an ejection. In

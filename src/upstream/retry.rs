@@ -1,5 +1,5 @@
-//! Which requests may be retried: a request that was not sent, always; a request that was sent and has no body, if the
-//! server has certainly not processed it (RFC 9113 section 8.7), or if it is safe (RFC 9110 section 9.2.1) and its
+//! The requests that may be retried: a request that was not sent, always; a request that was sent and has no body, if
+//! the server has certainly not processed it (RFC 9113 section 8.7), or if it is safe (RFC 9110 section 9.2.1) and its
 //! connection broke before a response.
 
 use http::{HeaderMap, Method, Request, Uri, Version};

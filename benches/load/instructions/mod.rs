@@ -1,4 +1,4 @@
-//! What a request costs the gateway in instructions, allocations and system calls, whatever else the machine does.
+//! The costs of a request in instructions, allocations and system calls, whatever else the machine does.
 //!
 //! The gateway runs with one worker under valgrind's callgrind, which counts the instructions outside of the kernel and
 //! the calls of `malloc`, and then under strace. A client sends one request after another, on one connection or each on

@@ -1,4 +1,4 @@
-//! What operators cost the clients: watching a gateway, and keeping its newest rejections.
+//! The costs of operators for the clients: watching a gateway, and keeping its newest rejections.
 
 use std::thread;
 use std::time::Duration;

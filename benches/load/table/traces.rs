@@ -1,4 +1,5 @@
-//! What traces cost the clients: with a collector and nothing sampled, with one request in a hundred, and with all.
+//! The costs of traces for the clients: with a collector and nothing sampled, with one request in a hundred, and with
+//! all.
 
 use super::alternating::{Side, costs, ratio};
 use super::line::{Line, is_at_most};

@@ -1,4 +1,4 @@
-//! Which clients may call the admin API: their Host, their tokens, their roles, and how often they may be wrong.
+//! Access of clients to the admin API: their Host, their tokens, their roles, and how often they may be wrong.
 
 pub(super) mod guess;
 pub(super) mod host;

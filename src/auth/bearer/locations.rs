@@ -1,4 +1,4 @@
-//! Where a route accepts its token, and how the token is removed before the request is forwarded. Pure.
+//! The places where a route accepts its token, and its removal before the request is forwarded. Pure.
 //!
 //! One rule for all locations together: exactly one credential. With two, the backend might use the other one.
 

@@ -1,4 +1,4 @@
-//! Why keys cannot be used. Each error says what failed; [`with_causes`] adds why.
+//! Errors of keys and of their sources. Each error says what failed; [`with_causes`] adds why.
 
 use std::error::Error;
 use std::fmt;

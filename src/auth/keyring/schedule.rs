@@ -1,4 +1,4 @@
-//! When a source is fetched again. Pure.
+//! The times at which a source is fetched. Pure.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

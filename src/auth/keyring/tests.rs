@@ -1,4 +1,4 @@
-//! When the generation of the keyring changes, and what the age of a source means.
+//! The generation of the keyring, and the age of a source.
 
 use std::sync::Arc;
 use std::time::Duration;

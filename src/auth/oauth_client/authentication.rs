@@ -1,4 +1,4 @@
-//! How the gateway proves to another server which client it is (RFC 6749 section 2.3, RFC 7523, RFC 8705).
+//! Authentication of the gateway as a client of another server (RFC 6749 section 2.3, RFC 7523, RFC 8705).
 
 use std::fmt;
 use std::sync::Arc;

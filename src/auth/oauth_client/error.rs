@@ -1,4 +1,4 @@
-//! Why the gateway has no usable response of another server.
+//! Errors of calls to another server.
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Which requests need a proof. Pure.
+//! The choice of the requests that need a proof. Pure.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,5 +1,5 @@
-//! What a process tells the next one at a take-over: the proofs that were used, and the key of its nonces. Without it,
-//! the next process could accept only proofs that were made after its start, and clients would need new nonces.
+//! Proofs that a process hands over at a take-over: those that were used, and the key of its nonces. Without it, the
+//! next process could accept only proofs that were made after its start, and clients would need new nonces.
 
 use super::nonces::NonceKey;
 use super::used::Remembered;

@@ -1,4 +1,4 @@
-//! What a request shows beside its token, and what the gateway knows of the request. Pure.
+//! The proof and the certificate that a request shows beside its token. Pure.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 

@@ -1,4 +1,4 @@
-//! Why an exchange gave no token.
+//! Failures of a token exchange.
 
 use crate::types::reject::{Reason, Reject};
 

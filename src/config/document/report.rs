@@ -1,4 +1,4 @@
-//! What is collected while one file is read: errors, warnings, unknown keys, and the keys that exist.
+//! The findings in one file while it is read: errors, warnings, unknown keys, and the keys that exist.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};

@@ -1,4 +1,4 @@
-//! What the value of a key may be: for the JSON Schema of the file.
+//! The possible values of a key: for the JSON Schema of the file.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What `gateway.toml` allows and an operator should look at. The gateway starts in spite of it.
+//! Warnings about settings that `gateway.toml` allows. The gateway starts in spite of them.
 
 use crate::config::document::error::{ConfigError, ConfigErrors, Place, Severity};
 use crate::config::document::sources::Sources;

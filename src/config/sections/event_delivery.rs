@@ -1,4 +1,4 @@
-//! How the events of `[[event_stream]]` come, and with which credentials the gateway calls the transmitter.
+//! The delivery of the events of `[[event_stream]]`, and the credentials of the gateway at the transmitter.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Which key a file has that the gateway cannot use.
+//! The kind of a key that the gateway cannot use.
 
 use std::path::Path;
 

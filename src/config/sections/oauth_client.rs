@@ -1,5 +1,5 @@
-//! How the gateway identifies itself at the OAuth endpoints of another server: the same keys in each table that has
-//! such endpoints.
+//! Keys for the gateway as a client of the OAuth endpoints of another server: the same keys in each table that has such
+//! endpoints.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a route requires of a token: `route.issuers`, `route.scopes`, `route.any_scope`, `[[route.claim]]`.
+//! The rules of a route for tokens: `route.issuers`, `route.scopes`, `route.any_scope`, `[[route.claim]]`.
 
 use serde_json::Value as Json;
 

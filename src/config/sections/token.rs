@@ -1,4 +1,5 @@
-//! Where a route accepts tokens, and what its upstream receives: `route.token_from`, `route.origins`, `route.token`.
+//! The places of tokens on a route, and the token that its upstream receives: `route.token_from`, `route.origins`,
+//! `route.token`.
 
 use http::Uri;
 

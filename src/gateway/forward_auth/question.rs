@@ -1,4 +1,4 @@
-//! What a proxy says about the request that it has received. Pure.
+//! The request that a proxy asks about, as it describes it. Pure.
 //!
 //! Nothing is guessed: a field that is missing, repeated or not valid rejects the call. Otherwise a client could send
 //! the field itself where a proxy forgets to set it, or the gateway would decide about another request than the proxy

@@ -1,5 +1,6 @@
-//! Which client calls an endpoint. A client of `[[oauth.client]]` proves it with an assertion (`private_key_jwt`, RFC
-//! 7523) or its certificate (RFC 8705), and is not believed without. All other clients are public.
+//! Authentication of the client that calls an endpoint. A client of `[[oauth.client]]` proves it with an assertion
+//! (`private_key_jwt`, RFC 7523) or its certificate (RFC 8705), and is not believed without. All other clients are
+//! public.
 
 use http::header;
 

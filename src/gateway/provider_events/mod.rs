@@ -1,4 +1,4 @@
-//! What identity providers report to the gateway: back-channel logout, and security events that are pushed.
+//! Reports of identity providers to the gateway: back-channel logout, and security events that are pushed.
 //!
 //! These calls carry no credential of a user, and no cookie of a browser is read. A provider signs what it reports, and
 //! each report is used once. A report becomes a revocation by the issuer and its `sid` or `sub`, also if there is no

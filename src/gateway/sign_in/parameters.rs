@@ -1,5 +1,5 @@
-//! What a provider sends with the browser: the parameters of the callback (RFC 6749 section 4.1.2, RFC 9207). And what
-//! the gateway sends with it: the URL of the authorization endpoint. Pure.
+//! The parameters of the callback (RFC 6749 section 4.1.2, RFC 9207), and the URL of the authorization endpoint, to
+//! which the gateway sends the browser. Pure.
 
 use std::collections::BTreeMap;
 

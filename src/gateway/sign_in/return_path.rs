@@ -1,4 +1,4 @@
-//! Where a browser goes after it has signed in or out: a path of the same origin, or `/`. Pure.
+//! The target of a browser that has signed in or out: a path of the same origin, or `/`. Pure.
 //!
 //! What is not accepted is never an error: a user would be stuck. Other programs needed several patches for lists of
 //! what is bad (CVE-2020-5233, CVE-2020-11053), so this says what is good. The redirect names the origin, so that no

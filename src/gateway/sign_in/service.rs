@@ -1,4 +1,4 @@
-//! What all steps of a sign-in share: the settings, the providers and the broker.
+//! The parts that all steps of a sign-in share: the settings, the providers and the broker.
 
 use std::sync::Arc;
 

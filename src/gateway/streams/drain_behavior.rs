@@ -1,4 +1,4 @@
-//! What a graceful shutdown does to a stream.
+//! The behavior of a stream in a graceful shutdown.
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DrainBehavior {

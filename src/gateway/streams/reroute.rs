@@ -1,4 +1,4 @@
-//! What a reload does to an open stream: its route is found again, as for a new request.
+//! The route of an open stream after a reload: it is found again, as for a new request.
 //!
 //! A reload can take the route of a stream away, or give it rules by which a new request would be rejected. What a
 //! stream no longer knows counts as lost: where its token was, which page it came from, and whether it had a proof. So

@@ -1,5 +1,5 @@
-//! What the listeners know of the names that an ACME server certifies: their certificates, and the validations that
-//! wait for a connection of the authority. `server/acme` fills it, on any thread.
+//! Names that an ACME server certifies, as the listeners know them: their certificates, and the validations that wait
+//! for a connection of the authority. `server/acme` fills it, on any thread.
 
 use std::collections::HashMap;
 use std::sync::Arc;

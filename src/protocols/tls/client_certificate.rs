@@ -1,4 +1,4 @@
-//! What a client certificate says about its holder. Pure.
+//! The names in a client certificate. Pure.
 
 use std::fmt;
 use std::net::IpAddr;

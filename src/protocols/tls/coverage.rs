@@ -1,4 +1,4 @@
-//! Which authorities have a revocation list that counts. Without one, no certificate that they sign is accepted.
+//! Authorities that have a revocation list that counts. Without one, no certificate that they sign is accepted.
 
 use std::collections::BTreeMap;
 use std::fmt;

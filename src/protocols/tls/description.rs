@@ -1,4 +1,4 @@
-//! What operators see of a certificate: its names, who issued it, and when it expires.
+//! The description of a certificate for operators: its names, who issued it, and when it expires.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

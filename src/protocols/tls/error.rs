@@ -1,4 +1,4 @@
-//! Why TLS cannot be set up.
+//! Errors of the setup of TLS.
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! How many bytes a TLS record carries.
+//! The size of TLS records.
 //!
 //! rustls copies each record into a buffer of its own, in TLS 1.3 from 5 bytes behind the buffer's start. With records
 //! of 16 KiB, four pages, the parts of a body all begin at the same offset in a page. On AMD EPYC, a copy of 16 KiB by

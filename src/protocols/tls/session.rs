@@ -1,4 +1,4 @@
-//! What was negotiated for a client connection, for the log.
+//! The negotiated version and cipher of a client connection, for the log.
 
 use rustls::{CipherSuite, ProtocolVersion, ServerConnection};
 

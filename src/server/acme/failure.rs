@@ -1,4 +1,4 @@
-//! Why a name has no new certificate.
+//! Reasons why a name has no new certificate.
 
 use std::fmt;
 

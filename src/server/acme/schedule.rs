@@ -1,4 +1,4 @@
-//! When a name needs an order. Pure.
+//! The times at which a name needs an order. Pure.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is kept of an account and of each name, and how it is sealed.
+//! The stored state of an account and of each name, and its sealing.
 //!
 //! The name of the entry and its version are authenticated, too, so that an entry cannot be moved to another name, and
 //! an old one cannot stand for a newer one.

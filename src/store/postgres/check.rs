@@ -1,4 +1,4 @@
-//! What `bearward check` finds in a database: what stops a start, and what an operator should look at.
+//! The part of `bearward check` that looks at a database: errors that stop a start, and warnings.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which database a gateway uses.
+//! The database that a gateway uses.
 
 use crate::store::postgres::settings::Settings;
 use crate::store::postgres::tls::Tls;

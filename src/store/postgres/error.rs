@@ -1,4 +1,4 @@
-//! What a failed statement means for the operation, with advice for the operator.
+//! Errors of statements: what they mean for the operation, with advice for the operator.
 
 use std::io;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What only one gateway does at a time: sweeping, delivering audit events, polling for security events, ordering
-//! certificates, and writing lost revocations back.
+//! Leases for work that only one gateway does at a time: sweeping, delivering audit events, polling for security
+//! events, ordering certificates, and writing lost revocations back.
 //!
 //! A lease ends by the clock of the database. Each new holder gets another epoch, unless the one before has given it
 //! up. What a holder writes depends on its epoch: a gateway that was paused for longer than its lease changes nothing

@@ -1,4 +1,4 @@
-//! What can be used once.
+//! Marks of things that can be used once.
 
 use crate::store::mark::{Mark, Marked};
 use crate::store::pool::OperationKind;

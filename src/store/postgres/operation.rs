@@ -1,4 +1,4 @@
-//! What all operations share, and how each of them runs.
+//! The frame of all operations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};

@@ -1,4 +1,4 @@
-//! Which of several hosts is the primary, and which of them cannot be asked.
+//! The choice of the primary among several hosts.
 //!
 //! Everything in this process that uses the same hosts shares it: a start compares the root secrets before it opens the
 //! store. One look at all hosts is therefore enough for all of them.

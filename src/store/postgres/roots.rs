@@ -1,4 +1,4 @@
-//! Which root secrets belong to the database, so that no gateway uses it with others.
+//! The root secrets that belong to the database, so that no gateway uses it with others.
 
 use tokio_postgres::Row;
 

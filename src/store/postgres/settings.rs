@@ -1,4 +1,4 @@
-//! Where the database is, and how the gateway uses it.
+//! The place of the database, and the settings of its use.
 
 use std::fmt;
 use std::net::IpAddr;

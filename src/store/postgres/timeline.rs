@@ -1,4 +1,4 @@
-//! Which of several servers is the primary, if more than one of them accepts changes.
+//! Timelines, which tell the primary if more than one server accepts changes.
 //!
 //! A server that was the primary goes on to accept connections and reads after another one was promoted, unless
 //! something stops it: the agent of Patroni on its machine may be dead. Without a synchronous standby, it accepts

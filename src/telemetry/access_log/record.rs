@@ -1,4 +1,4 @@
-//! What the gateway records of one request.
+//! The record of one request.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! How many lines rejected requests may write: `access_log.rejections_per_second`.
+//! The limit of lines about rejected requests: `access_log.rejections_per_second`.
 //!
 //! A rejection costs a client as little as 14 bytes over HTTP/2, and no token. Without this limit, one connection could
 //! fill a disk. The metrics count every rejection. The same limit applies to the other requests that need no token and

@@ -1,4 +1,4 @@
-//! Where lines go: a file, a named pipe or standard output.
+//! The target of lines: a file, a named pipe or standard output.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};

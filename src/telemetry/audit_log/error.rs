@@ -1,4 +1,4 @@
-//! Why audit events could not be delivered.
+//! Errors of the delivery of audit events.
 
 use std::error::Error;
 use std::fmt;

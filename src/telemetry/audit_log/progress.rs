@@ -1,4 +1,4 @@
-//! How deliveries go, for the metrics.
+//! The progress of deliveries, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

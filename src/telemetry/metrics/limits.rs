@@ -1,4 +1,4 @@
-//! How often each limit of `gateway.toml` was hit, from the counters.
+//! Counts of hits of each limit of `gateway.toml`, from the counters.
 //!
 //! Absent are limits that the gateway cannot see, or that are hit all the time; `deploy/monitoring.md` names them.
 

@@ -1,4 +1,4 @@
-//! How many requests each route got, by status class.
+//! Counts of requests by route and status class.
 //!
 //! The counters of a route outlive a reload: the next configuration takes those of the routes that it still has.
 

@@ -1,4 +1,4 @@
-//! Which limits were hit in the last hour: one sum for each minute.
+//! Hits of limits in the last hour: one sum for each minute.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the gateway did in each of the last 300 seconds, and which limits were hit in the last hour.
+//! Snapshots of the last 300 seconds, and the hits of limits in the last hour.
 //!
 //! Once a second the control thread reads the counters, and keeps what they have grown by. Requests do nothing for it.
 //! Intervals are measured with a clock that cannot be set; the time of day is a label only.

@@ -1,4 +1,4 @@
-//! What a snapshot has besides the counters of the workers.
+//! The parts of a snapshot besides the counters of the workers.
 
 /// At one moment.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,4 +1,4 @@
-//! What the gateway did in one second. It has a fixed size, so that keeping many needs no more memory than at first.
+//! The counters of one second. A snapshot has a fixed size, so that keeping many needs no more memory than at first.
 
 use std::time::Duration;
 

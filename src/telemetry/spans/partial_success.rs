@@ -1,4 +1,4 @@
-//! What a collector says about a batch that it has accepted only in part (OTLP 1, "Partial Success").
+//! The answer of a collector that has accepted a batch only in part (OTLP 1, "Partial Success").
 
 use crate::protocols::protobuf::{Field, Fields};
 

@@ -1,4 +1,4 @@
-//! Which new traces are sampled, and how many spans may be exported.
+//! The sampling of new traces, and the limit of exported spans.
 
 use std::time::{Duration, Instant};
 

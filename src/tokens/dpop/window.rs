@@ -1,4 +1,4 @@
-//! When a proof is good: `iat`, and `exp` and `nbf` if the client sets them (RFC 9449 section 4.3).
+//! The time in which a proof is good: `iat`, and `exp` and `nbf` if the client sets them (RFC 9449 section 4.3).
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! Where a family came from, if a login at another issuer began it.
+//! The login at another issuer that began a family.
 
 use crate::types::clock::UnixTime;
 

@@ -1,4 +1,4 @@
-//! What can be revoked, and how long a revocation is kept.
+//! The objects of a revocation, and the time for which it is kept.
 //!
 //! The store keeps revocations as a log with a gap-free sequence. `auth/revocations/` enforces them on every request.
 

@@ -1,4 +1,4 @@
-//! What an introspection endpoint says about a token (RFC 7662), judged as the claims of a JWT are. No I/O.
+//! The answer of an introspection endpoint (RFC 7662), judged as the claims of a JWT are. No I/O.
 //!
 //! An endpoint answers for any token that it knows: for refresh tokens, for ID tokens, for tokens of other audiences
 //! (CVE-2026-37979). So `active` alone means little, and everything that a JWT must have is required here, too.

@@ -1,4 +1,4 @@
-//! Why a key, or a set of keys, cannot be used. The text is for the operator who configured the keys.
+//! Errors of keys and of sets of keys. The text is for the operator who configured the keys.
 
 use std::fmt;
 

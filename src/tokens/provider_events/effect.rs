@@ -1,4 +1,4 @@
-//! What a security event does here. An event that cannot be mapped to tokens does nothing: it is counted and logged.
+//! The effect of a security event. One that cannot be mapped to tokens does nothing: it is counted and logged.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Why a security event token is rejected, as its sender learns it (RFC 8935 section 2.4).
+//! Errors of a security event token, as its sender learns them (RFC 8935 section 2.4).
 
 use std::fmt;
 

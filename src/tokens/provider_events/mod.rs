@@ -1,5 +1,5 @@
-//! What identity providers report: logout tokens (OpenID Connect Back-Channel Logout 1.0) and security event tokens
-//! (RFC 8417; Shared Signals Framework 1.0, CAEP 1.0, RISC 1.0). Pure.
+//! Reports of identity providers: logout tokens (OpenID Connect Back-Channel Logout 1.0) and security event tokens (RFC
+//! 8417; Shared Signals Framework 1.0, CAEP 1.0, RISC 1.0). Pure.
 //!
 //! [`logout_token`] and [`security_event`] read the claims of a token with a verified signature. `effect` decides what
 //! an event revokes. A provider names a session by the `sid` of its own tokens, or a user by `sub`, always together

@@ -1,4 +1,4 @@
-//! One attempt to sign in: what the gateway must know again when the provider sends the browser back.
+//! The state of one attempt to sign in, restored when the provider sends the browser back.
 //!
 //! It is kept in a cookie of the browser, encrypted and authenticated, and nowhere else: beginning logins fills no
 //! memory (CVE-2021-22119). The name of the cookie is authenticated with it, so that no attempt can replace another.

@@ -1,4 +1,4 @@
-//! What an ID token must say, after its signature, issuer and algorithm were verified (OpenID Connect Core section
+//! The claims of an ID token of which signature, issuer and algorithm were verified (OpenID Connect Core section
 //! 3.1.3.7; for a refresh section 12.2).
 
 use std::collections::BTreeMap;

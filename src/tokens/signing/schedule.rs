@@ -1,4 +1,4 @@
-//! What each key is used for at a given time, and what happens to it next. No I/O.
+//! The use of each key at a given time, and its next step. No I/O.
 //!
 //! | state of the key | is published | verifies everywhere | verifies at refreshes |
 //! |---|---|---|---|

@@ -1,4 +1,4 @@
-//! What follows from a reason beside its status: a challenge, the end of the connection, a pause.
+//! The consequences of a reason besides its status: a challenge, the end of the connection, a pause.
 
 use std::time::Duration;
 

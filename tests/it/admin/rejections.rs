@@ -1,4 +1,4 @@
-//! Why a request was rejected, by the id that its client has.
+//! The reason of a rejection, by the id that the client has.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the gateway did in the last seconds, as JSON and as an event stream.
+//! The statistics of the last seconds, as JSON and as an event stream.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

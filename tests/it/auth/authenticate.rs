@@ -1,4 +1,4 @@
-//! Which tokens the gateway accepts, and when. `hostile/tokens.rs` has the invalid ones.
+//! Tokens that the gateway accepts. `hostile/tokens.rs` has the invalid ones.
 
 use std::sync::Arc;
 use std::time::Duration;

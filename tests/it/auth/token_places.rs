@@ -1,5 +1,5 @@
-//! Where clients may send a token, and where the backend receives it: a request has one credential, in a place that its
-//! route accepts. The gateway never forwards a token in a URL.
+//! The places where clients may send a token, and where the backend receives it: a request has one credential, in a
+//! place that its route accepts. The gateway never forwards a token in a URL.
 
 use http::Method;
 

@@ -1,4 +1,4 @@
-//! What must hold in each recorded history, whatever failed meanwhile. Pure functions: each returns the violations.
+//! Invariants of each recorded history, whatever failed. Pure functions: each returns the violations.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};

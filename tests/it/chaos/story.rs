@@ -1,4 +1,4 @@
-//! What a case does: its seed decides on the order and the moments, and each step is reported on standard error.
+//! The story of a case: its seed decides on the order and the moments, and each step is reported on standard error.
 //!
 //! A seed repeats the decisions. The gateways and the database are real processes, so that two runs can still differ in
 //! what they have in flight at a fault.

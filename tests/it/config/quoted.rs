@@ -1,4 +1,4 @@
-//! What an error quotes of the file is in logs, and has no secret.
+//! Lines of the file that an error quotes. They reach logs, and have no secret.
 
 use std::path::Path;
 

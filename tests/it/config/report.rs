@@ -1,4 +1,4 @@
-//! How errors are printed.
+//! The form of printed errors.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What `bearward check` warns of, with place, danger and advice. The gateway starts in spite of it.
+//! Warnings of `bearward check`, with place, danger and advice. The gateway starts in spite of them.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What the gateway does with requests: it checks tokens, forwards, serves its own endpoints, and watches streams.
+//! The gateway and its requests: it checks tokens, forwards, serves its own endpoints, and watches streams.
 
 pub mod client_certificates;
 pub mod cors;

@@ -1,4 +1,4 @@
-//! What prepares a release, and where `cargo binstall` looks for it.
+//! The preparation of a release, and the place where `cargo binstall` looks for it.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! How the gateway writes to an HTTP/2 connection.
+//! The writes to an HTTP/2 connection.
 
 use bytes::Bytes;
 use http::Request;

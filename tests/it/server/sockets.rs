@@ -1,4 +1,4 @@
-//! What the gateway sets on the sockets of its clients.
+//! Options of the sockets of clients.
 
 use tokio::net::TcpStream;
 

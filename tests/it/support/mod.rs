@@ -1,5 +1,5 @@
-//! What all tests share: a complete gateway on free ports, in this process or as the real program, backends that record
-//! requests, clients, valid and invalid tokens, and a clock that tests move by hand.
+//! Parts that all tests share: a complete gateway on free ports, in this process or as the real program, backends that
+//! record requests, clients, valid and invalid tokens, and a clock that tests move by hand.
 
 pub mod backend;
 pub mod browser;

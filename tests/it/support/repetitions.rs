@@ -1,4 +1,4 @@
-//! How often to run a randomized test: a few times in the whole suite, hundreds of times by hand.
+//! The number of rounds of a randomized test: a few times in the whole suite, hundreds of times by hand.
 
 use std::env;
 

@@ -1,4 +1,4 @@
-//! What the kernel says of the sockets of this machine.
+//! The sockets of this machine, as the kernel lists them.
 
 use std::fs;
 use std::net::SocketAddr;

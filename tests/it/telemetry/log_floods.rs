@@ -1,4 +1,4 @@
-//! What a client can make the access log grow by, with few bytes of its own.
+//! The growth of the access log that a client can cause with few bytes of its own.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! Where the time of a request went, and at which servers and routes: metrics and the access log.
+//! The times of a request, by server and route: metrics and the access log.
 
 use std::net::SocketAddr;
 

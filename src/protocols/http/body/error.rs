@@ -1,4 +1,4 @@
-//! Why a body failed.
+//! Errors of a body.
 
 use std::error::Error;
 use std::fmt;

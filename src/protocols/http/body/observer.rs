@@ -1,4 +1,4 @@
-//! What a body reports about itself, and how its observer can end it.
+//! The observer of a body, which learns of its progress and can end it.
 
 use std::task::{Context, Poll};
 

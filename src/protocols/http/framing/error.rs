@@ -1,4 +1,4 @@
-//! Why the bytes of a connection are not valid HTTP/1.
+//! Errors of bytes that are not valid HTTP/1.
 
 use crate::types::limit::Limit;
 use crate::types::reject::Reason;

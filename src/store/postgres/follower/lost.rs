@@ -1,4 +1,4 @@
-//! What the log lacks and this gateway remembers, until it is written again. No I/O.
+//! Revocations that the log has lost and this gateway remembers, until they are written again. No I/O.
 //!
 //! A gateway that starts on such a log accepts what was revoked. So what revokes most is written first: watermarks,
 //! then sessions, which could be refreshed, then single tokens; of each kind, what lives longest.

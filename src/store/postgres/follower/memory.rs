@@ -1,4 +1,4 @@
-//! What the follower and the task that writes back know.
+//! The memory of the follower and of the task that writes back.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the follower knows, and what it does with the result of a poll. No I/O: the times come with each call.
+//! The state of the follower, and its answer to the result of a poll. No I/O: the times come with each call.
 //!
 //! The cursor is the end of the prefix of the log that was applied without a gap, never the highest number that was
 //! seen. Each entry has a random tag, and each poll reads the entry at the cursor again: after a failover that lost

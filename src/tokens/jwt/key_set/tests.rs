@@ -1,4 +1,4 @@
-//! Which keys are accepted, and why the others are not.
+//! Keys that are accepted, and the errors of others.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};

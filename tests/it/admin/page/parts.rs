@@ -1,4 +1,4 @@
-//! What the parts show: traffic, why a request was rejected, what is red.
+//! The parts of the page: traffic, why a request was rejected, what is red.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What `bearward check` and a start say about a database that the gateway cannot use.
+//! Messages of `bearward check` and of a start about a database that the gateway cannot use.
 
 use std::net::TcpListener;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the operator learns while the database is away.
+//! The journal, metrics and pages while the database is away.
 
 use std::path::Path;
 use std::time::Duration;

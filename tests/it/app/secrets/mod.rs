@@ -1,4 +1,4 @@
-//! Where secrets come from, and what happens when they change while a gateway runs.
+//! The sources of secrets, and their changes while a gateway runs.
 
 mod lost;
 mod replicas;

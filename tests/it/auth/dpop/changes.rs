@@ -1,4 +1,4 @@
-//! What the rows of the table of hostile proofs change.
+//! The changes in the rows of the table of hostile proofs.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

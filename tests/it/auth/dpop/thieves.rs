@@ -1,4 +1,4 @@
-//! What a thief gets who has a token, a proof or a public key of a client, but not its private key.
+//! Thieves who have a token, a proof or a public key of a client, but not its private key.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the clients know about a session, and what must be true because of it.
+//! A model of a session: the knowledge of its clients, and what must be true because of it.
 
 use bearward::broker::TokenPair;
 use bearward::types::ids::TokenId;

@@ -1,4 +1,4 @@
-//! Which time counts for a refresh: that of its transaction, not that of its head, and not that of a clock set back.
+//! The time that counts for a refresh: that of its transaction, not that of its head, and not that of a clock set back.
 
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};

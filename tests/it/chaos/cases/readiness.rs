@@ -1,4 +1,4 @@
-//! What `/readyz` says while the database can be read and not written.
+//! `/readyz` while the database can be read and not written.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! What `bearward explain` prints, its exit status, and what it leaves alone.
+//! The output of `bearward explain`, its exit status, and what it leaves alone.
 
 use bearward::tokens::jwt::Algorithm;
 use serde_json::{Value, json};

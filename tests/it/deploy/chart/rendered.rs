@@ -1,4 +1,4 @@
-//! What the chart makes: the resources of the manifests, which the other tests try.
+//! The output of the chart: the resources of the manifests, which the other tests try.
 
 use std::collections::BTreeMap;
 use std::fs;

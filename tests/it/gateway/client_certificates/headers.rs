@@ -1,4 +1,4 @@
-//! What backends learn about the certificate of a client.
+//! Headers about the certificate of a client, for backends.
 
 use rcgen::{DnType, SanType};
 

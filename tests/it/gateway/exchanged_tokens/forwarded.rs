@@ -1,4 +1,4 @@
-//! What the server is asked, what the backend gets, and for how long.
+//! The question to the server, the token for the backend, and its lifetime.
 
 use std::time::Duration;
 

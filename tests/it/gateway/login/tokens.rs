@@ -1,4 +1,4 @@
-//! What a captured login adds to the response of the backend.
+//! The members that a captured login adds to the response of the backend.
 
 use std::sync::Arc;
 use std::time::Duration;

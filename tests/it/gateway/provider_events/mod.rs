@@ -1,4 +1,4 @@
-//! What identity providers report: logout tokens and security events end sessions and open streams.
+//! Reports of identity providers: logout tokens and security events end sessions and open streams.
 
 mod logout;
 mod poll;

@@ -1,4 +1,5 @@
-//! Where one request ends and the next begins. `hostile.rs` has the table of requests that can be read in two ways.
+//! The end of one request and the beginning of the next. `hostile.rs` has the table of requests that can be read in two
+//! ways.
 
 mod agreement;
 mod hostile;

@@ -1,4 +1,4 @@
-//! When the gateway sends the session tickets of TLS 1.3.
+//! The time of the session tickets of TLS 1.3.
 
 use std::io::ErrorKind;
 

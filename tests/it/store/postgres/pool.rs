@@ -1,4 +1,4 @@
-//! What the metrics show of the connections and of the operations on them.
+//! Metrics of the connections and of the operations on them.
 
 use serde_json::json;
 

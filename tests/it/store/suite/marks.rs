@@ -1,4 +1,4 @@
-//! What can be used once.
+//! Marks of things that can be used once.
 
 use std::time::Duration;
 

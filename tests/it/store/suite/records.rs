@@ -1,4 +1,4 @@
-//! What a store keeps over restarts, changed settings and lost callers.
+//! Records that a store keeps over restarts, changed settings and lost callers.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! How much is sampled and sent, and what a collector costs that does not work.
+//! Limits of what is sampled and sent, and the cost of a collector that does not work.
 
 use std::time::{Duration, Instant};
 

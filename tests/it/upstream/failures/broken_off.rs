@@ -1,5 +1,5 @@
-//! What the operator learns of a response that broke off after its head: a reason and a detail in the access log, a
-//! count by server, and an explanation by the request id.
+//! Messages about a response that broke off after its head: a reason and a detail in the access log, a count by server,
+//! and an explanation by the request id.
 
 use http::{Request, Version};
 use http_body_util::BodyExt;

@@ -1,4 +1,4 @@
-//! What the task does with a poll.
+//! The task, poll by poll.
 
 use std::pin::pin;
 use std::sync::Arc;

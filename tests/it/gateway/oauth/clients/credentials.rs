@@ -1,4 +1,4 @@
-//! What a client gets for itself, and how it ends.
+//! Tokens of a client for itself, and their end.
 
 use std::time::Duration;
 

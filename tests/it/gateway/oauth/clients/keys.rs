@@ -1,4 +1,4 @@
-//! Where the keys of a client come from, and how they change.
+//! The sources of the keys of a client, and their changes.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a client gets for a token of another issuer.
+//! Tokens that a client gets for a token of another issuer.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which certificates a listener accepts.
+//! Certificates that a listener accepts.
 
 use std::sync::Arc;
 
