@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::auth::store_reads::{Find, Reader, StoreReads, StoredCredentialSettings};
+use crate::auth::store_reads::{Find, StoreReads, StoredCredentialSettings};
 use crate::auth::token_cache::CachedToken;
 use crate::store::Store;
 use crate::tokens::family::api_key::PresentedKey;
@@ -80,7 +80,7 @@ impl ApiKeys {
 
     /// Reads the key from the store, for a request that has waited since a while. `Err` if that fails.
     pub(super) async fn read(&self, id: TokenId, since: Instant) -> Result<Option<Family>, Reject> {
-        self.reads.read(id, Reader::Request, since).await
+        self.reads.read(id, since).await
     }
 
     /// `timeouts.store`
@@ -100,7 +100,7 @@ impl ApiKeys {
 
     /// Reads a key that has open streams. `None` if it is not good any more.
     pub(super) async fn read_for_stream(&self, id: TokenId, now: UnixTime) -> Result<Option<Family>, Reject> {
-        let found = self.reads.read(id, Reader::Stream, Instant::now()).await?;
+        let found = self.reads.read_for_stream(id).await?;
         Ok(found.filter(|family| family.key_hash.is_some() && family.is_live(now)))
     }
 

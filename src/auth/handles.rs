@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::auth::login_providers::LoginProviders;
-use crate::auth::store_reads::{Find, Reader, StoreReads, StoredCredentialSettings};
+use crate::auth::store_reads::{Find, StoreReads, StoredCredentialSettings};
 use crate::store::{ProviderLogin, Store};
 use crate::tokens::family::handle::PresentedHandle;
 use crate::tokens::family::refresh_token::Roots;
@@ -49,6 +49,13 @@ pub enum Refreshed {
     Ended(&'static str),
     /// The provider does not respond, and what it said last is too old.
     Unavailable(String),
+}
+
+/// Who reads a login.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Request,
+    Stream,
 }
 
 /// Finds logins by their handles in the store.
@@ -178,7 +185,11 @@ impl Handles {
         check: impl Fn(FoundLogin) -> Result<(Family, ProviderLogin), BadHandle>,
     ) -> Result<Result<GoodLogin, BadHandle>, Reject> {
         for _ in 0..MAX_CHANGES {
-            let (family, login) = match check(self.reads.read(id, reader, Instant::now()).await?) {
+            let found = match reader {
+                Reader::Request => self.reads.read(id, Instant::now()).await?,
+                Reader::Stream => self.reads.read_for_stream(id).await?,
+            };
+            let (family, login) = match check(found) {
                 Ok(found) => found,
                 Err(bad) => return Ok(Err(bad)),
             };

@@ -15,6 +15,7 @@ use crate::auth::bearer::BearerToken;
 use crate::auth::context::AuthContext;
 use crate::auth::flights::{LookupOutcome, Seat};
 use crate::auth::guess::Guess;
+use crate::auth::store_reads::too_late;
 use crate::auth::token_cache::CachedToken;
 use crate::tokens::jwt::VerifiedToken;
 use crate::types::clock::UnixTime;
@@ -102,7 +103,9 @@ impl Authenticator {
         let context = presented.context;
         let turn = seat.flight.lock();
         let mut outcome = match kind.patience() {
-            Some(limit) => timeout_at(presented.since + limit, turn).await.map_err(|_| too_late(limit))?,
+            Some(limit) => timeout_at(presented.since + limit, turn)
+                .await
+                .map_err(|_| Reject::new(Reason::StoreUnavailable, too_late(limit)))?,
             None => turn.await,
         };
         // By the time of now: this request may have waited, and what the others have read may have ended.
@@ -157,8 +160,4 @@ impl Authenticator {
         self.token_cache.remove(presented.text);
         self.token_cache.insert_bad_signature(presented.text, presented.generation);
     }
-}
-
-fn too_late(limit: Duration) -> Reject {
-    Reject::new(Reason::StoreUnavailable, format!("the store did not respond within {limit:?}"))
 }

@@ -32,13 +32,6 @@ pub struct StoredCredentialSettings {
     pub timeout: Duration,
 }
 
-/// Who needs a credential.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reader {
-    Request,
-    Stream,
-}
-
 /// Reads of one kind of credential.
 pub(super) struct StoreReads<T> {
     /// For the log.
@@ -72,14 +65,15 @@ impl<T> StoreReads<T> {
         StoreReads::new(self.kind, self.timeout, self.find.clone())
     }
 
-    /// Reads one credential. Takes at most `timeouts.store` from `since` on, also if it waits for other reads. A stream
-    /// waits for those of other streams before that.
-    pub(super) async fn read(&self, id: TokenId, reader: Reader, since: Instant) -> Result<Option<T>, Reject> {
-        // The semaphores are never closed.
-        let (_turn, since) = match reader {
-            Reader::Request => (None, since),
-            Reader::Stream => (self.streams.acquire().await.ok(), Instant::now()),
-        };
+    /// Reads a credential for open streams. Waits for those of other streams first.
+    pub(super) async fn read_for_stream(&self, id: TokenId) -> Result<Option<T>, Reject> {
+        // Never closed.
+        let _turn = self.streams.acquire().await;
+        self.read(id, Instant::now()).await
+    }
+
+    /// Reads a credential. Takes at most `timeouts.store` from `since` on, also if it waits for other reads.
+    pub(super) async fn read(&self, id: TokenId, since: Instant) -> Result<Option<T>, Reject> {
         let reading = async {
             let _turn = self.requests.acquire().await;
             (self.find)(id).await
@@ -90,7 +84,7 @@ impl<T> StoreReads<T> {
                 return Ok(found);
             }
             Ok(Err(error)) => error.message,
-            Err(_) => format!("the store did not respond within {:?}", self.timeout),
+            Err(_) => too_late(self.timeout),
         };
         self.failed.fetch_add(1, Ordering::Relaxed);
         if let Some(others) = self.reports.count(std::time::Instant::now()) {
@@ -105,6 +99,10 @@ impl<T> StoreReads<T> {
     }
 }
 
+pub(super) fn too_late(limit: Duration) -> String {
+    format!("the store did not respond within {limit:?}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,10 +113,10 @@ mod tests {
     async fn a_read_and_the_wait_for_others_have_one_time_limit() {
         let find: Arc<Find<()>> = Arc::new(|_| Box::pin(std::future::pending()));
         let reads = StoreReads::new("keys", Duration::from_millis(10), find);
-        let read = reads.read(KEY, Reader::Request, Instant::now()).await;
+        let read = reads.read(KEY, Instant::now()).await;
         assert_eq!(read.map_err(|reject| reject.reason), Err(Reason::StoreUnavailable));
         let _all = reads.requests.acquire_many(MAX_READS as u32).await.expect("never closed");
-        let read = reads.read(KEY, Reader::Stream, Instant::now()).await;
+        let read = reads.read_for_stream(KEY).await;
         assert_eq!(read.map_err(|reject| reject.reason), Err(Reason::StoreUnavailable));
         assert_eq!(reads.counts(), [("ok", 0), ("failed", 2)]);
         assert_eq!(reads.streams.available_permits(), MAX_STREAM_READS);
