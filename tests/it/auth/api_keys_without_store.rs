@@ -8,7 +8,7 @@ use bearward::types::ids::TokenId;
 use serde_json::json;
 
 use crate::support::sqlite_shell::Shell;
-use crate::support::{Client, Gateway, Upstream};
+use crate::support::{Gateway, Upstream};
 
 const STORE_TIMEOUT: Duration = Duration::from_millis(300);
 
@@ -68,57 +68,4 @@ async fn unknown_keys_wait_no_longer_than_the_store_may_take() {
     })
     .await;
     assert!(gateway.metric("bearward_api_key_reads_total{result=\"failed\"").await >= 1.0);
-}
-
-/// A gateway with a store that has ten seconds for a read, an unknown key, and a client that sends it.
-async fn slow(upstream: &Upstream, key: &serde_json::Value) -> (Gateway, Client) {
-    let text = "[timeouts]\nstore = \"10s\"\n[[route]]\npath = \"/\"\napi_keys = true\n";
-    let gateway = Gateway::with_config(upstream, text);
-    let (key, _) = gateway.issue_key(key).await;
-    let client = gateway.client().bearer(&key);
-    (gateway, client)
-}
-
-/// What one configuration looks up has its headers, and is nothing for requests of the next one.
-#[tokio::test]
-async fn a_lookup_is_not_shared_over_a_reload() {
-    let upstream = Upstream::start();
-    let (gateway, client) = slow(&upstream, &json!({ "sub": "robot" })).await;
-    let shell = Shell::lock(&gateway);
-    let of_old = tokio::spawn({
-        let client = client.clone();
-        async move { client.get("/old").await }
-    });
-    gateway.wait_for_metric("token_cache_misses_total", 1).await;
-    let text = format!("{}[identity]\nsubject = \"X-Robot\"\n", gateway.configuration());
-    let renamed = parse(&text, gateway.path(), Probe::None).unwrap_or_else(|errors| panic!("{errors}"));
-    gateway.running().reload(renamed).expect("it reloads");
-    let of_new = tokio::spawn(async move { client.get("/new").await });
-    gateway.wait_for_metric("token_cache_misses_total", 2).await;
-    shell.release();
-    assert_eq!(of_old.await.expect("no panic").status, 200);
-    assert_eq!(of_new.await.expect("no panic").status, 200);
-    for seen in upstream.seen() {
-        let expected = if seen.target() == "/new" { [None, Some("robot")] } else { [Some("robot"), None] };
-        assert_eq!([seen.header("x-auth-subject"), seen.header("x-robot")], expected, "{}", seen.target());
-    }
-}
-
-/// A request that waits for the look-up of another one is judged by its own time.
-#[tokio::test]
-async fn a_key_that_expires_during_a_lookup_is_rejected() {
-    let upstream = Upstream::start();
-    let (gateway, client) = slow(&upstream, &json!({ "sub": "robot", "expiresIn": 5 })).await;
-    let shell = Shell::lock(&gateway);
-    let in_time = tokio::spawn({
-        let client = client.clone();
-        async move { client.get("/").await }
-    });
-    gateway.wait_for_metric("token_cache_misses_total", 1).await;
-    gateway.advance(Duration::from_secs(5));
-    let late = tokio::spawn(async move { client.get("/").await });
-    gateway.wait_for_metric("token_cache_misses_total", 2).await;
-    shell.release();
-    assert_eq!(in_time.await.expect("no panic").status, 200);
-    late.await.expect("no panic").assert_rejected(401, "invalid_token");
 }

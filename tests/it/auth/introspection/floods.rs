@@ -39,6 +39,26 @@ async fn requests_with_one_token_share_a_failure() {
     assert_eq!(endpoint.count(), 1);
 }
 
+/// A request that waits for the question of another one is judged by its own time.
+#[tokio::test]
+async fn an_answer_that_is_too_old_for_a_waiting_request_is_not_shared() {
+    let upstream = Upstream::start();
+    let endpoint = Endpoint::start();
+    let gateway = asking(&upstream, &endpoint, "");
+    let first = client(&gateway, "alice.1");
+    let late = client(&gateway, "alice.1");
+    endpoint.hold();
+    let first = tokio::spawn(async move { first.get("/").await });
+    eventually("it is asked", || endpoint.count() == 1).await;
+    gateway.advance(MINUTE);
+    let late = tokio::spawn(async move { late.get("/").await });
+    gateway.wait_for_metric("token_cache_misses_total", 2).await;
+    endpoint.release(100);
+    assert_eq!(first.await.expect("no panic").status, 200);
+    assert_eq!(late.await.expect("no panic").status, 200);
+    assert_eq!(endpoint.count(), 2);
+}
+
 #[tokio::test]
 async fn guesses_of_an_address_cost_few_questions() {
     let (upstream, endpoint) = (Upstream::start(), Endpoint::start());

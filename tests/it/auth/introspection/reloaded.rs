@@ -6,7 +6,8 @@ use bearward::config::{self, Probe};
 use serde_json::json;
 
 use super::endpoint::{Endpoint, response};
-use super::{LOGIN, ROUTES, asking, issuer, status};
+use super::{LOGIN, ROUTES, asking, client, issuer, status};
+use crate::support::wait::eventually;
 use crate::support::{Gateway, Upstream};
 
 /// Reloads while the endpoint, which runs on this thread, can answer. Returns the warnings.
@@ -39,4 +40,28 @@ async fn an_endpoint_that_would_fail_for_every_token_is_reported() {
     second.answer_json(|token| json!({ "active": token.starts_with("alice") }));
     assert_eq!(reload(&gateway, &upstream, &second, "").await, Vec::<String>::new());
     assert_eq!(status(&gateway, "alice.1").await, 200);
+}
+
+/// What one configuration looks up has its headers, and is nothing for requests of the next one.
+#[tokio::test]
+async fn a_question_is_not_shared_over_a_reload() {
+    let upstream = Upstream::start();
+    let endpoint = Endpoint::start();
+    let gateway = Arc::new(asking(&upstream, &endpoint, ""));
+    let old = client(&gateway, "alice.1");
+    let new = client(&gateway, "alice.1");
+    endpoint.hold();
+    let old = tokio::spawn(async move { old.get("/old").await });
+    eventually("the first configuration asks", || endpoint.count() == 1).await;
+    let warnings = reload(&gateway, &upstream, &endpoint, "[identity]\nsubject = \"X-Person\"\n").await;
+    assert_eq!(warnings, Vec::<String>::new());
+    let new = tokio::spawn(async move { new.get("/new").await });
+    eventually("the second configuration asks", || endpoint.count() == 2).await;
+    endpoint.release(100);
+    assert_eq!(old.await.expect("no panic").status, 200);
+    assert_eq!(new.await.expect("no panic").status, 200);
+    for seen in upstream.seen() {
+        let expected = if seen.target() == "/new" { [None, Some("alice")] } else { [Some("alice"), None] };
+        assert_eq!([seen.header("x-auth-subject"), seen.header("x-person")], expected, "{}", seen.target());
+    }
 }
