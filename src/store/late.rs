@@ -16,6 +16,15 @@ pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// Longest time between two looks without a pause. More than a machine with too few processors needs.
 const MAX_GAP: Duration = Duration::from_secs(2);
 
+/// How long a process needs at most to read what has arrived during a pause, whatever `timeouts.store` is: a loaded
+/// machine needs seconds.
+const CATCH_UP: Duration = Duration::from_secs(5);
+
+/// For how long after a pause a call may be older than it looks. `patience`: `timeouts.store`.
+pub(super) fn doubt_after_pause(patience: Duration) -> Duration {
+    patience.max(CATCH_UP)
+}
+
 /// When a call began.
 #[derive(Clone, Copy)]
 pub(super) struct CallTime(BootTime);

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::store::api::Outbox;
 use crate::store::freshness::Freshness;
-use crate::store::late::{LOOK_INTERVAL, Pauses};
+use crate::store::late::{LOOK_INTERVAL, Pauses, doubt_after_pause};
 use crate::store::pool::OperationKind;
 use crate::store::postgres::append::Log;
 use crate::store::postgres::clock::DatabaseClock;
@@ -86,10 +86,11 @@ impl Shared {
         }
     }
 
-    /// Returns true if this process or its machine was paused within `timeouts.store`, or if the database was set
-    /// forward: what comes now may be older than it looks.
+    /// Returns true if this process or its machine was paused a moment ago, or if the database was set forward: what
+    /// comes now may be older than it looks.
     pub(super) fn was_paused(&self) -> bool {
-        self.pauses.lock().ended_within(self.timeout) || self.clock.jumped_within(self.timeout)
+        let doubt = doubt_after_pause(self.timeout);
+        self.pauses.lock().ended_within(doubt) || self.clock.jumped_within(doubt)
     }
 
     /// Runs on the thread of the store until it is closed.

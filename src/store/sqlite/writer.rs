@@ -26,7 +26,7 @@ use crate::store::api::{LogOrder, Outbox, RevocationHook, StoreFuture};
 use crate::store::disk_failures::DiskFailures;
 use crate::store::error::StoreError;
 use crate::store::events::count_lost;
-use crate::store::late::{LOOK_INTERVAL, Pauses};
+use crate::store::late::{LOOK_INTERVAL, Pauses, doubt_after_pause};
 use crate::store::sqlite::batch::{Batch, RecordedEvents, TokenLimits};
 use crate::store::sqlite::file::Opened;
 use crate::tokens::family::revocation::Revocation;
@@ -194,9 +194,9 @@ impl Worker {
         }
     }
 
-    /// Returns true if this thread was paused within `timeouts.store`.
+    /// Returns true if this thread was paused a moment ago.
     fn was_paused(&self) -> bool {
-        self.pauses.borrow_mut().ended_within(self.limits.timeout)
+        self.pauses.borrow_mut().ended_within(doubt_after_pause(self.limits.timeout))
     }
 
     /// Runs these operations and completes every one of them.
