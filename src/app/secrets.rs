@@ -1,7 +1,5 @@
 //! Secrets from outside the store, and the admin token. A missing secret file is created once.
 
-use std::error::Error;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -19,122 +17,65 @@ const MIN_TOKEN_SIZE: usize = 32;
 const RESTORE: &str = "restore the file from its backup (deploy/backup.md)";
 
 /// Why a secret cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    Read {
-        secret: SecretSource,
-        source: io::Error,
-    },
-    Write {
-        file: PathBuf,
-        source: io::Error,
-    },
+    #[error("cannot read the secret {secret}")]
+    Read { secret: SecretSource, source: io::Error },
+    #[error("cannot write the secret {file}")]
+    Write { file: PathBuf, source: io::Error },
+    #[error("{0} is not set; set it to the secret")]
     NotSet(SecretSource),
     /// A line of the root secrets is not valid.
-    InvalidRoot {
-        secret: SecretSource,
-        line: usize,
-    },
+    #[error("{secret}, line {line}: expected a number and a root secret of 43 letters and digits; {RESTORE}")]
+    InvalidRoot { secret: SecretSource, line: usize },
     /// Tokens name their root secret by its number, so each number is used once.
-    DuplicateRoot {
-        secret: SecretSource,
-        line: usize,
-        number: u8,
-    },
+    #[error("{secret}, line {line}: the number {number} is used twice; {RESTORE}")]
+    DuplicateRoot { secret: SecretSource, line: usize, number: u8 },
+    #[error("{0} has no root secret; {RESTORE}")]
     NoRoot(SecretSource),
+    #[error("{0} uses every number from 1 to 255; remove a root secret that is no longer needed")]
     NoFreeNumber(SecretSource),
+    #[error("cannot write to {0}; add a line with a new number and a new root secret to its value")]
     NotAFile(SecretSource),
     /// The file is a credential of systemd.
-    Credential {
-        file: PathBuf,
-        number: u8,
-    },
+    // 42 characters after the zero are 250 random bits, and less than 32 bytes hold.
+    #[error(
+        "cannot write to {file}: credentials of systemd are read-only; append a line to the file or the encrypted \
+         credential that LoadCredential= or LoadCredentialEncrypted= names, and restart the gateway: \
+         echo \"{number} 0$(tr -dc A-Za-z0-9 < /dev/urandom | head -c 42)\""
+    )]
+    Credential { file: PathBuf, number: u8 },
     /// The database exists and its root secret does not.
-    RootLost {
-        file: PathBuf,
-        database: Database,
-    },
+    #[error(
+        "store.secret_file: {file} does not exist, and the database {database} cannot be used without it; {RESTORE}, \
+         or correct store.secret_file. If the file is lost, {}: the gateway then creates both again, and all users \
+         must log in again",
+        removal(.database)
+    )]
+    RootLost { file: PathBuf, database: Database },
     /// The database that several gateways share was used with another secret of this number.
-    OtherRoot {
-        secret: SecretSource,
-        number: u8,
-    },
+    #[error(
+        "{secret}: root secret {number} is not the one that the database is used with; copy the root secrets of a \
+         gateway that uses this database, or restore them from their backup"
+    )]
+    OtherRoot { secret: SecretSource, number: u8 },
     /// The other gateways use a root secret that this one does not have.
-    RootMissing {
-        secret: SecretSource,
-        number: u8,
-    },
+    #[error(
+        "{secret} lacks root secret {number}, which other gateways use with this database; copy their root secrets"
+    )]
+    RootMissing { secret: SecretSource, number: u8 },
+    #[error(
+        "{0}: the admin token must have {MIN_TOKEN_SIZE} to {MAX_TOKEN_SIZE} characters, each a letter, a digit or one \
+         of -._~+/="
+    )]
     InvalidAdminToken(SecretSource),
 }
 
-impl fmt::Display for SecretError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SecretError::Read { secret, .. } => write!(f, "cannot read the secret {secret}"),
-            SecretError::Write { file, .. } => write!(f, "cannot write the secret {}", file.display()),
-            SecretError::NotSet(secret) => write!(f, "{secret} is not set; set it to the secret"),
-            SecretError::InvalidRoot { secret, line } => write!(
-                f,
-                "{secret}, line {line}: expected a number and a root secret of 43 letters and digits; {RESTORE}"
-            ),
-            SecretError::DuplicateRoot { secret, line, number } => {
-                write!(f, "{secret}, line {line}: the number {number} is used twice; {RESTORE}")
-            }
-            SecretError::NoRoot(secret) => {
-                write!(f, "{secret} has no root secret; {RESTORE}")
-            }
-            SecretError::NoFreeNumber(secret) => {
-                write!(f, "{secret} uses every number from 1 to 255; remove a root secret that is no longer needed")
-            }
-            // 42 characters after the zero are 250 random bits, and less than 32 bytes hold.
-            SecretError::Credential { file, number } => write!(
-                f,
-                "cannot write to {}: credentials of systemd are read-only; append a line to the file or the encrypted \
-                 credential that LoadCredential= or LoadCredentialEncrypted= names, and restart the gateway: \
-                 echo \"{number} 0$(tr -dc A-Za-z0-9 < /dev/urandom | head -c 42)\"",
-                file.display()
-            ),
-            SecretError::NotAFile(secret) => {
-                write!(f, "cannot write to {secret}; add a line with a new number and a new root secret to its value")
-            }
-            SecretError::RootLost { file, database } => {
-                let file = file.display();
-                let remedy = match database {
-                    Database::Sqlite(_) => format!("remove {database} with its -wal and -shm files"),
-                    Database::Postgres(settings) => format!("drop its schema: DROP SCHEMA {} CASCADE", settings.schema),
-                };
-                write!(
-                    f,
-                    "store.secret_file: {file} does not exist, and the database {database} cannot be used without it; \
-                     {RESTORE}, or correct store.secret_file. If the file is lost, {remedy}: \
-                     the gateway then creates both again, and all users must log in again"
-                )
-            }
-            SecretError::OtherRoot { secret, number } => write!(
-                f,
-                "{secret}: root secret {number} is not the one that the database is used with; copy the root secrets \
-                 of a gateway that uses this database, or restore them from their backup"
-            ),
-            SecretError::RootMissing { secret, number } => write!(
-                f,
-                "{secret} lacks root secret {number}, which other gateways use with this database; copy their root \
-                 secrets"
-            ),
-            SecretError::InvalidAdminToken(secret) => write!(
-                f,
-                "{secret}: the admin token must have {MIN_TOKEN_SIZE} to {MAX_TOKEN_SIZE} characters, each a letter, a \
-                 digit or one of -._~+/="
-            ),
-        }
-    }
-}
-
-impl Error for SecretError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            SecretError::Read { source, .. } | SecretError::Write { source, .. } => Some(source),
-            _ => None,
-        }
+/// How the operator removes a database.
+fn removal(database: &Database) -> String {
+    match database {
+        Database::Sqlite(_) => format!("remove {database} with its -wal and -shm files"),
+        Database::Postgres(settings) => format!("drop its schema: DROP SCHEMA {} CASCADE", settings.schema),
     }
 }
 

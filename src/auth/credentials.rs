@@ -52,29 +52,13 @@ impl PartialEq for Known {
 }
 
 /// Why the gateway has no token.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum NoToken {
-    Call(OAuthClientError),
+    #[error("cannot ask the token endpoint")]
+    Call(#[source] OAuthClientError),
     /// The response has none.
+    #[error("the token endpoint gives no token: {0}")]
     Response(String),
-}
-
-impl fmt::Display for NoToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NoToken::Call(_) => f.write_str("cannot ask the token endpoint"),
-            NoToken::Response(why) => write!(f, "the token endpoint gives no token: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for NoToken {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            NoToken::Call(error) => Some(error),
-            NoToken::Response(_) => None,
-        }
-    }
 }
 
 impl Credentials {

@@ -4,7 +4,6 @@
 //! between gets them again, and their `jti` tells that they were carried out.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,39 +139,21 @@ struct Answers {
     rejected: BTreeMap<String, EventError>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 enum PollError {
-    NoToken(NoToken),
-    Request(http::Error),
-    NoResponse(ClientError),
+    #[error("no access token for event_stream.poll_url")]
+    NoToken(#[source] NoToken),
+    #[error("cannot make the request")]
+    Request(#[source] http::Error),
+    #[error("no response from event_stream.poll_url")]
+    NoResponse(#[source] ClientError),
+    #[error("the response is {0}")]
     Status(StatusCode),
+    #[error(transparent)]
     BadResponse(BadResponse),
     /// An event could not be carried out. The transmitter sends it again.
+    #[error("an event could not be carried out: {0:?}")]
     Later(Reject),
-}
-
-impl fmt::Display for PollError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PollError::NoToken(_) => f.write_str("no access token for event_stream.poll_url"),
-            PollError::Request(_) => f.write_str("cannot make the request"),
-            PollError::NoResponse(_) => f.write_str("no response from event_stream.poll_url"),
-            PollError::Status(status) => write!(f, "the response is {status}"),
-            PollError::BadResponse(bad) => bad.fmt(f),
-            PollError::Later(reject) => write!(f, "an event could not be carried out: {reject:?}"),
-        }
-    }
-}
-
-impl std::error::Error for PollError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            PollError::NoToken(error) => Some(error),
-            PollError::Request(error) => Some(error),
-            PollError::NoResponse(error) => Some(error),
-            PollError::Status(_) | PollError::BadResponse(_) | PollError::Later(_) => None,
-        }
-    }
 }
 
 impl Poller {

@@ -1,7 +1,6 @@
 //! Requests verifications of event streams (SSF section 8.1.4.2): a stream without events looks like a stream that is
 //! broken, and a transmitter may end a stream if its receiver does nothing (`inactivity_timeout`).
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,38 +62,26 @@ pub async fn verify_stream(verification: EventVerification, broker: Arc<Broker>,
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 enum VerificationError {
+    #[error("there is no root secret")]
     NoState,
-    NoToken(NoToken),
-    Request(http::Error),
-    NoResponse(ClientError),
+    #[error("no access token for event_stream.verification_url")]
+    NoToken(#[source] NoToken),
+    #[error("cannot make the request")]
+    Request(#[source] http::Error),
+    #[error("no response from event_stream.verification_url")]
+    NoResponse(#[source] ClientError),
+    #[error("the response is {}", status_text(*.0))]
     Status(StatusCode),
 }
 
-impl fmt::Display for VerificationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            VerificationError::NoState => f.write_str("there is no root secret"),
-            VerificationError::NoToken(_) => f.write_str("no access token for event_stream.verification_url"),
-            VerificationError::Request(_) => f.write_str("cannot make the request"),
-            VerificationError::NoResponse(_) => f.write_str("no response from event_stream.verification_url"),
-            VerificationError::Status(StatusCode::TOO_MANY_REQUESTS) => {
-                f.write_str("the response is 429: event_stream.verify_interval is shorter than the transmitter allows")
-            }
-            VerificationError::Status(status) => write!(f, "the response is {status}"),
+fn status_text(status: StatusCode) -> String {
+    match status {
+        StatusCode::TOO_MANY_REQUESTS => {
+            "429: event_stream.verify_interval is shorter than the transmitter allows".to_owned()
         }
-    }
-}
-
-impl std::error::Error for VerificationError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            VerificationError::NoToken(error) => Some(error),
-            VerificationError::Request(error) => Some(error),
-            VerificationError::NoResponse(error) => Some(error),
-            VerificationError::NoState | VerificationError::Status(_) => None,
-        }
+        status => status.to_string(),
     }
 }
 

@@ -1,24 +1,30 @@
 //! Errors of loading and changing the gateway's own signing keys.
 
 use std::error::Error;
-use std::fmt;
 
 use tokio::task::JoinError;
 
 use crate::auth::keyring::OwnKeysError;
 use crate::store::StoreError;
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum KeysError {
     /// The store failed, or did not respond in time.
-    Store(StoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// A key could not be created or sealed. The message of the cause names it.
+    #[error(transparent)]
     Key(Box<dyn Error + Send + Sync>),
     /// The stored keys cannot be put in force.
-    Unusable(OwnKeysError),
+    #[error(transparent)]
+    Unusable(#[from] OwnKeysError),
     /// The task that creates or changes a key was ended.
-    Task(JoinError),
+    #[error(transparent)]
+    Task(#[from] JoinError),
     /// An operator has revoked the key in `tokens.signing_key_file`.
+    #[error(
+        "the key {kid} in tokens.signing_key_file was revoked: its tokens are rejected; put another key into the file"
+    )]
     FileKeyRevoked { kid: String },
 }
 
@@ -28,72 +34,17 @@ impl KeysError {
     }
 }
 
-impl fmt::Display for KeysError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            KeysError::Store(error) => error.fmt(f),
-            KeysError::Key(error) => error.fmt(f),
-            KeysError::Unusable(error) => error.fmt(f),
-            KeysError::Task(error) => error.fmt(f),
-            KeysError::FileKeyRevoked { kid } => write!(
-                f,
-                "the key {kid} in tokens.signing_key_file was revoked: its tokens are rejected; put another key into \
-                 the file"
-            ),
-        }
-    }
-}
-
-impl Error for KeysError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            KeysError::Store(error) => error.source(),
-            KeysError::Key(error) => error.source(),
-            KeysError::Unusable(error) => error.source(),
-            KeysError::Task(error) => error.source(),
-            KeysError::FileKeyRevoked { .. } => None,
-        }
-    }
-}
-
-impl From<StoreError> for KeysError {
-    fn from(error: StoreError) -> Self {
-        KeysError::Store(error)
-    }
-}
-
-impl From<OwnKeysError> for KeysError {
-    fn from(error: OwnKeysError) -> Self {
-        KeysError::Unusable(error)
-    }
-}
-
-impl From<JoinError> for KeysError {
-    fn from(error: JoinError) -> Self {
-        KeysError::Task(error)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fmt;
+
     use super::*;
     use crate::types::reject::with_causes;
 
     /// Its own text, and a cause.
-    #[derive(Debug)]
-    struct Outer(fmt::Error);
-
-    impl fmt::Display for Outer {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("outer")
-        }
-    }
-
-    impl Error for Outer {
-        fn source(&self) -> Option<&(dyn Error + 'static)> {
-            Some(&self.0)
-        }
-    }
+    #[derive(Debug, thiserror::Error)]
+    #[error("outer")]
+    struct Outer(#[source] fmt::Error);
 
     #[test]
     fn an_error_names_its_causes_once() {

@@ -20,22 +20,13 @@ pub(super) struct PolledEvents {
 }
 
 /// Why a response cannot be used. Never quotes it: it may have tokens.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub(super) enum BadResponse {
+    #[error("the response is not JSON")]
     NotJson,
+    #[error("the response has no member sets with a text for each jti")]
     NoEvents,
 }
-
-impl fmt::Display for BadResponse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            BadResponse::NotJson => "the response is not JSON",
-            BadResponse::NoEvents => "the response has no member sets with a text for each jti",
-        })
-    }
-}
-
-impl std::error::Error for BadResponse {}
 
 /// `moreAvailable` changes nothing: after new events, the next poll comes at once.
 pub(super) fn read(content: &[u8]) -> Result<PolledEvents, BadResponse> {

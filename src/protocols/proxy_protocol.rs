@@ -5,7 +5,6 @@
 //! own, because the libraries for it accept a port of `+80` and separators other than a space. Where a header is
 //! expected, a connection without one is rejected.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
@@ -34,16 +33,9 @@ pub enum Source {
 }
 
 /// Why a header is not valid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct Malformed(pub &'static str);
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 /// Parses the header at the beginning of `bytes` and returns its length too. `None` if it is not complete.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Source, usize)>, Malformed> {

@@ -21,25 +21,16 @@ pub struct SecureUrl {
 }
 
 /// Why a URL is not accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
+    #[error("not a URL that keys can be fetched from: expected https://host/path")]
     Invalid,
+    #[error("the URL has a user name or password")]
     Credentials,
+    #[error("the URL has a fragment")]
     Fragment,
+    #[error("keys would be fetched in cleartext: use https://")]
     Cleartext,
-}
-
-impl std::error::Error for UrlError {}
-
-impl fmt::Display for UrlError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            UrlError::Invalid => "not a URL that keys can be fetched from: expected https://host/path",
-            UrlError::Credentials => "the URL has a user name or password",
-            UrlError::Fragment => "the URL has a fragment",
-            UrlError::Cleartext => "keys would be fetched in cleartext: use https://",
-        })
-    }
 }
 
 impl SecureUrl {

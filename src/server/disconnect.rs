@@ -1,17 +1,19 @@
 //! Reasons to close a connection that the client would keep.
 
 use std::error::Error;
-use std::fmt;
 
 use super::flood::{Flood, Violation};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum DisconnectReason {
     /// The client reads nothing of its response for `timeouts.write`.
+    #[error("the client reads nothing of its response")]
     Silent,
     /// The client reads below `limits.min_download_rate`.
+    #[error("the client reads its response too slowly")]
     Slow,
     /// Of HTTP/2.
+    #[error("{}", text(*.0))]
     Violation(Violation),
 }
 
@@ -26,19 +28,11 @@ impl DisconnectReason {
     }
 }
 
-impl fmt::Display for DisconnectReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            DisconnectReason::Silent => "the client reads nothing of its response",
-            DisconnectReason::Slow => "the client reads its response too slowly",
-            DisconnectReason::Violation(violation) => match violation {
-                Violation::Flood(Flood::Frames) => "the client sends too many frames without data or requests",
-                Violation::Flood(Flood::Resets) => "the client cancels too many requests",
-                Violation::NoSettings => "the first frame of the client is not SETTINGS",
-                Violation::StreamClosed => "the client goes on with a request that it has ended",
-            },
-        })
+fn text(violation: Violation) -> &'static str {
+    match violation {
+        Violation::Flood(Flood::Frames) => "the client sends too many frames without data or requests",
+        Violation::Flood(Flood::Resets) => "the client cancels too many requests",
+        Violation::NoSettings => "the first frame of the client is not SETTINGS",
+        Violation::StreamClosed => "the client goes on with a request that it has ended",
     }
 }
-
-impl Error for DisconnectReason {}

@@ -1,12 +1,12 @@
 //! Errors of calls to the store.
 
-use std::fmt;
 use std::time::Duration;
 
 /// A failed call. The text is for the operator and the log: what failed and what to do.
 ///
 /// Cloneable text without a source, because a failed commit fails every call of its batch with the same error.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
 pub struct StoreError {
     pub message: String,
     pub(super) kind: FailureKind,
@@ -71,11 +71,3 @@ impl StoreError {
         .of_kind(FailureKind::Silent)
     }
 }
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for StoreError {}

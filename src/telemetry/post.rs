@@ -1,8 +1,6 @@
 //! Sends what the gateway reports to a server of the operator: audit events and spans. Any 2xx response means that the
 //! server has accepted them.
 
-use std::error::Error;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,50 +31,17 @@ pub struct Receiver {
 }
 
 /// Why a report was not delivered.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum PostError {
-    AuthorizationFile {
-        key: &'static str,
-        file: PathBuf,
-        source: io::Error,
-    },
-    AuthorizationValue {
-        key: &'static str,
-        file: PathBuf,
-    },
-    NoResponse {
-        url: SecureUrl,
-        source: ClientError,
-    },
+    #[error("cannot read {key} {file}")]
+    AuthorizationFile { key: &'static str, file: PathBuf, source: io::Error },
+    #[error("{key} {file} is not a valid Authorization header value")]
+    AuthorizationValue { key: &'static str, file: PathBuf },
+    #[error("cannot send to {url}")]
+    NoResponse { url: SecureUrl, source: ClientError },
     /// `retry_after`: how long the server asks to wait. A date in its place is ignored.
-    Status {
-        url: SecureUrl,
-        status: StatusCode,
-        retry_after: Option<Duration>,
-    },
-}
-
-impl fmt::Display for PostError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PostError::AuthorizationFile { key, file, .. } => write!(f, "cannot read {key} {}", file.display()),
-            PostError::AuthorizationValue { key, file } => {
-                write!(f, "{key} {} is not a valid Authorization header value", file.display())
-            }
-            PostError::NoResponse { url, .. } => write!(f, "cannot send to {url}"),
-            PostError::Status { url, status, .. } => write!(f, "{url}: the response is {status}"),
-        }
-    }
-}
-
-impl Error for PostError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            PostError::AuthorizationFile { source, .. } => Some(source),
-            PostError::NoResponse { source, .. } => Some(source),
-            PostError::AuthorizationValue { .. } | PostError::Status { .. } => None,
-        }
-    }
+    #[error("{url}: the response is {status}")]
+    Status { url: SecureUrl, status: StatusCode, retry_after: Option<Duration> },
 }
 
 impl Receiver {

@@ -4,7 +4,6 @@
 //! request headers cannot be made to report a login. It removes them from every response, so that no client learns
 //! them.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -84,44 +83,30 @@ impl Login {
     }
 }
 
-/// Why a login is rejected.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why a login is rejected. The text names no value of a header: it is logged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
+    #[error("sub must have 1 to 255 bytes")]
     SubjectLength,
+    #[error("sub must not begin with {CLIENT_SUBJECT_PREFIX}, which is reserved for OAuth clients")]
     ClientSubject,
+    #[error("only the gateway sets the claim {0}; remove it")]
     ReservedClaim(String),
+    #[error("scope contains a character that RFC 6749 does not allow")]
     ScopeCharacter,
+    #[error("idle and absolute must be at least 1 second")]
     ZeroLifetime,
     /// A header of this kind is not UTF-8.
+    #[error("the {0} header is not UTF-8")]
     NotUtf8(&'static str),
     /// The response has several headers of this kind.
+    #[error("the response has several {0} headers")]
     Repeated(&'static str),
+    #[error("the response has no subject header")]
     NoSubject,
+    #[error("the claims header is not a JSON object without duplicate members")]
     ClaimsNotAnObject,
 }
-
-/// Names no value of a header: the text is logged.
-impl fmt::Display for LoginError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LoginError::SubjectLength => f.write_str("sub must have 1 to 255 bytes"),
-            LoginError::ClientSubject => {
-                write!(f, "sub must not begin with {CLIENT_SUBJECT_PREFIX}, which is reserved for OAuth clients")
-            }
-            LoginError::ReservedClaim(name) => write!(f, "only the gateway sets the claim {name}; remove it"),
-            LoginError::ScopeCharacter => f.write_str("scope contains a character that RFC 6749 does not allow"),
-            LoginError::ZeroLifetime => f.write_str("idle and absolute must be at least 1 second"),
-            LoginError::NotUtf8(what) => write!(f, "the {what} header is not UTF-8"),
-            LoginError::Repeated(what) => write!(f, "the response has several {what} headers"),
-            LoginError::NoSubject => f.write_str("the response has no subject header"),
-            LoginError::ClaimsNotAnObject => {
-                f.write_str("the claims header is not a JSON object without duplicate members")
-            }
-        }
-    }
-}
-
-impl std::error::Error for LoginError {}
 
 /// `[login]`
 #[derive(Clone, Debug, PartialEq)]

@@ -11,7 +11,6 @@
 //!
 //! For the folders of both, see [`super::folders`].
 
-use std::error::Error;
 use std::fmt;
 use std::fs::{self, Metadata};
 use std::io::{self, Read};
@@ -31,20 +30,13 @@ pub enum Origin {
 }
 
 /// Other users than the gateway's own can read or replace a secret.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}; {advice}")]
 pub struct LaxFile {
     pub problem: String,
     /// What to do: mostly a command.
     pub advice: String,
 }
-
-impl fmt::Display for LaxFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.problem, self.advice)
-    }
-}
-
-impl Error for LaxFile {}
 
 /// Fails if other users can read, write or replace this file with a secret. A file that cannot be read has another
 /// error, which reading it reports. Pipes and devices are not checked.

@@ -1,13 +1,11 @@
 //! Errors of requests to an upstream, and of its creation.
 
-use std::error::Error;
-use std::fmt;
-
 use crate::protocols::tls::TlsError;
 use crate::types::reject::{Reason, Reject, with_causes};
 
 /// Why an upstream gave no response.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
 pub enum Failure {
     Connect(String),
     ConnectTimeout(String),
@@ -40,17 +38,6 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Connect(text) | Failure::ConnectTimeout(text) => f.write_str(text),
-            Failure::Busy(text) | Failure::Broken(text) | Failure::Closing(text) => f.write_str(text),
-        }
-    }
-}
-
-impl Error for Failure {}
-
 impl From<Failure> for Reject {
     fn from(failure: Failure) -> Reject {
         Reject::new(failure.reason(), failure.to_string())
@@ -58,40 +45,16 @@ impl From<Failure> for Reject {
 }
 
 /// Why an upstream cannot be created from its settings.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum UpstreamError {
+    #[error("servers is empty: add at least one URL")]
     NoServers,
     /// This host cannot be sent in a `Host` header field.
+    #[error("servers: {0:?} is not a valid host")]
     InvalidHost(String),
     /// No certificate can be checked against this name.
+    #[error("{0:?} is not a name or address that a certificate can have: set tls_server_name")]
     InvalidTlsName(String),
-    Tls(TlsError),
-}
-
-impl fmt::Display for UpstreamError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            UpstreamError::NoServers => f.write_str("servers is empty: add at least one URL"),
-            UpstreamError::InvalidHost(host) => write!(f, "servers: {host:?} is not a valid host"),
-            UpstreamError::InvalidTlsName(name) => {
-                write!(f, "{name:?} is not a name or address that a certificate can have: set tls_server_name")
-            }
-            UpstreamError::Tls(error) => error.fmt(f),
-        }
-    }
-}
-
-impl Error for UpstreamError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            UpstreamError::Tls(error) => error.source(),
-            _ => None,
-        }
-    }
-}
-
-impl From<TlsError> for UpstreamError {
-    fn from(error: TlsError) -> Self {
-        UpstreamError::Tls(error)
-    }
+    #[error(transparent)]
+    Tls(#[from] TlsError),
 }

@@ -1,8 +1,6 @@
 //! Health checks. Each check opens a new connection on the control thread, so it also tests that the server accepts
 //! connections.
 
-use std::error::Error;
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use http::{Request, StatusCode, Version, header};
@@ -14,39 +12,21 @@ use super::settings::{ExpectedStatus, HealthCheckSettings, Protocol};
 use crate::protocols::http::body::Body;
 
 /// Why a check failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum CheckError {
     /// The path or the server's name makes no valid request.
+    #[error(transparent)]
     InvalidRequest(http::Error),
+    #[error(transparent)]
     NoResponse(Failure),
+    #[error("no response within {}ms", .0.as_millis())]
     Timeout(Duration),
-    Status {
-        received: StatusCode,
-        expected: Vec<ExpectedStatus>,
-    },
-}
-
-impl fmt::Display for CheckError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CheckError::InvalidRequest(error) => error.fmt(f),
-            CheckError::NoResponse(failure) => failure.fmt(f),
-            CheckError::Timeout(limit) => write!(f, "no response within {}ms", limit.as_millis()),
-            CheckError::Status { received, expected } => {
-                let expected: Vec<String> = expected.iter().map(ToString::to_string).collect();
-                write!(f, "status {}, expected {}", received.as_u16(), expected.join(" or "))
-            }
-        }
-    }
-}
-
-impl Error for CheckError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            CheckError::InvalidRequest(error) => error.source(),
-            _ => None,
-        }
-    }
+    #[error(
+        "status {}, expected {}",
+        .received.as_u16(),
+        .expected.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
+    )]
+    Status { received: StatusCode, expected: Vec<ExpectedStatus> },
 }
 
 /// The server as a request names it.

@@ -1,8 +1,5 @@
 //! The result of a reload.
 
-use std::error::Error;
-use std::fmt;
-
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -45,18 +42,11 @@ pub struct ReloadRequest {
 }
 
 /// Why a reload changed nothing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{report}")]
 pub struct ReloadError {
     /// The errors as text.
     pub report: String,
     /// The errors in the file with their places, as JSON. Empty if the file is valid.
     pub errors: Value,
 }
-
-impl fmt::Display for ReloadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.report)
-    }
-}
-
-impl Error for ReloadError {}

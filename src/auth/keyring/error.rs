@@ -12,25 +12,24 @@ use crate::types::reject::with_causes;
 type Cause = Box<dyn Error + Send + Sync>;
 
 /// Why the keys of another issuer cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum KeySourceError {
-    ReadFile {
-        path: PathBuf,
-        source: io::Error,
-    },
+    #[error("cannot read {path}")]
+    ReadFile { path: PathBuf, source: io::Error },
     /// The file or the response is not an acceptable key set.
+    #[error("cannot use the keys in {place}")]
     Keys {
         /// The file or the URL.
         place: String,
         source: Cause,
     },
     /// The message of the cause names the URL.
+    #[error(transparent)]
     Fetch(Cause),
-    Discovery {
-        url: String,
-        source: DiscoveryError,
-    },
+    #[error("cannot use the discovery document {url}")]
+    Discovery { url: String, source: DiscoveryError },
     /// No discovery URL of the issuer works. One error for each.
+    #[error("{}", joined(.0))]
     NotDiscovered(Vec<KeySourceError>),
 }
 
@@ -50,111 +49,48 @@ impl KeySourceError {
     }
 }
 
-impl fmt::Display for KeySourceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            KeySourceError::ReadFile { path, .. } => write!(f, "cannot read {}", path.display()),
-            KeySourceError::Keys { place, .. } => write!(f, "cannot use the keys in {place}"),
-            KeySourceError::Fetch(source) => source.fmt(f),
-            KeySourceError::Discovery { url, .. } => write!(f, "cannot use the discovery document {url}"),
-            KeySourceError::NotDiscovered(errors) => {
-                for (index, error) in errors.iter().enumerate() {
-                    let separator = if index == 0 { "" } else { "; " };
-                    write!(f, "{separator}{}", with_causes(error))?;
-                }
-                Ok(())
-            }
-        }
-    }
-}
-
-impl Error for KeySourceError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            KeySourceError::ReadFile { source, .. } => Some(source),
-            KeySourceError::Keys { source, .. } => Some(&**source),
-            KeySourceError::Fetch(source) => source.source(),
-            KeySourceError::Discovery { source, .. } => Some(source),
-            KeySourceError::NotDiscovered(_) => None,
-        }
-    }
+fn joined(errors: &[KeySourceError]) -> String {
+    errors.iter().map(|error| with_causes(error)).collect::<Vec<_>>().join("; ")
 }
 
 /// What is wrong with a discovery document (OpenID Connect Discovery, RFC 8414).
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum DiscoveryError {
+    #[error("not a JSON object: {0}")]
     NotJson(serde_json::Error),
+    #[error("it has no issuer")]
     NoIssuer,
-    OtherIssuer {
-        found: String,
-        expected: String,
-    },
+    #[error("its issuer is {found:?}, not {expected:?}")]
+    OtherIssuer { found: String, expected: String },
     /// The member that it lacks.
+    #[error("it has no {0}")]
     Missing(&'static str),
     /// The member that is no text.
+    #[error("{0}: not a text")]
     NotText(&'static str),
-    Url {
-        member: &'static str,
-        fault: UrlError,
-    },
+    #[error("{member}: {fault}")]
+    Url { member: &'static str, fault: UrlError },
     /// The host is nearer than the server of the document.
-    Host {
-        member: &'static str,
-        host: String,
-    },
+    #[error(
+        "{member}: the host {host:?} is on this machine or in a private network, and the document is not; if that is \
+         right, list the host in `jwks_hosts`"
+    )]
+    Host { member: &'static str, host: String },
 }
-
-impl fmt::Display for DiscoveryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DiscoveryError::NotJson(error) => write!(f, "not a JSON object: {error}"),
-            DiscoveryError::NoIssuer => f.write_str("it has no issuer"),
-            DiscoveryError::OtherIssuer { found, expected } => {
-                write!(f, "its issuer is {found:?}, not {expected:?}")
-            }
-            DiscoveryError::Missing(member) => write!(f, "it has no {member}"),
-            DiscoveryError::NotText(member) => write!(f, "{member}: not a text"),
-            DiscoveryError::Url { member, fault } => write!(f, "{member}: {fault}"),
-            DiscoveryError::Host { member, host } => write!(
-                f,
-                "{member}: the host {host:?} is on this machine or in a private network, and the document is not; \
-                 if that is right, list the host in `jwks_hosts`"
-            ),
-        }
-    }
-}
-
-impl Error for DiscoveryError {}
 
 /// Why the gateway's own signing keys cannot be put in force.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum OwnKeysError {
     /// The message of the cause names the key.
+    #[error(transparent)]
     Key(Cause),
+    #[error("the store has no signing key")]
     NoSigningKey,
 }
 
 impl OwnKeysError {
     pub(super) fn key(source: impl Into<Cause>) -> Self {
         OwnKeysError::Key(source.into())
-    }
-}
-
-impl fmt::Display for OwnKeysError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OwnKeysError::Key(source) => source.fmt(f),
-            OwnKeysError::NoSigningKey => f.write_str("the store has no signing key"),
-        }
-    }
-}
-
-impl Error for OwnKeysError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            OwnKeysError::Key(source) => source.source(),
-            OwnKeysError::NoSigningKey => None,
-        }
     }
 }
 

@@ -154,6 +154,8 @@ impl Severity {
 }
 
 /// All errors of one file. Never empty.
+#[derive(thiserror::Error)]
+#[error("{}", self.render(false))]
 pub struct ConfigErrors {
     sources: Sources,
     errors: Vec<ConfigError>,
@@ -335,17 +337,9 @@ fn title(error: &ConfigError) -> String {
     }
 }
 
-impl fmt::Display for ConfigErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.render(false))
-    }
-}
-
 /// The same text as `Display`, so that a failed test prints readable errors.
 impl fmt::Debug for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\n{self}")
     }
 }
-
-impl std::error::Error for ConfigErrors {}

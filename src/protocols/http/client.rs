@@ -5,7 +5,6 @@
 //! server, and a response must not choose another one.
 
 use std::error::Error;
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -54,49 +53,28 @@ struct Tls {
 }
 
 /// Why there is no response.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    Request(http::Error),
-    Connect(io::Error),
+    #[error("cannot make the request")]
+    Request(#[source] http::Error),
+    #[error("cannot connect")]
+    Connect(#[source] io::Error),
     /// The host has only addresses that are not allowed, for example this one.
+    #[error("the address {0} is on this machine or in a private network")]
     Unreachable(IpAddr),
     /// The CA file or the name of the server cannot be used for TLS.
-    TlsSettings(Box<dyn Error + Send + Sync>),
-    Handshake(io::Error),
-    Http(hyper::Error),
-    Body(Box<dyn Error + Send + Sync>),
+    #[error("cannot use TLS")]
+    TlsSettings(#[source] Box<dyn Error + Send + Sync>),
+    #[error("the TLS handshake failed")]
+    Handshake(#[source] io::Error),
+    #[error("no valid HTTP response")]
+    Http(#[source] hyper::Error),
+    #[error("cannot read the response body")]
+    Body(#[source] Box<dyn Error + Send + Sync>),
+    #[error("the response body is larger than {0} bytes")]
     BodyTooLarge(usize),
+    #[error("no complete response within {0:?}")]
     Timeout(Duration),
-}
-
-impl fmt::Display for ClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ClientError::Request(_) => f.write_str("cannot make the request"),
-            ClientError::Connect(_) => f.write_str("cannot connect"),
-            ClientError::Unreachable(address) => {
-                write!(f, "the address {address} is on this machine or in a private network")
-            }
-            ClientError::TlsSettings(_) => f.write_str("cannot use TLS"),
-            ClientError::Handshake(_) => f.write_str("the TLS handshake failed"),
-            ClientError::Http(_) => f.write_str("no valid HTTP response"),
-            ClientError::Body(_) => f.write_str("cannot read the response body"),
-            ClientError::BodyTooLarge(limit) => write!(f, "the response body is larger than {limit} bytes"),
-            ClientError::Timeout(limit) => write!(f, "no complete response within {limit:?}"),
-        }
-    }
-}
-
-impl Error for ClientError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            ClientError::Request(error) => Some(error),
-            ClientError::Connect(error) | ClientError::Handshake(error) => Some(error),
-            ClientError::Http(error) => Some(error),
-            ClientError::TlsSettings(error) | ClientError::Body(error) => Some(&**error),
-            ClientError::Unreachable(_) | ClientError::BodyTooLarge(_) | ClientError::Timeout(_) => None,
-        }
-    }
 }
 
 /// Sends a request to `url` on a new connection. For `https://`, the certificate of the server must come from a CA in

@@ -1,7 +1,5 @@
 //! Certificates that the gateway gets from an ACME server (RFC 8555): keys, requests, and what comes back.
 
-use std::error::Error;
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,35 +46,19 @@ pub struct Issued {
 }
 
 /// Why a certificate of an authority is not used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum IssuedError {
     /// It is for another name, or its key is another one.
-    Unusable(TlsError),
+    #[error("the certificate cannot be used")]
+    Unusable(#[source] TlsError),
+    #[error("this is not a certificate chain in PEM")]
     NotPem,
+    #[error("the certificate chain is too large")]
     TooLarge,
+    #[error("the certificate has other names")]
     WrongNames,
+    #[error("the certificate is not valid now; is the clock of this machine right?")]
     WrongTime,
-}
-
-impl fmt::Display for IssuedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            IssuedError::Unusable(_) => "the certificate cannot be used",
-            IssuedError::NotPem => "this is not a certificate chain in PEM",
-            IssuedError::TooLarge => "the certificate chain is too large",
-            IssuedError::WrongNames => "the certificate has other names",
-            IssuedError::WrongTime => "the certificate is not valid now; is the clock of this machine right?",
-        })
-    }
-}
-
-impl Error for IssuedError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            IssuedError::Unusable(error) => Some(error),
-            _ => None,
-        }
-    }
 }
 
 impl Issued {

@@ -1,7 +1,5 @@
 //! Reasons why a name has no new certificate.
 
-use std::fmt;
-
 use instant_acme::Error;
 
 use crate::protocols::http::client::ClientError;
@@ -24,21 +22,30 @@ pub(super) enum FailureKind {
     Other,
 }
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// Another gateway works on the name.
+    #[error("another gateway works on this name")]
     Overtaken,
-    Store(StoreError),
+    #[error("the store failed")]
+    Store(#[from] StoreError),
     /// The gateway cannot seal what it would store.
+    #[error("there is no root secret")]
     NoRootSecret,
-    Key(TlsError),
+    #[error("cannot make a key")]
+    Key(#[source] TlsError),
     /// The authority did not respond.
-    Absent(ClientError),
-    Authority(Error),
+    #[error("the authority does not respond")]
+    Absent(#[source] ClientError),
+    #[error("the authority")]
+    Authority(#[source] Error),
     /// The authority has rejected the name, and says why.
+    #[error("the authority cannot validate the name: {0}")]
     Rejected(String),
+    #[error("{0}")]
     WrongAnswer(&'static str),
-    Certificate(IssuedError),
+    #[error("the authority has sent a wrong certificate")]
+    Certificate(#[from] IssuedError),
 }
 
 impl Failure {
@@ -79,35 +86,6 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Overtaken => f.write_str("another gateway works on this name"),
-            Failure::Store(_) => f.write_str("the store failed"),
-            Failure::NoRootSecret => f.write_str("there is no root secret"),
-            Failure::Key(_) => f.write_str("cannot make a key"),
-            Failure::Absent(_) => f.write_str("the authority does not respond"),
-            Failure::Authority(_) => f.write_str("the authority"),
-            Failure::Rejected(reason) => write!(f, "the authority cannot validate the name: {reason}"),
-            Failure::WrongAnswer(problem) => f.write_str(problem),
-            Failure::Certificate(_) => f.write_str("the authority has sent a wrong certificate"),
-        }
-    }
-}
-
-impl std::error::Error for Failure {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Failure::Store(error) => Some(error),
-            Failure::Key(error) => Some(error),
-            Failure::Absent(error) => Some(error),
-            Failure::Authority(error) => Some(error),
-            Failure::Certificate(error) => Some(error),
-            Failure::Overtaken | Failure::NoRootSecret | Failure::Rejected(_) | Failure::WrongAnswer(_) => None,
-        }
-    }
-}
-
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
@@ -117,17 +95,5 @@ impl From<Error> for Failure {
             },
             error => Failure::Authority(error),
         }
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Failure::Store(error)
-    }
-}
-
-impl From<IssuedError> for Failure {
-    fn from(error: IssuedError) -> Self {
-        Failure::Certificate(error)
     }
 }

@@ -112,16 +112,9 @@ pub(crate) fn optional_str<'m>(
 }
 
 /// A member that must be a string has another type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is not a string")]
 pub struct NotAString(&'static str);
-
-impl fmt::Display for NotAString {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is not a string", self.0)
-    }
-}
-
-impl std::error::Error for NotAString {}
 
 /// A NumericDate (RFC 7519 section 2): seconds, possibly with a fraction. Strings, negative numbers and dates after the
 /// year 9999 are rejected. In CVE-2026-25537 a reader treated such an `exp` as missing.
@@ -135,16 +128,9 @@ pub(crate) fn optional_date(object: &Map<String, Value>, name: &'static str) -> 
 }
 
 /// A member that must be a NumericDate is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is not a NumericDate")]
 pub struct NotADate(&'static str);
-
-impl fmt::Display for NotADate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is not a NumericDate", self.0)
-    }
-}
-
-impl std::error::Error for NotADate {}
 
 /// Text from a client, for the log: quoted, escaped, and cut after 64 characters.
 pub(crate) fn quoted(text: Option<&str>) -> String {

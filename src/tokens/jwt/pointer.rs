@@ -33,22 +33,13 @@ impl Pointer {
 }
 
 /// Why text is not a pointer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PointerError {
+    #[error("a pointer begins with `/`")]
     NoSlash,
+    #[error("`~` is written `~0`, and `/` inside a name `~1`")]
     BadEscape,
 }
-
-impl fmt::Display for PointerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            PointerError::NoSlash => "a pointer begins with `/`",
-            PointerError::BadEscape => "`~` is written `~0`, and `/` inside a name `~1`",
-        })
-    }
-}
-
-impl std::error::Error for PointerError {}
 
 impl fmt::Display for Pointer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

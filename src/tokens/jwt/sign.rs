@@ -1,7 +1,5 @@
 //! The gateway's signing keys: created, read from PEM, and used to sign access tokens.
 
-use std::fmt;
-
 use aws_lc_rs::encoding::AsDer;
 use aws_lc_rs::rsa::{KeyPair as RsaKeyPair, KeySize};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING};
@@ -33,39 +31,22 @@ pub struct SigningKey {
     public: Jwk,
 }
 
-/// Why a key cannot sign.
-#[derive(Debug)]
+/// Why a key cannot sign. The text of each error already contains its cause, so there is no further source to print.
+#[derive(Debug, thiserror::Error)]
 pub enum SigningError {
     /// The PEM is not a PKCS#8 private key for this algorithm.
+    #[error("this is not a PKCS#8 private key for {}; expected PEM with BEGIN PRIVATE KEY", algorithm_name(*.0))]
     WrongKey(Algorithm),
     /// The key is not safe to verify with, so it must not sign.
+    #[error(transparent)]
     UnsafeKey(KeySetError),
+    #[error("the gateway cannot sign tokens with {}", algorithm_name(*.0))]
     UnsupportedAlgorithm(Algorithm),
+    #[error("cannot create a signing key for {}", algorithm_name(*.0))]
     KeyGeneration(Algorithm),
+    #[error("cannot sign the token: {0}")]
     Signing(jsonwebtoken::errors::Error),
 }
-
-impl fmt::Display for SigningError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SigningError::WrongKey(algorithm) => {
-                let name = algorithm_name(*algorithm);
-                write!(f, "this is not a PKCS#8 private key for {name}; expected PEM with BEGIN PRIVATE KEY")
-            }
-            SigningError::UnsafeKey(error) => error.fmt(f),
-            SigningError::UnsupportedAlgorithm(algorithm) => {
-                write!(f, "the gateway cannot sign tokens with {}", algorithm_name(*algorithm))
-            }
-            SigningError::KeyGeneration(algorithm) => {
-                write!(f, "cannot create a signing key for {}", algorithm_name(*algorithm))
-            }
-            SigningError::Signing(error) => write!(f, "cannot sign the token: {error}"),
-        }
-    }
-}
-
-/// The text of each error already contains its cause, so there is no further source to print.
-impl std::error::Error for SigningError {}
 
 impl SigningKey {
     /// Reads a private key in PKCS#8 PEM.

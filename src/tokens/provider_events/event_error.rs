@@ -1,7 +1,5 @@
 //! Errors of a security event token, as its sender learns them (RFC 8935 section 2.4).
 
-use std::fmt;
-
 /// `err` in the response to a push, and in `setErrs` of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventErrorCode {
@@ -40,7 +38,8 @@ impl EventErrorCode {
 }
 
 /// A rejected security event token.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {detail}", .code.as_str())]
 pub struct EventError {
     pub code: EventErrorCode,
     /// For the log only.
@@ -56,11 +55,3 @@ impl EventError {
         EventError::new(EventErrorCode::InvalidRequest, detail)
     }
 }
-
-impl fmt::Display for EventError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code.as_str(), self.detail)
-    }
-}
-
-impl std::error::Error for EventError {}

@@ -7,8 +7,6 @@
 //! What is sealed is the private key in PEM, or, of a key in `tokens.signing_key_file`, its public half as a JWK: the
 //! private half stays in the file.
 
-use std::fmt;
-
 use super::stored_key::StoredKey;
 use crate::tokens::family::refresh_token::Roots;
 use crate::tokens::jwt::sign::{SigningError, SigningKey};
@@ -17,85 +15,45 @@ use crate::types::secret::{self, Secret};
 
 const MARK_LEN: usize = 8;
 
-/// Why a signing key of the store cannot be sealed or opened.
-#[derive(Debug)]
+/// Why a signing key of the store cannot be sealed or opened. The text of each error already contains its cause, so
+/// there is no further source to print.
+#[derive(Debug, thiserror::Error)]
 pub enum SealError {
+    #[error("there is no root secret")]
     NoRootSecret,
-    SealingFailed {
-        kid: String,
-    },
-    UnknownRootSecret {
-        kid: String,
-        number: u8,
-    },
+    #[error("cannot seal the signing key {kid}")]
+    SealingFailed { kid: String },
+    #[error(
+        "the signing key {kid} is sealed under root secret {number}, which is missing: put its line back into \
+         store.secret_file"
+    )]
+    UnknownRootSecret { kid: String, number: u8 },
     /// The root secret with this number is not the one that sealed the key.
-    OtherRootSecret {
-        kid: String,
-        number: u8,
-    },
-    Changed {
-        kid: String,
-    },
-    UnknownAlgorithm {
-        kid: String,
-    },
+    #[error(
+        "the signing key {kid} is sealed under another root secret {number}: store.secret_file does not belong to this \
+         database; restore the secret file that was backed up with it (a start without a secret file creates a new \
+         one)"
+    )]
+    OtherRootSecret { kid: String, number: u8 },
+    #[error(
+        "the signing key {kid} was changed in the store after it was sealed, and is not used: restore a backup, or \
+         delete its row from the table signing_keys, which voids the access tokens that it signed"
+    )]
+    Changed { kid: String },
+    #[error(
+        "the signing key {kid} in the store has an unknown algorithm: restore a backup, or start the newer version of \
+         bearward that created the key"
+    )]
+    UnknownAlgorithm { kid: String },
     /// The sealed private key belongs to another kid.
-    OtherKey {
-        kid: String,
-        found: String,
-    },
-    Unusable {
-        kid: String,
-        error: SigningError,
-    },
+    #[error("the signing key {kid} in the store contains another key, {found}: restore a backup")]
+    OtherKey { kid: String, found: String },
+    #[error("the signing key {kid} in the store: {error}")]
+    Unusable { kid: String, error: SigningError },
     /// The store has only the public half.
-    InFile {
-        kid: String,
-    },
+    #[error("the signing key {kid} is in tokens.signing_key_file of another gateway: name the file here too")]
+    InFile { kid: String },
 }
-
-impl fmt::Display for SealError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SealError::NoRootSecret => f.write_str("there is no root secret"),
-            SealError::SealingFailed { kid } => write!(f, "cannot seal the signing key {kid}"),
-            SealError::UnknownRootSecret { kid, number } => write!(
-                f,
-                "the signing key {kid} is sealed under root secret {number}, which is missing: put its line back into \
-                 store.secret_file"
-            ),
-            SealError::OtherRootSecret { kid, number } => write!(
-                f,
-                "the signing key {kid} is sealed under another root secret {number}: store.secret_file does not belong \
-                 to this database; restore the secret file that was backed up with it (a start without a secret file \
-                 creates a new one)"
-            ),
-            SealError::Changed { kid } => write!(
-                f,
-                "the signing key {kid} was changed in the store after it was sealed, and is not used: restore a backup, \
-                 or delete its row from the table signing_keys, which voids the access tokens that it signed"
-            ),
-            SealError::UnknownAlgorithm { kid } => write!(
-                f,
-                "the signing key {kid} in the store has an unknown algorithm: restore a backup, or start the newer \
-                 version of bearward that created the key"
-            ),
-            SealError::OtherKey { kid, found } => {
-                write!(f, "the signing key {kid} in the store contains another key, {found}: restore a backup")
-            }
-            SealError::Unusable { kid, error } => write!(f, "the signing key {kid} in the store: {error}"),
-            SealError::InFile { kid } => {
-                write!(
-                    f,
-                    "the signing key {kid} is in tokens.signing_key_file of another gateway: name the file here too"
-                )
-            }
-        }
-    }
-}
-
-/// The text of each error already contains its cause, so there is no further source to print.
-impl std::error::Error for SealError {}
 
 /// Seals a key under the newest root secret. Returns the number of that secret and the sealed key.
 pub fn seal(kid: &str, key: &Secret, roots: &Roots) -> Result<(u8, Vec<u8>), SealError> {

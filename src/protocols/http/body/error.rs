@@ -1,23 +1,29 @@
 //! Errors of a body.
 
 use std::error::Error;
-use std::fmt;
 use std::io;
 use std::time::Duration;
 
 use crate::types::limit::Limit;
 use crate::types::reject::{Reason, Reject, with_causes};
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    Http(hyper::Error),
+    #[error("the body cannot be read")]
+    Http(#[source] hyper::Error),
+    #[error("the body is larger than allowed")]
     TooLarge,
+    #[error("no byte of the body for {}s", .0.as_secs())]
     IdleTimeout(Duration),
     /// The stream was reset before the end of the body.
+    #[error("the stream was reset before the end of the body")]
     Truncated,
+    #[error("the body is slower than allowed")]
     TooSlow,
+    #[error("trailers larger than limits.request_header_size")]
     TrailersTooLarge,
     /// The gateway ended it: its token is not valid any more, or the request took too long.
+    #[error("the gateway ended the body: {}", .0.message())]
     Ended(Reason),
 }
 
@@ -47,29 +53,6 @@ impl BodyError {
         };
         let limit = matches!(self, BodyError::TooLarge).then_some(Limit::BodySize);
         Reject::new(reason, with_causes(self)).of_limit(limit)
-    }
-}
-
-impl fmt::Display for BodyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BodyError::Http(_) => f.write_str("the body cannot be read"),
-            BodyError::TooLarge => f.write_str("the body is larger than allowed"),
-            BodyError::IdleTimeout(limit) => write!(f, "no byte of the body for {}s", limit.as_secs()),
-            BodyError::Truncated => f.write_str("the stream was reset before the end of the body"),
-            BodyError::TooSlow => f.write_str("the body is slower than allowed"),
-            BodyError::TrailersTooLarge => f.write_str("trailers larger than limits.request_header_size"),
-            BodyError::Ended(reason) => write!(f, "the gateway ended the body: {}", reason.message()),
-        }
-    }
-}
-
-impl Error for BodyError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            BodyError::Http(error) => Some(error),
-            _ => None,
-        }
     }
 }
 
