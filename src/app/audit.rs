@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::error::StartError;
 use super::thread;
-use crate::store::Store;
+use crate::store::AuditStore;
 use crate::telemetry::audit_log::{Delivery, Target};
 use crate::telemetry::metrics::Metrics;
 
@@ -20,7 +20,7 @@ pub(super) struct AuditThread {
 
 /// Returns `None` if `[audit]` is off.
 pub(super) fn prepare(
-    store: Arc<dyn Store>,
+    store: Arc<dyn AuditStore>,
     target: Target,
     metrics: &mut Metrics,
 ) -> Result<Option<Delivery>, StartError> {

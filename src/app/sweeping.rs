@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::store::sweep::sweep;
-use crate::store::{Backlog, Store};
+use crate::store::{Backlog, StoreUpkeep};
 use crate::telemetry::metrics::Metrics;
 use crate::types::clock::{Clock, every};
 
 /// From the end of one sweep to the next.
 const INTERVAL: Duration = Duration::from_secs(30);
 
-pub(super) async fn sweep_regularly(store: Arc<dyn Store>, clock: Arc<dyn Clock>, backlog: Arc<Backlog>) {
+pub(super) async fn sweep_regularly(store: Arc<dyn StoreUpkeep>, clock: Arc<dyn Clock>, backlog: Arc<Backlog>) {
     let mut due = every(INTERVAL);
     loop {
         due.tick().await;

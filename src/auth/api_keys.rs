@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::auth::store_reads::{Find, StoreReads, StoredCredentialSettings};
 use crate::auth::token_cache::CachedToken;
-use crate::store::Store;
+use crate::store::FamilyStore;
 use crate::tokens::family::api_key::PresentedKey;
 use crate::tokens::family::{Family, claims_of};
 use crate::tokens::jwt::{Issuer, VerifiedToken};
@@ -66,7 +66,7 @@ impl ApiKeys {
     }
 
     /// Records in the store when keys are used.
-    pub fn of_store(settings: StoredCredentialSettings, store: Arc<dyn Store>) -> Self {
+    pub fn of_store(settings: StoredCredentialSettings, store: Arc<dyn FamilyStore>) -> Self {
         let reading = store.clone();
         let keys = ApiKeys::new(settings, Arc::new(move |id| reading.family(id)));
         // The store has queued the change when this returns. A lost one does no harm.

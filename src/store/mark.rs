@@ -50,7 +50,7 @@ pub struct Mark {
     pub until: UnixTime,
 }
 
-/// What [`Store::mark`](crate::store::Store::mark) found.
+/// What [`MarkStore::mark`](crate::store::MarkStore::mark) found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marked {
     /// It was not used before.

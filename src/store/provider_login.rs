@@ -5,9 +5,9 @@
 //! counts the refreshes, so that the response to a late holder of the lease is kept if there is no newer one.
 //!
 //! When the family has ended, the provider is to be told. A login is returned for that until
-//! [`Store::forget_login`](crate::store::Store::forget_login) removes it, for at most a day of attempts. A gateway that
-//! is stopped makes none. A login that no gateway tries, because none has a provider of its name, is deleted a day
-//! after the store has noticed its end.
+//! [`ProviderLoginStore::forget_login`](crate::store::ProviderLoginStore::forget_login) removes it, for at most a day of
+//! attempts. A gateway that is stopped makes none. A login that no gateway tries, because none has a provider of its
+//! name, is deleted a day after the store has noticed its end.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub struct ProviderLogin {
 /// Logins with a session that has ended, and their tokens.
 pub type EndedLogins = Vec<(TokenId, ProviderLogin)>;
 
-/// The outcome of [`Store::lease_login`](crate::store::Store::lease_login).
+/// The outcome of [`ProviderLoginStore::lease_login`](crate::store::ProviderLoginStore::lease_login).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginLease {
     /// The caller may refresh the tokens, until the time that it named.
@@ -89,7 +89,7 @@ pub struct Renewed {
     pub due_before: UnixTime,
 }
 
-/// The outcome of [`Store::save_login`](crate::store::Store::save_login).
+/// The outcome of [`ProviderLoginStore::save_login`](crate::store::ProviderLoginStore::save_login).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SavedLogin {
     Saved,
@@ -146,7 +146,7 @@ pub struct Lease {
     pub until: UnixTime,
 }
 
-/// What [`Store::save_login`](crate::store::Store::save_login) does.
+/// What [`ProviderLoginStore::save_login`](crate::store::ProviderLoginStore::save_login) does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Save {
     Write,

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use crate::store::api::Store;
+use crate::store::api::StoreUpkeep;
 use crate::store::error::StoreError;
 use crate::store::expired::{Backlog, Expired};
 use crate::types::boot_time::BootTime;
@@ -29,7 +29,7 @@ const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// Deletes all rows that no longer matter, if it is the turn of this gateway. Returns how many it has deleted.
-pub async fn sweep(store: &dyn Store, clock: &dyn Clock, backlog: &Backlog) -> Result<usize, StoreError> {
+pub async fn sweep(store: &dyn StoreUpkeep, clock: &dyn Clock, backlog: &Backlog) -> Result<usize, StoreError> {
     let (mut total, mut pace) = (0, Pace::default());
     let (mut held, mut counted) = (None, None);
     loop {
@@ -64,7 +64,7 @@ fn is_due(last: Option<BootTime>, interval: Duration) -> bool {
 }
 
 /// Returns how long the oldest row has waited.
-async fn count(store: &dyn Store, clock: &dyn Clock, backlog: &Backlog) -> Result<Duration, StoreError> {
+async fn count(store: &dyn StoreUpkeep, clock: &dyn Clock, backlog: &Backlog) -> Result<Duration, StoreError> {
     let now = slowest_now(clock);
     let expired = store.expired(now, MAX_COUNTED).await?;
     backlog.set(expired);

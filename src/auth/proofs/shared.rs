@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store::{Mark, MarkKind, Marked, Store, StoreFuture};
+use crate::store::{Mark, MarkKind, MarkStore, Marked, StoreFuture};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::dpop::{MAX_AGE, VerifiedProof};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject, with_causes};
 
 pub struct SharedProofs {
-    pub store: Arc<dyn Store>,
+    pub store: Arc<dyn MarkStore>,
     /// `timeouts.store`
     pub timeout: Duration,
 }

@@ -43,7 +43,7 @@ impl Operation for ReadChanged {
     }
 }
 
-/// See [`Store::save_acme_entry`](crate::store::Store::save_acme_entry).
+/// See [`AcmeStore::save_acme_entry`](crate::store::AcmeStore::save_acme_entry).
 pub(super) struct Save {
     pub(super) entry: AcmeEntry,
 }

@@ -5,7 +5,7 @@
 //! one statement. These have a connection of their own (`Lane::Log`), because an operator may have locked the counter:
 //! refreshes do not wait for it then. What was lost is written over another one.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
@@ -14,6 +14,7 @@ use crate::store::postgres::enforcement::Enforcement;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::gather::Gather;
 use crate::store::postgres::mark_rows::{FoundMark, MarkRow};
+use crate::store::postgres::named::{NamedStatement, NamedValues};
 use crate::store::postgres::outbox::{Audit, EventRow};
 use crate::store::postgres::rows::{self, RevokedColumns};
 use crate::store::postgres::session::Session;
@@ -22,7 +23,7 @@ use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::types::clock::UnixTime;
 use crate::types::secret;
 
-const APPEND: &str = include_str!("append.sql");
+static APPEND: LazyLock<NamedStatement> = LazyLock::new(|| NamedStatement::new(include_str!("append.sql")));
 
 /// Tells the other gateways to read the log now. A statement of its own, because a transaction that notifies waits for
 /// all others that do, and after the commit, because it would otherwise come too early. It may be lost: the others also
@@ -148,34 +149,9 @@ impl Log {
             columns.push(entry, &self.own_issuer)?;
         }
         let admitted = self.audit.admit(session, entries.iter().map(|entry| entry.event.clone())).await?;
-        let Columns { kinds, issuers, names, not_after, at, reasons, generations, effects, tags, by, sessions } =
-            columns;
-        let stored = mark.map(|mark| &mark.stored);
-        let rows = session
-            .query(
-                APPEND,
-                &[
-                    &kinds,
-                    &issuers,
-                    &names,
-                    &not_after,
-                    &at,
-                    &reasons,
-                    &generations,
-                    &effects,
-                    &tags,
-                    &admitted.ids,
-                    &admitted.events,
-                    &by,
-                    &sessions,
-                    &stored.map(|mark| mark.id.to_vec()),
-                    &stored.map(|mark| mark.kind.as_str()),
-                    &stored.map(|mark| mark.value.to_vec()),
-                    &stored.map(|mark| rows::time(mark.until)),
-                    &mark.map(|mark| mark.tag.to_vec()),
-                ],
-            )
-            .await?;
+        let values = with_mark(columns.values(), mark);
+        let values = values.with("event_ids", admitted.ids.clone()).with("events", admitted.events.clone());
+        let rows = session.query_named(&APPEND, &values).await?;
         let (mut appended, mut found): (Appended, _) = (vec![None; entries.len()], None);
         for row in &rows {
             if let Some(mark) = FoundMark::read(row)? {
@@ -216,6 +192,21 @@ struct Columns {
 }
 
 impl Columns {
+    fn values(self) -> NamedValues {
+        NamedValues::default()
+            .with("kinds", self.kinds)
+            .with("issuers", self.issuers)
+            .with("names", self.names)
+            .with("not_after", self.not_after)
+            .with("at", self.at)
+            .with("reasons", self.reasons)
+            .with("generations", self.generations)
+            .with("effects", self.effects)
+            .with("tags", self.tags)
+            .with("by", self.by)
+            .with("sessions", self.sessions)
+    }
+
     fn push(&mut self, entry: &Entry, own_issuer: &str) -> Result<(), StoreError> {
         let RevokedColumns { kind, issuer, name, not_after, is_session } = RevokedColumns::of(&entry.what);
         self.kinds.push(kind);
@@ -231,6 +222,17 @@ impl Columns {
         self.by.push(entry.by.as_ref().map(|by| rows::text(&by.to_text())));
         Ok(())
     }
+}
+
+/// Adds the mark, or nulls if there is none.
+fn with_mark(values: NamedValues, mark: Option<&MarkRow>) -> NamedValues {
+    let stored = mark.map(|mark| &mark.stored);
+    values
+        .with("mark_id", stored.map(|mark| mark.id.to_vec()))
+        .with("mark_kind", stored.map(|mark| mark.kind.as_str().to_owned()))
+        .with("mark_value", stored.map(|mark| mark.value.to_vec()))
+        .with("mark_until", stored.map(|mark| rows::time(mark.until)))
+        .with("mark_tag", mark.map(|mark| mark.tag.to_vec()))
 }
 
 /// What the entry changes besides the log. Subjects of other issuers own no families. The watermark is stored without

@@ -1,10 +1,13 @@
 //! Writes pages of records, each with one statement.
 
+use std::sync::LazyLock;
+
 use crate::store::copy::{Record, SubjectMark};
 use crate::store::endings::{Ending, Revoker};
 use crate::store::mark::StoredMark;
 use crate::store::postgres::acme;
 use crate::store::postgres::error::QueryError;
+use crate::store::postgres::named::{NamedStatement, NamedValues};
 use crate::store::postgres::origins::Columns;
 use crate::store::postgres::rows::{RevokedColumns, counter, millis, text, time, to_json};
 use crate::store::postgres::session::Session;
@@ -16,20 +19,26 @@ use crate::tokens::signing::StoredKey;
 use crate::types::clock::UnixTime;
 use crate::types::secret;
 
-const FAMILIES: &str = "insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation,
+static FAMILIES: LazyLock<NamedStatement> = LazyLock::new(|| {
+    NamedStatement::new(
+        "insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation,
         root, rotated_at, confirmed, created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at,
         revoked_reason, address, key_hash, key_rate, origin_issuer, origin_subject, origin_session, origin_dated)
     select g.id, g.subject, g.scope, g.audience, g.client_id, g.claims, g.label, g.salt, g.generation, g.root,
         g.rotated_at, g.confirmed, g.created_at, g.last_used_at, g.idle, g.idle_expiry, g.absolute_expiry,
         g.revoked_at, g.revoked_reason, g.address, g.key_hash, g.key_rate, g.origin_issuer, g.origin_subject,
         g.origin_session, g.origin_dated
-    from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[],
-            $9::bigint[], $10::int4[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[],
-            $16::bigint[], $17::bigint[], $18::bigint[], $19::text[], $20::text[], $21::bytea[],
-            $22::text[], $23::text[], $24::text[], $25::text[], $26::bigint[])
+    from unnest(:id::text[], :subject::text[], :scope::text[], :audience::text[], :client_id::text[],
+            :claims::text[], :label::text[], :salt::bytea[], :generation::bigint[], :root::int4[],
+            :rotated_at::bigint[], :confirmed::bigint[], :created_at::bigint[], :last_used_at::bigint[],
+            :idle::bigint[], :idle_expiry::bigint[], :absolute_expiry::bigint[], :revoked_at::bigint[],
+            :revoked_reason::text[], :address::text[], :key_hash::bytea[], :key_rate::text[],
+            :origin_issuer::text[], :origin_subject::text[], :origin_session::text[], :origin_dated::bigint[])
         as g (id, subject, scope, audience, client_id, claims, label, salt, generation, root, rotated_at, confirmed,
             created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at, revoked_reason, address,
-            key_hash, key_rate, origin_issuer, origin_subject, origin_session, origin_dated)";
+            key_hash, key_rate, origin_issuer, origin_subject, origin_session, origin_dated)",
+    )
+});
 const REVOCATIONS: &str = "insert into revocations (sequence, kind, issuer, name, not_after, at, until, tag, session)
     select g.sequence, g.kind, g.issuer, g.name, g.not_after, g.at, g.until, g.tag, g.session
     from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[],
@@ -150,39 +159,34 @@ async fn write_families(session: &Session, families: &[&Family]) -> Result<(), Q
     let claims: Vec<String> = families.iter().map(|family| to_json(&family.claims)).collect::<Result<_, _>>()?;
     let generation: Vec<i64> = families.iter().map(|family| counter(family.generation)).collect::<Result<_, _>>()?;
     let confirmed: Vec<i64> = families.iter().map(|family| counter(family.confirmed)).collect::<Result<_, _>>()?;
-    session
-        .execute(
-            FAMILIES,
-            &[
-                &column(families, |family| family.id.to_string()),
-                &texts(|family| &family.subject),
-                &texts(|family| &family.scope),
-                &audience,
-                &texts(|family| &family.client_id),
-                &claims,
-                &texts(|family| &family.label),
-                &column(families, |family| family.salt.to_vec()),
-                &generation,
-                &column(families, |family| i32::from(family.root)),
-                &times(|family| family.rotated_at),
-                &confirmed,
-                &times(|family| family.created_at),
-                &times(|family| family.last_used_at),
-                &column(families, |family| family.idle.map(millis)),
-                &times(|family| family.idle_expiry),
-                &times(|family| family.absolute_expiry),
-                &column(families, |family| family.revoked.map(|revoked| time(revoked.at))),
-                &column(families, |family| family.revoked.map(|revoked| revoked.reason.as_str())),
-                &column(families, |family| family.address.map(|address| address.to_string())),
-                &column(families, |family| family.key_hash.map(|hash| hash.to_vec())),
-                &column(families, |family| family.key_rate.map(|rate| rate.to_string())),
-                &column(families, |family| Columns::of(family.origin.as_ref()).issuer),
-                &column(families, |family| Columns::of(family.origin.as_ref()).subject),
-                &column(families, |family| Columns::of(family.origin.as_ref()).session),
-                &column(families, |family| Columns::of(family.origin.as_ref()).dated),
-            ],
-        )
-        .await?;
+    let values = NamedValues::default()
+        .with("id", column(families, |family| family.id.to_string()))
+        .with("subject", texts(|family| &family.subject))
+        .with("scope", texts(|family| &family.scope))
+        .with("audience", audience)
+        .with("client_id", texts(|family| &family.client_id))
+        .with("claims", claims)
+        .with("label", texts(|family| &family.label))
+        .with("salt", column(families, |family| family.salt.to_vec()))
+        .with("generation", generation)
+        .with("root", column(families, |family| i32::from(family.root)))
+        .with("rotated_at", times(|family| family.rotated_at))
+        .with("confirmed", confirmed)
+        .with("created_at", times(|family| family.created_at))
+        .with("last_used_at", times(|family| family.last_used_at))
+        .with("idle", column(families, |family| family.idle.map(millis)))
+        .with("idle_expiry", times(|family| family.idle_expiry))
+        .with("absolute_expiry", times(|family| family.absolute_expiry))
+        .with("revoked_at", column(families, |family| family.revoked.map(|revoked| time(revoked.at))))
+        .with("revoked_reason", column(families, |family| family.revoked.map(|revoked| revoked.reason.as_str())))
+        .with("address", column(families, |family| family.address.map(|address| address.to_string())))
+        .with("key_hash", column(families, |family| family.key_hash.map(|hash| hash.to_vec())))
+        .with("key_rate", column(families, |family| family.key_rate.map(|rate| rate.to_string())))
+        .with("origin_issuer", column(families, |family| Columns::of(family.origin.as_ref()).issuer))
+        .with("origin_subject", column(families, |family| Columns::of(family.origin.as_ref()).subject))
+        .with("origin_session", column(families, |family| Columns::of(family.origin.as_ref()).session))
+        .with("origin_dated", column(families, |family| Columns::of(family.origin.as_ref()).dated));
+    session.query_named(&FAMILIES, &values).await?;
     Ok(())
 }
 

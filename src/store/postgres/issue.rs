@@ -1,5 +1,7 @@
 //! The login: writes a family, and ends those beyond the limit of its subject.
 
+use std::sync::LazyLock;
+
 use parking_lot::Mutex;
 use tokio_postgres::Row;
 
@@ -13,11 +15,12 @@ use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families::RevokeFamily;
 use crate::store::postgres::lookup::mark_of;
+use crate::store::postgres::named::{NamedStatement, NamedValues};
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::origins::{self, origin_is_revoked};
 use crate::store::postgres::outbox::EventRow;
 use crate::store::postgres::rows;
-use crate::store::postgres::session::{Param, Session};
+use crate::store::postgres::session::Session;
 use crate::store::provider_login::{ProviderLogin, StoredLogin};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::revocation::Revoked;
@@ -32,50 +35,70 @@ macro_rules! issue {
         concat!(
             "with found as (
                 select ",
-            mark_of!("$2"),
+            mark_of!(":subject"),
             " as mark, ",
             $is_revoked,
             " as is_revoked, (
                     select max(least(f.last_used_at, 9223372036854775806)) + 1 from families f
-                    where f.subject = $2 and f.revoked_at is null and f.key_hash is null and f.last_used_at >= $14
-                        and f.idle_expiry > $13 and f.absolute_expiry > $13
+                    where f.subject = :subject and f.revoked_at is null and f.key_hash is null
+                        and f.last_used_at >= :last_used_at
+                        and f.idle_expiry > :created_at and f.absolute_expiry > :created_at
                 ) as after_others
             ), inserted as (
                 insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root,
                     rotated_at, confirmed, created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at,
                     revoked_reason, address, key_hash, origin_issuer, origin_subject, origin_session, origin_dated,
                     key_rate)
-                select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
-                    case when $23::bytea is null then coalesce(found.after_others, $14) else $14 end, $15, $16, $17,
-                    $18, $19, $20, $23, $24, $25, $26, $27, $28
-                from found where coalesce(found.mark, -1) < $13 and not found.is_revoked
+                select :id, :subject, :scope, :audience, :client_id, :claims, :label, :salt, :generation, :root,
+                    :rotated_at, :confirmed, :created_at,
+                    case when :key_hash::bytea is null then coalesce(found.after_others, :last_used_at)
+                        else :last_used_at end,
+                    :idle, :idle_expiry, :absolute_expiry, :revoked_at, :revoked_reason, :address, :key_hash,
+                    :origin_issuer, :origin_subject, :origin_session, :origin_dated, :key_rate
+                from found where coalesce(found.mark, -1) < :created_at and not found.is_revoked
                 on conflict (id) do nothing
                 returning id
             ), recorded as (
                 insert into audit (id, event) select e.id, e.event
-                from inserted, unnest($21::bytea[], $22::text[]) as e (id, event) where e.event is not null
+                from inserted, unnest(:event_ids::bytea[], :events::text[]) as e (id, event) where e.event is not null
                 on conflict (id) do nothing
             )",
             $with_login,
             " select exists (select from inserted) as inserted,
-                coalesce(found.mark, -1) >= $13 or found.is_revoked as void,
-                (select o.salt = $8 from families o where o.id = $1) as repeated
+                coalesce(found.mark, -1) >= :created_at or found.is_revoked as void,
+                (select o.salt = :salt from families o where o.id = :id) as repeated
             from found"
         )
     };
 }
 
+macro_rules! of_revoked_origin {
+    () => {
+        origin_is_revoked!(
+            ":origin_issuer::text",
+            ":origin_subject::text",
+            ":origin_session::text",
+            ":origin_dated::bigint"
+        )
+    };
+}
+
 /// A login of the gateway's own does not read the log of revocations.
-const ISSUE: &str = issue!("false", "");
-const ISSUE_OF_ORIGIN: &str = issue!(origin_is_revoked!("$24::text", "$25::text", "$26::text", "$27::bigint"), "");
-const ISSUE_WITH_LOGIN: &str = issue!(
-    origin_is_revoked!("$24::text", "$25::text", "$26::text", "$27::bigint"),
-    ", with_login as (
-        insert into provider_logins
-            (id, subject, began_at, provider, root, sealed, version, due, claimed, held_until, check_at, retry_at)
-        select i.id, $2, $13, $29, $30, $31, $32, $33, $34, 0, $35, 0 from inserted i
-    )"
-);
+static ISSUE: LazyLock<NamedStatement> = LazyLock::new(|| NamedStatement::new(issue!("false", "")));
+static ISSUE_OF_ORIGIN: LazyLock<NamedStatement> =
+    LazyLock::new(|| NamedStatement::new(issue!(of_revoked_origin!(), "")));
+static ISSUE_WITH_LOGIN: LazyLock<NamedStatement> = LazyLock::new(|| {
+    NamedStatement::new(issue!(
+        of_revoked_origin!(),
+        ", with_login as (
+            insert into provider_logins
+                (id, subject, began_at, provider, root, sealed, version, due, claimed, held_until, check_at, retry_at)
+            select i.id, :subject, :created_at, :provider, :login_root, :sealed, :version, :due, :claimed, 0,
+                :check_at, 0
+            from inserted i
+        )"
+    ))
+});
 
 /// The live families of a subject beyond the limit, the most recently used first. Each login asks when its family is
 /// committed, and before it is answered: the last one of several at the same time sees all of them. It may be that one
@@ -113,54 +136,48 @@ impl Issue {
         Issue { login, ..Issue::new(family, max_live, context) }
     }
 
+    /// The columns of the family.
+    fn values(&self) -> Result<NamedValues, StoreError> {
+        let family = &self.family;
+        let origin = origins::Columns::of(family.origin.as_ref());
+        Ok(NamedValues::default()
+            .with("id", family.id.to_string())
+            .with("subject", rows::text(&family.subject))
+            .with("scope", rows::text(&family.scope))
+            .with("audience", rows::to_json(&family.audience)?)
+            .with("client_id", rows::text(&family.client_id))
+            .with("claims", rows::to_json(&family.claims)?)
+            .with("label", rows::text(&family.label))
+            .with("salt", family.salt.to_vec())
+            .with("generation", rows::counter(family.generation)?)
+            .with("root", i32::from(family.root))
+            .with("rotated_at", rows::time(family.rotated_at))
+            .with("confirmed", rows::counter(family.confirmed)?)
+            .with("created_at", rows::time(family.created_at))
+            .with("last_used_at", rows::time(family.last_used_at))
+            .with("idle", family.idle.map(rows::millis))
+            .with("idle_expiry", rows::time(family.idle_expiry))
+            .with("absolute_expiry", rows::time(family.absolute_expiry))
+            .with("revoked_at", family.revoked.map(|revoked| rows::time(revoked.at)))
+            .with("revoked_reason", family.revoked.map(|revoked| revoked.reason.as_str()))
+            .with("address", family.address.map(|address| address.to_string()))
+            .with("key_hash", family.key_hash.map(|hash| hash.to_vec()))
+            .with("key_rate", family.key_rate.map(|rate| rate.to_string()))
+            .with("origin_issuer", origin.issuer)
+            .with("origin_subject", origin.subject)
+            .with("origin_session", origin.session)
+            .with("origin_dated", origin.dated))
+    }
+
     async fn insert(&self, shared: &Shared, session: &Session) -> Result<Row, QueryError> {
         let family = &self.family;
         let event = EventRow::new(self.event, &events::issued(family), &self.context);
         let admitted = shared.audit.admit(session, [Some(event)]).await?;
-        let origin = origins::Columns::of(family.origin.as_ref());
-        let key_hash = family.key_hash.map(|hash| hash.to_vec());
-        let key_rate = family.key_rate.map(|rate| rate.to_string());
-        let family_columns: [&dyn Param; 28] = [
-            &family.id.to_string(),
-            &rows::text(&family.subject),
-            &rows::text(&family.scope),
-            &rows::to_json(&family.audience)?,
-            &rows::text(&family.client_id),
-            &rows::to_json(&family.claims)?,
-            &rows::text(&family.label),
-            &family.salt.to_vec(),
-            &rows::counter(family.generation)?,
-            &i32::from(family.root),
-            &rows::time(family.rotated_at),
-            &rows::counter(family.confirmed)?,
-            &rows::time(family.created_at),
-            &rows::time(family.last_used_at),
-            &family.idle.map(rows::millis),
-            &rows::time(family.idle_expiry),
-            &rows::time(family.absolute_expiry),
-            &family.revoked.map(|revoked| rows::time(revoked.at)),
-            &family.revoked.map(|revoked| revoked.reason.as_str()),
-            &family.address.map(|address| address.to_string()),
-            &admitted.ids,
-            &admitted.events,
-            &key_hash,
-            &origin.issuer,
-            &origin.subject,
-            &origin.session,
-            &origin.dated,
-            &key_rate,
-        ];
+        let values = self.values()?.with("event_ids", admitted.ids.clone()).with("events", admitted.events.clone());
         let inserted = match &self.login {
-            Some(login) => {
-                let StoredLogin { login, check_at, .. } = login;
-                let ProviderLogin { provider, root, sealed, version, due, claimed } = login;
-                let (provider, root, sealed) = (rows::text(provider), i32::from(*root), sealed.as_slice());
-                let (version, due, check_at) = (rows::counter(*version)?, rows::time(*due), rows::time(*check_at));
-                let login_columns: [&dyn Param; 7] = [&provider, &root, &sealed, &version, &due, claimed, &check_at];
-                session.query_opt(ISSUE_WITH_LOGIN, &[&family_columns[..], &login_columns].concat()).await?
-            }
-            None if family.origin.is_some() => session.query_opt(ISSUE_OF_ORIGIN, &family_columns).await?,
-            None => session.query_opt(ISSUE, &family_columns).await?,
+            Some(login) => session.query_named_opt(&ISSUE_WITH_LOGIN, &with_login(values, login)?).await?,
+            None if family.origin.is_some() => session.query_named_opt(&ISSUE_OF_ORIGIN, &values).await?,
+            None => session.query_named_opt(&ISSUE, &values).await?,
         };
         let inserted = inserted.ok_or_else(|| StoreError::new("a login was not written"))?;
         shared.audit.report(&admitted, std::iter::once(rows::get(&inserted, "inserted")?));
@@ -220,6 +237,19 @@ impl Issue {
             is_lost: false,
         }
     }
+}
+
+/// Adds the columns of the login at a provider.
+fn with_login(values: NamedValues, stored: &StoredLogin) -> Result<NamedValues, StoreError> {
+    let ProviderLogin { provider, root, sealed, version, due, claimed } = &stored.login;
+    Ok(values
+        .with("provider", rows::text(provider))
+        .with("login_root", i32::from(*root))
+        .with("sealed", sealed.clone())
+        .with("version", rows::counter(*version)?)
+        .with("due", rows::time(*due))
+        .with("claimed", *claimed)
+        .with("check_at", rows::time(stored.check_at)))
 }
 
 impl Operation for Issue {

@@ -1,9 +1,9 @@
-//! Leases for work that only one gateway does at a time: sweeping, delivering audit events, polling for security
-//! events, ordering certificates, and writing lost revocations back.
+//! Leases for work that only one gateway does at a time: sweeping, delivering audit events, polling for and verifying
+//! security events, ordering certificates, and writing lost revocations back.
 //!
 //! A lease ends by the clock of the database. Each new holder gets another epoch, unless the one before has given it
-//! up. What a holder writes depends on its epoch: a gateway that was paused for longer than its lease changes nothing
-//! when it goes on.
+//! up. The deletion of delivered events depends on the epoch: a gateway that was paused for longer than its lease
+//! deletes none when it goes on. All other work may be done twice.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::store::postgres::session::Session;
 /// Rounding of times in the database.
 pub(super) const TOLERANCE: Duration = Duration::from_millis(10);
 
-/// The leases of this folder. Callers of `Store::hold_lease` name theirs.
+/// The leases of this folder. Callers of `StoreUpkeep::hold_lease` name theirs.
 pub(super) const DELIVERY: &str = "delivery";
 pub(super) const WRITE_BACK: &str = "write_back";
 
@@ -46,7 +46,7 @@ pub(super) async fn release(session: &Session, name: &str, holder: &str) -> Resu
     Ok(())
 }
 
-/// See [`Store::hold_lease`](crate::store::Store::hold_lease).
+/// See [`StoreUpkeep::hold_lease`](crate::store::StoreUpkeep::hold_lease).
 pub(super) struct HoldLease {
     pub(super) name: String,
 }

@@ -2,6 +2,8 @@
 //!
 //! As for families, a decision is made from what was read, and written only if the row is still the same.
 
+use std::sync::LazyLock;
+
 use tokio_postgres::Row;
 
 use crate::store::api::RevokedBy;
@@ -13,6 +15,7 @@ use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families::RevokeFamily;
 use crate::store::postgres::issue::Issue;
 use crate::store::postgres::lookup::{Found, find, found, mark_of};
+use crate::store::postgres::named::{NamedStatement, NamedValues};
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::outbox::EventRow;
 use crate::store::postgres::rows::{self, family_columns, get};
@@ -77,23 +80,27 @@ const LEASE: &str = "with locked as (
     where l.id = locked.id and l.changes = $2";
 
 /// Both rows change, or none. The lease of the caller ends; another one may have it meanwhile.
-const SAVE: &str = "with locked as (
+static SAVE: LazyLock<NamedStatement> = LazyLock::new(|| {
+    NamedStatement::new(
+        "with locked as (
         select f.id from families f join provider_logins l on l.id = f.id
-        where f.id = $1 and l.changes = $2 and f.revoked_at is null for update of f, l skip locked
+        where f.id = :id and l.changes = :changes and f.revoked_at is null for update of f, l skip locked
     ), renewed as (
-        update families f set scope = $3, claims = $4, address = coalesce($5, f.address)
+        update families f set scope = :scope, claims = :claims, address = coalesce(:address, f.address)
         from locked where f.id = locked.id returning f.id, least(f.idle_expiry, f.absolute_expiry) as ends
     ), saved as (
-        update provider_logins l set provider = $6, root = $7, sealed = $8, version = $9, due = $10, retry_at = 0,
-            check_at = case when l.claimed then r.ends else l.check_at end,
-            held_until = case when l.holder = $11 then 0 else l.held_until end, changes = l.changes + 1
+        update provider_logins l set provider = :provider, root = :root, sealed = :sealed, version = :version,
+            due = :due, retry_at = 0, check_at = case when l.claimed then r.ends else l.check_at end,
+            held_until = case when l.holder = :holder then 0 else l.held_until end, changes = l.changes + 1
         from renewed r where l.id = r.id returning 1
     ), recorded as (
         insert into audit (id, event) select e.id, e.event
-        from saved, unnest($12::bytea[], $13::text[]) as e (id, event) where e.event is not null
+        from saved, unnest(:event_ids::bytea[], :events::text[]) as e (id, event) where e.event is not null
         on conflict (id) do nothing
     )
-    select exists (select from saved) as saved";
+    select exists (select from saved) as saved",
+    )
+});
 
 /// The lease stays: more may follow.
 const SAVE_TOKENS: &str = "with locked as (
@@ -300,26 +307,21 @@ impl SaveLogin {
         let admitted = shared.audit.admit(session, [Some(event)]).await?;
         let Renewed { scope, claims, .. } = renewed;
         let ProviderLogin { provider, root, sealed, version, .. } = &self.refreshed.login;
-        let row = session
-            .query_opt(
-                SAVE,
-                &[
-                    &self.id.to_string(),
-                    changes,
-                    &rows::text(scope),
-                    &rows::to_json(claims)?,
-                    &self.context.client.map(|address| address.to_string()),
-                    &rows::text(provider),
-                    &i32::from(*root),
-                    &sealed.as_slice(),
-                    &rows::counter(*version)?,
-                    &rows::time(stored.next_due(&self.refreshed.login, renewed)),
-                    &self.holder.to_vec(),
-                    &admitted.ids,
-                    &admitted.events,
-                ],
-            )
-            .await?;
+        let values = NamedValues::default()
+            .with("id", self.id.to_string())
+            .with("changes", *changes)
+            .with("scope", rows::text(scope))
+            .with("claims", rows::to_json(claims)?)
+            .with("address", self.context.client.map(|address| address.to_string()))
+            .with("provider", rows::text(provider))
+            .with("root", i32::from(*root))
+            .with("sealed", sealed.clone())
+            .with("version", rows::counter(*version)?)
+            .with("due", rows::time(stored.next_due(&self.refreshed.login, renewed)))
+            .with("holder", self.holder.to_vec())
+            .with("event_ids", admitted.ids.clone())
+            .with("events", admitted.events.clone());
+        let row = session.query_named_opt(&SAVE, &values).await?;
         let is_saved = row.map(|row| get(&row, "saved")).transpose()?.unwrap_or_default();
         shared.audit.report(&admitted, std::iter::once(is_saved));
         Ok(is_saved)

@@ -1,7 +1,7 @@
 //! The gateways that use the database: each has a row, which it renews.
 //!
-//! The row tells the others what this gateway has applied, so that the log is kept until all have passed an entry, and
-//! so that a strict revocation knows which ones it waits for.
+//! The row tells the others what this gateway has applied, so that a strict revocation knows for which gateways it
+//! waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,8 @@ const INTERVAL: Duration = Duration::from_secs(2);
 const LIVE: u32 = 3;
 
 /// `$1` this gateway, `$2` what it has applied, `$3` its version, `$4` after how long a silent gateway is forgotten,
-/// `$5` for how long it counts as live. All by the clock of the database.
+/// `$5` for how long it counts as live. All by the clock of the database. After an outage, two gateways may take each
+/// other for silent: neither waits for the row that the other one has locked.
 const HEARTBEAT: &str = "with clock as (
         select (extract(epoch from clock_timestamp()) * 1000)::bigint as now
     ), beat as (
@@ -38,8 +39,10 @@ const HEARTBEAT: &str = "with clock as (
         on conflict (id) do update set applied = excluded.applied, seen_at = excluded.seen_at,
             version = excluded.version
         returning r.xmax = 0 as is_new
+    ), silent as (
+        select r.id from replicas r, clock c where r.id <> $1 and r.seen_at < c.now - $4 for update of r skip locked
     ), gone as (
-        delete from replicas r using clock c where r.id <> $1 and r.seen_at < c.now - $4
+        delete from replicas r using silent s where r.id = s.id
     )
     select b.is_new, (select count(*) from replicas r, clock c where r.id <> $1 and r.seen_at >= c.now - $5) + 1 as live
     from beat b";

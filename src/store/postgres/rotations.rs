@@ -16,8 +16,8 @@ use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
 /// The condition stands on the row that changes, so that one of several rotations at the same time wins. Rows are
-/// locked in the order of their ids, as everywhere, so that two gateways never wait for each other. A row that another
-/// transaction has locked is left out: see `attempts`.
+/// locked in the order of their ids, and a row that another transaction has locked is left out, so that two gateways
+/// never wait for each other: see `attempts`.
 ///
 /// The time of a rotation is that of this statement, by the clock of the database: a gateway may have been paused since
 /// it read the family. It is at least the time of the decision.

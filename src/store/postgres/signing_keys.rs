@@ -3,6 +3,7 @@
 //! A change is decided from the keys that were read, and written only if no other gateway has changed a key since. The
 //! decision is then made again, and finds the key of the other gateway.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -14,6 +15,7 @@ use crate::store::events;
 use crate::store::pool::OperationKind;
 use crate::store::postgres::append::announce;
 use crate::store::postgres::error::QueryError;
+use crate::store::postgres::named::{NamedStatement, NamedValues};
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::outbox::EventRow;
 use crate::store::postgres::rows::{self, get, read_time, read_time_or_null};
@@ -29,17 +31,20 @@ const ALL: &str = "select m.value as changes, k.kid, k.algorithm, k.root, k.seal
     from meta m left join signing_keys k on true
     where m.name = 'signing_keys' order by k.created_at desc, k.number desc";
 
-const CHANGE: &str = "with changed as (
-        update meta set value = value + 1 where name = 'signing_keys' and value = $1 returning value
+static CHANGE: LazyLock<NamedStatement> = LazyLock::new(|| {
+    NamedStatement::new(
+        "with changed as (
+        update meta set value = value + 1 where name = 'signing_keys' and value = :changes returning value
     ), deleted as (
-        delete from signing_keys where kid = any($2) and exists (select from changed)
+        delete from signing_keys where kid = any(:deleted) and exists (select from changed)
     ), written as (
         insert into signing_keys as k (kid, algorithm, root, sealed, created_at, activated_at, retired_at,
             revoked_at, token_life)
         select g.kid, g.algorithm, g.root, g.sealed, g.created_at, g.activated_at, g.retired_at, g.revoked_at,
             g.token_life
-        from changed, unnest($3::text[], $4::text[], $5::int4[], $6::bytea[], $7::bigint[], $8::bigint[],
-                $9::bigint[], $10::bigint[], $11::bigint[])
+        from changed, unnest(:kids::text[], :algorithms::text[], :roots::int4[], :sealed::bytea[],
+                :created_at::bigint[], :activated_at::bigint[], :retired_at::bigint[], :revoked_at::bigint[],
+                :token_lives::bigint[])
             with ordinality as g (kid, algorithm, root, sealed, created_at, activated_at, retired_at, revoked_at,
                 token_life, n)
         order by g.n
@@ -48,11 +53,13 @@ const CHANGE: &str = "with changed as (
             revoked_at = excluded.revoked_at, token_life = excluded.token_life
     ), recorded as (
         insert into audit (id, event) select e.id, e.event
-        from changed, unnest($12::bytea[], $13::text[]) with ordinality as e (id, event, n)
+        from changed, unnest(:event_ids::bytea[], :events::text[]) with ordinality as e (id, event, n)
         where e.event is not null order by e.n
         on conflict (id) do nothing
     )
-    select value from changed";
+    select value from changed",
+    )
+});
 
 /// How often a change is decided again because another gateway has changed a key meanwhile.
 const MAX_DECISIONS: usize = 8;
@@ -88,26 +95,21 @@ impl ChangeSigningKeys {
         let time = |time: fn(&StoredKey) -> Option<crate::types::clock::UnixTime>| {
             written.iter().map(|key| time(key).map(rows::time)).collect::<Vec<_>>()
         };
-        let won = session
-            .query_opt(
-                CHANGE,
-                &[
-                    &changes,
-                    &deleted,
-                    &written.iter().map(|key| key.kid.clone()).collect::<Vec<_>>(),
-                    &written.iter().map(|key| key.algorithm.clone()).collect::<Vec<_>>(),
-                    &written.iter().map(|key| i32::from(key.root)).collect::<Vec<_>>(),
-                    &written.iter().map(|key| key.sealed.clone()).collect::<Vec<_>>(),
-                    &written.iter().map(|key| rows::time(key.created_at)).collect::<Vec<_>>(),
-                    &time(|key| key.activated_at),
-                    &time(|key| key.retired_at),
-                    &time(|key| key.revoked_at),
-                    &written.iter().map(|key| rows::millis(key.token_life)).collect::<Vec<_>>(),
-                    &admitted.ids,
-                    &admitted.events,
-                ],
-            )
-            .await?;
+        let values = NamedValues::default()
+            .with("changes", changes)
+            .with("deleted", deleted)
+            .with("kids", written.iter().map(|key| key.kid.clone()).collect::<Vec<_>>())
+            .with("algorithms", written.iter().map(|key| key.algorithm.clone()).collect::<Vec<_>>())
+            .with("roots", written.iter().map(|key| i32::from(key.root)).collect::<Vec<_>>())
+            .with("sealed", written.iter().map(|key| key.sealed.clone()).collect::<Vec<_>>())
+            .with("created_at", written.iter().map(|key| rows::time(key.created_at)).collect::<Vec<_>>())
+            .with("activated_at", time(|key| key.activated_at))
+            .with("retired_at", time(|key| key.retired_at))
+            .with("revoked_at", time(|key| key.revoked_at))
+            .with("token_lives", written.iter().map(|key| rows::millis(key.token_life)).collect::<Vec<_>>())
+            .with("event_ids", admitted.ids.clone())
+            .with("events", admitted.events.clone());
+        let won = session.query_named_opt(&CHANGE, &values).await?;
         shared.audit.report(&admitted, std::iter::repeat(won.is_some()));
         Ok(won.is_some())
     }

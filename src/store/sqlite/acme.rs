@@ -14,7 +14,7 @@ pub(super) fn changed(batch: &mut Batch<'_>, known: &[(String, u64)]) -> Result<
     Ok(entries.into_iter().filter(|entry| !is_known(entry)).collect())
 }
 
-/// See [`Store::save_acme_entry`](crate::store::Store::save_acme_entry).
+/// See [`AcmeStore::save_acme_entry`](crate::store::AcmeStore::save_acme_entry).
 pub(super) fn save(batch: &mut Batch<'_>, entry: &AcmeEntry) -> Result<bool, StoreError> {
     let AcmeEntry { name, version, root, sealed } = entry;
     let version = counter(*version)?;

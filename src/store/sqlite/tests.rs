@@ -10,8 +10,10 @@ use rusqlite::params;
 use tempfile::TempDir;
 
 use super::*;
+use crate::store::api::{AuditStore, FamilyStore, RevocationStore, RevokeOutcome, RevokedBy, StoreUpkeep};
 use crate::store::copy::Part;
 use crate::tokens::family::RevokeReason;
+use crate::tokens::family::revocation::Revoked;
 
 const NOW: UnixTime = UnixTime::from_secs(1_000_000);
 

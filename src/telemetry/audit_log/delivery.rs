@@ -10,7 +10,7 @@ use super::error::DeliveryError;
 use super::file;
 use super::progress::Progress;
 use super::settings::Target;
-use crate::store::Store;
+use crate::store::AuditStore;
 use crate::tokens::audit_event::Recorded;
 use crate::types::reject::with_causes;
 use crate::types::secret;
@@ -26,7 +26,7 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub struct Delivery {
-    store: Arc<dyn Store>,
+    store: Arc<dyn AuditStore>,
     target: Target,
     pub progress: Arc<Progress>,
 }
@@ -36,7 +36,7 @@ impl Delivery {
     ///
     /// # Errors
     /// If the file cannot be written, so that the operator learns it at the start.
-    pub fn prepare(store: Arc<dyn Store>, target: Target) -> Result<Option<Self>, DeliveryError> {
+    pub fn prepare(store: Arc<dyn AuditStore>, target: Target) -> Result<Option<Self>, DeliveryError> {
         match &target {
             Target::Off => return Ok(None),
             Target::File(path) => {

@@ -5,9 +5,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, mpsc};
 
 use bearward::store::{
-    AcmeEntry, DecideKeys, DecideRotation, EndedLogins, EndingSearch, Expired, FoundEndings, FoundFamilies, KeySearch,
-    KeysChanged, LoginLease, Mark, Marked, Outbox, ProviderLogin, RefreshedLogin, RevocationHook, RevokeOutcome,
-    RevokedBy, Revoker, SavedLogin, Search, Settings, Store, StoreError, StoreFuture,
+    AcmeEntry, AcmeStore, AuditStore, DecideKeys, DecideRotation, EndedLogins, EndingSearch, Expired, FamilyStore,
+    FoundEndings, FoundFamilies, KeySearch, KeyStore, KeysChanged, LoginLease, Mark, MarkStore, Marked, Outbox,
+    ProviderLogin, ProviderLoginStore, RefreshedLogin, RevocationHook, RevocationStore, RevokeOutcome, RevokedBy,
+    Revoker, SavedLogin, Search, Settings, Store, StoreError, StoreFuture, StoreUpkeep,
 };
 use bearward::tokens::audit_event::{Event, EventContext, Recorded};
 use bearward::tokens::family::Family;
@@ -86,7 +87,7 @@ impl Gate {
     }
 }
 
-impl Store for Gate {
+impl FamilyStore for Gate {
     fn issue(&self, family: Family, most_live: usize, occasion: EventContext) -> StoreFuture<Option<Family>> {
         self.wait(move |store| store.issue(family, most_live, occasion))
     }
@@ -104,24 +105,12 @@ impl Store for Gate {
         self.wait(move |store| store.revoke_family(id, by, occasion))
     }
 
-    fn revoke(&self, what: Revoked, occasion: EventContext) -> StoreFuture<u64> {
-        self.wait(move |store| store.revoke(what, occasion))
-    }
-
-    fn mark(&self, mark: Mark, revoke: Vec<Revoked>, occasion: EventContext) -> StoreFuture<Marked> {
-        self.wait(move |store| store.mark(mark, revoke, occasion))
-    }
-
-    fn marked(&self, mark: Mark) -> StoreFuture<Marked> {
-        self.wait(move |store| store.marked(mark))
-    }
-
     fn confirm(&self, seen: Vec<(TokenId, u64)>) -> StoreFuture<()> {
         self.wait(move |store| store.confirm(seen))
     }
 
-    fn record(&self, event: Event, occasion: EventContext) -> StoreFuture<()> {
-        self.wait(move |store| store.record(event, occasion))
+    fn family(&self, id: TokenId) -> StoreFuture<Option<Family>> {
+        self.store.family(id)
     }
 
     fn families_of(&self, subject: String) -> StoreFuture<Vec<Family>> {
@@ -136,16 +125,8 @@ impl Store for Gate {
         self.store.api_keys(search)
     }
 
-    fn make_logins_due(&self, of: Revoked, at: UnixTime) -> StoreFuture<Vec<TokenId>> {
-        self.store.make_logins_due(of, at)
-    }
-
     fn used(&self, id: TokenId, at: UnixTime) -> StoreFuture<()> {
         self.store.used(id, at)
-    }
-
-    fn family(&self, id: TokenId) -> StoreFuture<Option<Family>> {
-        self.store.family(id)
     }
 
     fn endings(&self, search: EndingSearch) -> StoreFuture<FoundEndings> {
@@ -155,19 +136,29 @@ impl Store for Gate {
     fn revokers(&self, ids: Vec<TokenId>) -> StoreFuture<Vec<(TokenId, Revoker)>> {
         self.store.revokers(ids)
     }
+}
+
+impl RevocationStore for Gate {
+    fn revoke(&self, what: Revoked, occasion: EventContext) -> StoreFuture<u64> {
+        self.wait(move |store| store.revoke(what, occasion))
+    }
 
     fn revocations_since(&self, after: u64, now: UnixTime) -> StoreFuture<Vec<Revocation>> {
         self.store.revocations_since(after, now)
     }
+}
 
-    fn sweep(&self, now: UnixTime, limit: usize) -> StoreFuture<usize> {
-        self.store.sweep(now, limit)
+impl MarkStore for Gate {
+    fn mark(&self, mark: Mark, revoke: Vec<Revoked>, occasion: EventContext) -> StoreFuture<Marked> {
+        self.wait(move |store| store.mark(mark, revoke, occasion))
     }
 
-    fn expired(&self, now: UnixTime, limit: usize) -> StoreFuture<Expired> {
-        self.store.expired(now, limit)
+    fn marked(&self, mark: Mark) -> StoreFuture<Marked> {
+        self.wait(move |store| store.marked(mark))
     }
+}
 
+impl ProviderLoginStore for Gate {
     fn begin_login(
         &self,
         family: Family,
@@ -208,6 +199,10 @@ impl Store for Gate {
         self.store.save_login(id, holder, refreshed, context)
     }
 
+    fn make_logins_due(&self, of: Revoked, at: UnixTime) -> StoreFuture<Vec<TokenId>> {
+        self.store.make_logins_due(of, at)
+    }
+
     fn interrupted_logins(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(Family, ProviderLogin)>> {
         self.store.interrupted_logins(now, limit)
     }
@@ -219,17 +214,17 @@ impl Store for Gate {
     fn forget_login(&self, id: TokenId, version: u64) -> StoreFuture<()> {
         self.store.forget_login(id, version)
     }
+}
 
-    fn acme_entries(&self, known: Vec<(String, u64)>) -> StoreFuture<Vec<AcmeEntry>> {
-        self.store.acme_entries(known)
-    }
-
-    fn save_acme_entry(&self, entry: AcmeEntry) -> StoreFuture<bool> {
-        self.store.save_acme_entry(entry)
-    }
-
+impl KeyStore for Gate {
     fn change_signing_keys(&self, decide: DecideKeys, occasion: EventContext) -> StoreFuture<KeysChanged> {
         self.store.change_signing_keys(decide, occasion)
+    }
+}
+
+impl AuditStore for Gate {
+    fn record(&self, event: Event, occasion: EventContext) -> StoreFuture<()> {
+        self.wait(move |store| store.record(event, occasion))
     }
 
     fn undelivered(&self, limit: usize) -> StoreFuture<Vec<Recorded>> {
@@ -242,6 +237,26 @@ impl Store for Gate {
 
     fn outbox(&self) -> Arc<Outbox> {
         self.store.outbox()
+    }
+}
+
+impl AcmeStore for Gate {
+    fn acme_entries(&self, known: Vec<(String, u64)>) -> StoreFuture<Vec<AcmeEntry>> {
+        self.store.acme_entries(known)
+    }
+
+    fn save_acme_entry(&self, entry: AcmeEntry) -> StoreFuture<bool> {
+        self.store.save_acme_entry(entry)
+    }
+}
+
+impl StoreUpkeep for Gate {
+    fn sweep(&self, now: UnixTime, limit: usize) -> StoreFuture<usize> {
+        self.store.sweep(now, limit)
+    }
+
+    fn expired(&self, now: UnixTime, limit: usize) -> StoreFuture<Expired> {
+        self.store.expired(now, limit)
     }
 
     fn check(&self) -> StoreFuture<()> {

@@ -17,10 +17,11 @@ use bearward::auth::signature_queue::SignatureQueue;
 use bearward::auth::token_cache::TokenCache;
 use bearward::broker::keys::OwnKeys;
 use bearward::broker::refresh::RefreshRequest;
+use bearward::broker::revoke::right_of;
 use bearward::broker::{Broker, Detached, ReportCounts, Settings, TokenPair};
 use bearward::limits::limiter::Rate;
 use bearward::limits::throttle::{self, Throttle};
-use bearward::store::{RevokedBy, Store};
+use bearward::store::{RevocationStore, RevokedBy};
 use bearward::telemetry::metrics::{Metrics, WorkerMetrics};
 use bearward::tokens::audit_event::EventContext;
 use bearward::tokens::family::revocation::{Revocation, Revoked};
@@ -197,7 +198,8 @@ impl Process {
     /// `DELETE /token/{tokenId}`
     pub(super) async fn log_out(&self, access: &str, family: TokenId, now: UnixTime) -> Result<(), Reject> {
         let caller = self.admit(access, now)?;
-        self.broker.revoke(&caller, Some(family), now.into()).await
+        let (family, by) = right_of(&caller, Some(family))?;
+        self.broker.revoke_family(family, by, now.into()).await
     }
 
     /// A revocation by an operator.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bearward::store::Store;
+use bearward::store::AcmeStore;
 use bearward::store::sqlite::SqliteStore;
 
 use tempfile::TempDir;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use bearward::store::{RevokedBy, Store};
+use bearward::store::{FamilyStore, RevocationStore, RevokedBy, StoreUpkeep};
 use bearward::types::reject::Reason;
 use rusqlite::{Connection, OpenFlags};
 

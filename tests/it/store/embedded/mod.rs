@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bearward::store::sqlite::{Settings, SqliteStore};
 use bearward::store::sweep::sweep;
-use bearward::store::{Backlog, Expired, LogOrder, RevocationHook, Store, StoreError};
+use bearward::store::{Backlog, Expired, FamilyStore, LogOrder, RevocationHook, Store, StoreError};
 use bearward::types::clock::Clock;
 use rusqlite::{Connection, params};
 use tempfile::TempDir;

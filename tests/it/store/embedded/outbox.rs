@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use bearward::store::Store;
 use bearward::store::sqlite::{Settings, SqliteStore};
+use bearward::store::{AuditStore, FamilyStore};
 
 use super::{database_path, open};
 use crate::support::gateway::LOCK_TIMEOUT;

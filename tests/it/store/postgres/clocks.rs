@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bearward::store::{DecideRotation, Store};
+use bearward::store::{DecideRotation, Store, StoreUpkeep};
 use bearward::tokens::family::Family;
 use bearward::tokens::family::rotation::{Rotation, rotate};
 use bearward::types::clock::{TransactionTime, UnixTime};

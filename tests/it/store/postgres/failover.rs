@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bearward::store::Store;
 use bearward::store::postgres::Database;
+use bearward::store::{FamilyStore, StoreUpkeep};
 use bearward::tokens::family::rotation::Rotation;
 
 use super::following::{Follower, now, sql};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bearward::store::postgres::{Database, PostgresStore};
-use bearward::store::{RevocationHook, RevokedBy, Store};
+use bearward::store::{FamilyStore, KeyStore, RevocationHook, RevocationStore, RevokedBy, StoreUpkeep};
 use bearward::tokens::family::revocation::{Revocation, Revoked};
 use bearward::tokens::signing::StoredKey;
 use bearward::types::clock::{Clock, SystemClock, UnixTime};

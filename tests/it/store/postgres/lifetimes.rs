@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bearward::store::{RevokeOutcome, RevokedBy, Settings, Store};
+use bearward::store::{FamilyStore, RevocationStore, RevokeOutcome, RevokedBy, Settings, StoreUpkeep};
 use bearward::tokens::family::revocation::Revoked;
 
 use super::{open, try_open};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bearward::store::postgres::PostgresStore;
-use bearward::store::{Settings, Store};
+use bearward::store::{FamilyStore, Settings};
 
 use super::{open_at, try_open};
 use crate::support::given::*;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bearward::store::Store;
+use bearward::store::StoreUpkeep;
 
 use super::following::{Follower, now, sql, token_of};
 use crate::support::given::*;

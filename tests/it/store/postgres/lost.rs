@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use bearward::store::{FollowerCounts, Store};
+use bearward::store::{FollowerCounts, StoreUpkeep};
 use bearward::tokens::family::revocation::Revoked;
 
 use super::following::{Follower, now, sql, token_of};

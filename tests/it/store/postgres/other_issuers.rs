@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bearward::store::postgres::PostgresStore;
 use bearward::store::{
-    LoginLease, Mark, MarkKind, Marked, ProviderLogin, RefreshedLogin, Renewed, RevokedBy, SavedLogin, Store,
+    FamilyStore, LoginLease, Mark, MarkKind, MarkStore, Marked, ProviderLogin, ProviderLoginStore, RefreshedLogin,
+    Renewed, RevocationStore, RevokedBy, SavedLogin,
 };
 use bearward::tokens::family::revocation::Revoked;
 use bearward::tokens::family::{Family, Origin};

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bearward::store::Store;
+use bearward::store::{FamilyStore, StoreUpkeep};
 
 use super::{open, try_open};
 use crate::support::given::*;
@@ -40,7 +40,7 @@ mod next {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use bearward::store::{Settings, Store};
+    use bearward::store::{FamilyStore, RevocationStore, Settings, Store};
 
     use super::super::{Place, PlaceTest, Schema, SuiteTest, open, try_open};
     use super::{NEXT, settings, sql};

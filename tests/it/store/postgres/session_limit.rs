@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use bearward::store::Store;
 use bearward::store::postgres::PostgresStore;
+use bearward::store::{FamilyStore, RevocationStore, Store};
 use bearward::tokens::family::revocation::Revoked;
 use bearward::types::ids::TokenId;
 use futures_util::future::join_all;

@@ -5,7 +5,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use bearward::store::postgres::PostgresStore;
-use bearward::store::{LogOrder, RevocationHook, RevokeOutcome, RevokedBy, Settings, Store};
+use bearward::store::{
+    AuditStore, FamilyStore, KeyStore, LogOrder, RevocationHook, RevocationStore, RevokeOutcome, RevokedBy, Settings,
+    StoreUpkeep,
+};
 use bearward::tokens::audit_event::Event;
 use bearward::tokens::family::revocation::{Revocation, Revoked};
 use bearward::tokens::family::rotation::Rotation;

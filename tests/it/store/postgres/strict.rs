@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bearward::store::postgres::Database;
 use bearward::store::sweep::sweep;
-use bearward::store::{Backlog, Expired, RevokedBy, Store};
+use bearward::store::{AuditStore, Backlog, Expired, FamilyStore, RevokedBy, StoreUpkeep};
 use bearward::tokens::audit_event::Event;
 use bearward::types::clock::{Clock, SystemClock};
 use tokio::time::timeout;

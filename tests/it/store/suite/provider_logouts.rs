@@ -111,7 +111,6 @@ pub(crate) async fn an_unclaimed_login_ends_after_five_minutes(store: &dyn Store
     assert!(found(store, unclaimed.id).await.is_some_and(|(_, login)| !login.claimed), "it is too late");
 }
 
-/// The idle time of a session may end later than it was to when it was last looked at.
 /// The client may use its session for the first time while an operator ends it.
 pub(crate) async fn a_first_use_after_the_end_delays_nothing(store: &dyn Store) {
     let family = begun(store, "alice").await;
