@@ -38,6 +38,7 @@ use crate::gateway::streams::Streams;
 use crate::gateway::used_proof;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ConcurrencyLimit;
+use crate::limits::throttle::{self, Throttle};
 use crate::protocols::http::forwarded::Origin;
 use crate::protocols::tls::ClientChain;
 use crate::store::{StoreError, StoreFuture};
@@ -99,8 +100,10 @@ impl Explainer {
         let bad_signatures = BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, 1);
         let worker = worker(bad_signatures, &auth, clock.clone());
         let sessions = Sessions::Database(config.store.clone());
+        // Other calls are not known here, so that nothing limits this one.
+        let throttle = Throttle::new(&throttle::Settings::default(), clock.clone());
         let unknown = Unknown { revocations: revocations_unknown, proofs: true, nonces: config.tokens.proof_nonce };
-        let own_calls = OwnCalls::new(config, sessions, None, unknown.clone());
+        let own_calls = OwnCalls::new(config, sessions, throttle, unknown.clone());
         let decider = decider(&auth, config);
         let (listeners, shown, keys) = (AskingListeners::of(config), None, Some(keys));
         Ok(Explainer {
@@ -125,7 +128,7 @@ impl Explainer {
             own_calls: OwnCalls::new(
                 config,
                 Sessions::Store(state.store.clone()),
-                Some(state.broker.throttle.clone()),
+                state.broker.throttle.without_counting(),
                 Unknown::default(),
             ),
             worker: worker(state.bad_signatures.without_counting(), &auth, clock.clone()),
@@ -253,7 +256,7 @@ impl Explainer {
         let (calls, with, headers) = (&self.own_calls, &self.decider.authenticator, request.headers());
         let done = match decision {
             Err(reject) => calls.refresh_cookie(request, reject, with, context).await,
-            Ok(Decision::Forward { permit, .. }) => match calls.check_capture(&permit, headers, with, context).await {
+            Ok(Decision::Forward { permit, .. }) => match calls.check_capture(&permit, request, with, context).await {
                 Ok(()) => match (self.forwarded(&permit, context), &permit.route().respond) {
                     (Outcome::Allowed, Some(fixed)) => Ok(format!("responds with status {}", fixed.status)),
                     (outcome, _) => return outcome,

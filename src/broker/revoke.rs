@@ -44,13 +44,6 @@ pub fn right_of(caller: &Caller, family: Option<TokenId>) -> Result<(TokenId, Re
 }
 
 impl Broker {
-    /// When this returns `Ok`, the family is revoked durably, and on every worker of this process.
-    pub async fn revoke(&self, caller: &Caller, family: Option<TokenId>, context: EventContext) -> Result<(), Reject> {
-        let (family, by) = right_of(caller, family)?;
-        let caller = Some(caller.token().subject.clone());
-        self.revoke_family(family, by, EventContext { caller, ..context }).await
-    }
-
     /// Revokes the family of a live access token, for its owner. If the store does not know the family, the token stays
     /// valid, so this fails.
     pub async fn revoke_login_of(&self, token: &VerifiedToken, context: EventContext) -> Result<(), Reject> {
@@ -81,7 +74,8 @@ impl Broker {
         or_swept(self.revoke_family(family.id, owner, context).await)
     }
 
-    /// As [`Broker::revoke`]. `by` decides whether the family may be revoked.
+    /// When this returns `Ok`, the family is revoked durably, and on every worker of this process. `by` decides whether
+    /// it may be revoked.
     pub async fn revoke_family(&self, family: TokenId, by: RevokedBy, context: EventContext) -> Result<(), Reject> {
         match self.with_timeout(self.store.revoke_family(family, by, context)).await? {
             RevokeOutcome::Revoked | RevokeOutcome::AlreadyEnded => Ok(()),
@@ -90,7 +84,7 @@ impl Broker {
     }
 
     /// Revokes a single token, a subject, an issuer or everything. When this returns `Ok`, it is in force as in
-    /// [`Broker::revoke`], and a login that begins then is not affected.
+    /// [`Broker::revoke_family`], and a login that begins then is not affected.
     pub async fn revoke_named(&self, what: Revoked, context: EventContext) -> Result<(), Reject> {
         let what = by_every_clock(what, context.at, self.clock.uncertainty());
         let mark = what.not_after();

@@ -17,7 +17,7 @@ use crate::auth::token_exchange;
 use crate::config::named_files::NamedFile;
 use crate::config::values::Values;
 use crate::gateway::cors;
-use crate::gateway::endpoints::{Endpoint, Endpoints};
+use crate::gateway::endpoints::{Endpoint, Endpoints, ProviderReport};
 use crate::gateway::forward_auth;
 use crate::gateway::https::Https;
 use crate::gateway::route;
@@ -112,9 +112,10 @@ impl Config {
     /// The paths at which identity providers report.
     pub fn report_paths(&self) -> impl Iterator<Item = (Endpoint, String)> {
         let logouts = self.providers.iter().map(|provider| logout_path(&self.sign_in_path, &provider.name));
-        let logouts = logouts.enumerate().map(|(number, path)| (Endpoint::BackchannelLogout(number), path));
+        let logouts = logouts.enumerate().map(|(number, path)| (ProviderReport::BackchannelLogout(number), path));
         let pushed = self.event_streams.iter().filter_map(EventStream::path).enumerate();
-        logouts.chain(pushed.map(|(number, path)| (Endpoint::SecurityEvents(number), path.to_owned())))
+        let pushed = pushed.map(|(number, path)| (ProviderReport::SecurityEvents(number), path.to_owned()));
+        logouts.chain(pushed).map(|(report, path)| (Endpoint::Report(report), path))
     }
 }
 

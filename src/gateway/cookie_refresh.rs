@@ -11,11 +11,12 @@ use http::{HeaderMap, HeaderValue, Request, header};
 use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 
-use crate::auth::authenticate::{Authenticator, Caller};
-use crate::auth::bearer::{BearerToken, TokenLocation, login_cookies};
+use crate::auth::authenticate::Caller;
+use crate::auth::bearer::{FoundToken, TokenLocation, login_cookies};
 use crate::auth::token_cache::CachedToken;
 use crate::broker::refresh::RefreshRequest;
 use crate::broker::{Broker, TokenPair};
+use crate::gateway::call_checks::CallChecks;
 use crate::gateway::context::RequestContext;
 use crate::gateway::forward::Forwarded;
 use crate::tokens::bound::Bound;
@@ -64,27 +65,22 @@ impl CookieRefresh {
         &self,
         request: &Request<B>,
         expired: Reject,
-        (broker, authenticator): (&Broker, &Authenticator),
+        checks: &CallChecks<'_>,
+        broker: &Broker,
         context: &RequestContext<'_>,
     ) -> Result<(Caller, NewCookies), Reject> {
-        let (Some(presented), Some(route)) = (login_cookies::refresh_token(request.headers()), &context.route) else {
+        let authenticator = checks.authenticator;
+        let Some(cookies) = ExpiredCookies::of(request, &expired, authenticator.token_size, context)? else {
             return Err(expired);
         };
-        let found = route.places.find(request, authenticator.token_size)?;
-        if found.location != TokenLocation::Cookie {
-            return Err(expired);
-        }
-        let hash = secret::digest(&[&secret::digest(&[found.token().as_bytes()]), presented.as_bytes()]);
-        let slot = self.slot(hash, context.clock.uptime());
+        let slot = self.slot(cookies.hash(), context.clock.uptime());
         let mut slot = slot.lock().await;
         if let Some(done) = slot.as_ref().filter(|done| done.is_current(context.clock.uptime())) {
             let caller = authenticator.authenticate_known(done.access.clone(), &context.auth()).await?;
             return Ok((caller, done.cookies.clone()));
         }
-        let (throttle, client) = (&broker.throttle, context.client());
-        throttle.count_call(client)?;
-        let outcome = rotate(found.token(), presented, (broker, authenticator), context).await;
-        throttle.count_outcome(&outcome, client);
+        let outcome = rotate(&cookies, checks, broker, context).await;
+        checks.throttle.count_outcome(&outcome, context.client());
         let pair = outcome.map_err(|reject| session_ended(reject, expired))?;
         let cookies = NewCookies::of(&pair.access_token, &pair.refresh_token)?;
         let caller = authenticator.authenticate_issued(&pair.access_token, &context.auth()).await?;
@@ -102,16 +98,44 @@ impl CookieRefresh {
     }
 }
 
-/// The same checks as `POST /user/refresh`.
+/// The cookies of a browser with an access token that has expired.
+pub struct ExpiredCookies<'r> {
+    pub access: FoundToken<'r>,
+    refresh_token: &'r str,
+}
+
+impl<'r> ExpiredCookies<'r> {
+    /// Returns the cookies with which the gateway can help a request that it has rejected.
+    pub fn of<B>(
+        request: &'r Request<B>,
+        rejected: &Reject,
+        token_size: usize,
+        context: &RequestContext<'_>,
+    ) -> Result<Option<Self>, Reject> {
+        let Some(route) = context.route.as_ref().filter(|_| can_help(rejected, context)) else { return Ok(None) };
+        let Some(refresh_token) = login_cookies::refresh_token(request.headers()) else { return Ok(None) };
+        let access = route.places.find(request, token_size)?;
+        if access.location != TokenLocation::Cookie {
+            return Ok(None);
+        }
+        Ok(Some(ExpiredCookies { access, refresh_token }))
+    }
+
+    fn hash(&self) -> [u8; 32] {
+        let access = secret::digest(&[self.access.token().as_bytes()]);
+        secret::digest(&[&access, self.refresh_token.as_bytes()])
+    }
+}
+
 async fn rotate(
-    expired: BearerToken<'_>,
-    presented: &str,
-    (broker, authenticator): (&Broker, &Authenticator),
+    cookies: &ExpiredCookies<'_>,
+    checks: &CallChecks<'_>,
+    broker: &Broker,
     context: &RequestContext<'_>,
 ) -> Result<TokenPair, Reject> {
-    let idle = broker.settings.lifetimes.idle;
-    let bearer = authenticator.authenticate_expired(expired, idle, &context.auth()).await?;
-    broker.refresh(RefreshRequest::of_cookie(presented), (&bearer, Bound::default()), context.event()).await
+    let token = checks.cookie_refresh(cookies.access.token(), context).await?;
+    let request = RefreshRequest::of_cookie(cookies.refresh_token);
+    broker.refresh(request, (&token, Bound::default()), context.event()).await
 }
 
 fn is_current(slot: &Slot, now: Uptime) -> bool {

@@ -37,16 +37,29 @@ pub struct Endpoints {
     pub exchange: Vec<ExchangeRule>,
 }
 
+/// A path of the gateway that the operator chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
+    Client(ClientEndpoint),
+    /// RFC 9728
+    ProtectedResource,
+    Report(ProviderReport),
+}
+
+/// An endpoint for OAuth clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientEndpoint {
     /// RFC 6749 section 3.2
     Token,
     /// RFC 7009
     Revoke,
     /// RFC 7662
     Introspect,
-    /// RFC 9728
-    ProtectedResource,
+}
+
+/// An endpoint at which identity providers report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProviderReport {
     /// Logout tokens of the provider with this position (OpenID Connect Back-Channel Logout 1.0).
     BackchannelLogout(usize),
     /// Pushed events of the `[[event_stream]]` with this position among those with a path (RFC 8935).
@@ -54,15 +67,20 @@ pub enum Endpoint {
 }
 
 impl Endpoints {
-    /// The endpoints that are switched on, with their paths. Routing and metadata both use this list.
+    /// The endpoints that are switched on, with their paths.
     pub fn enabled(&self) -> impl Iterator<Item = (Endpoint, &str)> {
+        let resource = self.resource.iter().map(|resource| (Endpoint::ProtectedResource, &*resource.path));
+        self.for_clients().map(|(endpoint, path)| (Endpoint::Client(endpoint), path)).chain(resource)
+    }
+
+    /// Those for OAuth clients among them. Routing and metadata both use this list.
+    pub fn for_clients(&self) -> impl Iterator<Item = (ClientEndpoint, &str)> {
         let paths = [
-            (Endpoint::Token, self.token_endpoint.as_deref()),
-            (Endpoint::Revoke, self.revocation_endpoint.as_deref()),
-            (Endpoint::Introspect, self.introspection_endpoint.as_deref()),
-            (Endpoint::ProtectedResource, self.resource.as_ref().map(|resource| &*resource.path)),
+            (ClientEndpoint::Token, &self.token_endpoint),
+            (ClientEndpoint::Revoke, &self.revocation_endpoint),
+            (ClientEndpoint::Introspect, &self.introspection_endpoint),
         ];
-        paths.into_iter().filter_map(|(endpoint, path)| Some((endpoint, path?)))
+        paths.into_iter().filter_map(|(endpoint, path)| Some((endpoint, path.as_deref()?)))
     }
 
     /// The values of `grant_type` that the token endpoint accepts.
@@ -99,11 +117,7 @@ impl Endpoint {
     pub(super) fn check_method(self, method: &Method) -> Result<(), Reject> {
         let (allowed, allow): (&[Method], _) = match self {
             Endpoint::ProtectedResource => (&[Method::GET, Method::HEAD], "GET, HEAD"),
-            Endpoint::Token
-            | Endpoint::Revoke
-            | Endpoint::Introspect
-            | Endpoint::BackchannelLogout(_)
-            | Endpoint::SecurityEvents(_) => (&[Method::POST], "POST"),
+            Endpoint::Client(_) | Endpoint::Report(_) => (&[Method::POST], "POST"),
         };
         match allowed.contains(method) {
             true => Ok(()),
@@ -114,12 +128,14 @@ impl Endpoint {
     /// What the endpoint does, for `bearward explain`.
     pub const fn purpose(self) -> &'static str {
         match self {
-            Endpoint::Token => "exchanges a refresh token or another grant (RFC 6749)",
-            Endpoint::Revoke => "revokes a token (RFC 7009)",
-            Endpoint::Introspect => "introspects a token (RFC 7662)",
+            Endpoint::Client(ClientEndpoint::Token) => "exchanges a refresh token or another grant (RFC 6749)",
+            Endpoint::Client(ClientEndpoint::Revoke) => "revokes a token (RFC 7009)",
+            Endpoint::Client(ClientEndpoint::Introspect) => "introspects a token (RFC 7662)",
             Endpoint::ProtectedResource => "publishes the metadata of the protected resource (RFC 9728)",
-            Endpoint::BackchannelLogout(_) => "ends the session that a logout token names (OpenID Connect)",
-            Endpoint::SecurityEvents(_) => "carries out a security event (RFC 8935)",
+            Endpoint::Report(ProviderReport::BackchannelLogout(_)) => {
+                "ends the session that a logout token names (OpenID Connect)"
+            }
+            Endpoint::Report(ProviderReport::SecurityEvents(_)) => "carries out a security event (RFC 8935)",
         }
     }
 }

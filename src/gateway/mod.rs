@@ -5,6 +5,7 @@
 
 pub mod authorize;
 mod back;
+pub mod call_checks;
 pub mod client;
 pub mod client_certificates;
 pub mod context;
@@ -239,8 +240,8 @@ impl Gateway {
     ) -> (Result<Decision, Reject>, Option<NewCookies>) {
         let Err(expired) = decided else { return (decided, None) };
         let calls = &self.token_calls;
-        let with = (&*calls.broker, &self.decider.authenticator);
-        match calls.cookie_refresh.refresh(request, expired, with, context).await {
+        let checks = calls.checks(&self.decider.authenticator);
+        match calls.cookie_refresh.refresh(request, expired, &checks, &calls.broker, context).await {
             Ok((caller, cookies)) => (self.decider.decide_refreshed(caller, context), Some(cookies)),
             Err(reject) => (Err(reject), None),
         }
@@ -320,8 +321,8 @@ impl Gateway {
         context: &mut RequestContext<'_>,
     ) -> Result<Forwarded, Reject> {
         let broker = &self.token_calls.broker;
-        let captured = login_capture::begin(capture, &permit, request, &broker.throttle, context)?;
-        let captured = captured.bind(request.headers(), &self.decider.authenticator, context).await?;
+        let checks = self.token_calls.checks(&self.decider.authenticator);
+        let captured = login_capture::begin(capture, &permit, request, &checks, context).await?;
         let forwarded = match self.forwarder.forward(permit, request, host, context).await {
             Ok(forwarded) => forwarded,
             Err(reject) => {

@@ -1,22 +1,21 @@
 //! The calls that the gateway answers itself: refresh, revoke, the OAuth endpoints and the published documents.
 
 use std::mem;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 
-use crate::auth::authenticate::{Authenticator, Caller};
-use crate::auth::bearer;
+use crate::auth::authenticate::Authenticator;
 use crate::auth::keyring::Keyring;
 use crate::auth::registered_clients::ClientKeys;
 use crate::broker::refresh::RefreshRequest;
-use crate::broker::{BODY_LIMIT, Broker, EXCHANGE_BODY_LIMIT, revoke};
+use crate::broker::{BODY_LIMIT, Broker, EXCHANGE_BODY_LIMIT};
+use crate::gateway::call_checks::{CallChecks, Revoker};
 use crate::gateway::context::RequestContext;
 use crate::gateway::cookie_refresh::CookieRefresh;
-use crate::gateway::endpoints::{Endpoint, Endpoints};
+use crate::gateway::endpoints::{ClientEndpoint, Endpoint, Endpoints, ProviderReport};
 use crate::gateway::oauth::{self, metadata};
 use crate::gateway::provider_events::{EVENT_LIMIT, LOGOUT_LIMIT, Receivers};
 use crate::limits::pace::MinRate;
@@ -24,7 +23,7 @@ use crate::limits::throttle::is_failure;
 use crate::protocols::http::body::{self, Body};
 use crate::protocols::http::challenges::REALM;
 use crate::protocols::http::respond;
-use crate::types::ids::TokenId;
+use crate::tokens::audit_event::EventContext;
 use crate::types::reject::{Reason, Reject};
 
 type Outcome = Result<Response<Body>, Reject>;
@@ -48,22 +47,17 @@ pub struct TokenCalls {
     pub body_timeout: Duration,
 }
 
-/// Who calls `DELETE /token/{tokenId}`, and the family that the path names.
-pub async fn revoker(
-    parameter: &str,
-    headers: &HeaderMap,
-    authenticator: &Authenticator,
-    context: &mut RequestContext<'_>,
-) -> Result<(Caller, Option<TokenId>), Reject> {
-    let family = revoke::named_family(parameter);
-    context.record.token_id = family;
-    let bearer = bearer::find_with_scheme(headers, authenticator.token_size)?;
-    let caller = authenticator.authenticate(bearer, &context.auth_by(headers)).await?;
-    context.record.caller = Some(caller.token().clone());
-    Ok((caller, family))
-}
-
 impl TokenCalls {
+    /// The checks of the heads of these calls.
+    pub(super) fn checks<'c>(&'c self, authenticator: &'c Authenticator) -> CallChecks<'c> {
+        CallChecks {
+            throttle: &self.broker.throttle,
+            authenticator,
+            resource_servers: &self.endpoints.resource_servers,
+            idle: self.broker.settings.lifetimes.idle,
+        }
+    }
+
     /// `POST /user/refresh`
     pub(super) async fn refresh(
         &self,
@@ -71,8 +65,9 @@ impl TokenCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        let client = context.client();
-        self.throttled(client, self.refresh_now(request, authenticator, context)).await
+        let outcome = self.refresh_now(request, authenticator, context).await;
+        self.broker.throttle.count_outcome(&outcome, context.client());
+        outcome
     }
 
     async fn refresh_now(
@@ -81,18 +76,14 @@ impl TokenCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
+        let by = self.checks(authenticator).refresh(request.headers(), context).await?;
         let content = self.read_body(request, BODY_LIMIT, context).await?;
         let refresh = RefreshRequest::read(request.headers(), &content)?;
         if refresh.client_id().is_some_and(|id| self.endpoints.client(id).is_some()) {
             let detail = "a registered client refreshes at the token endpoint, where it can authenticate";
             return Err(Reject::new(Reason::ClientNotAuthenticated, detail));
         }
-        let idle = self.broker.settings.lifetimes.idle;
-        let auth = context.auth_by(request.headers());
-        let (bearer, proved) = authenticator.authenticate_refresh(request.headers(), idle, &auth).await?;
-        let bearer = Arc::new(bearer);
-        context.record.caller = Some(bearer.clone());
-        let pair = self.broker.refresh(refresh, (&bearer, proved), context.event()).await?;
+        let pair = self.broker.refresh(refresh, (&by.token, by.proved), context.event()).await?;
         Ok(respond::json(StatusCode::OK, &pair))
     }
 
@@ -104,8 +95,9 @@ impl TokenCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        let client = context.client();
-        self.throttled(client, self.revoke_now(parameter, headers, authenticator, context)).await
+        let outcome = self.revoke_now(parameter, headers, authenticator, context).await;
+        self.broker.throttle.count_outcome(&outcome, context.client());
+        outcome
     }
 
     async fn revoke_now(
@@ -115,9 +107,9 @@ impl TokenCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        let (caller, family) = revoker(parameter, headers, authenticator, context).await?;
-        authenticator.use_proof(&caller, context.now).await?;
-        self.broker.revoke(&caller, family, context.event()).await?;
+        let Revoker { caller, family, by } = self.checks(authenticator).revoke(parameter, headers, context).await?;
+        let event = EventContext { caller: Some(caller.token().subject.clone()), ..context.event() };
+        self.broker.revoke_family(family, by, event).await?;
         Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
     }
 
@@ -129,27 +121,32 @@ impl TokenCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        if let (Endpoint::ProtectedResource, Some(resource)) = (endpoint, &self.endpoints.resource) {
-            return Ok(respond::public_document(resource.document.clone()));
+        match endpoint {
+            Endpoint::Client(endpoint) => self.client_call(endpoint, request, authenticator, context).await,
+            Endpoint::ProtectedResource => self.published_resource(),
+            Endpoint::Report(report) => {
+                self.checks(authenticator).report(context)?;
+                let outcome = self.receive(report, request, context).await;
+                self.count_report(&outcome, context);
+                outcome
+            }
         }
-        if let Endpoint::BackchannelLogout(_) | Endpoint::SecurityEvents(_) = endpoint {
-            return self.report(endpoint, request, context).await;
-        }
-        let throttle = &self.broker.throttle;
-        let client = context.client();
-        // Resource servers introspect for all of their clients, and authenticate with a token of their own.
-        if endpoint != Endpoint::Introspect {
-            throttle.check_failures(client)?;
-            throttle.count_call(client)?;
-        }
-        let exchanges = endpoint == Endpoint::Token && !self.endpoints.exchange.is_empty();
+    }
+
+    async fn client_call(
+        &self,
+        endpoint: ClientEndpoint,
+        request: &mut Request<Body>,
+        authenticator: &Authenticator,
+        context: &mut RequestContext<'_>,
+    ) -> Outcome {
+        let by = self.checks(authenticator).endpoint(endpoint, request.headers(), context).await?;
+        let exchanges = endpoint == ClientEndpoint::Token && !self.endpoints.exchange.is_empty();
         let limit = if exchanges { EXCHANGE_BODY_LIMIT } else { BODY_LIMIT };
         let content = self.read_body(request, limit, context).await?;
-        let attempt = match endpoint {
-            // It counts wrong credentials itself.
-            Endpoint::Introspect => None,
-            _ => Some(throttle.begin_attempt(client)?),
-        };
+        // What an introspection asks about comes from the clients of its caller.
+        let guesses = endpoint != ClientEndpoint::Introspect;
+        let attempt = guesses.then(|| self.broker.throttle.begin_attempt(context.client())).transpose()?;
         let call = oauth::Call {
             broker: &self.broker,
             authenticator,
@@ -158,34 +155,32 @@ impl TokenCalls {
             headers: request.headers(),
             context,
         };
-        let outcome = oauth::respond(call, endpoint, &content).await;
+        let outcome = oauth::respond(call, by, &content).await;
         if let Some(attempt) = attempt {
             attempt.end(is_failure(&outcome));
         }
         outcome
     }
 
-    /// What an identity provider reports. Only failures count against its address: when an administrator ends all
-    /// sessions, a provider reports each of them.
-    async fn report(
+    async fn receive(
         &self,
-        endpoint: Endpoint,
+        report: ProviderReport,
         request: &mut Request<Body>,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        let (throttle, client) = (&self.broker.throttle, context.client());
-        throttle.check_failures(client)?;
-        let outcome = match endpoint {
-            Endpoint::BackchannelLogout(number) => self.receive_logout(number, request, context).await,
-            Endpoint::SecurityEvents(number) => self.receive_event(number, request, context).await,
-            _ => Err(Reason::NoRoute.into()),
-        };
+        match report {
+            ProviderReport::BackchannelLogout(number) => self.receive_logout(number, request, context).await,
+            ProviderReport::SecurityEvents(number) => self.receive_event(number, request, context).await,
+        }
+    }
+
+    fn count_report(&self, outcome: &Outcome, context: &RequestContext<'_>) {
+        let throttle = &self.broker.throttle;
         match &context.record.rejected {
             // A rejection in the form of RFC 8935.
-            Some(_) => throttle.count_failure(client),
-            None => throttle.count_outcome(&outcome, client),
+            Some(_) => throttle.count_failure(context.client()),
+            None => throttle.count_outcome(outcome, context.client()),
         }
-        outcome
     }
 
     async fn receive_logout(
@@ -209,6 +204,12 @@ impl TokenCalls {
         receiver.check_sender(request.headers())?;
         let content = self.read_body(request, EVENT_LIMIT, context).await?;
         receiver.receive(&self.broker, request.headers(), &content, context).await
+    }
+
+    /// The metadata of the protected resource (RFC 9728).
+    fn published_resource(&self) -> Outcome {
+        let resource = self.endpoints.resource.as_ref().ok_or(Reason::NoRoute)?;
+        Ok(respond::public_document(resource.document.clone()))
     }
 
     /// `GET /.well-known/jwks.json`: public, and cacheable for less time than a key is published ahead.
@@ -238,14 +239,6 @@ impl TokenCalls {
         let is_temporary = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
         let is_token_endpoint = self.endpoints.token_endpoint.as_deref() == Some(path);
         if is_temporary && is_token_endpoint { reject.as_temporary() } else { reject }
-    }
-
-    /// Counts a call for the address that it comes from: `throttle.calls` before it, `throttle.failures` after it.
-    async fn throttled(&self, client: IpAddr, call: impl Future<Output = Outcome>) -> Outcome {
-        self.broker.throttle.count_call(client)?;
-        let outcome = call.await;
-        self.broker.throttle.count_outcome(&outcome, client);
-        outcome
     }
 
     /// Reads the body, and the clock once more: what the call does is done at the end of the body, not at its head.

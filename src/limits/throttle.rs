@@ -15,7 +15,7 @@ use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
 
 /// `None` for no limit.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Settings {
     pub refreshes: Option<Rate>,
     pub calls: Option<Rate>,
@@ -26,6 +26,8 @@ pub struct Settings {
 pub struct Throttle {
     limits: ArcSwap<Limits>,
     clock: Arc<dyn Clock>,
+    /// False: it limits as the others have counted.
+    counts: bool,
 }
 
 /// A reload replaces a limit that has changed. The others keep their counts.
@@ -47,7 +49,12 @@ impl Limits {
 
 impl Throttle {
     pub fn new(settings: &Settings, clock: Arc<dyn Clock>) -> Self {
-        Throttle { limits: ArcSwap::from_pointee(Limits::new(*settings)), clock }
+        Throttle { limits: ArcSwap::from_pointee(Limits::new(*settings)), clock, counts: true }
+    }
+
+    /// Returns a throttle that limits as this one, and counts nothing.
+    pub fn without_counting(&self) -> Self {
+        Throttle { limits: ArcSwap::new(self.limits.load_full()), clock: self.clock.clone(), counts: false }
     }
 
     /// Puts these limits in force. A limit that has changed starts with its full burst.
@@ -67,15 +74,11 @@ impl Throttle {
 
     /// Counts a token call, and rejects it if its address has made too many.
     pub fn count_call(&self, address: IpAddr) -> Result<(), Reject> {
+        let limits = self.limits.load();
+        let Some(calls) = &limits.calls else { return Ok(()) };
+        let now = self.clock.uptime();
         let retry_after =
-            self.limits.load().calls.as_ref().and_then(|calls| calls.try_take(address, self.clock.uptime()).err());
-        or_limited(retry_after, Reason::AddressLimited)
-    }
-
-    /// Rejects a token call as [`Throttle::count_call`] does, and does not count it.
-    pub fn check_calls(&self, address: IpAddr) -> Result<(), Reject> {
-        let retry_after =
-            self.limits.load().calls.as_ref().and_then(|calls| calls.retry_after(address, self.clock.uptime()));
+            if self.counts { calls.try_take(address, now).err() } else { calls.retry_after(address, now) };
         or_limited(retry_after, Reason::AddressLimited)
     }
 
@@ -94,6 +97,10 @@ impl Throttle {
     /// Begins a call that could guess a token or a password. It counts as failed until it has ended, so that many
     /// guesses at once are no more than one after the other. Rejects it as [`Throttle::check_failures`] does.
     pub fn begin_attempt(&self, address: IpAddr) -> Result<Attempt, Reject> {
+        if !self.counts {
+            self.check_failures(address)?;
+            return Ok(Attempt { failures: None, address });
+        }
         let failures = self.limits.load().failures.clone();
         let retry_after = failures.as_ref().and_then(|failures| failures.try_take(address, self.clock.uptime()).err());
         or_limited(retry_after, Reason::FailuresLimited)?;
@@ -102,14 +109,15 @@ impl Throttle {
 
     /// Counts a failed call.
     pub fn count_outcome<T>(&self, outcome: &Result<T, Reject>, address: IpAddr) {
-        if let Some(failures) = self.limits.load().failures.as_ref().filter(|_| is_failure(outcome)) {
-            failures.take(address, self.clock.uptime());
+        if is_failure(outcome) {
+            self.count_failure(address);
         }
     }
 
     /// Counts a failed call. Its response has a form of its own.
     pub fn count_failure(&self, address: IpAddr) {
-        if let Some(failures) = &self.limits.load().failures {
+        let limits = self.limits.load();
+        if let Some(failures) = limits.failures.as_ref().filter(|_| self.counts) {
             failures.take(address, self.clock.uptime());
         }
     }
@@ -127,7 +135,8 @@ impl Throttle {
 
     /// Counts a genuine refresh token of this login.
     pub fn count_refresh(&self, family: TokenId) {
-        if let Some(refreshes) = &self.limits.load().refreshes {
+        let limits = self.limits.load();
+        if let Some(refreshes) = limits.refreshes.as_ref().filter(|_| self.counts) {
             refreshes.take(family, self.clock.uptime());
         }
     }
@@ -245,6 +254,28 @@ mod tests {
         }
         assert_eq!(rejected(throttle.check_refreshes(one)), limited(Reason::FamilyLimited));
         assert_eq!(rejected(throttle.check_refreshes(other)), None);
+    }
+
+    #[test]
+    fn one_without_counting_limits_as_the_other_has_counted() {
+        let counting = throttle(Settings { refreshes: Some(RATE), calls: Some(RATE), failures: Some(RATE) });
+        let family = TokenId::from_bytes([1; 16]);
+        let dry = counting.without_counting();
+        for _ in 0..3 {
+            assert_eq!(rejected(dry.count_call(ONE)), None);
+            assert_eq!(rejected(dry.check_failures(ONE)), None);
+            drop(dry.begin_attempt(ONE).expect("nothing has failed"));
+            dry.count_outcome(&failed(Reason::Expired), ONE);
+            dry.count_refresh(family);
+        }
+        for _ in 0..2 {
+            assert_eq!(rejected(counting.count_call(ONE)), None);
+            counting.count_outcome(&failed(Reason::Expired), ONE);
+            counting.count_refresh(family);
+        }
+        assert_eq!(rejected(dry.count_call(ONE)), limited(Reason::AddressLimited));
+        assert_eq!(rejected(dry.begin_attempt(ONE)), limited(Reason::FailuresLimited));
+        assert_eq!(rejected(dry.check_refreshes(family)), limited(Reason::FamilyLimited));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::config::document::error::{ConfigError, Place};
 use crate::config::document::table::Table;
 use crate::config::sections::placed::Placed;
 use crate::config::settings::logout_path;
-use crate::gateway::endpoints::{Endpoint, Endpoints};
+use crate::gateway::endpoints::{ClientEndpoint, Endpoints};
 use crate::gateway::forward_auth;
 use crate::gateway::route::Route;
 use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX, metadata_path, openid_path};
@@ -118,13 +118,12 @@ fn all(root: &mut Table<'_>, own: &OwnPaths<'_>) -> Vec<OwnPath> {
         paths.extend(pages.map(page));
     }
     let oauth = root.part("oauth");
-    for (endpoint, path) in own.oauth.enabled() {
+    // The metadata of a resource is below /.well-known/, where no other key can have a path.
+    for (endpoint, path) in own.oauth.for_clients() {
         let key = match endpoint {
-            Endpoint::Token => "token_endpoint",
-            Endpoint::Revoke => "revocation_endpoint",
-            Endpoint::Introspect => "introspection_endpoint",
-            // Below /.well-known/, where no other key can have a path.
-            _ => continue,
+            ClientEndpoint::Token => "token_endpoint",
+            ClientEndpoint::Revoke => "revocation_endpoint",
+            ClientEndpoint::Introspect => "introspection_endpoint",
         };
         paths.push(OwnPath::chosen(path, format!("oauth.{key}"), oauth.place(key)));
     }

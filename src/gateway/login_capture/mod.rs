@@ -18,15 +18,14 @@ use http::response::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Body as HttpBody;
 
-use crate::auth::authenticate::Authenticator;
 use crate::broker::{Broker, TokenPair};
 use crate::gateway::authorize::Permit;
+use crate::gateway::call_checks::CallChecks;
 use crate::gateway::context::RequestContext;
 use crate::gateway::cookie_refresh::NewCookies;
-use crate::gateway::csrf;
 use crate::gateway::forward::Forwarded;
 use crate::gateway::route::Capture;
-use crate::limits::throttle::{Attempt, Throttle};
+use crate::limits::throttle::Attempt;
 use crate::protocols::http::body::{self, Body};
 use crate::protocols::http::{content_coding, media_type};
 use crate::tokens::audit_event::EventContext;
@@ -64,21 +63,18 @@ pub struct Limits {
 }
 
 /// Prepares a request with a captured response: what comes back must be one whole response that can be read.
-pub fn begin<B: HttpBody>(
+pub async fn begin<B: HttpBody>(
     capture: Capture,
     permit: &Permit,
     request: &mut Request<B>,
-    throttle: &Arc<Throttle>,
+    checks: &CallChecks<'_>,
     context: &RequestContext<'_>,
 ) -> Result<Captured, Reject> {
-    if capture == Capture::CookieLogin {
-        check_origin(permit, request, context)?;
-    }
+    // Boxed: few requests log in.
+    let proved = Box::pin(checks.login(capture, permit, request.method(), request.headers(), context)).await?;
     let mut attempt = None;
     if capture != Capture::Logout {
-        throttle.check_failures(context.client())?;
-        throttle.count_call(context.client())?;
-        attempt = Some(throttle.begin_attempt(context.client())?);
+        attempt = Some(checks.throttle.begin_attempt(context.client())?);
     }
     let is_submission = may_submit(permit, request);
     let has_checked_origin = !request.method().is_safe();
@@ -91,7 +87,6 @@ pub fn begin<B: HttpBody>(
     }
     let caller = permit.caller().map(|caller| caller.token().clone());
     let login_cookie = permit.route().places.login_cookie;
-    let proved = Bound::default();
     Ok(Captured { capture, proved, caller, login_cookie, is_submission, has_checked_origin, attempt })
 }
 
@@ -111,35 +106,7 @@ fn was_checked(is_submission: bool, reason: Reason) -> bool {
     is_submission && was_sent
 }
 
-/// Another site must not log a browser in as its own user (login CSRF).
-fn check_origin<B>(permit: &Permit, request: &Request<B>, context: &RequestContext<'_>) -> Result<(), Reject> {
-    let Some(host) = &context.record.host else { return Err(Reason::BadHost.into()) };
-    let scheme = &context.source.origin().scheme;
-    let target = csrf::Target { method: request.method(), websocket: false, logout: false, host, scheme };
-    csrf::check(request.headers(), &target, &permit.route().origins)
-}
-
 impl Captured {
-    /// The login of a client that sends a proof is bound to its key, and gets no tokens if the proof is bad. That of a
-    /// client with a certificate can be bound to it. A browser that keeps the tokens in cookies sends no proofs.
-    pub async fn bind(
-        mut self,
-        headers: &HeaderMap,
-        authenticator: &Authenticator,
-        context: &RequestContext<'_>,
-    ) -> Result<Self, Reject> {
-        if self.capture == Capture::Login {
-            match Box::pin(authenticator.grant_proof(&context.auth_by(headers))).await {
-                Ok(proved) => self.proved = proved,
-                Err(reject) => {
-                    self.abandon(reject.reason);
-                    return Err(reject);
-                }
-            }
-        }
-        Ok(self)
-    }
-
     /// The backend gave no response. A closed connection may be how it rejects a wrong password, so the attempt counts
     /// unless the request was not sent.
     pub fn abandon(self, reason: Reason) {

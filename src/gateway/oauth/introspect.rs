@@ -30,16 +30,24 @@ pub const INTROSPECT_SCOPE: &str = "token:introspect";
 const CLAIMS: &[&str] =
     &["iss", "sub", "aud", "client_id", "scope", "exp", "nbf", "iat", "auth_time", "jti", "sid", "cnf"];
 
-/// Authenticates the caller of an introspection. Returns what the bad signatures of the tokens that it asks about are
-/// counted for, and the caller, if it has a token. Its proof is not used up yet.
+/// The caller of an introspection.
+pub struct Introspector {
+    /// The bad signatures of the tokens that it asks about are counted for this key.
+    pub key: Key,
+    /// `None`: a resource server with a secret.
+    pub caller: Option<Caller>,
+}
+
+/// Authenticates the caller of an introspection. Its proof is used up.
 pub async fn authenticate(
     headers: &HeaderMap,
     resource_servers: &[ResourceServer],
     authenticator: &Authenticator,
     context: &mut RequestContext<'_>,
-) -> Result<(Key, Option<Caller>), Reject> {
+) -> Result<Introspector, Reject> {
     if basic::is_used(headers) {
-        return basic::authenticate(headers, resource_servers).map(|server| (server.key(), None));
+        let server = basic::authenticate(headers, resource_servers)?;
+        return Ok(Introspector { key: server.key(), caller: None });
     }
     let bearer = bearer::find_with_scheme(headers, authenticator.token_size)?;
     let caller = authenticator.authenticate(bearer, &context.auth_by(headers)).await?;
@@ -49,15 +57,12 @@ pub async fn authenticate(
     let session = token.family.filter(|_| token.has_scope(INTROSPECT_SCOPE));
     let key = session.map(Key::from);
     let key = key.ok_or_else(|| Reject::from(Reason::InsufficientScope).needs_scope(INTROSPECT_SCOPE))?;
-    Ok((key, Some(caller)))
+    authenticator.use_proof(&caller, context.now).await?;
+    Ok(Introspector { key, caller: Some(caller) })
 }
 
 impl Call<'_, '_> {
-    pub(super) async fn introspect(&mut self, form: &Form) -> Result<Response<Body>, Reject> {
-        let caller = self.introspection_caller().await;
-        // Not what the caller asks about: that comes from its clients.
-        self.broker.throttle.count_outcome(&caller, self.context.client());
-        let caller = caller?;
+    pub(super) async fn introspect(&mut self, form: &Form, caller: Key) -> Result<Response<Body>, Reject> {
         let token = form.required("token")?;
         let found = match PresentedToken::parse(token) {
             Some(presented) => self.refresh_token(&presented).await?,
@@ -66,20 +71,6 @@ impl Call<'_, '_> {
         let mut claims = found.unwrap_or_default();
         claims.insert("active".into(), json!(!claims.is_empty()));
         Ok(respond::json(StatusCode::OK, &claims))
-    }
-
-    async fn introspection_caller(&mut self) -> Result<Key, Reject> {
-        let servers = &self.endpoints.resource_servers;
-        let caller = match authenticate(self.headers, servers, self.authenticator, self.context).await {
-            Ok((key, Some(caller))) => self.authenticator.use_proof(&caller, self.context.now).await.map(|()| key),
-            Ok((key, None)) => Ok(key),
-            Err(reject) => Err(reject),
-        };
-        // A resource server with the right secret is never limited. With a wrong one, its address soon gets 429.
-        if caller.is_err() && basic::is_used(self.headers) {
-            self.broker.throttle.check_failures(self.context.client())?;
-        }
-        caller
     }
 
     async fn access_token(&self, caller: Key, token: &str) -> Result<Option<Map<String, Value>>, Reject> {

@@ -4,7 +4,7 @@
 use http::Uri;
 use serde_json::{Map, Value, json};
 
-use crate::gateway::endpoints::{Endpoint, Endpoints};
+use crate::gateway::endpoints::{ClientEndpoint, Endpoints};
 use crate::gateway::route_table::KEYS_PATH;
 use crate::tokens::dpop::PROOF_ALGORITHMS;
 
@@ -17,10 +17,8 @@ pub fn of(issuer: &str, offered: &Endpoints, binds: bool) -> Value {
     }
     if let Some(url) = &offered.mtls_url {
         // RFC 8705 section 5: all that clients authenticate at.
-        let aliases = offered.enabled().filter_map(|(endpoint, path)| {
-            let (name, _) = names(endpoint)?;
-            Some((name.to_owned(), json!(format!("{url}{path}"))))
-        });
+        let alias = |(endpoint, path)| (names(endpoint).0.to_owned(), json!(format!("{url}{path}")));
+        let aliases = offered.for_clients().map(alias);
         metadata.insert("mtls_endpoint_aliases".into(), Value::Object(aliases.collect()));
     }
     metadata.insert("issuer".into(), json!(issuer));
@@ -35,22 +33,22 @@ pub fn of(issuer: &str, offered: &Endpoints, binds: bool) -> Value {
 fn endpoints(base: &str, offered: &Endpoints) -> Map<String, Value> {
     let mut endpoints = Map::new();
     endpoints.insert("jwks_uri".into(), json!(format!("{base}{KEYS_PATH}")));
-    for (endpoint, path) in offered.enabled() {
-        let Some((name, authentication)) = names(endpoint) else { continue };
+    for (endpoint, path) in offered.for_clients() {
+        let (name, authentication) = names(endpoint);
         endpoints.insert(name.into(), json!(format!("{base}{path}")));
         let methods = match endpoint {
             // The name of a type of token stands for a token as the credential (RFC 8414 section 2).
-            Endpoint::Introspect if offered.resource_servers.is_empty() => vec!["Bearer"],
-            Endpoint::Introspect => vec!["Bearer", "client_secret_basic"],
+            ClientEndpoint::Introspect if offered.resource_servers.is_empty() => vec!["Bearer"],
+            ClientEndpoint::Introspect => vec!["Bearer", "client_secret_basic"],
             // Without this, clients must assume `client_secret_basic`.
-            _ => offered.client_methods(),
+            ClientEndpoint::Token | ClientEndpoint::Revoke => offered.client_methods(),
         };
         endpoints.insert(authentication.into(), json!(methods));
         if methods.contains(&"private_key_jwt") {
             let name = authentication.replace("_methods_", "_signing_alg_values_");
             endpoints.insert(name, json!(offered.assertion_algorithms()));
         }
-        if endpoint == Endpoint::Token {
+        if endpoint == ClientEndpoint::Token {
             endpoints.insert("grant_types_supported".into(), json!(offered.grant_types()));
             let algorithms: Vec<&str> = PROOF_ALGORITHMS.split(' ').collect();
             endpoints.insert("dpop_signing_alg_values_supported".into(), json!(algorithms));
@@ -59,14 +57,12 @@ fn endpoints(base: &str, offered: &Endpoints) -> Map<String, Value> {
     endpoints
 }
 
-/// The names of an endpoint and of its methods of authentication. `None` for what no client authenticates at.
-fn names(endpoint: Endpoint) -> Option<(&'static str, &'static str)> {
+/// The names of an endpoint and of its methods of authentication.
+fn names(endpoint: ClientEndpoint) -> (&'static str, &'static str) {
     match endpoint {
-        Endpoint::Token => Some(("token_endpoint", "token_endpoint_auth_methods_supported")),
-        Endpoint::Revoke => Some(("revocation_endpoint", "revocation_endpoint_auth_methods_supported")),
-        Endpoint::Introspect => Some(("introspection_endpoint", "introspection_endpoint_auth_methods_supported")),
-        // Clients find the document by the resource, and identity providers are no clients.
-        Endpoint::ProtectedResource | Endpoint::BackchannelLogout(_) | Endpoint::SecurityEvents(_) => None,
+        ClientEndpoint::Token => ("token_endpoint", "token_endpoint_auth_methods_supported"),
+        ClientEndpoint::Revoke => ("revocation_endpoint", "revocation_endpoint_auth_methods_supported"),
+        ClientEndpoint::Introspect => ("introspection_endpoint", "introspection_endpoint_auth_methods_supported"),
     }
 }
 

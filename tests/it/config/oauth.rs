@@ -4,7 +4,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
 use bearward::config::{self, Probe};
-use bearward::gateway::endpoints::Endpoint;
+use bearward::gateway::endpoints::{ClientEndpoint, Endpoint};
 use bearward::tokens::dpop::PROOF_ALGORITHMS;
 use bearward::types::secret;
 use serde_json::{Value, json};
@@ -94,8 +94,8 @@ fn configured_endpoints_are_listed() {
     assert_eq!(
         offered,
         [
-            (Endpoint::Token, "/oauth/token"),
-            (Endpoint::Introspect, "/introspect"),
+            (Endpoint::Client(ClientEndpoint::Token), "/oauth/token"),
+            (Endpoint::Client(ClientEndpoint::Introspect), "/introspect"),
             (Endpoint::ProtectedResource, "/.well-known/oauth-protected-resource/v1"),
         ]
     );

@@ -148,3 +148,14 @@ async fn explain_says_whether_an_oauth_call_is_rejected() {
     form("POST /oauth/token", None, grant).assert_explained(&gateway, 200, "exchanges a refresh token").await;
     form("POST /oauth/revoke", None, token).assert_explained(&gateway, 200, "revokes a token").await;
 }
+
+/// Another site must not log a browser in as its own user.
+#[tokio::test]
+async fn explain_says_that_a_login_from_another_site_is_rejected() {
+    let upstream = Upstream::start();
+    let route = "[[route]]\npath = \"/login\"\npublic = true\nlogin = \"cookie\"";
+    let gateway = Gateway::with_config(&upstream, route);
+    let headers = vec![("origin", "https://other.example".to_owned())];
+    let login = Call { line: "POST /login", headers, body: String::new() };
+    login.assert_explained(&gateway, 403, "csrf").await;
+}
