@@ -82,7 +82,7 @@ async fn the_body_must_be_an_object_with_one_refresh_token() {
         .assert_rejected(400, "invalid_request");
 
     let plain = gateway.client().header("accept", "application/problem+json");
-    let response = plain.bearer(&pair.access).post("/user/refresh", &json!({})).await;
+    let response = plain.clone().bearer(&pair.access).post("/user/refresh", &json!({})).await;
     response.assert_rejected(400, "invalid_request");
     assert_eq!(response.header("content-type"), Some("application/problem+json"));
     // A client without a token sends no body for the gateway to read.
