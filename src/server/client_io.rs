@@ -194,8 +194,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
             }
             match heads.next(&self.exchange)? {
                 Next::Read => {}
-                // hyper reads again after it has written the response that it works on.
-                Next::Wait => return Poll::Pending,
+                Next::Wait => {
+                    self.exchange.wait_for_response(context.waker());
+                    return Poll::Pending;
+                }
                 Next::Pass(bytes) => {
                     self.unread = bytes;
                     continue;

@@ -18,13 +18,11 @@ pub(super) enum DisconnectReason {
 }
 
 impl DisconnectReason {
-    /// Returns `Flood` for the floods that h2 detects itself.
+    /// Returns a flood of frames for each flood that h2 detects itself. Only the client learns from h2 which one it was.
     pub(super) fn from_h2(error: &hyper::Error) -> Option<DisconnectReason> {
         let error: &h2::Error = error.source()?.downcast_ref()?;
         let is_flood = error.is_library() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM);
-        // h2 names most of its limits for resets so.
-        let flood = if error.to_string().contains("resets") { Flood::Resets } else { Flood::Frames };
-        is_flood.then_some(DisconnectReason::Violation(flood.into()))
+        is_flood.then_some(DisconnectReason::Violation(Flood::Frames.into()))
     }
 }
 

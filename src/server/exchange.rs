@@ -2,8 +2,10 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::task::Waker;
 
 use http::StatusCode;
+use parking_lot::Mutex;
 
 use super::disconnect::DisconnectReason;
 use crate::protocols::http::framing::RejectedHead;
@@ -26,6 +28,9 @@ pub(super) struct Exchange {
     answered: AtomicU64,
     /// If true, the last response was 101.
     is_tunnel: AtomicBool,
+    /// If true, `reader` waits for the next response.
+    is_awaited: AtomicBool,
+    reader: Mutex<Option<Waker>>,
     malformed: OnceLock<MalformedHead>,
     /// How many of the last responses in a row were 429.
     limited_in_a_row: AtomicU32,
@@ -122,10 +127,58 @@ impl Exchange {
             self.is_tunnel.store(true, Ordering::Relaxed);
         }
         self.answered.store(requests, Ordering::Release);
+        if self.is_awaited.load(Ordering::Relaxed) {
+            self.wake_reader();
+        }
+    }
+
+    /// Apart, because few responses have a reader.
+    #[cold]
+    fn wake_reader(&self) {
+        self.is_awaited.store(false, Ordering::Relaxed);
+        if let Some(reader) = self.reader.lock().take() {
+            reader.wake();
+        }
+    }
+
+    /// Wakes this reader at the next response. hyper does not read again by itself after it has written one.
+    pub(super) fn wait_for_response(&self, reader: &Waker) {
+        *self.reader.lock() = Some(reader.clone());
+        self.is_awaited.store(true, Ordering::Relaxed);
     }
 
     /// Returns true if the last response was 101.
     pub(super) fn is_tunnel(&self) -> bool {
         self.is_tunnel.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_response_wakes_the_reader_that_waits_for_it() {
+        let exchange = Exchange::default();
+        let wakes = Arc::new(Wakes::default());
+        exchange.record_response(1, StatusCode::OK);
+        exchange.wait_for_response(&Waker::from(wakes.clone()));
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+        exchange.record_response(2, StatusCode::OK);
+        exchange.record_response(3, StatusCode::OK);
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
     }
 }

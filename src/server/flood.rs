@@ -61,7 +61,7 @@ const PADDED: u8 = 8;
 pub(super) enum Flood {
     /// `limits.http2_control_frames`, or a limit of h2.
     Frames,
-    /// `limits.http2_resets`, or a limit of h2.
+    /// `limits.http2_resets`
     Resets,
 }
 

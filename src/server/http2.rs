@@ -117,8 +117,8 @@ fn builder(settings: &ConnectionSettings, metrics: &Arc<WorkerMetrics>, asks: bo
         .enable_connect_protocol()
         .max_concurrent_streams(settings.http2_concurrent_streams)
         // Twice the limit: h2 responds to a larger head itself, without a body, CORS fields or a line in the access
-        // log. The gateway rejects what is between. h2 tells the client the same value, as it has no other one to tell
-        // (SETTINGS_MAX_HEADER_LIST_SIZE).
+        // log, and ends the connection if it is larger than four times this value. The gateway rejects what is between.
+        // h2 tells the client the same value, as it has no other one to tell (SETTINGS_MAX_HEADER_LIST_SIZE).
         .max_header_list_size(u32::try_from(2 * settings.request_header_size).unwrap_or(u32::MAX))
         // Detects clients that vanished: they do not reply to the ping.
         .keep_alive_interval(settings.http2_idle)

@@ -100,8 +100,7 @@ async fn a_request_in_flight_gets_a_response_that_says_close_on_graceful_shutdow
     assert_eq!(calls.take().last(), Some(&Call::Shutdown));
 }
 
-/// Delays what waits in `src/server/client_io.rs` for the response to a request for an upgrade, until the next check of
-/// the connection.
+/// Makes `src/server/client_io.rs` ask for a wake-up if it has to wait for the response to a request for an upgrade.
 #[tokio::test]
 async fn a_stream_that_had_nothing_is_not_read_again_after_a_response() {
     let gate = Gate::default();

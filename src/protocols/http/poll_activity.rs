@@ -28,7 +28,7 @@ struct PollActivity {
 pub struct PollReport {
     /// Whether the gateway's future or a body has to wait, for a backend for example.
     pub is_gateway_pending: bool,
-    /// Bytes of the body that hyper took. It takes more only if the client has made room for those before.
+    /// Bytes of the body that hyper took. It takes one frame ahead of the room that the client makes.
     pub bytes: usize,
 }
 
