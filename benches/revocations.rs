@@ -103,10 +103,8 @@ fn insert(c: &mut Criterion) {
 /// Latency of look-ups among a million entries beside a thread that only inserts. Turns with and without inserts
 /// alternate, because the machine causes most of the longest waits.
 fn beside_inserts(_: &mut Criterion) {
-    let (million, turn) = match setup::in_brief() {
-        true => (2_000, Duration::from_millis(50)),
-        false => (1_000_000, Duration::from_secs(3)),
-    };
+    let (million, turn) =
+        if setup::in_brief() { (2_000, Duration::from_millis(50)) } else { (1_000_000, Duration::from_secs(3)) };
     let (keys, revocations) = (keys(), Revocations::new());
     revoke(&revocations, LOOKUPS, million);
     let mut next = LOOKUPS + million;

@@ -272,9 +272,10 @@ impl HonestClient<'_> {
     fn run(&self, length: Duration) -> Outcome<ClientResult> {
         let get = format!("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n", self.token);
         let post = format!("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {UPLOAD}\r\n\r\n");
-        let (request, status, rate) = match self.uploads {
-            true => ([post.as_bytes(), &[b'x'; UPLOAD]].concat(), 401, self.flags.rate.div_ceil(20)),
-            false => (get.into_bytes(), 200, self.flags.rate),
+        let (request, status, rate) = if self.uploads {
+            ([post.as_bytes(), &[b'x'; UPLOAD]].concat(), 401, self.flags.rate.div_ceil(20))
+        } else {
+            (get.into_bytes(), 200, self.flags.rate)
         };
         let mut connection = Connection::open(&self.target)?;
         let (mut responses, mut failed) = (Vec::new(), 0);

@@ -131,10 +131,8 @@ impl Gateway {
     }
 
     pub fn target(&self, tls: bool) -> Target {
-        let (address, tls) = match tls {
-            true => (self.encrypted, Some(Arc::clone(&self.client_tls))),
-            false => (self.plain, None),
-        };
+        let (address, tls) =
+            if tls { (self.encrypted, Some(Arc::clone(&self.client_tls))) } else { (self.plain, None) };
         Target { address, tls, from: None }
     }
 

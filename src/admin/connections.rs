@@ -108,7 +108,8 @@ impl AdminConnections {
 
 impl Open {
     fn enter(self: &Arc<Self>, address: IpAddr, permit: OwnedSemaphorePermit, guard: AddressGuard) -> RemoteSlot {
-        let (number, must_close) = (self.next_number(), Arc::new(Notify::new()));
+        let number = self.next_number();
+        let must_close = Arc::new(Notify::new());
         let connection =
             Connection { address, is_idle: true, must_close: must_close.clone(), _permit: permit, _guard: guard };
         self.connections.lock().insert(number, connection);
@@ -212,7 +213,8 @@ mod tests {
         drop(first.begin_call());
         let third = open("192.0.2.1").expect("one was idle");
         assert!(is_closed(&second).await && !is_closed(&first).await && !is_closed(&other).await);
-        let (_busy, _also_busy) = (first.begin_call(), third.begin_call());
+        let _busy = first.begin_call();
+        let _also_busy = third.begin_call();
         assert!(open("192.0.2.1").is_none(), "its calls are not closed");
         drop(second);
         assert!(open("192.0.2.1").is_none(), "a closed connection is not freed twice");

@@ -117,7 +117,9 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(move |request| {
-        let (admin, peer, slot) = (admin.clone(), peer.clone(), slot.clone());
+        let admin = admin.clone();
+        let peer = peer.clone();
+        let slot = slot.clone();
         async move {
             let _call = slot.begin_call();
             Ok::<_, Infallible>(router::handle(&admin, request, &peer).await)

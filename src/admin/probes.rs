@@ -26,10 +26,7 @@ pub(super) fn health() -> Response<Body> {
 /// Gateways that share a store lose it together. A balancer that removed all of them would end the requests with
 /// tokens, too, which need no store: with `?exclude=store`, it does not count whether the store can be written.
 pub(super) async fn readiness(admin: &Admin, uri: &Uri) -> Response<Body> {
-    let reason = match excludes_store(uri) {
-        true => not_serving(admin),
-        false => not_ready(admin).await,
-    };
+    let reason = if excludes_store(uri) { not_serving(admin) } else { not_ready(admin).await };
     match reason {
         None => respond::json(StatusCode::OK, &json!({ "status": "ready" })),
         Some(reason) => {
@@ -71,9 +68,10 @@ async fn not_ready(admin: &Admin) -> Option<String> {
 pub(super) async fn metrics(admin: &Admin, headers: &HeaderMap) -> Response<Body> {
     let checked = tokio::time::timeout(READY_TIMEOUT, not_ready(admin)).await;
     admin.readiness.set(matches!(checked, Ok(None)));
-    let (page, format) = match reads_openmetrics(headers) {
-        true => (admin.metrics.render(), "application/openmetrics-text; version=1.0.0; charset=utf-8"),
-        false => (admin.metrics.render_classic(), "text/plain; version=0.0.4; charset=utf-8"),
+    let (page, format) = if reads_openmetrics(headers) {
+        (admin.metrics.render(), "application/openmetrics-text; version=1.0.0; charset=utf-8")
+    } else {
+        (admin.metrics.render_classic(), "text/plain; version=0.0.4; charset=utf-8")
     };
     let mut response = Response::new(Body::full(page));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(format));

@@ -61,7 +61,8 @@ mod tests {
 
     #[tokio::test]
     async fn concurrent_probes_share_one_check() {
-        let (readiness, checks) = (Readiness::default(), Arc::new(AtomicUsize::new(0)));
+        let readiness = Readiness::default();
+        let checks = Arc::new(AtomicUsize::new(0));
         let probe = || {
             let checks = checks.clone();
             readiness.result(async move {
@@ -79,7 +80,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_does_not_wait_shares_its_check() {
-        let (readiness, checks) = (Readiness::default(), Arc::new(AtomicUsize::new(0)));
+        let readiness = Readiness::default();
+        let checks = Arc::new(AtomicUsize::new(0));
         let probe = || {
             let checks = checks.clone();
             readiness.result(async move {

@@ -111,7 +111,8 @@ async fn route(
 /// A session goes on while the guesses of others at its address are limited: its token has 256 random bits, so that
 /// guesses find none. An operator may have chosen a token that can be guessed.
 fn identify(admin: &Admin, headers: &HeaderMap, client: IpAddr) -> Result<Caller, Reject> {
-    let (now, token) = (admin.clock.uptime(), bearer::find(headers, MAX_TOKEN_SIZE));
+    let now = admin.clock.uptime();
+    let token = bearer::find(headers, MAX_TOKEN_SIZE);
     if let Some(caller) = token.as_ref().ok().and_then(|token| admin.sessions.find(token.as_bytes(), now)) {
         return Ok(caller);
     }

@@ -72,8 +72,10 @@ impl AuthState {
 
     /// With the same keys and revocations. A token that is only explained confirms no refresh and renews no stream.
     pub(super) fn without_effects(&self) -> Self {
-        let (api_keys, handles) = (self.api_keys.without_effects(), self.handles.without_effects());
-        let (keyring, revocations) = (self.keyring.clone(), self.revocations.clone());
+        let api_keys = self.api_keys.without_effects();
+        let handles = self.handles.without_effects();
+        let keyring = self.keyring.clone();
+        let revocations = self.revocations.clone();
         let state =
             AuthState::new(keyring, revocations, api_keys, handles, self.freshness.clone(), UnixTime::default());
         AuthState { proofs: self.proofs.without_effects(), ..state }

@@ -105,7 +105,8 @@ impl Control {
         // In tasks of their own: on a slow disk, they must not delay anything else here.
         let sweeping = tokio::spawn(state.sweep_regularly());
         let keys = tokio::spawn(update_own_keys(state.clone()));
-        let (snapshots, clock) = (admin.snapshots.clone(), admin.clock.clone());
+        let snapshots = admin.snapshots.clone();
+        let clock = admin.clock.clone();
         let snapshots = tokio::spawn(async move { snapshots.take_regularly(clock).await });
         let followed_keys = tokio::spawn(state.follow_keys());
         let ticket_keys = tokio::spawn(state.follow_ticket_keys());
@@ -118,7 +119,8 @@ impl Control {
         drop(live);
         let mut event_streams = Some(state.event_streams.start(&state.broker, &state.clock, file_poll));
         let mut hand_over = pin!(hand_over);
-        let (mut confirm, mut expire) = (every(CONFIRM_INTERVAL), every(EXPIRE_INTERVAL));
+        let mut confirm = every(CONFIRM_INTERVAL);
+        let mut expire = every(EXPIRE_INTERVAL);
         let mut wrong_tokens = every(WRONG_TOKENS_INTERVAL);
         loop {
             tokio::select! {
@@ -238,7 +240,8 @@ async fn resume_refreshes(state: Arc<SharedState>) {
 
 /// Logs an error once while it lasts. Until it ends, the current keys stay active.
 async fn update_own_keys(state: Arc<SharedState>) {
-    let (mut due, mut last_error) = (every(KEY_INTERVAL), String::new());
+    let mut due = every(KEY_INTERVAL);
+    let mut last_error = String::new();
     loop {
         due.tick().await;
         let result = state.broker.own_keys.tick(state.clock.now()).await;

@@ -57,7 +57,8 @@ pub fn copy_store(
     let import = Import::begin(settings, tls, now).map_err(of_target)?;
     let mut parts = Vec::new();
     for part in Part::ALL {
-        let (mut written, total) = (Checksum::default(), export.count(part).map_err(of_source)?);
+        let mut written = Checksum::default();
+        let total = export.count(part).map_err(of_source)?;
         export
             .read(part, PAGE, &mut |records| {
                 records.iter().for_each(|record| written.add(record));

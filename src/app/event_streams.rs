@@ -56,7 +56,8 @@ impl EventStreams {
         });
         let verification = settings.verification.as_ref().zip(settings.delivery.credentials());
         self.verifications.extend(verification.map(|(verification, credentials)| {
-            let (stream, credentials) = (stream.clone(), credentials.clone());
+            let stream = stream.clone();
+            let credentials = credentials.clone();
             let config::EventVerification { url, ca_file, interval, stream_id } = verification.clone();
             EventVerification { stream, url, ca_file, credentials, stream_id, interval }
         }));
@@ -76,7 +77,8 @@ impl EventStreams {
         let help = "Reports of identity providers by provider or event stream, kind and outcome";
         metrics.counters("provider_reports", help, move || reports.reports.by_outcome());
         let gauge = |read: fn(&ReportCounts, Uptime) -> Vec<LabelledValue>| {
-            let (broker, clock) = (broker.clone(), clock.clone());
+            let broker = broker.clone();
+            let clock = clock.clone();
             move || read(&broker.reports, clock.uptime())
         };
         let help = "Seconds since each event stream was last heard of";

@@ -105,7 +105,9 @@ impl Explainer {
         let unknown = Unknown { revocations: revocations_unknown, proofs: true, nonces: config.tokens.proof_nonce };
         let own_calls = OwnCalls::new(config, sessions, throttle, unknown.clone());
         let decider = decider(&auth, config);
-        let (listeners, shown, keys) = (AskingListeners::of(config), None, Some(keys));
+        let listeners = AskingListeners::of(config);
+        let shown = None;
+        let keys = Some(keys);
         Ok(Explainer {
             decider,
             own_calls,
@@ -122,7 +124,8 @@ impl Explainer {
 
     /// With the keys, revocations, sessions and limits of a running gateway. It counts nothing.
     pub(super) fn of_running(config: &Config, state: &SharedState) -> Self {
-        let (auth, clock) = (state.auth.without_effects(), state.clock.clone());
+        let auth = state.auth.without_effects();
+        let clock = state.clock.clone();
         Explainer {
             decider: decider(&auth, config),
             own_calls: OwnCalls::new(
@@ -173,9 +176,12 @@ impl Explainer {
             Err(reject) => return Explanation { steps: Vec::new(), outcome: Outcome::Rejected(reject) },
         };
         // A proof is compared with the request of the record.
-        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let method = request.method().clone();
+        let uri = request.uri().clone();
         let mut record = Record { method, uri, ..Record::default() };
-        let (mut route, mut rate_limit_headers, mut upload) = (None, None, None);
+        let mut route = None;
+        let mut rate_limit_headers = None;
+        let mut upload = None;
         let mut source = Source::client(origin);
         source.certificate = accepted.as_ref().map(|accepted| accepted.certificate.clone());
         source.public_url = self.public_url.as_deref();
@@ -253,7 +259,9 @@ impl Explainer {
         request: &Request<B>,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        let (calls, with, headers) = (&self.own_calls, &self.decider.authenticator, request.headers());
+        let calls = &self.own_calls;
+        let with = &self.decider.authenticator;
+        let headers = request.headers();
         let done = match decision {
             Err(reject) => calls.refresh_cookie(request, reject, with, context).await,
             Ok(Decision::Forward { permit, .. }) => match calls.check_capture(&permit, request, with, context).await {

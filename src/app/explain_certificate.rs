@@ -40,9 +40,10 @@ impl AskingListeners {
                 Err(error) => failures.push(format!("{address}: {error}")),
             }
         }
-        let detail = match failures.is_empty() {
-            true => "no [[listener]] asks clients for certificates".to_owned(),
-            false => format!("the TLS handshake fails: {}", failures.join("; ")),
+        let detail = if failures.is_empty() {
+            "no [[listener]] asks clients for certificates".to_owned()
+        } else {
+            format!("the TLS handshake fails: {}", failures.join("; "))
         };
         Err(Reject::new(Reason::CertificateDenied, detail))
     }

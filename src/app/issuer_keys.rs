@@ -157,7 +157,8 @@ impl KeyWatch {
     /// those of the configuration.
     pub(super) fn register_metrics(&self, metrics: &mut Metrics, names: &'static MetricNames) {
         let each = |read: fn(&Source, &dyn Clock, &'static str) -> Vec<LabelledValue>| {
-            let (user, clock) = (self.user.clone(), self.clock.clone());
+            let user = self.user.clone();
+            let clock = self.clock.clone();
             move || user.sources().iter().flat_map(|source| read(source, &*clock, names.label)).collect()
         };
         let [(age_name, age_help), (fetches, fetches_help)] = [names.age, names.fetches];

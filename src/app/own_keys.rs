@@ -69,7 +69,8 @@ pub(super) fn stored(
     if stored.is_empty() {
         return Ok(None);
     }
-    let (tokens, roots) = (&config.tokens, read_existing_roots(&config.store.secret)?);
+    let tokens = &config.tokens;
+    let roots = read_existing_roots(&config.store.secret)?;
     let policy = own_policy(tokens, SIGNING.to_vec());
     OwnIssuer::from_stored(&policy, &stored, &roots, &lifetimes(tokens), in_file, now).map(Some).map_err(signing_keys)
 }

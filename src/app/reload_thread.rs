@@ -289,7 +289,8 @@ mod tests {
         let ReloadQueue { sender, receiver } = ReloadQueue::new();
         // As a read of a network file system that is gone.
         let thread = spawn("hung", move || drop(receiver.iter().find(|_| false))).expect("a thread");
-        let (hung, requests) = (ReloadThread { stop, requests: sender.clone(), thread: Some(thread) }, sender);
+        let hung = ReloadThread { stop, requests: sender.clone(), thread: Some(thread) };
+        let requests = sender;
         let began = Instant::now();
         drop(hung);
         assert!((END_TIME..3 * END_TIME).contains(&began.elapsed()), "{:?}", began.elapsed());

@@ -36,9 +36,10 @@ pub(super) fn check_is_not_lost(store: &StoreSettings) -> Result<Option<String>,
         && is_missing(secret)
     {
         // First whether it is a database: for any other file, that is the error to report.
-        return match stored::has_data(store, store.start_patience)? {
-            true => Err(SecretError::RootLost { file: secret.clone(), database: store.database.clone() }.into()),
-            false => Ok(None),
+        return if stored::has_data(store, store.start_patience)? {
+            Err(SecretError::RootLost { file: secret.clone(), database: store.database.clone() }.into())
+        } else {
+            Ok(None)
         };
     }
     let Database::Sqlite(file) = &store.database else { return Ok(None) };

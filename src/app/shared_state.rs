@@ -310,10 +310,7 @@ impl SharedState {
 
     /// Fails if the gateway has forgotten revocations of tokens that these issuers would let live longer.
     pub(super) fn check_keys(&self, config: &Config) -> Result<(), StartError> {
-        match max_token_life(config) > self.max_token_life {
-            true => Err(StartError::MaxLifetime),
-            false => Ok(()),
-        }
+        if max_token_life(config) > self.max_token_life { Err(StartError::MaxLifetime) } else { Ok(()) }
     }
 
     /// The issuers because of which [`SharedState::check_keys`] fails.
@@ -335,7 +332,8 @@ impl SharedState {
 
     /// The task that puts signing keys in force that other gateways have changed.
     pub(super) fn follow_keys(&self) -> impl Future<Output = ()> + use<> {
-        let (keys, keyring) = (self.broker.own_keys.clone(), self.auth.keyring.clone());
+        let keys = self.broker.own_keys.clone();
+        let keyring = self.auth.keyring.clone();
         shared_store::follow_keys(self.store.freshness(), keys, keyring, self.clock.clone())
     }
 
@@ -346,13 +344,15 @@ impl SharedState {
 
     /// The task that uses new keys of session tickets.
     pub(super) fn follow_ticket_keys(&self) -> impl Future<Output = ()> + use<> {
-        let (store, roots) = (self.store.clone(), self.broker.roots.clone());
+        let store = self.store.clone();
+        let roots = self.broker.roots.clone();
         shared_store::follow_ticket_keys(self.tickets.clone(), store, roots, self.clock.clone())
     }
 
     /// Of what these metrics count, and of the state of this gateway.
     pub(super) fn snapshots(&self, metrics: Arc<Metrics>) -> Snapshots {
-        let (token_cache, upstreams) = (self.token_cache.clone(), self.upstreams.current.clone());
+        let token_cache = self.token_cache.clone();
+        let upstreams = self.upstreams.current.clone();
         let others = move || {
             let mut servers = Servers::default();
             let reports = upstreams.load().iter().flat_map(|upstream| upstream.report()).collect::<Vec<_>>();

@@ -56,12 +56,14 @@ impl Sockets {
     ) -> Result<Self, StartError> {
         let mut binder = Binder::new(inherited)?;
         let mut listeners: Vec<Vec<Listener>> = (0..config.workers).map(|_| Vec::new()).collect();
-        let (mut addresses, mut certificates) = (Vec::new(), Vec::new());
+        let mut addresses = Vec::new();
+        let mut certificates = Vec::new();
         let (admin, admin_address) = binder.admin(config)?;
         for (number, settings) in config.listeners.iter().enumerate() {
             let tls = server_tls(&settings.tls, settings.clients.as_ref(), tickets, number, acme)?;
             let (sockets, address) = binder.take_or_bind(settings.address, config.workers)?;
-            let (proxy_protocol, public_url) = (settings.proxy_protocol, &settings.public_url);
+            let proxy_protocol = settings.proxy_protocol;
+            let public_url = &settings.public_url;
             let listener =
                 |socket| Listener { socket, tls: tls.clone(), proxy_protocol, public_url: public_url.clone() };
             for (worker, sockets) in listeners.iter_mut().zip(sockets) {
@@ -172,7 +174,8 @@ impl Binder {
 
     fn admin(&mut self, config: &Config) -> Result<(AdminSocket, SocketAddr), StartError> {
         // Operators have few connections, and each gateway is asked by its own address.
-        let (process, number) = (TicketSource::Process, config.listeners.len());
+        let process = TicketSource::Process;
+        let number = config.listeners.len();
         let tls = server_tls(&config.admin.tls, None, &process, number, &Arc::default())?;
         let (sockets, address) = self.take_or_bind(config.admin.address, 1)?;
         let socket = sockets.into_iter().flatten().next_back();

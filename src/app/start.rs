@@ -132,7 +132,8 @@ fn run(
         tracer: tracer.clone(),
     });
     let admin = Arc::new(admin(&live, token, &metrics, readiness, rejections, listeners, reloads));
-    let (serving, admin_socket) = (admin.serving.clone(), sockets.admin.local.path().to_owned());
+    let serving = admin.serving.clone();
+    let admin_socket = sockets.admin.local.path().to_owned();
     let control = Control { live: live.clone(), admin, connections, socket: sockets.admin, is_shared };
     let control = ControlThread::start(runtime, control, hand_over)?;
     let audit = delivery.map(audit::start).transpose()?;

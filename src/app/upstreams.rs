@@ -34,7 +34,9 @@ struct BuiltUpstream {
 impl UpstreamWatch {
     /// Call it on the runtime of the control thread. It has no upstream yet.
     pub(super) fn new() -> Self {
-        let (current, built, tasks) = (Arc::default(), Mutex::default(), Mutex::default());
+        let current = Arc::default();
+        let built = Mutex::default();
+        let tasks = Mutex::default();
         UpstreamWatch { runtime: Handle::current(), current, built, tasks }
     }
 

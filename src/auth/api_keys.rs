@@ -116,7 +116,8 @@ impl ApiKeys {
     /// What the key stands for at `now`.
     pub(super) fn stand_for(&self, family: &Family, policy: &Arc<Issuer>, now: UnixTime) -> VerifiedToken {
         let expires = (now + self.settings.lifetime).min(family.absolute_expiry);
-        let (issued, ends) = (family.created_at.as_secs(), expires.as_secs());
+        let issued = family.created_at.as_secs();
+        let ends = expires.as_secs();
         let claims = claims_of(family, &policy.issuer, &self.settings.audience, issued, ends);
         VerifiedToken::of_api_key(family, policy, claims, expires)
     }

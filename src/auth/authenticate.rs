@@ -299,7 +299,8 @@ impl Authenticator {
     pub async fn authenticate_issued(&self, token: &str, context: &AuthContext<'_>) -> Result<Caller, Reject> {
         let queued = self.queue_for_signature(BearerToken::from_text(token, self.token_size)?, context).await?;
         let result = self.check_signature(&queued, context, Validity::Live);
-        let (text, generation) = (queued.text, queued.generation);
+        let text = queued.text;
+        let generation = queued.generation;
         release(queued.permit, &result).await;
         let token = result?;
         let identity = self.identity.of(&token);

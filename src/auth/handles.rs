@@ -225,7 +225,8 @@ impl Handles {
     pub(super) fn stand_for(&self, login: &GoodLogin, policy: &Arc<Issuer>, now: UnixTime) -> VerifiedToken {
         let family = &login.family;
         let expires = (now + self.settings.lifetime).min(family.absolute_expiry);
-        let (issued, ends) = (family.created_at.as_secs(), expires.as_secs());
+        let issued = family.created_at.as_secs();
+        let ends = expires.as_secs();
         let claims = claims_of(family, &policy.issuer, &self.settings.audience, issued, ends);
         VerifiedToken::of_handle(family, &login.at, login.version, policy, claims, expires)
     }
@@ -255,10 +256,7 @@ fn check(
         return Err(BadHandle::Forged);
     }
     let (family, login) = live((family, login), now)?;
-    match login.provider == provider {
-        true => Ok((family, login)),
-        false => Err(BadHandle::OtherProvider),
-    }
+    if login.provider == provider { Ok((family, login)) } else { Err(BadHandle::OtherProvider) }
 }
 
 fn live(found: (Family, ProviderLogin), now: UnixTime) -> Result<(Family, ProviderLogin), BadHandle> {

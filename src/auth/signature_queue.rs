@@ -55,7 +55,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_known_token_waits_for_one_signature_only() {
-        let (queue, done) = (Arc::new(SignatureQueue::new()), Arc::new(Mutex::new(Vec::new())));
+        let queue = Arc::new(SignatureQueue::new());
+        let done = Arc::new(Mutex::new(Vec::new()));
         let note = |what| {
             let done = done.clone();
             move || done.lock().push(what)
@@ -63,7 +64,8 @@ mod tests {
         // All tasks are ready at once, on one thread: first those that need a signature check.
         let mut tasks = Vec::new();
         for _ in 0..3 {
-            let (queue, note) = (queue.clone(), note("signature"));
+            let queue = queue.clone();
+            let note = note("signature");
             tasks.push(tokio::spawn(async move {
                 let permit = queue.next().await;
                 note();

@@ -41,10 +41,11 @@ impl StreamReads {
     }
 
     async fn read(&self, read: StreamRead) {
-        let result = match read.is_api_key {
-            true => self.read_api_key(&read).await,
+        let result = if read.is_api_key {
+            self.read_api_key(&read).await
+        } else {
             // Boxed, as most of it is needed only while it waits for a provider.
-            false => Box::pin(self.read_handle(&read)).await,
+            Box::pin(self.read_handle(&read)).await
         };
         // Why is in the log already. Requests fail as well.
         if result.is_err() {

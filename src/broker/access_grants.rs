@@ -43,7 +43,8 @@ impl Broker {
         let issued = self.with_timeout(self.store.issue(family, no_limit, context)).await?;
         let Some(family) = issued else { return Ok(None) };
         let (access_token, lifetime) = self.access_token(&family, Bound::default(), now)?;
-        let (is_bound, token_id) = (family.bound_to().key.is_some(), family.id);
+        let is_bound = family.bound_to().key.is_some();
+        let token_id = family.id;
         Ok(Some(AccessGrant { access_token, lifetime, scope: family.scope, is_bound, token_id }))
     }
 

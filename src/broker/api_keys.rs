@@ -45,7 +45,8 @@ impl Broker {
             ..family
         };
         self.check_usable(&family, now)?;
-        let (id, no_limit) = (family.id, usize::MAX);
+        let id = family.id;
+        let no_limit = usize::MAX;
         let issued = self.with_timeout(self.store.issue(family, no_limit, context)).await?;
         let revoked = || {
             let detail = "all tokens of the subject were revoked meanwhile, or the clock was set back since";

@@ -5,9 +5,10 @@ use crate::types::reject::{Reason, Reject};
 /// Rejects a client with the token of another one. A token is bound to the client that it was issued to, if that is
 /// known (RFC 6749 section 6, RFC 7009 section 2.1). Clients are public, so `claimed` is not authenticated.
 pub fn check_holder(issued_to: &str, claimed: Option<&str>) -> Result<(), Reject> {
-    match issued_to.is_empty() || claimed == Some(issued_to) {
-        true => Ok(()),
-        false => Err(Reject::new(Reason::GrantMismatch, "the token was issued to another client_id")),
+    if issued_to.is_empty() || claimed == Some(issued_to) {
+        Ok(())
+    } else {
+        Err(Reject::new(Reason::GrantMismatch, "the token was issued to another client_id"))
     }
 }
 

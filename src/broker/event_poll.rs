@@ -277,7 +277,8 @@ mod tests {
     #[test]
     fn failed_polls_are_further_and_further_apart() {
         for (failures, longest) in [(1, 2), (2, 4), (3, 8), (6, 60), (60, 60)] {
-            let (wait, longest) = (backoff(failures), Duration::from_secs(longest));
+            let wait = backoff(failures);
+            let longest = Duration::from_secs(longest);
             assert!(wait >= longest / 2 && wait <= longest, "{failures}: {wait:?}");
         }
     }

@@ -203,7 +203,9 @@ fn report_update(stream: &EventStream, status: &str) -> ReportOutcome {
 
 /// An event that does nothing.
 fn report(stream: &EventStream, event: &SecurityEvent, why: &NoEffect) -> ReportOutcome {
-    let (stream, kind, jti) = (&*stream.name, event.short_kind(), &*event.jti);
+    let stream = &*stream.name;
+    let kind = event.short_kind();
+    let jti = &*event.jti;
     match why {
         NoEffect::Unmapped(detail) => {
             tracing::warn!(stream, kind, jti, detail, "a security event names no session that the gateway knows");

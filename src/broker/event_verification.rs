@@ -109,9 +109,6 @@ impl EventVerification {
         if status == StatusCode::UNAUTHORIZED {
             self.credentials.reject(&authorization).await;
         }
-        match status.is_success() {
-            true => Ok(()),
-            false => Err(VerificationError::Status(status)),
-        }
+        if status.is_success() { Ok(()) } else { Err(VerificationError::Status(status)) }
     }
 }

@@ -52,9 +52,10 @@ impl KeyTools {
             }
             None => {
                 let must_replace = self.is_in_a_file(&found);
-                let created = match must_replace || schedule::needs_new_key(&found, &lifetimes, now) {
-                    true => Some(self.create(now).await?),
-                    false => None,
+                let created = if must_replace || schedule::needs_new_key(&found, &lifetimes, now) {
+                    Some(self.create(now).await?)
+                } else {
+                    None
                 };
                 Box::new(move |keys| match created.as_ref().filter(|_| must_replace) {
                     Some(created) => schedule::rotate(with_new_seals(keys), &lifetimes, created, true, now),

@@ -67,7 +67,8 @@ impl OwnKeys {
         if let Some(file) = &tools.file {
             return self.tick_with_file(tools, file, now).await;
         }
-        let (stored, lifetimes) = (self.stored.load_full(), tools.lifetimes);
+        let stored = self.stored.load_full();
+        let lifetimes = tools.lifetimes;
         let needs_new_key = schedule::needs_new_key(&stored, &lifetimes, now);
         if needs_new_key || schedule::advance(stored.to_vec(), &lifetimes, None, now) != *stored {
             let created = if needs_new_key { Some(tools.create(now).await?) } else { None };
@@ -91,9 +92,12 @@ impl OwnKeys {
         file: &KeyFile,
         now: UnixTime,
     ) -> Result<(), KeysError> {
-        let (stored, lifetimes) = (self.stored.load_full(), tools.lifetimes);
-        let (current, read) = (file.current(), file.read());
-        let (kid, is_new) = (read.kid.clone(), read.kid != current.kid);
+        let stored = self.stored.load_full();
+        let lifetimes = tools.lifetimes;
+        let current = file.current();
+        let read = file.read();
+        let kid = read.kid.clone();
+        let is_new = kid != current.kid;
         let decide: DecideKeys = match file_key::due(&kid, is_new, &stored, now) {
             Due::Revoked => return Err(KeysError::FileKeyRevoked { kid }),
             Due::Adopt => {
@@ -303,7 +307,8 @@ mod tests {
         let keyring = Arc::new(Keyring::with_a_new_key());
         let keys = OwnKeys::new(None, Vec::new(), keyring, UnixTime::default());
         assert!(keys.lock_changes(Duration::ZERO).await.is_ok(), "no other change runs");
-        let (_running, started) = (keys.changing.lock().await, Instant::now());
+        let _running = keys.changing.lock().await;
+        let started = Instant::now();
         let error = keys.lock_changes(TIMEOUT).await.err().map(|error| error.message);
         assert!(started.elapsed() >= TIMEOUT / 2);
         assert!(error.is_some_and(|message| message.contains("within 200ms")));

@@ -129,7 +129,8 @@ impl Broker {
         holder: Holder,
         context: EventContext,
     ) -> Result<TokenPair, Reject> {
-        let (token_id, now) = (presented.token_id, context.at);
+        let token_id = presented.token_id;
+        let now = context.at;
         let proved = holder.proved;
         let caller = RefreshCaller { subject: None, client_id: client_id.map(str::to_owned), proved };
         let mut turn = self.refresh_turns.take(token_id, self.settings.store_timeout).await;
@@ -148,13 +149,16 @@ impl Broker {
         context: EventContext,
         turn: Option<&mut RefreshTurn<'_>>,
     ) -> Result<Rotation, Reject> {
-        let (token_id, client) = (presented.token_id, context.client);
+        let token_id = presented.token_id;
+        let client = context.client;
         self.throttle.check_refreshes(token_id)?;
         let seen = self.seen_generations.newest(presented.token_id);
         if let Some(generation) = seen {
             drop(self.store.confirm(vec![(presented.token_id, generation)]));
         }
-        let (roots, lifetimes, clock) = (self.roots.clone(), self.settings.lifetimes, self.clock.clone());
+        let roots = self.roots.clone();
+        let lifetimes = self.settings.lifetimes;
+        let clock = self.clock.clone();
         let before = turn.as_ref().and_then(|turn| turn.before());
         let has_turn = turn.is_some();
         let found = Arc::new(Mutex::new(None));
@@ -232,11 +236,9 @@ fn with_address(client: Option<IpAddr>, rotation: Rotation) -> Rotation {
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), Reject> {
     let kind = media_type::of(headers).unwrap_or_default();
-    match kind.eq_ignore_ascii_case("application/json") {
-        true => Ok(()),
-        false => Err(Reject::new(
-            Reason::UnsupportedMediaType,
-            format!("Content-Type is {kind:?}, expected application/json"),
-        )),
+    if kind.eq_ignore_ascii_case("application/json") {
+        Ok(())
+    } else {
+        Err(Reject::new(Reason::UnsupportedMediaType, format!("Content-Type is {kind:?}, expected application/json")))
     }
 }

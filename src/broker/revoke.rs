@@ -37,9 +37,10 @@ pub fn right_of(caller: &Caller, family: Option<TokenId>) -> Result<(TokenId, Re
     let token = caller.token();
     // A subject of another issuer is another person, also if the names are equal.
     let family = family.filter(|_| token.own).ok_or(Reason::TokenNotFound)?;
-    match token.has_scope(REVOKE_SCOPE) {
-        true => Ok((family, RevokedBy::Admin)),
-        false => Ok((family, RevokedBy::Owner(token.subject.clone()))),
+    if token.has_scope(REVOKE_SCOPE) {
+        Ok((family, RevokedBy::Admin))
+    } else {
+        Ok((family, RevokedBy::Owner(token.subject.clone())))
     }
 }
 
@@ -140,14 +141,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_watermark_is_waited_for() {
-        let (now, begun) = (UnixTime::from_secs(1_000), tokio::time::Instant::now());
+        let now = UnixTime::from_secs(1_000);
+        let begun = tokio::time::Instant::now();
         wait_until_after(now + 9 * MILLISECOND, 10 * MILLISECOND, now).await;
         assert!(begun.elapsed() >= 20 * MILLISECOND);
     }
 
     #[test]
     fn a_watermark_of_now_is_one_by_every_clock() {
-        let (now, apart) = (UnixTime::from_secs(1_000), Duration::from_millis(5));
+        let now = UnixTime::from_secs(1_000);
+        let apart = Duration::from_millis(5);
         let everything = |not_after| Revoked::Everything { not_after };
         for (mark, expected) in
             [(now - MILLISECOND, now - MILLISECOND), (now, now + apart), (now + MILLISECOND, now + MILLISECOND + apart)]

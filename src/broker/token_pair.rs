@@ -38,9 +38,10 @@ impl TokenPair {
 
     /// The names of the members in the JSON.
     pub const fn member_names(extra_fields: bool) -> &'static [&'static str] {
-        match extra_fields {
-            true => &["success", "accessToken", "refreshToken", "expiresAt", "tokenId", "expiresIn"],
-            false => &["success", "accessToken", "refreshToken", "expiresAt"],
+        if extra_fields {
+            &["success", "accessToken", "refreshToken", "expiresAt", "tokenId", "expiresIn"]
+        } else {
+            &["success", "accessToken", "refreshToken", "expiresAt"]
         }
     }
 

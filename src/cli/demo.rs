@@ -41,7 +41,8 @@ pub(super) fn run() -> Result<(), CommandError> {
 /// Listens on the default ports if they are free, and on others if not.
 fn configuration(backend: SocketAddr) -> String {
     let free = |port: u16| if TcpListener::bind(("127.0.0.1", port)).is_ok() { port } else { 0 };
-    let (gateway, admin) = (free(8443), free(9443));
+    let gateway = free(8443);
+    let admin = free(9443);
     format!(
         r#"[[listener]]
 address = "127.0.0.1:{gateway}"

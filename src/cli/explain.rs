@@ -70,9 +70,10 @@ pub(super) fn run(arguments: Arguments) -> Result<(), CommandError> {
         let explainer = Explainer::prepare(&config, arguments.time.clock()).await.map_err(CommandError::invalid)?;
         Ok::<_, CommandError>(explainer.showing(shown).explain(&request, !arguments.cleartext).await)
     })?;
-    match arguments.json {
-        true => say!("{}", explanation.to_json()),
-        false => print(&explanation),
+    if arguments.json {
+        say!("{}", explanation.to_json())
+    } else {
+        print(&explanation)
     }
     match explanation.outcome {
         Outcome::Rejected(_) => Err(CommandError::Negative),

@@ -62,11 +62,12 @@ fn domain(name: &str) -> Result<(), CommandError> {
         let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         (1..64).contains(&label.len()) && label.bytes().all(is_word) && !label.starts_with('-') && !label.ends_with('-')
     };
-    match name.len() < 254 && name.split('.').all(is_label) {
-        true => Ok(()),
-        false => Err(CommandError::invalid(
+    if name.len() < 254 && name.split('.').all(is_label) {
+        Ok(())
+    } else {
+        Err(CommandError::invalid(
             "--domain: this is not a domain name; write only the name, such as api.example.com".to_owned(),
-        )),
+        ))
     }
 }
 

@@ -87,9 +87,10 @@ fn add_root_secret(config: &ConfigArgument, json: bool) -> Result<(), CommandErr
         // Another gateway that does not know the secret yet could not read what is encrypted under it.
         Database::Postgres(_) => "copy it to every gateway, and restart each of them twice to use it",
     };
-    match json {
-        true => say!("{}", json!({ "root": number })),
-        false => say!("added root secret {number} to {source}; {next}"),
+    if json {
+        say!("{}", json!({ "root": number }))
+    } else {
+        say!("added root secret {number} to {source}; {next}")
     }
     Ok(())
 }
@@ -97,9 +98,10 @@ fn add_root_secret(config: &ConfigArgument, json: bool) -> Result<(), CommandErr
 /// A `kid` is a base64url thumbprint, which needs no percent-encoding in a path.
 fn path_segment(kid: &str) -> Result<&str, CommandError> {
     let is_base64url = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    match !kid.is_empty() && kid.bytes().all(is_base64url) {
-        true => Ok(kid),
-        false => Err(CommandError::invalid(format!("{kid:?} is not a kid; see `bearward keys list`"))),
+    if !kid.is_empty() && kid.bytes().all(is_base64url) {
+        Ok(kid)
+    } else {
+        Err(CommandError::invalid(format!("{kid:?} is not a kid; see `bearward keys list`")))
     }
 }
 

@@ -43,9 +43,10 @@ pub(super) fn explain(config: &ConfigArgument, request_id: &str, as_json: bool) 
         status if !status.is_success() => return Err(CallError::rejected(status, &found).into()),
         _ => {}
     }
-    match as_json {
-        true => say!("{found}"),
-        false => print(&found),
+    if as_json {
+        say!("{found}")
+    } else {
+        print(&found)
     }
     Ok(())
 }

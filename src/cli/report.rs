@@ -57,7 +57,8 @@ pub(super) fn print_decision(decision: &str) {
 }
 
 pub(super) fn describe(reject: &Reject) -> String {
-    let (status, code) = (reject.reason.status().as_u16(), reject.reason.code());
+    let status = reject.reason.status().as_u16();
+    let code = reject.reason.code();
     let detail = if reject.detail.is_empty() { reject.reason.message() } else { &*reject.detail };
     format!("{status} {code}, {detail}")
 }

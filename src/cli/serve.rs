@@ -29,10 +29,12 @@ pub(super) fn run(Arguments { config: argument, take_over }: Arguments) -> Resul
     let probe = if take_over || !passed.is_empty() { Probe::None } else { Probe::Addresses };
     let config = argument.load_and_warn(probe)?;
     let mut signals = Signals::catch()?;
-    let inherited = match take_over {
-        true => app::take_over(&config)?,
-        false if passed.is_empty() => Inherited::None,
-        false => Inherited::Systemd(passed),
+    let inherited = if take_over {
+        app::take_over(&config)?
+    } else if passed.is_empty() {
+        Inherited::None
+    } else {
+        Inherited::Systemd(passed)
     };
     let running = app::start_with(config, Arc::new(SystemClock), inherited, Some(argument.file))?;
     for address in &running.addresses {

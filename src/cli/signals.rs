@@ -25,7 +25,8 @@ impl Signals {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // Inside the runtime: its driver receives the signals.
         let inside = runtime.enter();
-        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let terminate = signal(SignalKind::terminate())?;
+        let interrupt = signal(SignalKind::interrupt())?;
         let hang_up = signal(SignalKind::hangup())?;
         drop(inside);
         Ok(Signals { terminate, interrupt, hang_up, runtime })

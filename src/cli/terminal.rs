@@ -24,9 +24,10 @@ fn escaped(text: &str, is_outer_space: impl Fn(usize) -> bool) -> String {
     for (at, c) in text.char_indices() {
         // What looks like an escape is one.
         let looks_like_escape = text[at..].starts_with("\\u{");
-        match is_outer_space(at) || looks_like_escape || is_hidden(c) {
-            true => shown.extend(c.escape_unicode()),
-            false => shown.push(c),
+        if is_outer_space(at) || looks_like_escape || is_hidden(c) {
+            shown.extend(c.escape_unicode())
+        } else {
+            shown.push(c)
         }
     }
     shown

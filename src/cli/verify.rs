@@ -43,9 +43,10 @@ pub(super) struct Arguments {
 /// Reads a compact JWS from standard input. Exit status 0 if it is valid, 1 if not, 2 if there are no keys.
 pub(super) fn run(arguments: Arguments) -> Result<(), CommandError> {
     let jwks = regular_file::read_to_string(&arguments.jwks).map_err(|error| jwks_error(&arguments, error))?;
-    let checker = match arguments.claims {
-        true => Checker::Claims(issuers(&arguments, &jwks)?),
-        false => Checker::Signature(keys(&arguments, &jwks)?),
+    let checker = if arguments.claims {
+        Checker::Claims(issuers(&arguments, &jwks)?)
+    } else {
+        Checker::Signature(keys(&arguments, &jwks)?)
     };
     let token = read_token()?;
     let (steps, result) = checker.check(&token, &arguments.time);

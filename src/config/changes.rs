@@ -195,7 +195,8 @@ impl Table<'_> {
     }
 
     fn whole(&self, kind: Kind, keeps_listeners: bool) -> Change {
-        let (key, item) = (self.key.to_owned(), self.item.clone());
+        let key = self.key.to_owned();
+        let item = self.item.clone();
         let places =
             self.settings.values().filter(|_| kind == Kind::Added).filter_map(|setting| setting.origin().place());
         let place = places.min_by_key(|place| place.line).map(|place| place.to_string());

@@ -23,7 +23,8 @@ pub(super) fn with_included(main: SourceFile, path: &Path, base: &Path) -> (Vec<
     let text = main.text.clone();
     let (tree, _) = DeTable::parse_recoverable(&text);
     let list = tree.get_ref().get("include").and_then(|value| value.get_ref().as_array());
-    let (mut files, mut errors) = (vec![main], Vec::new());
+    let mut files = vec![main];
+    let mut errors = Vec::new();
     let mut known = HashSet::from([real(path)]);
     for (index, item) in list.into_iter().flatten().enumerate() {
         let place = Place { key: format!("include[{index}]"), span: Some(item.span()) };

@@ -66,9 +66,10 @@ pub fn load_and_try(
         let list = if severity == Severity::Error { &mut errors } else { &mut warnings };
         list.push(error.at(&place));
     }
-    match errors.is_empty() {
-        true => Ok((config, ConfigWarnings::new(reading.sources(), warnings))),
-        false => Err(ConfigErrors::new(reading.sources(), errors)),
+    if errors.is_empty() {
+        Ok((config, ConfigWarnings::new(reading.sources(), warnings)))
+    } else {
+        Err(ConfigErrors::new(reading.sources(), errors))
     }
 }
 

@@ -75,7 +75,8 @@ impl Reading {
         let report = Report::new(&self.base, &tree.outside);
         self.problems.iter().cloned().for_each(|problem| report.add(problem));
         let result = part(Table::new(&tree.root, Place::default(), &report));
-        let (warnings, records) = (report.take_warnings(), report.take_records());
+        let warnings = report.take_warnings();
+        let records = report.take_records();
         let every_key = LazyCell::new(every_key);
         let errors = tree.with_syntax_errors(report.into_errors(|| every_key.clone()));
         let errors = tree.without_foreign_keys(values::is_top_level, errors);

@@ -64,7 +64,8 @@ struct Schema<'r> {
 impl Schema<'_> {
     /// The table of which all keys begin with `prefix`.
     fn object(&self, prefix: &str) -> Json {
-        let (mut properties, mut required) = (Map::new(), Vec::new());
+        let mut properties = Map::new();
+        let mut required = Vec::new();
         for (key, record) in self.nodes.range(prefix.to_owned()..) {
             let Some(name) = key.strip_prefix(prefix) else { break };
             if name.contains('.') {
@@ -144,26 +145,26 @@ impl Schema<'_> {
 /// The comment above each key and table of the reference.
 fn comments() -> BTreeMap<String, String> {
     let mut comments: BTreeMap<String, String> = BTreeMap::new();
-    let (mut table, mut comment) = (String::new(), Vec::new());
+    let mut table = String::new();
+    let mut comment = Vec::new();
     for line in REFERENCE.lines() {
         let text = line.strip_prefix("#     ").or_else(|| line.strip_prefix("# ")).unwrap_or(line);
         let name = text.split_once(" = ").map_or("", |(name, _)| name);
         let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         let is_key = !name.is_empty() && name.bytes().all(is_word);
-        let key = match text.starts_with('[') {
-            true => {
-                table = path_of(text);
-                table.trim_end_matches("[]").to_owned()
+        let key = if text.starts_with('[') {
+            table = path_of(text);
+            table.trim_end_matches("[]").to_owned()
+        } else if is_key && table.is_empty() {
+            name.to_owned()
+        } else if is_key {
+            format!("{table}.{name}")
+        } else {
+            match line.strip_prefix("# ") {
+                Some(more) => comment.push(more),
+                None => comment.clear(),
             }
-            false if is_key && table.is_empty() => name.to_owned(),
-            false if is_key => format!("{table}.{name}"),
-            false => {
-                match line.strip_prefix("# ") {
-                    Some(more) => comment.push(more),
-                    None => comment.clear(),
-                }
-                continue;
-            }
+            continue;
         };
         // Further examples of a key have no comment of their own.
         let text = std::mem::take(&mut comment).join("\n");

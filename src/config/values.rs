@@ -202,9 +202,10 @@ impl Setting {
     }
 
     fn after_reload(self, next: &Setting, stays: bool) -> Setting {
-        match stays && !self.has_value_of(next) {
-            true => Setting { pending: Some(Box::new(Setting { pending: None, ..next.clone() })), ..self },
-            false => next.clone(),
+        if stays && !self.has_value_of(next) {
+            Setting { pending: Some(Box::new(Setting { pending: None, ..next.clone() })), ..self }
+        } else {
+            next.clone()
         }
     }
 

@@ -84,7 +84,8 @@ impl CookieRefresh {
         let pair = outcome.map_err(|reject| session_ended(reject, expired))?;
         let cookies = NewCookies::of(&pair.access_token, &pair.refresh_token)?;
         let caller = authenticator.authenticate_issued(&pair.access_token, &context.auth()).await?;
-        let (until, access) = (context.clock.uptime() + broker.settings.lifetimes.grace, caller.cached().clone());
+        let until = context.clock.uptime() + broker.settings.lifetimes.grace;
+        let access = caller.cached().clone();
         *slot = Some(Refreshed { until, access, cookies: cookies.clone() });
         Ok((caller, cookies))
     }

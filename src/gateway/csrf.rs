@@ -53,7 +53,8 @@ fn is_own(origin: &str, target: &Target<'_>) -> bool {
     }
     let default = if scheme == "https" { "443" } else { "80" };
     let host = target.host.to_str().unwrap_or_default();
-    let (ours, theirs) = (split_port(host, default), split_port(authority, default));
+    let ours = split_port(host, default);
+    let theirs = split_port(authority, default);
     ours.0.eq_ignore_ascii_case(theirs.0) && ours.1 == theirs.1
 }
 
@@ -106,7 +107,8 @@ mod tests {
             ("[2001:db8::1]", "[2001:db8::1]:8443", false),
             ("[2001:db8::1]", "[2001:db8::2]", false),
         ] {
-            let (host, scheme) = (HeaderValue::from_static(host), HeaderValue::from_static("https"));
+            let host = HeaderValue::from_static(host);
+            let scheme = HeaderValue::from_static("https");
             let target =
                 Target { method: &Method::POST, websocket: false, logout: false, host: &host, scheme: &scheme };
             assert_eq!(is_own(&format!("https://{authority}"), &target), expected, "{host:?} {authority}");

@@ -279,7 +279,9 @@ mod tests {
     #[test]
     fn a_server_is_blamed_for_silence_unless_it_waits() {
         let idle = BodyError::IdleTimeout(Duration::from_secs(30));
-        let (taken, waiting, failed) = (Progress::begin(), Progress::begin(), Progress::begin());
+        let taken = Progress::begin();
+        let waiting = Progress::begin();
+        let failed = Progress::begin();
         waiting.wait_for_client();
         failed.fail(&BodyError::TooSlow);
         for (error, upload, may_be_idle, expected) in [

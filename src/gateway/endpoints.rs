@@ -119,10 +119,7 @@ impl Endpoint {
             Endpoint::ProtectedResource => (&[Method::GET, Method::HEAD], "GET, HEAD"),
             Endpoint::Client(_) | Endpoint::Report(_) => (&[Method::POST], "POST"),
         };
-        match allowed.contains(method) {
-            true => Ok(()),
-            false => Err(Reject::from(Reason::MethodNotAllowed).allows(allow)),
-        }
+        if allowed.contains(method) { Ok(()) } else { Err(Reject::from(Reason::MethodNotAllowed).allows(allow)) }
     }
 
     /// What the endpoint does, for `bearward explain`.

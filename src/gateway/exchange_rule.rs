@@ -190,10 +190,7 @@ fn check_may_act(claims: &Map<String, Value>, presenter: Presenter<'_>) -> Resul
     let is_here = may_act.get("iss").is_none() || is("iss", Some(presenter.gateway));
     let names_client = presenter.client.is_some()
         && (is("client_id", presenter.client) || may_act.get("client_id").is_none() && is("sub", presenter.client));
-    match is_here && names_client {
-        true => Ok(()),
-        false => Err(unacceptable("may_act names another party")),
-    }
+    if is_here && names_client { Ok(()) } else { Err(unacceptable("may_act names another party")) }
 }
 
 fn unacceptable(detail: impl Into<std::borrow::Cow<'static, str>>) -> Reject {
@@ -319,7 +316,8 @@ mod tests {
 
     #[test]
     fn without_a_refresh_token_all_ends_with_the_subject_token() {
-        let (minute, now) = (Duration::from_mins(1), NOW.as_secs());
+        let minute = Duration::from_mins(1);
+        let now = NOW.as_secs();
         let login = |rule: &ExchangeRule, exp: u64| {
             let token = token(json!({ "exp": exp, "email": "a@x", "groups": ["g"] }));
             rule.login(&token, 5 * minute, NOW).map_err(|reject| reject.detail)

@@ -131,7 +131,8 @@ impl Forwarder {
         let progress = context.upload.as_deref();
 
         let current_server = CurrentServer::default();
-        let (worker, client) = (context.worker, context.client());
+        let worker = context.worker;
+        let client = context.client();
         let timeout = upstream.settings.response_timeout;
         let began = Instant::now();
         context.record.attempts = Attempts::begin(context.record.trace, began);
@@ -263,7 +264,9 @@ impl Forwarder {
             return Ok(None);
         }
         let progress = Arc::new(Progress::begin());
-        let (hygiene, rules, token_bound) = (self.hygiene.clone(), rules.cloned(), token_bound.another());
+        let hygiene = self.hygiene.clone();
+        let rules = rules.cloned();
+        let token_bound = token_bound.another();
         let is_http2 = client_version == Version::HTTP_2;
         // Over HTTP/1, the parser has checked them.
         let max_trailers = if is_http2 { self.header_list_size } else { usize::MAX };
@@ -311,7 +314,8 @@ impl Forwarder {
         let response = response.map(incoming);
         let broken_responses = tunnel.is_some().then(|| lease.broken_responses());
         let lease = tunnel.is_none().then_some(lease);
-        let (token_bound, is_grpc_call) = (Some(token_bound), sent.is_grpc_call);
+        let token_bound = Some(token_bound);
+        let is_grpc_call = sent.is_grpc_call;
         Ok(Forwarded { response, lease, tunnel, broken_responses, token_bound, is_grpc_call, login })
     }
 }

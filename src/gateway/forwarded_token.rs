@@ -97,9 +97,10 @@ impl Forwarder {
         let audience = &exchange.settings.subject_audience;
         if audience.is_empty() {
             // An API key and the like is a secret of this gateway, which no other server may see.
-            return match cached.token.is_signed() {
-                true => Ok(Cow::Borrowed(&*cached.text)),
-                false => Err(Reject::new(Reason::TokenExchangeFailed, "the caller has no JWT: set subject_audience")),
+            return if cached.token.is_signed() {
+                Ok(Cow::Borrowed(&*cached.text))
+            } else {
+                Err(Reject::new(Reason::TokenExchangeFailed, "the caller has no JWT: set subject_audience"))
             };
         }
         let replaced = self.replaced(cached, audience, now)?;

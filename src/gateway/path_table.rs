@@ -29,9 +29,10 @@ impl PathTable {
     pub(super) fn insert(&mut self, route: PerWorker<Route>) {
         let path = route.path.as_bytes();
         self.max_len = self.max_len.max(path.len());
-        let routes = match route.ignore_case {
-            false => self.exact.entry(path.into()),
-            true => self.ignoring_case.entry(path.to_ascii_lowercase().into()),
+        let routes = if route.ignore_case {
+            self.ignoring_case.entry(path.to_ascii_lowercase().into())
+        } else {
+            self.exact.entry(path.into())
         };
         routes.or_default().push(route);
     }
@@ -55,9 +56,10 @@ impl PathTable {
 impl PathTable {
     /// The path in lower case, if a route is found by it.
     fn lower_case<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
-        match self.ignoring_case.is_empty() || !path.iter().any(u8::is_ascii_uppercase) {
-            true => Cow::Borrowed(path),
-            false => Cow::Owned(path.to_ascii_lowercase()),
+        if self.ignoring_case.is_empty() || !path.iter().any(u8::is_ascii_uppercase) {
+            Cow::Borrowed(path)
+        } else {
+            Cow::Owned(path.to_ascii_lowercase())
         }
     }
 }

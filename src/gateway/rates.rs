@@ -51,7 +51,8 @@ pub(super) fn limited<'c>(context: &'c RequestContext<'_>) -> (&'c [Settings], C
     let caller = context.record.caller.as_ref();
     let subject = caller.map(|token| (&*token.issuer, token.subject.as_str()));
     let key = caller.and_then(|token| {
-        let (id, rate) = (token.family?, token.key_rate?);
+        let id = token.family?;
+        let rate = token.key_rate?;
         Some(KeyLimit { id, requests: rate.requests(), window: rate.window() })
     });
     let of_route = context.route.as_ref().map_or(&[][..], |route| &route.rates);

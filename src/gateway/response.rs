@@ -42,7 +42,8 @@ impl ResponseRules {
         peer: &Peer,
         delivery: &mut Delivery,
     ) -> (Forwarded, bool) {
-        let (route, has_unread_body) = (delivery.route.clone(), delivery.has_unread_body(request));
+        let route = delivery.route.clone();
+        let has_unread_body = delivery.has_unread_body(request);
         let challenges = challenges(route.as_deref(), request.headers(), challenge);
         let mut rejected = self.respond(reject, challenges, peer, delivery, has_unread_body);
         self.show_maintenance(&mut rejected.0.response, delivery);

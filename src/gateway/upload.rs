@@ -37,8 +37,10 @@ pub struct Progress {
 
 impl Progress {
     pub(super) fn begin() -> Self {
-        let (last, failure) = (AtomicU64::new(0), Mutex::new(None));
-        let (waits_for_client, complete) = (AtomicBool::new(false), AtomicBool::new(false));
+        let last = AtomicU64::new(0);
+        let failure = Mutex::new(None);
+        let waits_for_client = AtomicBool::new(false);
+        let complete = AtomicBool::new(false);
         let is_left = AtomicBool::new(false);
         Progress { start: Instant::now(), last, waits_for_client, received: Count::new(), complete, failure, is_left }
     }
@@ -237,7 +239,8 @@ mod tests {
     async fn a_request_without_a_body_waits_once_for_its_response() {
         const TIMEOUT: Duration = LONG_RUNNING_AFTER.saturating_add(Duration::from_millis(100));
         let mut token_bound = TokenBound::by(Held::default(), &Streams::new(TokenChecks::alone(), Arc::default()));
-        let (started, never) = (Instant::now(), pin!(std::future::pending()));
+        let started = Instant::now();
+        let never = pin!(std::future::pending());
         let reject = response_within((started, TIMEOUT), None, &mut token_bound, never).await.err();
         assert_eq!(reject.map(|reject| reject.reason), Some(Reason::UpstreamTimeout));
         assert!((TIMEOUT..2 * TIMEOUT).contains(&started.elapsed()));

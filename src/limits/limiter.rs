@@ -107,7 +107,8 @@ impl Limiter {
 
     /// Gives back a token that was taken.
     pub fn give_back(&self, key: impl Into<Key>) {
-        let (mut generations, key) = (self.buckets.lock(), key.into());
+        let mut generations = self.buckets.lock();
+        let key = key.into();
         if let Some(full_at) = generations.get(key) {
             generations.set(key, full_at.saturating_sub(self.rate.interval_micros()), self.capacity);
         }
@@ -120,7 +121,8 @@ impl Limiter {
 
     /// Takes a token. If there is none, fails with how long until there is one.
     pub fn try_take(&self, key: impl Into<Key>, now: Uptime) -> Result<(), Duration> {
-        let (mut generations, key) = (self.buckets.lock(), key.into());
+        let mut generations = self.buckets.lock();
+        let key = key.into();
         match generations.retry_after(key, self.rate, now) {
             Some(wait) => Err(wait),
             None => {
@@ -138,7 +140,8 @@ impl Limiter {
 
     /// As [`Limiter::try_take_with_quota`] at a rate of the key itself.
     pub fn try_take_at(&self, rate: Rate, key: impl Into<Key>, now: Uptime) -> Quota {
-        let (mut generations, key) = (self.buckets.lock(), key.into());
+        let mut generations = self.buckets.lock();
+        let key = key.into();
         let retry_after = generations.retry_after(key, rate, now);
         if retry_after.is_none() {
             generations.take_at(rate, key, self, now);
@@ -148,7 +151,8 @@ impl Limiter {
 
     /// The state of the bucket at a rate of the key itself. Takes nothing.
     pub fn quota_at(&self, rate: Rate, key: impl Into<Key>, now: Uptime) -> Quota {
-        let (generations, key) = (self.buckets.lock(), key.into());
+        let generations = self.buckets.lock();
+        let key = key.into();
         generations.quota(key, rate, generations.retry_after(key, rate, now), now)
     }
 
@@ -253,7 +257,8 @@ mod tests {
 
     #[test]
     fn a_token_can_be_given_back() {
-        let (limiter, address) = (limiter(), IpAddr::from([192, 0, 2, 1]));
+        let limiter = limiter();
+        let address = IpAddr::from([192, 0, 2, 1]);
         (0..3).for_each(|_| assert_eq!(limiter.try_take(address, NOW), Ok(())));
         assert_eq!(limiter.try_take(address, NOW), Err(Duration::from_secs(1)));
         limiter.give_back(address);

@@ -125,7 +125,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_byte_now_and_then_is_too_slow() {
-        let (pause, window) = (Duration::from_millis(50), Duration::from_millis(90));
+        let pause = Duration::from_millis(50);
+        let window = Duration::from_millis(90);
         let mut timer = IdleTimer::new(Duration::from_mins(1));
         let mut meter = RateMeter::new(MinRate { bytes_per_second: 1000, window });
         for (bytes, is_fast) in [(1, true), (1, false), (500_000, true), (500_000, true), (0, true), (50, false)] {

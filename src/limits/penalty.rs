@@ -138,7 +138,8 @@ mod tests {
     #[test]
     fn a_penalty_is_for_one_address_and_ends() {
         let penalties = PenaltyBox::new(UNLIMITED);
-        let (attacker, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let attacker = IpAddr::from([192, 0, 2, 1]);
+        let other = IpAddr::from([192, 0, 2, 2]);
         assert!(!penalties.contains(attacker, NOW));
         (0..100).for_each(|_| _ = penalties.penalize(attacker, NOW));
         assert!(penalties.contains(attacker, NOW) && !penalties.contains(other, NOW));
@@ -160,7 +161,8 @@ mod tests {
 
     #[test]
     fn too_many_failed_handshakes_in_ten_seconds_are_a_flood() {
-        let (attacker, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let attacker = IpAddr::from([192, 0, 2, 1]);
+        let other = IpAddr::from([192, 0, 2, 2]);
         let penalties = PenaltyBox::new(PenaltySettings { failed_handshakes: 100, ..UNLIMITED });
         (0..100).for_each(|_| _ = penalties.failed_handshake(attacker, NOW));
         assert!(!penalties.contains(attacker, NOW));

@@ -114,7 +114,8 @@ pub struct RateLimitHeaders {
 impl RateLimitHeaders {
     fn add(&mut self, (name, requests, window): (&str, u32, Duration), quota: &Quota) {
         let comma = if self.policies.is_empty() { "" } else { ", " };
-        let (remaining, full_after) = (quota.remaining, quota.full_after.as_millis().div_ceil(1000));
+        let remaining = quota.remaining;
+        let full_after = quota.full_after.as_millis().div_ceil(1000);
         // Writing to a string does not fail.
         let _ = write!(self.policies, "{comma}\"{name}\";q={requests};w={}", window.as_secs());
         let _ = write!(self.quotas, "{comma}\"{name}\";r={remaining};t={full_after}");
@@ -158,7 +159,8 @@ impl RateLimits {
             let shards = same.map_or_else(|| settings.new_shards(), |limit| limit.shards.clone());
             RateLimit { settings, shards }
         };
-        let (keys, hashes) = (before.keys.clone(), before.hashes.clone());
+        let keys = before.keys.clone();
+        let hashes = before.hashes.clone();
         RateLimits { limits: all.map(limit).collect(), global, keys, hashes }
     }
 
@@ -200,7 +202,8 @@ impl RateLimits {
         now: Uptime,
     ) -> Vec<(String, Quota)> {
         let quota = |limit: &RateLimit| {
-            let (key, sharers) = (self.key(limit.settings.per, client), limit.sharers(replicas));
+            let key = self.key(limit.settings.per, client);
+            let sharers = limit.sharers(replicas);
             (limit.settings.name.clone(), limit.shards[key as usize % SHARDS].quota(key, sharers, now))
         };
         let of_key = |key: &KeyLimit| (API_KEY.to_owned(), self.keys.quota(key, now));
@@ -252,7 +255,8 @@ mod tests {
     const NOW: Uptime = Uptime::from_secs(1_000);
 
     fn settings(number: usize, per: Per, requests: u32, window: u64) -> Settings {
-        let (name, window) = (format!("{per:?}-{number}").to_lowercase(), Duration::from_secs(window));
+        let name = format!("{per:?}-{number}").to_lowercase();
+        let window = Duration::from_secs(window);
         let share = Share::Replica;
         Settings { number, route: String::new(), name, per, requests, window, burst: requests, share }
     }
@@ -315,7 +319,8 @@ mod tests {
 
     #[test]
     fn an_unchanged_limit_keeps_its_buckets_over_a_reload() {
-        let (one, other) = (settings(0, Per::Address, 1, 60), settings(1, Per::Route, 2, 60));
+        let one = settings(0, Per::Address, 1, 60);
+        let other = settings(1, Per::Route, 2, 60);
         let client = Client { address: [192, 0, 2, 1].into(), subject: None, key: None };
         let before = RateLimits::new([one.clone(), other.clone()].into_iter(), 2);
         assert_eq!(take(&before, &client, NOW).0, Ok(()));

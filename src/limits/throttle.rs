@@ -59,7 +59,8 @@ impl Throttle {
 
     /// Puts these limits in force. A limit that has changed starts with its full burst.
     pub fn reload(&self, settings: &Settings) {
-        let (old, mut new) = (self.limits.load_full(), Limits::new(*settings));
+        let old = self.limits.load_full();
+        let mut new = Limits::new(*settings);
         if old.settings.refreshes == settings.refreshes {
             new.refreshes.clone_from(&old.refreshes);
         }
@@ -234,7 +235,8 @@ mod tests {
     fn an_attempt_counts_until_it_has_succeeded() {
         let throttle = throttle(Settings { failures: Some(RATE), ..OFF });
         let begin = || throttle.begin_attempt(ONE);
-        let (first, second) = (begin().expect("the first"), begin().expect("the second"));
+        let first = begin().expect("the first");
+        let second = begin().expect("the second");
         assert_eq!(rejected(begin()), limited(Reason::FailuresLimited), "two are in flight");
         first.end(false);
         begin().expect("one has succeeded").end(true);

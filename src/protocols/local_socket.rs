@@ -73,14 +73,16 @@ fn remove_unused(path: &Path) -> io::Result<()> {
 /// that is not trusted.
 pub async fn connect(path: &Path) -> io::Result<UnixStream> {
     let stream = UnixStream::connect(path).await?;
-    let (peer, own) = (stream.peer_cred()?.uid(), process::user());
+    let peer = stream.peer_cred()?.uid();
+    let own = process::user();
     let folder = || folder_owner(path);
-    match is_trusted_server(peer, own, folder) {
-        true => Ok(stream),
-        false => Err(io::Error::new(
+    if is_trusted_server(peer, own, folder) {
+        Ok(stream)
+    } else {
+        Err(io::Error::new(
             ErrorKind::PermissionDenied,
             format!("the process that listens there runs as user {peer}, which is neither {own} nor root"),
-        )),
+        ))
     }
 }
 
@@ -100,9 +102,10 @@ fn folder_owner(path: &Path) -> Option<u32> {
 /// Fails if the client is a process of another user. Root may do everything anyway.
 pub fn check_client(stream: &UnixStream) -> io::Result<()> {
     let peer = stream.peer_cred()?.uid();
-    match peer == process::user() || peer == ROOT {
-        true => Ok(()),
-        false => Err(io::Error::new(ErrorKind::PermissionDenied, format!("the client runs as user {peer}"))),
+    if peer == process::user() || peer == ROOT {
+        Ok(())
+    } else {
+        Err(io::Error::new(ErrorKind::PermissionDenied, format!("the client runs as user {peer}")))
     }
 }
 

@@ -79,7 +79,10 @@ where
     let mut next = || words.next().ok_or(malformed);
     let address = |text: &str| text.parse::<A>().map_err(|_| malformed);
     let port = |text: &str| text.parse::<u16>().ok().filter(|port| port.to_string() == text).ok_or(malformed);
-    let (source, _, source_port, _) = (address(next()?)?, address(next()?)?, port(next()?)?, port(next()?)?);
+    let source = address(next()?)?;
+    let _ = address(next()?)?;
+    let source_port = port(next()?)?;
+    let _ = port(next()?)?;
     match words.next() {
         None => Ok(SocketAddr::new(source.into(), source_port)),
         Some(_) => Err(malformed),
@@ -103,7 +106,8 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<(Source, usize)>, Malformed> {
         }
         (0x21, 0x21) => {
             let addresses = rest.first_chunk::<36>().ok_or(too_short)?;
-            let (source, [.., high, low, _, _]) = (addresses.first_chunk::<16>().ok_or(too_short)?, *addresses);
+            let source = addresses.first_chunk::<16>().ok_or(too_short)?;
+            let [.., high, low, _, _] = *addresses;
             Source::Proxied((Ipv6Addr::from(*source), u16::from_be_bytes([high, low])).into())
         }
         // Without a family, or over a Unix socket.

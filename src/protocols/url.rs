@@ -49,9 +49,10 @@ impl SecureUrl {
         };
         let authority = uri.authority().ok_or(UrlError::Invalid)?;
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-        let port = match authority.as_str() == authority.host() {
-            true => Some(if tls { 443 } else { 80 }),
-            false => authority.port_u16().filter(|port| *port != 0),
+        let port = if authority.as_str() == authority.host() {
+            Some(if tls { 443 } else { 80 })
+        } else {
+            authority.port_u16().filter(|port| *port != 0)
         };
         let port = port.ok_or(UrlError::Invalid)?;
         if ServerName::try_from(host.as_str()).is_err() {

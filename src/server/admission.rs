@@ -87,7 +87,8 @@ async fn begin(
     }
     let address_guard = admit(&client, &stream, state).ok()?;
     let number = address_guard.as_ref().map_or(0, AddressGuard::number);
-    let (idle, metrics) = (state.shared.idle.enter(Instant::now()), &state.worker.metrics);
+    let idle = state.shared.idle.enter(Instant::now());
+    let metrics = &state.worker.metrics;
     metrics.connections_opened.inc();
     let _closed = CloseCounter(metrics.clone());
     let mut peer = Peer {
@@ -152,8 +153,10 @@ struct Rejected;
 
 /// Checks what the address of a client may have.
 fn admit(client: &Client, stream: &TcpStream, state: &WorkerState) -> Result<Option<AddressGuard>, Rejected> {
-    let (shared, metrics) = (&state.shared, &state.worker.metrics);
-    let (ip, gateway) = (client.address.ip(), shared.gateway.load());
+    let shared = &state.shared;
+    let metrics = &state.worker.metrics;
+    let ip = client.address.ip();
+    let gateway = shared.gateway.load();
     if shared.penalties.contains(ip, gateway.clock.uptime()) {
         metrics.penalized_connections_rejected.inc();
         socket::reset_on_drop(stream);

@@ -62,7 +62,8 @@ where
     let connection = Arc::new(Connection { state, exchange: stream.exchange(), peer, is_http2 });
     let serving = connection.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let (connection, in_flight) = (serving.clone(), serving.peer.begin_request());
+        let connection = serving.clone();
+        let in_flight = serving.peer.begin_request();
         let body = |incoming| Body::incoming(incoming).with_rest(on_rest.as_ref());
         let worker = serving.state.worker.number;
         let gateway = serving.state.shared.gateway.load().of(worker, Handle::clone).clone();
@@ -93,8 +94,10 @@ where
 
 impl Connection {
     async fn respond(&self, gateway: &Gateway, request: &mut Request<Body>) -> Response<Body> {
-        let (shared, worker) = (&self.state.shared, &self.state.worker);
-        let (exchange, peer) = (&self.exchange, &self.peer);
+        let shared = &self.state.shared;
+        let worker = &self.state.worker;
+        let exchange = &self.exchange;
+        let peer = &self.peer;
         if let Some(head) = exchange.malformed_after(peer.requests.get()) {
             self.penalize(PenaltyBox::malformed_request);
             return gateway.reject_malformed(&head.rejected, peer, worker);
@@ -132,7 +135,8 @@ impl Connection {
     }
 
     fn record_error(&self, error: &hyper::Error, disconnected: Option<DisconnectReason>) {
-        let (shared, worker) = (&self.state.shared, &self.state.worker);
+        let shared = &self.state.shared;
+        let worker = &self.state.worker;
         if error.is_parse() {
             self.penalize(PenaltyBox::malformed_request);
             record_malformed(&self.peer, worker, error, shared.gateway.load().clock.now());

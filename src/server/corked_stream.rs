@@ -276,7 +276,8 @@ mod tests {
         const FRAME: usize = 700;
         let (socket, mut stream, cork) = with_room(0);
         let sent = (0..200_000_usize).map(|at| (at % 251) as u8).collect::<Vec<_>>();
-        let (frames, accepted) = (sent.clone(), Arc::new(AtomicUsize::new(0)));
+        let frames = sent.clone();
+        let accepted = Arc::new(AtomicUsize::new(0));
         let count = accepted.clone();
         let mut connection = Box::pin(async move {
             for frame in frames.chunks(FRAME) {

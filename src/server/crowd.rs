@@ -44,10 +44,12 @@ mod tests {
 
     #[tokio::test]
     async fn other_tasks_run_between_two_connections_of_a_crowd() {
-        let (queue, done) = (Arc::new(CrowdQueue::new()), Arc::new(Mutex::new(Vec::new())));
+        let queue = Arc::new(CrowdQueue::new());
+        let done = Arc::new(Mutex::new(Vec::new()));
         // All are ready at once, on one thread.
         let tasks = [FREE + 1, FREE + 2, FREE + 3, 1, FREE, 0].map(|number| {
-            let (queue, done) = (queue.clone(), done.clone());
+            let queue = queue.clone();
+            let done = done.clone();
             tokio::spawn(async move {
                 queue.begin(number).await;
                 done.lock().push(number);

@@ -34,7 +34,8 @@ where
             tokio::spawn(async move { drop(request.await) });
             return;
         }
-        let (mut stall, mut meter) = (IdleTimer::new(self.write), RateMeter::new(self.least));
+        let mut stall = IdleTimer::new(self.write);
+        let mut meter = RateMeter::new(self.least);
         let metrics = self.metrics.clone();
         tokio::spawn(async move {
             std::future::poll_fn(|context| {

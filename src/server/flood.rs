@@ -191,9 +191,10 @@ impl FloodGuard {
     /// end (RFC 9113 section 5.1).
     fn check_stream(&self) -> Result<(), Violation> {
         let is_of_request = matches!(self.header[3], HEADERS | DATA);
-        match is_of_request && !self.is_in_block && self.streams.has_ended(self.stream()) {
-            true => Err(Violation::StreamClosed),
-            false => Ok(()),
+        if is_of_request && !self.is_in_block && self.streams.has_ended(self.stream()) {
+            Err(Violation::StreamClosed)
+        } else {
+            Ok(())
         }
     }
 

@@ -201,7 +201,8 @@ mod tests {
 
     /// Writes until the stream accepts no more. Returns how much it accepted.
     fn fill(stream: &mut HandshakeBuffer<DuplexStream>) -> usize {
-        let (mut context, response) = (Context::from_waker(std::task::Waker::noop()), [b'r'; 64 * 1024]);
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let response = [b'r'; 64 * 1024];
         let (first, second) = response.split_at(700);
         let slices = [io::IoSlice::new(first), io::IoSlice::new(second)];
         let mut accepted = 0;

@@ -137,7 +137,8 @@ where
     /// many requests there were before that. During the drain, the connection ends after the request in flight, or
     /// after the one that is about to arrive.
     async fn drive(&mut self, max_age: Instant) -> hyper::Result<Option<u64>> {
-        let (requests_before, mut quiet_since) = (self.peer.requests.get(), Instant::now());
+        let requests_before = self.peer.requests.get();
+        let mut quiet_since = Instant::now();
         loop {
             tokio::select! {
                 biased;

@@ -39,7 +39,9 @@ pub(super) fn discard_rests(share: Arc<Share>) -> OnRest {
 
 async fn discard(body: Body, share: Arc<Share>) {
     let LingerSettings { max_bytes, max_time } = share.settings();
-    let (mut body, mut discarded, mut slot) = (body.with_idle_timeout(PAUSE_OF_CLIENT), 0_usize, None::<Arc<Slot>>);
+    let mut body = body.with_idle_timeout(PAUSE_OF_CLIENT);
+    let mut discarded = 0_usize;
+    let mut slot = None::<Arc<Slot>>;
     let discarding = async {
         while let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
             let len = frame.data_ref().map_or(0, Bytes::len);

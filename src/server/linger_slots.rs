@@ -240,7 +240,8 @@ mod tests {
 
     #[test]
     fn a_client_that_hardly_sends_loses_its_slot_first() {
-        let (mut slots, start) = (Slots::default(), Instant::now());
+        let mut slots = Slots::default();
+        let start = Instant::now();
         let owner = |number: usize| Key::from(number as u128);
         let numbers: Vec<_> = (0..Slots::MAX).filter_map(|number| slots.take(owner(number), start)).collect();
         let later = start + Duration::from_millis(1500);
@@ -258,7 +259,8 @@ mod tests {
 
     #[test]
     fn clients_that_hardly_send_have_no_share_of_the_rate() {
-        let (mut slots, start) = (Slots::default(), Instant::now());
+        let mut slots = Slots::default();
+        let start = Instant::now();
         let owner = |number: usize| Key::from(number as u128);
         let numbers: Vec<_> = (0..10).filter_map(|number| slots.take(owner(number), start)).collect();
         assert_eq!(slots.units(owner(0), start), 10, "it is not known yet");

@@ -241,7 +241,8 @@ mod tests {
     /// The hash is a sum of 256 bits: 256 times a digest is the digest, one byte further.
     #[test]
     fn a_repeated_record_counts_each_time() {
-        let (once, often) = (sum(&[event(1, "a")]), sum(&(0..256).map(|_| event(1, "a")).collect::<Vec<_>>()));
+        let once = sum(&[event(1, "a")]);
+        let often = sum(&(0..256).map(|_| event(1, "a")).collect::<Vec<_>>());
         assert_eq!((once.count, often.count), (1, 256));
         assert_eq!((often.hash[0], &often.hash[1..]), (0, &once.hash[..31]));
     }

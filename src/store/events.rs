@@ -148,7 +148,9 @@ mod tests {
     #[test]
     fn the_revocation_of_a_key_says_whether_its_tokens_may_refresh() {
         let at = Some(UnixTime::from_secs(2_000));
-        let (active, may_refresh, for_good) = (key(None, b"pem"), key(at, b"pem"), key(at, b""));
+        let active = key(None, b"pem");
+        let may_refresh = key(at, b"pem");
+        let for_good = key(at, b"");
         for (before, after, events) in [
             (&active, &may_refresh, vec![("key.revoked", Some("may_refresh"))]),
             (&active, &for_good, vec![("key.revoked", None)]),
@@ -169,7 +171,8 @@ mod tests {
 
     #[test]
     fn lost_events_are_reported_at_each_power_of_two() {
-        let (mut reported, mut lost) = (Vec::new(), 0);
+        let mut reported = Vec::new();
+        let mut lost = 0;
         for more in [0, 1, 0, 1, 1, 1, 3, 1, 5] {
             reported.extend(lost_to_report(lost, more));
             lost += more;

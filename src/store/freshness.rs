@@ -332,7 +332,8 @@ mod tests {
     #[test]
     fn waiters_notice_the_first_poll_and_what_moves() {
         let freshness = Freshness::new(Duration::from_secs(10), false, false);
-        let (moved, mut keys) = (freshness.moved(), freshness.keys());
+        let moved = freshness.moved();
+        let mut keys = freshness.keys();
         assert!(!is_ready(freshness.loaded()) && !is_ready(moved.notified()));
         for (has_moved, is_noticed) in [(false, true), (false, false), (true, true)] {
             freshness.completed(BootTime::now(), has_moved);

@@ -160,7 +160,9 @@ pub(super) enum Save {
 impl StoredLogin {
     pub(super) fn begun(family: &Family, login: ProviderLogin) -> Self {
         let check_at = if login.claimed { ends_at(family) } else { family.created_at + CLAIM_TIME };
-        let (id, subject, began_at) = (family.id, family.subject.clone(), family.created_at);
+        let id = family.id;
+        let subject = family.subject.clone();
+        let began_at = family.created_at;
         StoredLogin { id, subject, began_at, login, lease: None, check_at, ended_at: None }
     }
 
@@ -181,10 +183,7 @@ impl StoredLogin {
     /// When the login is due after this refresh. The provider may have responded before a change that it reported
     /// meanwhile.
     pub(super) fn next_due(&self, next: &ProviderLogin, renewed: &Renewed) -> UnixTime {
-        match self.login.due == renewed.due_before {
-            true => next.due,
-            false => self.login.due.min(next.due),
-        }
+        if self.login.due == renewed.due_before { next.due } else { self.login.due.min(next.due) }
     }
 
     /// The caller that refreshed the tokens has the only ones that work, also if its lease has ended.

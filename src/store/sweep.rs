@@ -30,8 +30,10 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// Deletes all rows that no longer matter, if it is the turn of this gateway. Returns how many it has deleted.
 pub async fn sweep(store: &dyn StoreUpkeep, clock: &dyn Clock, backlog: &Backlog) -> Result<usize, StoreError> {
-    let (mut total, mut pace) = (0, Pace::default());
-    let (mut held, mut counted) = (None, None);
+    let mut total = 0;
+    let mut pace = Pace::default();
+    let mut held = None;
+    let mut counted = None;
     loop {
         if is_due(held, RENEWAL) {
             held = Some(BootTime::now());

@@ -62,7 +62,8 @@ impl Receiver {
         let response = self.send(authorization.transpose()?, content_type, body, limits).await;
         let url = || self.url.clone();
         let response = response.map_err(|source| PostError::NoResponse { url: url(), source })?;
-        let (status, retry_after) = (response.status(), retry_after(response.headers()));
+        let status = response.status();
+        let retry_after = retry_after(response.headers());
         if status.is_success() {
             Ok(response.into_body())
         } else {

@@ -104,7 +104,8 @@ impl RecentRejections {
         let shares = Arc::new(Limiter::new(Rate { burst: share, interval: SHARE_TIME / share }));
         let started = Instant::now();
         let worker = |_| {
-            let (lists, shares) = (Mutex::default(), shares.clone());
+            let lists = Mutex::default();
+            let shares = shares.clone();
             Arc::new(WorkerRejections { capacity, max_field: max_field.into(), lists, shares, started })
         };
         RecentRejections((0..workers).map(worker).collect())
@@ -178,9 +179,10 @@ impl WorkerRejections {
         let Some(rejection) = Rejection::of(record, self.max_field.load(Ordering::Relaxed)) else { return };
         let is_excess = rejection.client.is_some_and(|client| self.shares.try_take(client, now).is_err());
         let mut lists = self.lists.lock();
-        let (list, capacity) = match is_excess {
-            false => (&mut lists.recent, self.capacity),
-            true => (&mut lists.excess, (self.capacity / EXCESS).max(1)),
+        let (list, capacity) = if is_excess {
+            (&mut lists.excess, (self.capacity / EXCESS).max(1))
+        } else {
+            (&mut lists.recent, self.capacity)
         };
         let displaced = if list.len() >= capacity { list.pop_front() } else { None };
         list.push_back(rejection);
@@ -214,7 +216,8 @@ mod tests {
 
     #[test]
     fn a_flood_from_one_address_displaces_no_other() {
-        let (all, ids) = (RecentRejections::new(1, 100, 256), RequestIds::new());
+        let all = RecentRejections::new(1, 100, 256);
+        let ids = RequestIds::new();
         let worker = all.worker(0).expect("it keeps some");
         let honest = rejected(&ids, OTHER, 0);
         worker.push(&honest);
@@ -234,7 +237,8 @@ mod tests {
 
     #[test]
     fn the_oldest_is_displaced() {
-        let (all, ids) = (RecentRejections::new(2, 4, 256), RequestIds::new());
+        let all = RecentRejections::new(2, 4, 256);
+        let ids = RequestIds::new();
         let records: Vec<_> = (0..5).map(|at| rejected(&ids, IpAddr::from([10, 0, 0, at as u8]), at)).collect();
         let worker = all.worker(1).expect("it keeps some");
         records.iter().for_each(|record| worker.push(record));
@@ -245,7 +249,8 @@ mod tests {
 
     #[test]
     fn only_rejected_and_observed_requests_are_kept() {
-        let (all, ids) = (RecentRejections::new(1, 4, 3), RequestIds::new());
+        let all = RecentRejections::new(1, 4, 3);
+        let ids = RequestIds::new();
         let worker = all.worker(0).expect("it keeps some");
         let observed = Some(Arc::new(Reject::new(Reason::Revoked, "")));
         worker.push(&Record { rejected: None, ..rejected(&ids, FLOOD, 1) });
@@ -260,7 +265,8 @@ mod tests {
 
     #[test]
     fn a_filter_names_each_property() {
-        let (all, ids) = (RecentRejections::new(1, 10, 256), RequestIds::new());
+        let all = RecentRejections::new(1, 10, 256);
+        let ids = RequestIds::new();
         let worker = all.worker(0).expect("it keeps some");
         worker.push(&Record { route: Some("api".into()), ..rejected(&ids, FLOOD, 1) });
         worker.push(&Record { rejected: Some(Reason::NoToken.into()), ..rejected(&ids, OTHER, 2) });

@@ -193,7 +193,8 @@ mod tests {
             let claims = Map::from_iter([(name.to_owned(), Value::Null)]);
             Login { claims, ..login("alice") }
         };
-        let (zero, second) = (Some(Duration::ZERO), Some(Duration::from_secs(1)));
+        let zero = Some(Duration::ZERO);
+        let second = Some(Duration::from_secs(1));
         for (login, expected) in [
             (login("a"), Ok(())),
             (login(&"a".repeat(255)), Ok(())),

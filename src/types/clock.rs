@@ -202,7 +202,8 @@ impl SteadyClock {
 
     pub fn read(&self) -> TransactionTime {
         let mut latest = self.latest.lock();
-        let (now, uptime) = (self.clock.now(), self.clock.uptime());
+        let now = self.clock.now();
+        let uptime = self.clock.uptime();
         let steady = latest.0 + uptime.since(latest.1);
         if now <= steady {
             return TransactionTime { now, steady };

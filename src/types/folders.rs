@@ -83,7 +83,8 @@ pub(super) struct Facts {
 impl Facts {
     pub(super) fn of(found: &Metadata) -> Facts {
         let group = found.gid();
-        let (user, is_member) = (process::user(), process::is_in_group(group));
+        let user = process::user();
+        let is_member = process::is_in_group(group);
         Facts { user, owner: found.uid(), mode: found.mode(), group, is_member }
     }
 
@@ -132,7 +133,9 @@ fn open_to(facts: &Facts, trusted: Trusted) -> Option<OpenTo> {
 pub(super) fn on_the_way(path: &Path) -> Vec<PathBuf> {
     let Ok(path) = std::path::absolute(path) else { return Vec::new() };
     let mut names: VecDeque<_> = path.components().map(|name| name.as_os_str().to_owned()).collect();
-    let (mut folders, mut at, mut links) = (Vec::new(), PathBuf::new(), 0);
+    let mut folders = Vec::new();
+    let mut at = PathBuf::new();
+    let mut links = 0;
     while let Some(name) = names.pop_front() {
         match Path::new(&name).components().next() {
             Some(Component::ParentDir) => {

@@ -23,7 +23,9 @@ const NO_DIGIT: u8 = u8::MAX;
 
 /// The two hexadecimal digits of each byte.
 static HEX: [[u8; 2]; 256] = {
-    let (digits, mut pairs, mut byte) = (b"0123456789abcdef", [[0; 2]; 256], 0);
+    let digits = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
     while byte < pairs.len() {
         pairs[byte] = [digits[byte >> 4], digits[byte & 15]];
         byte += 1;
@@ -87,7 +89,8 @@ fn write_base62(bytes: &[u8], digits: &mut [u8]) {
 pub fn from_base62<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut limbs = vec![0u64; N.div_ceil(4)];
     for group in text.as_bytes().chunks(GROUP) {
-        let (mut carry, mut factor) = (0, 1);
+        let mut carry = 0;
+        let mut factor = 1;
         for digit in group {
             let value = VALUES[usize::from(*digit)];
             if value == NO_DIGIT {

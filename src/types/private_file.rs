@@ -114,7 +114,8 @@ fn read_checked(path: &Path, check: impl FnOnce(&Metadata, &[u8]) -> Result<(), 
 
 /// `group_folder`: the folder belongs to the group of the file and has the setgid bit.
 fn check_facts(path: &Path, origin: Origin, facts: &Facts, group_folder: bool) -> Result<(), LaxFile> {
-    let (shown, mode) = (path.display(), facts.mode & 0o777);
+    let shown = path.display();
+    let mode = facts.mode & 0o777;
     let lax = |problem: String| Err(LaxFile { problem, advice: advice(path, origin, facts) });
     if facts.is_of_another() {
         return lax(format!("{shown} belongs to {}, who can read it", User(facts.owner)));
@@ -172,10 +173,7 @@ impl fmt::Display for PathForShell<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.0.display().to_string();
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@".contains(c);
-        match path.chars().all(is_plain) {
-            true => f.write_str(&path),
-            false => write!(f, "'{}'", path.replace('\'', r"'\''")),
-        }
+        if path.chars().all(is_plain) { f.write_str(&path) } else { write!(f, "'{}'", path.replace('\'', r"'\''")) }
     }
 }
 

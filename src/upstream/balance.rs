@@ -14,7 +14,8 @@ pub(super) type Set = u128;
 
 /// The candidates for a request. The same `seed` draws the same servers in slow start.
 pub(super) fn candidates(server_hashes: &[u64], tried: Set, seed: u64, share: impl Fn(usize) -> u16) -> Set {
-    let (mut candidates, mut untried) = (0, 0);
+    let mut candidates = 0;
+    let mut untried = 0;
     for (at, server_hash) in server_hashes.iter().enumerate() {
         let bit = 1 << at;
         if tried & bit != 0 {
@@ -48,7 +49,8 @@ pub(super) fn least_requests(set: Set, ticket: u64, free: impl Fn(usize) -> usiz
     let first = drawn % count;
     // Never the first again, unless it is the only one.
     let second = (first + 1 + (drawn >> 32) % (count - 1).max(1)) % count;
-    let (first, second) = (nth(set, first), nth(set, second));
+    let first = nth(set, first);
+    let second = nth(set, second);
     if free(second) > free(first) { second } else { first }
 }
 
@@ -148,9 +150,11 @@ mod tests {
     fn only_the_keys_of_a_server_that_leaves_move() {
         let hashes = hashes(5);
         let all = 0b11111;
-        let (mut counts, mut moved) = ([0; 5], [0; 5]);
+        let mut counts = [0; 5];
+        let mut moved = [0; 5];
         for key in (0..50_000).map(|key: u32| hash(&key.to_le_bytes())) {
-            let (before, after) = (by_key(all, key, &hashes), by_key(all & !0b00100, key, &hashes));
+            let before = by_key(all, key, &hashes);
+            let after = by_key(all & !0b00100, key, &hashes);
             counts[before] += 1;
             if before == 2 {
                 moved[after] += 1;

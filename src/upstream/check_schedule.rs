@@ -75,7 +75,9 @@ mod tests {
 
     #[test]
     fn checks_keep_their_interval() {
-        let (mut schedule, settings, start) = (CheckSchedule::default(), settings("/"), Instant::now());
+        let mut schedule = CheckSchedule::default();
+        let settings = settings("/");
+        let start = Instant::now();
         assert_eq!(schedule.next(&settings, start), start, "the first one begins at once");
         assert!(!schedule.begin(&settings, start));
         schedule.end();
@@ -86,7 +88,9 @@ mod tests {
 
     #[test]
     fn an_interrupted_check_gets_the_rest_of_its_time() {
-        let (mut schedule, settings, start) = (CheckSchedule::default(), settings("/"), Instant::now());
+        let mut schedule = CheckSchedule::default();
+        let settings = settings("/");
+        let start = Instant::now();
         for reloaded in 0..5 {
             let now = start + SECOND * reloaded;
             assert_eq!(schedule.next(&settings, now), now);
@@ -102,7 +106,8 @@ mod tests {
 
     #[test]
     fn other_settings_begin_anew() {
-        let (mut schedule, now) = (CheckSchedule::default(), Instant::now());
+        let mut schedule = CheckSchedule::default();
+        let now = Instant::now();
         schedule.begin(&settings("/"), now);
         let later = now + SECOND;
         assert_eq!(schedule.next(&settings("/other"), later), later);

@@ -73,7 +73,8 @@ impl Connector {
             }
         };
         let name = server.authority();
-        let (timeout, proxy_protocol) = (settings.connect_timeout, settings.proxy_protocol);
+        let timeout = settings.connect_timeout;
+        let proxy_protocol = settings.proxy_protocol;
         Ok(Connector { addresses, name, protocol: settings.protocol, timeout, tls, proxy_protocol })
     }
 
@@ -113,7 +114,8 @@ impl Connector {
         match tokio::time::timeout(self.timeout, dialling).await {
             Ok(dialled) => dialled,
             Err(_) => {
-                let (name, millis) = (&self.name, self.timeout.as_millis());
+                let name = &self.name;
+                let millis = self.timeout.as_millis();
                 Err(Failure::ConnectTimeout(format!("connecting to {name}: timed out after {millis}ms")))
             }
         }

@@ -132,7 +132,8 @@ impl Upstream {
         let ticket = self.next_ticket(worker);
         let mut attempt = if self.in_use() == 1 { Attempt::OnlyServer } else { Attempt::FirstOfSeveral };
         // A drained server gets no request, also if all others fail.
-        let (mut tried, mut at) = (self.drained(), 0);
+        let mut tried = self.drained();
+        let mut at = 0;
         let mut closings = 0;
         loop {
             at = self.pick(worker, ticket, key, tried).unwrap_or(at);

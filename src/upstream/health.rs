@@ -49,9 +49,10 @@ pub(super) async fn check(
         Ok(status) => status?,
         Err(_) => return Err(CheckError::Timeout(settings.timeout)),
     };
-    match settings.status.iter().any(|expected| expected.matches(received)) {
-        true => Ok(()),
-        false => Err(CheckError::Status { received, expected: settings.status.clone() }),
+    if settings.status.iter().any(|expected| expected.matches(received)) {
+        Ok(())
+    } else {
+        Err(CheckError::Status { received, expected: settings.status.clone() })
     }
 }
 

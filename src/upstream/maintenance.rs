@@ -60,7 +60,8 @@ async fn keep_checking(server: Arc<Server>, settings: HealthCheckSettings) {
 async fn keep_resolving(upstream: Arc<Upstream>, server: Arc<Server>) {
     let mut due = every(upstream.settings.dns_refresh_interval);
     let mut is_failing = false;
-    let (name, addresses) = (&server.name, &server.connector.addresses);
+    let name = &server.name;
+    let addresses = &server.connector.addresses;
     loop {
         due.tick().await;
         match addresses.resolve().await {

@@ -173,7 +173,8 @@ mod tests {
 
     #[test]
     fn an_ejection_ends_and_the_share_rises() {
-        let (settings, start) = (settings(), Instant::now());
+        let settings = settings();
+        let start = Instant::now();
         let mut rotation = Rotation::default();
         assert_eq!(rotation.share(&settings, start), FULL_WEIGHT);
         assert_eq!(rotation.eject(&settings, start), Some(SECOND * 10));
@@ -191,7 +192,8 @@ mod tests {
     #[test]
     fn the_ejection_time_doubles_up_to_the_maximum() {
         let settings = settings();
-        let (mut rotation, mut now) = (Rotation::default(), Instant::now());
+        let mut rotation = Rotation::default();
+        let mut now = Instant::now();
         for seconds in [10, 20, 40, 60, 60] {
             let time = rotation.eject(&settings, now).expect("in rotation");
             assert_eq!(time, SECOND * seconds);
@@ -205,7 +207,8 @@ mod tests {
 
     #[test]
     fn health_checks_remove_and_return_by_their_thresholds() {
-        let (health_check, now) = (health_check(), Instant::now());
+        let health_check = health_check();
+        let now = Instant::now();
         let mut rotation = Rotation::default();
         let run = |rotation: &mut Rotation, checks: &[bool]| {
             checks.iter().map(|passed| rotation.record_check(*passed, &health_check, now)).collect::<Vec<_>>()
@@ -220,7 +223,9 @@ mod tests {
 
     #[test]
     fn a_server_out_for_two_reasons_returns_once() {
-        let (settings, health_check, now) = (settings(), health_check(), Instant::now());
+        let settings = settings();
+        let health_check = health_check();
+        let now = Instant::now();
         let mut rotation = Rotation::default();
         let removed = [None, None, Some(RotationChange::Removed)];
         assert!(rotation.eject(&settings, now).is_some());

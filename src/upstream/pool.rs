@@ -137,7 +137,8 @@ impl Server {
     pub(super) async fn acquire_slot(&self, worker: usize, client: IpAddr) -> Result<Slot, Failure> {
         let slot = self.workers[worker].slots.acquire(client, self.connect_timeout).await;
         slot.ok_or_else(|| {
-            let (name, millis) = (&self.name, self.connect_timeout.as_millis());
+            let name = &self.name;
+            let millis = self.connect_timeout.as_millis();
             Failure::Busy(format!("{name}: no free slot within {millis}ms: max_concurrent_requests are in flight"))
         })
     }

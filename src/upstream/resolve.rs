@@ -30,7 +30,8 @@ impl Addresses {
     pub(super) fn new(host: &str, port: u16) -> Self {
         let fixed: Option<IpAddr> = host.parse().ok();
         let known = fixed.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
-        let (generation, attempts) = (AtomicU64::new(0), AtomicUsize::new(0));
+        let generation = AtomicU64::new(0);
+        let attempts = AtomicUsize::new(0);
         Addresses { host: host.to_owned(), port, known: Mutex::new(known), generation, attempts }
     }
 
@@ -66,9 +67,10 @@ impl Addresses {
     /// Looks the name up with the system's resolver. It blocks, so tokio runs it on another thread.
     pub(super) async fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         let found: Vec<_> = tokio::net::lookup_host((self.host.as_str(), self.port)).await?.collect();
-        match found.is_empty() {
-            true => Err(io::Error::new(io::ErrorKind::NotFound, "no address found for this name")),
-            false => Ok(found),
+        if found.is_empty() {
+            Err(io::Error::new(io::ErrorKind::NotFound, "no address found for this name"))
+        } else {
+            Ok(found)
         }
     }
 

@@ -135,8 +135,10 @@ pub(super) fn copy_if_repeatable(request: &Request<Body>, protocol: Protocol) ->
     if !may_repeat || !request.body().is_end_stream() || request.headers().contains_key(http::header::UPGRADE) {
         return None;
     }
-    let (method, uri): (Method, Uri) = (request.method().clone(), request.uri().clone());
-    let (version, headers): (Version, HeaderMap) = (request.version(), request.headers().clone());
+    let method: Method = request.method().clone();
+    let uri: Uri = request.uri().clone();
+    let version: Version = request.version();
+    let headers: HeaderMap = request.headers().clone();
     let mut copy = Box::new(Request::new(Body::empty()));
     (*copy.method_mut(), *copy.uri_mut(), *copy.version_mut(), *copy.headers_mut()) = (method, uri, version, headers);
     Some(copy)

@@ -109,7 +109,8 @@ impl ServerState {
         self.share.store(0, Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
         self.ejections.fetch_add(1, Ordering::Relaxed);
-        let (upstream, server) = (&self.upstream, &self.server);
+        let upstream = &self.upstream;
+        let server = &self.server;
         tracing::warn!(upstream, server, "ejected for {}ms: {cause}", time.as_millis());
     }
 
@@ -172,7 +173,8 @@ impl ServerState {
     }
 
     fn log(&self, change: Option<RotationChange>, error: Option<&CheckError>) {
-        let (upstream, server) = (&self.upstream, &self.server);
+        let upstream = &self.upstream;
+        let server = &self.server;
         match (change, error) {
             (Some(RotationChange::Removed), Some(error)) => {
                 tracing::warn!(upstream, server, "unhealthy, gets no requests: {error}");
@@ -199,7 +201,8 @@ mod tests {
             max_time: second * 60,
             slow_start: second * 10,
         };
-        let (state, now) = (ServerState::new("backend", "a:80".into()), Instant::now());
+        let state = ServerState::new("backend", "a:80".into());
+        let now = Instant::now();
         for _ in 0..5 {
             state.count_failure(&settings, "refused", now);
             state.count_failure(&settings, "refused", now);
@@ -236,7 +239,8 @@ mod tests {
         for slow_start in [second * 10, Duration::ZERO] {
             let settings =
                 EjectionSettings { consecutive_failures: 3, base_time: second, max_time: second * 60, slow_start };
-            let (state, now) = (ServerState::new("backend", "a:80".into()), Instant::now());
+            let state = ServerState::new("backend", "a:80".into());
+            let now = Instant::now();
             state.record_check(Err(CheckError::Timeout(second)), &health_check, &settings, now);
             assert_eq!((state.share(), state.name()), (0, "unhealthy"));
             state.record_check(Ok(()), &health_check, &settings, now + second);

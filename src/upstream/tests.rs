@@ -104,7 +104,8 @@ async fn get(upstream: &Upstream) -> String {
 
 #[tokio::test]
 async fn connections_to_an_address_that_was_removed_are_closed() {
-    let (old, new) = (Backend::start(1).await, Backend::start(2).await);
+    let old = Backend::start(1).await;
+    let new = Backend::start(2).await;
     let upstream = Upstream::new(settings(&["backend.test"]), 1, None).expect("an upstream");
     let server = &upstream.servers[0];
     let addresses = &server.connector.addresses;
@@ -125,7 +126,8 @@ async fn connections_to_an_address_that_was_removed_are_closed() {
 
 #[tokio::test]
 async fn a_connection_in_use_is_closed_if_its_address_was_removed() {
-    let (old, new) = (Backend::start(1).await, Backend::start(2).await);
+    let old = Backend::start(1).await;
+    let new = Backend::start(2).await;
     let upstream = Upstream::new(settings(&["backend.test"]), 1, None).expect("an upstream");
     let addresses = &upstream.servers[0].connector.addresses;
     addresses.update(vec![old.address]);
@@ -196,7 +198,8 @@ async fn a_connection_older_than_its_maximum_age_is_closed() {
 #[tokio::test]
 async fn a_request_from_before_an_ejection_does_not_eject_again() {
     let upstream = Upstream::new(settings(&["a.test", "b.test"]), 1, None).expect("an upstream");
-    let (early, late) = (CurrentServer::default(), CurrentServer::default());
+    let early = CurrentServer::default();
+    let late = CurrentServer::default();
     early.set(1, 0);
     upstream.count_failure(&early, "no response");
     upstream.servers[1].state.advance(&upstream.settings.ejection, Instant::now() + Duration::from_secs(1));

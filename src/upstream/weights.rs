@@ -116,7 +116,8 @@ mod tests {
     fn each_server_gets_as_many_requests_as_its_weight() {
         for (list, set) in [(&[5, 1, 1][..], 0b111), (&[3, 0, 2], 0b101), (&[100, 1], 0b11), (&[2, 3, 4], 0b110)] {
             let weights = weights(list);
-            let (total, mut counts) = (weights.total(set), vec![0; list.len()]);
+            let total = weights.total(set);
+            let mut counts = vec![0; list.len()];
             for ticket in 1000..1000 + 2 * total {
                 counts[weights.round_robin(set, ticket)] += 1;
             }
@@ -149,10 +150,13 @@ mod tests {
 
     #[test]
     fn keys_are_spread_by_weight_and_only_those_of_the_server_move() {
-        let (hashes, before, after) = (hashes(3), weights(&[1, 1, 2]), weights(&[1, 1, 4]));
+        let hashes = hashes(3);
+        let before = weights(&[1, 1, 2]);
+        let after = weights(&[1, 1, 4]);
         let mut counts = [0; 3];
         for key in (0..30_000).map(|key: u32| balance::hash(&key.to_le_bytes())) {
-            let (old, new) = (before.by_key(0b111, key, &hashes), after.by_key(0b111, key, &hashes));
+            let old = before.by_key(0b111, key, &hashes);
+            let new = after.by_key(0b111, key, &hashes);
             counts[new] += 1;
             assert!(new == old || new == 2, "a key goes only to the server with more weight");
             let without = before.by_key(0b011, key, &hashes);
@@ -166,7 +170,8 @@ mod tests {
 
     #[test]
     fn a_drained_server_gets_nothing() {
-        let (weights, hashes) = (weights(&[0, 1, 3]), hashes(3));
+        let weights = weights(&[0, 1, 3]);
+        let hashes = hashes(3);
         for ticket in 0..1000 {
             let set = 0b111;
             assert_ne!(weights.round_robin(set, ticket), 0);

@@ -81,9 +81,12 @@ fn print(lines: &[Line], kinds: &[Kind]) {
     // Names and goals are text, aligned left. The other columns are numbers, aligned right.
     let is_number = |column: usize| (2..head.len() - 2).contains(&column);
     let row = |cells: &[String]| {
-        let cell = |(column, cell): (usize, &String)| match is_number(column) {
-            true => format!(" {cell:>0$} |", widths[column]),
-            false => format!(" {cell:<0$} |", widths[column]),
+        let cell = |(column, cell): (usize, &String)| {
+            if is_number(column) {
+                format!(" {cell:>0$} |", widths[column])
+            } else {
+                format!(" {cell:<0$} |", widths[column])
+            }
         };
         println!("|{}", cells.iter().enumerate().map(cell).collect::<String>());
     };

@@ -89,7 +89,8 @@ mod tests {
     #[test]
     fn every_wrong_token_is_in_a_message() {
         let tokens = WrongTokens::new(Some(Rate { burst: 3, interval: Duration::from_mins(1) }));
-        let (address, now) = (IpAddr::from([192, 0, 2, 1]), Uptime::default());
+        let address = IpAddr::from([192, 0, 2, 1]);
+        let now = Uptime::default();
         for _ in 0..30 {
             if tokens.check(address, now).is_ok() {
                 tokens.count(address, now);

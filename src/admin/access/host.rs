@@ -15,7 +15,8 @@ use crate::types::reject::{Reason, Reject};
 /// the meaning of an IP address.
 pub(crate) fn check<B>(request: &Request<B>, hosts: &[String], tls: Option<&ServerTls>) -> Result<(), Reject> {
     let mut fields = request.headers().get_all(header::HOST).iter();
-    let (field, another) = (fields.next(), fields.next());
+    let field = fields.next();
+    let another = fields.next();
     let missing = field.is_none() && request.uri().authority().is_none();
     // Browsers always send a host. Some health checks use HTTP/1.0, which has none.
     if missing && request.version() == Version::HTTP_10 {

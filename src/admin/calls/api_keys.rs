@@ -147,9 +147,10 @@ fn login(body: IssueRequest) -> Result<Login, String> {
 
 fn lifetime(expires_in: Option<u64>) -> Result<Duration, String> {
     let lifetime = expires_in.map_or(DEFAULT_LIFETIME, Duration::from_secs);
-    match (Duration::from_secs(1)..=MAX_LIFETIME).contains(&lifetime) {
-        true => Ok(lifetime),
-        false => Err(format!("expiresIn must be from 1 to {} seconds", MAX_LIFETIME.as_secs())),
+    if (Duration::from_secs(1)..=MAX_LIFETIME).contains(&lifetime) {
+        Ok(lifetime)
+    } else {
+        Err(format!("expiresIn must be from 1 to {} seconds", MAX_LIFETIME.as_secs()))
     }
 }
 
@@ -160,7 +161,8 @@ fn rate(text: Option<&str>) -> Result<Option<KeyRate>, String> {
 
 async fn list(admin: &Admin, uri: &Uri, now: UnixTime) -> Result<Response<Body>, Reject> {
     let mut query = Query::read(uri)?;
-    let (subject, after) = (query.take("subject"), query.take("after"));
+    let subject = query.take("subject");
+    let after = query.take("after");
     let limit = query.limit()?;
     query.finish()?;
     let invalid = || Reject::new(Reason::BadParameter, "after: expected `next` of a page of the same list");

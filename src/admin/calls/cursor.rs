@@ -12,7 +12,9 @@ pub(super) fn to_cursor(position: &Position) -> String {
 
 pub(super) fn from_cursor(cursor: &str) -> Option<Position> {
     let mut parts = cursor.splitn(3, '-');
-    let (id, created_at, subject) = (parts.next()?, parts.next()?, parts.next()?);
+    let id = parts.next()?;
+    let created_at = parts.next()?;
+    let subject = parts.next()?;
     let byte = |pair: &[u8]| {
         let is_hex = pair.len() == 2 && pair.iter().all(u8::is_ascii_hexdigit);
         is_hex.then(|| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).flatten()

@@ -48,7 +48,8 @@ pub(crate) fn handle(admin: &Admin, method: &Method, now: UnixTime) -> Result<Re
     if *method != Method::GET {
         return Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD"));
     }
-    let (keys, uptime) = (admin.broker.keyring.keys(), admin.clock.uptime());
+    let keys = admin.broker.keyring.keys();
+    let uptime = admin.clock.uptime();
     // An issuer that is only asked about its tokens has no keys.
     let sources = keys.sources().iter().filter(|source| source.settings != KeySource::None);
     let issuers = sources.map(|source| Entry::of(source, now, uptime));

@@ -85,7 +85,8 @@ pub(crate) async fn handle(
 ) -> Result<Response<Body>, Reject> {
     let path = request.uri().path().to_owned();
     let segments: Vec<&str> = path.strip_prefix("/admin/v1/").unwrap_or_default().split('/').collect();
-    let (keys, now) = (admin.broker.own_keys.clone(), context.at);
+    let keys = admin.broker.own_keys.clone();
+    let now = context.at;
     match (request.method(), &segments[..]) {
         (&Method::GET, ["keys"]) => {}
         (_, ["keys"]) => return Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD")),

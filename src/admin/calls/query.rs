@@ -43,13 +43,12 @@ impl Query {
 
     /// Rejects a parameter that the call does not know.
     pub(super) fn finish(self) -> Result<(), Reject> {
-        match self.left.is_empty() {
-            true => Ok(()),
-            false => {
-                let known = self.known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-                let known = if known.is_empty() { "none".to_owned() } else { format!("one of {known}") };
-                Err(Reject::new(Reason::BadParameter, format!("unknown parameter; expected {known}")))
-            }
+        if self.left.is_empty() {
+            Ok(())
+        } else {
+            let known = self.known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            let known = if known.is_empty() { "none".to_owned() } else { format!("one of {known}") };
+            Err(Reject::new(Reason::BadParameter, format!("unknown parameter; expected {known}")))
         }
     }
 }

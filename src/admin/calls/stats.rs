@@ -99,7 +99,9 @@ pub(crate) fn handle(admin: &Admin, method: &Method, uri: &Uri, caller: &Caller)
 
 /// It ends within a second after the session of its operator.
 fn stream(admin: &Admin, caller: &Caller) -> Result<Response<Body>, Reject> {
-    let (sessions, clock, session) = (admin.sessions.clone(), admin.clock.clone(), caller.session);
+    let sessions = admin.sessions.clone();
+    let clock = admin.clock.clone();
+    let session = caller.session;
     let next = move |snapshots: &Snapshots| {
         let may_read = session.is_none_or(|session| sessions.is_live(&session, clock.uptime()));
         may_read.then(|| event(snapshots))

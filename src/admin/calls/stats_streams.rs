@@ -99,7 +99,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_slot_is_free_again_when_its_stream_is_dropped() {
-        let (streams, snapshots) = (StatsStreams::new(2), snapshots());
+        let streams = StatsStreams::new(2);
+        let snapshots = snapshots();
         let first = streams.open(&snapshots, event).expect("room");
         let _second = streams.open(&snapshots, event).expect("room");
         let reason = |opened: Result<Body, Reject>| opened.err().map(|reject| reject.reason);
@@ -111,7 +112,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_of_the_gateway_ends_a_stream_completely() {
-        let (streams, snapshots) = (StatsStreams::new(1), snapshots());
+        let streams = StatsStreams::new(1);
+        let snapshots = snapshots();
         let mut stream = streams.open(&snapshots, event).expect("room");
         let first = stream.frame().await.expect("an event").expect("no error");
         assert_eq!(first.into_data().ok(), event(&snapshots), "at once, not after a second");
@@ -123,7 +125,8 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_queued_for_a_client_that_does_not_read() {
-        let (streams, snapshots) = (StatsStreams::new(1), snapshots());
+        let streams = StatsStreams::new(1);
+        let snapshots = snapshots();
         let mut stream = streams.open(&snapshots, event).expect("room");
         for _ in 0..10 {
             snapshots.take_now();

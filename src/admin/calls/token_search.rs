@@ -45,7 +45,8 @@ fn search(uri: &Uri, now: UnixTime) -> Result<Search, Reject> {
     let limit = query.limit()?;
     query.finish()?;
     let invalid = |error| Reject::new(Reason::BadParameter, error);
-    let (subjects, state) = (subjects.map_err(invalid)?, state.map_err(invalid)?);
+    let subjects = subjects.map_err(invalid)?;
+    let state = state.map_err(invalid)?;
     let position = |cursor: String| {
         let found = from_cursor(&cursor).filter(|position| subjects.contains(&position.subject));
         found.ok_or_else(|| invalid("after: expected `next` of a page of the same search"))

@@ -141,10 +141,7 @@ fn login(body: IssueRequest) -> Result<Login, String> {
 fn decode_subject(segment: &str) -> Result<String, Reject> {
     let subject = String::from_utf8(path::decode(segment.as_bytes()).into_owned());
     let subject = subject.map_err(|_| Reject::new(Reason::BadParameter, "the subject is not UTF-8"))?;
-    match subject.is_empty() {
-        true => Err(Reject::new(Reason::BadParameter, "the subject is empty")),
-        false => Ok(subject),
-    }
+    if subject.is_empty() { Err(Reject::new(Reason::BadParameter, "the subject is empty")) } else { Ok(subject) }
 }
 
 async fn list(admin: &Admin, subject: String, now: UnixTime) -> Result<Response<Body>, Reject> {

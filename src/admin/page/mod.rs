@@ -80,10 +80,7 @@ pub(super) fn handle(method: &Method, path: &str, headers: &HeaderMap) -> Option
         return Some(Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD")));
     }
     let is_known = headers.get_all(header::IF_NONE_MATCH).iter().any(|tags| names(tags, tag));
-    let mut response = match is_known {
-        true => Response::new(Body::empty()),
-        false => Response::new(Body::full(file.content)),
-    };
+    let mut response = if is_known { Response::new(Body::empty()) } else { Response::new(Body::full(file.content)) };
     if is_known {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     }

@@ -271,7 +271,8 @@ fn is_named_api_key(name: &HeaderName) -> bool {
 
 fn find_in_header(headers: &HeaderMap, max_size: usize) -> Result<FoundToken<'_>, Reject> {
     let token = find_with_scheme(headers, max_size)?;
-    let (bytes, scheme) = (Cow::Borrowed(token.as_bytes()), token.scheme());
+    let bytes = Cow::Borrowed(token.as_bytes());
+    let scheme = token.scheme();
     Ok(FoundToken { token: bytes, scheme, location: TokenLocation::Header })
 }
 
@@ -286,7 +287,8 @@ fn find_api_key(headers: &HeaderMap, max_size: usize) -> Result<FoundToken<'_>, 
         return Err(Reject::new(Reason::BadApiKey, "X-API-Key has no key of this gateway"));
     }
     let token = BearerToken::new(value.as_bytes(), TokenScheme::Other, max_size)?;
-    let (bytes, scheme) = (Cow::Borrowed(token.as_bytes()), token.scheme());
+    let bytes = Cow::Borrowed(token.as_bytes());
+    let scheme = token.scheme();
     Ok(FoundToken { token: bytes, scheme, location: TokenLocation::ApiKeyHeader })
 }
 
@@ -318,7 +320,8 @@ mod tests {
     fn accepting(also: &[TokenLocation]) -> TokenLocations {
         let named =
             |location, name: &str| also.iter().filter(|one| **one == location).map(|_| name.to_owned()).collect();
-        let (cookies, queries) = (named(TokenLocation::Cookie, "t"), named(TokenLocation::Query, "q"));
+        let cookies = named(TokenLocation::Cookie, "t");
+        let queries = named(TokenLocation::Query, "q");
         let websocket = also.contains(&TokenLocation::Websocket);
         TokenLocations { cookies, queries, websocket, ..TokenLocations::default() }
     }

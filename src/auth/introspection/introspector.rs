@@ -78,7 +78,8 @@ impl Introspector {
             let hangs = "the introspection endpoint did not respond in time to the last questions";
             return Err(Reject::new(Reason::IntrospectionUnavailable, hangs));
         };
-        let (asked_at, started) = (clock.now(), Instant::now());
+        let asked_at = clock.now();
+        let started = Instant::now();
         let answer = self.question(text, keyring, clock).await;
         call.end(matches!(&answer, Err(Unanswered::TimedOut(_))));
         let outcome = match &answer {
@@ -117,7 +118,8 @@ impl Introspector {
             AnswerForm::Jwt => "application/token-introspection+jwt",
         };
         let fields = [("token", text), ("token_type_hint", "access_token")];
-        let (client, endpoint) = (&self.settings.client, &self.settings.endpoint);
+        let client = &self.settings.client;
+        let endpoint = &self.settings.endpoint;
         let response = client.post_accepting(media_type, endpoint, &fields, clock.now()).await?;
         let answer = match self.settings.response {
             AnswerForm::Json => answer::unsigned(&response)?,

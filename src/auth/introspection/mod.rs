@@ -104,7 +104,9 @@ impl Introspection {
     /// that hangs ends no streams of another issuer. Without an answer, a stream goes on until its lease ends.
     pub fn ask_for_streams(self: &Arc<Self>, tasks: &mut JoinSet<()>, keyring: &Arc<Keyring>, clock: &Arc<dyn Clock>) {
         for question in self.leases.due(clock.now()) {
-            let (this, keyring, clock) = (self.clone(), keyring.clone(), clock.clone());
+            let this = self.clone();
+            let keyring = keyring.clone();
+            let clock = clock.clone();
             tasks.spawn(async move { this.ask_for_stream(&question, &keyring, &*clock).await });
         }
     }

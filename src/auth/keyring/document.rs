@@ -59,9 +59,10 @@ impl Document {
         if hosts.iter().any(|host| url.host.eq_ignore_ascii_case(host)) {
             return Ok(Some(Place { url, reach: Reach::Loopback }));
         }
-        match Reach::of_host(&url.host).is_some_and(|host| host < self.reach) {
-            true => Err(DiscoveryError::Host { member, host: url.host }),
-            false => Ok(Some(Place { url, reach: self.reach })),
+        if Reach::of_host(&url.host).is_some_and(|host| host < self.reach) {
+            Err(DiscoveryError::Host { member, host: url.host })
+        } else {
+            Ok(Some(Place { url, reach: self.reach }))
         }
     }
 }

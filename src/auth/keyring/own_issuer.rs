@@ -59,7 +59,9 @@ impl OwnIssuer {
             None => use_of(key, lifetimes, now),
         };
         let new = in_file.as_ref().filter(|own| !keys.iter().any(|key| key.kid == own.kid));
-        let (mut signing, mut verifying, mut at_refreshes) = (in_file.clone(), Vec::new(), Vec::new());
+        let mut signing = in_file.clone();
+        let mut verifying = Vec::new();
+        let mut at_refreshes = Vec::new();
         verifying.extend(new.map(|own| own.public()));
         for (key, key_use) in keys.iter().map(|key| (key, used(key))) {
             let public = match key_use {
@@ -128,7 +130,8 @@ mod tests {
             let kid = SigningKey::from_pem(pem.expose(), algorithm).expect("its own key").kid;
             let (root, sealed) = seal::seal(&kid, &pem, &roots).expect("sealed");
             let algorithm = crate::tokens::jwt::algorithm_name(algorithm).to_owned();
-            let (retired_at, revoked_at) = (None, None);
+            let retired_at = None;
+            let revoked_at = None;
             StoredKey {
                 kid,
                 algorithm,
@@ -142,7 +145,8 @@ mod tests {
             }
         };
         let keys = [key(Algorithm::EdDSA, None), key(Algorithm::ES256, Some(now))];
-        let (skew, day) = (Duration::ZERO, 24 * hour);
+        let skew = Duration::ZERO;
+        let day = 24 * hour;
         let lifetimes = KeyLifetimes {
             algorithm: Algorithm::ES256,
             lifetime: 90 * day,

@@ -177,7 +177,8 @@ mod tests {
     /// A task that answers each request for a fetch, and counts the fetches.
     fn source(refetch: &Arc<Refetch>, takes: Duration) -> Arc<AtomicUsize> {
         let fetches = Arc::<AtomicUsize>::default();
-        let (refetch, count) = (refetch.clone(), fetches.clone());
+        let refetch = refetch.clone();
+        let count = fetches.clone();
         tokio::spawn(async move {
             loop {
                 refetch.requested().await;

@@ -9,7 +9,8 @@ const FIRST_RETRY: Duration = Duration::from_millis(500);
 /// How long until the next refresh: 5 to 20 % before the keys expire, and within the operator's bounds. `jitter` is
 /// from 0 to 1: gateways that start together must not fetch together.
 pub(super) fn next_refresh(max_age: Option<Duration>, bounds: &RangeInclusive<Duration>, jitter: f64) -> Duration {
-    let (min, max) = (*bounds.start(), *bounds.end());
+    let min = *bounds.start();
+    let max = *bounds.end();
     // A source without Cache-Control is fetched as rarely as the operator allows.
     let fresh_for = max_age.unwrap_or(max).clamp(min, max);
     let delay = fresh_for.mul_f64(0.8 + 0.15 * jitter);

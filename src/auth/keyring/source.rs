@@ -171,7 +171,8 @@ impl Source {
 
     /// Records a failed fetch. The current keys stay in force. The journal has the first of equal failures.
     pub(super) fn record_failure(&self, error: &KeySourceError, now: Uptime) {
-        let (issuer, message) = (&self.policy.issuer, with_causes(error));
+        let issuer = &self.policy.issuer;
+        let message = with_causes(error);
         let mut state = self.state.lock();
         let kept: String = message.chars().take(MAX_ERROR).collect();
         let is_known = state.last_error.as_ref() == Some(&kept);
@@ -181,10 +182,11 @@ impl Source {
             return;
         }
         let keys = state.keys.keys().len();
-        match error.is_lax_file() {
+        if error.is_lax_file() {
             // Another user may be about to forge tokens, so this is more than a warning.
-            true => tracing::error!(%issuer, error = message, keys_kept = keys, "rejected the key file of an issuer"),
-            false => tracing::warn!(%issuer, error = message, keys_kept = keys, "failed to get the keys of an issuer"),
+            tracing::error!(%issuer, error = message, keys_kept = keys, "rejected the key file of an issuer");
+        } else {
+            tracing::warn!(%issuer, error = message, keys_kept = keys, "failed to get the keys of an issuer");
         }
     }
 
@@ -242,7 +244,9 @@ impl Source {
     }
 
     pub fn status(&self, now: Uptime) -> Status {
-        let (age, is_stale, state) = (self.age(now), self.is_stale(now), self.state.lock());
+        let age = self.age(now);
+        let is_stale = self.is_stale(now);
+        let state = self.state.lock();
         Status {
             keys: state.keys.keys().len(),
             age,

@@ -72,8 +72,10 @@ fn keys_in_force(keyring: &Keyring) -> usize {
 
 #[test]
 fn the_generation_changes_only_if_a_key_or_policy_changes() {
-    let (a, b) = (signing_key(), signing_key());
-    let (keyring, source) = (keyring(), source(OnStale::Keep, Startup::Wait));
+    let a = signing_key();
+    let b = signing_key();
+    let keyring = keyring();
+    let source = source(OnStale::Keep, Startup::Wait);
     let mut moved = {
         let mut before = keyring.generation();
         move |keyring: &Keyring| std::mem::replace(&mut before, keyring.generation()) != keyring.generation()
@@ -125,7 +127,8 @@ fn only_the_same_source_has_the_same_keys() {
 fn stale_keys_make_the_gateway_not_ready() {
     let key = signing_key();
     for (on_stale, kept) in [(OnStale::Keep, 1), (OnStale::Reject, 0)] {
-        let (keyring, source) = (keyring(), source(on_stale, Startup::Wait));
+        let keyring = keyring();
+        let source = source(on_stale, Startup::Wait);
         keyring.replace_sources(vec![source.clone()]);
         source.confirm(set(&[&key]), T0);
         keyring.publish();
@@ -155,7 +158,8 @@ fn stale_keys_make_the_gateway_not_ready() {
 #[test]
 fn without_keys_readiness_depends_on_the_startup_setting() {
     for (startup, ready) in [(Startup::Wait, false), (Startup::Continue, true)] {
-        let (keyring, source) = (keyring(), source(OnStale::Keep, startup));
+        let keyring = keyring();
+        let source = source(OnStale::Keep, startup);
         keyring.replace_sources(vec![source.clone()]);
         assert_eq!(keyring.not_ready(T0).is_none(), ready);
         assert_eq!(source.blocks_startup(), !ready);

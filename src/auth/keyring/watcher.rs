@@ -42,7 +42,8 @@ impl Watch {
     /// Fetches the keys before they expire, and at once when a request waits for a key.
     async fn follow_issuer(&self, remote: &Remote, refetch: &Refetch) {
         let mut client = KeySourceClient::new(remote.clone(), self.source.policy.clone());
-        let (mut failures, mut is_urgent) = (0, false);
+        let mut failures = 0;
+        let mut is_urgent = false;
         loop {
             let fetch = refetch.start();
             let delay = match client.fetch(is_urgent).await {

@@ -45,14 +45,16 @@ fn each_assertion_is_for_the_issuer_and_new() {
         assert_eq!(names, ["client_id", "client_assertion_type", "client_assertion"]);
         let part = |index| fields[2].1.split('.').nth(index).expect("three parts").to_owned();
         let json = |text| serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).expect("Base64url")).expect("JSON");
-        let (header, claims): (Value, Value) = (json(part(0)), json(part(1)));
+        let header: Value = json(part(0));
+        let claims: Value = json(part(1));
         assert_eq!(
             (&header["alg"], &header["typ"], &header["kid"]),
             (&"ES256".into(), &"JWT".into(), &"gateway".into())
         );
         claims
     };
-    let (first, second) = (claims_of(), claims_of());
+    let first = claims_of();
+    let second = claims_of();
     for (name, expected) in [("iss", "a:b c"), ("sub", "a:b c"), ("aud", "https://login.example")] {
         assert_eq!(first[name], expected, "{name}");
     }

@@ -85,8 +85,10 @@ mod tests {
         use TokenScheme::{Bearer, Dpop, Other};
         let key = Thumbprint::parse("NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs").expect("a thumbprint");
         let binding = TokenBinding { key, ath: "x".into(), known: OnceLock::new() };
-        let (proof, none) = (Ok(true), Ok(false));
-        let (as_bearer, unbound) = (Err(Reason::BoundToKey), Err(Reason::TokenNotBound));
+        let proof = Ok(true);
+        let none = Ok(false);
+        let as_bearer = Err(Reason::BoundToKey);
+        let unbound = Err(Reason::TokenNotBound);
         for (rule, scheme, with_bound, with_unbound) in [
             (Off, Bearer, none, none),
             (Off, Dpop, none, none),

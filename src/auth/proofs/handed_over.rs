@@ -37,7 +37,8 @@ impl HandedOver {
     /// `None` for anything else than what [`HandedOver::to_bytes`] makes, such as a part of it.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut rest = bytes.strip_prefix(&[VERSION])?;
-        let (of_requests, of_grants) = (remembered(&mut rest)?, remembered(&mut rest)?);
+        let of_requests = remembered(&mut rest)?;
+        let of_grants = remembered(&mut rest)?;
         let nonces = match rest {
             [] => None,
             _ => Some(NonceKey { began: number(&mut rest)?, key: take(&mut rest)? }),
@@ -47,7 +48,9 @@ impl HandedOver {
 }
 
 fn remembered(rest: &mut &[u8]) -> Option<Remembered> {
-    let (began, newest, count) = (number(rest)?, number(rest)?, number(rest)?);
+    let began = number(rest)?;
+    let newest = number(rest)?;
+    let count = number(rest)?;
     let mut ids = Vec::new();
     for _ in 0..count {
         ids.push((number(rest)?, u128::from_be_bytes(take(rest)?)));

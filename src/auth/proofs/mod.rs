@@ -102,9 +102,10 @@ impl Proofs {
         max: usize,
         now: UnixTime,
     ) -> Result<(), Reject> {
-        match self.only_checks {
-            true => used.check(proof, max, now)?,
-            false => used.insert(proof, max, now)?,
+        if self.only_checks {
+            used.check(proof, max, now)?
+        } else {
+            used.insert(proof, max, now)?
         }
         match &self.shared {
             Some(shared) if self.only_checks => shared.check(proof).await,

@@ -83,7 +83,8 @@ impl Nonces {
             return None;
         }
         let made = u64::from_be_bytes(*made);
-        let (step, current) = (made / STEP, now.as_secs() / STEP);
+        let step = made / STEP;
+        let current = now.as_secs() / STEP;
         let is_good = step == current || step + 1 == current;
         is_good.then_some(KnownNonce { made, is_old: step != current })
     }
@@ -132,7 +133,8 @@ mod tests {
     #[test]
     fn only_the_process_that_made_a_nonce_knows_it() {
         let now = UnixTime::from_secs(1_000_010);
-        let (nonces, other) = (Nonces::new(now), Nonces::new(now));
+        let nonces = Nonces::new(now);
+        let other = Nonces::new(now);
         let text = nonces.current(now).to_str().expect("ASCII").to_owned();
         assert!(nonces.check(&text, now).is_some() && other.check(&text, now).is_none());
         let bytes = URL_SAFE_NO_PAD.decode(&text).expect("base64url");

@@ -157,9 +157,10 @@ impl Shard {
     fn check_unused(&self, proof: &VerifiedProof) -> Result<(), Reject> {
         let number = proof.issued / BUCKET;
         let bucket = &self.buckets[(number % BUCKETS as u64) as usize];
-        match bucket.number == number && bucket.ids.contains(&proof.id) {
-            true => Err(Reject::new(Reason::ProofReplayed, "the jti was used before with this key")),
-            false => Ok(()),
+        if bucket.number == number && bucket.ids.contains(&proof.id) {
+            Err(Reject::new(Reason::ProofReplayed, "the jti was used before with this key"))
+        } else {
+            Ok(())
         }
     }
 
@@ -229,7 +230,8 @@ mod tests {
     fn a_proof_is_remembered_for_as_long_as_it_is_good() {
         for issued in 1_000_000..1_000_200_u64 {
             for first in issued.saturating_sub(MAX_AHEAD)..=issued + MAX_AGE {
-                let (used, proof) = (UsedProofs::new(BEGAN), proof(7, issued));
+                let used = UsedProofs::new(BEGAN);
+                let proof = proof(7, issued);
                 assert_eq!(insert(&used, &proof, first), None);
                 for again in [first, issued + MAX_AGE - 1, issued + MAX_AGE] {
                     let again = again.max(first);

@@ -93,7 +93,8 @@ pub struct TokenExchange {
 impl TokenExchange {
     pub fn new(number: usize, settings: Settings, token_size: usize, counts: Arc<ExchangeCounts>) -> Self {
         let breaker = CircuitBreaker::new(settings.consecutive_timeouts);
-        let (flights, rejected) = (Flights::default(), RejectedTokens::default());
+        let flights = Flights::default();
+        let rejected = RejectedTokens::default();
         let outage = Outage::default();
         TokenExchange { settings, number, token_size, flights, rejected, breaker, outage, counts }
     }

@@ -34,9 +34,10 @@ const REJECTIONS: [&str; 4] = ["invalid_request", "invalid_grant", "invalid_toke
 /// Fails if the server would respond to a good token as it has to an invented one.
 pub(super) fn check_probe(response: &OAuthResponse) -> Result<(), String> {
     let error = response.error().unwrap_or_else(|| "no error code".to_owned());
-    match response.status == StatusCode::OK || REJECTIONS.contains(&&*error) {
-        true => Ok(()),
-        false => Err(format!("the server responded {}: {error}", response.status)),
+    if response.status == StatusCode::OK || REJECTIONS.contains(&&*error) {
+        Ok(())
+    } else {
+        Err(format!("the server responded {}: {error}", response.status))
     }
 }
 
@@ -80,7 +81,8 @@ mod tests {
         ] {
             assert_eq!(ok(changes), Ok((expected.clone(), seconds)));
         }
-        let (long, most) = ("x".repeat(101), "x".repeat(100));
+        let long = "x".repeat(101);
+        let most = "x".repeat(100);
         assert!(ok(json!({ "access_token": most })).is_ok());
         for changes in [
             json!({ "issued_token_type": null }),

@@ -171,7 +171,8 @@ mod tests {
 
     #[test]
     fn each_outcome_is_shown_before_the_first_call() {
-        let (counts, name) = (CallCounts::default(), Arc::from("main"));
+        let counts = CallCounts::default();
+        let name = Arc::from("main");
         counts.expect(&name);
         counts.count(&name, ProviderCall::Code, CallOutcome::Skipped);
         let labelled = counts.labelled();

@@ -63,7 +63,9 @@ impl Broker {
         context: EventContext,
     ) -> Result<SignedIn, Reject> {
         let (sender, receiver) = oneshot::channel();
-        let (broker, with, clock) = (self.clone(), with.clone(), clock.clone());
+        let broker = self.clone();
+        let with = with.clone();
+        let clock = clock.clone();
         // Not in the future of the request, which ends with its client.
         self.detached.begin(async move {
             let signed_in = broker.complete(&with, returned, lifetimes, &*clock, context).await;
@@ -141,7 +143,8 @@ impl Broker {
     ) -> Result<SignedIn, Reject> {
         let family = self.family_of_login(with, &checked, lifetimes, context.at)?;
         // The tokens live from then on, at the earliest.
-        let (id_token, now) = (id_token(&checked)?, context.at);
+        let id_token = id_token(&checked)?;
+        let now = context.at;
         let nonce = returned.attempt.nonce.clone();
         let mut tokens = ProviderTokens::new(id_token.subject.clone(), nonce, id_token.auth_time);
         tokens.renew_access(now, checked.lifetime);

@@ -280,9 +280,10 @@ pub(super) fn failed(detail: &'static str) -> NoTokens {
 fn unverified(reject: Reject) -> NoTokens {
     let detail = format!("the ID token is rejected: {}: {}", reject.reason.code(), reject.detail);
     // The provider signs with a key before it publishes it everywhere.
-    match reject.reason.status().is_server_error() || reject.reason == Reason::UnknownKey {
-        true => NoTokens::Unavailable(detail),
-        false => NoTokens::Failed(detail),
+    if reject.reason.status().is_server_error() || reject.reason == Reason::UnknownKey {
+        NoTokens::Unavailable(detail)
+    } else {
+        NoTokens::Failed(detail)
     }
 }
 

@@ -39,9 +39,10 @@ fn check(response: &OAuthResponse, needs_refresh: bool) -> Result<(), String> {
         ));
     }
     let is_known = REJECTIONS.contains(&&*error) || !needs_refresh && NO_REFRESH.contains(&&*error);
-    match status.is_success() || is_known {
-        true => Ok(()),
-        false => Err(format!("the token endpoint responds with {status} ({error})")),
+    if status.is_success() || is_known {
+        Ok(())
+    } else {
+        Err(format!("the token endpoint responds with {status} ({error})"))
     }
 }
 

@@ -178,9 +178,10 @@ impl SignInProvider {
         let response =
             self.call(ProviderCall::Revocation, Box::pin(self.provider.client.post(endpoint, &fields, now))).await;
         let status = response.map_err(|problem| NotRevoked { problem, is_down: true })?.status;
-        match status.is_success() {
-            true => Ok(()),
-            false => Err(NotRevoked { problem: format!("status {status}"), is_down: is_of_all_tokens(status) }),
+        if status.is_success() {
+            Ok(())
+        } else {
+            Err(NotRevoked { problem: format!("status {status}"), is_down: is_of_all_tokens(status) })
         }
     }
 

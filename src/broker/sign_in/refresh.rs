@@ -100,9 +100,10 @@ struct Rest {
 
 impl Rest {
     fn after_failure(&self, now: UnixTime) -> Refreshed {
-        match now < self.stale_ends {
-            true => Refreshed::Stale((now + AGAIN).min(self.stale_ends)),
-            false => Refreshed::Unavailable("the provider refreshes no login, and max_staleness is over".to_owned()),
+        if now < self.stale_ends {
+            Refreshed::Stale((now + AGAIN).min(self.stale_ends))
+        } else {
+            Refreshed::Unavailable("the provider refreshes no login, and max_staleness is over".to_owned())
         }
     }
 }
@@ -150,7 +151,8 @@ impl LoginRefresh {
         tokens: ProviderTokens,
         with: SignInProvider,
     ) -> Option<watch::Receiver<Option<Outcome>>> {
-        let (id, now) = (family.id, self.clock.uptime());
+        let id = family.id;
+        let now = self.clock.uptime();
         let mut running = self.running.lock();
         let times = match running.get(&id) {
             // Without its sender, the task has ended by a panic.
@@ -170,7 +172,9 @@ impl LoginRefresh {
         let refresh = self.clone();
         // Not in the future of the request: its client may leave, and the provider would have rotated for nothing.
         self.tasks.spawn(async move {
-            let (broker, clock, holder) = (&*refresh.broker, &*refresh.clock, refresh.holder);
+            let broker = &*refresh.broker;
+            let clock = &*refresh.clock;
+            let holder = refresh.holder;
             let unsaved = &refresh.unsaved;
             let renewal = Renewal { broker, clock, holder, unsaved, family: &family, login, tokens, with: &with };
             let outcome = renewal.run().await;
@@ -210,7 +214,8 @@ impl LoginRefresh {
         for (family, login) in interrupted {
             let with = providers.of(&family, &login).filter(|with| with.metadata().is_ok());
             let Some((with, tokens)) = with.zip(self.broker.tokens_of(&family, &login)) else { continue };
-            let (id, provider) = (family.id, login.provider.clone());
+            let id = family.id;
+            let provider = login.provider.clone();
             if self.begin(family, login, tokens, with.clone()).is_some() {
                 tracing::info!(session = %id, provider, "repeating an interrupted refresh");
             }

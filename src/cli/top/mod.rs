@@ -50,7 +50,8 @@ enum Format {
 }
 
 pub(super) fn run(Arguments { config, once, json }: Arguments) -> Result<(), CommandError> {
-    let (socket, format) = (config.admin_socket()?, Format::chosen(json));
+    let socket = config.admin_socket()?;
+    let format = Format::chosen(json);
     let mut last_time = None;
     loop {
         let stats = read(&socket)?;
@@ -137,7 +138,8 @@ mod tests {
             (&[5, 4, 3], Some(3), &[4, 5]),
             (&[5, 4, 3], Some(9), &[5]),
         ] {
-            let (stats, last) = (stats(times), last.map(|last: u64| json!(last)));
+            let stats = stats(times);
+            let last = last.map(|last: u64| json!(last));
             let printed: Vec<_> =
                 new_seconds(&stats, last.as_ref(), false).map(|second| second["time"].clone()).collect();
             assert_eq!(printed, expected, "after {last:?}");

@@ -33,7 +33,8 @@ fn rows(second: &Value, style: &Style) -> [(&'static str, String); 6] {
     let class = |name: &str| format!("{name} {}", count(second, &format!("/requests/{name}")));
     let server = |state: &str| (state.to_owned(), count(second, &format!("/servers/{state}")));
     let bad = |(name, count): (String, u64)| style.red_if(count > 0, &format!("{count} {name}"));
-    let (ejected, unhealthy) = (bad(server("ejected")), bad(server("unhealthy")));
+    let ejected = bad(server("ejected"));
+    let unhealthy = bad(server("unhealthy"));
     let failed = style.red_if(count(second, "/requests/5xx") > 0, &class("5xx"));
     let at = |pointer| count(second, pointer);
     [
@@ -183,7 +184,9 @@ mod tests {
     #[test]
     fn the_plot_shows_the_oldest_second_first() {
         let second = |count: u64| json!({ "interval": 1, "requests": { "2xx": count } });
-        let (newest, middle, oldest) = (second(70), second(10), second(0));
+        let newest = second(70);
+        let middle = second(10);
+        let oldest = second(0);
         assert_eq!(plot(&[&newest, &middle, &oldest]), "▁▂█");
         assert_eq!(plot(&[&oldest]), "▁");
     }

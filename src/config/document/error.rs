@@ -198,7 +198,8 @@ impl ConfigErrors {
             text.push_str(&renderer.render(&groups));
             text.push_str("\n\n");
         }
-        let (name, level) = (self.severity.name(), self.severity.level());
+        let name = self.severity.name();
+        let level = self.severity.level();
         let file = |error: &ConfigError| &**self.sources.locate(error.place.span.as_ref()).file;
         let files: BTreeSet<&str> = self.errors.iter().map(file).collect();
         let file = match files.first() {
@@ -281,7 +282,8 @@ impl ConfigErrors {
     pub(super) fn lines(&self) -> impl Iterator<Item = String> {
         self.shown().into_iter().map(|Shown { error, more }| {
             let located = self.sources.locate(error.place.span.as_ref());
-            let (file, (line, column)) = (located.file, located.line_and_column());
+            let file = located.file;
+            let (line, column) = located.line_and_column();
             let advice = if error.help.is_empty() { &error.expected } else { &error.help };
             let more = more.map_or_else(String::new, |more| format!("; {more}"));
             format!("{file}:{line}:{column}: {} ({advice}){more}", title(error))

@@ -88,9 +88,11 @@ fn is_between(c: char) -> bool {
 
 /// Replaces `word` where it is not part of a longer word.
 fn without_word(message: &str, word: &str, hidden: &str) -> String {
-    let (mut result, mut rest) = (String::new(), message);
+    let mut result = String::new();
+    let mut rest = message;
     while let Some(at) = rest.find(word) {
-        let (before, after) = (&rest[..at], &rest[at + word.len()..]);
+        let before = &rest[..at];
+        let after = &rest[at + word.len()..];
         let is_whole = before.chars().next_back().or(result.chars().next_back()).is_none_or(is_between)
             && after.chars().next().is_none_or(is_between);
         result.push_str(before);

@@ -67,7 +67,8 @@ impl<'a> Tree<'a> {
         };
         let files: Vec<_> = files.iter().map(parse).collect();
         let mut builder = Builder { start: 0, environment, outside: BTreeMap::new() };
-        let (mut root, mut conflicts) = (DeTable::new(), Vec::new());
+        let mut root = DeTable::new();
+        let mut conflicts = Vec::new();
         for (number, file) in files.iter().enumerate() {
             builder.start = file.start;
             let conflict = |error: ConfigError| conflicts.push(error);
@@ -196,9 +197,10 @@ impl Builder<'_> {
         name: &str,
         default: Option<&Spanned<DeValue<'a>>>,
     ) -> Spanned<DeValue<'a>> {
-        let found = match is_variable_name(name) {
-            true => (self.environment)(name),
-            false => return self.unavailable(span, table, not_a_name(name)),
+        let found = if is_variable_name(name) {
+            (self.environment)(name)
+        } else {
+            return self.unavailable(span, table, not_a_name(name));
         };
         match (found.map(OsString::into_string), default) {
             (Some(Ok(text)), _) => {

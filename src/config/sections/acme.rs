@@ -78,9 +78,10 @@ fn contact_url(text: &str) -> Result<String, ConfigError> {
             && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"?,@\"<>".contains(&byte) || byte == b'@')
     };
     // RFC 8555 section 7.3: one address, and no other fields.
-    match is_address(text) && text.matches('@').count() == 1 {
-        true => Ok(format!("mailto:{text}")),
-        false => Err(ConfigError::new("this is no e-mail address", "expected an address such as \"ops@example.com\"")),
+    if is_address(text) && text.matches('@').count() == 1 {
+        Ok(format!("mailto:{text}"))
+    } else {
+        Err(ConfigError::new("this is no e-mail address", "expected an address such as \"ops@example.com\""))
     }
 }
 
@@ -98,9 +99,10 @@ pub(super) fn name(text: &str) -> Result<String, ConfigError> {
         let inner = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         inner && (1..=MAX_LABEL).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
     };
-    match text.len() <= MAX_NAME && text.split('.').all(is_label) {
-        true => Ok(text.to_ascii_lowercase()),
-        false => Err(ConfigError::new(format!("\"{}\" is not a DNS name", text.escape_default()), expected)),
+    if text.len() <= MAX_NAME && text.split('.').all(is_label) {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err(ConfigError::new(format!("\"{}\" is not a DNS name", text.escape_default()), expected))
     }
 }
 
@@ -131,7 +133,8 @@ mod tests {
             assert_eq!(name(text).ok().as_deref(), Some(text));
         }
         assert_eq!(name("API.Example").ok().as_deref(), Some("api.example"));
-        let (label, long) = ("a".repeat(64), ["a"; 128].join("."));
+        let label = "a".repeat(64);
+        let long = ["a"; 128].join(".");
         for text in [
             "",
             ".",

@@ -41,9 +41,10 @@ fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
 }
 
 fn taken_twice(address: SocketAddr, other: SocketAddr) -> ConfigError {
-    let message = match address == other {
-        true => format!("two listeners have the address {address}"),
-        false => format!("{address} and {other} overlap"),
+    let message = if address == other {
+        format!("two listeners have the address {address}")
+    } else {
+        format!("{address} and {other} overlap")
     };
     ConfigError::new(message, "expected a different address").help("give one of them another port")
 }

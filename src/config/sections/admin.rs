@@ -107,7 +107,8 @@ fn operator(table: &mut Table<'_>) -> Option<Placed<Access>> {
     if let Some(Err(error)) = &token {
         table.reject("token_file", error.clone());
     }
-    let (name, token) = (name?, token?.ok()?);
+    let name = name?;
+    let token = token?.ok()?;
     let operator = Operator { name: name.into(), role };
     Some(Placed { value: Access::new(operator, token.trim_ascii()), place: table.place("name") })
 }
@@ -115,12 +116,13 @@ fn operator(table: &mut Table<'_>) -> Option<Placed<Access>> {
 /// RFC 6750 section 2.1 has fewer characters than other secrets.
 fn sendable(token: Vec<u8>) -> Result<Vec<u8>, ConfigError> {
     let text = str::from_utf8(token.trim_ascii()).unwrap_or_default();
-    match text.len() <= admin::MAX_TOKEN_SIZE && bearer::is_sendable(text) {
-        true => Ok(token),
-        false => Err(ConfigError::new(
+    if text.len() <= admin::MAX_TOKEN_SIZE && bearer::is_sendable(text) {
+        Ok(token)
+    } else {
+        Err(ConfigError::new(
             "the file has no token",
             format!("expected at most {} letters, digits and characters of \"-._~+/=\"", admin::MAX_TOKEN_SIZE),
-        )),
+        ))
     }
 }
 

@@ -6,7 +6,8 @@ use crate::config::sections::pem;
 use crate::protocols::tls::CertificateFiles;
 
 pub(super) fn read(table: &mut Table<'_>) -> Option<CertificateFiles> {
-    let (certificate, key) = (table.path("client_certificate"), table.path("client_key"));
+    let certificate = table.path("client_certificate");
+    let key = table.path("client_key");
     let chain = certificate.as_deref().and_then(|path| table.accept("client_certificate", pem::certificates(path)));
     let private_key = key.as_deref().and_then(|path| table.accept("client_key", pem::private_key(path)));
     match (table.has("client_certificate"), table.has("client_key")) {

@@ -85,7 +85,8 @@ fn delivery(table: &Table<'_>, keys: Keys, access: &Access<'_>) -> Option<EventD
         (true, false) => {}
         (false, true) => {
             let credentials = poll_credentials(table, keys.authorization, keys.client);
-            let (url, ca_file) = (keys.poll?, access.ca_file.clone());
+            let url = keys.poll?;
+            let ca_file = access.ca_file.clone();
             return Some(EventDelivery::Poll { url, ca_file, interval: keys.poll_interval, credentials: credentials? });
         }
         (true, true) => {
@@ -106,9 +107,10 @@ fn delivery(table: &Table<'_>, keys: Keys, access: &Access<'_>) -> Option<EventD
     }
     require_authorization(table);
     let client = keys.client.map(|client| Credentials::Client(Box::new(client)));
-    match has_client && client.is_none() {
-        true => None,
-        false => Some(EventDelivery::Push { path: keys.path?, authorization: keys.authorization?, client }),
+    if has_client && client.is_none() {
+        None
+    } else {
+        Some(EventDelivery::Push { path: keys.path?, authorization: keys.authorization?, client })
     }
 }
 

@@ -88,9 +88,10 @@ fn event_stream(table: &mut Table<'_>, own_issuer: &str, routes: &[Route]) -> Op
 /// Also for `provider.name`.
 fn name(text: &str) -> Result<Arc<str>, ConfigError> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    match (1..=64).contains(&text.len()) && text.bytes().all(is_name) {
-        true => Ok(text.into()),
-        false => Err(ConfigError::new("this is not a name", "expected up to 64 letters, digits, `-` and `_`")),
+    if (1..=64).contains(&text.len()) && text.bytes().all(is_name) {
+        Ok(text.into())
+    } else {
+        Err(ConfigError::new("this is not a name", "expected up to 64 letters, digits, `-` and `_`"))
     }
 }
 

@@ -98,7 +98,8 @@ pub(super) fn secret_contents(path: &Path) -> Result<Vec<u8>, ConfigError> {
 /// A secret that only a program sends. A short one can be guessed, and the gateway limits no caller with the right one.
 pub(super) fn random_secret(path: &Path) -> Result<Vec<u8>, ConfigError> {
     let secret = secret_contents(path)?;
-    let (shown, trimmed) = (path.display(), secret.trim_ascii());
+    let shown = path.display();
+    let trimmed = secret.trim_ascii();
     if trimmed.len() < MIN_SECRET || !trimmed.iter().all(u8::is_ascii_graphic) {
         let problem = format!("the secret in {shown} is not {MIN_SECRET} or more printable ASCII characters");
         return Err(ConfigError::new(problem, "expected a random secret")

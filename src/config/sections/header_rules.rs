@@ -69,20 +69,20 @@ pub(super) fn of_requests(table: &mut Table<'_>, reserved: &Reserved) -> Option<
         if *name == header::AUTHORIZATION {
             return Err("`token` decides what the backend gets in Authorization");
         }
-        match essential().any(|name| NamePattern::exact(name).matches(text)) {
-            true => Err("with another value, the request would have another meaning"),
-            false => Ok(()),
+        if essential().any(|name| NamePattern::exact(name).matches(text)) {
+            Err("with another value, the request would have another meaning")
+        } else {
+            Ok(())
         }
     };
     let may_remove = |pattern: &NamePattern| {
         if essential().any(|name| pattern.matches(name.as_bytes())) {
             return Err("requests need this header");
         }
-        match by_gateway().any(|own| own == pattern) && !headers::METHOD_OVERRIDES.iter().any(|name| is(pattern, name))
-        {
-            true => Err("the gateway removes what the client sends, and sets this header itself"),
-            false => Ok(()),
+        if by_gateway().any(|own| own == pattern) && !headers::METHOD_OVERRIDES.iter().any(|name| is(pattern, name)) {
+            return Err("the gateway removes what the client sends, and sets this header itself");
         }
+        Ok(())
     };
     table.table("request_headers", |table| read(table, may_set, may_remove))
 }
@@ -102,14 +102,18 @@ pub(super) fn of_responses(table: &mut Table<'_>, reserved: &Reserved) -> Option
             _ if text.starts_with("access-control-") => return Err("see [cors], which also checks the origin"),
             _ => {}
         }
-        match essential().any(|essential| essential == name) {
-            true => Err("with another value, the response would have another meaning"),
-            false => Ok(()),
+        if essential().any(|essential| essential == name) {
+            Err("with another value, the response would have another meaning")
+        } else {
+            Ok(())
         }
     };
-    let may_remove = |pattern: &NamePattern| match essential().any(|name| pattern.matches(name.as_str().as_bytes())) {
-        true => Err("responses need this header"),
-        false => Ok(()),
+    let may_remove = |pattern: &NamePattern| {
+        if essential().any(|name| pattern.matches(name.as_str().as_bytes())) {
+            Err("responses need this header")
+        } else {
+            Ok(())
+        }
     };
     table.table("response_headers", |table| read(table, may_set, may_remove))
 }

@@ -59,10 +59,11 @@ fn check_path(text: &str) -> Result<String, ConfigError> {
         return Err(error.help("start it with a slash; host and port belong in `servers`"));
     }
     let allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
-    match text.bytes().all(allowed) && text.parse::<http::Uri>().is_ok() {
-        true => Ok(text.to_owned()),
-        false => Err(ConfigError::new(format!("\"{}\" is not a valid path", text.escape_debug()), expected)
-            .help("percent-encode spaces and non-ASCII characters; a path has no `#`")),
+    if text.bytes().all(allowed) && text.parse::<http::Uri>().is_ok() {
+        Ok(text.to_owned())
+    } else {
+        Err(ConfigError::new(format!("\"{}\" is not a valid path", text.escape_debug()), expected)
+            .help("percent-encode spaces and non-ASCII characters; a path has no `#`"))
     }
 }
 

@@ -18,9 +18,10 @@ pub(super) fn parse(text: &str) -> Result<String, ConfigError> {
     let label = |label: &str| !label.is_empty() && label.len() <= 63 && label.bytes().all(allowed);
     if text.len() > 253 || !text.split('.').all(label) {
         let error = ConfigError::new(format!("\"{text}\" is not a host name"), "expected a host name or an IP address");
-        return Err(match text.is_ascii() {
-            true => error,
-            false => error.help("write international names in their ASCII form: xn--…"),
+        return Err(if text.is_ascii() {
+            error
+        } else {
+            error.help("write international names in their ASCII form: xn--…")
         });
     }
     let last = text.rsplit('.').next().unwrap_or_default();

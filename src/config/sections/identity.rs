@@ -64,7 +64,8 @@ const KEYS: [&str; 10] = [
 
 pub(super) fn read(table: &mut Table<'_>) -> Identity {
     let headers = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map(|index| {
-        let (key, default) = (KEYS[index], DEFAULT_NAMES.get(index));
+        let key = KEYS[index];
+        let default = DEFAULT_NAMES.get(index);
         let value = table.take(key, OPTIONAL_HEADER);
         table.default(key, SHOWN_NAMES.get(index).copied().unwrap_or_default());
         value.map_or_else(|| default.cloned(), |value| value.parse(header_or_off).flatten())
@@ -123,13 +124,7 @@ fn report_duplicates(table: &Table<'_>, headers: &[Option<HeaderName>]) {
         let (at, other) = if table.has(second) { (second, first) } else { (first, second) };
         let error = ConfigError::new(format!("`{at}` and `{other}` have the same header"), "expected a different name")
             .help(SAME_HEADER);
-        table.reject(
-            at,
-            match table.has(other) {
-                true => error.related(&table.place(other), "also set here"),
-                false => error,
-            },
-        );
+        table.reject(at, if table.has(other) { error.related(&table.place(other), "also set here") } else { error });
     }
 }
 

@@ -81,9 +81,10 @@ fn prefix(text: &str) -> Result<String, ConfigError> {
         return Err(ConfigError::new("this is the prefix of tokens of the gateway itself", "expected another prefix"));
     }
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"._~+/-".contains(&byte);
-    match !text.is_empty() && text.bytes().all(is_token) {
-        true => Ok(text.to_owned()),
-        false => Err(ConfigError::new("no token begins with this", "expected the first characters of the tokens")),
+    if !text.is_empty() && text.bytes().all(is_token) {
+        Ok(text.to_owned())
+    } else {
+        Err(ConfigError::new("no token begins with this", "expected the first characters of the tokens"))
     }
 }
 

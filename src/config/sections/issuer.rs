@@ -105,11 +105,10 @@ fn issuer(table: &mut Table<'_>, name: Option<&str>) -> Option<Placed<ForeignIss
 
 /// The name is compared with `iss` byte for byte, so it is not normalised, and few names are rejected.
 pub(super) fn name(text: &str) -> Result<&str, ConfigError> {
-    match !text.is_empty() && !text.chars().any(|character| character.is_whitespace() || character.is_control()) {
-        true => Ok(text),
-        false => {
-            Err(ConfigError::new("this is empty or contains spaces", "expected the `iss` of its tokens, byte for byte"))
-        }
+    if !text.is_empty() && !text.chars().any(|character| character.is_whitespace() || character.is_control()) {
+        Ok(text)
+    } else {
+        Err(ConfigError::new("this is empty or contains spaces", "expected the `iss` of its tokens, byte for byte"))
     }
 }
 
@@ -200,9 +199,10 @@ pub(super) fn algorithms(table: &mut Table<'_>, keys: Option<&Placed<KeySource>>
 }
 
 fn algorithm(text: &str) -> Result<Algorithm, ConfigError> {
-    match text.eq_ignore_ascii_case("none") {
-        true => Err(ConfigError::new("`none` accepts unsigned tokens", "expected a signature algorithm")
-            .help("remove it: anyone can create unsigned tokens")),
-        false => choose(text, ALGORITHMS),
+    if text.eq_ignore_ascii_case("none") {
+        Err(ConfigError::new("`none` accepts unsigned tokens", "expected a signature algorithm")
+            .help("remove it: anyone can create unsigned tokens"))
+    } else {
+        choose(text, ALGORITHMS)
     }
 }

@@ -118,11 +118,11 @@ pub(super) fn key_url(text: &str, allow_http: bool) -> Result<SecureUrl, ConfigE
 
 /// A host as in a URL. An IPv6 address has no brackets.
 pub(super) fn host(text: &str) -> Result<String, ConfigError> {
-    match SecureUrl::parse(&format!("https://{text}/"), false).is_ok_and(|url| url.host == text)
-        || text.parse::<Ipv6Addr>().is_ok()
-    {
-        true => Ok(text.to_ascii_lowercase()),
-        false => Err(ConfigError::new("this is not a host", "expected a host name or an address, without a port")),
+    let is_name = SecureUrl::parse(&format!("https://{text}/"), false).is_ok_and(|url| url.host == text);
+    if is_name || text.parse::<Ipv6Addr>().is_ok() {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err(ConfigError::new("this is not a host", "expected a host name or an address, without a port"))
     }
 }
 
@@ -209,9 +209,10 @@ fn in_order(table: &Table<'_>, (lower, less): (&str, Duration), (upper, more): (
         return;
     }
     let [less, more] = [less, more].map(format_duration);
-    let (at, expected) = match table.has(upper) {
-        true => (upper, format!("expected at least {less}, which is {lower}")),
-        false => (lower, format!("expected at most {more}, which is {upper}")),
+    let (at, expected) = if table.has(upper) {
+        (upper, format!("expected at least {less}, which is {lower}"))
+    } else {
+        (lower, format!("expected at most {more}, which is {upper}"))
     };
     let error = ConfigError::new(format!("{lower} ({less}) is longer than {upper} ({more})"), expected);
     table.reject(at, error.help("change one of them: refresh_min ≤ refresh_max ≤ max_age"));

@@ -112,15 +112,15 @@ pub(super) fn tls(table: &mut Table<'_>, acme: Option<&Acme>) -> Option<tls::Set
     let value = table.take("tls", tls_shape())?;
     if value.is_string() {
         let words = [("self-signed", true), ("off", false)];
-        return value.parse(|text| choose(text, &words).map_err(explain_tls)).map(|on| match on {
-            true => self_signed(table),
-            false => tls::Settings::Off,
-        });
+        return value
+            .parse(|text| choose(text, &words).map_err(explain_tls))
+            .map(|on| if on { self_signed(table) } else { tls::Settings::Off });
     }
     let read = |table: &mut Table<'_>| source(table, acme);
-    let sources: Vec<_> = match value.is_list() {
-        true => several(&value).into_iter().filter_map(|table| table.read(read)).collect(),
-        false => value.table()?.read(read).into_iter().collect(),
+    let sources: Vec<_> = if value.is_list() {
+        several(&value).into_iter().filter_map(|table| table.read(read)).collect()
+    } else {
+        value.table()?.read(read).into_iter().collect()
     };
     (!sources.is_empty()).then_some(tls::Settings::Certificates(sources))
 }
@@ -164,7 +164,8 @@ fn source(table: &mut Table<'_>, acme: Option<&Acme>) -> Option<CertificateSourc
             table.reject(key, error.help("write two tables: [{ acme = […] }, { certificate = \"…\", key = \"…\" }]"));
         }
     }
-    let (names, example) = (names?, "[\"api.example.com\"]");
+    let names = names?;
+    let example = "[\"api.example.com\"]";
     if names.list(example)?.is_empty() {
         table.reject("acme", ConfigError::new("the list is empty", "expected at least one name"));
     }

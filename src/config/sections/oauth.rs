@@ -140,7 +140,8 @@ fn resource_server(table: &mut Table<'_>) -> Option<Placed<ResourceServer>> {
     if let Some(Err(error)) = &secret {
         table.reject("secret_file", error.clone());
     }
-    let (client_id, secret) = (client_id?, secret?.ok()?);
+    let client_id = client_id?;
+    let secret = secret?.ok()?;
     Some(Placed { value: ResourceServer::new(&client_id, secret.trim_ascii()), place: table.place("client_id") })
 }
 
@@ -150,12 +151,10 @@ pub(super) fn path_or_off(text: &str) -> Result<Option<String>, ConfigError> {
         return Ok(None);
     }
     let path = route::path(text)?;
-    match path.ends_with('/') || path.starts_with("/.well-known/") {
-        true => Err(ConfigError::new(
-            "this path is not possible for an endpoint",
-            "expected a path such as \"/oauth/token\"",
-        )),
-        false => Ok(Some(path)),
+    if path.ends_with('/') || path.starts_with("/.well-known/") {
+        Err(ConfigError::new("this path is not possible for an endpoint", "expected a path such as \"/oauth/token\""))
+    } else {
+        Ok(Some(path))
     }
 }
 

@@ -48,7 +48,8 @@ pub(super) fn read(table: &mut Table<'_>, issuer: &str, ca_file: Option<PathBuf>
     let secret = table.path(SECRET).and_then(|path| table.accept(SECRET, client_secret(&path)));
     let assertion = assertion_key(table);
     let certificate = client_certificate::read(table);
-    let (minimum, maximum) = (Duration::from_millis(100), Duration::from_mins(1));
+    let minimum = Duration::from_millis(100);
+    let maximum = Duration::from_mins(1);
     let time_limit = table.duration("client_timeout", Duration::from_secs(5), minimum..=maximum);
     reject_others(table, method);
     let authentication = match method {
@@ -77,10 +78,11 @@ pub(super) fn consecutive_timeouts(table: &mut Table<'_>) -> usize {
 
 /// RFC 6749 appendix A.1.
 fn client_id_of(text: &str) -> Result<String, ConfigError> {
-    match !text.is_empty() && text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        true => Ok(text.to_owned()),
-        false => Err(ConfigError::new("this is not a client id", "expected printable ASCII characters")
-            .help("write the client id that the provider shows for the registration of this gateway")),
+    if !text.is_empty() && text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        Ok(text.to_owned())
+    } else {
+        Err(ConfigError::new("this is not a client id", "expected printable ASCII characters")
+            .help("write the client id that the provider shows for the registration of this gateway"))
     }
 }
 
@@ -89,12 +91,13 @@ fn client_secret(path: &std::path::Path) -> Result<Arc<Secret>, ConfigError> {
     let contents = files::secret_contents(path)?;
     let secret = contents.trim_ascii_end();
     let is_text = str::from_utf8(secret).is_ok_and(|text| !text.chars().any(char::is_control));
-    match !secret.is_empty() && is_text {
-        true => Ok(Arc::new(Secret::new(secret.to_vec()))),
-        false => Err(ConfigError::new(
+    if !secret.is_empty() && is_text {
+        Ok(Arc::new(Secret::new(secret.to_vec())))
+    } else {
+        Err(ConfigError::new(
             format!("{} does not have one line of text", path.display()),
             "expected a file with the client secret",
-        )),
+        ))
     }
 }
 

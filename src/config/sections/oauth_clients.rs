@@ -64,9 +64,10 @@ fn client(
         }
     }
     let client_id = client_id?;
-    let authentication = match has_keys {
-        true => assertions(table, source?, client_assertion::policy(&client_id, algorithms?, &tokens.issuer)),
-        false => ClientProof::Certificate(certificate?),
+    let authentication = if has_keys {
+        assertions(table, source?, client_assertion::policy(&client_id, algorithms?, &tokens.issuer))
+    } else {
+        ClientProof::Certificate(certificate?)
     };
     let value = RegisteredClient {
         client_id,
@@ -123,12 +124,13 @@ fn reject_keys(table: &Table<'_>, keys: &[&str]) {
 
 /// RFC 6749 appendix A.1, without the colon that ends it in the scheme Basic (RFC 7617).
 pub(super) fn client_id(text: &str) -> Result<String, ConfigError> {
-    match !text.is_empty() && text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b':') {
-        true => Ok(text.to_owned()),
-        false => Err(ConfigError::new(
+    if !text.is_empty() && text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b':') {
+        Ok(text.to_owned())
+    } else {
+        Err(ConfigError::new(
             "this is not a client id",
             "expected printable ASCII characters without a colon, for example \"orders\"",
-        )),
+        ))
     }
 }
 
@@ -138,9 +140,10 @@ fn client_id_beside(text: &str, issuers: &[String]) -> Result<String, ConfigErro
     if client_id.len() > MAX_CLIENT_ID {
         return Err(ConfigError::new("this client id is too long", format!("expected at most {MAX_CLIENT_ID} bytes")));
     }
-    match issuers.contains(&client_id) {
-        true => Err(ConfigError::new("an issuer has the same name", "expected a name that is no issuer")),
-        false => Ok(client_id),
+    if issuers.contains(&client_id) {
+        Err(ConfigError::new("an issuer has the same name", "expected a name that is no issuer"))
+    } else {
+        Ok(client_id)
     }
 }
 

@@ -153,11 +153,12 @@ fn issuer_among(text: &str, known: &Known<'_>) -> Result<String, ConfigError> {
         );
         return Err(error.help("add `discover = true` or `jwks_url`, and `algorithms`, to the [[issuer]]"));
     }
-    match known.names.iter().skip(1).any(|name| name == text) {
-        true => Ok(text.to_owned()),
-        false => Err(ConfigError::new(format!("there is no [[issuer]] \"{text}\""), "expected the `issuer` of one")
+    if known.names.iter().skip(1).any(|name| name == text) {
+        Ok(text.to_owned())
+    } else {
+        Err(ConfigError::new(format!("there is no [[issuer]] \"{text}\""), "expected the `issuer` of one")
             .help("add an [[issuer]] with this name; tokens of the gateway itself cannot be exchanged")
-            .missing()),
+            .missing())
     }
 }
 
@@ -167,11 +168,14 @@ fn clients(value: &Value<'_>, known: &[RegisteredClient]) -> Option<ExchangeClie
         return any.map(|()| ExchangeClients::Any);
     }
     let example = "[\"app\"]";
-    let listed = value.list_of(example, |text| match known.iter().any(|client| client.client_id == text) {
-        true => Ok(text.to_owned()),
-        false => Err(ConfigError::new(format!("there is no client \"{text}\""), "expected the client_id of a client")
-            .help("add an [[oauth.client]] with this client_id, or write clients = \"any\"")
-            .missing()),
+    let listed = value.list_of(example, |text| {
+        if known.iter().any(|client| client.client_id == text) {
+            Ok(text.to_owned())
+        } else {
+            Err(ConfigError::new(format!("there is no client \"{text}\""), "expected the client_id of a client")
+                .help("add an [[oauth.client]] with this client_id, or write clients = \"any\"")
+                .missing())
+        }
     })?;
     if listed.is_empty() && value.list(example)?.is_empty() {
         value.reject(ConfigError::new("the list is empty", format!("expected a client, for example {example}")));
@@ -183,16 +187,18 @@ fn prefix(text: &str) -> Result<String, ConfigError> {
     if text.starts_with(CLIENT_SUBJECT_PREFIX) {
         return Err(ConfigError::new("this is the beginning of the subjects of clients", "expected another prefix"));
     }
-    match text.len() <= 64 && !text.chars().any(char::is_control) {
-        true => Ok(text.to_owned()),
-        false => Err(ConfigError::new("this is not the beginning of a subject", "expected at most 64 characters")),
+    if text.len() <= 64 && !text.chars().any(char::is_control) {
+        Ok(text.to_owned())
+    } else {
+        Err(ConfigError::new("this is not the beginning of a subject", "expected at most 64 characters"))
     }
 }
 
 fn copied_claim(text: &str) -> Result<String, ConfigError> {
-    match RESERVED_CLAIMS.contains(&text) {
-        true => Err(ConfigError::new(format!("only the gateway sets the claim {text}"), "expected another claim")),
-        false => Ok(text.to_owned()),
+    if RESERVED_CLAIMS.contains(&text) {
+        Err(ConfigError::new(format!("only the gateway sets the claim {text}"), "expected another claim"))
+    } else {
+        Ok(text.to_owned())
     }
 }
 

@@ -43,10 +43,7 @@ fn list(value: &Value<'_>) -> PathForms {
 
 /// Returns true if both routes have the same path. One route that ignores case is enough.
 pub(super) fn are_equal(a: &Route, b: &Route) -> bool {
-    match a.ignore_case || b.ignore_case {
-        true => a.path.eq_ignore_ascii_case(&b.path),
-        false => a.path == b.path,
-    }
+    if a.ignore_case || b.ignore_case { a.path.eq_ignore_ascii_case(&b.path) } else { a.path == b.path }
 }
 
 /// A route below one that ignores case must ignore case too. Otherwise another case of its path would get the rules of

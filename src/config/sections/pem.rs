@@ -54,9 +54,10 @@ pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     check_count(&file, "CERTIFICATE", chain.len()).map_err(|lost| lost_sections(path, &lost))?;
     if chain.is_empty() {
         let error = ConfigError::new(format!("{shown} contains no certificate"), "expected PEM with BEGIN CERTIFICATE");
-        return Err(match sections.iter().any(|(kind, _)| is_private(*kind)) {
-            true => error.help("it contains a private key: exchange the paths of certificate and key"),
-            false => error,
+        return Err(if sections.iter().any(|(kind, _)| is_private(*kind)) {
+            error.help("it contains a private key: exchange the paths of certificate and key")
+        } else {
+            error
         });
     }
     // Readers of the file could use the key.
@@ -104,9 +105,10 @@ fn private_key_der(path: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
     let mut keys = keys.into_iter();
     let Some(key) = keys.next() else {
         let error = ConfigError::new(format!("{shown} contains no private key"), "expected PEM with BEGIN PRIVATE KEY");
-        return Err(match has_certificate {
-            true => error.help("it contains a certificate: exchange the paths of certificate and key"),
-            false => error,
+        return Err(if has_certificate {
+            error.help("it contains a certificate: exchange the paths of certificate and key")
+        } else {
+            error
         });
     };
     files::private(path, Origin::Operator)?;

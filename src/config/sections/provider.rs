@@ -34,7 +34,8 @@ pub(super) fn providers(root: &mut Table<'_>) -> (Vec<WithSignIn>, Vec<Placed<Ar
         {
             (first, "two providers have the same issuer and the same client_id", "expected one of them")
         } else if let Some(first) = find(&|first| {
-            let (one, other) = (&*first.subject_prefix, &*value.subject_prefix);
+            let one = &*first.subject_prefix;
+            let other = &*value.subject_prefix;
             one.starts_with(other) || other.starts_with(one)
         }) {
             let message = "one `subject_prefix` begins with another: two users could have the same subject";
@@ -100,22 +101,24 @@ fn provider(table: &mut Table<'_>) -> Option<Placed<WithSignIn>> {
 
 fn name(text: &str) -> Result<&str, ConfigError> {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    match (1..=32).contains(&text.len()) && text.bytes().all(allowed) {
-        true => Ok(text),
-        false => Err(ConfigError::new(
+    if (1..=32).contains(&text.len()) && text.bytes().all(allowed) {
+        Ok(text)
+    } else {
+        Err(ConfigError::new(
             "this name is not possible in a path",
             "expected 1 to 32 lower-case letters, digits or `-`",
-        )),
+        ))
     }
 }
 
 fn subject_prefix(text: &str) -> Result<String, ConfigError> {
-    match text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        true => Ok(text.to_owned()),
-        false => Err(ConfigError::new(
+    if text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        Ok(text.to_owned())
+    } else {
+        Err(ConfigError::new(
             "this is not possible at the start of a subject",
             "expected at most 64 printable ASCII characters without spaces, or an empty string",
-        )),
+        ))
     }
 }
 

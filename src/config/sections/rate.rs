@@ -43,7 +43,8 @@ fn rate(table: &mut Table<'_>) -> Option<Settings> {
     let burst = table.take("burst", Shape::Integer(1..=MAX_REQUESTS)).and_then(|value| value.integer(1..=MAX_REQUESTS));
     let share = table.choice("share", Share::Replica, SHARE);
     let name = table.take("name", Shape::Pattern("^[!-~]{1,64}$")).and_then(|value| value.parse(name));
-    let (per, requests) = (per?, requests?);
+    let per = per?;
+    let requests = requests?;
     let word = PER.iter().find(|(_, known)| *known == per).map_or("", |(word, _)| word);
     table.default("name", word);
     table.default("burst", requests);
@@ -63,11 +64,12 @@ fn rate(table: &mut Table<'_>) -> Option<Settings> {
 /// The name is a string in a structured field (RFC 9651), which allows no quotes here.
 fn name(text: &str) -> Result<String, ConfigError> {
     let allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
-    match (1..=64).contains(&text.len()) && text.bytes().all(allowed) {
-        true => Ok(text.to_owned()),
-        false => Err(ConfigError::new(
+    if (1..=64).contains(&text.len()) && text.bytes().all(allowed) {
+        Ok(text.to_owned())
+    } else {
+        Err(ConfigError::new(
             "this name is not valid in a response header",
             "expected 1 to 64 ASCII characters without spaces and quotes",
-        )),
+        ))
     }
 }

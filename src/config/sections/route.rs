@@ -263,7 +263,8 @@ fn capture(
     (enforce, accepts_api_keys): (bool, bool),
     issuers: &[String],
 ) -> Option<Capture> {
-    let (login, logout) = (captured_login.is_some(), table.boolean("logout", false));
+    let login = captured_login.is_some();
+    let logout = table.boolean("logout", false);
     let own = issuers.first().cloned().unwrap_or_default();
     match access {
         _ if login && logout => {
@@ -373,9 +374,10 @@ fn method(text: &str) -> Result<Method, ConfigError> {
 }
 
 fn name(text: &str) -> Result<String, ConfigError> {
-    match !text.is_empty() && text.len() <= 64 && !text.chars().any(char::is_control) {
-        true => Ok(text.to_owned()),
-        false => Err(ConfigError::new("this name is not valid in logs and metrics", "expected 1 to 64 characters")),
+    if !text.is_empty() && text.len() <= 64 && !text.chars().any(char::is_control) {
+        Ok(text.to_owned())
+    } else {
+        Err(ConfigError::new("this name is not valid in logs and metrics", "expected 1 to 64 characters"))
     }
 }
 

@@ -67,9 +67,10 @@ pub(super) fn scope(text: &str) -> Result<String, ConfigError> {
         format!("\"{}\" is not a scope", text.escape_debug()),
         "expected one scope, for example \"orders:read\"",
     );
-    Err(match text.contains(' ') {
-        true => error.help(format!("write each scope as a separate string: [\"{}\"]", text.replace(' ', "\", \""))),
-        false => error,
+    Err(if text.contains(' ') {
+        error.help(format!("write each scope as a separate string: [\"{}\"]", text.replace(' ', "\", \"")))
+    } else {
+        error
     })
 }
 

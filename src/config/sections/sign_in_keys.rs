@@ -79,17 +79,19 @@ fn claim_name(text: &str) -> Result<String, ConfigError> {
     if text.is_empty() {
         return Err(ConfigError::new("this is empty", "expected the name of a claim"));
     }
-    match RESERVED_CLAIMS.contains(&text) {
-        true => Err(ConfigError::new(format!("only the gateway sets the claim {text}"), "expected another claim")),
-        false => Ok(text.to_owned()),
+    if RESERVED_CLAIMS.contains(&text) {
+        Err(ConfigError::new(format!("only the gateway sets the claim {text}"), "expected another claim"))
+    } else {
+        Ok(text.to_owned())
     }
 }
 
 fn domain(text: &str) -> Result<String, ConfigError> {
     let named = host::parse(text)?;
-    match text.contains(['@', '*', ':', '/']) {
-        true => Err(ConfigError::new("this is not a domain", "expected the part after the @ of addresses")),
-        false => Ok(named),
+    if text.contains(['@', '*', ':', '/']) {
+        Err(ConfigError::new("this is not a domain", "expected the part after the @ of addresses"))
+    } else {
+        Ok(named)
     }
 }
 
@@ -123,8 +125,9 @@ fn parameter(text: &str) -> Result<(String, String), ConfigError> {
     if name == "max_age" && value.parse::<u32>().is_err() {
         return Err(ConfigError::new("max_age is not a number of seconds", "expected for example \"max_age=3600\""));
     }
-    match OWN_PARAMETERS.contains(&name) {
-        true => Err(ConfigError::new(format!("only the gateway sets {name}"), expected)),
-        false => Ok((name.to_owned(), value.to_owned())),
+    if OWN_PARAMETERS.contains(&name) {
+        Err(ConfigError::new(format!("only the gateway sets {name}"), expected))
+    } else {
+        Ok((name.to_owned(), value.to_owned()))
     }
 }

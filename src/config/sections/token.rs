@@ -178,11 +178,14 @@ fn exchange(table: &mut Table<'_>, mode: Mode, exchanges: &TokenExchanges, place
         );
         value.reject(error.related(&table.place("token"), "the upstream receives another token, or none"));
     }
-    let name = value.parse(|text| match exchanges.names.iter().any(|name| name == text) {
-        true => Ok(text),
-        false => Err(ConfigError::new(format!("there is no token exchange \"{text}\""), "expected the name of one")
-            .help("add a [[token_exchange]] with this name")
-            .missing()),
+    let name = value.parse(|text| {
+        if exchanges.names.iter().any(|name| name == text) {
+            Ok(text)
+        } else {
+            Err(ConfigError::new(format!("there is no token exchange \"{text}\""), "expected the name of one")
+                .help("add a [[token_exchange]] with this name")
+                .missing())
+        }
     })?;
     let number = exchanges.settings.iter().position(|settings| settings.name == name)?;
     let settings = &exchanges.settings[number];

@@ -75,9 +75,10 @@ fn token_exchange(table: &mut Table<'_>, name: Option<&str>, tokens: &TokenSetti
 }
 
 fn name_of(text: &str) -> Result<&str, ConfigError> {
-    match (1..=64).contains(&text.chars().count()) && !text.chars().any(char::is_control) {
-        true => Ok(text),
-        false => Err(ConfigError::new("this name is not valid in logs", "expected 1 to 64 characters")),
+    if (1..=64).contains(&text.chars().count()) && !text.chars().any(char::is_control) {
+        Ok(text)
+    } else {
+        Err(ConfigError::new("this name is not valid in logs", "expected 1 to 64 characters"))
     }
 }
 

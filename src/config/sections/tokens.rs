@@ -142,17 +142,12 @@ fn in_order(table: &Table<'_>, (inner, shorter): (&str, Duration), (outer, longe
     }
     let [shorter, longer] = [shorter, longer].map(format_duration);
     let message = format!("{inner} ({shorter}) is longer than {outer} ({longer})");
-    let (at, other, expected) = match table.has(inner) {
-        true => (inner, outer, format!("expected at most {longer}")),
-        false => (outer, inner, format!("expected at least {shorter}")),
+    let (at, other, expected) = if table.has(inner) {
+        (inner, outer, format!("expected at most {longer}"))
+    } else {
+        (outer, inner, format!("expected at least {shorter}"))
     };
     let error = ConfigError::new(message, expected)
         .help("change one of them: access_lifetime ≤ refresh_idle ≤ refresh_absolute");
-    table.reject(
-        at,
-        match table.has(other) {
-            true => error.related(&table.place(other), "also set here"),
-            false => error,
-        },
-    );
+    table.reject(at, if table.has(other) { error.related(&table.place(other), "also set here") } else { error });
 }

@@ -154,10 +154,11 @@ fn hash_key(text: &str, is_removed: &impl Fn(&HeaderName) -> bool) -> Result<Key
         text.strip_prefix("header:").ok_or_else(|| ConfigError::new(format!("unknown value \"{shown}\""), expected))?;
     let name: HeaderName =
         name.parse().map_err(|_| ConfigError::new(format!("\"{shown}\" has no valid header name"), expected))?;
-    match is_removed(&name) {
-        false => Ok(Key::Header(name)),
-        true => Err(ConfigError::new(format!("the gateway removes {name} from every request"), expected)
-            .help("name another header, or keep this one with `forwarding.keep`")),
+    if is_removed(&name) {
+        Err(ConfigError::new(format!("the gateway removes {name} from every request"), expected)
+            .help("name another header, or keep this one with `forwarding.keep`"))
+    } else {
+        Ok(Key::Header(name))
     }
 }
 

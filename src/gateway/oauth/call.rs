@@ -47,11 +47,10 @@ impl Call<'_, '_> {
 
 /// Rejects client credentials in the head: a client that sends some expects them to be checked.
 pub fn check_no_credentials(headers: &HeaderMap) -> Result<(), Reject> {
-    match headers.get_all(header::AUTHORIZATION).iter().all(bearer::is_bearer) {
-        true => Ok(()),
-        false => {
-            let reject = Reject::new(Reason::ClientAuthentication, "credentials in Authorization");
-            Err(if basic::is_used(headers) { reject.of_basic() } else { reject })
-        }
+    if headers.get_all(header::AUTHORIZATION).iter().all(bearer::is_bearer) {
+        Ok(())
+    } else {
+        let reject = Reject::new(Reason::ClientAuthentication, "credentials in Authorization");
+        Err(if basic::is_used(headers) { reject.of_basic() } else { reject })
     }
 }

@@ -114,9 +114,12 @@ impl<'c> Call<'c, '_> {
             return Err(bad("client_id and the iss of the assertion differ"));
         }
         let verified = self.client_keys.verify(&client.client_id, assertion, &self.context.auth()).await;
-        let verified = verified.map_err(|reject| match reject.reason.is_invalid_token() {
-            true => bad(format!("{}: {}", reject.reason.code(), reject.detail)),
-            false => reject,
+        let verified = verified.map_err(|reject| {
+            if reject.reason.is_invalid_token() {
+                bad(format!("{}: {}", reject.reason.code(), reject.detail))
+            } else {
+                reject
+            }
         })?;
         let mark = Mark {
             kind: MarkKind::ClientAssertion,

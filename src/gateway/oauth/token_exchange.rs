@@ -67,10 +67,7 @@ impl<'c> Call<'c, '_> {
             address: Some(self.context.client()),
             // A client that authenticates may refresh with another key (RFC 9449 section 5) or certificate (RFC 8705
             // section 4).
-            bound_to: match rule.refresh_token && client.registered().is_ok() {
-                true => Bound::default(),
-                false => holder.bind,
-            },
+            bound_to: if rule.refresh_token && client.registered().is_ok() { Bound::default() } else { holder.bind },
             ..rule.login(&token, self.broker.settings.lifetimes.access, self.context.now)?
         };
         if rule.single_use {
@@ -164,9 +161,10 @@ impl<'c> Call<'c, '_> {
 /// RFC 8693 section 2.2.2: a subject token that is not valid, for any reason, is `invalid_request`. If the gateway
 /// cannot tell, the client may try again.
 fn of_subject_token(reject: Reject) -> Reject {
-    match reject.reason.is_invalid_token() {
-        true => unacceptable(format!("{}: {}", reject.reason.code(), reject.detail)),
-        false => reject,
+    if reject.reason.is_invalid_token() {
+        unacceptable(format!("{}: {}", reject.reason.code(), reject.detail))
+    } else {
+        reject
     }
 }
 

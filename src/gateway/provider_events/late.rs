@@ -97,7 +97,8 @@ impl Late {
                 ReportOutcome::Revoked
             }
             Err(reject) => {
-                let (reason, detail) = (reject.reason.code(), &*reject.detail);
+                let reason = reject.reason.code();
+                let detail = &*reject.detail;
                 tracing::warn!(provider = name, reason, detail, "could not carry out a logout that had to wait");
                 context.client.iter().for_each(|client| broker.throttle.count_failure(*client));
                 ReportOutcome::Rejected

@@ -97,8 +97,9 @@ fn may_pass(reject: &Reject) -> bool {
 
 /// A 401 is for tokens that prove who calls, and this one does not. What is not the token's fault stays as it is.
 fn as_bad_logout(reject: Reject) -> Reject {
-    match reject.reason.is_invalid_token() {
-        true => Reject::new(Reason::BadLogoutToken, format!("{}: {}", reject.reason.code(), reject.detail)),
-        false => reject,
+    if reject.reason.is_invalid_token() {
+        Reject::new(Reason::BadLogoutToken, format!("{}: {}", reject.reason.code(), reject.detail))
+    } else {
+        reject
     }
 }

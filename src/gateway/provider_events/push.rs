@@ -32,11 +32,10 @@ impl PushReceiver {
         let (Some(value), None) = (values.next(), values.next()) else {
             return Err(Reject::new(Reason::EventSender, "not one Authorization header"));
         };
-        match secret::equal(&self.authorization, &secret::digest(&[value.as_bytes()])) {
-            true => Ok(()),
-            false => {
-                Err(Reject::new(Reason::EventSender, "another value than that of event_stream.authorization_file"))
-            }
+        if secret::equal(&self.authorization, &secret::digest(&[value.as_bytes()])) {
+            Ok(())
+        } else {
+            Err(Reject::new(Reason::EventSender, "another value than that of event_stream.authorization_file"))
         }
     }
 

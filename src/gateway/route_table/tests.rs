@@ -205,7 +205,9 @@ fn another_method_is_judged_by_a_route_that_needs_a_token() {
     let needs =
         |path: &str, methods: &[Method]| Route { access: Route::everything().access, ..route(path, None, methods) };
     let observed = Route { enforce: false, ..needs("/observed", &[Method::POST]) };
-    let (get, put, post) = (&[Method::GET], &[Method::PUT], &[Method::POST]);
+    let get = &[Method::GET];
+    let put = &[Method::PUT];
+    let post = &[Method::POST];
     let routes =
         [needs("/both", put), needs("/both", post), needs("/mixed", put), route("/mixed", None, get), observed];
     let table = RouteTable::new(&routes, 1);

@@ -166,7 +166,8 @@ impl SignIn {
         let redirect_uri = format!("{origin}{}", self.path_of(paths::CALLBACK, &with.provider.name));
         let replaces = self.replaced(headers).await?;
         let returned = Returned { attempt: attempt.clone(), code: code.clone(), redirect_uri, replaces };
-        let (settings, event) = (&self.settings, context.event());
+        let settings = &self.settings;
+        let event = context.event();
         let lifetimes = LoginLifetimes { absolute: settings.absolute, idle: settings.idle };
         let signed_in = self.broker.sign_in(with, returned, guess.take(), lifetimes, &self.clock, event).await?;
         context.record.token_id = Some(signed_in.family.id);

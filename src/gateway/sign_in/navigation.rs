@@ -56,7 +56,8 @@ mod tests {
     #[test]
     fn only_a_page_load_is_a_navigation() {
         let html = ("accept", "text/html,application/xhtml+xml;q=0.9");
-        let (navigate, document) = (("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document"));
+        let navigate = ("sec-fetch-mode", "navigate");
+        let document = ("sec-fetch-dest", "document");
         for (method, fields, expected) in [
             (Method::GET, &[navigate, document][..], true),
             (Method::GET, &[navigate, document, ("sec-fetch-site", "cross-site")], true),

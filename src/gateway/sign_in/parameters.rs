@@ -43,7 +43,10 @@ impl Callback {
             Some(value) if value.len() > MAX_LEN => Err("a parameter is too long"),
             value => Ok(value.filter(|value| !value.is_empty())),
         };
-        let (state, code, error, issuer) = (take("state")?, take("code")?, take("error")?, take("iss")?);
+        let state = take("state")?;
+        let code = take("code")?;
+        let error = take("error")?;
+        let issuer = take("iss")?;
         let state = state.ok_or("state is missing")?;
         let outcome = match (code, error) {
             (Some(code), None) => Outcome::Code(code),

@@ -44,11 +44,12 @@ impl SignIn {
         }
         let url = url.unwrap_or(back);
         let is_script = request.headers().get("sec-fetch-mode").is_some_and(|mode| mode != "navigate");
-        let mut response = match is_script {
+        let mut response = if is_script {
             // It cannot follow a redirect to another site.
-            true => respond::json(StatusCode::OK, &json!({ "success": true, "logout_url": url })),
-            false => pages::redirect(StatusCode::SEE_OTHER, &url)
-                .ok_or_else(|| Reject::new(Reason::Internal, "the target is no header"))?,
+            respond::json(StatusCode::OK, &json!({ "success": true, "logout_url": url }))
+        } else {
+            let redirect = pages::redirect(StatusCode::SEE_OTHER, &url);
+            redirect.ok_or_else(|| Reject::new(Reason::Internal, "the target is no header"))?
         };
         let cleared = [session_cookie::clear(session_cookie::SESSION), session_cookie::clear(session_cookie::STARTS)];
         response.headers_mut().extend(cleared.into_iter().flatten().map(|cookie| (SET_COOKIE, cookie)));

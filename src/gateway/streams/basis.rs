@@ -347,7 +347,8 @@ mod tests {
 
     #[test]
     fn a_stream_outlives_the_key_of_a_token_that_carries_it_no_more() {
-        let (unknown, revoked) = (Err(Reason::UnknownKey), Err(Reason::KeyRevoked));
+        let unknown = Err(Reason::UnknownKey);
+        let revoked = Err(Reason::KeyRevoked);
         for (verified, earlier, current) in [
             (Ok(()), Ok(()), Ok(())),
             (Err(Reason::NotYetValid), Ok(()), Ok(())),

@@ -66,7 +66,8 @@ mod tests {
         let message = |len: u32| [&[0][..], &len.to_be_bytes(), &vec![0; len as usize]].concat();
         let all = [message(0), message(3), message(70_000)].concat();
         for step in [1, 2, 5, 6, 9, 1000, all.len()] {
-            let (mut messages, mut at) = (Messages::default(), 0);
+            let mut messages = Messages::default();
+            let mut at = 0;
             for piece in all.chunks(step) {
                 messages.follow(piece);
                 at += piece.len();

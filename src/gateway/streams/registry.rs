@@ -161,7 +161,9 @@ impl Streams {
     /// Returns the number of the last stream that was checked, or `None` if there was none.
     fn check_batch(&self, from: Bound<u64>, count: usize, now: UnixTime) -> Option<u64> {
         let mut open = self.open.lock();
-        let (mut last, mut earliest, mut ended) = (None, open.earliest, Vec::new());
+        let mut last = None;
+        let mut earliest = open.earliest;
+        let mut ended = Vec::new();
         for (number, entry) in open.streams.range_mut((from, Bound::Unbounded)).take(count) {
             last = Some(*number);
             match entry.basis.check(&self.checks, now) {

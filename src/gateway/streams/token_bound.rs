@@ -287,7 +287,8 @@ mod tests {
 
     #[test]
     fn an_end_inside_a_message_is_an_error_or_waits() {
-        let (revoked, draining) = (CloseReason::Token(Reason::Revoked), CloseReason::Draining);
+        let revoked = CloseReason::Token(Reason::Revoked);
+        let draining = CloseReason::Draining;
         let name = |end: Option<BodyEnd>| match end {
             None => "goes on",
             Some(BodyEnd::EndOfStream) => "end",

@@ -52,10 +52,10 @@ impl<'c> Challenges<'c> {
             None => beginning.to_owned(),
         };
         let is_of_dpop = self.dpop && (self.tried_dpop || self.bearer.is_none() || reject.reason.is_about_proof());
-        let bearer = self.bearer.and_then(|challenge| challenge.to_str().ok()).map(|challenge| match is_of_dpop {
-            true => challenge.to_owned(),
-            false => with(challenge, ", "),
-        });
+        let bearer = self
+            .bearer
+            .and_then(|challenge| challenge.to_str().ok())
+            .map(|challenge| if is_of_dpop { challenge.to_owned() } else { with(challenge, ", ") });
         let algorithms = format!("algs=\"{PROOF_ALGORITHMS}\"");
         let dpop = self.dpop.then(|| match (&error, is_of_dpop) {
             (Some(error), true) => format!("DPoP {error}, {algorithms}"),

@@ -177,7 +177,8 @@ where
         read(response, limits).await
     };
     // The connection is driven here and not by a task of its own: it closes with the response, or at the time limit.
-    let (mut response, mut connection) = (pin!(response), pin!(connection));
+    let mut response = pin!(response);
+    let mut connection = pin!(connection);
     tokio::select! {
         biased;
         response = &mut response => response,

@@ -122,9 +122,10 @@ impl Forwarding {
         headers: &HeaderMap,
     ) -> Result<Box<Origin>, &'static str> {
         let client = Some(source).filter(|source| self.trusts(*source)).and_then(|_| self.client(headers));
-        let tls = match headers.contains_key("x-forwarded-proto") {
-            true => forwarded_proto(headers).ok_or("x-forwarded-proto is none of http, https, ws and wss")?,
-            false => is_https(scheme).ok_or("the scheme is none of http, https, ws and wss")?,
+        let tls = if headers.contains_key("x-forwarded-proto") {
+            forwarded_proto(headers).ok_or("x-forwarded-proto is none of http, https, ws and wss")?
+        } else {
+            is_https(scheme).ok_or("the scheme is none of http, https, ws and wss")?
         };
         Ok(Box::new(Origin::new(client.unwrap_or(source), tls)))
     }

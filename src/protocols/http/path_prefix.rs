@@ -90,7 +90,8 @@ impl PathPrefix {
     fn add_to_cookie(&self, cookie: &[u8]) -> Option<HeaderValue> {
         let with_prefix = |attribute: &[u8]| -> Option<Vec<u8>> {
             let equals = attribute.iter().position(|byte| *byte == b'=')?;
-            let (name, value) = (attribute[..equals].trim_ascii(), attribute[equals + 1..].trim_ascii());
+            let name = attribute[..equals].trim_ascii();
+            let value = attribute[equals + 1..].trim_ascii();
             let is_inside = value.len() > 1 && value.starts_with(b"/") && !self.has(value);
             let changes = name.eq_ignore_ascii_case(b"path") && is_inside;
             changes.then(|| [b" Path=", &*self.prepend(value)].concat())

@@ -89,7 +89,8 @@ fn is_unambiguous_piece(piece: &[u8]) -> bool {
 /// and several times. `None` if that gives more than [`MAX_SPELLINGS`] or [`MAX_BYTES`].
 fn spellings(path: &[u8]) -> Option<BTreeSet<Vec<u8>>> {
     let mut spellings = BTreeSet::from([path.to_vec()]);
-    let (mut unread, mut bytes) = (vec![path.to_vec()], path.len());
+    let mut unread = vec![path.to_vec()];
+    let mut bytes = path.len();
     while let Some(path) = unread.pop() {
         let steps = [slashes_decoded, without_parameters, before_parameters, merged, below_authority];
         for spelling in steps.map(|step| step(&path)) {
@@ -148,7 +149,8 @@ fn decode_around_slashes(path: &[u8]) -> Vec<u8> {
 }
 
 fn split_encoded_slashes(text: &[u8]) -> Vec<&[u8]> {
-    let (mut pieces, mut rest) = (Vec::new(), text);
+    let mut pieces = Vec::new();
+    let mut rest = text;
     // `%` is no hexadecimal digit, so this never begins inside another encoding.
     let is_slash = |three: &[u8]| three[0] == b'%' && three.eq_ignore_ascii_case(b"%2f");
     while let Some(at) = rest.windows(3).position(is_slash) {

@@ -117,7 +117,8 @@ impl RemovedFields {
         let overrides =
             overrides.map(|name| Removed { pattern: NamePattern::exact(name), is_own: true, only_trace: true });
         let all: Vec<Removed> = own.chain(others).chain(overrides).collect();
-        let (mut patterns, mut buckets) = (Vec::new(), [(0, 0); BUCKETS]);
+        let mut patterns = Vec::new();
+        let mut buckets = [(0, 0); BUCKETS];
         for (at, bucket) in buckets.iter_mut().enumerate() {
             let begin = patterns.len();
             patterns.extend(all.iter().filter(|removed| may_be_in(at, &removed.pattern)).cloned());

@@ -41,9 +41,11 @@ impl Parent {
         if version == 0xff || !is_complete || !has_dashes {
             return None;
         }
-        let (trace_id, span_id, [flags]) = (hex::<16>(&known[3..35])?, hex(&known[36..52])?, hex(&known[53..])?);
-        let span_id = u64::from_be_bytes(span_id);
-        let (is_sampled, is_random) = (flags & SAMPLED != 0, flags & RANDOM != 0);
+        let trace_id = hex::<16>(&known[3..35])?;
+        let span_id = u64::from_be_bytes(hex(&known[36..52])?);
+        let [flags] = hex(&known[53..])?;
+        let is_sampled = flags & SAMPLED != 0;
+        let is_random = flags & RANDOM != 0;
         (trace_id != [0; 16] && span_id != 0).then_some(Parent { trace_id, span_id, is_sampled, is_random })
     }
 }

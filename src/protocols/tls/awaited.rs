@@ -113,7 +113,8 @@ impl AcmeCertificates {
     /// it a moment ago.
     pub async fn validation(&self, name: &str) -> Option<Arc<ServerConfig>> {
         let find = || self.known.load().validations.get(name).map(|(_, side)| side.clone());
-        let (mut reads, deadline) = (self.reads.subscribe(), Instant::now() + PATIENCE);
+        let mut reads = self.reads.subscribe();
+        let deadline = Instant::now() + PATIENCE;
         loop {
             reads.borrow_and_update();
             if let Some(found) = find() {

@@ -65,10 +65,7 @@ pub(super) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'stati
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(&file).collect::<Result<_, _>>().map_err(unreadable)?;
     let counted = check_count(&file, "CERTIFICATE", certificates.len());
     counted.map_err(|source| TlsError::LostSections { file: path.to_owned(), source })?;
-    match certificates.is_empty() {
-        true => Err(TlsError::NoCertificate { file: path.to_owned() }),
-        false => Ok(certificates),
-    }
+    if certificates.is_empty() { Err(TlsError::NoCertificate { file: path.to_owned() }) } else { Ok(certificates) }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, pem::Error> {

@@ -179,7 +179,8 @@ mod tests {
     #[test]
     fn a_certificate_is_good_from_its_first_second_to_its_last() {
         let read = ClientCertificate::parse(&certificate(Vec::new()), true).expect("a certificate");
-        let (first, last) = (1_577_836_800, 253_402_214_400);
+        let first = 1_577_836_800;
+        let last = 253_402_214_400;
         for (now, expected) in [(first - 1, false), (first, true), (last, true), (last + 1, false)] {
             assert_eq!(read.is_in_time(UnixTime::from_secs(now)), expected, "{now}");
         }

@@ -27,7 +27,8 @@ pub async fn reject(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::R
 /// Ends the connection. Reads a little first, because to close a socket with unread data would discard what was sent.
 pub async fn close(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<()> {
     stream.shutdown().await?;
-    let (mut unread, mut left) = ([0; 4096], MAX_DISCARDED);
+    let mut unread = [0; 4096];
+    let mut left = MAX_DISCARDED;
     while left > 0 {
         match stream.read(&mut unread).await? {
             0 => break,

@@ -159,7 +159,8 @@ impl ServerTls {
 
     /// Returns true if every client gets the same certificate from both.
     pub fn has_certificates_of(&self, other: &ServerTls) -> bool {
-        let (mine, others) = (&self.resolver, &other.resolver);
+        let mine = &self.resolver;
+        let others = &other.resolver;
         let is_same = |(name, mine): (&String, &Arc<CertifiedKey>)| {
             others.by_name.get(name).is_some_and(|others| others.cert == mine.cert)
         };

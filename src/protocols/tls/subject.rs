@@ -74,7 +74,8 @@ fn hex(bytes: &[u8]) -> String {
 
 /// An object identifier as numbers. Numbers that are too large become the largest one.
 fn dotted(identifier: &[u8]) -> String {
-    let (mut numbers, mut number) = (Vec::new(), 0_u64);
+    let mut numbers = Vec::new();
+    let mut number = 0_u64;
     for byte in identifier {
         number = number.saturating_mul(128).saturating_add(u64::from(byte & 0x7f));
         if byte & 0x80 == 0 {

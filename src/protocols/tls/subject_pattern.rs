@@ -41,7 +41,8 @@ fn unescape(text: &str) -> Option<String> {
     if text.starts_with('#') {
         return None;
     }
-    let (mut bytes, mut rest) = (Vec::new(), text.chars());
+    let mut bytes = Vec::new();
+    let mut rest = text.chars();
     // The length without spaces that no backslash precedes.
     let mut kept = 0;
     while let Some(character) = rest.next() {

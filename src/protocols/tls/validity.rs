@@ -30,7 +30,9 @@ pub(super) fn time(tag: u8, content: &[u8]) -> Option<UnixTime> {
         _ => return None,
     };
     let part = |place: usize| number(rest.get(place..place + 2)?);
-    let (hour, minute, second) = (part(4)?, part(6)?, part(8)?);
+    let hour = part(4)?;
+    let minute = part(6)?;
+    let second = part(8)?;
     if hour > 23 || minute > 59 || second > 59 {
         return None;
     }
@@ -56,9 +58,10 @@ pub fn validity_problem(file: &Path, valid: &RangeInclusive<UnixTime>, now: Unix
         return None;
     }
     let shown = file.display();
-    Some(match now < *valid.start() {
-        true => format!("the certificate in {shown} begins at {}", valid.start()),
-        false => format!("the certificate in {shown} ended at {}", valid.end()),
+    Some(if now < *valid.start() {
+        format!("the certificate in {shown} begins at {}", valid.start())
+    } else {
+        format!("the certificate in {shown} ended at {}", valid.end())
     })
 }
 

@@ -132,7 +132,8 @@ mod tests {
 
     #[test]
     fn only_the_rest_of_a_frame_is_consumed() {
-        let (first, second) = (frame(1, 300, false), frame(8, 2, false));
+        let first = frame(1, 300, false);
+        let second = frame(8, 2, false);
         let both = [&first[..], &second].concat();
         for cut in 0..=first.len() {
             let mut frames = Frames::default();

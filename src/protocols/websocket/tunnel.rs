@@ -138,7 +138,8 @@ async fn copy_until(
 async fn close(up: &mut Direction<'_>, down: &mut Direction<'_>, reason: CloseReason) {
     let is_between_frames = timeout(LAST_FRAME_TIMEOUT, down.finish_frame()).await.is_ok_and(|finished| finished);
     let _ = timeout(CLOSE_FRAME_TIMEOUT, async {
-        let (code, text) = (reason.close_code(), reason.message());
+        let code = reason.close_code();
+        let text = reason.message();
         let to_client = async {
             if is_between_frames && !down.frames.is_closed() {
                 let _ = down.to.write_all(&frames::close(code, text, None)).await;
@@ -166,7 +167,8 @@ async fn close(up: &mut Direction<'_>, down: &mut Direction<'_>, reason: CloseRe
 /// frames from a client that has not read them yet.
 async fn linger(from: &mut ReadHalf<UpgradedIo>) {
     let discarding = async {
-        let (mut space, mut left) = ([0; 4096], MAX_DISCARDED);
+        let mut space = [0; 4096];
+        let mut left = MAX_DISCARDED;
         while left > 0
             && let Ok(Ok(read @ 1..)) = timeout(IDLE_CLIENT, from.read(&mut space)).await
         {

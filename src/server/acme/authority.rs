@@ -45,9 +45,10 @@ impl Authority {
     pub(super) async fn get(&self, url: &str) -> Result<Response<Bytes>, Failure> {
         let request = Request::get(url).body(Full::default()).map_err(ClientError::Request);
         let response = self.send(request.map_err(Failure::Absent)?).await?;
-        match response.status().is_success() {
-            true => Ok(response),
-            false => Err(Failure::WrongAnswer("the authority responds with an error")),
+        if response.status().is_success() {
+            Ok(response)
+        } else {
+            Err(Failure::WrongAnswer("the authority responds with an error"))
         }
     }
 

@@ -207,9 +207,10 @@ impl Entries {
     /// Fails if another gateway was faster.
     async fn save(&self, name: String, version: u64, content: &impl Serialize) -> Result<(), Failure> {
         let entry = state::seal(name, version, content, &self.roots).ok_or(Failure::NoRootSecret)?;
-        match self.within_patience(self.store.save_acme_entry(entry.clone())).await? {
-            true => self.learn(&entry),
-            false => return Err(Failure::Overtaken),
+        if self.within_patience(self.store.save_acme_entry(entry.clone())).await? {
+            self.learn(&entry)
+        } else {
+            return Err(Failure::Overtaken);
         }
         self.publish();
         Ok(())

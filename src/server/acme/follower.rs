@@ -16,7 +16,8 @@ const ALONE: Duration = Duration::from_mins(1);
 
 /// Reads until it is dropped.
 pub async fn follow(entries: Arc<Entries>) {
-    let (certificates, mut wanted) = (entries.certificates.clone(), entries.wanted.subscribe());
+    let certificates = entries.certificates.clone();
+    let mut wanted = entries.wanted.subscribe();
     let mut has_failed = false;
     loop {
         let is_idle = wanted.borrow_and_update().names.is_empty();

@@ -70,7 +70,8 @@ impl Task<'_> {
         let issued = Issued::read(self.name, &chain, &key)?;
         issued.check_time(now)?;
         let life = (issued.not_before, issued.not_after);
-        let (directory, key) = (self.directory.clone(), key.expose().to_vec());
+        let directory = self.directory.clone();
+        let key = key.expose().to_vec();
         let certificate = Certificate::new(directory, chain, key, life, now, random());
         let begun = std::mem::take(&mut self.state.begun);
         self.state = NameState { certificate: Some(certificate), begun, ..NameState::default() };

@@ -76,7 +76,8 @@ impl Certificate {
         now: UnixTime,
         random: f64,
     ) -> Self {
-        let (life, issued_at) = ((life.0.as_secs(), life.1.as_secs()), now.as_secs());
+        let life = (life.0.as_secs(), life.1.as_secs());
+        let issued_at = now.as_secs();
         let renew_at = by_age(life, random);
         let mut certificate = Certificate { directory, chain, key, life, issued_at, renew_at, window: None, ask_at: 0 };
         certificate.limit_renewal();
@@ -104,7 +105,8 @@ impl Certificate {
     /// certificate, or so close to it that no failed order could be repeated, the last twentieth of the life is left.
     fn limit_renewal(&mut self) {
         let life = self.life.1.saturating_sub(self.life.0);
-        let (first, last) = (self.issued_at + HOUR.min(life / 2), self.life.1.saturating_sub(life / 20));
+        let first = self.issued_at + HOUR.min(life / 2);
+        let last = self.life.1.saturating_sub(life / 20);
         self.renew_at = self.renew_at.min(last).max(first);
     }
 }
@@ -156,7 +158,8 @@ mod tests {
     #[test]
     fn a_window_decides_and_its_moment_stays() {
         let mut certificate = certificate();
-        let (start, end) = (NOW.as_secs() + 10 * DAY, NOW.as_secs() + 12 * DAY);
+        let start = NOW.as_secs() + 10 * DAY;
+        let end = NOW.as_secs() + 12 * DAY;
         let window = |start, pause| Some(Window { start, end, ask_again: Some(Duration::from_secs(pause)) });
         certificate.use_window(window(start, 1), NOW, 0.5);
         assert_eq!((certificate.renew_at, certificate.ask_at), (start + DAY, NOW.as_secs() + MINUTE));

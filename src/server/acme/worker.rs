@@ -122,7 +122,8 @@ impl Worker {
     }
 
     fn is_due(&self, name: &str, directory: &str, repeats: bool) -> bool {
-        let (now, (_, state)) = (self.clock.now(), self.entries.state(name));
+        let now = self.clock.now();
+        let (_, state) = self.entries.state(name);
         state.order_at(directory) <= now
             || repeats && state.failures > 0
             || self.can_ask(name) && state.ask_at(directory).is_some_and(|at| at <= now)
@@ -200,7 +201,8 @@ impl Worker {
         if let Err(failure) = &answer {
             tracing::warn!(name = task.name, error = failure.text(), "no renewal information; asking again later");
         }
-        let (window, now) = (answer.ok().flatten(), self.clock.now());
+        let window = answer.ok().flatten();
+        let now = self.clock.now();
         if let Some(certificate) = &mut task.state.certificate {
             certificate.use_window(window, now, random());
         }
@@ -240,7 +242,8 @@ impl Worker {
     async fn failed(&self, mut task: Task<'_>, failure: Failure, work: &mut WorkState) -> Result<(), Failure> {
         let Some(kind) = failure.kind() else { return Err(failure) };
         self.entries.counts.count(false);
-        let (now, text) = (self.clock.now(), failure.text());
+        let now = self.clock.now();
+        let text = failure.text();
         if !failure.keeps_order() {
             task.state.order = None;
         } else if let Some(order) = &mut task.state.order {

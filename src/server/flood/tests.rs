@@ -81,7 +81,8 @@ fn a_client_may_cancel_half_of_its_requests() {
 #[test]
 fn empty_data_frames_without_end_stream_are_limited() {
     let mut guard = guard(0, 0);
-    let (empty, mut last) = (frame(DATA, 1, 0), frame(DATA, 1, 0));
+    let empty = frame(DATA, 1, 0);
+    let mut last = frame(DATA, 1, 0);
     last[4] = END_STREAM;
     assert_eq!(guard.receive(&[last, frame(DATA, 1, 1)].concat().repeat(1000)), Ok(()));
     assert_eq!(guard.receive(&empty.repeat(100)), Ok(()));
@@ -156,7 +157,9 @@ fn a_turn_holds_fewer_requests_than_frames() {
     for (kind, payload, at_least, at_most) in [(PING, 8, 400, 512), (HEADERS, 30, 7, 9), (DATA, 4_000, 50, 60)] {
         let frame = frame(kind, 1, payload);
         let sent = frame.repeat(5000);
-        let (mut guard, mut passed, mut turns) = (guard(0, 0), 0, 0);
+        let mut guard = guard(0, 0);
+        let mut passed = 0;
+        let mut turns = 0;
         while passed < sent.len() {
             let mut left = TURN;
             while left > 0 && passed < sent.len() {

@@ -61,9 +61,10 @@ impl Operation for Save {
 pub(super) async fn write(session: &Session, entry: &AcmeEntry) -> Result<bool, QueryError> {
     let AcmeEntry { name, version, root, sealed } = entry;
     let version = rows::counter(*version)?;
-    let written = match sealed.is_empty() {
-        true => session.query_opt(DELETE, &[name, &version]).await?,
-        false => session.query_opt(SAVE, &[name, &version, &i32::from(*root), sealed]).await?,
+    let written = if sealed.is_empty() {
+        session.query_opt(DELETE, &[name, &version]).await?
+    } else {
+        session.query_opt(SAVE, &[name, &version, &i32::from(*root), sealed]).await?
     };
     Ok(written.is_some())
 }

@@ -152,7 +152,8 @@ impl Log {
         let values = with_mark(columns.values(), mark);
         let values = values.with("event_ids", admitted.ids.clone()).with("events", admitted.events.clone());
         let rows = session.query_named(&APPEND, &values).await?;
-        let (mut appended, mut found): (Appended, _) = (vec![None; entries.len()], None);
+        let mut appended: Appended = vec![None; entries.len()];
+        let mut found = None;
         for row in &rows {
             if let Some(mark) = FoundMark::read(row)? {
                 found = Some(mark);

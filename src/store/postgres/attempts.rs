@@ -51,8 +51,10 @@ mod tests {
 
     #[test]
     fn attempts_come_at_once_then_rarely_and_end() {
-        let (mut attempts, began) = (Attempts::default(), Instant::now());
-        let (mut now, mut pauses) = (began, Vec::new());
+        let mut attempts = Attempts::default();
+        let began = Instant::now();
+        let mut now = began;
+        let mut pauses = Vec::new();
         while let Some(pause) = attempts.next(now) {
             now += pause;
             pauses.push(pause.as_millis());

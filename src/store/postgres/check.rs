@@ -103,16 +103,17 @@ async fn rights(session: &Session, schema: &str, user: &str) -> Result<Vec<Findi
 async fn needs_no_step(session: &Session, schema: &str, user: &str, owner: Option<&str>) -> Result<(), QueryError> {
     let Some(step) = schema::next(session, schema).await? else { return Ok(()) };
     let owner = owner.unwrap_or("ROLE");
-    let problem = match step.is_first() {
-        true => format!(
+    let problem = if step.is_first() {
+        format!(
             "the schema \"{schema}\" is empty, and {user} may not create tables there; run \
              `bearward store migrate --owner {owner}` with the role that owns the schema, or: \
              GRANT CREATE ON SCHEMA {schema} TO {user}"
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "the tables in the schema \"{schema}\" lack a step of this version, and {user} may not make it; run \
              `bearward store migrate --owner {owner}`"
-        ),
+        )
     };
     Err(StoreError::new(problem).into())
 }
@@ -174,7 +175,8 @@ mod tests {
     #[test]
     fn clocks_that_differ_by_more_than_a_second_are_found() {
         // The database was asked between these times.
-        let (before, after) = (UnixTime::from_millis(10_000), UnixTime::from_millis(10_500));
+        let before = UnixTime::from_millis(10_000);
+        let after = UnixTime::from_millis(10_500);
         let found = |database| clock(before, after, database).map(|finding| finding.found);
         for near in [9_000, 10_000, 10_250, 10_500, 11_500] {
             assert_eq!(found(near), None, "{near}");

@@ -159,10 +159,7 @@ impl Connector {
         };
         session.set_timeline(timeline);
         self.found(index, timeline);
-        match self.is_superseded(session) {
-            true => Err(ConnectError::transient(SUPERSEDED)),
-            false => Ok(()),
-        }
+        if self.is_superseded(session) { Err(ConnectError::transient(SUPERSEDED)) } else { Ok(()) }
     }
 
     /// The server at this host accepts changes.
@@ -185,7 +182,8 @@ impl Connector {
     }
 
     fn config(&self, host: &Host) -> Result<Config, ConnectError> {
-        let (settings, target) = (&self.settings, &self.settings.target);
+        let settings = &self.settings;
+        let target = &settings.target;
         let mut config = Config::new();
         match host {
             Host::Tcp { name, port } => config.host(name).port(*port),
@@ -285,10 +283,7 @@ fn read_password(path: &Path) -> Result<Vec<u8>, String> {
 fn refused(error: tokio_postgres::Error) -> ConnectError {
     // Wrong passwords, users, databases and rights; a wrong certificate is none of these, because it may be renewed.
     let is_permanent = error.code().is_some_and(|code| matches!(code.code().get(..2), Some("28" | "3D" | "42" | "08")));
-    let message = match has_closed(&error) {
-        true => format!("{CLOSED} ({})", text(&error)),
-        false => text(&error),
-    };
+    let message = if has_closed(&error) { format!("{CLOSED} ({})", text(&error)) } else { text(&error) };
     ConnectError { error: StoreError::new(message).of_kind(kind(&error)), is_permanent }
 }
 

@@ -127,7 +127,8 @@ impl Connections {
         Fut: Future<Output = Result<T, QueryError>>,
     {
         let began = Instant::now();
-        let (mut losses, mut conflicts) = (0, 0);
+        let mut losses = 0;
+        let mut conflicts = 0;
         loop {
             let waiting = self.0.status.wait();
             let session = self.session(lane).await?;
@@ -286,15 +287,13 @@ impl Connections {
         self.0.status.set_open(state.open());
         let writers = state.writers();
         let was_down = state.down_since.is_some();
-        match state.slots.iter().take(writers).any(Option::is_some) {
-            true => {
-                state.down_since = None;
-                if is_open && state.last_error.take().is_some() {
-                    tracing::info!("connected to the database again");
-                }
+        if state.slots.iter().take(writers).any(Option::is_some) {
+            state.down_since = None;
+            if is_open && state.last_error.take().is_some() {
+                tracing::info!("connected to the database again");
             }
-            false if !was_down => state.down_since = Some(Instant::now()),
-            false => {}
+        } else if !was_down {
+            state.down_since = Some(Instant::now());
         }
         drop(state);
         self.0.changed.notify_waiters();

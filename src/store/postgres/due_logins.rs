@@ -47,7 +47,8 @@ impl Operation for MakeDue {
     const KIND: OperationKind = OperationKind::Upkeep;
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<Vec<TokenId>, QueryError> {
-        let (mut made, mut attempts) = (Vec::new(), Attempts::default());
+        let mut made = Vec::new();
+        let mut attempts = Attempts::default();
         loop {
             let found = self.some(session).await?;
             let mut is_blocked = false;
@@ -75,7 +76,8 @@ impl MakeDue {
             Revoked::Issuer { issuer, not_after } => (make_due!("f.origin_dated <= $3"), issuer, None, Some(not_after)),
             Revoked::Family(_) | Revoked::Token { .. } | Revoked::Everything { .. } => return Ok(Vec::new()),
         };
-        let (issuer, name) = (rows::text(issuer), name.map(|name| rows::text(name)));
+        let issuer = rows::text(issuer);
+        let name = name.map(|name| rows::text(name));
         let not_after = not_after.map(|time| rows::time(*time));
         let mut parameters: Vec<&dyn Param> = vec![&at, &issuer];
         parameters.extend(name.iter().map(|name| name as &dyn Param));

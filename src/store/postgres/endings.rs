@@ -60,10 +60,7 @@ impl Operation for SearchEndings {
         for row in &session.query(PAGE, &[&before, &reason, &rows::limit(limit + 1), by_provider]).await? {
             endings.push(read(row)?);
         }
-        let scanned = match endings.len() > *limit {
-            true => None,
-            false => session.query_opt(LAST_SCANNED, &[&before]).await?,
-        };
+        let scanned = if endings.len() > *limit { None } else { session.query_opt(LAST_SCANNED, &[&before]).await? };
         let scanned = scanned.map(|row| rows::read_counter(&row, "sequence")).transpose()?;
         let mut families = families(session, &endings).await?;
         let with_family = |ending: Ending| match ending.what {

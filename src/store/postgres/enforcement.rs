@@ -32,7 +32,8 @@ impl Enforcement {
     /// has ended, so that its access tokens must not be accepted here any more.
     pub(super) fn enforce_ended(&self, family: &Family, now: UnixTime) -> Result<(), StoreError> {
         let Some(revoked) = family.revoked.filter(|revoked| revoked.at + RECENT >= now) else { return Ok(()) };
-        let (what, until) = (Revoked::Family(family.id), revoked.at + self.longest_life);
+        let what = Revoked::Family(family.id);
+        let until = revoked.at + self.longest_life;
         self.enforce(&[Revocation { sequence: 0, what, at: revoked.at, until }])
     }
 }

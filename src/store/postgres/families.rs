@@ -68,7 +68,8 @@ pub(super) fn end(
     event: EventRow,
     context: &EventContext,
 ) -> Entry {
-    let (what, reason) = (Revoked::Family(family.id), Some(revoked.reason));
+    let what = Revoked::Family(family.id);
+    let reason = Some(revoked.reason);
     let by = Revoker::of(revoked.reason, context);
     Entry { what, at: revoked.at, reason, by, generation, event: Some(event), is_lost: false }
 }
@@ -92,7 +93,8 @@ impl RevokeFamily {
     /// An access token that was issued just before the family expired is valid longer than the family. Another gateway
     /// may have been started with a longer lifetime since.
     async fn is_over(&self, family: &Family, shared: &Shared, session: &Session) -> Result<bool, QueryError> {
-        let (ended, known) = (family.idle_expiry.min(family.absolute_expiry), shared.enforcement.longest_life);
+        let ended = family.idle_expiry.min(family.absolute_expiry);
+        let known = shared.enforcement.longest_life;
         let is_after = |life: Duration| ended + life <= self.context.at;
         Ok(is_after(known) && is_after(maintenance::longest_ever(session, "longest_life", known).await?))
     }

@@ -119,11 +119,14 @@ mod tests {
     /// Joins calls while the first one is held, and returns the results and how many calls each statement served.
     async fn gathered(numbers: Vec<u32>) -> (Vec<Result<u32, QueryError>>, Vec<usize>) {
         let calls = Arc::new(Gather::<u32, u32>::default());
-        let (gate, served) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
+        let gate = Arc::new(Semaphore::new(0));
+        let served = Arc::new(Mutex::new(Vec::new()));
         let mut joined = JoinSet::new();
         let count = numbers.len();
         for (place, number) in numbers.into_iter().enumerate() {
-            let (calls, gate, served) = (calls.clone(), gate.clone(), served.clone());
+            let calls = calls.clone();
+            let gate = gate.clone();
+            let served = served.clone();
             joined.spawn(async move {
                 let serve = |numbers: Vec<u32>| {
                     served.lock().push(numbers.len());

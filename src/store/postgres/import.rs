@@ -151,7 +151,9 @@ async fn checksum(session: &Session, part: Part, each: &mut dyn FnMut(u64)) -> R
         keys.into_iter().for_each(|key| checksum.add(&Record::SigningKey(key)));
         return Ok(checksum);
     }
-    let (mut after_text, mut after_number, mut after_bytes) = (String::new(), i64::MIN, Vec::<u8>::new());
+    let mut after_text = String::new();
+    let mut after_number = i64::MIN;
+    let mut after_bytes = Vec::<u8>::new();
     loop {
         let page = match part {
             Part::Families => session.query(FAMILIES, &[&after_text, &PAGE]).await?,

@@ -79,9 +79,14 @@ const LOGINS: &str = "insert into provider_logins
 
 /// All records are of the same part.
 pub(super) async fn write(session: &Session, records: &[Record]) -> Result<(), QueryError> {
-    let (mut families, mut revocations, mut subjects) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut keys, mut events, mut endings) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut marks, mut logins) = (Vec::new(), Vec::new());
+    let mut families = Vec::new();
+    let mut revocations = Vec::new();
+    let mut subjects = Vec::new();
+    let mut keys = Vec::new();
+    let mut events = Vec::new();
+    let mut endings = Vec::new();
+    let mut marks = Vec::new();
+    let mut logins = Vec::new();
     for record in records {
         match record {
             Record::Family(family) => families.push(&**family),

@@ -46,9 +46,10 @@ pub fn revocations(
     now: UnixTime,
 ) -> Result<Vec<Revocation>, StoreError> {
     with_session(settings, tls, Duration::ZERO, move |session| async move {
-        match has_tables(&session).await? {
-            true => revocations::since(&session, after, now, usize::MAX).await,
-            false => Ok(Vec::new()),
+        if has_tables(&session).await? {
+            revocations::since(&session, after, now, usize::MAX).await
+        } else {
+            Ok(Vec::new())
         }
     })
 }
@@ -56,9 +57,10 @@ pub fn revocations(
 /// The family with this id. `None` without tables.
 pub fn family(settings: &Settings, tls: Option<Tls>, id: TokenId) -> Result<Option<Family>, StoreError> {
     with_session(settings, tls, Duration::ZERO, move |session| async move {
-        match has_tables(&session).await? {
-            true => Ok(lookup::find(&session, id).await?.map(|found| found.family)),
-            false => Ok(None),
+        if has_tables(&session).await? {
+            Ok(lookup::find(&session, id).await?.map(|found| found.family))
+        } else {
+            Ok(None)
         }
     })
 }
@@ -66,10 +68,7 @@ pub fn family(settings: &Settings, tls: Option<Tls>, id: TokenId) -> Result<Opti
 /// The signing keys, newest first. None without tables.
 pub fn signing_keys(settings: &Settings, tls: Option<Tls>) -> Result<Vec<StoredKey>, StoreError> {
     with_session(settings, tls, Duration::ZERO, |session| async move {
-        match has_tables(&session).await? {
-            true => Ok(signing_keys::read_all(&session).await?.1),
-            false => Ok(Vec::new()),
-        }
+        if has_tables(&session).await? { Ok(signing_keys::read_all(&session).await?.1) } else { Ok(Vec::new()) }
     })
 }
 

@@ -127,7 +127,8 @@ pub(super) struct Issue {
 
 impl Issue {
     pub(super) fn new(family: Family, max_live: usize, context: EventContext) -> Self {
-        let (event, uncertain) = (secret::random(), Mutex::new(false));
+        let event = secret::random();
+        let uncertain = Mutex::new(false);
         Issue { family, login: None, max_live, context, event, call: CallTime::begin(), uncertain }
     }
 
@@ -186,7 +187,8 @@ impl Issue {
 
     /// Ends the families beyond the limit.
     async fn keep_limit(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
-        let (subject, now) = (rows::text(&self.family.subject), rows::time(self.family.created_at));
+        let subject = rows::text(&self.family.subject);
+        let now = rows::time(self.family.created_at);
         let mut attempts = Attempts::default();
         loop {
             let beyond = session.query(SURPLUS, &[&subject, &now, &rows::limit(self.max_live.max(1))]).await?;

@@ -137,7 +137,9 @@ impl Operation for FindExpired {
     const KIND: OperationKind = OperationKind::Sweep;
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<Expired, QueryError> {
-        let (now, limit, told) = (rows::time(self.now), rows::limit(self.limit), rows::time(self.now - TELL_TIME));
+        let now = rows::time(self.now);
+        let limit = rows::limit(self.limit);
+        let told = rows::time(self.now - TELL_TIME);
         let row = session.query_opt(EXPIRED, &[&now, &limit, &told, &rows::millis(TELL_TIME)]).await?;
         let row = row.ok_or_else(|| StoreError::new("the count of expired rows reported nothing"))?;
         Ok(Expired { rows: rows::read_counter(&row, "rows")?, oldest: rows::read_time_or_null(&row, "oldest")? })

@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn a_mark_that_the_lost_attempt_wrote_is_its_own() {
-        let (kind, until) = (MarkKind::LogoutToken, UnixTime::MAX);
+        let kind = MarkKind::LogoutToken;
+        let until = UnixTime::MAX;
         let row = MarkRow::new(Mark { kind, issuer: "a".into(), key: "b".into(), value: [1; 32], until });
         let own = row.tag.to_vec();
         for (is_new, value, tag, expected) in [

@@ -34,7 +34,8 @@ impl Operation for UseMark {
         if self.revoke.is_empty() {
             return Ok((self.row.outcome(&self.row.place(session).await?), None));
         }
-        let (mut entries, mut ends) = (Vec::new(), Vec::new());
+        let mut entries = Vec::new();
+        let mut ends = Vec::new();
         for revoke in &self.revoke {
             let (of_one, later) = revoke.entries(shared, session).await?;
             ends.push((entries.len() + 1, later));

@@ -115,9 +115,10 @@ impl PostgresStore {
         revoked: StoreFuture<T>,
         sequence: fn(&T) -> Option<u64>,
     ) -> StoreFuture<T> {
-        match self.freshness.is_strict() {
-            true => replicas::when_applied(&self.driver, self.freshness.max_staleness(), revoked, sequence),
-            false => revoked,
+        if self.freshness.is_strict() {
+            replicas::when_applied(&self.driver, self.freshness.max_staleness(), revoked, sequence)
+        } else {
+            revoked
         }
     }
 
@@ -130,9 +131,11 @@ impl PostgresStore {
     }
 
     fn run<O: Operation>(&self, lane: Lane, operation: O) -> StoreFuture<O::Output> {
-        let (shared, operation) = (self.shared.clone(), Arc::new(operation));
+        let shared = self.shared.clone();
+        let operation = Arc::new(operation);
         let run = move |session: Session| {
-            let (shared, operation) = (shared.clone(), operation.clone());
+            let shared = shared.clone();
+            let operation = operation.clone();
             async move { operation.run(&shared, &session).await }
         };
         self.driver.submit(lane, O::KIND, run)

@@ -43,7 +43,9 @@ impl PostgresStore {
         let connector = Connector::new(database.settings, database.tls, &database.replica);
         let driver = Driver::start(connector, patience)?;
         let outbox = Arc::new(Outbox::default());
-        let (life, family, channel) = (settings.longest_life, settings.longest_family, schema.clone());
+        let life = settings.longest_life;
+        let family = settings.longest_family;
+        let channel = schema.clone();
         let prepared = driver.submit(Lane::Any, OperationKind::Upkeep, move |session| {
             let schema = schema.clone();
             async move {

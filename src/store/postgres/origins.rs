@@ -74,13 +74,15 @@ pub(super) async fn families_of(
     at: UnixTime,
     limit: usize,
 ) -> Result<Vec<Family>, QueryError> {
-    let (since, limit) = (rows::time(at - shared.enforcement.longest_life), rows::limit(limit));
+    let since = rows::time(at - shared.enforcement.longest_life);
+    let limit = rows::limit(limit);
     let found = match what {
         Revoked::Session { issuer, session: of_session } => {
             session.query(OF_SESSION, &[&rows::text(issuer), &rows::text(of_session), &since, &limit]).await?
         }
         Revoked::Subject { issuer, subject, not_after } => {
-            let (issuer, subject) = (rows::text(issuer), rows::text(subject));
+            let issuer = rows::text(issuer);
+            let subject = rows::text(subject);
             session.query(OF_SUBJECT, &[&issuer, &subject, &rows::time(*not_after), &since, &limit]).await?
         }
         Revoked::Issuer { issuer, not_after } => {

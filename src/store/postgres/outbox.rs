@@ -109,7 +109,8 @@ impl Audit {
         if self.max == 0 {
             return;
         }
-        let (mut recorded, mut lost) = (0, 0);
+        let mut recorded = 0;
+        let mut lost = 0;
         for (event, _) in admitted.events.iter().zip(written).filter(|(_, is_written)| *is_written) {
             match event {
                 Some(_) => recorded += 1,

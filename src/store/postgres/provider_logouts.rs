@@ -90,7 +90,8 @@ impl Operation for LoginsToRevoke {
     const KIND: OperationKind = OperationKind::Read;
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<Self::Output, QueryError> {
-        let (now, limit) = (rows::time(self.now), rows::limit(self.limit));
+        let now = rows::time(self.now);
+        let limit = rows::limit(self.limit);
         while read_ended(session).await? == PAGE {}
         for row in &session.query(UNCLAIMED, &[&now, &rows::millis(CLAIM_TIME), &limit]).await? {
             let id = rows::token_id(get(row, "id")?)?;

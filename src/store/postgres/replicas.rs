@@ -113,9 +113,13 @@ impl Heartbeat {
     }
 
     async fn beat(&self) -> Result<(), StoreError> {
-        let (shared, freshness, compared) = (self.shared.clone(), self.freshness.clone(), self.compared.clone());
+        let shared = self.shared.clone();
+        let freshness = self.freshness.clone();
+        let compared = self.compared.clone();
         let beat = move |session: Session| {
-            let (shared, freshness, compared) = (shared.clone(), freshness.clone(), compared.clone());
+            let shared = shared.clone();
+            let freshness = freshness.clone();
+            let compared = compared.clone();
             async move {
                 // A new connection may lead to another server, such as a logically replicated copy.
                 if compared.load(Ordering::Relaxed) != session.number() {
@@ -127,7 +131,8 @@ impl Heartbeat {
                 }
                 // Both before it is sent.
                 let polled = freshness.polled_at();
-                let (sent, applied) = (BootTime::now(), freshness.counts.applied.load(Ordering::Relaxed));
+                let sent = BootTime::now();
+                let applied = freshness.counts.applied.load(Ordering::Relaxed);
                 let row = session
                     .query_opt(
                         HEARTBEAT,
@@ -141,7 +146,8 @@ impl Heartbeat {
                     )
                     .await?;
                 let row = row.ok_or_else(|| StoreError::new("the heartbeat reported nothing"))?;
-                let (is_new, live): (bool, i64) = (rows::get(&row, "is_new")?, rows::get(&row, "live")?);
+                let is_new: bool = rows::get(&row, "is_new")?;
+                let live: i64 = rows::get(&row, "live")?;
                 freshness.counts.live.store(live.unsigned_abs(), Ordering::Relaxed);
                 freshness.acknowledged(sent, polled, is_new);
                 Ok(())

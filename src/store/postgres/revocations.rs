@@ -89,7 +89,9 @@ impl Revoke {
             return Err(StoreError::new(text));
         }
         let event = EventRow::new(self.event, &events::revocation(&self.what), &self.context);
-        let (reason, generation, event) = (None, None, Some(event));
+        let reason = None;
+        let generation = None;
+        let event = Some(event);
         let by = Revoker::of(RevokeReason::Admin, &self.context);
         Ok(Entry { what: self.what.clone(), at: self.context.at, reason, by, generation, event, is_lost: false })
     }
@@ -124,9 +126,10 @@ impl Revoke {
         attempts: &mut Attempts,
     ) -> Result<bool, QueryError> {
         let appended = shared.log.append(self.ends(families).collect()).await?;
-        match has_locked(&appended) {
-            true => attempts.again("a family to end").await?,
-            false => *attempts = Attempts::default(),
+        if has_locked(&appended) {
+            attempts.again("a family to end").await?
+        } else {
+            *attempts = Attempts::default()
         }
         Ok(is_incomplete(&appended))
     }

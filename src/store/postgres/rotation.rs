@@ -62,7 +62,9 @@ impl Rotate {
         context: EventContext,
         began: Option<UnixTime>,
     ) -> Self {
-        let (decide, event, uncertain) = (Mutex::new(decide), secret::random(), Mutex::new(None));
+        let decide = Mutex::new(decide);
+        let event = secret::random();
+        let uncertain = Mutex::new(None);
         Rotate { presented, decide, context, event, call: CallTime::begin(), began, uncertain }
     }
 
@@ -221,7 +223,8 @@ mod tests {
             let at = LOGIN + Duration::from_millis(millis);
             Family { revoked: Some(RevokedAt { at, reason: RevokeReason::Reuse }), ..family(2) }
         };
-        let (rejected, written) = (Rotation::Rejected(Reason::GrantRevoked), Rotation::Reused(ended(1)));
+        let rejected = Rotation::Rejected(Reason::GrantRevoked);
+        let written = Rotation::Reused(ended(1));
         assert_eq!(reported(Some(written.clone()), &ended(1), rejected.clone()), written);
         assert_eq!(reported(Some(written), &ended(2), rejected.clone()), rejected);
         assert_eq!(reported(None, &ended(1), rejected.clone()), rejected);

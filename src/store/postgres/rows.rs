@@ -27,10 +27,7 @@ pub(super) fn text(text: &str) -> String {
 }
 
 fn unescaped(text: String) -> String {
-    match text.contains(ESCAPE) {
-        true => text.replace("\u{10FFFF}0", "\0").replace("\u{10FFFF}1", "\u{10FFFF}"),
-        false => text,
-    }
+    if text.contains(ESCAPE) { text.replace("\u{10FFFF}0", "\0").replace("\u{10FFFF}1", "\u{10FFFF}") } else { text }
 }
 
 /// Milliseconds. A time that exceeds the largest integer of PostgreSQL (year 292 million) is stored as that integer and
@@ -235,7 +232,8 @@ impl RevokedColumns {
                 RevokedColumns { not_after: Some(time(*not_after)), ..named("subject", issuer, subject) }
             }
             Revoked::Issuer { issuer, not_after } => {
-                let (issuer, not_after) = (Some(text(issuer)), Some(time(*not_after)));
+                let issuer = Some(text(issuer));
+                let not_after = Some(time(*not_after));
                 RevokedColumns { kind: "issuer", issuer, not_after, ..RevokedColumns::default() }
             }
             Revoked::Everything { not_after } => {

@@ -139,7 +139,9 @@ impl MissingStep<'_> {
         let schema = self.schema;
         let compatible_from = self.step.compatible_from;
         let create = if self.found.has_schema { String::new() } else { format!("create schema {schema};") };
-        let (version, at, by) = (self.found.version + 1, now.as_millis(), env!("CARGO_PKG_VERSION"));
+        let version = self.found.version + 1;
+        let at = now.as_millis();
+        let by = env!("CARGO_PKG_VERSION");
         format!(
             "set local lock_timeout = '500ms'; set local statement_timeout = '60s';
              select (case when pg_try_advisory_xact_lock(1651995236, hashtext('{schema}')) then 'true'
@@ -205,17 +207,19 @@ async fn identify(session: &Session, schema: &str) -> Result<Found, QueryError> 
     let row = row.ok_or_else(|| StoreError::new("the database did not list its tables"))?;
     let has_schema = get(&row, "has_schema")?;
     if !get::<bool>(&row, "is_ours")? {
-        return match get(&row, "has_tables")? {
-            false => Ok(Found { has_schema, version: 0 }),
-            true => Err(StoreError::new(format!(
+        return if get(&row, "has_tables")? {
+            Err(StoreError::new(format!(
                 "the schema \"{schema}\" belongs to another program and was not changed; correct store.schema"
             ))
-            .into()),
+            .into())
+        } else {
+            Ok(Found { has_schema, version: 0 })
         };
     }
     let newest = session.query_opt(NEWEST, &[]).await?;
     let newest = newest.ok_or_else(|| StoreError::new("the table schema_versions is empty; restore a backup"))?;
-    let (version, compatible_from) = (get(&newest, "version")?, get::<i32>(&newest, "compatible_from")?);
+    let version = get(&newest, "version")?;
+    let compatible_from = get::<i32>(&newest, "compatible_from")?;
     let known = i32::try_from(STEPS.len()).unwrap_or(i32::MAX);
     if compatible_from > known {
         let by: String = get(&newest, "by")?;

@@ -141,7 +141,8 @@ impl SearchFamilies {
         found: &mut Vec<Family>,
     ) -> Result<Option<Position>, QueryError> {
         let [page, last_scanned] = range.statements(self.search.state);
-        let (now, wanted) = (rows::time(self.search.now), rows::limit(self.search.limit + 1 - found.len()));
+        let now = rows::time(self.search.now);
+        let wanted = rows::limit(self.search.limit + 1 - found.len());
         let params: Vec<&dyn Param> = [&now as &dyn Param, &wanted].into_iter().chain(bounds.iter().copied()).collect();
         for row in &session.query(page, &params).await? {
             found.push(listed(row)?);

@@ -45,8 +45,5 @@ pub(super) async fn advance(session: &Session) -> Result<(), QueryError> {
         }
         tracing::warn!(sequence = name, to = newest, "a sequence is behind its table; advancing it");
     }
-    match behind.is_empty() {
-        true => Ok(()),
-        false => session.batch(ADVANCE).await,
-    }
+    if behind.is_empty() { Ok(()) } else { session.batch(ADVANCE).await }
 }

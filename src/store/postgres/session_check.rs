@@ -50,10 +50,7 @@ pub(super) async fn check(session: &Session, settings: &Settings) -> Result<(), 
     let row = rows.first().ok_or_else(|| ConnectError::transient("the server did not report its settings"))?;
     let checked = Reported::read(row).map_err(|error| ConnectError::transient(&error.message))?;
     checked.check(&settings.schema, &settings.target.user)?;
-    match checked.is_pooled && settings.prepared {
-        true => check_pooler(session).await,
-        false => Ok(()),
-    }
+    if checked.is_pooled && settings.prepared { check_pooler(session).await } else { Ok(()) }
 }
 
 /// What the server reports about a session.

@@ -18,13 +18,14 @@ pub(super) fn changed(batch: &mut Batch<'_>, known: &[(String, u64)]) -> Result<
 pub(super) fn save(batch: &mut Batch<'_>, entry: &AcmeEntry) -> Result<bool, StoreError> {
     let AcmeEntry { name, version, root, sealed } = entry;
     let version = counter(*version)?;
-    let written = match sealed.is_empty() {
-        true => batch.execute("delete from acme where name = ?1 and version = ?2 - 1", params![name, version]),
-        false => batch.execute(
+    let written = if sealed.is_empty() {
+        batch.execute("delete from acme where name = ?1 and version = ?2 - 1", params![name, version])
+    } else {
+        batch.execute(
             "insert into acme as a (name, version, root, sealed) values (?1, ?2, ?3, ?4)
              on conflict (name) do update set version = ?2, root = ?3, sealed = ?4 where a.version = ?2 - 1",
             params![name, version, root, sealed],
-        ),
+        )
     };
     Ok(written? > 0)
 }

@@ -54,7 +54,8 @@ impl<'writer> Batch<'writer> {
         was_paused: bool,
         waiting: u64,
     ) -> Self {
-        let (revocations, events) = (Vec::new(), RecordedEvents::default());
+        let revocations = Vec::new();
+        let events = RecordedEvents::default();
         Batch { connection, limits, was_paused, revocations, waiting_before: waiting, events }
     }
 

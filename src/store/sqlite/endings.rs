@@ -17,7 +17,8 @@ pub(super) fn search(batch: &Batch<'_>, search: &EndingSearch) -> Result<FoundEn
     let before = search.before.map_or(Ok(i64::MAX), counter)?;
     let mut statement = batch.connection.prepare_cached(PAGE)?;
     let mut rows = statement.query([before])?;
-    let (mut found, mut last) = (Vec::new(), None);
+    let mut found = Vec::new();
+    let mut last = None;
     for _ in 0..MAX_SCANNED {
         let Some(row) = rows.next()? else { return Ok(FoundEndings::page(found, search.limit, None)) };
         let ending = read(row)?;

@@ -61,9 +61,10 @@ pub(super) fn open_read_only(path: &Path) -> Result<Option<Connection>, StoreErr
         let path = resolve(path)?;
         // Also an empty log: a gateway has the database open, or was killed. A gateway that moves its commits into the
         // file meanwhile would make a file that is read as it is look damaged.
-        let connection = match beside(&path, "-wal").exists() {
-            true => Connection::open_with_flags(path, flags)?,
-            false => Connection::open_with_flags(as_it_is(&path), flags | OpenFlags::SQLITE_OPEN_URI)?,
+        let connection = if beside(&path, "-wal").exists() {
+            Connection::open_with_flags(path, flags)?
+        } else {
+            Connection::open_with_flags(as_it_is(&path), flags | OpenFlags::SQLITE_OPEN_URI)?
         };
         connection.busy_timeout(BUSY_TIMEOUT)?;
         Ok(schema::identify(&connection)?.is_initialized().then_some(connection))
@@ -90,9 +91,10 @@ fn check_nothing_is_left(path: &Path) -> Result<(), StoreError> {
 fn as_it_is(path: &Path) -> String {
     let mut uri = String::from("file://");
     for byte in path.as_os_str().as_bytes() {
-        match byte.is_ascii_alphanumeric() || b"/._-".contains(byte) {
-            true => uri.push(char::from(*byte)),
-            false => uri.push_str(&format!("%{byte:02X}")),
+        if byte.is_ascii_alphanumeric() || b"/._-".contains(byte) {
+            uri.push(char::from(*byte))
+        } else {
+            uri.push_str(&format!("%{byte:02X}"))
         }
     }
     uri.push_str("?immutable=1");
@@ -296,7 +298,8 @@ mod tests {
     #[test]
     fn a_path_that_leads_nowhere_is_named() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (own, link) = (folder.path().join("new.db"), folder.path().join("link.db"));
+        let own = folder.path().join("new.db");
+        let link = folder.path().join("link.db");
         assert!(resolve(&own).is_ok_and(|path| path.file_name() == own.file_name()), "a new file");
         std::os::unix::fs::symlink(&link, &link).expect("a link");
         for (path, message) in [

@@ -285,7 +285,8 @@ pub(super) fn insert_ending(
         "insert or ignore into endings (sequence, kind, issuer, name, not_after, at, reason, by, until)
          values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?;
-    let (sequence, by) = (counter(revocation.sequence)?, by.map(Revoker::to_text));
+    let sequence = counter(revocation.sequence)?;
+    let by = by.map(Revoker::to_text);
     insert.execute(params![sequence, kind, issuer, name, not_after, revocation.at, reason, by, until])?;
     Ok(())
 }

@@ -60,7 +60,8 @@ impl Attempts {
     /// The current attempt failed, and the request with these headers is sent again.
     pub fn fail(&self, reason: Reason, headers: &mut HeaderMap) {
         let Some(first) = self.began else { return };
-        let (server, mut failed) = (self.server(), self.failed.lock());
+        let server = self.server();
+        let mut failed = self.failed.lock();
         let began = failed.last().map_or(first, |last| last.ended);
         failed.push(FailedAttempt { server, began, ended: Instant::now(), reason });
         if let Some(trace) = &self.trace {
@@ -91,7 +92,8 @@ impl Attempts {
 
     /// When the last attempt began, and when it ended.
     pub fn last(&self) -> Option<(Instant, Instant)> {
-        let (first, took) = (self.began?, self.took?);
+        let first = self.began?;
+        let took = self.took?;
         Some((self.failed.lock().last().map_or(first, |last| last.ended), first + took))
     }
 
@@ -111,7 +113,8 @@ mod tests {
         attempts.fail(Reason::UpstreamConnect, &mut HeaderMap::new());
         attempts.send_to(0);
         attempts.end();
-        let (last, took) = (attempts.last().expect("it ended"), attempts.duration());
+        let last = attempts.last().expect("it ended");
+        let took = attempts.duration();
         attempts.end();
         assert_eq!((attempts.duration(), attempts.server(), attempts.retries()), (took, Some(0), 1));
         let failed = attempts.failed();

@@ -64,7 +64,9 @@ impl Line<'_> {
         let part = |range| time.get(range).unwrap_or("00");
         let month = part(5..7).parse().unwrap_or(1_usize);
         let month = MONTHS.get(month.wrapping_sub(1)).copied().unwrap_or("Jan");
-        let (day, year, clock) = (part(8..10), part(0..4), part(11..19));
+        let day = part(8..10);
+        let year = part(0..4);
+        let clock = part(11..19);
         let _ = write!(self.page, " [{day}/{month}/{year}:{clock} +0000]");
     }
 }

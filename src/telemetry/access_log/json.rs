@@ -141,9 +141,10 @@ impl Object<'_> {
             Object { page: &mut page, max_field }.token(Some(token), token.family);
             LogMembers { max_field, json: page.into() }
         });
-        match known.max_field == max_field {
-            true => self.page.extend_from_slice(&known.json),
-            false => self.token(Some(token), token.family),
+        if known.max_field == max_field {
+            self.page.extend_from_slice(&known.json)
+        } else {
+            self.token(Some(token), token.family)
         }
     }
 

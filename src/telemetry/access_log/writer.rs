@@ -105,7 +105,8 @@ impl AccessLog {
         let new_buffer = |metrics: &Arc<WorkerMetrics>| {
             let lines = LineWriter::new(settings.format, settings.max_field_size);
             let page = Mutex::new(Page { lines, text: Vec::new() });
-            let (wake, rejections) = (wake.clone(), rejections.clone());
+            let wake = wake.clone();
+            let rejections = rejections.clone();
             Arc::new(Buffer { page, wake, rejections, metrics: metrics.clone() })
         };
         let buffers: Vec<_> = workers.iter().map(new_buffer).collect();

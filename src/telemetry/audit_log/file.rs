@@ -80,7 +80,8 @@ mod tests {
     fn writes_each_event_once_after_a_crash_at_any_byte() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("audit.jsonl");
-        let (earlier, now) = (text(&events(1..=3)), events(4..=6));
+        let earlier = text(&events(1..=3));
+        let now = events(4..=6);
         let whole = earlier.clone() + &text(&now);
         for cut in earlier.len()..=whole.len() {
             fs::write(&path, &whole[..cut]).expect("written");

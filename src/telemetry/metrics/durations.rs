@@ -20,7 +20,8 @@ pub(super) type Durations = [u64; BUCKETS + 1];
 /// Prometheus does. Beyond the last bound, that bound. `None` without requests.
 pub fn quantile(durations: &Durations, part: f64) -> Option<Duration> {
     let rank = part * durations.iter().sum::<u64>() as f64;
-    let (mut below, mut lower) = (0.0, 0.0);
+    let mut below = 0.0;
+    let mut lower = 0.0;
     for (bucket, count) in durations.iter().enumerate() {
         let count = *count as f64;
         let upper = OF_REQUESTS.get(bucket).map_or(lower, |micros| *micros as f64);

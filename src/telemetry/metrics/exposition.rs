@@ -31,7 +31,8 @@ impl Metrics {
     }
 
     fn encode(self: &Arc<Self>) -> Result<String, fmt::Error> {
-        let (mut own, mut of_process) = (Registry::with_prefix("bearward"), Registry::default());
+        let mut own = Registry::with_prefix("bearward");
+        let mut of_process = Registry::default();
         own.register_collector(Box::new(MetricsCollector(self.clone())));
         of_process.register_collector(Box::new(ProcessCollector(self.clone())));
         let mut page = String::new();

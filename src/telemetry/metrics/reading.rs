@@ -87,7 +87,8 @@ mod tests {
     #[test]
     fn a_reading_counts_what_came_since_the_last_one() {
         let metrics = Metrics::new(2);
-        let (worker, admin) = (metrics.worker(0), metrics.worker(1));
+        let worker = metrics.worker(0);
+        let admin = metrics.worker(1);
         worker.request_finished(200, Duration::from_millis(3));
         worker.connections_opened.add(5);
         worker.connections_closed.add(2);

@@ -57,7 +57,8 @@ impl Snapshots {
             kept: VecDeque::with_capacity(KEPT),
             hour: Hour::default(),
         };
-        let (started, taken) = (Instant::now(), watch::Sender::new(0));
+        let started = Instant::now();
+        let taken = watch::Sender::new(0);
         Snapshots { metrics, others, started, state: Mutex::new(state), taken }
     }
 
@@ -74,7 +75,8 @@ impl Snapshots {
 
     /// `at`: since the start.
     fn take(&self, clock: &dyn Clock, at: Duration) {
-        let (now, others) = (self.metrics.read(), (self.others)());
+        let now = self.metrics.read();
+        let others = (self.others)();
         let mut state = self.state.lock();
         let counted = now.since(&state.last);
         state.hour.add(at, &counted.limits);

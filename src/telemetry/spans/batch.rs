@@ -42,7 +42,8 @@ pub(super) fn attribute(message: &mut Message, field: u32, key: &str, value: Val
 
 /// `requests`: the encoded spans of one request each.
 pub(super) fn encode(requests: &[Vec<u8>]) -> Bytes {
-    let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+    let name = env!("CARGO_PKG_NAME");
+    let version = env!("CARGO_PKG_VERSION");
     let mut request = Message::default();
     request.message(RESOURCE_SPANS, |spans| {
         spans.message(RESOURCE, |resource| {

@@ -109,7 +109,8 @@ impl Exporter {
         self.queue.sent.fetch_add(count - rejected, Ordering::Relaxed);
         self.queue.drops.collector.fetch_add(rejected, Ordering::Relaxed);
         if !std::mem::replace(&mut self.is_partial, !partial.is_complete()) && self.is_partial {
-            let (spans, reason) = (partial.rejected_spans, &*cut(&partial.message, MAX_REPORT));
+            let spans = partial.rejected_spans;
+            let reason = &*cut(&partial.message, MAX_REPORT);
             tracing::warn!(spans, reason, "the collector of traces rejects spans or warns");
         }
     }

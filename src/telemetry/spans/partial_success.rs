@@ -53,7 +53,8 @@ mod tests {
     #[test]
     fn rejected_spans_and_their_reason_are_read() {
         let read = |response: &[u8]| PartialSuccess::read(response);
-        let (rejected_spans, message) = (3, "quota".to_owned());
+        let rejected_spans = 3;
+        let message = "quota".to_owned();
         assert_eq!(read(b"\x0a\x09\x08\x03\x12\x05quota"), PartialSuccess { rejected_spans, message });
         assert!(
             read(b"\x0a\x00").is_complete()

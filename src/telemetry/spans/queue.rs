@@ -49,7 +49,8 @@ impl Queue {
     }
 
     pub(super) fn push(&self, spans: Vec<u8>) {
-        let (mut waiting, size) = (self.waiting.lock(), spans.capacity() + OVERHEAD);
+        let mut waiting = self.waiting.lock();
+        let size = spans.capacity() + OVERHEAD;
         if waiting.bytes + size > self.max_bytes {
             self.drops.queue.fetch_add(1, Ordering::Relaxed);
             return;
@@ -65,7 +66,9 @@ impl Queue {
 
     /// Takes the oldest, up to this many bytes, or one.
     pub(super) fn take(&self, max_bytes: usize) -> Vec<Vec<u8>> {
-        let (mut waiting, mut taken, mut bytes) = (self.waiting.lock(), Vec::new(), 0);
+        let mut waiting = self.waiting.lock();
+        let mut taken = Vec::new();
+        let mut bytes = 0;
         while let Some(next) = waiting.requests.front() {
             bytes += next.len();
             if bytes > max_bytes && !taken.is_empty() {

@@ -115,12 +115,14 @@ impl RequestSpans<'_> {
     }
 
     fn of_attempts(&self, message: &mut Message) {
-        let (record, attempts) = (self.record, &self.record.attempts);
+        let record = self.record;
+        let attempts = &record.attempts;
         let Some((began, ended)) = attempts.last() else { return };
         let failed = attempts.failed();
         let server = |at: Option<usize>| record.upstream.as_ref()?.servers.get(at?).map(String::as_str);
         for (retries, failed) in failed.iter().enumerate() {
-            let (server, error) = (server(failed.server), Some(failed.reason.code()));
+            let server = server(failed.server);
+            let error = Some(failed.reason.code());
             let attempt = Attempt { retries, server, began: failed.began, ended: failed.ended, status: 0, error };
             message.message(SPANS, |span| self.of_attempt(span, &attempt));
         }
@@ -261,7 +263,8 @@ mod tests {
 
     #[test]
     fn a_time_is_precise_unless_the_clock_was_set() {
-        let (time, ms) = (UnixTime::from_millis(5_000), Duration::from_millis);
+        let time = UnixTime::from_millis(5_000);
+        let ms = Duration::from_millis;
         let at = |now: Duration, elapsed| precise(time, SystemTime::UNIX_EPOCH + now, elapsed);
         let rest = Duration::from_nanos(123_456);
         assert_eq!(at(ms(5_007) + rest, ms(7)), ms(5_000) + rest);

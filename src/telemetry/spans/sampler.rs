@@ -75,7 +75,8 @@ mod tests {
 
     #[test]
     fn a_ratio_samples_its_part_of_the_ids() {
-        let (none, all) = (Ratio::from_millionths(0), Ratio::from_millionths(1_000_000));
+        let none = Ratio::from_millionths(0);
+        let all = Ratio::from_millionths(1_000_000);
         let tenth = Ratio::from_millionths(100_000);
         for (random, by_tenth) in [(0, false), (ALL - 1, true), (ALL / 10 * 9, false), (ALL / 10 * 9 + 10, true)] {
             assert_eq!((none.samples(id(random)), tenth.samples(id(random))), (false, by_tenth), "{random:x}");

@@ -46,9 +46,10 @@ impl Target<'_> {
         if path == received && path.is_ascii() && !path.contains(['%', '\\']) && !has_dot_segment(path) {
             return Ok(());
         }
-        match normalised(path).ok_or("the path of htu is not valid")? == normalised(&received).unwrap_or_default() {
-            true => Ok(()),
-            false => Err("htu has another path"),
+        if normalised(path).ok_or("the path of htu is not valid")? == normalised(&received).unwrap_or_default() {
+            Ok(())
+        } else {
+            Err("htu has another path")
         }
     }
 
@@ -78,9 +79,10 @@ fn without_default_port(authority: &str, is_https: bool) -> Option<(Cow<'_, str>
         Some(_) => return None,
     };
     let default = if is_https { 443 } else { 80 };
-    let host = match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        true => Cow::Owned(host.to_ascii_lowercase()),
-        false => Cow::Borrowed(host),
+    let host = if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(host.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(host)
     };
     Some((host, port.filter(|port| *port != default)))
 }

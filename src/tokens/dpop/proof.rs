@@ -102,9 +102,10 @@ pub struct CheckedProof<'p> {
 impl CheckedProof<'_> {
     /// Verifies the signature, the most expensive check.
     pub fn verify(self) -> Result<VerifiedProof, Reject> {
-        match self.proof.key.has_signed(self.proof.message, self.proof.signature) {
-            true => Ok(self.verified),
-            false => Err(Reason::ProofSignature.into()),
+        if self.proof.key.has_signed(self.proof.message, self.proof.signature) {
+            Ok(self.verified)
+        } else {
+            Err(Reason::ProofSignature.into())
         }
     }
 }

@@ -59,7 +59,9 @@ mod tests {
     #[test]
     fn a_proof_is_good_for_a_minute_and_five_seconds_ahead() {
         let now = UnixTime::from_millis(1_000_000_700);
-        let (good, late, malformed) = (None, Some(Reason::ProofTime), Some(Reason::ProofMalformed));
+        let good = None;
+        let late = Some(Reason::ProofTime);
+        let malformed = Some(Reason::ProofMalformed);
         for (claims, expected) in [
             (json!({ "iat": 1_000_000 }), good),
             (json!({ "iat": 1_000_000.9 }), good),

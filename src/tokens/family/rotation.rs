@@ -113,7 +113,8 @@ pub fn end_of(family: &Family, watermark: Option<UnixTime>, now: UnixTime) -> Op
 }
 
 fn is_in_grace(family: &Family, lifetimes: &Lifetimes, time: TransactionTime) -> bool {
-    let (since, now) = (family.rotated_at, time.steady);
+    let since = family.rotated_at;
+    let now = time.steady;
     !lifetimes.grace.is_zero() && since <= now && now.since(since) <= lifetimes.grace
 }
 

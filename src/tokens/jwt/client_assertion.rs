@@ -74,9 +74,10 @@ fn check_parties(claims: &Map<String, Value>, policy: &Issuer) -> Result<(), Rej
     }
     let Audience::OneOf(ours) = &policy.audience else { return Err(bad("there is no audience to compare with")) };
     let audience = claims.get("aud").and_then(Value::as_str);
-    match audience.is_some_and(|audience| ours.iter().any(|ours| ours == audience)) {
-        true => Ok(()),
-        false => Err(Reject::new(Reason::WrongAudience, "aud is not one string, the issuer of this gateway")),
+    if audience.is_some_and(|audience| ours.iter().any(|ours| ours == audience)) {
+        Ok(())
+    } else {
+        Err(Reject::new(Reason::WrongAudience, "aud is not one string, the issuer of this gateway"))
     }
 }
 
@@ -101,9 +102,10 @@ fn check_time(claims: &Map<String, Value>, policy: &Issuer, now: UnixTime) -> Re
 
 fn jti(claims: &Map<String, Value>) -> Result<String, Reject> {
     let jti = optional_str(claims, "jti").map_err(|error| bad(error.to_string()))?.unwrap_or_default();
-    match (1..=MAX_JTI).contains(&jti.len()) {
-        true => Ok(jti.to_owned()),
-        false => Err(bad(format!("jti must have 1 to {MAX_JTI} bytes"))),
+    if (1..=MAX_JTI).contains(&jti.len()) {
+        Ok(jti.to_owned())
+    } else {
+        Err(bad(format!("jti must have 1 to {MAX_JTI} bytes")))
     }
 }
 
@@ -157,7 +159,8 @@ mod tests {
         let reason = |changes: &Value| verified(changes).map(drop).map_err(|reject| reject.reason);
         let good = verified(&json!({})).unwrap_or_else(|reject| panic!("{}", reject.detail));
         assert_eq!(good, ClientAssertion { jti: "1".to_owned(), expires: NOW + Duration::from_secs(90) });
-        let (now, long) = (NOW.as_secs(), "x".repeat(257));
+        let now = NOW.as_secs();
+        let long = "x".repeat(257);
         for (changes, expected) in [
             (json!({ "iat": null }), Ok(())),
             (json!({ "exp": now + 330 }), Ok(())),
@@ -190,7 +193,8 @@ mod tests {
 
     #[test]
     fn type_algorithm_and_key_are_those_of_the_client() {
-        let (own, other) = (key(Algorithm::ES256), key(Algorithm::ES256));
+        let own = key(Algorithm::ES256);
+        let other = key(Algorithm::ES256);
         let edwards = key(Algorithm::EdDSA);
         let client = client(&[&own, &edwards], Algorithm::ES256);
         let reason = |typ: &str, key: &SigningKey, kid: &str| {

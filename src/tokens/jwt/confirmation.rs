@@ -50,7 +50,8 @@ mod tests {
             super::read(claims.as_object().expect("an object"), rule).map_err(|reject| reject.reason)
         };
         let bound = Err(Reason::BoundToKey);
-        let (of_text, nothing) = (Thumbprint::parse(jkt), Bound::default());
+        let of_text = Thumbprint::parse(jkt);
+        let nothing = Bound::default();
         for (cnf, expected) in [
             (json!({ "jkt": jkt }), Bound { key: of_text, certificate: None }),
             (json!({ "x5t#S256": jkt }), Bound { key: None, certificate: of_text }),

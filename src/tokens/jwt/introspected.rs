@@ -72,7 +72,8 @@ pub fn accept(
     let token = read_claims(answer, policy, now)?;
     // Without the clock skew: no token of ours that replaces it may live longer than it.
     let expires = token.expires - policy.clock_skew;
-    let (bound_to, bound_to_certificate) = (bound.key, bound.certificate);
+    let bound_to = bound.key;
+    let bound_to_certificate = bound.certificate;
     let expires = expires.min(leased);
     let token = VerifiedToken { is_opaque: true, expires, bound_to, bound_to_certificate, ..token };
     token.check_time(now, Validity::Live)?;
@@ -226,7 +227,8 @@ mod tests {
 
     #[test]
     fn only_an_access_token_is_accepted() {
-        let (wrong, bound) = (Some(Reason::WrongType), Some(Reason::BoundToKey));
+        let wrong = Some(Reason::WrongType);
+        let bound = Some(Reason::BoundToKey);
         for (changes, strict, lax) in [
             (json!({ "token_type": null }), wrong, None),
             (json!({ "token_type": "bearer" }), None, None),

@@ -130,10 +130,7 @@ fn check_secret_len(len: usize, algorithm: Algorithm) -> Result<(), KeyError> {
         Algorithm::HS512 => 64,
         _ => 32,
     };
-    match len < min {
-        true => Err(KeyError::SecretTooShort { len, algorithm, min }),
-        false => Ok(()),
-    }
+    if len < min { Err(KeyError::SecretTooShort { len, algorithm, min }) } else { Ok(()) }
 }
 
 fn without_leading_zeros(number: &[u8]) -> &[u8] {

@@ -157,9 +157,10 @@ fn is_secret(entry: &Value) -> bool {
 
 /// A secret among public keys was published, or will be.
 fn check_not_mixed(entries: &[Value]) -> Result<(), KeySetError> {
-    match entries.iter().any(is_secret) && !entries.iter().all(is_secret) {
-        true => Err(KeySetError::MixedSecrets),
-        false => Ok(()),
+    if entries.iter().any(is_secret) && !entries.iter().all(is_secret) {
+        Err(KeySetError::MixedSecrets)
+    } else {
+        Ok(())
     }
 }
 
@@ -195,9 +196,10 @@ impl KeySetBuilder {
         if let Some((kid, _)) = self.ambiguous().into_iter().next() {
             return Err(KeySetError::DuplicateKid(kid));
         }
-        match self.keys.len() > 1 && self.keys.iter().any(|key| key.kid.is_none()) {
-            true => Err(KeySetError::MissingKid),
-            false => Ok(()),
+        if self.keys.len() > 1 && self.keys.iter().any(|key| key.kid.is_none()) {
+            Err(KeySetError::MissingKid)
+        } else {
+            Ok(())
         }
     }
 
@@ -219,9 +221,10 @@ impl KeySetBuilder {
     }
 
     fn finish(self, allowed: &[Algorithm]) -> Result<KeySet, KeySetError> {
-        match self.keys.is_empty() {
-            true => Err(KeySetError::NoUsableKey { algorithms: algorithm_names(allowed), details: self.skipped }),
-            false => Ok(KeySet { keys: self.keys, ..KeySet::default() }),
+        if self.keys.is_empty() {
+            Err(KeySetError::NoUsableKey { algorithms: algorithm_names(allowed), details: self.skipped })
+        } else {
+            Ok(KeySet { keys: self.keys, ..KeySet::default() })
         }
     }
 }

@@ -89,7 +89,8 @@ mod tests {
 
     #[test]
     fn a_key_of_a_curve_is_an_uncompressed_point_of_it() {
-        let (p256, p384) = (&*alg_id::ECDSA_P256, &*alg_id::ECDSA_P384);
+        let p256 = &*alg_id::ECDSA_P256;
+        let p384 = &*alg_id::ECDSA_P384;
         for (algorithm, len, expected) in [
             (p256, 65, Some("P-256")),
             (p384, 97, Some("P-384")),

@@ -158,7 +158,8 @@ mod tests {
 
     /// Returns a function that tells which of the replacements it returned first: one more for each new one.
     fn replacing(token: VerifiedToken) -> impl FnMut(&str, &SigningKey, UnixTime) -> usize {
-        let (cache, mut seen) = (Replacements::default(), Vec::new());
+        let cache = Replacements::default();
+        let mut seen = Vec::new();
         move |audience, signing, now| {
             let found = cache.authorization(&token, &[audience.to_owned()], &settings(), signing, now);
             let found = found.expect("signed");
@@ -171,7 +172,8 @@ mod tests {
 
     #[test]
     fn a_replacement_is_reused_for_half_of_its_lifetime() {
-        let (mut replace, key) = (replacing(token(true, UnixTime::MAX)), signing());
+        let mut replace = replacing(token(true, UnixTime::MAX));
+        let key = signing();
         let half = NOW + LIFETIME / 2;
         let second = Duration::from_secs(1);
         let times = [NOW, NOW - second, half - MILLISECOND, half, half - second, half - second - MILLISECOND];
@@ -181,7 +183,8 @@ mod tests {
     #[test]
     fn the_last_replacement_is_reused_until_the_token_expires() {
         let expires = NOW + LIFETIME;
-        let (mut replace, key) = (replacing(token(true, expires)), signing());
+        let mut replace = replacing(token(true, expires));
+        let key = signing();
         assert_eq!([NOW, expires - MILLISECOND].map(|now| replace("a", &key, now)), [0, 0]);
     }
 
@@ -197,7 +200,9 @@ mod tests {
 
     #[test]
     fn each_audience_and_each_key_has_its_own_replacement() {
-        let (mut replace, [key, other]) = (replacing(token(true, UnixTime::MAX)), [signing(), signing()]);
+        let mut replace = replacing(token(true, UnixTime::MAX));
+        let key = signing();
+        let other = signing();
         assert_eq!(["a", "b", "a", "b"].map(|audience| replace(audience, &key, NOW)), [0, 1, 0, 1]);
         assert_eq!([&other, &other].map(|key| replace("a", key, NOW)), [2, 2]);
         assert_eq!(replace("b", &key, NOW), 1, "another audience keeps its own");

@@ -33,7 +33,8 @@ pub(super) fn is_from_weak_chip(modulus: &[u8]) -> bool {
 
 /// The exponent of `power` to the base 65537 modulo a prime, and after how many powers they repeat.
 fn discrete_logarithm(power: u32, prime: u32) -> Option<(u32, u32)> {
-    let (mut found, mut current) = (None, 1);
+    let mut found = None;
+    let mut current = 1;
     for exponent in 0..prime {
         if current == power && found.is_none() {
             found = Some(exponent);
@@ -61,7 +62,8 @@ mod tests {
 
     /// `number * factor + summand`, big-endian.
     fn multiplied(number: &[u8], factor: u32, summand: u32) -> Vec<u8> {
-        let (mut carry, mut result) = (u64::from(summand), Vec::new());
+        let mut carry = u64::from(summand);
+        let mut result = Vec::new();
         for byte in number.iter().rev() {
             carry += u64::from(*byte) * u64::from(factor);
             result.push(carry as u8);

@@ -268,7 +268,8 @@ mod tests {
 
     #[test]
     fn a_refresh_accepts_only_an_own_token_before_its_time() {
-        let (refresh, before) = (Validity::ExpiredUpTo(IDLE), ISSUED - MILLISECOND);
+        let refresh = Validity::ExpiredUpTo(IDLE);
+        let before = ISSUED - MILLISECOND;
         assert_eq!(check(&token(true), before, refresh), Ok(()));
         assert_eq!(check(&token(false), before, refresh), Err(Reason::NotYetValid));
         let mut with_nbf = token(true);

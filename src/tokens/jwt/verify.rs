@@ -97,7 +97,8 @@ fn find_issuer<'i>(claims: &Map<String, Value>, issuers: &'i [TrustedIssuer]) ->
 /// missing `typ` counts as `JWT`, because RFC 7519 makes it optional.
 pub(super) fn check_type(header: &Map<String, Value>, policy: &Issuer) -> Result<(), Reject> {
     let typ = optional_str(header, "typ").map_err(|error| Reject::new(Reason::WrongType, error.to_string()))?;
-    let (typ, is_missing) = (typ.unwrap_or("JWT"), typ.is_none());
+    let is_missing = typ.is_none();
+    let typ = typ.unwrap_or("JWT");
     let short = match typ.split_at_checked("application/".len()) {
         Some((media, rest)) if media.eq_ignore_ascii_case("application/") => rest,
         _ => typ,
@@ -118,9 +119,10 @@ pub(super) fn check_audience(claims: &Map<String, Value>, audience: &Audience) -
         Some(one) => accepted(one),
         None => false,
     };
-    match is_accepted {
-        true => Ok(()),
-        false => Err(Reject::new(Reason::WrongAudience, "aud is missing or has none of the accepted values")),
+    if is_accepted {
+        Ok(())
+    } else {
+        Err(Reject::new(Reason::WrongAudience, "aud is missing or has none of the accepted values"))
     }
 }
 
@@ -198,9 +200,12 @@ fn read_login(claims: &Map<String, Value>) -> Result<Option<UnixTime>, Reject> {
 /// `X-Auth-Scope`.
 fn scopes(claims: &Map<String, Value>) -> Result<Vec<String>, Reject> {
     let Some(value) = claims.get("scope").or_else(|| claims.get("scp")) else { return Ok(Vec::new()) };
-    let scope_token = |scope: &str| match is_scope_token(scope) {
-        true => Ok(scope.to_owned()),
-        false => Err(bad(format!("scope contains {}, which is not one scope", quoted(Some(scope))))),
+    let scope_token = |scope: &str| {
+        if is_scope_token(scope) {
+            Ok(scope.to_owned())
+        } else {
+            Err(bad(format!("scope contains {}, which is not one scope", quoted(Some(scope)))))
+        }
     };
     match value {
         Value::String(text) => text.split(' ').filter(|scope| !scope.is_empty()).map(scope_token).collect(),

@@ -32,10 +32,7 @@ pub(super) fn required_id(object: &Map<String, Value>, name: &'static str) -> Re
 /// Without a `jti`, a token could be used again.
 pub(super) fn jti(claims: &Map<String, Value>) -> Result<String, String> {
     let jti = required_id(claims, "jti")?;
-    match jti.len() > MAX_JTI {
-        true => Err(format!("jti has more than {MAX_JTI} bytes")),
-        false => Ok(jti),
-    }
+    if jti.len() > MAX_JTI { Err(format!("jti has more than {MAX_JTI} bytes")) } else { Ok(jti) }
 }
 
 /// `aud` contains `expected`, and nothing but strings.
@@ -47,10 +44,7 @@ pub(super) fn check_audience(claims: &Map<String, Value>, expected: &str) -> Res
         Some(one) => one.as_str() == Some(expected),
         None => false,
     };
-    match is_for_us {
-        true => Ok(()),
-        false => Err(format!("aud is missing or has no {}", quoted(Some(expected)))),
-    }
+    if is_for_us { Ok(()) } else { Err(format!("aud is missing or has no {}", quoted(Some(expected)))) }
 }
 
 /// Returns true if `typ` of the header is this type, with or without `application/`, in any case (RFC 7515 section

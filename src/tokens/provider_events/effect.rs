@@ -49,10 +49,13 @@ impl SecurityEvent {
         Ok(match self.short_kind() {
             "session-revoked" => self.revoke(settings, true),
             "sessions-revoked" => self.revoke(settings, false),
-            "credential-change" if self.ends_logins()? => match settings.credential_change {
-                true => self.revoke(settings, false),
-                false => Effect::Nothing(NoEffect::NotConcerned),
-            },
+            "credential-change" if self.ends_logins()? => {
+                if settings.credential_change {
+                    self.revoke(settings, false)
+                } else {
+                    Effect::Nothing(NoEffect::NotConcerned)
+                }
+            }
             "account-disabled" | "account-purged" | "account-credential-change-required" | "credential-compromise" => {
                 self.revoke(settings, false)
             }
@@ -136,13 +139,17 @@ fn revoked(
     about: About,
 ) -> Result<Revoked, String> {
     let names_session = about != About::User;
-    let allowed = |issuer: &str| match settings.subject_issuers.iter().any(|allowed| allowed == issuer) {
-        true => Ok(issuer.to_owned()),
-        false => Err(format!("the issuer {} is not one of event_stream.subject_issuers", quoted(Some(issuer)))),
+    let allowed = |issuer: &str| {
+        if settings.subject_issuers.iter().any(|allowed| allowed == issuer) {
+            Ok(issuer.to_owned())
+        } else {
+            Err(format!("the issuer {} is not one of event_stream.subject_issuers", quoted(Some(issuer))))
+        }
     };
     let user = |user: &SubjectId| match user {
         SubjectId::User { issuer, subject } => {
-            let (issuer, subject) = (allowed(issuer)?, subject.clone());
+            let issuer = allowed(issuer)?;
+            let subject = subject.clone();
             Ok(Revoked::Subject { issuer, subject, not_after: event.time })
         }
         other => Err(format!("the user is named by {}", shown(other))),

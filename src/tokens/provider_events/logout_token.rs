@@ -85,7 +85,8 @@ fn read_claims(
     if claims.contains_key("nonce") {
         return Err("a logout token has no nonce, and this one has".into());
     }
-    let (session, subject) = (optional_id(claims, "sid")?, optional_id(claims, "sub")?);
+    let session = optional_id(claims, "sid")?;
+    let subject = optional_id(claims, "sub")?;
     if session.is_none() && subject.is_none() {
         return Err("sid and sub are missing".into());
     }
@@ -95,9 +96,10 @@ fn read_claims(
 /// Any other type is another kind of token of the same provider: an access token, a security event.
 fn check_type(header: &Map<String, Value>, typ: LogoutTyp) -> Result<(), String> {
     let is_plain = !header.contains_key("typ") || has_type(header, "JWT");
-    match has_type(header, "logout+jwt") || typ == LogoutTyp::Lax && is_plain {
-        true => Ok(()),
-        false => Err(format!("{}, not \"logout+jwt\"; some providers need provider.logout_typ", shown_type(header))),
+    if has_type(header, "logout+jwt") || typ == LogoutTyp::Lax && is_plain {
+        Ok(())
+    } else {
+        Err(format!("{}, not \"logout+jwt\"; some providers need provider.logout_typ", shown_type(header)))
     }
 }
 

@@ -41,9 +41,10 @@ pub struct SecurityEvent {
 /// The `iss` of claims that were not verified: it decides about the error only.
 pub fn check_issuer(claims: &Map<String, Value>, policy: &EventPolicy) -> Result<(), EventError> {
     let issuer = claims.get("iss").and_then(Value::as_str);
-    match issuer == Some(&*policy.issuer) {
-        true => Ok(()),
-        false => Err(EventError::new(EventErrorCode::InvalidIssuer, format!("iss is {}", quoted(issuer)))),
+    if issuer == Some(&*policy.issuer) {
+        Ok(())
+    } else {
+        Err(EventError::new(EventErrorCode::InvalidIssuer, format!("iss is {}", quoted(issuer))))
     }
 }
 
@@ -141,9 +142,10 @@ mod tests {
     fn changed(changes: &Value) -> Map<String, Value> {
         let mut claims = claims().as_object().expect("an object").clone();
         for (name, value) in changes.as_object().expect("an object") {
-            match value == "remove" {
-                true => claims.remove(name),
-                false => claims.insert(name.clone(), value.clone()),
+            if value == "remove" {
+                claims.remove(name)
+            } else {
+                claims.insert(name.clone(), value.clone())
             };
         }
         claims

@@ -42,7 +42,8 @@ pub(super) fn read_legacy(value: &Value) -> Result<SubjectId, String> {
 fn simple(members: &Map<String, Value>, format: &str) -> Result<SubjectId, String> {
     match format {
         "iss_sub" => {
-            let (issuer, subject) = (required_id(members, "iss")?, required_id(members, "sub")?);
+            let issuer = required_id(members, "iss")?;
+            let subject = required_id(members, "sub")?;
             Ok(SubjectId::User { issuer, subject })
         }
         "opaque" => required_id(members, "id").map(SubjectId::Opaque),

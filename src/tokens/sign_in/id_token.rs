@@ -209,9 +209,10 @@ impl Check<'_> {
         };
         let half = bits.and_then(|bits| secret::left_half(bits, self.access_token.as_bytes()));
         let expected = URL_SAFE_NO_PAD.encode(half.ok_or("at_hash with an unknown algorithm")?);
-        match secret::equal(expected.as_bytes(), found.as_bytes()) {
-            true => Ok(()),
-            false => Err("at_hash is not that of the access token"),
+        if secret::equal(expected.as_bytes(), found.as_bytes()) {
+            Ok(())
+        } else {
+            Err("at_hash is not that of the access token")
         }
     }
 
@@ -246,6 +247,7 @@ mod tests {
 
     const NOW: u64 = 1_000_000;
     const ISSUER: &str = "https://login.example";
+    const EXPECTED: (&str, &str, &str) = (ISSUER, "client", "n");
 
     fn good() -> Value {
         json!({ "iss": ISSUER, "sub": "alice", "aud": "client", "iat": NOW, "exp": NOW + 300, "nonce": "n", "sid": "s" })
@@ -347,16 +349,19 @@ mod tests {
     #[test]
     fn the_token_confirms_what_was_asked_for() {
         let run = |asked: Asked<'_>, changes: Value| {
-            let (header, claims) = (json!({ "alg": "RS256" }), with(&changes));
-            let objects = [&header, &claims].map(|value| value.as_object().expect("an object"));
-            let (issuer, client_id, nonce, now) = (ISSUER, "client", "n", UnixTime::from_secs(NOW));
-            let [header, claims] = objects;
+            let header = json!({ "alg": "RS256" });
+            let claims = with(&changes);
+            let [header, claims] = [&header, &claims].map(|value| value.as_object().expect("an object"));
+            let now = UnixTime::from_secs(NOW);
+            let (issuer, client_id, nonce) = EXPECTED;
             let check = Check { header, claims, issuer, client_id, nonce, access_token: "", asked, earlier: None, now };
             check.run().map_err(WrongToken::detail).err()
         };
         let parameters = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
-        let (max_age, acr) = (parameters("max_age", "300"), parameters("acr_values", "mfa hardware"));
-        let (max_age, acr) = (Asked::by(&max_age), Asked::by(&acr));
+        let max_age = parameters("max_age", "300");
+        let acr = parameters("acr_values", "mfa hardware");
+        let max_age = Asked::by(&max_age);
+        let acr = Asked::by(&acr);
         let old = Some("the user signed in at the provider longer ago than max_age");
         assert_eq!(run(max_age, json!({ "auth_time": NOW - 360 })), None);
         assert_eq!(run(max_age, json!({ "auth_time": NOW - 361 })), old);

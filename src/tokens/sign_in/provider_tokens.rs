@@ -104,7 +104,8 @@ mod tests {
     #[test]
     fn sealed_tokens_open_only_in_their_place() {
         let roots = |byte| Roots::new((1, Secret::new(vec![byte; 32])), vec![]);
-        let (here, there) = (TokenId::from_bytes([1; 16]), TokenId::from_bytes([2; 16]));
+        let here = TokenId::from_bytes([1; 16]);
+        let there = TokenId::from_bytes([2; 16]);
         let place = Place { family: here, issuer: "https://login.example", version: 3 };
         let mut tokens = ProviderTokens::new("alice".into(), "n".into(), Some(7));
         tokens.renew_access(UnixTime::from_secs(4), Duration::from_secs(5));

@@ -109,9 +109,10 @@ impl SignInRules {
         if user.is_empty() || domain.contains('@') {
             return Err(Denied::NoEmail);
         }
-        match self.email_domains.iter().any(|allowed| allowed.eq_ignore_ascii_case(domain)) {
-            true => Ok(()),
-            false => Err(Denied::EmailDomain),
+        if self.email_domains.iter().any(|allowed| allowed.eq_ignore_ascii_case(domain)) {
+            Ok(())
+        } else {
+            Err(Denied::EmailDomain)
         }
     }
 

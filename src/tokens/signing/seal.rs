@@ -65,7 +65,8 @@ pub fn seal(kid: &str, key: &Secret, roots: &Roots) -> Result<(u8, Vec<u8>), Sea
 
 /// Reverses [`seal`], with the root secret that the key was sealed under.
 pub fn unseal(key: &StoredKey, roots: &Roots) -> Result<Secret, SealError> {
-    let (number, kid) = (key.root, || key.kid.clone());
+    let number = key.root;
+    let kid = || key.kid.clone();
     let root = roots.find(number).ok_or_else(|| SealError::UnknownRootSecret { kid: kid(), number })?;
     let changed = || SealError::Changed { kid: kid() };
     let (found_mark, sealed) = key.sealed.split_at_checked(MARK_LEN).ok_or_else(changed)?;
@@ -77,7 +78,8 @@ pub fn unseal(key: &StoredKey, roots: &Roots) -> Result<Secret, SealError> {
 
 /// The private key, ready for use.
 pub fn open(key: &StoredKey, roots: &Roots) -> Result<SigningKey, SealError> {
-    let (algorithm, sealed) = (algorithm_of(key)?, unseal(key, roots)?);
+    let algorithm = algorithm_of(key)?;
+    let sealed = unseal(key, roots)?;
     if is_public(&sealed) {
         return Err(SealError::InFile { kid: key.kid.clone() });
     }
@@ -86,7 +88,8 @@ pub fn open(key: &StoredKey, roots: &Roots) -> Result<SigningKey, SealError> {
 
 /// The public half, also of a key of which the private half is in a file.
 pub fn open_public(key: &StoredKey, roots: &Roots) -> Result<PublicKey, SealError> {
-    let (algorithm, sealed) = (algorithm_of(key)?, unseal(key, roots)?);
+    let algorithm = algorithm_of(key)?;
+    let sealed = unseal(key, roots)?;
     if !is_public(&sealed) {
         return private_key(key, &sealed, algorithm).map(|opened| opened.public());
     }
@@ -112,10 +115,7 @@ fn private_key(key: &StoredKey, pem: &Secret, algorithm: Algorithm) -> Result<Si
 
 /// The kid is the thumbprint of the key. The other columns of the row are not authenticated.
 fn check_kid(key: &StoredKey, found: &str) -> Result<(), SealError> {
-    match found == key.kid {
-        true => Ok(()),
-        false => Err(SealError::OtherKey { kid: key.kid.clone(), found: found.to_owned() }),
-    }
+    if found == key.kid { Ok(()) } else { Err(SealError::OtherKey { kid: key.kid.clone(), found: found.to_owned() }) }
 }
 
 fn sealing_key(root: &Secret) -> Secret {

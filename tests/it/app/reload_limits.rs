@@ -57,9 +57,10 @@ fn each_key_is_reloadable_as_it_is_listed() {
             .filter(|line| !line.starts_with(&format!("{name} = ")))
             .map(|line| format!("{line}\n"))
             .collect();
-        let changed = match without.contains(&format!("{header}\n")) {
-            true => without.replacen(&format!("{header}\n"), &format!("{header}\n{line}"), 1),
-            false => format!("{without}{header}\n{line}"),
+        let changed = if without.contains(&format!("{header}\n")) {
+            without.replacen(&format!("{header}\n"), &format!("{header}\n{line}"), 1)
+        } else {
+            format!("{without}{header}\n{line}")
         };
         let Ok(next) = config::parse(&changed, gateway.path(), Probe::None) else { continue };
         let changes = current.values.changes(&next.values, false);

@@ -61,9 +61,10 @@ fn parse(text: &str) -> Result<Config, ConfigErrors> {
 
 /// `text`, with an upstream at its end if it has none.
 fn with_upstream(text: &str) -> String {
-    match text.contains("[[upstream]]") {
-        true => text.to_owned(),
-        false => format!("{text}\n[[upstream]]\nservers = [\"http://127.0.0.1:3000\"]\n"),
+    if text.contains("[[upstream]]") {
+        text.to_owned()
+    } else {
+        format!("{text}\n[[upstream]]\nservers = [\"http://127.0.0.1:3000\"]\n")
     }
 }
 

@@ -53,10 +53,8 @@ fn every_key_of_the_reference_has_its_value_and_origin() {
         let (name, expected) = text.parse::<toml::Table>().expect(text).into_iter().next().expect("a key");
         let setting = found.get(&format!("{table}{name}")).unwrap_or_else(|| panic!("{table}{name} has no value"));
         assert_eq!(setting.value.as_ref().map(plain), Some(plain(&json!(expected))), "{}", setting.key);
-        let origin = match is_default {
-            true => Origin::Default,
-            false => Origin::File { file: "gateway.toml".into(), line: number + 1 },
-        };
+        let origin =
+            if is_default { Origin::Default } else { Origin::File { file: "gateway.toml".into(), line: number + 1 } };
         assert_eq!(*setting.origin(), origin, "{}", setting.key);
         checked += 1;
     }

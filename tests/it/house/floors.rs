@@ -123,9 +123,10 @@ fn a_foreign_crate_is_named_only_at_its_door() {
 
 /// Returns true if the file is the door (`protocols/tls`) or below it (`store/`).
 fn is_behind(file: &SourceFile, door: &str) -> bool {
-    match door.ends_with('/') {
-        true => file.path.starts_with(door),
-        false => file.path == format!("{door}.rs") || file.path.starts_with(&format!("{door}/")),
+    if door.ends_with('/') {
+        file.path.starts_with(door)
+    } else {
+        file.path == format!("{door}.rs") || file.path.starts_with(&format!("{door}/"))
     }
 }
 

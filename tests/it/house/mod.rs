@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 
 mod floors;
+mod forms;
 mod imports;
 mod peers;
 mod reader;

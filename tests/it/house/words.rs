@@ -47,10 +47,11 @@ fn files() -> Vec<String> {
         .current_dir(source::root())
         .output()
         .expect("git is missing: tests/run installs it");
-    let listed = match output.status.success() {
-        true => String::from_utf8(output.stdout).expect("names are UTF-8"),
+    let listed = if output.status.success() {
+        String::from_utf8(output.stdout).expect("names are UTF-8")
+    } else {
         // Sources from an archive have no index.
-        false => unlisted(),
+        unlisted()
     };
     let read_by_people = |path: &&str| {
         let name = path.rsplit('/').next().unwrap_or(path);

@@ -195,9 +195,10 @@ async fn a_client_that_never_reads_is_disconnected() {
         let address = if tls { gateway.tls_address() } else { gateway.address() };
         let attack = async || {
             let stream = Wire::connect(address).await.stream;
-            let mut attacker: Box<dyn AsyncWrite + Unpin> = match tls {
-                true => Box::new(tls_connect(stream, certificate(&gateway), "http/1.1").await.expect("a handshake")),
-                false => Box::new(stream),
+            let mut attacker: Box<dyn AsyncWrite + Unpin> = if tls {
+                Box::new(tls_connect(stream, certificate(&gateway), "http/1.1").await.expect("a handshake"))
+            } else {
+                Box::new(stream)
             };
             attacker.write_all(request).await.expect("written");
             let line = gateway.log_line(|line| line["path"] == LARGE).await;

@@ -171,9 +171,10 @@ fn response_for(path: &str, headers: &HeaderMap, pages: &Pages) -> Response<Full
         response = response.header("cache-control", cache);
     }
     let known = headers.get("if-none-match").is_some_and(|known| *known == *etag);
-    let (response, page) = match known && status == StatusCode::OK {
-        true => (response.status(StatusCode::NOT_MODIFIED), String::new()),
-        false => (response, page),
+    let (response, page) = if known && status == StatusCode::OK {
+        (response.status(StatusCode::NOT_MODIFIED), String::new())
+    } else {
+        (response, page)
     };
     response.body(Full::new(Bytes::from(page))).expect("a response")
 }

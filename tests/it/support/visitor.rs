@@ -119,9 +119,10 @@ impl Visitor {
             let (pair, attributes) = field.split_once(';').expect("attributes");
             let (name, value) = pair.split_once('=').expect("a name");
             let is_gone = attributes.contains("Max-Age=0") || attributes.contains("1970") || value.is_empty();
-            match is_gone {
-                true => drop(jar.remove(name)),
-                false => drop(jar.insert(name.to_owned(), value.to_owned())),
+            if is_gone {
+                drop(jar.remove(name))
+            } else {
+                drop(jar.insert(name.to_owned(), value.to_owned()))
             }
             if name == "__Host-bearward" && !is_gone {
                 secrets::remember(value);

@@ -160,9 +160,12 @@ pub fn documented_metrics() -> BTreeSet<String> {
     let rows = section.lines().filter(|line| line.starts_with("| `"));
     let names = rows.flat_map(|row| metric_names(row.split('|').nth(1).expect("a column")));
     names
-        .flat_map(|name| match name.ends_with("_total") {
-            true => vec![name],
-            false => ["", "_bucket", "_sum", "_count"].map(|suffix| format!("{name}{suffix}")).into(),
+        .flat_map(|name| {
+            if name.ends_with("_total") {
+                vec![name]
+            } else {
+                ["", "_bucket", "_sum", "_count"].map(|suffix| format!("{name}{suffix}")).into()
+            }
         })
         .collect()
 }

@@ -124,9 +124,10 @@ fn verdict(token: &str, keys: &KeySet) -> Result<Vec<u8>, &'static str> {
 fn openssl_signatures_verify_unless_the_token_is_changed() {
     for (name, algorithm) in ALGORITHMS {
         let openssl = Openssl::new();
-        let keys = match name.starts_with("HS") {
-            true => KeySet::from_secret(SECRET, &[*algorithm]),
-            false => KeySet::from_pem(&openssl.make_key(kind(*algorithm)), &[*algorithm]),
+        let keys = if name.starts_with("HS") {
+            KeySet::from_secret(SECRET, &[*algorithm])
+        } else {
+            KeySet::from_pem(&openssl.make_key(kind(*algorithm)), &[*algorithm])
         };
         let keys = keys.expect("a key of OpenSSL");
         // RFC 7520 sections 4.1, 4.2 and 4.4; RFC 8037 appendix A.4.

@@ -248,7 +248,8 @@ fn damaged_messages_have_one_meaning_or_none() {
         usize::try_from(state % below as u64).expect("small")
     };
     let whole = [said().bytes(), Said { is_raw: false, ..said() }.bytes()];
-    let (mut read, mut rejected) = (0, 0);
+    let mut read = 0;
+    let mut rejected = 0;
     for round in 0..400_000 {
         let mut message = whole[round % 2].clone();
         for _ in 0..=random(3) {

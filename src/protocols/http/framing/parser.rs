@@ -64,7 +64,8 @@ impl Framing {
 
     /// Goes on after this number of complete heads and their bodies.
     pub fn after(heads: u64, limits: Limits) -> Self {
-        let (state, head) = (State::Head, Head::default());
+        let state = State::Head;
+        let head = Head::default();
         Framing { limits, state, head, heads, extension_bytes: 0, trailers: 0, trailer_bytes: 0 }
     }
 

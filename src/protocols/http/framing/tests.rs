@@ -9,7 +9,8 @@ const LIMITS: Limits = Limits { request_header_size: 512, request_header_count: 
 /// Parses `bytes` at once, and asserts that byte by byte gives the same result.
 fn consumed(bytes: &[u8]) -> Consumed {
     let at_once = Framing::new(LIMITS).consume(bytes);
-    let (mut framing, mut start) = (Framing::new(LIMITS), 0);
+    let mut framing = Framing::new(LIMITS);
+    let mut start = 0;
     for end in 1..=bytes.len() {
         let step = framing.consume(&bytes[start..end]);
         start += step.len;

@@ -180,16 +180,16 @@ mod tests {
     fn statements_that_fail_become_smaller_until_one_entry_stands_alone() {
         let mut lost = lost((0..4).map(|number| token(number, 9)).collect());
         // The database rejects the first one.
-        let (mut sent, mut written) = (Vec::new(), Vec::new());
+        let mut sent = Vec::new();
+        let mut written = Vec::new();
         while written.len() < 3 {
             let page = lost.next();
             sent.push(page.len());
-            match sequences(&page).contains(&0) {
-                true => lost.failed(&page),
-                false => {
-                    lost.written(&page, &vec![true; page.len()], QUICK);
-                    written.extend(sequences(&page));
-                }
+            if sequences(&page).contains(&0) {
+                lost.failed(&page)
+            } else {
+                lost.written(&page, &vec![true; page.len()], QUICK);
+                written.extend(sequences(&page));
             }
         }
         assert_eq!((sent, written, lost.len()), (vec![4, 2, 1, 1, 2], vec![1, 2, 3], 1));

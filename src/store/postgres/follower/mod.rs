@@ -245,7 +245,10 @@ impl Follower {
     }
 
     fn apply(&mut self, polled: Polled) -> Result<(), StoreError> {
-        let (time, sent, keys, newest) = (polled.time(), polled.reading.sent, polled.keys, polled.page.newest.sequence);
+        let time = polled.time();
+        let sent = polled.reading.sent;
+        let keys = polled.keys;
+        let newest = polled.page.newest.sequence;
         // A gateway that starts knows nothing of what the log lacks.
         let waits = polled.is_written_back && !self.freshness.is_loaded();
         let (step, applied, is_complete) = {

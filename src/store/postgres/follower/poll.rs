@@ -88,10 +88,7 @@ pub(super) async fn poll(
     let mut entries = Vec::with_capacity(found.len());
     let mut head = None;
     for row in &found {
-        match rows::is_revocation(row)? {
-            true => entries.push(entry(row)?),
-            false => head = Some(row),
-        }
+        if rows::is_revocation(row)? { entries.push(entry(row)?) } else { head = Some(row) }
     }
     // A statement of several parts promises no order.
     entries.sort_unstable_by_key(|entry: &Entry| entry.revocation.sequence);

@@ -138,7 +138,8 @@ mod tests {
 
     #[test]
     fn a_revocation_is_remembered_for_an_hour() {
-        let (mut recent, start) = (Recent::default(), BootTime::default());
+        let mut recent = Recent::default();
+        let start = BootTime::default();
         recent.remember(&everything(1), start);
         recent.remember(&token(2), start);
         // A later watermark replaces the first one, and an earlier one does not.

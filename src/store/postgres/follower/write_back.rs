@@ -114,7 +114,8 @@ impl WriteBack {
     /// Returns how long it took.
     async fn write(&self, page: &[Revocation]) -> Result<Duration, StoreError> {
         let sent = Instant::now();
-        let (shared, entries): (_, Arc<[Revocation]>) = (self.shared.clone(), page.into());
+        let shared = self.shared.clone();
+        let entries: Arc<[Revocation]> = page.into();
         let appended = self.connections.run(Lane::Upkeep, OperationKind::WriteBack, |session| {
             let shared = shared.clone();
             let entries = entries.clone();
@@ -150,10 +151,7 @@ impl WriteBack {
             return Ok(());
         }
         *renewed = now;
-        match self.hold().await? {
-            true => Ok(()),
-            false => Err(StoreError::new("another gateway writes them now")),
-        }
+        if self.hold().await? { Ok(()) } else { Err(StoreError::new("another gateway writes them now")) }
     }
 
     async fn hold(&self) -> Result<bool, StoreError> {

@@ -29,7 +29,8 @@ async fn backend(session: Session) -> Result<i32, QueryError> {
 fn an_operation_runs_again_after_its_connection_was_lost() {
     let server = PostgresServer::shared();
     let settings = settings(server);
-    let (name, driver) = (settings.schema.clone(), driver(settings));
+    let name = settings.schema.clone();
+    let driver = driver(settings);
     let first = driver.wait(driver.submit(Lane::Any, OperationKind::Upkeep, backend)).expect("it works");
     assert!(first > 0);
 
@@ -265,7 +266,8 @@ fn a_start_waits_for_a_server_but_not_for_a_correction() {
     let patience = Duration::from_secs(60);
     assert!(start(&server.url().replacen("/bearward?", "/nothing?", 1), patience) < patience);
     // Port 1 has no server.
-    let (nowhere, patience) = ("postgres://a@127.0.0.1:1/a?sslmode=disable", Duration::from_millis(300));
+    let nowhere = "postgres://a@127.0.0.1:1/a?sslmode=disable";
+    let patience = Duration::from_millis(300);
     assert!(start(nowhere, patience) >= patience);
     let settings = Settings { target: Target::parse(nowhere).expect("valid"), ..settings(server) };
     let began = Instant::now();

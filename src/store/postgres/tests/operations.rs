@@ -35,7 +35,8 @@ where
     Fut: Future<Output = Result<T, QueryError>> + Send + 'static,
 {
     let settings = settings(PostgresServer::shared());
-    let (name, driver) = (settings.schema.clone(), driver(settings));
+    let name = settings.schema.clone();
+    let driver = driver(settings);
     let prepared = driver.submit(Lane::Log, OperationKind::Upkeep, move |session| {
         let name = name.clone();
         async move { schema::prepare(&session, &name, LOGIN).await }

@@ -104,7 +104,8 @@ fn good_keys_are_accepted_and_unusable_ones_skipped() {
 /// Each key is an error in a file, and is skipped in a remote set with another good key.
 #[test]
 fn a_dangerous_key_is_an_error_in_a_file_and_skipped_if_fetched() {
-    let (ec, ed) = (public(ES256), public(EdDSA));
+    let ec = public(ES256);
+    let ed = public(EdDSA);
     let even = |mut key: Value| {
         let mut modulus = vec![0xff; 256];
         modulus[255] = 0xfe;
@@ -299,13 +300,15 @@ fn rsa_pem(bits: usize, exponent: &[u8]) -> String {
 fn sets_are_compared_by_the_fingerprints_of_their_keys() {
     let [a, b] = [public(ES256), public(ES256)];
     let set = |keys: &[Value]| KeySet::from_jwks(&jwks(keys), PUBLIC).expect("good keys");
-    let (one, both) = (set(std::slice::from_ref(&a)), set(&[a.clone(), b.clone()]));
+    let one = set(std::slice::from_ref(&a));
+    let both = set(&[a.clone(), b.clone()]);
     assert!(both.has_all(&one) && !one.has_all(&both));
     let turned = set(&[b, with(a.clone(), json!({ "x5t": "another description of the same key" }))]);
     assert!(both.has_all(&turned) && turned.has_all(&both), "order and unknown members do not matter");
     let renamed = set(&[with(a.clone(), json!({ "kid": "z" }))]);
     assert!(!renamed.has_all(&one), "another kid is another key");
-    let (rs, ps) = (good_rsa(), with(good_rsa(), json!({ "alg": "PS256" })));
+    let rs = good_rsa();
+    let ps = with(good_rsa(), json!({ "alg": "PS256" }));
     let allowed = &[RS256, PS256];
     let [rs, ps] = [rs, ps].map(|key| KeySet::from_jwks(&jwks(&[key]), allowed).expect("good"));
     assert!(!rs.has_all(&ps), "another algorithm is another key");

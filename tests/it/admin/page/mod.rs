@@ -77,9 +77,10 @@ impl Page {
     async fn until(&self, what: &str, script: &str, input: &Value) -> Value {
         eventually_ok(what, async || {
             let value = self.browser.run(script, input).await;
-            match value == json!(false) || value.is_null() || value == json!("") {
-                true => Err(self.text("body").await),
-                false => Ok(value),
+            if value == json!(false) || value.is_null() || value == json!("") {
+                Err(self.text("body").await)
+            } else {
+                Ok(value)
             }
         })
         .await

@@ -139,9 +139,10 @@ impl<'r> Order<'r> {
                 known.may_be_revoked = true;
                 let (bearer, id) = (known.newest().access.clone(), known.id);
                 Box::pin(async move {
-                    Outcome::Done(match by_operator {
-                        true => process.revoke(id, now).await,
-                        false => process.log_out(&bearer, id, now).await,
+                    Outcome::Done(if by_operator {
+                        process.revoke(id, now).await
+                    } else {
+                        process.log_out(&bearer, id, now).await
                     })
                 })
             }

@@ -32,9 +32,10 @@ fn program(name: &str) -> PathBuf {
 /// Runs Helm. Returns what it printed, or its error.
 fn run(name: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program(name)).args(arguments).current_dir(source::root()).output().expect("it runs");
-    match output.status.success() {
-        true => Ok(String::from_utf8(output.stdout).expect("UTF-8")),
-        false => Err(output_text(&output)),
+    if output.status.success() {
+        Ok(String::from_utf8(output.stdout).expect("UTF-8"))
+    } else {
+        Err(output_text(&output))
     }
 }
 

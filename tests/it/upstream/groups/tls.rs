@@ -74,9 +74,10 @@ async fn assert_certificate_and_name(version: Version, protocol: &str) {
         let more = format!("protocol = \"{protocol}\"\n{more}");
         let gateway = Gateway::from_text(text(address, files.path(), &more));
         let answer = gateway.client().get("/").await;
-        match is_good {
-            true => assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "orders.internal"), "{more}"),
-            false => answer.assert_rejected(502, "bad_gateway"),
+        if is_good {
+            assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "orders.internal"), "{more}")
+        } else {
+            answer.assert_rejected(502, "bad_gateway")
         }
     }
 }

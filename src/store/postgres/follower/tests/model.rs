@@ -61,7 +61,8 @@ impl Model {
     }
 
     fn write(&mut self, what: Revoked) -> Revocation {
-        let (at, sequence) = (self.time(), self.newest.sequence + 1);
+        let at = self.time();
+        let sequence = self.newest.sequence + 1;
         let revocation = Revocation { sequence, what, at, until: at + RETENTION };
         self.tags = self.tags.wrapping_add(1);
         let tag: Tag = if self.has_tags { [self.tags; 16] } else { [1; 16] };
