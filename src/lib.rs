@@ -108,8 +108,8 @@
 //! | `limits.sessions_per_subject` | `store/sqlite/families.rs`, `store/postgres/issue.rs` | the least recently used family is revoked |
 //! | `rate` | `limits/rate_limit.rs`, called by `gateway/mod.rs` | 429 `quota_exceeded` |
 //! | `throttle.refreshes` | `limits/throttle.rs`, called by `broker/refresh.rs` | 429 `family_limited` |
-//! | `throttle.calls` | `limits/throttle.rs`, called by `gateway/token_calls.rs` and `gateway/login_capture/mod.rs` | 429 `address_limited` |
-//! | `throttle.failures` | `limits/throttle.rs`, called as `throttle.calls` | 429 `failures_limited` |
+//! | `throttle.calls` | `limits/throttle.rs`, called by `gateway/call_checks.rs` and `gateway/sign_in/` | 429 `address_limited` |
+//! | `throttle.failures` | `limits/throttle.rs`, checked as `throttle.calls`, counted also by `gateway/token_calls.rs` and `gateway/login_capture/mod.rs` | 429 `failures_limited` |
 //! | `acme.names_per_listener` | `config/sections/acme.rs` | the file is invalid |
 //! | `acme.orders_per_hour` | `server/acme/worker.rs` | the order waits |
 //! | `admin.connections`, `admin.connections_per_address` | `admin/connections.rs` | the longest idle one is closed, or the new one |

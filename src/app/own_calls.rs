@@ -16,9 +16,10 @@ use crate::gateway::authorize::Permit;
 use crate::gateway::call_checks::{CallChecks, Revoker};
 use crate::gateway::context::RequestContext;
 use crate::gateway::cookie_refresh::{ExpiredCookies, session_ended};
-use crate::gateway::endpoints::{Endpoint, ResourceServer};
-use crate::gateway::oauth::{EndpointCaller, Introspector};
+use crate::gateway::endpoints::{ClientEndpoint, Endpoint, ResourceServer};
+use crate::gateway::oauth;
 use crate::gateway::own_call::OwnCall;
+use crate::gateway::route::Capture;
 use crate::limits::throttle::Throttle;
 use crate::store::FamilyStore;
 use crate::tokens::family::Family;
@@ -105,6 +106,7 @@ impl OwnCalls {
 
     /// `POST /user/refresh`
     async fn refresh(&self, checks: &CallChecks<'_>, headers: &HeaderMap, context: &mut RequestContext<'_>) -> Outcome {
+        checks.admit(context)?;
         let by = checks.refresh(headers, context).await?;
         let session = self.refreshable(checks, &by.token, context).await?;
         self.check_knows_proof(by.proved.key.is_some())?;
@@ -187,21 +189,33 @@ impl OwnCalls {
     ) -> Result<(), Failure> {
         let endpoint = match endpoint {
             Endpoint::ProtectedResource => return Ok(()),
-            Endpoint::Report(_) => return Ok(checks.report(context)?),
+            Endpoint::Report(_) => return Ok(checks.admit_report(context)?),
             Endpoint::Client(endpoint) => endpoint,
         };
-        match checks.endpoint(endpoint, headers, context).await? {
-            EndpointCaller::Client(proved) => self.check_knows_proof(proved.key.is_some()),
-            EndpointCaller::Owner => Ok(()),
-            // The credentials of a resource server cannot be revoked.
-            EndpointCaller::Introspector(Introspector { caller: None, .. }) => Ok(()),
-            EndpointCaller::Introspector(Introspector { caller: Some(caller), .. }) => {
-                if let Some(why) = &self.unknown.revocations {
-                    return Err(Failure::Unknown(unless_revoked(why)));
-                }
-                self.check_knows_proof(caller.proof().is_some())
-            }
+        if endpoint == ClientEndpoint::Introspect {
+            return self.check_introspection(checks, headers, context).await;
         }
+        checks.admit_guess(context)?;
+        oauth::check_no_credentials(headers)?;
+        if endpoint == ClientEndpoint::Token {
+            let proved = checks.grant_proof(headers, context).await?;
+            self.check_knows_proof(proved.key.is_some())?;
+        }
+        Ok(())
+    }
+
+    async fn check_introspection(
+        &self,
+        checks: &CallChecks<'_>,
+        headers: &HeaderMap,
+        context: &mut RequestContext<'_>,
+    ) -> Result<(), Failure> {
+        // The credentials of a resource server cannot be revoked.
+        let Some(caller) = checks.introspector(headers, context).await?.caller else { return Ok(()) };
+        if let Some(why) = &self.unknown.revocations {
+            return Err(Failure::Unknown(unless_revoked(why)));
+        }
+        self.check_knows_proof(caller.proof().is_some())
     }
 
     /// A login at a backend: the gateway captures its response.
@@ -214,8 +228,12 @@ impl OwnCalls {
     ) -> Result<(), Failure> {
         let Some(capture) = permit.route().capture else { return Ok(()) };
         let checks = self.checks(authenticator);
-        let proved = checks.login(capture, permit, request.method(), request.headers(), context).await?;
-        self.check_knows_proof(proved.key.is_some())
+        checks.admit_capture(capture, permit, request.method(), request.headers(), context)?;
+        if capture == Capture::Login {
+            let proved = checks.grant_proof(request.headers(), context).await?;
+            self.check_knows_proof(proved.key.is_some())?;
+        }
+        Ok(())
     }
 
     fn check_knows_proof(&self, has_proof: bool) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! `POST /user/refresh`: exchanges a refresh token for a new pair. The OAuth token endpoint (`gateway/oauth`) uses it
 //! as well.
 //!
-//! The order of checks: the bearer token, the syntax of the body, the syntax of the refresh token, that both are of one
+//! The order of checks: the syntax of the body, the bearer token, the syntax of the refresh token, that both are of one
 //! family, and then one store transaction that decides by the rotation rules (`tokens::family::rotation`). A request
 //! without a valid signature never reaches the store, and a stolen refresh token alone is not enough.
 

@@ -1,7 +1,8 @@
 //! The calls that the gateway answers itself, as far as the head of a request decides them.
 //!
-//! The gateway runs these checks before it reads a body, so that a client without credentials sends none. `explain`
-//! runs them with a throttle and an authenticator that have no effects. There is no other order of these checks.
+//! A call with a body is admitted first, by its address. The gateway then reads the body, and runs the other checks by
+//! the time of its end: a token that was revoked before that is rejected, and a proof is not used for a malformed body.
+//! `explain` runs the same checks, with a throttle and an authenticator that have no effects, and without the body.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +15,8 @@ use crate::broker::revoke::{self, right_of};
 use crate::gateway::authorize::Permit;
 use crate::gateway::context::RequestContext;
 use crate::gateway::csrf;
-use crate::gateway::endpoints::{ClientEndpoint, ResourceServer};
-use crate::gateway::oauth::{self, EndpointCaller, Introspector};
+use crate::gateway::endpoints::ResourceServer;
+use crate::gateway::oauth::{self, Introspector};
 use crate::gateway::route::Capture;
 use crate::limits::throttle::Throttle;
 use crate::store::RevokedBy;
@@ -48,9 +49,25 @@ pub struct Revoker {
 }
 
 impl CallChecks<'_> {
-    /// `POST /user/refresh`
+    /// Admits a call of a client with a token.
+    pub fn admit(&self, context: &RequestContext<'_>) -> Result<(), Reject> {
+        self.throttle.count_call(context.client())
+    }
+
+    /// Admits a call that could guess a token or a password.
+    pub fn admit_guess(&self, context: &RequestContext<'_>) -> Result<(), Reject> {
+        self.throttle.check_failures(context.client())?;
+        self.throttle.count_call(context.client())
+    }
+
+    /// Admits a report of an identity provider. Only failures count against its address: when an administrator ends all
+    /// sessions, a provider reports each of them.
+    pub fn admit_report(&self, context: &RequestContext<'_>) -> Result<(), Reject> {
+        self.throttle.check_failures(context.client())
+    }
+
+    /// `POST /user/refresh`, after it was admitted.
     pub async fn refresh(&self, headers: &HeaderMap, context: &mut RequestContext<'_>) -> Result<Refresher, Reject> {
-        self.throttle.count_call(context.client())?;
         let auth = context.auth_by(headers);
         let (token, proved) = self.authenticator.authenticate_refresh(headers, self.idle, &auth).await?;
         let token = Arc::new(token);
@@ -64,7 +81,7 @@ impl CallChecks<'_> {
         expired: BearerToken<'_>,
         context: &RequestContext<'_>,
     ) -> Result<VerifiedToken, Reject> {
-        self.throttle.count_call(context.client())?;
+        self.admit(context)?;
         self.authenticator.authenticate_expired(expired, self.idle, &context.auth()).await
     }
 
@@ -75,7 +92,7 @@ impl CallChecks<'_> {
         headers: &HeaderMap,
         context: &mut RequestContext<'_>,
     ) -> Result<Revoker, Reject> {
-        self.throttle.count_call(context.client())?;
+        self.admit(context)?;
         let family = revoke::named_family(parameter);
         context.record.token_id = family;
         let bearer = bearer::find_with_scheme(headers, self.authenticator.token_size)?;
@@ -86,77 +103,35 @@ impl CallChecks<'_> {
         Ok(Revoker { caller, family, by })
     }
 
-    /// An endpoint for OAuth clients. Counts it if it fails.
-    pub async fn endpoint(
+    /// The caller of an introspection, which is not admitted before.
+    pub async fn introspector(
         &self,
-        endpoint: ClientEndpoint,
         headers: &HeaderMap,
         context: &mut RequestContext<'_>,
-    ) -> Result<EndpointCaller, Reject> {
-        let caller = match endpoint {
-            ClientEndpoint::Token => self.client(headers, context).await.map(EndpointCaller::Client),
-            ClientEndpoint::Revoke => self.check_client_call(headers, context).map(|()| EndpointCaller::Owner),
-            // Resource servers introspect for all of their clients, and authenticate with a credential of their own.
-            ClientEndpoint::Introspect => self.introspector(headers, context).await.map(EndpointCaller::Introspector),
-        };
-        self.throttle.count_outcome(&caller, context.client());
-        caller
+    ) -> Result<Introspector, Reject> {
+        oauth::introspector(headers, self.resource_servers, self.authenticator, self.throttle, context).await
     }
 
-    /// A report of an identity provider. Only failures count against its address: when an administrator ends all
-    /// sessions, a provider reports each of them.
-    pub fn report(&self, context: &RequestContext<'_>) -> Result<(), Reject> {
-        self.throttle.check_failures(context.client())
+    /// What a client has proved that asks for tokens.
+    pub async fn grant_proof(&self, headers: &HeaderMap, context: &RequestContext<'_>) -> Result<Bound, Reject> {
+        self.authenticator.grant_proof(&context.auth_by(headers)).await
     }
 
-    /// A login or logout at a backend: the gateway captures the response. Returns what the client has proved. A login
-    /// is bound to the key of its proof, and gets no tokens if the proof is bad. It can be bound to a certificate. A
-    /// browser that keeps the tokens in cookies sends no proofs.
-    pub async fn login(
+    /// A login or logout at a backend: the gateway captures the response.
+    pub fn admit_capture(
         &self,
         capture: Capture,
         permit: &Permit,
         method: &Method,
         headers: &HeaderMap,
         context: &RequestContext<'_>,
-    ) -> Result<Bound, Reject> {
+    ) -> Result<(), Reject> {
         match capture {
-            Capture::Logout => return Ok(Bound::default()),
+            Capture::Logout => return Ok(()),
             Capture::CookieLogin => check_origin(permit, method, headers, context)?,
             Capture::Login => {}
         }
-        self.throttle.check_failures(context.client())?;
-        self.throttle.count_call(context.client())?;
-        if capture == Capture::CookieLogin {
-            return Ok(Bound::default());
-        }
-        let proved = self.authenticator.grant_proof(&context.auth_by(headers)).await;
-        self.throttle.count_outcome(&proved, context.client());
-        proved
-    }
-
-    async fn client(&self, headers: &HeaderMap, context: &RequestContext<'_>) -> Result<Bound, Reject> {
-        self.check_client_call(headers, context)?;
-        self.authenticator.grant_proof(&context.auth_by(headers)).await
-    }
-
-    fn check_client_call(&self, headers: &HeaderMap, context: &RequestContext<'_>) -> Result<(), Reject> {
-        self.throttle.check_failures(context.client())?;
-        self.throttle.count_call(context.client())?;
-        oauth::check_no_credentials(headers)
-    }
-
-    async fn introspector(
-        &self,
-        headers: &HeaderMap,
-        context: &mut RequestContext<'_>,
-    ) -> Result<Introspector, Reject> {
-        let found = oauth::authenticate(headers, self.resource_servers, self.authenticator, context).await;
-        if found.is_err() && oauth::has_basic_credentials(headers) {
-            // A resource server with the right secret is never limited. With a wrong one, its address soon gets 429.
-            self.throttle.check_failures(context.client())?;
-        }
-        found
+        self.admit_guess(context)
     }
 }
 

@@ -322,7 +322,8 @@ impl Gateway {
     ) -> Result<Forwarded, Reject> {
         let broker = &self.token_calls.broker;
         let checks = self.token_calls.checks(&self.decider.authenticator);
-        let captured = login_capture::begin(capture, &permit, request, &checks, context).await?;
+        let captured = login_capture::begin(capture, &permit, request, &checks, context)?;
+        let captured = captured.bind(request.headers(), &checks, context).await?;
         let forwarded = match self.forwarder.forward(permit, request, host, context).await {
             Ok(forwarded) => forwarded,
             Err(reject) => {

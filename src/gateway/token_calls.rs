@@ -65,6 +65,7 @@ impl TokenCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
+        self.checks(authenticator).admit(context)?;
         let outcome = self.refresh_now(request, authenticator, context).await;
         self.broker.throttle.count_outcome(&outcome, context.client());
         outcome
@@ -76,13 +77,13 @@ impl TokenCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        let by = self.checks(authenticator).refresh(request.headers(), context).await?;
         let content = self.read_body(request, BODY_LIMIT, context).await?;
         let refresh = RefreshRequest::read(request.headers(), &content)?;
         if refresh.client_id().is_some_and(|id| self.endpoints.client(id).is_some()) {
             let detail = "a registered client refreshes at the token endpoint, where it can authenticate";
             return Err(Reject::new(Reason::ClientNotAuthenticated, detail));
         }
+        let by = self.checks(authenticator).refresh(request.headers(), context).await?;
         let pair = self.broker.refresh(refresh, (&by.token, by.proved), context.event()).await?;
         Ok(respond::json(StatusCode::OK, &pair))
     }
@@ -125,7 +126,7 @@ impl TokenCalls {
             Endpoint::Client(endpoint) => self.client_call(endpoint, request, authenticator, context).await,
             Endpoint::ProtectedResource => self.published_resource(),
             Endpoint::Report(report) => {
-                self.checks(authenticator).report(context)?;
+                self.checks(authenticator).admit_report(context)?;
                 let outcome = self.receive(report, request, context).await;
                 self.count_report(&outcome, context);
                 outcome
@@ -140,12 +141,14 @@ impl TokenCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        let by = self.checks(authenticator).endpoint(endpoint, request.headers(), context).await?;
+        // What an introspection asks about comes from the clients of its caller.
+        let guesses = endpoint != ClientEndpoint::Introspect;
+        if guesses {
+            self.checks(authenticator).admit_guess(context)?;
+        }
         let exchanges = endpoint == ClientEndpoint::Token && !self.endpoints.exchange.is_empty();
         let limit = if exchanges { EXCHANGE_BODY_LIMIT } else { BODY_LIMIT };
         let content = self.read_body(request, limit, context).await?;
-        // What an introspection asks about comes from the clients of its caller.
-        let guesses = endpoint != ClientEndpoint::Introspect;
         let attempt = guesses.then(|| self.broker.throttle.begin_attempt(context.client())).transpose()?;
         let call = oauth::Call {
             broker: &self.broker,
@@ -155,7 +158,7 @@ impl TokenCalls {
             headers: request.headers(),
             context,
         };
-        let outcome = oauth::respond(call, by, &content).await;
+        let outcome = oauth::respond(call, endpoint, &content).await;
         if let Some(attempt) = attempt {
             attempt.end(is_failure(&outcome));
         }

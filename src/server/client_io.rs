@@ -208,7 +208,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
                 }
             }
             let before = buffer.filled().len();
-            ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+            if let Poll::Ready(result) = Pin::new(&mut self.stream).poll_read(context, buffer) {
+                result?;
+            } else {
+                if heads.waits_for_response(&self.exchange) {
+                    self.exchange.wait_for_response(context.waker());
+                }
+                return Poll::Pending;
+            }
             let read = buffer.filled().len() - before;
             if read == 0 {
                 return Poll::Ready(Ok(()));

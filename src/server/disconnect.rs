@@ -18,7 +18,7 @@ pub(super) enum DisconnectReason {
 }
 
 impl DisconnectReason {
-    /// Returns a flood of frames for each flood that h2 detects itself. Only the client learns from h2 which one it was.
+    /// Returns a flood of frames for each flood that h2 detects itself. Only the client learns from h2 which one it is.
     pub(super) fn from_h2(error: &hyper::Error) -> Option<DisconnectReason> {
         let error: &h2::Error = error.source()?.downcast_ref()?;
         let is_flood = error.is_library() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM);

@@ -51,6 +51,11 @@ impl RequestHeads {
         }
     }
 
+    /// Returns true if the response decides whether the next bytes are HTTP, and there is none yet.
+    pub(super) fn waits_for_response(&self, exchange: &Exchange) -> bool {
+        self.framing.is_switching() && exchange.answered() < self.framing.heads()
+    }
+
     /// Returns true if the client has begun a head that hyper has not seen.
     pub(super) fn has_pending(&self) -> bool {
         !self.pending.is_empty()
@@ -71,8 +76,8 @@ impl RequestHeads {
             None if !self.framing.is_switching() => return Ok(Next::Read),
             None => {}
         }
-        // The request asked for another protocol. The response decides whether the next bytes are HTTP.
-        if exchange.answered() < self.framing.heads() {
+        // The request asked for another protocol.
+        if self.waits_for_response(exchange) {
             return Ok(if self.pending.len() < self.max_pending { Next::Read } else { Next::Wait });
         }
         if exchange.is_tunnel() {

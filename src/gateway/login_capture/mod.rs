@@ -63,15 +63,14 @@ pub struct Limits {
 }
 
 /// Prepares a request with a captured response: what comes back must be one whole response that can be read.
-pub async fn begin<B: HttpBody>(
+pub fn begin<B: HttpBody>(
     capture: Capture,
     permit: &Permit,
     request: &mut Request<B>,
     checks: &CallChecks<'_>,
     context: &RequestContext<'_>,
 ) -> Result<Captured, Reject> {
-    // Boxed: few requests log in.
-    let proved = Box::pin(checks.login(capture, permit, request.method(), request.headers(), context)).await?;
+    checks.admit_capture(capture, permit, request.method(), request.headers(), context)?;
     let mut attempt = None;
     if capture != Capture::Logout {
         attempt = Some(checks.throttle.begin_attempt(context.client())?);
@@ -87,6 +86,7 @@ pub async fn begin<B: HttpBody>(
     }
     let caller = permit.caller().map(|caller| caller.token().clone());
     let login_cookie = permit.route().places.login_cookie;
+    let proved = Bound::default();
     Ok(Captured { capture, proved, caller, login_cookie, is_submission, has_checked_origin, attempt })
 }
 
@@ -107,6 +107,26 @@ fn was_checked(is_submission: bool, reason: Reason) -> bool {
 }
 
 impl Captured {
+    /// The login of a client that sends a proof is bound to its key, and gets no tokens if the proof is bad. That of a
+    /// client with a certificate can be bound to it. A browser that keeps the tokens in cookies sends no proofs.
+    pub async fn bind(
+        mut self,
+        headers: &HeaderMap,
+        checks: &CallChecks<'_>,
+        context: &RequestContext<'_>,
+    ) -> Result<Self, Reject> {
+        if self.capture == Capture::Login {
+            match Box::pin(checks.grant_proof(headers, context)).await {
+                Ok(proved) => self.proved = proved,
+                Err(reject) => {
+                    self.abandon(reject.reason);
+                    return Err(reject);
+                }
+            }
+        }
+        Ok(self)
+    }
+
     /// The backend gave no response. A closed connection may be how it rejects a wrong password, so the attempt counts
     /// unless the request was not sent.
     pub fn abandon(self, reason: Reason) {

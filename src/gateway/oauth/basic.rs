@@ -17,7 +17,7 @@ pub(super) fn is_basic(value: &HeaderValue) -> bool {
 }
 
 /// Returns true if the request uses the scheme Basic.
-pub fn is_used(headers: &HeaderMap) -> bool {
+pub(super) fn is_used(headers: &HeaderMap) -> bool {
     headers.get_all(header::AUTHORIZATION).iter().any(is_basic)
 }
 

@@ -16,6 +16,7 @@ use crate::auth::bearer;
 use crate::gateway::context::RequestContext;
 use crate::gateway::endpoints::ResourceServer;
 use crate::limits::limiter::Key;
+use crate::limits::throttle::Throttle;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::tokens::family::refresh_token::PresentedToken;
@@ -38,8 +39,26 @@ pub struct Introspector {
     pub caller: Option<Caller>,
 }
 
-/// Authenticates the caller of an introspection. Its proof is used up.
-pub async fn authenticate(
+/// Authenticates the caller of an introspection: a resource server asks for all of its clients, with a credential of its
+/// own. Its proof is used up. Counts a failure.
+pub async fn introspector(
+    headers: &HeaderMap,
+    resource_servers: &[ResourceServer],
+    authenticator: &Authenticator,
+    throttle: &Throttle,
+    context: &mut RequestContext<'_>,
+) -> Result<Introspector, Reject> {
+    let mut found = authenticate(headers, resource_servers, authenticator, context).await;
+    if found.is_err() && basic::is_used(headers) {
+        // A resource server with the right secret is never limited. With a wrong one, its address soon gets 429.
+        found = throttle.check_failures(context.client()).and(found);
+    }
+    // Not what the caller asks about: that comes from its clients.
+    throttle.count_outcome(&found, context.client());
+    found
+}
+
+async fn authenticate(
     headers: &HeaderMap,
     resource_servers: &[ResourceServer],
     authenticator: &Authenticator,
@@ -62,11 +81,14 @@ pub async fn authenticate(
 }
 
 impl Call<'_, '_> {
-    pub(super) async fn introspect(&mut self, form: &Form, caller: Key) -> Result<Response<Body>, Reject> {
+    pub(super) async fn introspect(&mut self, form: &Form) -> Result<Response<Body>, Reject> {
+        let servers = &self.endpoints.resource_servers;
+        let throttle = &self.broker.throttle;
+        let by = introspector(self.headers, servers, self.authenticator, throttle, self.context).await?;
         let token = form.required("token")?;
         let found = match PresentedToken::parse(token) {
             Some(presented) => self.refresh_token(&presented).await?,
-            None => self.access_token(caller, token).await?,
+            None => self.access_token(by.key, token).await?,
         };
         let mut claims = found.unwrap_or_default();
         claims.insert("active".into(), json!(!claims.is_empty()));

@@ -17,30 +17,24 @@ mod token_response;
 
 use http::Response;
 
+use crate::gateway::endpoints::ClientEndpoint;
 use crate::protocols::http::body::Body;
-use crate::tokens::bound::Bound;
 use crate::types::reject::Reject;
 
-pub use basic::is_used as has_basic_credentials;
 pub use call::{Call, check_no_credentials};
 pub use form::Form;
-pub use introspect::{INTROSPECT_SCOPE, Introspector, authenticate};
+pub use introspect::{INTROSPECT_SCOPE, Introspector, introspector};
 
-/// The caller of an endpoint for OAuth clients.
-pub enum EndpointCaller {
-    /// Of the token endpoint: what the client has proved. The form names it.
-    Client(Bound),
-    /// Of the revocation endpoint: the form has the token that it owns.
-    Owner,
-    Introspector(Introspector),
-}
-
-/// Carries out a call of an OAuth client. Its head was checked, and its body was read.
-pub async fn respond(mut call: Call<'_, '_>, by: EndpointCaller, content: &[u8]) -> Result<Response<Body>, Reject> {
+/// Carries out a call of an OAuth client. Its body was read before.
+pub async fn respond(
+    mut call: Call<'_, '_>,
+    endpoint: ClientEndpoint,
+    content: &[u8],
+) -> Result<Response<Body>, Reject> {
     let form = Form::read(call.headers, content)?;
-    match by {
-        EndpointCaller::Client(proved) => call.token(&form, proved).await,
-        EndpointCaller::Owner => call.revoke(&form).await,
-        EndpointCaller::Introspector(by) => call.introspect(&form, by.key).await,
+    match endpoint {
+        ClientEndpoint::Token => call.token(&form).await,
+        ClientEndpoint::Revoke => call.revoke(&form).await,
+        ClientEndpoint::Introspect => call.introspect(&form).await,
     }
 }

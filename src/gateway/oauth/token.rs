@@ -13,18 +13,19 @@ use super::token_response::TokenResponse;
 use crate::gateway::endpoints::TOKEN_EXCHANGE;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
-use crate::tokens::bound::{Bound, Holder};
+use crate::tokens::bound::Holder;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::types::reject::{Reason, Reject};
 
 impl Call<'_, '_> {
-    /// `proved`: what the head of the call proves.
-    pub(super) async fn token(&mut self, form: &Form, proved: Bound) -> Result<Response<Body>, Reject> {
+    pub(super) async fn token(&mut self, form: &Form) -> Result<Response<Body>, Reject> {
         let grant = form.required("grant_type")?;
         if !self.endpoints.grant_types().contains(&grant) {
             return Err(Reason::UnsupportedGrantType.into());
         }
         let client = self.client(form).await?;
+        // After the client, and before anything is granted.
+        let proved = self.authenticator.grant_proof(&self.context.auth_by(self.headers)).await?;
         if proved.key.is_none() && client.registered().is_ok_and(|client| client.dpop_bound) {
             return Err(Reject::new(Reason::ProofRejected, "dpop_bound_access_tokens is true, and there is no proof"));
         }

@@ -68,12 +68,13 @@ with placed as (
         or g.effect = 'lost' and not exists (select from families f where f.id = g.name and f.revoked_at is null
             and f.id not in (select id from ended))
 
--- 5. Locks the counter. Reads `watermarks`, so that it comes after 3 and 4; `entries` has read 2.
+-- 5. Locks the counter. Its conditions are read in this order: `entries`, which needs 2, and `watermarks`, which needs 3
+-- and 4.
 ), head as (
     update meta set value = value + (select count(*) from entries),
         tag = (select e.tag from entries e order by e.place desc limit 1)
     from watermarks
-    where name = 'revocation_sequence' and watermarks.raised >= 0 and exists (select from entries)
+    where name = 'revocation_sequence' and exists (select from entries) and watermarks.raised >= 0
     returning value - (select count(*) from entries) as before
 
 -- 6. Writes new rows, which no other transaction can lock.

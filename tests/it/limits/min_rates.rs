@@ -17,10 +17,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 const MIN_RATES: &str = "[limits]\nmin_upload_rate = \"2KiB\"\nmin_download_rate = \"2KiB\"\n\
                          [timeouts]\nrate_window = \"300ms\"\nwrite = \"1s\"";
 
-const ENDPOINT: &str = "[oauth]\nrevocation_endpoint = \"/oauth/revoke\"";
-
 fn with_min_rates(upstream: &Upstream) -> Gateway {
-    Gateway::public(upstream.address, &format!("{MIN_RATES}\n{ENDPOINT}"))
+    Gateway::public(upstream.address, MIN_RATES)
 }
 
 /// An honest client with the same pauses as the attacker, but more data.
@@ -58,13 +56,13 @@ async fn a_body_below_the_minimum_rate_is_rejected() {
     gateway.wait_for_metric("rejections_total{reason=\"body_too_slow\"}", 1).await;
 }
 
-/// The gateway reads this body itself, of any client.
+/// The gateway reads this body itself, before it checks the token.
 #[tokio::test]
-async fn a_revocation_below_the_minimum_rate_is_rejected() {
+async fn a_refresh_below_the_minimum_rate_is_rejected() {
     let upstream = Upstream::start();
     let gateway = with_min_rates(&upstream);
     let mut attacker = frames::connect(gateway.address(), &[frames::connection_preface()]).await;
-    attacker.send(frames::frame(HEADERS, END_HEADERS, 1, &frames::header_block("POST", "/oauth/revoke"))).await;
+    attacker.send(frames::frame(HEADERS, END_HEADERS, 1, &frames::header_block("POST", "/user/refresh"))).await;
     let drip = async {
         loop {
             tokio::time::sleep(PAUSE).await;

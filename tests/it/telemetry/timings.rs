@@ -121,7 +121,7 @@ async fn received_bytes_and_tls_are_in_the_log() {
         assert!(cipher.starts_with("TLS_AES_") || cipher.starts_with("TLS_CHACHA20_"), "{cipher}");
     }
     // A call that the gateway answers itself.
-    let client: Client = gateway.client().bearer(&gateway.issue("alice", "").await.access);
+    let client: Client = gateway.client();
     client.post("/user/refresh", &serde_json::json!({ "refreshToken": "x" })).await;
     let line = line_of(&gateway, "/user/refresh").await;
     assert_eq!(line["received"], "{\"refreshToken\":\"x\"}".len(), "{line}");
