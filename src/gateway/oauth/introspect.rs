@@ -39,8 +39,8 @@ pub struct Introspector {
     pub caller: Option<Caller>,
 }
 
-/// Authenticates the caller of an introspection: a resource server asks for all of its clients, with a credential of its
-/// own. Its proof is used up. Counts a failure.
+/// Authenticates the caller of an introspection: a resource server asks for all of its clients, with a credential of
+/// its own. Its proof is used up. Counts a failure.
 pub async fn introspector(
     headers: &HeaderMap,
     resource_servers: &[ResourceServer],
