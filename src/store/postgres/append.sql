@@ -2,9 +2,9 @@
 -- those of one call, and are only written if the mark is new.
 --
 -- The parts lock rows in one order: a mark, families by id, subjects by name, the watermark, and the counter of the log
--- last, so that it is held only while the commit is written. The counter makes the sequence gap-free, and its order that of
--- the commits. PostgreSQL runs a part when another one needs its rows, or at the end. So a part that must come later
--- reads a part that must come before.
+-- last, so that it is held only while the commit is written. The counter makes the sequence gap-free, and its order
+-- that of the commits. PostgreSQL runs a part when another one needs its rows, or at the end. So a part that must come
+-- later reads a part that must come before.
 
 -- 1. Locks the mark. `seen` is 0 if it is new.
 with placed as (
