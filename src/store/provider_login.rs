@@ -4,10 +4,11 @@
 //! time, but a provider with rotating refresh tokens accepts only one: a **lease** makes the others wait. The version
 //! counts the refreshes, so that the response to a late holder of the lease is kept if there is no newer one.
 //!
-//! When the family has ended, the provider is to be told. A login is returned for that until
-//! [`ProviderLoginStore::forget_login`](crate::store::ProviderLoginStore::forget_login) removes it, for at most a day of
-//! attempts. A gateway that is stopped makes none. A login that no gateway tries, because none has a provider of its
-//! name, is deleted a day after the store has noticed its end.
+//! When the family has ended, the provider is to be told. A login is returned for that until [`forget_login`] removes
+//! it, for at most a day of attempts. A gateway that is stopped makes none. A login that no gateway tries, because none
+//! has a provider of its name, is deleted a day after the store has noticed its end.
+//!
+//! [`forget_login`]: crate::store::ProviderLoginStore::forget_login
 
 use std::time::Duration;
 

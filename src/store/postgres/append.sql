@@ -31,7 +31,7 @@ with placed as (
             session, n)
     where :mark_id is null or exists (select from placed p where p.seen = 0)
 
--- 2. Locks the families that end, by id. One that was ended before, or that another transaction has locked, is left out.
+-- 2. Locks the families that end, by id. Leaves out one that was ended before, or that another transaction has locked.
 ), locked as (
     select f.id, g.n, g.at, g.reason from given g join families f on f.id = g.name
     where g.kind = 'family' and f.revoked_at is null and (g.generation is null or f.generation = g.generation)
@@ -68,8 +68,8 @@ with placed as (
         or g.effect = 'lost' and not exists (select from families f where f.id = g.name and f.revoked_at is null
             and f.id not in (select id from ended))
 
--- 5. Locks the counter. Its conditions are read in this order: `entries`, which needs 2, and `watermarks`, which needs 3
--- and 4.
+-- 5. Locks the counter. Its conditions are read in this order: `entries`, which needs 2, and `watermarks`, which needs
+-- 3 and 4.
 ), head as (
     update meta set value = value + (select count(*) from entries),
         tag = (select e.tag from entries e order by e.place desc limit 1)
