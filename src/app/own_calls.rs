@@ -73,12 +73,7 @@ impl OwnCalls {
     }
 
     fn checks<'c>(&'c self, authenticator: &'c Authenticator) -> CallChecks<'c> {
-        CallChecks {
-            throttle: &self.throttle,
-            authenticator,
-            resource_servers: &self.resource_servers,
-            idle: self.idle,
-        }
+        CallChecks { throttle: &self.throttle, authenticator, idle: self.idle }
     }
 
     pub(super) async fn answer(
@@ -210,8 +205,10 @@ impl OwnCalls {
         headers: &HeaderMap,
         context: &mut RequestContext<'_>,
     ) -> Result<(), Failure> {
+        let servers = &self.resource_servers;
+        let by = oauth::introspector(headers, servers, checks.authenticator, &self.throttle, context).await?;
         // The credentials of a resource server cannot be revoked.
-        let Some(caller) = checks.introspector(headers, context).await?.caller else { return Ok(()) };
+        let Some(caller) = by.caller else { return Ok(()) };
         if let Some(why) = &self.unknown.revocations {
             return Err(Failure::Unknown(unless_revoked(why)));
         }

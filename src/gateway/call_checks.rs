@@ -15,8 +15,6 @@ use crate::broker::revoke::{self, right_of};
 use crate::gateway::authorize::Permit;
 use crate::gateway::context::RequestContext;
 use crate::gateway::csrf;
-use crate::gateway::endpoints::ResourceServer;
-use crate::gateway::oauth::{self, Introspector};
 use crate::gateway::route::Capture;
 use crate::limits::throttle::Throttle;
 use crate::store::RevokedBy;
@@ -29,8 +27,6 @@ use crate::types::reject::{Reason, Reject};
 pub struct CallChecks<'c> {
     pub throttle: &'c Throttle,
     pub authenticator: &'c Authenticator,
-    /// `[[oauth.resource_server]]`
-    pub resource_servers: &'c [ResourceServer],
     /// `tokens.refresh_idle_lifetime`
     pub idle: Duration,
 }
@@ -101,15 +97,6 @@ impl CallChecks<'_> {
         self.authenticator.use_proof(&caller, context.now).await?;
         let (family, by) = right_of(&caller, family)?;
         Ok(Revoker { caller, family, by })
-    }
-
-    /// The caller of an introspection, which is not admitted before.
-    pub async fn introspector(
-        &self,
-        headers: &HeaderMap,
-        context: &mut RequestContext<'_>,
-    ) -> Result<Introspector, Reject> {
-        oauth::introspector(headers, self.resource_servers, self.authenticator, self.throttle, context).await
     }
 
     /// What a client has proved that asks for tokens.

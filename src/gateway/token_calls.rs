@@ -50,12 +50,7 @@ pub struct TokenCalls {
 impl TokenCalls {
     /// The checks of the heads of these calls.
     pub(super) fn checks<'c>(&'c self, authenticator: &'c Authenticator) -> CallChecks<'c> {
-        CallChecks {
-            throttle: &self.broker.throttle,
-            authenticator,
-            resource_servers: &self.endpoints.resource_servers,
-            idle: self.broker.settings.lifetimes.idle,
-        }
+        CallChecks { throttle: &self.broker.throttle, authenticator, idle: self.broker.settings.lifetimes.idle }
     }
 
     /// `POST /user/refresh`

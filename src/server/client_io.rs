@@ -192,12 +192,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
                 self.read_unread(buffer);
                 return Poll::Ready(Ok(()));
             }
+            if heads.waits_for_response(&self.exchange) {
+                self.exchange.wait_for_response(context.waker());
+            }
             match heads.next(&self.exchange)? {
                 Next::Read => {}
-                Next::Wait => {
-                    self.exchange.wait_for_response(context.waker());
-                    return Poll::Pending;
-                }
+                Next::Wait => return Poll::Pending,
                 Next::Pass(bytes) => {
                     self.unread = bytes;
                     continue;
@@ -208,14 +208,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
                 }
             }
             let before = buffer.filled().len();
-            if let Poll::Ready(result) = Pin::new(&mut self.stream).poll_read(context, buffer) {
-                result?;
-            } else {
-                if heads.waits_for_response(&self.exchange) {
-                    self.exchange.wait_for_response(context.waker());
-                }
-                return Poll::Pending;
-            }
+            ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
             let read = buffer.filled().len() - before;
             if read == 0 {
                 return Poll::Ready(Ok(()));
