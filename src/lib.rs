@@ -57,6 +57,7 @@
 //! | `aws_lc_rs` | `protocols/tls/`, `tokens/jwt/`, `types/secret` | no cryptography of our own, and none elsewhere |
 //! | `clap` | `cli/`, `main` | reads the command line |
 //! | `crc32fast` | `tokens/family/` | the checksum at the end of a refresh token or an API key |
+//! | `flate2` | `protocols/http/content_coding` | reads the gzip of servers that ignore `Accept-Encoding` |
 //! | `h2` | `server/`, `upstream/` | the errors of the protocol under hyper: was it a flood? was the request processed? |
 //! | `instant_acme` | `server/acme/` | orders of certificates; requests to the authority are ours |
 //! | `ipnet` | `config/`, `protocols/http/forwarded` | networks of trusted proxies |

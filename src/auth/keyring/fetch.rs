@@ -112,12 +112,9 @@ async fn send(
         request = request.header(header::IF_NONE_MATCH, etag);
     }
     let request = request.body(Full::default()).map_err(ClientError::Request)?;
-    let limits = Limits { time: time_limit, body_size: SIZE_LIMIT, reach, reads_body: has_document };
+    let reads_body = |head: &Parts| head.status == StatusCode::OK;
+    let limits = Limits { time: time_limit, body_size: SIZE_LIMIT, reach, reads_body };
     client::send_to(url, ca_file, request, &limits).await
-}
-
-fn has_document(head: &Parts) -> bool {
-    head.status == StatusCode::OK && content_coding::other_than_identity(&head.headers).is_none()
 }
 
 fn read(response: Response<Bytes>, has_etag: bool) -> Result<FetchOutcome, Problem> {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::response::Parts;
-use http::{Request, Response};
+use http::{Request, Response, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
@@ -25,6 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, ToSocketAddrs, UnixStream, lookup_host};
 use tokio_rustls::TlsConnector;
 
+use crate::protocols::http::content_coding;
 use crate::protocols::reach::Reach;
 use crate::protocols::tls::{self, CertificateFiles};
 use crate::protocols::url::SecureUrl;
@@ -38,7 +39,7 @@ pub(crate) const HEADER_SIZE: usize = 64 * 1024;
 pub struct Limits {
     /// Maximum time for the whole exchange.
     pub time: Duration,
-    /// Maximum size of the response body in bytes.
+    /// Maximum size of the response body in bytes, before and after it is decoded.
     pub body_size: usize,
     /// Only addresses that reach at least as far are connected to.
     pub reach: Reach,
@@ -111,7 +112,7 @@ pub async fn send_with(
         response.extensions_mut().insert(peer);
         Ok(response)
     };
-    within(limits.time, exchange).await
+    within(limits, exchange).await
 }
 
 /// The addresses of the host that are allowed. Checked after the name is resolved: a name can lead anywhere.
@@ -134,7 +135,7 @@ pub async fn send_on(
     request: Request<Full<Bytes>>,
     limits: &Limits,
 ) -> Result<Response<Bytes>, ClientError> {
-    within(limits.time, exchange(stream, request, limits)).await
+    within(limits, exchange(stream, request, limits)).await
 }
 
 impl Tls {
@@ -147,12 +148,13 @@ impl Tls {
 }
 
 async fn within(
-    limit: Duration,
+    limits: &Limits,
     exchange: impl Future<Output = Result<Response<Bytes>, ClientError>>,
 ) -> Result<Response<Bytes>, ClientError> {
     // Boxed: the TLS handshake makes this future a large one.
-    let response = tokio::time::timeout(limit, Box::pin(exchange)).await;
-    response.unwrap_or(Err(ClientError::Timeout(limit)))
+    let response = tokio::time::timeout(limits.time, Box::pin(exchange)).await;
+    let response = response.unwrap_or(Err(ClientError::Timeout(limits.time)))?;
+    decode(response, limits.body_size)
 }
 
 async fn send(
@@ -200,4 +202,16 @@ async fn read(response: Response<Incoming>, limits: &Limits) -> Result<Response<
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
         Err(error) => Err(ClientError::Body(error)),
     }
+}
+
+/// Decodes a body in gzip: a server may ignore `Accept-Encoding`.
+fn decode(mut response: Response<Bytes>, max_size: usize) -> Result<Response<Bytes>, ClientError> {
+    if !content_coding::is_gzip(response.headers(), response.body()) {
+        return Ok(response);
+    }
+    let decoded = content_coding::gunzip(response.body(), max_size);
+    let decoded = decoded.map_err(|error| ClientError::Body(error.into()))?;
+    *response.body_mut() = decoded.ok_or(ClientError::BodyTooLarge(max_size))?;
+    response.headers_mut().remove(header::CONTENT_ENCODING);
+    Ok(response)
 }

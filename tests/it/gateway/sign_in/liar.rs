@@ -1,10 +1,13 @@
 //! A provider that can lie: each response of its endpoints is what the test says.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use bearward::tokens::jwt::Algorithm;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -29,6 +32,8 @@ pub struct Lies {
     pub raw: Option<&'static str>,
     /// How the ID token is signed.
     pub signature: Signature,
+    /// All its responses are compressed, whatever the request accepts.
+    pub is_compressed: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -139,7 +144,22 @@ impl Liar {
     }
 }
 
-fn answer(path: &str, body: &str, address: SocketAddr, shared: &Mutex<Shared>) -> String {
+fn answer(path: &str, body: &str, address: SocketAddr, shared: &Mutex<Shared>) -> Vec<u8> {
+    let response = plain_answer(path, body, address, shared);
+    if shared.lock().expect("unpoisoned").lies.is_compressed { compressed(&response) } else { response.into_bytes() }
+}
+
+fn compressed(response: &str) -> Vec<u8> {
+    let (head, body) = response.split_once("\r\n\r\n").expect("a response");
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(body.as_bytes()).expect("memory is writable");
+    let body = encoder.finish().expect("memory is writable");
+    let (status, _) = head.split_once("\r\nContent-Length").expect("page_with writes it last");
+    let head = format!("{status}\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", body.len());
+    [head.into_bytes(), body].concat()
+}
+
+fn plain_answer(path: &str, body: &str, address: SocketAddr, shared: &Mutex<Shared>) -> String {
     let issuer = format!("http://{address}");
     let mut shared = shared.lock().expect("unpoisoned");
     let lies = shared.lies.clone();

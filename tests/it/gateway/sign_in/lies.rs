@@ -82,11 +82,13 @@ async fn each_lie_of_a_provider_ends_the_sign_in() {
         assert_eq!((visitor.session(), visitor.attempts().len()), (None, 0), "{what}");
         assert!(page.header("content-security-policy").is_some(), "{what}: a page: {page:?}");
     }
-    liar.tell(Lies::default());
-    let mut visitor = Visitor::of(&gateway);
-    let page = liar.sign_in(&mut visitor, |back| back).await;
-    assert_eq!((page.status.as_u16(), page.header("location")), (303, Some("https://app.example/orders")));
-    assert!(visitor.session().is_some(), "the truth is accepted");
+    for is_compressed in [false, true] {
+        liar.tell(Lies { is_compressed, ..Lies::default() });
+        let mut visitor = Visitor::of(&gateway);
+        let page = liar.sign_in(&mut visitor, |back| back).await;
+        assert_eq!((page.status.as_u16(), page.header("location")), (303, Some("https://app.example/orders")));
+        assert!(visitor.session().is_some(), "the truth is accepted");
+    }
     assert_eq!(upstream.seen().len(), 0, "nothing went to the backend");
 }
 

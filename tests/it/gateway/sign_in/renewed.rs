@@ -137,6 +137,8 @@ async fn a_new_refresh_token_outlives_the_rest_of_its_response() {
         ("another case", with_head("200 OK\r\nContent-Type: application/json\r\nContent-Encoding: Identity")),
         ("an empty coding", with_head("200 OK\r\nContent-Type: application/json\r\nContent-Encoding:")),
         ("a coding that is none", with_head("200 OK\r\nContent-Type: application/json\r\nContent-Encoding: utf-8")),
+        ("gzip", Lies { is_compressed: true, ..Lies::default() }),
+        ("gzip of a flawed response", Lies { is_compressed: true, ..response(json!({ "expires_in": -1 })) }),
         ("the coding none", with_head("200 OK\r\nContent-Type: application/json\r\nContent-Encoding: none")),
     ]
     .into_iter()
