@@ -1,5 +1,6 @@
 //! The start of a gateway.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -35,7 +36,7 @@ use crate::gateway::Gateway;
 use crate::limits::rate_limit::RateLimits;
 use crate::protocols::socket_handover;
 use crate::telemetry::access_log::{AccessLog, Target};
-use crate::telemetry::audit_log::Delivery;
+use crate::telemetry::audit_log::{self, Delivery};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::recent_rejections::RecentRejections;
 use crate::telemetry::spans::Tracer;
@@ -49,7 +50,8 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
 }
 
 /// Takes over the sockets of the gateway that runs on this store, if there is one. That gateway then drains, so this
-/// first checks what can stop the start of this one, and binds the addresses that the other one does not have.
+/// first checks what can stop the start of this one: it binds the addresses that the other one does not have, and opens
+/// the logs.
 pub fn take_over(config: &Config) -> Result<Inherited, StartError> {
     root_secrets::check(config)?;
     let socket = takeover::socket_path(&config.store);
@@ -57,6 +59,8 @@ pub fn take_over(config: &Config) -> Result<Inherited, StartError> {
     let Some(mut offered) = socket_handover::request(&socket).map_err(failed)? else { return Ok(Inherited::None) };
     let mut sockets = std::mem::take(&mut offered.sockets);
     sockets.extend(sockets::bind_others(config, &sockets)?);
+    AccessLog::check(&config.access_log.target).map_err(|error| access_log_error(config, error))?;
+    audit_log::check(&config.audit.target).map_err(|error| StartError::Audit(error.into()))?;
     let stream = offered.confirm().map_err(failed)?;
     Ok(Inherited::Gateway(sockets, stream))
 }
@@ -244,12 +248,14 @@ fn prepare(
 
 fn open_log(config: &Config, metrics: &Metrics) -> Result<Option<Arc<AccessLog>>, StartError> {
     let workers: Vec<_> = (0..config.workers).map(|number| metrics.worker(number)).collect();
-    let log = AccessLog::open(&config.access_log, &workers).map_err(|source| {
-        let target = match &config.access_log.target {
-            Target::File(file) => file.display().to_string(),
-            Target::Stdout | Target::Off => "standard output".to_owned(),
-        };
-        StartError::AccessLog { target, source }
-    })?;
+    let log = AccessLog::open(&config.access_log, &workers).map_err(|error| access_log_error(config, error))?;
     Ok(log.map(Arc::new))
+}
+
+fn access_log_error(config: &Config, source: io::Error) -> StartError {
+    let target = match &config.access_log.target {
+        Target::File(file) => file.display().to_string(),
+        Target::Stdout | Target::Off => "standard output".to_owned(),
+    };
+    StartError::AccessLog { target, source }
 }

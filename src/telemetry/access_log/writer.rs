@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use super::line::LineWriter;
 use super::record::Record;
 use super::rejections::RejectionLimit;
-use super::settings::Settings;
+use super::settings::{Settings, Target};
 use super::sink::Sink;
 use crate::telemetry::metrics::WorkerMetrics;
 
@@ -97,6 +97,11 @@ pub struct AccessLog {
 }
 
 impl AccessLog {
+    /// Fails if the target cannot be opened. Writes nothing.
+    pub fn check(target: &Target) -> io::Result<()> {
+        Sink::open(target).map(drop)
+    }
+
     /// Opens the target and starts the thread. `None` if the log is off.
     pub fn open(settings: &Settings, workers: &[Arc<WorkerMetrics>]) -> io::Result<Option<AccessLog>> {
         let Some(sink) = Sink::open(&settings.target)? else { return Ok(None) };

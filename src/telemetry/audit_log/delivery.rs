@@ -31,6 +31,12 @@ pub struct Delivery {
     pub progress: Arc<Progress>,
 }
 
+/// Fails if the file cannot be opened. Writes nothing.
+pub fn check(target: &Target) -> Result<(), DeliveryError> {
+    let Target::File(path) = target else { return Ok(()) };
+    file::open(path).map(drop).map_err(|source| DeliveryError::File { path: path.clone(), source })
+}
+
 impl Delivery {
     /// `None` if the audit log is off.
     ///

@@ -14,15 +14,20 @@ use crate::tokens::audit_event::{LINE_PREFIX, Recorded};
 /// How many bytes at the end are read. More than the longest line: the names in an event have some kilobytes at most.
 const TAIL: u64 = 64 * 1024;
 
-pub(super) fn append(path: &Path, events: &[Recorded]) -> io::Result<()> {
+/// Opens the file, and creates it. Leaves what it has unchanged: another gateway may be writing to it.
+pub(super) fn open(path: &Path) -> io::Result<File> {
     // The file has subjects and addresses in it, so only the owner and the group can read it.
-    let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o640).open(path)?;
-    let metadata = file.metadata()?;
-    if metadata.file_type().is_fifo() {
+    let file = OpenOptions::new().read(true).append(true).create(true).mode(0o640).open(path)?;
+    if file.metadata()?.file_type().is_fifo() {
         let message = "this is a named pipe, which does not confirm that an event was stored; use a file or a webhook";
         return Err(io::Error::other(message));
     }
-    let length = metadata.len();
+    Ok(file)
+}
+
+pub(super) fn append(path: &Path, events: &[Recorded]) -> io::Result<()> {
+    let mut file = open(path)?;
+    let length = file.metadata()?.len();
     if length == 0 {
         // A new file is durable only after a flush of its folder.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -11,7 +11,7 @@ mod file;
 mod progress;
 mod settings;
 
-pub use delivery::Delivery;
+pub use delivery::{Delivery, check};
 pub use error::DeliveryError;
 pub use progress::Progress;
 pub use settings::{Settings, Target};

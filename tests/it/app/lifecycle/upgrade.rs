@@ -256,6 +256,17 @@ async fn a_failed_take_over_leaves_the_running_gateway_alone() {
     let warning = served.program.wait_for_stderr("cannot hand over the listening sockets");
     assert!(warning.contains("this one goes on"), "{warning}");
     assert_eq!(served.client().get("/").await.status, 200);
+    // A log that cannot be opened: it is a link into a folder that does not exist.
+    std::os::unix::fs::symlink("missing/log", folder.path().join("link")).expect("created");
+    let without_log = good.replace("\"access.log\"", "\"link\"");
+    assert_ne!(without_log, good);
+    for text in [without_log, format!("{good}[audit]\nfile = \"link\"\n")] {
+        write(folder.path(), &text);
+        let failed = bearward(folder.path(), &["serve", "--take-over"]);
+        let said = String::from_utf8_lossy(&failed.stderr);
+        assert!(failed.status.code() == Some(1) && said.contains("No such file"), "{said}");
+        assert_eq!(served.client().get("/").await.status, 200);
+    }
     write(folder.path(), &good);
     // Without --take-over, a second gateway does not start.
     assert_eq!(bearward(folder.path(), &["serve"]).status.code(), Some(2), "the addresses are in use");

@@ -209,6 +209,11 @@ async fn respond(backend: &Backend, state: &State, request: Request<Incoming>) -
     if path == "/order-plz" {
         let (payload, protected) = (part(&body, "payload"), part(&body, "protected"));
         if response.status() == StatusCode::CREATED {
+            // For one order in a hundred, Pebble takes a validation of before, whatever `PEBBLE_AUTHZREUSE` says: it
+            // draws from 0 to 99, and only what is more than 0 is a new one. The gateway asks again.
+            if serde_json::from_slice::<Value>(response.body()).is_ok_and(|order| order["status"] == "ready") {
+                return problem(StatusCode::BAD_REQUEST, "badNonce");
+            }
             let confirms = state.confirms.load(Ordering::SeqCst) && !payload["replaces"].is_null();
             if confirms {
                 response = edited(response, |order| order["replaces"] = payload["replaces"].clone());
