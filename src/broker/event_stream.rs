@@ -70,7 +70,7 @@ impl Broker {
         context: EventContext,
     ) -> Result<(), EventRejected> {
         let mut kind = "unknown";
-        let received = self.receive(stream, token, jti, check, (context, &mut kind)).await;
+        let received = self.receive(stream, token, jti, check, context, &mut kind).await;
         let outcome = match &received {
             Ok(outcome) => *outcome,
             Err(EventRejected::Invalid(_)) => ReportOutcome::Rejected,
@@ -89,7 +89,8 @@ impl Broker {
         token: &str,
         jti: Option<&str>,
         check: SignatureCheck<'_>,
-        (context, kind): (EventContext, &mut &'static str),
+        context: EventContext,
+        kind: &mut &'static str,
     ) -> Result<ReportOutcome, EventRejected> {
         if token.len() > MAX_EVENT {
             return Err(invalid(format!("{} bytes, maximum {MAX_EVENT}", token.len())).into());

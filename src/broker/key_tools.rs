@@ -57,9 +57,11 @@ impl KeyTools {
                 } else {
                     None
                 };
-                Box::new(move |keys| match created.as_ref().filter(|_| must_replace) {
-                    Some(created) => schedule::rotate(with_new_seals(keys), &lifetimes, created, true, now),
-                    None => schedule::advance(with_new_seals(keys), &lifetimes, created.as_ref(), now),
+                Box::new(move |keys| match created.as_ref() {
+                    Some(created) if must_replace => {
+                        schedule::rotate(with_new_seals(keys), &lifetimes, created, true, now)
+                    }
+                    created => schedule::advance(with_new_seals(keys), &lifetimes, created, now),
                 })
             }
         };

@@ -174,12 +174,12 @@ impl OwnKeys {
 
     fn check_may_refresh(&self, kid: &str, may_refresh: bool) -> Result<(), Reject> {
         let stored = self.stored.load();
-        match stored.iter().find(|key| key.kid == kid && key.is_revoked_for_good()).filter(|_| may_refresh) {
-            Some(key) => {
+        match stored.iter().find(|key| key.kid == kid && key.is_revoked_for_good()) {
+            Some(key) if may_refresh => {
                 let since = key.revoked_at.map(|time| format!(", since {time}")).unwrap_or_default();
                 Err(Reject::new(Reason::KeyFinallyRevoked, format!("{kid} is revoked for good{since}")))
             }
-            None => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -197,11 +197,14 @@ impl OwnKeys {
             kid: key.kid.clone(),
             algorithm: key.algorithm.clone(),
             state: state_name(key, tools, now),
-            next_step: schedule::next_step(key, &stored, &tools.lifetimes, now)
-                .filter(|_| tools.file.is_none() || !key.is(KeyState::Active)),
+            next_step: if tools.file.is_some() && key.is(KeyState::Active) {
+                None
+            } else {
+                schedule::next_step(key, &stored, &tools.lifetimes, now)
+            },
             stored: Some(key.clone()),
         };
-        let next = schedule::next_rotation(&stored, &tools.lifetimes).filter(|_| tools.file.is_none());
+        let next = if tools.file.is_some() { None } else { schedule::next_rotation(&stored, &tools.lifetimes) };
         (stored.iter().map(status).collect(), next)
     }
 

@@ -99,7 +99,8 @@ impl Broker {
     pub async fn refresh(
         &self,
         request: RefreshRequest,
-        (bearer, proved): (&VerifiedToken, Bound),
+        bearer: &VerifiedToken,
+        proved: Bound,
         context: EventContext,
     ) -> Result<TokenPair, Reject> {
         let presented = PresentedToken::parse(&request.refresh_token).ok_or(Reason::GrantMalformed)?;

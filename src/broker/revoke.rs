@@ -36,7 +36,10 @@ pub fn named_family(parameter: &str) -> Option<TokenId> {
 pub fn right_of(caller: &Caller, family: Option<TokenId>) -> Result<(TokenId, RevokedBy), Reject> {
     let token = caller.token();
     // A subject of another issuer is another person, also if the names are equal.
-    let family = family.filter(|_| token.own).ok_or(Reason::TokenNotFound)?;
+    if !token.own {
+        return Err(Reason::TokenNotFound.into());
+    }
+    let family = family.ok_or(Reason::TokenNotFound)?;
     if token.has_scope(REVOKE_SCOPE) {
         Ok((family, RevokedBy::Admin))
     } else {

@@ -113,7 +113,10 @@ impl<'r> ExpiredCookies<'r> {
         token_size: usize,
         context: &RequestContext<'_>,
     ) -> Result<Option<Self>, Reject> {
-        let Some(route) = context.route.as_ref().filter(|_| can_help(rejected, context)) else { return Ok(None) };
+        if !can_help(rejected, context) {
+            return Ok(None);
+        }
+        let Some(route) = context.route.as_ref() else { return Ok(None) };
         let Some(refresh_token) = login_cookies::refresh_token(request.headers()) else { return Ok(None) };
         let access = route.places.find(request, token_size)?;
         if access.location != TokenLocation::Cookie {
@@ -136,7 +139,7 @@ async fn rotate(
 ) -> Result<TokenPair, Reject> {
     let token = checks.cookie_refresh(cookies.access.token(), context).await?;
     let request = RefreshRequest::of_cookie(cookies.refresh_token);
-    broker.refresh(request, (&token, Bound::default()), context.event()).await
+    broker.refresh(request, &token, Bound::default(), context.event()).await
 }
 
 fn is_current(slot: &Slot, now: Uptime) -> bool {

@@ -79,7 +79,7 @@ impl TokenCalls {
             return Err(Reject::new(Reason::ClientNotAuthenticated, detail));
         }
         let by = self.checks(authenticator).refresh(request.headers(), context).await?;
-        let pair = self.broker.refresh(refresh, (&by.token, by.proved), context.event()).await?;
+        let pair = self.broker.refresh(refresh, &by.token, by.proved, context.event()).await?;
         Ok(respond::json(StatusCode::OK, &pair))
     }
 

@@ -89,8 +89,9 @@ impl Broker {
         context: EventContext,
     ) -> Result<(SignedIn, UnusedToken), Reject> {
         let metadata = with.metadata()?;
-        let sent = (returned.code.as_str(), returned.redirect_uri.as_str());
-        let Responded { refresh_token, tokens } = with.exchange_code(&metadata, &returned.attempt, sent, clock).await;
+        let Returned { attempt, code, redirect_uri, .. } = &returned;
+        let Responded { refresh_token, tokens } =
+            with.exchange_code(&metadata, attempt, code, redirect_uri, clock).await;
         let response = match tokens {
             Ok(response) => response,
             Err(no_tokens) => {
@@ -154,7 +155,7 @@ impl Broker {
         }
         tokens.claims = checked.claims;
         tokens.refresh_token = checked.response.refresh_token;
-        tokens.id_token = checked.response.id_token.filter(|_| metadata.end_session.is_some());
+        tokens.id_token = if metadata.end_session.is_some() { checked.response.id_token } else { None };
         let place = Place { family: family.id, issuer: &with.provider.issuer, version: 0 };
         let sealed = tokens.seal(place, &self.roots);
         let (root, sealed) = sealed.ok_or_else(|| Reject::new(Reason::Internal, "there is no root secret"))?;

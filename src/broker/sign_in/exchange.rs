@@ -132,7 +132,8 @@ impl SignInProvider {
         &self,
         metadata: &Metadata,
         attempt: &Attempt,
-        (code, redirect_uri): (&str, &str),
+        code: &str,
+        redirect_uri: &str,
         clock: &dyn Clock,
     ) -> Responded {
         let fields = [

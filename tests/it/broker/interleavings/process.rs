@@ -189,10 +189,10 @@ impl Process {
         let mut headers = bearer_headers(access);
         headers.insert(header::CONTENT_TYPE, "application/json".parse().expect("a value"));
         let request = RefreshRequest::read(&headers, json!({ "refreshToken": refresh }).to_string().as_bytes())?;
-        let (bearer, key) =
+        let (bearer, proved) =
             run_ready(self.authenticator.authenticate_refresh(&headers, LIFETIMES.idle, &self.context(now)))?;
         self.clock.0.fetch_max(now.as_millis(), Ordering::Relaxed);
-        self.broker.refresh(request, (&bearer, key), now.into()).await
+        self.broker.refresh(request, &bearer, proved, now.into()).await
     }
 
     /// `DELETE /token/{tokenId}`
