@@ -31,7 +31,7 @@ impl Permit {
 
     /// The token that ends the stream when it ends. `None` also if the route does not enforce.
     pub fn holder(self) -> Option<Arc<CachedToken>> {
-        self.caller.filter(|_| self.route.enforce).map(Caller::into_cached)
+        if self.route.enforce { self.caller.map(Caller::into_cached) } else { None }
     }
 
     /// The same permit after a rejection. As [`authorize`], for what is checked later.

@@ -81,7 +81,9 @@ impl Decider {
         context.trace.step(Step::Host, || host_name.to_owned());
         let path = self.path(request.uri().path())?;
         context.trace.step(Step::Path, || request.uri().path().to_owned());
-        if let Some(redirect) = self.https.redirect.as_ref().filter(|_| !context.source.is_https()) {
+        if !context.source.is_https()
+            && let Some(redirect) = &self.https.redirect
+        {
             let response = redirect.response(host_name, request.uri())?;
             return Ok(Decision::Own(OwnCall::RedirectToHttps(Box::new(response))));
         }
@@ -221,7 +223,10 @@ impl Decider {
         let policy = match self.find(host, &asked, path) {
             Ok(Action::Forward(found)) => {
                 let route = found.of(context.worker.number, Route::of_a_worker).clone();
-                let policy = route.cors.clone().filter(|_| !route.preflight)?;
+                if route.preflight {
+                    return None;
+                }
+                let policy = route.cors.clone()?;
                 context.record.route = Some(route.name.clone());
                 context.trace.step(Step::Route, || route.name.to_string());
                 *context.route = Some(route);

@@ -115,7 +115,7 @@ impl Delivery {
 
     /// The head of the response is complete. `is_forwarded`: a backend has sent it.
     pub fn head_complete(&self, is_forwarded: bool) {
-        if let Some(waited) = self.record.attempts.duration().filter(|_| is_forwarded) {
+        if is_forwarded && let Some(waited) = self.record.attempts.duration() {
             self.worker.metrics.overhead.observe(self.started.elapsed().saturating_sub(waited));
         }
     }
@@ -185,7 +185,7 @@ impl BodyObserver for Delivery {
         let is_of_server = is_server_fault(error, self.upload.as_deref(), may_be_idle);
         let Some(cause) = cause_of_break(error, self.upload.as_deref()) else { return };
         self.record.broken = Some(Box::new(Broken { cause, is_of_server }));
-        if let Some(lease) = self.lease.as_ref().filter(|_| is_of_server) {
+        if is_of_server && let Some(lease) = &self.lease {
             lease.record_broken_body(&error.to_string());
         }
     }

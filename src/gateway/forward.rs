@@ -118,11 +118,11 @@ impl Forwarder {
         // Before the head is prepared: then the version is that of the upstream.
         let is_grpc_call = self.is_grpc_call(&permit, request);
         let token = self.token_for(&permit, context).await?;
-        let head = self.prepare_head(request, &permit, upstream, (host, token), context);
+        let head = self.prepare_head(request, &permit, upstream, host, token, context);
         let (websocket, token_was_subprotocol) = head?;
         let key = upstream.key(request.headers(), permit.caller().map(|caller| caller.token().subject.as_str()));
         let route = permit.route().clone();
-        let certificate = context.source.certificate.clone().filter(|_| permit.route().enforce);
+        let certificate = if route.enforce { context.source.certificate.clone() } else { None };
         let token = permit.holder().map(|cached| HeldToken { cached, route });
         let mut token_bound = TokenBound::by(Held { token, certificate }, &context.worker.streams);
         let min_rate = if is_grpc_call { self.grpc_rate() } else { self.min_upload_rate };
@@ -139,7 +139,7 @@ impl Forwarder {
         let result = {
             let counts = Counts { metrics: &worker.metrics, attempts: &context.record.attempts };
             let sending = pin!(upstream.send(worker.number, counts, client, key, &current_server, request));
-            response_within((began, timeout), progress, &mut token_bound, sending).await
+            response_within(began, timeout, progress, &mut token_bound, sending).await
         };
         context.record.attempts.end();
         if let (Ok(_), Some(waited)) = (&result, context.record.attempts.duration()) {
@@ -159,7 +159,9 @@ impl Forwarder {
             redirects::rewrite(forwarded.response.headers_mut(), upstream, context);
         }
         let rules = context.route.as_ref().and_then(|route| route.response_headers.as_deref());
-        if let Some(rules) = rules.filter(|_| forwarded.tunnel.is_none()) {
+        if forwarded.tunnel.is_none()
+            && let Some(rules) = rules
+        {
             rules.apply(forwarded.response.headers_mut());
         }
         Ok(forwarded)
@@ -183,7 +185,8 @@ impl Forwarder {
         request: &mut Request<Body>,
         permit: &Permit,
         upstream: &Upstream,
-        (host, token): (HeaderValue, Option<HeaderValue>),
+        host: HeaderValue,
+        token: Option<HeaderValue>,
         context: &RequestContext<'_>,
     ) -> Result<(Option<UpgradeRequest>, bool), Reject> {
         let token_was_subprotocol = self.set_token(request, permit, token)?;

@@ -51,7 +51,7 @@ impl Redirect {
 impl Https {
     /// Replaces the policy of a backend: a host has one. Browsers ignore it without TLS.
     pub(super) fn set_hsts(&self, is_https: bool, headers: &mut HeaderMap) {
-        if let Some(policy) = self.hsts.as_ref().filter(|_| is_https) {
+        if is_https && let Some(policy) = &self.hsts {
             headers.insert(header::STRICT_TRANSPORT_SECURITY, policy.clone());
         }
     }

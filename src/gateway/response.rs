@@ -159,7 +159,7 @@ pub(super) fn attach_delivery(
             delivery.token_bound = token_bound;
             let is_rejected = delivery.record.rejected.is_some();
             let may_last = may_last(is_rejected, is_grpc_call, response.headers());
-            let deadline = timeout.filter(|_| !may_last).map(|time| delivery.started + time);
+            let deadline = if may_last { None } else { timeout.map(|time| delivery.started + time) };
             response.body_mut().set_deadline(deadline);
             response.body_mut().set_observer(delivery);
             response

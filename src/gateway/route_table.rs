@@ -203,9 +203,11 @@ impl RouteTable {
             return Ok(Action::Forward(route));
         }
         let reject = method_not_allowed(candidates.iter());
-        match candidates.iter().next().filter(|_| candidates.iter().all(|route| route.always_needs_token())) {
-            Some(route) => Ok(Action::OtherMethod { route, reject }),
-            None => Err(reject),
+        match candidates.iter().next() {
+            Some(route) if candidates.iter().all(|route| route.always_needs_token()) => {
+                Ok(Action::OtherMethod { route, reject })
+            }
+            _ => Err(reject),
         }
     }
 

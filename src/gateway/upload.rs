@@ -65,7 +65,8 @@ impl Progress {
 
     /// As [`Progress::take_failure`], but `None` if the client left: that is no fault of its body.
     pub(super) fn take_fault(&self) -> Option<Reject> {
-        self.take_failure().filter(|_| !self.is_left.load(Ordering::Relaxed))
+        let failure = self.take_failure();
+        if self.is_left.load(Ordering::Relaxed) { None } else { failure }
     }
 
     /// Returns true if the server has taken everything that the client has sent so far, and there is more to come.
@@ -153,7 +154,8 @@ impl BodyObserver for Upload {
 /// Waits for the head of the response. The timeout counts from the last movement of the request's body: a long upload
 /// or a slow client does not make the upstream slow.
 pub(super) async fn response_within(
-    (began, timeout): (Instant, Duration),
+    began: Instant,
+    timeout: Duration,
     progress: Option<&Progress>,
     token_bound: &mut TokenBound,
     // Pinned by the caller: by value it would lie in this future twice, before and after pinning.
@@ -241,7 +243,7 @@ mod tests {
         let mut token_bound = TokenBound::by(Held::default(), &Streams::new(TokenChecks::alone(), Arc::default()));
         let started = Instant::now();
         let never = pin!(std::future::pending());
-        let reject = response_within((started, TIMEOUT), None, &mut token_bound, never).await.err();
+        let reject = response_within(started, TIMEOUT, None, &mut token_bound, never).await.err();
         assert_eq!(reject.map(|reject| reject.reason), Some(Reason::UpstreamTimeout));
         assert!((TIMEOUT..2 * TIMEOUT).contains(&started.elapsed()));
     }

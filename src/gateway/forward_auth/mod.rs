@@ -208,7 +208,7 @@ impl ForwardAuth {
             let sent = request.headers().clone();
             forwarder.authorization(request, &permit, context).await?;
             forwarder.remove_own_cookies(request.headers_mut());
-            return self.allow_over_grpc(&permit, (&sent, request.headers()), certificate, context.record);
+            return self.allow_over_grpc(&permit, &sent, request.headers(), certificate, context.record);
         }
         let authorization = forwarder.authorization(request, &permit, context).await?;
         Ok(self.allow(&permit, authorization, certificate, context.record))
@@ -240,15 +240,17 @@ impl ForwardAuth {
     fn allow_over_grpc(
         &self,
         permit: &Permit,
-        (sent, left): (&HeaderMap, &HeaderMap),
+        sent: &HeaderMap,
+        left: &HeaderMap,
         certificate: Option<Vec<(HeaderName, HeaderValue)>>,
         record: &Record,
     ) -> Result<Response<Body>, Reject> {
         let mut set = HeaderMap::new();
         // What a token is taken from. A subprotocol stays: a browser fails without a choice of the server.
         for name in [header::AUTHORIZATION, header::COOKIE] {
-            let changed = left.get(&name).filter(|_| left.get_all(&name) != sent.get_all(&name));
-            if let Some(value) = changed {
+            if let Some(value) = left.get(&name)
+                && left.get_all(&name) != sent.get_all(&name)
+            {
                 // Texts of Protocol Buffers are UTF-8.
                 value.to_str().map_err(|_| Reject::new(Reason::BadAuthCall, format!("{name} is not ASCII")))?;
                 set.insert(name, value.clone());

@@ -34,7 +34,7 @@ impl Question {
 
     /// The method, the host, and the path with the query. `names`: what the proxy calls them.
     pub(super) fn of(names: [&str; 3], [method, host, uri]: [&[u8]; 3]) -> Result<Self, String> {
-        let value = HeaderValue::from_bytes(host).ok().filter(|_| target::is_host(host));
+        let value = if target::is_host(host) { HeaderValue::from_bytes(host).ok() } else { None };
         let host = value.ok_or_else(|| format!("{} is not a host", names[1]))?;
         let method = Method::from_bytes(method).map_err(|_| format!("{} is not a method", names[0]))?;
         let target = origin_form(uri).ok_or_else(|| format!("{} is not a path and a query", names[2]))?;

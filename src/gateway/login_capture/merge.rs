@@ -49,10 +49,9 @@ impl<'c> JsonObject<'c> {
     pub(super) fn read(content: &'c [u8], ours: &[&str]) -> Result<Self, MergeError> {
         let text = str::from_utf8(content).map_err(|_| MergeError::NotUtf8)?;
         let mut deserializer = serde_json::Deserializer::from_str(text);
-        let names = deserializer.deserialize_map(Names { ours }).ok().filter(|_| deserializer.end().is_ok());
-        let (Some(names), Some(open)) = (names, text.trim_end().strip_suffix('}')) else {
-            return Err(MergeError::NotAnObject);
-        };
+        let names = deserializer.deserialize_map(Names { ours }).map_err(|_| MergeError::NotAnObject)?;
+        deserializer.end().map_err(|_| MergeError::NotAnObject)?;
+        let open = text.trim_end().strip_suffix('}').ok_or(MergeError::NotAnObject)?;
         match names.taken {
             Some(member) => Err(MergeError::MemberExists(member)),
             None => Ok(JsonObject { open, is_empty: names.is_empty, says_success: names.says_success }),

@@ -175,8 +175,11 @@ async fn login(
     check_head(&head)?;
     let (login, event) = begin_login(&values, limits.begun, context)?;
     let content = body::read(&mut body, limits.max_response).await.map_err(|broken| {
-        let lease = forwarded.lease.as_ref().filter(|_| broken.reason != Reason::BodyTooLarge);
-        lease.iter().for_each(|lease| lease.record_broken_body(&broken.detail));
+        if broken.reason != Reason::BodyTooLarge
+            && let Some(lease) = &forwarded.lease
+        {
+            lease.record_broken_body(&broken.detail);
+        }
         rejected(broken.detail)
     })?;
     let object =

@@ -73,7 +73,7 @@ async fn authenticate(
     let token = caller.token();
     context.record.caller = Some(token.clone());
     // Only tokens of this gateway have a family. A scope of this name from another issuer may mean something else.
-    let session = token.family.filter(|_| token.has_scope(INTROSPECT_SCOPE));
+    let session = if token.has_scope(INTROSPECT_SCOPE) { token.family } else { None };
     let key = session.map(Key::from);
     let key = key.ok_or_else(|| Reject::from(Reason::InsufficientScope).needs_scope(INTROSPECT_SCOPE))?;
     authenticator.use_proof(&caller, context.now).await?;

@@ -57,7 +57,8 @@ pub(super) fn all(headers: &HeaderMap) -> impl Iterator<Item = AttemptCookies<'_
 pub(super) fn clear(headers: &HeaderMap, name: &str) -> impl Iterator<Item = HeaderValue> {
     let second = second_name(name);
     let has_second = session_cookie::attempts(headers).any(|(name, _)| name == second);
-    [session_cookie::clear(name), session_cookie::clear(&second).filter(|_| has_second)].into_iter().flatten()
+    let cleared_second = if has_second { session_cookie::clear(&second) } else { None };
+    [session_cookie::clear(name), cleared_second].into_iter().flatten()
 }
 
 fn second_name(name: &str) -> String {
