@@ -107,7 +107,8 @@ impl Authenticator {
     /// The nonce that the client should use next, if that of its proof will soon be too old.
     pub fn next_nonce(&self, caller: &Caller, now: UnixTime) -> Option<HeaderValue> {
         let is_old = caller.proof().is_some_and(|proof| proof.has_old_nonce);
-        self.proofs.nonces.as_ref().filter(|_| is_old).map(|nonces| nonces.current(now))
+        let nonces = self.proofs.nonces.as_ref()?;
+        is_old.then(|| nonces.current(now))
     }
 
     /// A client without a good nonce gets one (RFC 9449 sections 8 and 9).
@@ -122,7 +123,10 @@ impl Authenticator {
 /// RFC 8705 section 3: the certificate beside a token must be the one that it is bound to, on every request. A renewed
 /// certificate ends its tokens (section 6.3).
 fn check_certificate(bound: Option<Thumbprint>, context: &AuthContext<'_>) -> Result<(), Reject> {
-    let Some(bound) = bound.filter(|_| context.proof != ProofRule::Off) else { return Ok(()) };
+    if context.proof == ProofRule::Off {
+        return Ok(());
+    }
+    let Some(bound) = bound else { return Ok(()) };
     let other = |detail| Err(Reject::new(Reason::CertificateOther, detail));
     match context.presented.and_then(|presented| presented.certificate) {
         Some(shown) if shown == bound => {

@@ -207,8 +207,9 @@ impl Handles {
                 let usable_until = until.min(now + self.settings.lifetime / 2).min(family.idle_expiry);
                 Ok(Ok(GoodLogin { family, at, version, usable_until, is_stale }))
             };
-            let Some(effects) = self.effects.as_ref().filter(|_| due <= now) else {
-                return good(family, due.max(now), false);
+            let effects = match &self.effects {
+                Some(effects) if due <= now => effects,
+                _ => return good(family, due.max(now), false),
             };
             match effects.refresh.refresh(family.clone(), login).await {
                 Refreshed::Good(until) => return good(family, until, false),

@@ -63,7 +63,7 @@ impl CertificateHeaders {
             (&self.ip, list(Name::ip)),
             (&self.email, list(Name::email)),
         ];
-        let named = named.into_iter().filter(|_| certificate.is_verified);
+        let named = certificate.is_verified.then_some(named).into_iter().flatten();
         let all = named.chain([(&self.sha256, Some(certificate.thumbprint_text()))]);
         in_one_buffer(all.filter_map(|(name, value)| Some((name.clone()?, value?))).collect())
     }

@@ -48,7 +48,7 @@ pub(super) fn remove(headers: &mut HeaderMap) -> bool {
     let others: Vec<&[u8]> =
         all.iter().filter_map(|entry| if let Entry::Other(item) = entry { Some(*item) } else { None }).collect();
     // Parts of a valid header value are a valid header value.
-    let rest = HeaderValue::from_bytes(&others.join(&b", "[..])).ok().filter(|_| !others.is_empty());
+    let rest = if others.is_empty() { None } else { HeaderValue::from_bytes(&others.join(&b", "[..])).ok() };
     headers.remove(header::SEC_WEBSOCKET_PROTOCOL);
     if let Some(rest) = rest {
         headers.insert(header::SEC_WEBSOCKET_PROTOCOL, rest);

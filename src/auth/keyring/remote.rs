@@ -43,11 +43,10 @@ impl KeySourceClient {
 
     /// `is_urgent`: requests wait for a new key. Discovery is then skipped if it has found the URL before.
     pub(super) async fn fetch(&mut self, is_urgent: bool) -> Result<FetchedKeys, KeySourceError> {
-        let known = self.discovered.take().filter(|_| is_urgent);
-        let (place, document) = match (&self.remote.location, known) {
+        let (place, document) = match (&self.remote.location, self.discovered.take()) {
             (Location::Jwks(url), _) => (Place { url: url.clone(), reach: Reach::Loopback }, None),
-            (_, Some(known)) => (known, None),
-            (location, None) => {
+            (_, Some(known)) if is_urgent => (known, None),
+            (location, _) => {
                 let (place, document) = self.discover(location.documents().unwrap_or_default()).await?;
                 (place, Some(document))
             }

@@ -176,7 +176,10 @@ impl Keyring {
             let outcome = source.refetch(now).await;
             return Some(Refetched { outcome, is_failing: source.is_failing() });
         }
-        let own = self.own_refetch.as_ref().filter(|_| self.is_own(issuer))?;
+        let own = self.own_refetch.as_ref()?;
+        if !self.is_own(issuer) {
+            return None;
+        }
         let outcome = own.wait(now).await;
         Some(Refetched { outcome, is_failing: own.is_unknown(outcome) })
     }

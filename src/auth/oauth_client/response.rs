@@ -66,7 +66,10 @@ impl OAuthResponse {
 
     /// The `error` of a rejection (RFC 6749 section 5.2). `None` if it has none.
     pub fn error(&self) -> Option<String> {
-        let object = json::object(&self.body).ok().filter(|_| !self.status.is_success())?;
+        if self.status.is_success() {
+            return None;
+        }
+        let object = json::object(&self.body).ok()?;
         let code = object.get("error")?.as_str()?;
         let is_code = code.len() <= ERROR_SIZE && code.bytes().all(|byte| byte.is_ascii_graphic());
         is_code.then(|| code.to_owned())

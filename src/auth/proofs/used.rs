@@ -104,7 +104,7 @@ impl UsedProofs {
     /// Remembers a proof, or rejects it if it was used before. `max`: `limits.used_proofs`.
     pub fn insert(&self, proof: &VerifiedProof, max: usize, now: UnixTime) -> Result<(), Reject> {
         let (mut shard, newest) = self.shard_of(proof, max, now)?;
-        shard.insert(proof, (&self.count, max), newest)
+        shard.insert(proof, &self.count, max, newest)
     }
 
     /// Rejects a proof that [`UsedProofs::insert`] would reject. Does not remember it.
@@ -164,12 +164,7 @@ impl Shard {
         }
     }
 
-    fn insert(
-        &mut self,
-        proof: &VerifiedProof,
-        (count, max): (&AtomicUsize, usize),
-        newest: u64,
-    ) -> Result<(), Reject> {
+    fn insert(&mut self, proof: &VerifiedProof, count: &AtomicUsize, max: usize, newest: u64) -> Result<(), Reject> {
         let number = proof.issued / BUCKET;
         let place = (number % BUCKETS as u64) as usize;
         if self.buckets[place].number != number {

@@ -71,7 +71,9 @@ impl Settings {
         fields.extend(self.audience.iter().map(|audience| ("audience", audience.as_str())));
         fields.extend(self.resource.iter().map(|resource| ("resource", resource.as_str())));
         let scope = self.scopes.join(" ");
-        fields.extend(Some(("scope", scope.as_str())).filter(|_| !scope.is_empty()));
+        if !scope.is_empty() {
+            fields.push(("scope", &scope));
+        }
         self.client.post(&self.endpoint, &fields, now).await
     }
 }
