@@ -197,9 +197,9 @@ impl Table<'_> {
     fn whole(&self, kind: Kind, keeps_listeners: bool) -> Change {
         let key = self.key.to_owned();
         let item = self.item.clone();
-        let places =
-            self.settings.values().filter(|_| kind == Kind::Added).filter_map(|setting| setting.origin().place());
-        let place = places.min_by_key(|place| place.line).map(|place| place.to_string());
+        let places = self.settings.values().filter_map(|setting| setting.origin().place());
+        let first = if kind == Kind::Added { places.min_by_key(|place| place.line) } else { None };
+        let place = first.map(|place| place.to_string());
         let requires_restart = self.settings.values().any(|setting| requires_restart(&setting.key, keeps_listeners));
         Change { key, item, kind, place, requires_restart }
     }

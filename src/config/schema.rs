@@ -94,7 +94,7 @@ impl Schema<'_> {
             property["description"] = comment.as_str().into();
         }
         let has_default = record.span.is_none() && !key.starts_with(INHERITS);
-        if let Some(default) = record.value.as_ref().filter(|_| has_default) {
+        if has_default && let Some(default) = &record.value {
             property["default"] = default.clone();
         }
         property

@@ -259,7 +259,9 @@ impl ConfigErrors {
     fn shown_of_kind<'a>(&self, same: &[&'a ConfigError]) -> Vec<Shown<'a>> {
         let mut shown: Vec<_> = same.iter().take(SHOWN).map(|error| Shown { error, more: None }).collect();
         let others = same.get(SHOWN..).unwrap_or_default();
-        if let Some(last) = shown.last_mut().filter(|_| !others.is_empty()) {
+        if !others.is_empty()
+            && let Some(last) = shown.last_mut()
+        {
             let place = |error: &&ConfigError| {
                 let located = self.sources.locate(error.place.span.as_ref());
                 format!("{}:{}", located.file, located.line_and_column().0)

@@ -40,7 +40,7 @@ impl Records {
     pub(super) fn add(&mut self, key: String, shape: Shape, written: Option<(&DeValue<'_>, Range<usize>)>) -> usize {
         let is_table = written.as_ref().map_or(shape.is_table(), |(value, _)| is_table(value, &shape));
         let (value, span) = written.map_or((None, None), |(value, span)| (json(value), Some(span)));
-        let value = value.filter(|_| !is_table);
+        let value = if is_table { None } else { value };
         let is_path = shape.is_path();
         let shape = self.keeps_shapes.then(|| Box::new(shape));
         self.all.push(Record { key, shape, is_path, is_required: false, value, span, is_table });

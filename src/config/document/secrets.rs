@@ -282,7 +282,9 @@ impl<K: Fn(&str) -> bool> Walk<'_, K> {
                 if of.is_some() {
                     self.open.push(Open { is_table, of });
                 }
-                self.value = self.value.take().filter(|_| !is_table);
+                if is_table {
+                    self.value = None;
+                }
             }
             '}' | ']' => {
                 if let Some(open) = self.open.pop() {

@@ -58,7 +58,7 @@ pub(super) fn read(table: &mut Table<'_>, routes: &[Route], forwarding: &Forward
         let key = if table.has("path") { "path" } else { "dialect" };
         table.reject(key, error.help("list the addresses of the proxies in `from`, for example [\"10.0.0.5\"]"));
     }
-    warn_of_trusted(table, &from, (is_grpc, forwarding));
+    warn_of_trusted(table, &from, is_grpc, forwarding);
     let settings = Settings {
         path,
         dialect: dialect?,
@@ -69,7 +69,7 @@ pub(super) fn read(table: &mut Table<'_>, routes: &[Route], forwarding: &Forward
 }
 
 /// `from`: empty for proxies at every address, with the secret.
-fn warn_of_trusted(table: &Table<'_>, from: &[IpNet], (is_grpc, forwarding): (bool, &Forwarding)) {
+fn warn_of_trusted(table: &Table<'_>, from: &[IpNet], is_grpc: bool, forwarding: &Forwarding) {
     let trusted = &forwarding.trusted;
     let is_trusted = |network: &IpNet| trusted.iter().any(|other| overlap(network, other));
     if !table.has("secret_file") && from.iter().any(is_trusted) {

@@ -183,8 +183,8 @@ impl RefreshSettings {
                 &[("wait", Startup::Wait), ("continue", Startup::Continue)],
             ),
         };
-        in_order(table, ("refresh_min", settings.refresh_min), ("refresh_max", settings.refresh_max));
-        in_order(table, ("refresh_max", settings.refresh_max), ("max_age", settings.max_age));
+        in_order(table, "refresh_min", settings.refresh_min, "refresh_max", settings.refresh_max);
+        in_order(table, "refresh_max", settings.refresh_max, "max_age", settings.max_age);
         settings
     }
 
@@ -204,7 +204,7 @@ impl RefreshSettings {
 }
 
 /// The error points at a key in the file, never at a default.
-fn in_order(table: &Table<'_>, (lower, less): (&str, Duration), (upper, more): (&str, Duration)) {
+fn in_order(table: &Table<'_>, lower: &str, less: Duration, upper: &str, more: Duration) {
     if less <= more {
         return;
     }

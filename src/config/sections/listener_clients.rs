@@ -23,7 +23,7 @@ pub(super) fn read(table: &mut Table<'_>, has_tls: bool) -> Option<ClientAuthSet
     let policy = table.choice("client_certificate", None, &WORDS);
     let verifies = matches!(policy, Some(ClientPolicy::Optional | ClientPolicy::Required));
     let ca = table.path("client_ca");
-    let path = ca.as_deref().filter(|_| verifies);
+    let path = if verifies { ca.as_deref() } else { None };
     let authorities = path.and_then(|path| table.accept("client_ca", pem::certificates(path)));
     let lists = lists(table);
     if verifies {

@@ -134,8 +134,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         root.table("sign_in", |table| sign_in::read(table, &providers, &routes, &tokens.lifetimes));
     let https = root.table("https", |table| https::read(table, &listeners, &forwarding, &routes, &tokens.issuer));
     let clients = route_clients::certificates(&listeners, &forwarding);
-    let oauth =
-        root.table("oauth", |table| oauth::read(table, &routes, &issuers, &placed_providers, (&tokens, clients)));
+    let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers, &placed_providers, &tokens, clients));
     let forward_auth = root.table("forward_auth", |table| forward_auth::read(table, &routes, &forwarding));
     let (event_streams, pushed) = event_stream::event_streams(root, &tokens.issuer, &routes);
     let own = own_paths::OwnPaths {

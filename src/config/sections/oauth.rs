@@ -26,7 +26,8 @@ pub(super) fn read(
     routes: &[Route],
     issuers: &Issuers,
     providers: &[Placed<Arc<Provider>>],
-    (tokens, possible): (&TokenSettings, Certificates),
+    tokens: &TokenSettings,
+    possible: Certificates,
 ) -> Endpoints {
     let paths = KEYS.map(|key| {
         let path = table.take(key, Shape::Pattern("^(/|$)"));
@@ -54,7 +55,7 @@ pub(super) fn read(
         table.reject("scopes_supported", error.missing());
     }
     let resource_servers = resource_servers(table);
-    let clients = oauth_clients::clients(table, (tokens, possible), &issuers.names);
+    let clients = oauth_clients::clients(table, tokens, possible, &issuers.names);
     let mtls_url = mtls_url(table, possible);
     let known = Known { issuers: &issuers.accepted, names: &issuers.names, clients: &clients, providers };
     let exchange = oauth_exchange::exchanges(table, &known);

@@ -24,10 +24,11 @@ const ONE_MINUTE: Duration = Duration::from_mins(1);
 /// `issuers`: all accepted issuers, the gateway itself first.
 pub(super) fn clients(
     table: &mut Table<'_>,
-    (tokens, possible): (&TokenSettings, Certificates),
+    tokens: &TokenSettings,
+    possible: Certificates,
     issuers: &[String],
 ) -> Vec<RegisteredClient> {
-    let clients = table.tables("client", |table| client(table, (tokens, possible), issuers));
+    let clients = table.tables("client", |table| client(table, tokens, possible, issuers));
     let clients: Vec<_> = clients.into_iter().flatten().collect();
     let message = "two clients have the same client_id";
     report_duplicates(table.report(), &clients, message, "expected a different name", |client| &client.client_id);
@@ -37,7 +38,8 @@ pub(super) fn clients(
 /// `None` without a name or what it authenticates with. All other keys are checked anyway.
 fn client(
     table: &mut Table<'_>,
-    (tokens, possible): (&TokenSettings, Certificates),
+    tokens: &TokenSettings,
+    possible: Certificates,
     issuers: &[String],
 ) -> Option<Placed<RegisteredClient>> {
     let client_id = table.required("client_id", Shape::Pattern("^[ -9;-~]{1,200}$"), "\"ci\"");

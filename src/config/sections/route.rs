@@ -128,7 +128,7 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
         origins.extend(cors.with_credentials().iter().cloned());
     }
     let token_forwarding = token::forwarding(table, own_audience, token_exchanges, &places);
-    token_exchange::warn_of_opaque_tokens(table, &token_forwarding, &access, (token_exchanges, foreign_issuers));
+    token_exchange::warn_of_opaque_tokens(table, &token_forwarding, &access, token_exchanges, foreign_issuers);
     let proof = proof::of_route(table, access == Access::Public, &places);
     let certificate = route_clients::of_route(table, can_verify_clients);
     let enforce = table.boolean("enforce", true);
@@ -149,7 +149,7 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
         let error = ConfigError::new("`sign_in` needs a session", "expected `enforce = true` on this route");
         table.reject("enforce", error.related(&table.place("sign_in"), "browsers sign in here"));
     }
-    let capture = capture(table, &mut access, login, (enforce, places.api_keys), issuers);
+    let capture = capture(table, &mut access, login, enforce, places.api_keys, issuers);
     let request_headers = header_rules::of_requests(table, reserved);
     let response_headers = header_rules::of_responses(table, reserved);
     let strip_prefix = strip_prefix::read(table, path.as_deref(), forms, request_headers.as_ref());
@@ -260,7 +260,8 @@ fn capture(
     table: &mut Table<'_>,
     access: &mut Access,
     captured_login: Option<Capture>,
-    (enforce, accepts_api_keys): (bool, bool),
+    enforce: bool,
+    accepts_api_keys: bool,
     issuers: &[String],
 ) -> Option<Capture> {
     let login = captured_login.is_some();

@@ -98,7 +98,8 @@ pub(super) fn warn_of_opaque_tokens(
     table: &Table<'_>,
     token: &TokenForwarding,
     access: &Access,
-    (exchanges, issuers): (&TokenExchanges, &[ForeignIssuer]),
+    exchanges: &TokenExchanges,
+    issuers: &[ForeignIssuer],
 ) {
     let (TokenForwarding::Exchange(number), Access::Token(rules)) = (token, access) else { return };
     if exchanges.settings.get(*number).is_none_or(|exchange| !exchange.subject_audience.is_empty()) {

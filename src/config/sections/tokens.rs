@@ -100,7 +100,10 @@ fn warn_of_localhost(table: &Table<'_>, issuer: &str, listeners: &[Placed<Listen
     let host = uri.as_ref().and_then(Uri::host).unwrap_or_default().trim_matches(['[', ']']).to_ascii_lowercase();
     let is_loopback = host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
     let is_local = is_loopback || host == "localhost" || host.ends_with(".localhost");
-    let Some(listener) = listeners.iter().find(is_public).filter(|_| is_local) else { return };
+    if !is_local {
+        return;
+    }
+    let Some(listener) = listeners.iter().find(is_public) else { return };
     let warning = ConfigError::new(
         format!("tokens name {issuer} as their issuer, which is another program on each machine"),
         "expected the URL at which clients reach this gateway",
@@ -130,13 +133,13 @@ fn lifetimes(table: &mut Table<'_>) -> Lifetimes {
         absolute: table.duration("refresh_absolute", 30 * DAY, MINUTE..=TEN_YEARS),
         grace: table.duration("refresh_grace", Duration::from_secs(10), Duration::ZERO..=MINUTE),
     };
-    in_order(table, ("access_lifetime", lifetimes.access), ("refresh_idle", lifetimes.idle));
-    in_order(table, ("refresh_idle", lifetimes.idle), ("refresh_absolute", lifetimes.absolute));
+    in_order(table, "access_lifetime", lifetimes.access, "refresh_idle", lifetimes.idle);
+    in_order(table, "refresh_idle", lifetimes.idle, "refresh_absolute", lifetimes.absolute);
     lifetimes
 }
 
 /// Checks that `inner` is not longer than `outer`. The error points at a key in the file, never at a default.
-fn in_order(table: &Table<'_>, (inner, shorter): (&str, Duration), (outer, longer): (&str, Duration)) {
+fn in_order(table: &Table<'_>, inner: &str, shorter: Duration, outer: &str, longer: Duration) {
     if shorter <= longer {
         return;
     }
