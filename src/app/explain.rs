@@ -284,7 +284,10 @@ impl Explainer {
         if let Some(observed) = &context.record.observed {
             return Outcome::Observed(observed.clone());
         }
-        let Some(caller) = permit.caller().filter(|_| permit.route().enforce) else { return Outcome::Allowed };
+        if !permit.route().enforce {
+            return Outcome::Allowed;
+        }
+        let Some(caller) = permit.caller() else { return Outcome::Allowed };
         if let Some(why) = &self.unknown.revocations {
             return Outcome::Unknown(unless_revoked(why));
         }

@@ -234,8 +234,10 @@ impl OwnCalls {
     }
 
     fn check_knows_proof(&self, has_proof: bool) -> Result<(), Failure> {
-        let unknown = self.unknown.about_proof().filter(|_| has_proof);
-        unknown.map_or(Ok(()), |why| Err(Failure::Unknown(why)))
+        match self.unknown.about_proof() {
+            Some(why) if has_proof => Err(Failure::Unknown(why)),
+            _ => Ok(()),
+        }
     }
 
     async fn family(&self, id: TokenId) -> Result<Option<Family>, Failure> {

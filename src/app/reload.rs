@@ -121,7 +121,8 @@ impl LiveConfig {
         let current = self.config();
         let mut warnings = Vec::new();
         for ((number, settings), active) in current.listeners.iter().enumerate().zip(&self.certificates) {
-            if let Some(active) = active.as_ref().filter(|_| settings.tls.acme_names().next().is_some())
+            if let Some(active) = active
+                && settings.tls.acme_names().next().is_some()
                 && let Some(side) = self.read_listener(settings, number)?
             {
                 warnings.extend(self.warnings(number, &side));

@@ -1,5 +1,7 @@
 //! The request headers that only the gateway sets, by the whole configuration: no client may send them to a backend.
 
+use http::HeaderName;
+
 use crate::config::Config;
 use crate::gateway::forward_auth;
 use crate::gateway::route::Route;
@@ -10,8 +12,9 @@ use crate::tokens::login::LoginHeaders;
 
 /// `login`: the headers of `[login]`, if a route captures logins.
 pub(super) fn hygiene(config: &Config, login: Option<&LoginHeaders>) -> Hygiene {
-    let overrides = METHOD_OVERRIDES.iter().filter(|_| config.routes.iter().any(Route::decides_by_method));
-    let removed = overrides.chain(login.into_iter().flat_map(LoginHeaders::names));
+    let decides_by_method = config.routes.iter().any(Route::decides_by_method);
+    let overrides: &[HeaderName] = if decides_by_method { &METHOD_OVERRIDES } else { &[] };
+    let removed = overrides.iter().chain(login.into_iter().flat_map(LoginHeaders::names));
     let Forwarding { sets_real_ip, client_cert, fields, .. } = &config.forwarding;
     let of_routes = config.routes.iter().flat_map(|route| &route.request_headers);
     let of_routes = of_routes.flat_map(|rules| rules.only_by_gateway());

@@ -69,7 +69,7 @@ pub(super) fn agree(store: &StoreSettings, roots: Roots, is_old: bool, now: Unix
     let secret = || store.secret.clone();
     match found.map_err(|error| stored::read_error(store, error))? {
         RootsFound::First(number) => {
-            if let Some(warning) = lost(store).filter(|_| is_old) {
+            if is_old && let Some(warning) = lost(store) {
                 tracing::warn!("{warning}");
             }
             Ok(roots.with_newest(number))
@@ -125,7 +125,11 @@ fn parse_roots(source: &SecretSource, text: &str) -> Result<Roots, SecretError> 
 
 fn parse_root(line: &str) -> Option<(u8, Secret)> {
     let (number, secret) = line.trim().split_once(' ')?;
-    let bytes: [u8; 32] = from_base62(secret.trim()).filter(|_| secret.trim().len() == 43)?;
+    let secret = secret.trim();
+    if secret.len() != 43 {
+        return None;
+    }
+    let bytes: [u8; 32] = from_base62(secret)?;
     Some((number.parse().ok()?, Secret::new(bytes.to_vec())))
 }
 

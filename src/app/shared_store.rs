@@ -23,9 +23,9 @@ const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 /// The clock that all gateways on this store agree on. A clock that a test sets stays as it is.
 pub(super) fn clock(store: &dyn Store, local: Arc<dyn Clock>) -> Arc<dyn Clock> {
-    match store.freshness().filter(|_| local.is_of_system()) {
-        Some(freshness) => Arc::new(SharedClock::new(local, freshness)),
-        None => local,
+    match store.freshness() {
+        Some(freshness) if local.is_of_system() => Arc::new(SharedClock::new(local, freshness)),
+        _ => local,
     }
 }
 

@@ -210,13 +210,13 @@ impl Binder {
 
     /// Fails if a socket from systemd was not taken. Returns a copy of each socket in use.
     fn finish(self, config: &Config) -> Result<Vec<TcpListener>, StartError> {
-        match self.inherited.first().filter(|_| self.takes_all) {
-            None => Ok(self.copies),
-            Some((address, _)) => Err(StartError::UnknownSocket {
+        match self.inherited.first() {
+            Some((address, _)) if self.takes_all => Err(StartError::UnknownSocket {
                 address: *address,
                 listeners: config.listeners.iter().map(|listener| listener.address).collect(),
                 admin: config.admin.address,
             }),
+            _ => Ok(self.copies),
         }
     }
 }

@@ -105,7 +105,8 @@ impl CallError {
     /// such as /tmp, so that its own owner says less.
     fn user_of_gateway(&self) -> Option<User> {
         let CallError::Connect { socket, source } = self else { return None };
-        let folder = socket.parent().filter(|_| source.raw_os_error().is_some())?;
+        source.raw_os_error()?;
+        let folder = socket.parent()?;
         barrier(folder).map(|barrier| barrier.owner).filter(|owner| *owner != User(ROOT))
     }
 
