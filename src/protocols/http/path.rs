@@ -110,12 +110,12 @@ pub fn decode(path: &[u8]) -> Cow<'_, [u8]> {
     let mut decoded = Vec::with_capacity(path.len());
     let mut rest = path;
     while let Some((&byte, after)) = rest.split_first() {
-        match after.get(..2).and_then(hex_byte).filter(|_| byte == b'%') {
-            Some(value) => {
+        match after.get(..2).and_then(hex_byte) {
+            Some(value) if byte == b'%' => {
                 decoded.push(value);
                 rest = &after[2..];
             }
-            None => {
+            _ => {
                 decoded.push(byte);
                 rest = after;
             }

@@ -63,13 +63,17 @@ fn replaced(
     let Some((origin, rest)) = origin(url) else {
         // Browsers take `\` for a slash, so `/\host` names a host as `//host` does.
         let is_path = url.starts_with(b"/") && !matches!(url.get(1), Some(b'/' | b'\\'));
-        client.prefix.filter(|_| is_path)?;
+        if !is_path || client.prefix.is_none() {
+            return None;
+        }
         return HeaderValue::from_bytes(&[before, &*with_prefix(url)].concat()).ok();
     };
     if !is_backend(&origin) {
         // The backend knows the host that the client used, but not the prefix.
         let is_client_host = origin.authority.eq_ignore_ascii_case(client.authority);
-        client.prefix.filter(|_| is_client_host)?;
+        if !is_client_host || client.prefix.is_none() {
+            return None;
+        }
         let named = &url[..url.len() - rest.len()];
         return HeaderValue::from_bytes(&[before, named, &*with_prefix(rest)].concat()).ok();
     }

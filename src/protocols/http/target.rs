@@ -87,8 +87,9 @@ fn is_name(name: &[u8]) -> bool {
 }
 
 fn is_port(port: &[u8]) -> bool {
-    let digits = std::str::from_utf8(port).ok().filter(|_| port.iter().all(u8::is_ascii_digit));
-    port.len() <= 5 && digits.is_some_and(|digits| digits.parse::<u16>().is_ok())
+    port.len() <= 5
+        && port.iter().all(u8::is_ascii_digit)
+        && std::str::from_utf8(port).is_ok_and(|digits| digits.parse::<u16>().is_ok())
 }
 
 /// The name or address without the port, the brackets of an IPv6 address and the final dot of a name: routes are

@@ -28,7 +28,10 @@ impl Parent {
     /// `None` without a valid `traceparent`, or with several.
     pub fn of(headers: &HeaderMap) -> Option<Self> {
         let mut values = headers.get_all(TRACEPARENT).iter();
-        let value = values.next().filter(|_| values.next().is_none())?;
+        let value = values.next()?;
+        if values.next().is_some() {
+            return None;
+        }
         Self::parse(value.as_bytes())
     }
 

@@ -38,9 +38,9 @@ fn attributes(set: &[u8]) -> String {
         let kind = parts.next().filter(|(tag, _)| *tag == OBJECT_IDENTIFIER).map_or(&[][..], |(_, kind)| kind);
         let (tag, value) = parts.next().unwrap_or((0, &[]));
         let named = NAMED.iter().find(|(known, _)| *known == kind).map(|(_, name)| *name);
-        match named.filter(|_| STRINGS.contains(&tag)) {
-            Some(name) => format!("{name}={}", escape(&text(tag, value))),
-            None => format!("{}=#{tag:02x}{}", dotted(kind), hex(value)),
+        match named {
+            Some(name) if STRINGS.contains(&tag) => format!("{name}={}", escape(&text(tag, value))),
+            _ => format!("{}=#{tag:02x}{}", dotted(kind), hex(value)),
         }
     });
     attributes.collect::<Vec<_>>().join("+")

@@ -140,7 +140,7 @@ impl Body {
 
     /// Fails at this time.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
-        let deadline = deadline.filter(|_| !self.is_end_stream());
+        let deadline = if self.is_end_stream() { None } else { deadline };
         self.deadline = deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline.into())));
     }
 

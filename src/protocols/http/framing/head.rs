@@ -29,7 +29,7 @@ impl Head {
     /// RFC 9112 section 3: a method, a target and a version, separated by one space each.
     pub(super) fn request_line(&mut self, line: &[u8]) -> Result<(), FramingError> {
         let (method, rest) = line.split_at(token_len(line));
-        let rest = rest.strip_prefix(b" ").filter(|_| !method.is_empty());
+        let rest = if method.is_empty() { None } else { rest.strip_prefix(b" ") };
         let rest = rest.ok_or(FramingError::malformed("an invalid method"))?;
         let (target, version) = rest.split_at(memchr(b' ', rest).unwrap_or(rest.len()));
         target::check(target)?;
@@ -65,7 +65,8 @@ impl Head {
     fn content_length(&mut self, value: &[u8]) -> Result<(), FramingError> {
         // Nineteen digits always fit into 64 bits.
         let is_number = (1..=19).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
-        let length = std::str::from_utf8(value).ok().filter(|_| is_number).and_then(|digits| digits.parse().ok());
+        let digits = if is_number { std::str::from_utf8(value).ok() } else { None };
+        let length = digits.and_then(|digits| digits.parse().ok());
         match self.length.replace(length.ok_or(FramingError::malformed("a Content-Length that is not a number"))?) {
             None => Ok(()),
             Some(_) => Err(FramingError::malformed("several Content-Length fields")),
@@ -96,8 +97,8 @@ pub(super) fn complete_line(bytes: &[u8]) -> Result<Option<&[u8]>, FramingError>
 /// space before the colon are rejected.
 pub(super) fn split_field(line: &[u8]) -> Result<(&[u8], &[u8]), FramingError> {
     let (name, rest) = line.split_at(token_len(line));
-    let value =
-        rest.strip_prefix(b":").filter(|_| !name.is_empty()).ok_or(FramingError::malformed("an invalid field name"))?;
+    let value = if name.is_empty() { None } else { rest.strip_prefix(b":") };
+    let value = value.ok_or(FramingError::malformed("an invalid field name"))?;
     if has_control_character(value) {
         return Err(FramingError::malformed("a control character in a field"));
     }
