@@ -112,7 +112,7 @@ pub struct RateLimitHeaders {
 }
 
 impl RateLimitHeaders {
-    fn add(&mut self, (name, requests, window): (&str, u32, Duration), quota: &Quota) {
+    fn add(&mut self, name: &str, requests: u32, window: Duration, quota: &Quota) {
         let comma = if self.policies.is_empty() { "" } else { ", " };
         let remaining = quota.remaining;
         let full_after = quota.full_after.as_millis().div_ceil(1000);
@@ -181,13 +181,13 @@ impl RateLimits {
         for limit in self.applying(of_route) {
             let quota = limit.take(self.key(limit.settings.per, client), replicas, now);
             let Settings { name, requests, window, .. } = &limit.settings;
-            headers.add((name, *requests, *window), &quota);
+            headers.add(name, *requests, *window, &quota);
             check(name, &quota)?;
         }
         // Last, so that a request that the operator's limits reject costs its key nothing.
         if let Some(key) = &client.key {
             let quota = self.keys.take(key, now);
-            headers.add((API_KEY, key.requests, key.window), &quota);
+            headers.add(API_KEY, key.requests, key.window, &quota);
             check(API_KEY, &quota)?;
         }
         Ok(())

@@ -118,7 +118,9 @@ impl Throttle {
     /// Counts a failed call. Its response has a form of its own.
     pub fn count_failure(&self, address: IpAddr) {
         let limits = self.limits.load();
-        if let Some(failures) = limits.failures.as_ref().filter(|_| self.counts) {
+        if self.counts
+            && let Some(failures) = &limits.failures
+        {
             failures.take(address, self.clock.uptime());
         }
     }
@@ -137,7 +139,9 @@ impl Throttle {
     /// Counts a genuine refresh token of this login.
     pub fn count_refresh(&self, family: TokenId) {
         let limits = self.limits.load();
-        if let Some(refreshes) = limits.refreshes.as_ref().filter(|_| self.counts) {
+        if self.counts
+            && let Some(refreshes) = &limits.refreshes
+        {
             refreshes.take(family, self.clock.uptime());
         }
     }
@@ -155,7 +159,7 @@ pub struct Attempt {
 impl Attempt {
     /// Ends the call. Only a failed one counts.
     pub fn end(self, failed: bool) {
-        if let Some(failures) = self.failures.filter(|_| !failed) {
+        if !failed && let Some(failures) = self.failures {
             failures.give_back(self.address);
         }
     }

@@ -262,7 +262,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
         }
         // Without room in the socket, or inside a frame, the client gets no GOAWAY. The connection still closes.
         // Responses that wait for the end of this poll are lost.
-        if let Some(guard) = self.flood_guard.as_ref().filter(|_| self.is_between_frames) {
+        if self.is_between_frames
+            && let Some(guard) = &self.flood_guard
+        {
             let _ = Pin::new(&mut self.stream).poll_write(context, &guard.goaway(violation));
         }
         let _ = Pin::new(&mut self.stream).poll_shutdown(context);

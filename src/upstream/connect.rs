@@ -64,13 +64,13 @@ impl Connector {
         config: Option<&Arc<ClientConfig>>,
         addresses: Arc<Addresses>,
     ) -> Result<Self, UpstreamError> {
-        let tls = match config.filter(|_| server.tls) {
-            None => None,
-            Some(config) => {
+        let tls = match config {
+            Some(config) if server.tls => {
                 let name = settings.tls.server_name.as_deref().unwrap_or(server.name());
                 let parsed = ServerName::try_from(name.to_owned());
                 Some((config.clone(), parsed.map_err(|_| UpstreamError::InvalidTlsName(name.to_owned()))?))
             }
+            _ => None,
         };
         let name = server.authority();
         let timeout = settings.connect_timeout;

@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderValue, Request};
 use super::balance::{self, Set};
 use super::connect;
 use super::failure::{Failure, UpstreamError};
+use super::lease::Lease;
 use super::pool::Server;
 use super::report::Report;
 use super::resolve::Addresses;
@@ -87,8 +88,8 @@ impl Upstream {
         let name: Arc<str> = settings.name.as_str().into();
         let names = UpstreamNames { name: name.clone(), scheme: scheme.clone(), servers: servers_of(&settings) };
         let servers = settings.servers.iter().map(|server| {
-            let state = state_before(before, &settings, server);
-            let server = Server::new(server, &settings, config.as_ref(), state, workers)?;
+            let (state, addresses) = state_before(before, &settings, server);
+            let server = Server::new(server, &settings, config.as_ref(), state, addresses, workers)?;
             Ok(PerWorker::new(Handle::new(server), workers))
         });
         Ok(Upstream {
@@ -143,12 +144,15 @@ impl Upstream {
             current.set(at, ejections);
             counts.attempts.send_to(at);
             let SendFailure { failure, retry } = match server.send(worker, counts, client, request, attempt).await {
-                Ok(response) => return Ok(self.with_head(server, ejections, response)),
+                Ok((response, mut lease)) => {
+                    self.record_head(server, ejections, &mut lease);
+                    return Ok((response, lease));
+                }
                 Err(failure) => failure,
             };
             let has_others = (tried.count_ones() as usize) < self.servers.len();
             closings += usize::from(retry == Some(RetryReason::Closing));
-            let retry = retry.filter(|_| closings <= MAX_CLOSINGS);
+            let retry = if closings <= MAX_CLOSINGS { retry } else { None };
             let Some(next) = self.next_attempt(attempt, retry, has_others) else {
                 if !failure.is_of_server() {
                     current.forget();
@@ -171,12 +175,11 @@ impl Upstream {
     }
 
     /// Records the head of a response. `ejections`: how often the server had been ejected when it was chosen.
-    fn with_head(&self, server: &Server, ejections: u64, (response, mut lease): UpstreamResponse) -> UpstreamResponse {
+    fn record_head(&self, server: &Server, ejections: u64, lease: &mut Lease) {
         if self.in_use() > 1 {
             server.state.record_head();
             lease.ejections = Some(ejections);
         }
-        (response, lease)
     }
 
     /// Which attempt follows a failed one. `None` if the request must not be sent again.

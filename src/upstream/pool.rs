@@ -89,7 +89,8 @@ impl Server {
         server: &ServerSettings,
         settings: &Settings,
         config: Option<&Arc<ClientConfig>>,
-        (state, addresses): (Arc<ServerState>, Arc<Addresses>),
+        state: Arc<ServerState>,
+        addresses: Arc<Addresses>,
         workers: usize,
     ) -> Result<Self, UpstreamError> {
         let pool = |_| WorkerPool {

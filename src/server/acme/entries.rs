@@ -188,7 +188,7 @@ impl Entries {
         self.known.lock().iter().filter(is_outdated).map(|(entry, known)| (entry.clone(), known.version)).collect()
     }
 
-    pub(super) async fn forget(&self, (name, version): (String, u64)) -> Result<(), StoreError> {
+    pub(super) async fn forget(&self, name: String, version: u64) -> Result<(), StoreError> {
         let deleted = AcmeEntry { name: name.clone(), version: version + 1, root: 0, sealed: Vec::new() };
         if self.within_patience(self.store.save_acme_entry(deleted)).await? {
             self.known.lock().remove(&name);

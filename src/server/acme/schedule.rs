@@ -78,7 +78,7 @@ impl Certificate {
     ) -> Self {
         let life = (life.0.as_secs(), life.1.as_secs());
         let issued_at = now.as_secs();
-        let renew_at = by_age(life, random);
+        let renew_at = by_age(life.0, life.1, random);
         let mut certificate = Certificate { directory, chain, key, life, issued_at, renew_at, window: None, ask_at: 0 };
         certificate.limit_renewal();
         certificate
@@ -112,7 +112,7 @@ impl Certificate {
 }
 
 /// After two thirds of its life, less a twentieth at random.
-fn by_age((begin, end): (u64, u64), random: f64) -> u64 {
+fn by_age(begin: u64, end: u64, random: f64) -> u64 {
     let life = end.saturating_sub(begin);
     begin + life / 3 * 2 - (life as f64 * random / 20.0) as u64
 }

@@ -269,8 +269,8 @@ impl Worker {
             return;
         }
         work.tidied = Instant::now();
-        for entry in self.entries.outdated(self.clock.now()) {
-            if let Err(error) = self.entries.forget(entry).await {
+        for (name, version) in self.entries.outdated(self.clock.now()) {
+            if let Err(error) = self.entries.forget(name, version).await {
                 return tracing::warn!(%error, "cannot delete an outdated entry of ACME");
             }
         }
