@@ -17,8 +17,12 @@ pub(super) fn is_void(family: &Family, mark: Option<UnixTime>) -> bool {
 ///
 /// A watermark ends any number of families with one row and leaves their own rows unchanged.
 pub(super) fn with_watermark(family: Family, mark: Option<UnixTime>) -> Family {
-    let Some(at) = mark.filter(|_| family.revoked.is_none() && is_void(&family, mark)) else { return family };
-    Family { revoked: Some(RevokedAt { at, reason: RevokeReason::Admin }), ..family }
+    match mark {
+        Some(at) if family.revoked.is_none() && is_void(&family, mark) => {
+            Family { revoked: Some(RevokedAt { at, reason: RevokeReason::Admin }), ..family }
+        }
+        _ => family,
+    }
 }
 
 #[cfg(test)]

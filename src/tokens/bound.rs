@@ -36,7 +36,7 @@ impl Bound {
 
     /// Without the certificate, unless tokens are to be bound to it.
     pub fn with_certificate_if(self, is_wanted: bool) -> Bound {
-        Bound { certificate: self.certificate.filter(|_| is_wanted), ..self }
+        Bound { certificate: if is_wanted { self.certificate } else { None }, ..self }
     }
 }
 

@@ -216,7 +216,7 @@ impl SteadyClock {
     /// clock that a test sets counts instead.
     pub fn read_with(&self, of_store: Option<UnixTime>) -> TransactionTime {
         let time = self.read();
-        let of_store = of_store.filter(|_| self.clock.is_of_system());
+        let of_store = if self.clock.is_of_system() { of_store } else { None };
         TransactionTime { steady: of_store.unwrap_or(time.steady), ..time }
     }
 }

@@ -105,7 +105,9 @@ pub(super) fn check(path: &Path, trusted: Trusted) -> Result<(), OpenFolder> {
     for folder in on_the_way(path) {
         let Ok(found) = fs::metadata(&folder) else { continue };
         // Kubernetes mounts a ConfigMap as a folder for all users that is read-only.
-        if let Some(to) = open_to(&Facts::of(&found), trusted).filter(|_| !process::is_read_only(&folder)) {
+        if let Some(to) = open_to(&Facts::of(&found), trusted)
+            && !process::is_read_only(&folder)
+        {
             return Err(OpenFolder { folder, to });
         }
     }

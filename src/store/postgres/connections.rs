@@ -205,7 +205,7 @@ impl Connections {
         };
         let open = |index: usize| state.slots.get(index)?.as_ref().filter(|session| !session.is_closed());
         // Not the connection of the follower: a long statement of another lane would make it stale.
-        let others = (0..=writers + 1).filter(|_| !matches!(lane, Lane::Follower));
+        let others = if matches!(lane, Lane::Follower) { 0..0 } else { 0..writers + 2 };
         let found = std::iter::once(preferred).chain(others).find_map(open);
         // The follower waits for its own connection as long as for a new one after a loss.
         found.cloned().ok_or_else(|| state.down_since.unwrap_or_else(Instant::now))

@@ -68,7 +68,7 @@ impl Audit {
         let mut admitted = Admitted::default();
         let mut room = self.room(session).await?;
         for row in rows {
-            let row = row.filter(|_| room > 0);
+            let row = if room > 0 { row } else { None };
             room = room.saturating_sub(u64::from(row.is_some()));
             admitted.ids.push(row.as_ref().map(|row| row.id.to_vec()).unwrap_or_default());
             admitted.events.push(row.map(|row| row.json));

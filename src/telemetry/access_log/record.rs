@@ -89,7 +89,8 @@ impl Record {
 
     /// The token of the request, also if the request was rejected for it. Its signature is good.
     pub(in crate::telemetry) fn token(&self) -> Option<&VerifiedToken> {
-        let rejected = || self.rejected_token.get().filter(|_| self.rejected.is_some() || self.observed.is_some());
+        let rejected =
+            || if self.rejected.is_some() || self.observed.is_some() { self.rejected_token.get() } else { None };
         self.caller.as_ref().or_else(rejected).map(|token| &**token)
     }
 

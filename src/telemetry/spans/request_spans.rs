@@ -239,7 +239,10 @@ fn version(version: Version) -> &'static str {
 /// Without the brackets of an IPv6 address.
 fn address_and_port(authority: &str) -> (&str, Option<u16>) {
     let with_port = authority.rsplit_once(':').and_then(|(host, port)| Some((host, Some(port.parse().ok()?))));
-    let (host, port) = with_port.filter(|_| !authority.ends_with(']')).unwrap_or((authority, None));
+    let (host, port) = match with_port {
+        Some(with_port) if !authority.ends_with(']') => with_port,
+        _ => (authority, None),
+    };
     (host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host), port)
 }
 

@@ -33,7 +33,10 @@ impl KeySet {
         let mut fitting = self.keys.iter().filter(|key| key.algorithm == algorithm);
         match kid {
             Some(kid) => fitting.find(|key| key.kid.as_deref().is_none_or(|known| known == kid)),
-            None => fitting.next().filter(|_| fitting.next().is_none()),
+            None => {
+                let only = fitting.next();
+                if fitting.next().is_none() { only } else { None }
+            }
         }
     }
 

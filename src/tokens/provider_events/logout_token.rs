@@ -141,7 +141,7 @@ impl LogoutToken {
     pub fn revokes(&self, issuer: &str, ends: LogoutEnds) -> Vec<Revoked> {
         let session = self.session.clone().map(|session| Revoked::Session { issuer: issuer.to_owned(), session });
         let ends_subject = session.is_none() || ends == LogoutEnds::Subject;
-        let subject = self.subject.clone().filter(|_| ends_subject);
+        let subject = if ends_subject { self.subject.clone() } else { None };
         let of_subject = |subject| Revoked::Subject { issuer: issuer.to_owned(), subject, not_after: self.issued };
         let subject = subject.map(of_subject);
         session.into_iter().chain(subject).collect()

@@ -125,7 +125,10 @@ impl Check<'_> {
         let is_plain = match self.header.get("typ") {
             None => true,
             Some(typ) => typ.as_str().is_some_and(|typ| {
-                let short = typ.get("application/".len()..).filter(|_| starts_with_application(typ)).unwrap_or(typ);
+                let short = match typ.split_at_checked("application/".len()) {
+                    Some((start, rest)) if start.eq_ignore_ascii_case("application/") => rest,
+                    _ => typ,
+                };
                 short.eq_ignore_ascii_case("jwt")
             }),
         };
@@ -233,10 +236,6 @@ impl Check<'_> {
         let seconds = value.as_f64().filter(|seconds| (0.0..YEAR_10000).contains(seconds)).ok_or(wrong)?;
         Ok(Some(UnixTime::from_millis((seconds * 1000.0) as u64)))
     }
-}
-
-fn starts_with_application(typ: &str) -> bool {
-    typ.get(.."application/".len()).is_some_and(|start| start.eq_ignore_ascii_case("application/"))
 }
 
 #[cfg(test)]

@@ -64,9 +64,9 @@ impl SignInRules {
 
     /// Returns true if a claim is missing that decides who may sign in.
     pub fn cannot_decide_by(&self, claims: &Map<String, Value>) -> bool {
-        let for_domains = OF_ADDRESS.into_iter().filter(|_| !self.email_domains.is_empty());
-        let for_groups = [self.groups_claim.as_str()].into_iter().filter(|_| !self.groups.is_empty());
-        for_domains.chain(for_groups).any(|name| !claims.contains_key(name))
+        let lacks = |name: &str| !claims.contains_key(name);
+        !self.email_domains.is_empty() && OF_ADDRESS.into_iter().any(lacks)
+            || !self.groups.is_empty() && lacks(&self.groups_claim)
     }
 
     /// The claims for the family, or why the user may not sign in.

@@ -136,7 +136,7 @@ pub fn rotate(
     if pending(&keys, lifetimes).is_none() {
         keys.insert(0, new_key.clone());
     }
-    if let Some(kid) = pending(&keys, lifetimes).filter(|_| immediately).map(|next| next.kid.clone()) {
+    if immediately && let Some(kid) = pending(&keys, lifetimes).map(|next| next.kid.clone()) {
         activate(&mut keys, &kid, now);
     }
     advance(keys, lifetimes, Some(new_key), now)

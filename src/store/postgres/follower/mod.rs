@@ -180,7 +180,10 @@ impl Follower {
     /// After a full page, asks for the next one, so that the database works while the gateway enforces this one.
     async fn poll_ahead(&mut self, polled: &Polled) {
         let entries = &polled.page.entries;
-        let Some(last) = entries.last().filter(|_| entries.len() >= PAGE) else { return };
+        if entries.len() < PAGE {
+            return;
+        }
+        let Some(last) = entries.last() else { return };
         let from = last.revocation.sequence;
         self.ahead = Some(Ahead { from, polled: tokio::spawn(self.read(from)) });
         // The task sends it, before enforcing keeps the thread busy.
