@@ -45,8 +45,7 @@ pub struct Peer {
 impl Peer {
     /// For how long the connection may be used: no longer than the certificate of the client is good.
     pub fn max_age(&self, configured: Duration, now: UnixTime) -> Duration {
-        let left = |certificate: &Arc<PeerCertificate>| certificate.end().since(now);
-        self.certificate.as_ref().map_or(configured, |certificate| configured.min(left(certificate)))
+        self.certificate.as_ref().map_or(configured, |certificate| configured.min(certificate.end().since(now)))
     }
 
     /// Returns true if the connection carries no further request.

@@ -102,7 +102,11 @@ impl Policy {
     /// or one without these fields.
     pub fn apply(&self, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
         if matches!(self.origins, Origins::Listed(_)) {
-            vary_by_origin(headers);
+            // What the response varies by already stays.
+            let is_enough = |item: &[u8]| item == b"*" || item.eq_ignore_ascii_case(b"origin");
+            if !field_list::items(headers, &header::VARY).any(is_enough) {
+                headers.append(header::VARY, ORIGIN);
+            }
         }
         let Some(allowed) = self.allowed(origin) else {
             headers.remove(header::ACCESS_CONTROL_ALLOW_ORIGIN);
@@ -172,14 +176,6 @@ fn only_origin(headers: &HeaderMap) -> Option<&HeaderValue> {
     let mut values = headers.get_all(header::ORIGIN).iter();
     let origin = values.next()?;
     values.next().is_none().then_some(origin)
-}
-
-/// Keeps what the response varies by already.
-fn vary_by_origin(headers: &mut HeaderMap) {
-    let is_enough = |item: &[u8]| item == b"*" || item.eq_ignore_ascii_case(b"origin");
-    if !field_list::items(headers, &header::VARY).any(is_enough) {
-        headers.append(header::VARY, ORIGIN);
-    }
 }
 
 fn list(fixed: &[&str], more: &[HeaderName]) -> HeaderValue {

@@ -184,11 +184,10 @@ impl Decider {
 
     /// Why this request must end its connection; `None` if it need not. [`Decider::decide`] checks the same.
     pub fn malformed<B>(&self, request: &Request<B>) -> Option<Reject> {
-        let framing = || Reject::new(Reason::MalformedFraming, "a transfer coding other than chunked");
         let found = if headers::has_unambiguous_length(request.headers()) {
             target::host(request, usize::MAX).err()
         } else {
-            Some(framing())
+            Some(Reject::new(Reason::MalformedFraming, "a transfer coding other than chunked"))
         };
         found.filter(|reject| reject.reason.must_close_connection())
     }

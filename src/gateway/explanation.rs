@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use http::uri::InvalidUri;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 use serde_json::{Value, json};
 
@@ -52,7 +51,9 @@ fn add_token(request: &mut Request<()>, place: &str, token: &str) -> Result<(), 
         }
         Some(("cookie", name)) => drop(headers.append(header::COOKIE, value(format!("{name}={token}"))?)),
         Some(("query", name)) => {
-            let target = with_parameter(request.uri(), name, token);
+            let uri = request.uri();
+            let separator = if uri.query().is_some() { '&' } else { '?' };
+            let target = format!("{uri}{separator}{name}={token}").parse::<Uri>();
             *request.uri_mut() = target.map_err(|_| "the token is not a valid query parameter")?;
         }
         _ => {
@@ -66,11 +67,6 @@ fn add_token(request: &mut Request<()>, place: &str, token: &str) -> Result<(), 
 
 fn value(text: String) -> Result<HeaderValue, &'static str> {
     HeaderValue::from_str(&text).map_err(|_| "the token is not a valid header value")
-}
-
-fn with_parameter(uri: &Uri, name: &str, value: &str) -> Result<Uri, InvalidUri> {
-    let separator = if uri.query().is_some() { '&' } else { '?' };
-    format!("{uri}{separator}{name}={value}").parse()
 }
 
 /// The steps with their results, and the outcome.

@@ -16,7 +16,9 @@ impl Gateway {
         path: &str,
         context: &mut RequestContext<'_>,
     ) -> Result<(), Reject> {
-        if self.rates.is_empty() && !has_own(context) || !count(decision, path, &self.decider) {
+        // The API key of the request may have a rate of its own.
+        let has_own_rate = context.record.caller.as_ref().is_some_and(|token| token.key_rate.is_some());
+        if self.rates.is_empty() && !has_own_rate || !count(decision, path, &self.decider) {
             return Ok(());
         }
         let mut headers = Box::<RateLimitHeaders>::default();
@@ -39,11 +41,6 @@ impl Gateway {
         let (of_route, client) = limited(context);
         self.rates.quotas(of_route, &client, replicas(&self.decider), self.clock.uptime())
     }
-}
-
-/// Returns true if the API key of the request has a rate of its own.
-fn has_own(context: &RequestContext<'_>) -> bool {
-    context.record.caller.as_ref().is_some_and(|token| token.key_rate.is_some())
 }
 
 /// The rate limits of the route, and for which client they count.

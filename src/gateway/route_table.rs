@@ -152,7 +152,11 @@ impl RouteTable {
 
     /// Finds host first, then the longest path in whole segments, then the method. `host` may have a port.
     pub fn find(&self, host: &str, method: &Method, path: &CanonicalPath<'_>) -> Result<Action<'_>, Reject> {
-        self.find_decoded(host, method, path.as_bytes())
+        let path = path.as_bytes();
+        match self.own_call(method, path) {
+            Some(own) => own.map(Action::Own),
+            None => self.routed(host, method, path),
+        }
     }
 
     /// Returns true if a route has `paths`.
@@ -186,15 +190,10 @@ impl RouteTable {
         }
     }
 
-    fn find_decoded(&self, host: &str, method: &Method, path: &[u8]) -> Result<Action<'_>, Reject> {
-        match self.own_call(method, path) {
-            Some(own) => own.map(Action::Own),
-            None => self.routed(host, method, path),
-        }
-    }
-
     fn routed(&self, host: &str, method: &Method, path: &[u8]) -> Result<Action<'_>, Reject> {
-        let tables = self.paths_of(host).into_iter().chain([&self.any_host]);
+        let of_host =
+            if self.hosts.is_empty() { None } else { self.hosts.get(&without_port(host).to_ascii_lowercase()) };
+        let tables = of_host.into_iter().chain([&self.any_host]);
         // The first host and the longest path decide. Others may have looser rules and must not catch what it rejects.
         let Some(candidates) = tables.into_iter().find_map(|paths| paths.longest(path)) else {
             return Err(Reason::NoRoute.into());
@@ -209,13 +208,6 @@ impl RouteTable {
             }
             _ => Err(reject),
         }
-    }
-
-    fn paths_of(&self, host: &str) -> Option<&PathTable> {
-        if self.hosts.is_empty() {
-            return None;
-        }
-        self.hosts.get(&without_port(host).to_ascii_lowercase())
     }
 
     fn own_call(&self, method: &Method, path: &[u8]) -> Option<Result<OwnCall, Reject>> {

@@ -119,7 +119,11 @@ impl TokenCalls {
     ) -> Outcome {
         match endpoint {
             Endpoint::Client(endpoint) => self.client_call(endpoint, request, authenticator, context).await,
-            Endpoint::ProtectedResource => self.published_resource(),
+            // The metadata of the protected resource (RFC 9728).
+            Endpoint::ProtectedResource => {
+                let resource = self.endpoints.resource.as_ref().ok_or(Reason::NoRoute)?;
+                Ok(respond::public_document(resource.document.clone()))
+            }
             Endpoint::Report(report) => {
                 self.checks(authenticator).admit_report(context)?;
                 let outcome = self.receive(report, request, context).await;
@@ -202,12 +206,6 @@ impl TokenCalls {
         receiver.check_sender(request.headers())?;
         let content = self.read_body(request, EVENT_LIMIT, context).await?;
         receiver.receive(&self.broker, request.headers(), &content, context).await
-    }
-
-    /// The metadata of the protected resource (RFC 9728).
-    fn published_resource(&self) -> Outcome {
-        let resource = self.endpoints.resource.as_ref().ok_or(Reason::NoRoute)?;
-        Ok(respond::public_document(resource.document.clone()))
     }
 
     /// `GET /.well-known/jwks.json`: public, and cacheable for less time than a key is published ahead.

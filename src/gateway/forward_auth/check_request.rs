@@ -80,12 +80,9 @@ impl<'m> CheckRequest<'m> {
 
 /// As [`only`], where the messages of one more field may repeat.
 fn only_once<const N: usize>(message: &[u8], numbers: [u32; N], repeated: u32) -> Result<[&[u8]; N], Malformed> {
-    let is_message = |field| !matches!(field, Ok((number, field)) if number == repeated && !is_bytes(field));
+    let is_message =
+        |field| !matches!(field, Ok((number, field)) if number == repeated && !matches!(field, Field::Bytes(_)));
     if Fields(message).all(is_message) { only(message, numbers) } else { Err(Malformed) }
-}
-
-fn is_bytes(field: Field<'_>) -> bool {
-    matches!(field, Field::Bytes(_))
 }
 
 /// `None` for a socket of Unix or a listener inside of Envoy.

@@ -5,7 +5,7 @@
 //! a denial ([`denied`]), whatever its status is, and Envoy sends it to the client. No message may be empty: without a
 //! status, it allows the request.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+use http::{HeaderName, HeaderValue, Response, header};
 use http_body_util::BodyExt;
 
 use crate::protocols::grpc;
@@ -63,7 +63,9 @@ pub(super) async fn denied(response: Response<Body>) -> Vec<u8> {
     message.message(DENIED_RESPONSE, |response| {
         response.message(HTTP_STATUS, |status| status.number(HTTP_CODE, u64::from(head.status.as_u16())));
         for name in head.headers.keys().filter(|name| !is_of_message(name)) {
-            let value = joined(&head.headers, name);
+            // All values of a field. Envoy overwrites each with the next.
+            let values: Vec<&[u8]> = head.headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+            let value = values.join(&b", "[..]);
             if std::str::from_utf8(&value).is_ok() {
                 add(response, DENIED_HEADERS, name, &value);
             }
@@ -76,12 +78,6 @@ pub(super) async fn denied(response: Response<Body>) -> Vec<u8> {
 /// Envoy has a connection and a length of its own.
 fn is_of_message(name: &HeaderName) -> bool {
     *name == header::CONTENT_LENGTH || headers::hop_by_hop().any(|other| other == name)
-}
-
-/// All values of a field. Envoy overwrites each with the next.
-fn joined(headers: &HeaderMap, name: &HeaderName) -> Vec<u8> {
-    let values: Vec<&[u8]> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
-    values.join(&b", "[..])
 }
 
 fn add(message: &mut Message, field: u32, name: &HeaderName, value: &[u8]) {
@@ -97,7 +93,7 @@ fn add(message: &mut Message, field: u32, name: &HeaderName, value: &[u8]) {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
-    use http::StatusCode;
+    use http::{HeaderMap, StatusCode};
 
     use super::*;
     use crate::protocols::protobuf::{Field, Fields, only};

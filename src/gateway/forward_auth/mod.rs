@@ -86,7 +86,11 @@ impl ForwardAuth {
         }
         let origin = self.read(call, with.forwarding)?;
         describe(call, &origin, delivery);
-        self.check_names(call.headers())?;
+        // What the gateway removes from its own requests and the proxy may not. A proxy that does not copy all headers
+        // of the response would forward what the client has written.
+        if let Some(name) = self.names.forbidden(call.headers()).next() {
+            return Err(Reject::new(Reason::ForgedHeader, name.to_string()));
+        }
         Ok(origin)
     }
 
@@ -144,15 +148,6 @@ impl ForwardAuth {
     /// Returns true if this call gets a message of gRPC in response, whatever is decided.
     pub(super) fn replies_over_grpc<B>(&self, call: &Request<B>) -> bool {
         self.settings.dialect == Dialect::ExtAuthzGrpc && grpc::is_call(call)
-    }
-
-    /// Rejects what the gateway removes from its own requests and the proxy may not. A proxy that does not copy all
-    /// headers of the response would forward what the client has written.
-    fn check_names(&self, headers: &HeaderMap) -> Result<(), Reject> {
-        match self.names.forbidden(headers).next() {
-            Some(name) => Err(Reject::new(Reason::ForgedHeader, name.to_string())),
-            None => Ok(()),
-        }
     }
 
     /// Returns true if a proxy at this address may ask, or may with the secret.

@@ -64,7 +64,9 @@ impl Late {
         let mut first = Some(first);
         loop {
             let outcome = self.attempt().await;
-            let is_over = !is_temporary(&outcome) || self.logout.logout.until <= self.of.clock.now();
+            // Another attempt can have another outcome.
+            let is_temporary = outcome.as_ref().is_err_and(|reject| reject.reason.status().is_server_error());
+            let is_over = !is_temporary || self.logout.logout.until <= self.of.clock.now();
             let unseen = match first.take() {
                 Some(first) => first.send(outcome).err(),
                 None => Some(outcome),
@@ -106,9 +108,4 @@ impl Late {
         };
         broker.reports.count(&provider.name, "logout", outcome);
     }
-}
-
-/// Returns true if another attempt can have another outcome.
-fn is_temporary(outcome: &Outcome) -> bool {
-    outcome.as_ref().is_err_and(|reject| reject.reason.status().is_server_error())
 }

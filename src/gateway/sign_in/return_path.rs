@@ -22,15 +22,11 @@ impl ReturnPaths<'_> {
     /// `target`: path, query and possibly a fragment. Only its path if the rest cannot be kept.
     pub(super) fn accepted<'t>(&self, target: &'t str) -> &'t str {
         let path = path_of(target);
-        if !self.accept(path) {
+        let is_clear = || path::ambiguity(path.as_bytes()).is_none() || (self.is_routed)(path);
+        if !is_kept(path) || !is_clear() || (self.is_own)(path) {
             return "/";
         }
         if is_kept(target) { target } else { path }
-    }
-
-    fn accept(&self, path: &str) -> bool {
-        let is_clear = || path::ambiguity(path.as_bytes()).is_none() || (self.is_routed)(path);
-        is_kept(path) && is_clear() && !(self.is_own)(path)
     }
 }
 

@@ -115,7 +115,9 @@ impl StreamBasis {
         let held = self.token.as_ref().map(|token| (&*token.opened_by, &*token.opened_on));
         let route = opening.find_route(&routes, held, self.certificate.as_deref())?;
         if let Some(token) = &mut self.token {
-            token.follow(route, checks);
+            token.serves_stale = route.serves_stale().unwrap_or(checks.serves_stale());
+            token.route = route;
+            token.rights_checked = None;
         }
         Ok(())
     }
@@ -155,13 +157,6 @@ impl TokenBasis {
             rights_checked: None,
             serves_stale: held.route.serves_stale().unwrap_or(checks.serves_stale()),
         }
-    }
-
-    /// From now on, the rules of this route apply.
-    fn follow(&mut self, route: Arc<Route>, checks: &TokenChecks) {
-        self.serves_stale = route.serves_stale().unwrap_or(checks.serves_stale());
-        self.route = route;
-        self.rights_checked = None;
     }
 
     /// When the current token expires.

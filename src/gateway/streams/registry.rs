@@ -148,7 +148,8 @@ impl Streams {
             }
             open.earliest = UnixTime::MAX;
         }
-        let batch = batch_size(&current, last);
+        // A change of keys can cost a signature for each stream.
+        let batch = if current.generation == last.generation { BATCH } else { SIGNATURE_BATCH };
         let mut from = Bound::Unbounded;
         while let Some(number) = self.check_batch(from, batch, now) {
             from = Bound::Excluded(number);
@@ -196,11 +197,6 @@ impl Streams {
             open.end(number, CloseReason::Draining);
         }
     }
-}
-
-/// How many streams are checked at a time: a change of keys can cost a signature for each.
-fn batch_size(current: &LastChecked, last: &LastChecked) -> usize {
-    if current.generation == last.generation { BATCH } else { SIGNATURE_BATCH }
 }
 
 impl Open {
