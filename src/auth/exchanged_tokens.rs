@@ -41,17 +41,15 @@ impl ExchangedToken {
     pub fn authorization(&self) -> &HeaderValue {
         &self.authorization
     }
-
-    fn is_usable(&self, now: UnixTime) -> bool {
-        (self.from..self.until).contains(&now)
-    }
 }
 
 impl ExchangedTokens {
     /// The token of the exchange with this number. `None` if there is none, or it expires soon.
     pub fn find(&self, exchange: usize, now: UnixTime) -> Option<HeaderValue> {
         let cached = self.cached.load();
-        let is_wanted = |(number, token): &&(usize, ExchangedToken)| *number == exchange && token.is_usable(now);
+        let is_wanted = |(number, token): &&(usize, ExchangedToken)| {
+            *number == exchange && (token.from..token.until).contains(&now)
+        };
         cached.as_deref()?.iter().find(is_wanted).map(|(_, token)| token.authorization.clone())
     }
 

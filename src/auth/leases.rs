@@ -120,7 +120,7 @@ impl Leases {
         let is_due = |lease: &Arc<Lease>| {
             lease.streams.load(Ordering::Acquire) > 0
                 && lease.is_live()
-                && lease.is_due(now)
+                && now.as_millis() >= lease.due.load(Ordering::Acquire)
                 && !lease.is_asked.swap(true, Ordering::AcqRel)
         };
         live.filter(is_due).map(StreamQuestion).collect()
@@ -165,10 +165,6 @@ impl Lease {
     /// Returns false if the token is known to be good no more.
     pub fn is_live(&self) -> bool {
         self.until.load(Ordering::Acquire) > 0
-    }
-
-    fn is_due(&self, now: UnixTime) -> bool {
-        now.as_millis() >= self.due.load(Ordering::Acquire)
     }
 
     /// The newest answer counts, also if it ends earlier. Returns true if it has other rights.

@@ -281,7 +281,8 @@ impl TokenCache {
     /// As [`TokenCache::new`]. `replacements`: maximum number of replacements of each token.
     pub fn with_replacements(capacity: usize, replacements: usize) -> Self {
         let weighter = Bytes { replacements };
-        let cache = |bytes: usize| (estimated_entries(bytes), bytes as u64);
+        // How many entries a cache has room for at first, and its bytes.
+        let cache = |bytes: usize| (bytes / 2048 + 16, bytes as u64);
         let (items, bytes) = cache(capacity);
         let (bad_items, bad_bytes) = cache(capacity / 16);
         TokenCache {
@@ -333,11 +334,6 @@ impl TokenCache {
     pub fn count(&self) -> usize {
         self.known.len()
     }
-}
-
-/// How many entries a cache has room for at first.
-fn estimated_entries(bytes: usize) -> usize {
-    bytes / 2048 + 16
 }
 
 #[cfg(test)]

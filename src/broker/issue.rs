@@ -24,19 +24,14 @@ impl Broker {
     /// `context.at` is when the login began. A mass revocation since then also ends this login.
     pub async fn issue(&self, login: Login, context: EventContext) -> Result<TokenPair, Reject> {
         let now = context.at;
-        let family = self.usable_family(login, now)?;
+        let family = self.first_generation(login, now);
+        self.check_usable(&family, now)?;
         let issued = self.with_timeout(self.store.issue(family, self.settings.sessions_per_subject, context)).await?;
         let revoked = || {
             let detail = "all tokens of the subject were revoked during the login, or the clock was set back since";
             Reject::new(Reason::LoginCapture, detail)
         };
         self.pair(&issued.ok_or_else(revoked)?, Bound::default(), now)
-    }
-
-    fn usable_family(&self, login: Login, now: UnixTime) -> Result<Family, Reject> {
-        let family = self.first_generation(login, now);
-        self.check_usable(&family, now)?;
-        Ok(family)
     }
 
     /// Rejects a login if the gateway itself would reject its access tokens: they could not even be refreshed.

@@ -91,7 +91,9 @@ impl Refetch {
         let mut state = self.state.lock();
         let fetch = match state.pending {
             Some(fetch) => fetch,
-            None if self.is_cooling_down(state.last_request, now) => return Err(RefetchOutcome::CoolingDown),
+            None if state.last_request.is_some_and(|last| now.since(last) < self.cooldown) => {
+                return Err(RefetchOutcome::CoolingDown);
+            }
             None => {
                 let fetch = state.started + 1;
                 (state.pending, state.last_request) = (Some(fetch), Some(now));
@@ -113,10 +115,6 @@ impl Refetch {
             state.pending = Some(state.started + 1);
             self.requested.notify_one();
         }
-    }
-
-    fn is_cooling_down(&self, last_request: Option<Uptime>, now: Uptime) -> bool {
-        last_request.is_some_and(|last| now.since(last) < self.cooldown)
     }
 
     /// Returns once a fetch is requested.

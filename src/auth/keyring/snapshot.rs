@@ -58,13 +58,6 @@ impl Keys {
         Keys { issuers, own: self.own.clone(), sources }
     }
 
-    /// A copy with other keys of the gateway itself.
-    fn with_own(&self, own: OwnIssuer) -> Keys {
-        let others = self.issuers.iter().skip(1).cloned();
-        let issuers = [own.trusted.clone()].into_iter().chain(others).collect();
-        Keys { issuers, own, sources: self.sources.clone() }
-    }
-
     /// Returns true if every key of `earlier` is still here, under the same policy.
     fn has_all(&self, earlier: &Keys) -> bool {
         earlier
@@ -156,7 +149,11 @@ impl Keyring {
 
     /// Replaces the keys of the gateway itself.
     pub fn replace_own(&self, own: OwnIssuer) {
-        self.swap(|keys| keys.with_own(own));
+        self.swap(|keys| {
+            let others = keys.issuers.iter().skip(1).cloned();
+            let issuers = [own.trusted.clone()].into_iter().chain(others).collect();
+            Keys { issuers, own, sources: keys.sources.clone() }
+        });
     }
 
     /// The source of this issuer's keys. `None` for the gateway itself and for unknown issuers.

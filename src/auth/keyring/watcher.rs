@@ -96,16 +96,12 @@ impl Watch {
         // Only a change is handled: an invalid file is reported once, not each time.
         if last.as_ref() != Some(&this) {
             *last = Some(this);
-            self.update(file, content);
+            match content.and_then(|content| file.admit(&content, &self.source.policy)) {
+                Ok(keys) => self.publish_if(self.source.confirm(keys, self.clock.uptime())),
+                Err(error) => self.source.record_failure(&error, self.clock.uptime()),
+            }
         } else if !self.source.is_failing() {
             self.publish_if(self.source.confirm_unchanged(self.clock.uptime()));
-        }
-    }
-
-    fn update(&self, file: &KeyFile, content: Result<Vec<u8>, KeySourceError>) {
-        match content.and_then(|content| file.admit(&content, &self.source.policy)) {
-            Ok(keys) => self.publish_if(self.source.confirm(keys, self.clock.uptime())),
-            Err(error) => self.source.record_failure(&error, self.clock.uptime()),
         }
     }
 

@@ -24,7 +24,6 @@ use tokio::time::Instant;
 use crate::protocols::http::client::{self, ClientError, Limits, USER_AGENT};
 use crate::protocols::http::parameters;
 use crate::protocols::reach::Reach;
-use crate::protocols::tls::CertificateFiles;
 use crate::protocols::url::SecureUrl;
 use crate::types::clock::UnixTime;
 
@@ -170,17 +169,14 @@ impl OAuthClient {
         match &*cached {
             Some((read, config)) if read.elapsed() < TLS_AGE => Ok(config.clone()),
             _ => {
-                let config = client::tls_config(self.certificate(), self.ca_file.as_deref())?;
+                let certificate = match &self.authentication {
+                    ClientAuthentication::Certificate(files) => Some(files),
+                    _ => None,
+                };
+                let config = client::tls_config(certificate, self.ca_file.as_deref())?;
                 *cached = Some((Instant::now(), config.clone()));
                 Ok(config)
             }
-        }
-    }
-
-    fn certificate(&self) -> Option<&CertificateFiles> {
-        match &self.authentication {
-            ClientAuthentication::Certificate(files) => Some(files),
-            _ => None,
         }
     }
 }

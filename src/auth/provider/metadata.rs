@@ -34,15 +34,6 @@ pub struct Metadata {
     pub(super) unusable: Vec<String>,
 }
 
-impl Optional {
-    fn usable(self) -> Option<Endpoint> {
-        match self {
-            Optional::Usable(endpoint) => Some(endpoint),
-            Optional::Absent | Optional::Unusable(_) => None,
-        }
-    }
-}
-
 impl Metadata {
     pub(super) fn read(document: &Document, provider: &Provider) -> Result<Self, DiscoveryError> {
         let place = |member| document.place(member, provider.allow_http, &provider.hosts);
@@ -63,19 +54,19 @@ impl Metadata {
         let userinfo = optional("userinfo_endpoint");
         let end_session = optional("end_session_endpoint");
         let revocation = optional("revocation_endpoint");
-        let lists = |member: &str, value: &str| {
-            let listed = document.members.get(member).and_then(Value::as_array);
-            listed.is_some_and(|values| values.iter().any(|listed| listed == value))
-        };
+        let methods = document.members.get("code_challenge_methods_supported").and_then(Value::as_array);
         let sends_issuer = document.members.get("authorization_response_iss_parameter_supported");
         Ok(Metadata {
             authorization: needed("authorization_endpoint")?.url,
             token: needed("token_endpoint")?,
             userinfo,
-            end_session: end_session.usable().map(|endpoint| endpoint.url),
+            end_session: match end_session {
+                Optional::Usable(endpoint) => Some(endpoint.url),
+                Optional::Absent | Optional::Unusable(_) => None,
+            },
             revocation,
             sends_issuer: sends_issuer == Some(&Value::Bool(true)),
-            has_pkce: lists("code_challenge_methods_supported", "S256"),
+            has_pkce: methods.is_some_and(|methods| methods.iter().any(|method| method == "S256")),
             unusable,
         })
     }
