@@ -102,14 +102,10 @@ async fn handshake(mut stream: TcpStream, side: &ServerTls) -> io::Result<Option
         plain_http::reject(&mut stream).await?;
         return Ok(None);
     }
-    TlsAcceptor::from(without_http2(side)).accept(stream).await.map(Some)
-}
-
-/// The listener speaks HTTP/1.1 only, so a client must not select HTTP/2 in the handshake.
-fn without_http2(side: &ServerTls) -> Arc<ServerConfig> {
+    // The listener speaks HTTP/1.1 only, so a client must not select HTTP/2 in the handshake.
     let mut config = ServerConfig::clone(&side.config);
     config.alpn_protocols.retain(|protocol| protocol != b"h2");
-    Arc::new(config)
+    TlsAcceptor::from(Arc::new(config)).accept(stream).await.map(Some)
 }
 
 async fn serve_http<S>(stream: S, peer: Peer, slot: Arc<Slot>, admin: Arc<Admin>)

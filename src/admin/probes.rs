@@ -26,18 +26,16 @@ pub(super) fn health() -> Response<Body> {
 /// Gateways that share a store lose it together. A balancer that removed all of them would end the requests with
 /// tokens, too, which need no store: with `?exclude=store`, it does not count whether the store can be written.
 pub(super) async fn readiness(admin: &Admin, uri: &Uri) -> Response<Body> {
-    let reason = if excludes_store(uri) { not_serving(admin) } else { not_ready(admin).await };
+    // As with the Kubernetes API server, other parameters change nothing.
+    let mut parameters = uri.query().into_iter().flat_map(|query| query.split('&'));
+    let excludes_store = parameters.any(|parameter| parameter == "exclude=store");
+    let reason = if excludes_store { not_serving(admin) } else { not_ready(admin).await };
     match reason {
         None => respond::json(StatusCode::OK, &json!({ "status": "ready" })),
         Some(reason) => {
             respond::json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": "not ready", "reason": reason }))
         }
     }
-}
-
-/// As with the Kubernetes API server, other parameters change nothing.
-fn excludes_store(uri: &Uri) -> bool {
-    uri.query().is_some_and(|query| query.split('&').any(|parameter| parameter == "exclude=store"))
 }
 
 /// The reason why a request with a token would be rejected.

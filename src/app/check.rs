@@ -100,13 +100,11 @@ fn check_signing_keys(config: &Config) -> Option<Finding> {
         return None;
     }
     let error = own_keys::find(config, SystemClock.now()).err()?;
-    if creates_key(&error) { None } else { Some(finding(config, &error)) }
-}
-
-/// Returns true if no key in the store signs: a start then creates one.
-fn creates_key(error: &StartError) -> bool {
-    let StartError::SigningKeys(source) = error else { return false };
-    matches!(source.downcast_ref(), Some(OwnKeysError::NoSigningKey))
+    match &error {
+        // No key in the store signs: a start then creates one.
+        StartError::SigningKeys(source) if matches!(source.downcast_ref(), Some(OwnKeysError::NoSigningKey)) => None,
+        error => Some(finding(config, error)),
+    }
 }
 
 fn finding(config: &Config, error: &StartError) -> Finding {

@@ -193,9 +193,8 @@ pub(super) static OF_CLIENTS: MetricNames = MetricNames {
 };
 
 fn age(source: &Source, clock: &dyn Clock, label: &'static str) -> Vec<LabelledValue> {
-    let name = || source.policy.issuer.to_string();
-    let age = source.age(clock.uptime()).map(|age| (vec![(label, name())], age.as_secs_f64()));
-    age.into_iter().collect()
+    let age = source.age(clock.uptime());
+    age.into_iter().map(|age| (vec![(label, source.policy.issuer.to_string())], age.as_secs_f64())).collect()
 }
 
 fn visits(source: &Source, _clock: &dyn Clock, label: &'static str) -> Vec<LabelledValue> {
@@ -235,8 +234,7 @@ fn sources(watched: &[Arc<Watched>]) -> Vec<Arc<Source>> {
 fn read_file(issuer: &ForeignIssuer) -> Result<Option<KeySet>, StartError> {
     let KeySource::File(file) = &issuer.keys else { return Ok(None) };
     let keys = file.read(&issuer.policy).map(Some);
-    let issuer = || issuer.policy.issuer.to_string();
-    keys.map_err(|error| StartError::IssuerKeys { issuer: issuer(), source: error.into() })
+    keys.map_err(|error| StartError::IssuerKeys { issuer: issuer.policy.issuer.to_string(), source: error.into() })
 }
 
 async fn wait_until(sources: Vec<Arc<Source>>, is_ready: fn(&Source) -> bool) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::explain::Explainer;
 use super::reload::LiveConfig;
 use crate::admin::{Asked, Explain, Explaining};
-use crate::gateway::explanation::{Explanation, Outcome};
+use crate::gateway::explanation::Outcome;
 use crate::protocols::http::forwarded::Origin;
 use crate::types::reject::{Reason, Reject};
 use crate::types::trace::Step;
@@ -21,20 +21,14 @@ impl Explain for LiveExplainer {
             let explainer = Explainer::of_running(&live.config(), &live.state).showing(asked.certificate);
             let gateway = live.shared.gateway.load_full();
             let origin = Origin::new(asked.client, asked.tls);
-            let explained = explainer.explain_from(&asked.request, &origin, Some(&gateway)).await;
+            let mut explained = explainer.explain_from(&asked.request, &origin, Some(&gateway)).await;
+            // The connection of such a client is closed before it can send a request.
             if live.shared.penalties.contains(asked.client, live.clock.uptime()) {
-                penalized(explained)
-            } else {
-                explained
+                let closed = "new connections of this address are closed (limits.penalty_duration)";
+                explained.steps.push((Step::Rate, closed.to_owned()));
+                explained.outcome = Outcome::Rejected(Reject::new(Reason::RateLimited, closed));
             }
+            explained
         })
     }
-}
-
-/// The connection of such a client is closed before it can send a request.
-fn penalized(mut explained: Explanation) -> Explanation {
-    let closed = "new connections of this address are closed (limits.penalty_duration)";
-    explained.steps.push((Step::Rate, closed.to_owned()));
-    explained.outcome = Outcome::Rejected(Reject::new(Reason::RateLimited, closed));
-    explained
 }

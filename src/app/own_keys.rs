@@ -1,6 +1,5 @@
 //! The gateway's own signing keys: from the store, or the operator's file with the keys that it had before.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use super::error::{Cause, StartError};
@@ -143,13 +142,10 @@ fn new_key(tokens: &TokenSettings) -> Result<SigningKey, Cause> {
 
 /// The key in `tokens.signing_key_file`.
 pub(super) fn signing_key(tokens: &TokenSettings) -> Result<Option<SigningKey>, StartError> {
-    tokens.signing_key_file.as_ref().map(|file| read_signing_key(file, tokens)).transpose()
-}
-
-fn read_signing_key(file: &Path, tokens: &TokenSettings) -> Result<SigningKey, StartError> {
-    let error = |source: Cause| StartError::SigningKeyFile { file: file.to_owned(), source };
+    let Some(file) = &tokens.signing_key_file else { return Ok(None) };
+    let error = |source: Cause| StartError::SigningKeyFile { file: file.clone(), source };
     let pem = private_file::read(file, Origin::Operator).map_err(|source| error(source.into()))?;
-    SigningKey::from_pem(&pem, tokens.algorithm).map_err(|source| error(source.into()))
+    SigningKey::from_pem(&pem, tokens.algorithm).map(Some).map_err(|source| error(source.into()))
 }
 
 fn signing_keys(error: impl Into<Cause>) -> StartError {

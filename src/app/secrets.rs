@@ -98,7 +98,8 @@ pub(super) fn read(source: &SecretSource) -> Result<String, SecretError> {
     match source {
         SecretSource::Environment(name) => std::env::var(name).map_err(|_| SecretError::NotSet(source.clone())),
         SecretSource::File(file) => {
-            private_file::read_to_string(file, Origin::Gateway).map_err(|error| unreadable(source, error))
+            let text = private_file::read_to_string(file, Origin::Gateway);
+            text.map_err(|error| SecretError::Read { secret: source.clone(), source: error })
         }
     }
 }
@@ -126,10 +127,6 @@ fn create_file(source: &SecretSource, file: &Path, text: &str) -> Result<String,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read(source),
         Err(error) => Err(SecretError::Write { file: file.to_owned(), source: error }),
     }
-}
-
-fn unreadable(secret: &SecretSource, source: io::Error) -> SecretError {
-    SecretError::Read { secret: secret.clone(), source }
 }
 
 #[cfg(test)]

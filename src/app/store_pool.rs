@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::store::{OpenConnections, OperationKind, PoolStatus};
-use crate::telemetry::metrics::{Histogram, LabelledTotals, LabelledValue, Metrics, Totals};
+use crate::telemetry::metrics::{Histogram, LabelledTotals, Metrics, Totals};
 
 /// In the order of [`OperationKind::ALL`].
 type Durations = [Histogram; OperationKind::ALL.len()];
@@ -14,7 +14,9 @@ pub(super) fn register_metrics(pool: &Arc<PoolStatus>, metrics: &mut Metrics) {
     metrics.gauge("store_up", help, move || f64::from(u8::from(up.open().changes > 0)));
     let open = pool.clone();
     metrics.gauges("store_connections", "Open connections to the store, by what they are for", move || {
-        by_lane(open.open())
+        let OpenConnections { changes, log, upkeep, follower } = open.open();
+        let lanes = [("changes", changes), ("log", log), ("upkeep", upkeep), ("follower", follower)];
+        lanes.map(|(lane, count)| (vec![("lane", lane.to_owned())], count as f64)).into()
     });
     let operations = pool.clone();
     let help = "Operations of the store that wait for a connection, or run on one";
@@ -27,12 +29,6 @@ pub(super) fn register_metrics(pool: &Arc<PoolStatus>, metrics: &mut Metrics) {
     pool.observe_with(Arc::new(move |kind, duration| observed[kind as usize].observe_shared(duration)));
     let help = "Time of each operation of the store on its connection";
     metrics.histograms("store_operation_seconds", help, move || by_operation(&durations));
-}
-
-fn by_lane(open: OpenConnections) -> Vec<LabelledValue> {
-    let OpenConnections { changes, log, upkeep, follower } = open;
-    let lanes = [("changes", changes), ("log", log), ("upkeep", upkeep), ("follower", follower)];
-    lanes.map(|(lane, count)| (vec![("lane", lane.to_owned())], count as f64)).into()
 }
 
 fn by_operation(durations: &Durations) -> Vec<LabelledTotals> {

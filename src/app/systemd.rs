@@ -1,7 +1,6 @@
 //! Notifications to systemd.
 
 use std::env;
-use std::ffi::OsStr;
 use std::fmt::Write;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -13,18 +12,14 @@ use sd_notify::NotifyState;
 /// Notifies systemd if it has started the gateway. A failed notification changes nothing for clients.
 pub fn notify_systemd(states: &[NotifyState<'_>]) {
     let socket = env::var_os("NOTIFY_SOCKET").unwrap_or_default();
-    let sent = match abstract_name(&socket) {
+    // The name of a socket that has no file. `sd_notify` takes it for a path.
+    let sent = match socket.as_bytes().strip_prefix(b"@") {
         Some(name) => send_to_abstract(name, states),
         None => sd_notify::notify(states),
     };
     if let Err(error) = sent {
         tracing::warn!(%error, "cannot notify systemd, which may end the gateway if it waits for that");
     }
-}
-
-/// The name of a socket that has no file. `sd_notify` takes it for a path.
-fn abstract_name(socket: &OsStr) -> Option<&[u8]> {
-    socket.as_bytes().strip_prefix(b"@")
 }
 
 fn send_to_abstract(name: &[u8], states: &[NotifyState<'_>]) -> io::Result<()> {

@@ -8,9 +8,9 @@ use tokio::sync::watch;
 
 use super::error::StartError;
 use super::thread;
-use crate::telemetry::metrics::{LabelledValue, Metrics};
+use crate::telemetry::metrics::Metrics;
 use crate::telemetry::post::Receiver;
-use crate::telemetry::spans::{Drops, Exporter, Queue, Settings, Tracer};
+use crate::telemetry::spans::{Exporter, Queue, Settings, Tracer};
 
 /// Sends until it is dropped. Dropping it sends what is left.
 pub(super) struct TraceThread {
@@ -29,13 +29,12 @@ pub(super) fn prepare(settings: Option<&Settings>, max_field: usize, metrics: &m
         waiting.bytes() as f64
     });
     let help = "Requests with spans that were lost, by the reason";
-    metrics.counters("trace_dropped", help, move || dropped(&queue.drops));
+    metrics.counters("trace_dropped", help, move || {
+        let drops = &queue.drops;
+        let reasons = [("rate", &drops.rate), ("queue", &drops.queue), ("collector", &drops.collector)];
+        reasons.map(|(reason, count)| (vec![("reason", reason.to_owned())], read(count))).into()
+    });
     tracer
-}
-
-fn dropped(drops: &Drops) -> Vec<LabelledValue> {
-    let reasons = [("rate", &drops.rate), ("queue", &drops.queue), ("collector", &drops.collector)];
-    reasons.map(|(reason, count)| (vec![("reason", reason.to_owned())], read(count))).into()
 }
 
 fn read(count: &AtomicU64) -> f64 {

@@ -58,7 +58,10 @@ impl UpstreamWatch {
         workers: usize,
         previous: Option<&Upstream>,
     ) -> Result<Arc<Upstream>, Cause> {
-        let files = read_files(settings)?;
+        let read = |path: &Path| {
+            regular_file::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()).into())
+        };
+        let files = settings.tls.files().map(|path| read(path)).collect::<Result<Vec<_>, Cause>>()?;
         let mut built = self.built.lock();
         let of_name = built.entry(settings.name.clone()).or_default();
         let is_same = |built: &&BuiltUpstream| built.upstream.settings == *settings && built.files == files;
@@ -117,13 +120,6 @@ impl UpstreamWatch {
             current.load().iter().map(of).collect()
         });
     }
-}
-
-fn read_files(settings: &Settings) -> Result<Vec<Vec<u8>>, Cause> {
-    let read = |path: &Path| {
-        regular_file::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()).into())
-    };
-    settings.tls.files().map(|path| read(path)).collect()
 }
 
 fn labelled(upstreams: &[Arc<Upstream>], read: fn(&Report) -> f64) -> Vec<LabelledValue> {

@@ -21,14 +21,13 @@ pub(super) fn start() -> std::io::Result<SocketAddr> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0)))?;
     let address = listener.local_addr()?;
-    std::thread::Builder::new().name("echo".into()).spawn(move || runtime.block_on(serve(listener)))?;
+    let serve = async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(echo)));
+        }
+    };
+    std::thread::Builder::new().name("echo".into()).spawn(move || runtime.block_on(serve))?;
     Ok(address)
-}
-
-async fn serve(listener: TcpListener) {
-    while let Ok((stream, _)) = listener.accept().await {
-        tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(echo)));
-    }
 }
 
 async fn echo(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {

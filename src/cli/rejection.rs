@@ -27,7 +27,7 @@ const MEMBERS: [(&str, &str); 12] = [
 
 /// Exit status 0 if the gateway knows the request, 3 if not.
 pub(super) fn explain(config: &ConfigArgument, request_id: &str, as_json: bool) -> Result<(), CommandError> {
-    if !is_request_id(request_id) {
+    if request_id.len() != 32 || !request_id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(CommandError::invalid(format!("{request_id:?} is not a request id: it has 32 hexadecimal digits")));
     }
     let path = format!("/admin/v1/rejections/{}", request_id.to_ascii_lowercase());
@@ -49,10 +49,6 @@ pub(super) fn explain(config: &ConfigArgument, request_id: &str, as_json: bool) 
         print(&found)
     }
     Ok(())
-}
-
-fn is_request_id(text: &str) -> bool {
-    text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn print(rejection: &Value) {

@@ -31,11 +31,6 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Who has the token in `admin.token_file`.
-    fn admin() -> Self {
-        Operator { name: "admin".into(), role: Role::Operate }
-    }
-
     /// A process on the Unix socket.
     pub(crate) fn local() -> Self {
         Operator { name: "local".into(), role: Role::Operate }
@@ -71,7 +66,8 @@ pub struct Operators(Vec<(Operator, Secret)>);
 
 impl Operators {
     pub fn new(admin_token: &Secret, others: &[Access]) -> Self {
-        let admin = Access::new(Operator::admin(), admin_token.expose());
+        // Who has the token in `admin.token_file`.
+        let admin = Access::new(Operator { name: "admin".into(), role: Role::Operate }, admin_token.expose());
         let all = std::iter::once(&admin).chain(others);
         Operators(all.map(|access| (access.operator.clone(), Secret::new(access.digest.to_vec()))).collect())
     }

@@ -51,8 +51,8 @@ impl Sessions {
         let token = to_base62(&secret::random::<32>(), 43);
         let digest = Secret::new(secret::digest(&[token.as_bytes()]).to_vec());
         let mut live = self.live(now);
-        let own = || live.iter().filter(|session| session.operator == *operator);
-        if own().count() >= MAX_PER_OPERATOR
+        let own = live.iter().filter(|session| session.operator == *operator).count();
+        if own >= MAX_PER_OPERATOR
             && let Some(oldest) = live.iter().position(|session| session.operator == *operator)
         {
             live.remove(oldest);

@@ -24,7 +24,8 @@ pub(super) fn of(stats: &Value, is_colored: bool) -> String {
     }
     let _ = writeln!(screen, "{:10}  {}", "last 60 s", plot(&seconds));
     let rejections = rejections(&seconds);
-    let columns = [("rejected in the last 60 s", rejections), ("limits hit in the last hour", limits(stats))];
+    let limits = members(stats, "limitsHit");
+    let columns = [("rejected in the last 60 s", rejections), ("limits hit in the last hour", limits)];
     screen.push_str(&side_by_side(&columns, &style));
     screen
 }
@@ -87,10 +88,6 @@ fn rejections(seconds: &[&Value]) -> Vec<(String, u64)> {
     let mut sums: Vec<_> = sums.into_iter().collect();
     sums.sort_by(|(name, count), (other, than)| than.cmp(count).then(name.cmp(other)));
     sums
-}
-
-fn limits(stats: &Value) -> Vec<(String, u64)> {
-    members(stats, "limitsHit")
 }
 
 /// Two lists with their headings, those with most first.
