@@ -144,8 +144,7 @@ impl Values {
         let mut settings: Vec<Setting> = next.0.iter().map(after).collect();
         let is_gone = |old: &&Setting| stays(&old.key) && !next_by_key.contains_key(old.key.as_str());
         let gone = self.0.iter().filter(is_gone).filter(|old| old.value.is_some()).cloned();
-        let nothing = |key: &str| Setting::absent(key.to_owned());
-        settings.extend(gone.map(|old| Setting { pending: Some(Box::new(nothing(&old.key))), ..old }));
+        settings.extend(gone.map(|old| Setting { pending: Some(Box::new(Setting::absent(old.key.clone()))), ..old }));
         settings.sort_by_cached_key(|setting| rank(&setting.key));
         Values(Arc::new(settings))
     }

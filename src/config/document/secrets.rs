@@ -105,7 +105,7 @@ fn in_url(text: &str, colon: usize, end: usize, found: &mut Vec<Range<usize>>) {
         match rest[..at].find(':') {
             Some(colon) => found.push(start + colon + 1..start + at),
             // A token may stand for the user of a web server. A user of PostgreSQL is in most messages about it.
-            None if is_postgres(&text[..colon]) => {}
+            None if ["postgres", "postgresql"].iter().any(|scheme| text[..colon].ends_with(scheme)) => {}
             None => found.push(start..start + at),
         }
     }
@@ -117,10 +117,6 @@ fn in_url(text: &str, colon: usize, end: usize, found: &mut Vec<Range<usize>>) {
     if let Some(query) = rest.find('?') {
         in_query(text, start + after + query + 1, end, found);
     }
-}
-
-fn is_postgres(before_colon: &str) -> bool {
-    ["postgres", "postgresql"].iter().any(|scheme| before_colon.ends_with(scheme))
 }
 
 fn in_query(text: &str, start: usize, end: usize, found: &mut Vec<Range<usize>>) {

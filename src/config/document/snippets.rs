@@ -59,8 +59,7 @@ impl<'a> Mark<'a> {
     fn snippet(&self, lines: RangeInclusive<usize>) -> Option<(Snippet<'a, Annotation<'a>>, usize)> {
         let first = *lines.start();
         let (text, start) = self.located.excerpt(lines);
-        let snippet = || Snippet::source(text).line_start(first).path(&**self.located.file);
-        (text.len() <= LONG).then(|| (snippet(), start))
+        (text.len() <= LONG).then(|| (Snippet::source(text).line_start(first).path(&**self.located.file), start))
     }
 
     /// Adds the source to the last group. The renderer counts columns from the start of a part, so a part of a line has

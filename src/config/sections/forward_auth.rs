@@ -71,7 +71,7 @@ pub(super) fn read(table: &mut Table<'_>, routes: &[Route], forwarding: &Forward
 /// `from`: empty for proxies at every address, with the secret.
 fn warn_of_trusted(table: &Table<'_>, from: &[IpNet], is_grpc: bool, forwarding: &Forwarding) {
     let trusted = &forwarding.trusted;
-    let is_trusted = |network: &IpNet| trusted.iter().any(|other| overlap(network, other));
+    let is_trusted = |network: &IpNet| trusted.iter().any(|other| network.contains(other) || other.contains(network));
     if !table.has("secret_file") && from.iter().any(is_trusted) {
         let warning = ConfigError::new(
             "a proxy in `forwarding.trusted` may ask without a secret",
@@ -106,8 +106,4 @@ fn report_same_path(table: &Table<'_>, settings: &Settings, routes: &[Route]) {
         let error = ConfigError::new(format!("a route has the path {}", route.path), "expected a different path");
         table.reject("path", error.help("change one of the two; calls of proxies would hide the route"));
     }
-}
-
-fn overlap(one: &IpNet, other: &IpNet) -> bool {
-    one.contains(other) || other.contains(one)
 }

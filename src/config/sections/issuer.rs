@@ -70,7 +70,8 @@ fn issuer(table: &mut Table<'_>, name: Option<&str>) -> Option<Placed<ForeignIss
     let algorithms = algorithms(table, keys.as_ref());
     let has_keys = keys.as_ref().is_some_and(|keys| keys.value != KeySource::None);
     let introspection = table.optional_table("introspection", |table| introspection::read(table, name, has_keys));
-    let types = table.take("types", texts()).and_then(|value| types(&value));
+    let types = table.take("types", texts());
+    let types = types.and_then(|value| some_of(&value, "[\"at+jwt\"]", "the `typ` of the tokens"));
     table.default("types", ["at+jwt"].as_slice());
     let policy = Issuer {
         issuer: Arc::from(name.unwrap_or_default()),
@@ -134,10 +135,6 @@ fn audience_or_any(value: &Value<'_>) -> Option<Audience> {
         }
         _ => audience(value).map(Audience::OneOf),
     }
-}
-
-fn types(value: &Value<'_>) -> Option<Vec<String>> {
-    some_of(value, "[\"at+jwt\"]", "the `typ` of the tokens")
 }
 
 fn some_of(value: &Value<'_>, example: &str, what: &str) -> Option<Vec<String>> {

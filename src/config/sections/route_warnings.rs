@@ -89,10 +89,6 @@ impl<'r> Checks<'r> {
         Checks { routes, demands, servers, nodes, at, below, in_any_case, at_backend }
     }
 
-    fn share_server(&self, one: usize, other: usize) -> bool {
-        self.servers[one].iter().any(|server| self.servers[other].contains(server))
-    }
-
     /// `/admin/` does not match `/admin`, which most backends answer as well.
     fn bare_path(&mut self, place: usize) -> Option<ConfigError> {
         let routes = self.routes;
@@ -105,7 +101,7 @@ impl<'r> Checks<'r> {
             |host: &Option<&'r str>| self.nodes.upwards(place).skip(1).find_map(|node| self.at.get(&(*host, node)));
         let longest = hosts.iter().find_map(above)?;
         let weaker = longest.iter().copied().find(|other| {
-            self.share_server(place, *other)
+            self.servers[place].iter().any(|server| self.servers[*other].contains(server))
                 && share_methods(&routes[*other].value, route)
                 && routes[*other].value.asks_for_less_than(route)
         })?;
