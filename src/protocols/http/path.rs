@@ -79,7 +79,9 @@ pub(super) fn segment_ambiguity(segment: &[u8]) -> Option<&'static str> {
     match &*decoded {
         b"." | b".." => Some("a dot segment"),
         // A backend that decodes twice would see another path. The digits can be encoded too: %25%32%65.
-        text if has_encoding(text) => Some("a double percent-encoding"),
+        text if text.windows(3).any(|three| three[0] == b'%' && hex_byte(&three[1..]).is_some()) => {
+            Some("a double percent-encoding")
+        }
         // RFC 3629 section 3: an overlong form or a surrogate is no character, but some decoders make one of it. A
         // segment without an encoding is ASCII.
         text if matches!(decoded, Cow::Owned(_)) && str::from_utf8(text).is_err() => {
@@ -87,10 +89,6 @@ pub(super) fn segment_ambiguity(segment: &[u8]) -> Option<&'static str> {
         }
         _ => None,
     }
-}
-
-fn has_encoding(text: &[u8]) -> bool {
-    text.windows(3).any(|three| three[0] == b'%' && hex_byte(&three[1..]).is_some())
 }
 
 fn encoded_ambiguity(decoded: u8) -> Option<&'static str> {

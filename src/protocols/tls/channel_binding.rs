@@ -1,7 +1,7 @@
 //! Channel binding: ties the password exchange of a protocol above TLS to the certificate of the server, so that a
 //! proxy with another certificate cannot relay it.
 
-use aws_lc_rs::digest::{Algorithm, SHA256, SHA384, SHA512, digest};
+use aws_lc_rs::digest::{SHA256, SHA384, SHA512, digest};
 
 use crate::types::der::{OBJECT_IDENTIFIER, SEQUENCE, element};
 
@@ -20,11 +20,7 @@ pub fn server_end_point(certificate: &[u8]) -> Option<Vec<u8>> {
         [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x04] => &SHA512,
         _ => return None,
     };
-    Some(hash(algorithm, certificate))
-}
-
-fn hash(algorithm: &'static Algorithm, certificate: &[u8]) -> Vec<u8> {
-    digest(algorithm, certificate).as_ref().to_vec()
+    Some(digest(algorithm, certificate).as_ref().to_vec())
 }
 
 /// Certificate ::= SEQUENCE { tbsCertificate SEQUENCE, signatureAlgorithm SEQUENCE { OBJECT IDENTIFIER, … }, … }

@@ -69,8 +69,8 @@ fn general_name(tag: u8, name: &[u8]) -> Option<String> {
 }
 
 pub(super) fn ip_address(name: &[u8]) -> Option<IpAddr> {
-    let v4 = || <[u8; 4]>::try_from(name).ok().map(IpAddr::from);
-    v4().or_else(|| <[u8; 16]>::try_from(name).ok().map(IpAddr::from))
+    let v4 = <[u8; 4]>::try_from(name).ok().map(IpAddr::from);
+    v4.or_else(|| <[u8; 16]>::try_from(name).ok().map(IpAddr::from))
 }
 
 /// Who issued a certificate in DER, in the order of the certificate.

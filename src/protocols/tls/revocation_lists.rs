@@ -40,7 +40,9 @@ impl ReadList {
     fn read(der: CertificateRevocationListDer<'static>) -> Option<Self> {
         let read = BorrowedCertRevocationList::from_der(&der).ok()?;
         let authority = CertRevocationList::from(read).issuer().to_vec();
-        let end = next_update(&der)?;
+        // The second time of the list: the first is `thisUpdate`. Those of revoked certificates are deeper inside.
+        let (tag, next_update) = fields(&der).filter(|(tag, _)| is_time(*tag)).nth(1)?;
+        let end = time(tag, next_update)?;
         Some(ReadList { der, authority, end })
     }
 
@@ -111,12 +113,6 @@ pub fn read_revocation_lists(file: &Path) -> Result<ReadLists, TlsError> {
     let lists = lists.filter(|lists| !lists.is_empty());
     let lists = lists.ok_or_else(|| TlsError::InvalidRevocationList { file: file.to_owned() })?;
     Ok(ReadLists { file: file.to_owned(), lists })
-}
-
-/// The second time of the list: the first is `thisUpdate`. Those of revoked certificates are deeper inside.
-fn next_update(list: &[u8]) -> Option<UnixTime> {
-    let (tag, content) = fields(list).filter(|(tag, _)| is_time(*tag)).nth(1)?;
-    time(tag, content)
 }
 
 /// The tags and contents of what is signed. CertificateList ::= SEQUENCE { tbsCertList SEQUENCE { … }, … }

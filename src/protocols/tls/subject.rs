@@ -40,7 +40,10 @@ fn attributes(set: &[u8]) -> String {
         let named = NAMED.iter().find(|(known, _)| *known == kind).map(|(_, name)| *name);
         match named {
             Some(name) if STRINGS.contains(&tag) => format!("{name}={}", escape(&text(tag, value))),
-            _ => format!("{}=#{tag:02x}{}", dotted(kind), hex(value)),
+            _ => {
+                let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+                format!("{}=#{tag:02x}{digits}", dotted(kind))
+            }
         }
     });
     attributes.collect::<Vec<_>>().join("+")
@@ -66,10 +69,6 @@ pub(super) fn escape(value: &str) -> String {
         }
     }
     escaped
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// An object identifier as numbers. Numbers that are too large become the largest one.
