@@ -125,8 +125,8 @@ impl RecentRejections {
     pub fn find(&self, request_id: &str) -> Option<Rejection> {
         self.0.iter().find_map(|worker| {
             let lists = worker.lists.lock();
-            let found = lists.all().find(|rejection| rejection.request_id.as_hex() == *request_id.as_bytes());
-            found.cloned()
+            let mut all = lists.recent.iter().chain(&lists.excess);
+            all.find(|rejection| rejection.request_id.as_hex() == *request_id.as_bytes()).cloned()
         })
     }
 
@@ -161,12 +161,6 @@ struct Lists {
     recent: VecDeque<Rejection>,
     /// Of addresses beyond their share.
     excess: VecDeque<Rejection>,
-}
-
-impl Lists {
-    fn all(&self) -> impl Iterator<Item = &Rejection> {
-        self.recent.iter().chain(&self.excess)
-    }
 }
 
 impl WorkerRejections {

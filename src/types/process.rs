@@ -18,8 +18,7 @@ pub fn user() -> u32 {
 
 /// Returns true if the process is a member of this group.
 pub fn is_in_group(group: u32) -> bool {
-    let others = || getgroups().unwrap_or_default();
-    getegid().as_raw() == group || others().iter().any(|other| other.as_raw() == group)
+    getegid().as_raw() == group || getgroups().unwrap_or_default().iter().any(|other| other.as_raw() == group)
 }
 
 /// Returns true if the path is on a file system that is mounted read-only.

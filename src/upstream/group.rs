@@ -86,7 +86,8 @@ impl Upstream {
         let host = HeaderValue::from_str(&host).map_err(|_| UpstreamError::InvalidHost(host))?;
         let config = connect::client_config(&settings)?;
         let name: Arc<str> = settings.name.as_str().into();
-        let names = UpstreamNames { name: name.clone(), scheme: scheme.clone(), servers: servers_of(&settings) };
+        let servers = settings.servers.iter().map(ServerSettings::authority).collect();
+        let names = UpstreamNames { name: name.clone(), scheme: scheme.clone(), servers };
         let servers = settings.servers.iter().map(|server| {
             let (state, addresses) = state_before(before, &settings, server);
             let server = Server::new(server, &settings, config.as_ref(), state, addresses, workers)?;
@@ -192,15 +193,10 @@ impl Upstream {
         }
     }
 
-    /// Returns true if a request may be sent a second time.
-    fn may_repeat(&self, has_others: bool) -> bool {
-        self.has_target(has_others) && self.retry_budget.try_spend(self.requests())
-    }
-
-    /// Returns true if a server can get a request a second time. The only one of an upstream gets it over a new
+    /// Returns true if a request may be sent a second time. The only server of an upstream gets it over a new
     /// connection.
-    fn has_target(&self, has_others: bool) -> bool {
-        has_others || self.in_use() == 1
+    fn may_repeat(&self, has_others: bool) -> bool {
+        (has_others || self.in_use() == 1) && self.retry_budget.try_spend(self.requests())
     }
 
     /// The servers that get no requests.
@@ -250,10 +246,12 @@ impl Upstream {
     /// slot.
     fn with_free_slot(&self, worker: usize, candidates: Set, tried: Set) -> Option<Set> {
         let has_free_slot = |at: usize| self.servers[at].has_free_slot(worker);
-        let is_in_rotation = |at: usize| self.servers[at].state.share() > 0;
         let of_candidates = balance::filter(candidates, self.servers.len(), has_free_slot);
-        let of_all = || balance::filter(!tried, self.servers.len(), |at| is_in_rotation(at) && has_free_slot(at));
-        let free = if of_candidates == 0 { of_all() } else { of_candidates };
+        if of_candidates != 0 {
+            return Some(of_candidates);
+        }
+        let is_in_rotation = |at: usize| self.servers[at].state.share() > 0;
+        let free = balance::filter(!tried, self.servers.len(), |at| is_in_rotation(at) && has_free_slot(at));
         (free != 0).then_some(free)
     }
 
@@ -287,10 +285,6 @@ impl Upstream {
         };
         self.servers.iter().enumerate().map(of).collect()
     }
-}
-
-fn servers_of(settings: &Settings) -> Vec<String> {
-    settings.servers.iter().map(ServerSettings::authority).collect()
 }
 
 /// Those from before, so that they go on over a reload.

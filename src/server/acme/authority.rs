@@ -79,8 +79,7 @@ impl Authority {
 /// instant-acme adds it to the time of now, which has an end.
 fn limit_retry_after(headers: &mut HeaderMap) {
     let Some(value) = headers.get(header::RETRY_AFTER) else { return };
-    let is_number = |value: &HeaderValue| !value.is_empty() && value.as_bytes().iter().all(u8::is_ascii_digit);
-    if is_number(value) {
+    if !value.is_empty() && value.as_bytes().iter().all(u8::is_ascii_digit) {
         let pause = seconds(value).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE);
         headers.insert(header::RETRY_AFTER, pause.into());
     }

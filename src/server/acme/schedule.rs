@@ -78,7 +78,9 @@ impl Certificate {
     ) -> Self {
         let life = (life.0.as_secs(), life.1.as_secs());
         let issued_at = now.as_secs();
-        let renew_at = by_age(life.0, life.1, random);
+        // After two thirds of its life, less a twentieth at random.
+        let lifetime = life.1.saturating_sub(life.0);
+        let renew_at = life.0 + lifetime / 3 * 2 - (lifetime as f64 * random / 20.0) as u64;
         let mut certificate = Certificate { directory, chain, key, life, issued_at, renew_at, window: None, ask_at: 0 };
         certificate.limit_renewal();
         certificate
@@ -109,12 +111,6 @@ impl Certificate {
         let last = self.life.1.saturating_sub(life / 20);
         self.renew_at = self.renew_at.min(last).max(first);
     }
-}
-
-/// After two thirds of its life, less a twentieth at random.
-fn by_age(begin: u64, end: u64, random: f64) -> u64 {
-    let life = end.saturating_sub(begin);
-    begin + life / 3 * 2 - (life as f64 * random / 20.0) as u64
 }
 
 #[cfg(test)]

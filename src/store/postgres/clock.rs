@@ -97,7 +97,7 @@ impl Bounds {
     /// nothing.
     fn add(&mut self, reading: &Reading) -> Option<i64> {
         let Reading { sent, answered, .. } = *reading;
-        let time = millis_as_micros(reading.time);
+        let time = rows::time(reading.time).saturating_mul(1_000);
         let least = time - ROUNDING - since_start(answered);
         let most = time + ROUNDING - since_start(sent);
         let known_least = self.least.map(|bound| bound.distance - bound.drift(answered));
@@ -193,10 +193,6 @@ fn micros(span: Duration) -> i64 {
 
 fn since_start(at: BootTime) -> i64 {
     i64::try_from(at.as_micros()).unwrap_or(i64::MAX)
-}
-
-fn millis_as_micros(time: UnixTime) -> i64 {
-    rows::time(time).saturating_mul(1_000)
 }
 
 #[cfg(test)]

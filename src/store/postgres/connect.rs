@@ -90,14 +90,11 @@ impl Connector {
     async fn look_first(&self) {
         // With one host, the operator or a proxy has decided which server it is.
         if self.hosts().len() > 1 {
-            let look = async { self.primary().begin(self.hosts(), &self.ask_all().await) };
+            // Side by side, so that hosts that hang take no longer than one of them.
+            let answers = join_all((0..self.hosts().len()).map(|host| Box::pin(self.ask(host))));
+            let look = async { self.primary().begin(self.hosts(), &answers.await) };
             self.primary().look_once(look).await;
         }
-    }
-
-    /// Side by side, so that hosts that hang take no longer than one of them.
-    async fn ask_all(&self) -> Vec<Answer> {
-        join_all((0..self.hosts().len()).map(|host| Box::pin(self.ask(host)))).await
     }
 
     /// Over a connection that ends with the answer.

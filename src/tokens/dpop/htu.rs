@@ -104,7 +104,8 @@ fn normalised(path: &str) -> Option<String> {
                 let value = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
                 match value {
                     0 => return None,
-                    _ if is_unreserved(value) => normal.push(char::from(value)),
+                    // RFC 3986 section 2.3.
+                    _ if value.is_ascii_alphanumeric() || b"-._~".contains(&value) => normal.push(char::from(value)),
                     _ => normal.push_str(&format!("%{value:02X}")),
                 }
             }
@@ -113,11 +114,6 @@ fn normalised(path: &str) -> Option<String> {
         }
     }
     (!has_dot_segment(&normal)).then_some(normal)
-}
-
-/// RFC 3986 section 2.3.
-fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
 fn has_dot_segment(path: &str) -> bool {

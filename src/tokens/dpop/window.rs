@@ -16,8 +16,8 @@ pub const MAX_AHEAD: u64 = 5;
 /// Returns `iat` in whole seconds, if the proof is good now. The client sees by how much its clock differs, because
 /// wrong clocks are the most frequent fault of honest clients.
 pub(super) fn check(claims: &Map<String, Value>, now: UnixTime) -> Result<u64, Reject> {
-    let date = |name| optional_date(claims, name).map_err(|error| malformed(error.to_string()));
-    let issued = date("iat")?.ok_or_else(|| malformed("iat is missing".into()))?.as_secs();
+    let issued = optional_date(claims, "iat").map_err(|error| malformed(error.to_string()))?;
+    let issued = issued.ok_or_else(|| malformed("iat is missing".into()))?.as_secs();
     let now_secs = now.as_secs();
     if now_secs > issued + MAX_AGE {
         return Err(late(format!("the proof is {} s old, at most {MAX_AGE} s", now_secs - issued)));
