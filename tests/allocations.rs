@@ -92,7 +92,8 @@ fn authenticating_a_known_api_key_allocates_and_reads_nothing() {
         Box::pin(std::future::ready(Ok(Some(family.clone()))))
     });
     let minute = Duration::from_mins(1);
-    let settings = StoredCredentialSettings { audience: vec!["a".into()], lifetime: minute, timeout: minute };
+    let settings =
+        StoredCredentialSettings { audience: vec![setup::AUDIENCE.into()], lifetime: minute, timeout: minute };
     authenticator.api_keys = Arc::new(ApiKeys::new(settings, find));
     let worker = BenchWorker::new();
     let context = AuthContext { api_keys: true, ..worker.context(NOW) };
@@ -155,7 +156,8 @@ fn signed_in(authenticator: &mut Authenticator) -> (String, Arc<AtomicUsize>) {
         Box::pin(std::future::ready(Ok(Some((family.clone(), login.clone())))))
     });
     let minute = Duration::from_mins(1);
-    let settings = StoredCredentialSettings { audience: vec!["a".into()], lifetime: minute, timeout: minute };
+    let settings =
+        StoredCredentialSettings { audience: vec![setup::AUDIENCE.into()], lifetime: minute, timeout: minute };
     let providers = LoginProviders::default();
     providers.replace(vec![SignedInAt { provider: "main".into(), issuer: ISSUER.into() }]);
     authenticator.handles = Arc::new(Handles::new(settings, Arc::new(roots), find, Arc::new(providers)));

@@ -34,7 +34,7 @@ use bearward::tokens::family::revocation::{Revocation, Revoked};
 use bearward::tokens::jwt::key_set::KeySet;
 use bearward::tokens::jwt::sign::{SigningKey, generate_pem};
 use bearward::tokens::jwt::verify::TrustedIssuer;
-use bearward::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer, algorithm_name};
+use bearward::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer, NeededAudience, algorithm_name};
 use bearward::types::clock::{SystemClock, UnixTime};
 use bearward::types::ids::{RequestIds, TokenId, to_base62};
 use bearward::types::reject::Reject;
@@ -45,7 +45,7 @@ use serde_json::{Value, json};
 
 pub const NOW: UnixTime = UnixTime::from_secs(1_800_000_000);
 const ISSUER: &str = "https://gateway.example";
-const AUDIENCE: &str = "https://api.example";
+pub const AUDIENCE: &str = "https://api.example";
 
 /// Returns true if each bench runs once, to check that it works (`cargo bench -- --test`). Large sets are then small.
 pub fn in_brief() -> bool {
@@ -86,6 +86,7 @@ impl Mint {
         let policy = Issuer {
             issuer: ISSUER.into(),
             audience: Audience::OneOf(vec![AUDIENCE.into()]),
+            resources: Vec::new(),
             algorithms,
             types: vec!["at+jwt".into()],
             clock_skew: Duration::from_secs(30),
@@ -275,6 +276,7 @@ impl BenchWorker {
             serves_stale: None,
             api_keys: false,
             provider: None,
+            audience: NeededAudience::Gateway,
             proof: ProofRule::IfBound,
             presented: None,
             rejected_token: None,

@@ -104,6 +104,7 @@ pub(super) fn own_policy(tokens: &TokenSettings, algorithms: Vec<Algorithm>) -> 
     Issuer {
         issuer: tokens.issuer.as_str().into(),
         audience: Audience::OneOf(tokens.audience.clone()),
+        resources: tokens.resources.clone(),
         algorithms,
         types: vec!["at+jwt".into()],
         clock_skew: tokens.clock_skew,

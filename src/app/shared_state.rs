@@ -387,6 +387,7 @@ fn broker_settings(config: &Config) -> broker::Settings {
     broker::Settings {
         issuer: tokens.issuer.clone(),
         audience: tokens.audience.clone(),
+        resources: tokens.resources.clone(),
         lifetimes: tokens.lifetimes,
         token_size: config.limits.token_size,
         sessions_per_subject: tokens.sessions_per_subject,

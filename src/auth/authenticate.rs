@@ -114,6 +114,7 @@ impl Authenticator {
         };
         self.check_revoked(&cached, context).map_err(revoked)?;
         context.trace.step(Step::Revocation, || "not revoked".into());
+        context.check_audience(&cached.token)?;
         self.prove(cached, bearer.scheme(), context).await
     }
 
@@ -277,6 +278,7 @@ impl Authenticator {
             context.note_rejected(&Arc::new(token));
             return Err(Reason::Revoked.into());
         }
+        context.audience.check(&token)?;
         Ok(token)
     }
 
@@ -319,6 +321,7 @@ impl Authenticator {
     ) -> Result<Caller, Reject> {
         cached.check_time(context.now).inspect_err(|_| context.note_rejected(&cached.token))?;
         self.check_revoked(&cached, context)?;
+        context.check_audience(&cached.token)?;
         self.prove(cached, TokenScheme::Other, context).await
     }
 }

@@ -7,8 +7,9 @@ use crate::auth::proofs::{PresentedProof, ProofRule};
 use crate::auth::signature_queue::SignatureQueue;
 use crate::auth::token_cache::CachedToken;
 use crate::telemetry::metrics::WorkerMetrics;
-use crate::tokens::jwt::VerifiedToken;
+use crate::tokens::jwt::{NeededAudience, VerifiedToken};
 use crate::types::clock::{Clock, UnixTime};
+use crate::types::reject::Reject;
 use crate::types::trace::Trace;
 
 /// Passed by reference to every step of authentication.
@@ -29,6 +30,8 @@ pub struct AuthContext<'r> {
     pub api_keys: bool,
     /// `route.sign_in`, if the credential is in its cookie.
     pub provider: Option<&'r str>,
+    /// What `aud` must name.
+    pub audience: NeededAudience<'r>,
     /// Whether a token needs a proof. Off for a token that is not the credential of the request.
     pub proof: ProofRule,
     /// The request, to compare a proof with. `None`: a token that needs a proof is rejected.
@@ -48,6 +51,11 @@ impl AuthContext<'_> {
     /// As [`AuthContext::must_read`], for a request that has waited until `now`.
     pub(super) fn must_read_at(&self, known: &CachedToken, now: UnixTime) -> bool {
         known.is_past_key(now, self.api_keys) || known.is_past_handle(now, self.provider)
+    }
+
+    /// After the verification: the token is remembered for each use, and its audience is not that of each.
+    pub(super) fn check_audience(&self, token: &Arc<VerifiedToken>) -> Result<(), Reject> {
+        self.audience.check(token).inspect_err(|_| self.note_rejected(token))
     }
 
     pub(super) fn note_rejected(&self, token: &Arc<VerifiedToken>) {

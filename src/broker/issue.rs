@@ -37,8 +37,11 @@ impl Broker {
     /// Rejects a login if the gateway itself would reject its access tokens: they could not even be refreshed.
     pub(super) fn check_usable(&self, family: &Family, now: UnixTime) -> Result<(), Reject> {
         let unusable = |detail| Err(Reject::new(Reason::BadParameter, detail));
-        let accepted = &self.settings.audience;
-        if !family.audience.is_empty() && !family.audience.iter().any(|aud| accepted.contains(aud)) {
+        let audience = &self.settings.audience;
+        let resources = &self.settings.resources;
+        let is_accepted = |aud: &String| audience.contains(aud) || resources.contains(aud);
+        if !family.audience.is_empty() && !family.audience.iter().any(is_accepted) {
+            let accepted: Vec<_> = audience.iter().chain(resources).map(String::as_str).collect();
             return unusable(format!("aud must include {}", accepted.join(" or ")));
         }
         let max = self.settings.token_size;

@@ -15,6 +15,8 @@ pub struct Settings {
     pub issuer: String,
     /// The `aud` of an access token if its family names none.
     pub audience: Vec<String>,
+    /// `route.resource`, each once.
+    pub resources: Vec<String>,
     pub lifetimes: Lifetimes,
     /// `tokens.lifetime_jitter`, in percent: an access token lives up to this much shorter.
     pub lifetime_jitter: u8,

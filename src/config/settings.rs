@@ -93,7 +93,7 @@ impl Config {
     /// The hosts at which clients reach the gateway, besides those that the certificate of a listener names.
     pub fn own_hosts(&self) -> OwnHosts {
         let urls = [Some(&self.tokens.issuer), self.oauth.mtls_url.as_ref()].into_iter().flatten();
-        let resource = self.oauth.resource.iter().map(|resource| &resource.origin);
+        let resource = self.oauth.resources.all.iter().map(|metadata| &metadata.resource.origin);
         let pages = self.sign_in.iter().flat_map(|sign_in| &sign_in.external_urls).map(|url| &url.origin);
         let urls = urls.chain(resource).chain(pages).filter_map(|url| url.parse::<Uri>().ok());
         let of_routes = self.routes.iter().filter_map(|route| route.host.as_deref());
@@ -195,6 +195,8 @@ impl Database {
 pub struct TokenSettings {
     pub issuer: String,
     pub audience: Vec<String>,
+    /// `route.resource`, each once: other audiences of tokens that this gateway issues and accepts.
+    pub resources: Vec<String>,
     pub algorithm: Algorithm,
     /// PKCS#8 PEM, not rotated. `None`: the gateway creates keys, rotates them and keeps them in the store.
     pub signing_key_file: Option<PathBuf>,

@@ -15,6 +15,7 @@ use crate::limits::rate_limit::RateLimitHeaders;
 use crate::protocols::tls::ClientCertificate;
 use crate::telemetry::access_log::Record;
 use crate::tokens::audit_event::EventContext;
+use crate::tokens::jwt::NeededAudience;
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::thumbprint::Thumbprint;
 use crate::types::trace::Trace;
@@ -76,6 +77,7 @@ impl RequestContext<'_> {
             // The step that finds the token knows.
             provider: None,
             api_keys: self.route.as_ref().is_some_and(|route| route.places.api_keys),
+            audience: self.route.as_ref().map_or(NeededAudience::Gateway, |route| route.audience()),
             proof: self.route.as_ref().map_or(ProofRule::IfBound, |route| route.proof),
             presented: None,
             rejected_token: Some(&self.record.rejected_token),

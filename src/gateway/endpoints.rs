@@ -5,13 +5,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::iter;
 
-use bytes::Bytes;
-use http::{HeaderValue, Method};
+use http::Method;
 
 use crate::auth::registered_clients::RegisteredClient;
 use crate::gateway::exchange_rule::ExchangeRule;
+use crate::gateway::protected_resource::Resources;
 use crate::limits::limiter::Key;
-use crate::tokens::dpop::PROOF_ALGORITHMS;
 use crate::tokens::jwt::algorithm_name;
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
@@ -28,7 +27,8 @@ pub struct Endpoints {
     pub introspection_endpoint: Option<String>,
     /// `oauth.mtls_url`: the beginning of their URLs where clients are asked for certificates.
     pub mtls_url: Option<String>,
-    pub resource: Option<ProtectedResource>,
+    /// `oauth.resource`, `route.resource`
+    pub resources: Resources,
     /// `[[oauth.resource_server]]`
     pub resource_servers: Vec<ResourceServer>,
     /// `[[oauth.client]]`
@@ -69,8 +69,10 @@ pub enum ProviderReport {
 impl Endpoints {
     /// The endpoints that are switched on, with their paths.
     pub fn enabled(&self) -> impl Iterator<Item = (Endpoint, &str)> {
-        let resource = self.resource.iter().map(|resource| (Endpoint::ProtectedResource, &*resource.path));
-        self.for_clients().map(|(endpoint, path)| (Endpoint::Client(endpoint), path)).chain(resource)
+        // Each path once.
+        let metadata: BTreeSet<_> = self.resources.paths().collect();
+        let metadata = metadata.into_iter().map(|path| (Endpoint::ProtectedResource, path));
+        self.for_clients().map(|(endpoint, path)| (Endpoint::Client(endpoint), path)).chain(metadata)
     }
 
     /// Those for OAuth clients among them. Routing and metadata both use this list.
@@ -165,43 +167,6 @@ impl ResourceServer {
 impl fmt::Debug for ResourceServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ResourceServer({})", self.client_id)
-    }
-}
-
-/// Metadata of the services behind the gateway (RFC 9728). Made once, when the configuration is read.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ProtectedResource {
-    /// The scheme and authority of the resource's URL.
-    pub origin: String,
-    /// Path of the metadata: the well-known path, followed by the path of the resource (section 3.1).
-    pub path: String,
-    /// The metadata, as JSON.
-    pub document: Bytes,
-    /// Beginning of `WWW-Authenticate`, so that a client without a token finds the metadata (section 5.1).
-    pub challenge: HeaderValue,
-}
-
-const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-
-impl ProtectedResource {
-    /// `origin` is the scheme and authority of the resource's URL, `path` the rest. Returns `None` if it does not fit
-    /// into a header.
-    pub fn new(origin: &str, path: &str, authorization_servers: &[String], scopes: &[String]) -> Option<Self> {
-        let resource = format!("{origin}{path}");
-        let path = format!("{WELL_KNOWN}{}", if path == "/" { "" } else { path });
-        let mut document = serde_json::json!({
-            "resource": resource,
-            "authorization_servers": authorization_servers,
-            "bearer_methods_supported": ["header"],
-            // RFC 9728 section 2.
-            "dpop_signing_alg_values_supported": PROOF_ALGORITHMS.split(' ').collect::<Vec<_>>(),
-        });
-        if !scopes.is_empty() {
-            document["scopes_supported"] = scopes.into();
-        }
-        let challenge = format!("Bearer realm=\"bearward\", resource_metadata=\"{origin}{path}\"");
-        let challenge = HeaderValue::from_str(&challenge).ok()?;
-        Some(ProtectedResource { origin: origin.to_owned(), path, document: document.to_string().into(), challenge })
     }
 }
 

@@ -27,6 +27,7 @@ pub mod login_capture;
 pub mod oauth;
 pub mod own_call;
 mod path_table;
+pub mod protected_resource;
 pub mod provider_events;
 mod rates;
 mod redirects;
@@ -70,6 +71,7 @@ use crate::gateway::token_calls::TokenCalls;
 use crate::gateway::worker::Worker;
 use crate::limits::rate_limit::RateLimits;
 use crate::protocols::http::body::Body;
+use crate::protocols::http::challenges::REALM;
 use crate::protocols::http::framing::RejectedHead;
 use crate::protocols::websocket;
 use crate::telemetry::metrics::RequestsByRoute;
@@ -126,7 +128,7 @@ impl Gateway {
         let (mut forwarded, body_rejected) = match result {
             Ok(forwarded) => (forwarded, false),
             // A separate future, so that its memory overlaps with that of `respond_in_time`.
-            Err(reject) => rules.reject(reject, self.token_calls.challenge(), request, peer, &mut delivery).await,
+            Err(reject) => rules.reject(reject, self.token_calls.resource(), request, peer, &mut delivery).await,
         };
         response::finalize_head(&mut forwarded, peer, &mut delivery);
         self.decider.https.set_hsts(delivery.is_https, forwarded.response.headers_mut());
@@ -139,7 +141,7 @@ impl Gateway {
     /// Rejects a head that can be read in two ways, or not at all. The path is not trusted, so no policy of a route
     /// applies.
     pub fn reject_malformed(&self, head: &RejectedHead, peer: &Peer, worker: &Worker) -> Response<Body> {
-        let challenge = self.token_calls.challenge();
+        let challenge = self.token_calls.resource().map_or(&REALM, |resource| &resource.challenge);
         let mut response = unreadable::reject_malformed(peer, worker, head, challenge, self.clock.now());
         if let Some(policy) = &self.decider.cors.own {
             policy.apply(head.origin.as_ref(), response.headers_mut());

@@ -11,11 +11,12 @@ use crate::gateway::client::Peer;
 use crate::gateway::cors::Cors;
 use crate::gateway::delivery::Delivery;
 use crate::gateway::forward::Forwarded;
+use crate::gateway::protected_resource::ProtectedResource;
 use crate::gateway::route::Route;
 use crate::gateway::streams::TokenBound;
 use crate::gateway::worker::Worker;
 use crate::protocols::http::body::Body;
-use crate::protocols::http::challenges::Challenges;
+use crate::protocols::http::challenges::{Challenges, REALM};
 use crate::protocols::http::media_type;
 use crate::protocols::http::respond::{self, RejectFormat};
 use crate::protocols::websocket::{Tunnel, TunnelEnd};
@@ -32,19 +33,19 @@ pub(super) struct ResponseRules {
 }
 
 impl ResponseRules {
-    /// The response to a rejected request. Also returns true if the client's body counts as too much. `challenge`: for
-    /// the scheme Bearer.
+    /// The response to a rejected request. Also returns true if the client's body counts as too much. `resource`: that
+    /// of routes without one of their own.
     pub(super) async fn reject(
         &self,
         reject: Reject,
-        challenge: &HeaderValue,
+        resource: Option<&ProtectedResource>,
         request: &Request<Body>,
         peer: &Peer,
         delivery: &mut Delivery,
     ) -> (Forwarded, bool) {
         let route = delivery.route.clone();
         let has_unread_body = delivery.has_unread_body(request);
-        let challenges = challenges(route.as_deref(), request.headers(), challenge);
+        let challenges = challenges(route.as_deref(), request.headers(), resource);
         let mut rejected = self.respond(reject, challenges, peer, delivery, has_unread_body);
         self.show_maintenance(&mut rejected.0.response, delivery);
         // Lets other requests run first: hyper would otherwise handle many rejected requests in a row. The rejection is
@@ -91,14 +92,23 @@ impl ResponseRules {
     }
 }
 
-/// The schemes that a route accepts. `challenge`: for the scheme Bearer.
-fn challenges<'c>(route: Option<&Route>, headers: &HeaderMap, challenge: &'c HeaderValue) -> Challenges<'c> {
+/// The schemes that a route accepts, and how a client gets a token for it.
+fn challenges<'c>(
+    route: Option<&'c Route>,
+    headers: &HeaderMap,
+    resource: Option<&'c ProtectedResource>,
+) -> Challenges<'c> {
     let tried_dpop = || headers.get(header::AUTHORIZATION).is_some_and(bearer::is_dpop);
-    match route.map_or(ProofRule::IfBound, |route| route.proof) {
+    let resource = route.and_then(|route| route.resource.as_deref()).or(resource);
+    let challenge = resource.map_or(&REALM, |resource| &resource.challenge);
+    let challenges = match route.map_or(ProofRule::IfBound, |route| route.proof) {
         ProofRule::Off => Challenges::bearer(challenge),
         ProofRule::IfBound => Challenges::bearer(challenge).and_dpop(tried_dpop()),
         ProofRule::Required => Challenges::only_dpop(),
-    }
+    };
+    // Clients of OAuth ask for these scopes at once. Without metadata, none would know where.
+    let scope = resource.and(route).map(Route::needed_scope).unwrap_or_default();
+    challenges.with_scope(scope)
 }
 
 /// Rejects a response that a client of CONNECT would read as an open tunnel (RFC 9110 section 9.3.6: any 2xx).

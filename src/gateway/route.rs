@@ -9,6 +9,7 @@ use crate::auth::proofs::ProofRule;
 use crate::gateway::client_certificates::CertificateRule;
 use crate::gateway::cors;
 use crate::gateway::fixed_response::{FixedResponse, Maintenance};
+use crate::gateway::protected_resource::ProtectedResource;
 use crate::gateway::rules::Rules;
 use crate::limits::rate_limit;
 use crate::protocols::http::header_rules::HeaderRules;
@@ -16,6 +17,7 @@ use crate::protocols::http::path_prefix::PathPrefix;
 use crate::protocols::http::readings::PathForms;
 use crate::store::postgres::OnStale;
 use crate::telemetry::metrics::RouteRequests;
+use crate::tokens::jwt::NeededAudience;
 
 /// `[[route]]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +40,10 @@ pub struct Route {
     /// `route.strip_prefix`: removed from the path that the backend gets.
     pub strip_prefix: Option<Box<PathPrefix>>,
     pub access: Access,
+    /// `route.resource`. `None`: tokens of `tokens.audience` and `issuer.audience` are good here.
+    pub resource: Option<Arc<ProtectedResource>>,
+    /// `route.default_resource`
+    pub is_default_resource: bool,
     /// Which client certificate a request needs, beside the token or alone.
     pub certificate: CertificateRule,
     /// If true, the backend does CORS: preflights (OPTIONS with Origin and Access-Control-Request-Method) need no
@@ -115,6 +121,8 @@ impl Route {
             upstream: 0,
             strip_prefix: None,
             access: Access::Token(Rules::default()),
+            resource: None,
+            is_default_resource: false,
             certificate: CertificateRule::default(),
             preflight: false,
             cors: None,
@@ -164,7 +172,22 @@ impl Route {
             (_, Access::Public) => false,
             _ if !other.enforce => false,
             (Access::Public, _) => true,
-            (Access::Token(own), Access::Token(others)) => !self.enforce || !own.imply(others),
+            (Access::Token(own), Access::Token(others)) => {
+                !self.enforce || self.audience() != other.audience() || !own.imply(others)
+            }
+        }
+    }
+
+    /// The audience that a token needs here.
+    pub fn audience(&self) -> NeededAudience<'_> {
+        self.resource.as_ref().map_or(NeededAudience::Gateway, |resource| NeededAudience::Resource(&resource.url))
+    }
+
+    /// Scopes that are enough here, separated by spaces. Empty if none are needed.
+    pub fn needed_scope(&self) -> String {
+        match &self.access {
+            Access::Public => String::new(),
+            Access::Token(rules) => rules.needed_scope(),
         }
     }
 

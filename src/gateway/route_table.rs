@@ -50,9 +50,10 @@ pub fn metadata_path(issuer: &str) -> String {
     format!("{METADATA_PATH}{}", path_of_issuer(issuer))
 }
 
-/// Where other clients look for it.
-pub fn openid_path(issuer: &str) -> String {
-    format!("{}{OPENID_PATH}", path_of_issuer(issuer))
+/// Where other clients look for it: below the path of the issuer, and, as RFC 8414 section 5 has it, above.
+pub fn openid_paths(issuer: &str) -> [String; 2] {
+    let path = path_of_issuer(issuer);
+    [format!("{path}{OPENID_PATH}"), format!("{OPENID_PATH}{path}")]
 }
 
 fn path_of_issuer(issuer: &str) -> String {
@@ -69,8 +70,8 @@ pub struct RouteTable {
     /// `[oauth]`: at most four, and the paths at which identity providers report.
     endpoints: Vec<(Box<[u8]>, Endpoint)>,
     metadata_path: Box<str>,
-    /// The same document. `None` if a route has this path: a backend may be an OpenID provider.
-    openid_path: Option<Box<str>>,
+    /// The same document. Not at the path of a route: a backend may be an OpenID provider.
+    openid_paths: Vec<Box<str>>,
     /// `[sign_in]`. `None`: no provider is configured.
     sign_in: Option<SignInPaths>,
 }
@@ -83,7 +84,7 @@ impl RouteTable {
             has_loosened: routes.iter().any(|route| route.forms != PathForms::STRICT),
             endpoints: Vec::new(),
             metadata_path: METADATA_PATH.into(),
-            openid_path: None,
+            openid_paths: Vec::new(),
             sign_in: None,
         };
         for route in routes {
@@ -121,10 +122,9 @@ impl RouteTable {
     /// Puts the metadata where clients of this issuer look for it.
     pub fn with_issuer(mut self, issuer: &str) -> Self {
         self.metadata_path = metadata_path(issuer).into();
-        let openid_path = openid_path(issuer);
-        let is_free = |paths: &PathTable| !paths.has(openid_path.as_bytes());
-        let is_free = self.hosts.values().chain([&self.any_host]).all(is_free);
-        self.openid_path = is_free.then(|| openid_path.into());
+        let tables = || self.hosts.values().chain([&self.any_host]);
+        let is_free = |path: &String| tables().all(|paths| !paths.has(path.as_bytes()));
+        self.openid_paths = openid_paths(issuer).into_iter().filter(is_free).map(Into::into).collect();
         self
     }
 
@@ -145,9 +145,11 @@ impl RouteTable {
 
     /// Returns true for every path that the gateway answers itself.
     pub fn is_own_path(&self, path: &str) -> bool {
-        let is_document =
-            path == KEYS_PATH || path == &*self.metadata_path || Some(path) == self.openid_path.as_deref();
-        self.is_token_call(path) || is_document
+        self.is_token_call(path) || path == KEYS_PATH || self.is_metadata_path(path.as_bytes())
+    }
+
+    fn is_metadata_path(&self, path: &[u8]) -> bool {
+        path == self.metadata_path.as_bytes() || self.openid_paths.iter().any(|own| path == own.as_bytes())
     }
 
     /// Finds host first, then the longest path in whole segments, then the method. `host` may have a port.
@@ -224,8 +226,7 @@ impl RouteTable {
         if path == KEYS_PATH.as_bytes() {
             return Some(read_only(OwnCall::Keys));
         }
-        let openid_path = self.openid_path.as_deref().map(str::as_bytes);
-        if path == self.metadata_path.as_bytes() || Some(path) == openid_path {
+        if self.is_metadata_path(path) {
             return Some(read_only(OwnCall::Metadata));
         }
         if path == REVOKE_PREFIX.as_bytes() && *method == Method::DELETE {

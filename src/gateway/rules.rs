@@ -68,10 +68,14 @@ impl Rules {
         issuers && scopes && any_scope && others.claims.iter().all(|claim| self.claims.contains(claim))
     }
 
-    /// Names scopes that would be enough: all of `scopes` and the first of `any_scope`.
-    fn scope_rejection(&self, detail: String) -> Reject {
+    /// Scopes that would be enough, separated by spaces: all of `scopes` and the first of `any_scope`.
+    pub(super) fn needed_scope(&self) -> String {
         let needed: Vec<&str> = self.scopes.iter().chain(self.any_scope.first()).map(String::as_str).collect();
-        Reject::new(Reason::InsufficientScope, detail).needs_scope(&needed.join(" "))
+        needed.join(" ")
+    }
+
+    fn scope_rejection(&self, detail: String) -> Reject {
+        Reject::new(Reason::InsufficientScope, detail).needs_scope(&self.needed_scope())
     }
 }
 

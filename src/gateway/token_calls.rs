@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 
 use crate::auth::authenticate::Authenticator;
 use crate::auth::keyring::Keyring;
@@ -17,11 +17,11 @@ use crate::gateway::context::RequestContext;
 use crate::gateway::cookie_refresh::CookieRefresh;
 use crate::gateway::endpoints::{ClientEndpoint, Endpoint, Endpoints, ProviderReport};
 use crate::gateway::oauth::{self, metadata};
+use crate::gateway::protected_resource::ProtectedResource;
 use crate::gateway::provider_events::{EVENT_LIMIT, LOGOUT_LIMIT, Receivers};
 use crate::limits::pace::MinRate;
 use crate::limits::throttle::is_failure;
 use crate::protocols::http::body::{self, Body};
-use crate::protocols::http::challenges::REALM;
 use crate::protocols::http::respond;
 use crate::tokens::audit_event::EventContext;
 use crate::types::reject::{Reason, Reject};
@@ -119,11 +119,7 @@ impl TokenCalls {
     ) -> Outcome {
         match endpoint {
             Endpoint::Client(endpoint) => self.client_call(endpoint, request, authenticator, context).await,
-            // The metadata of the protected resource (RFC 9728).
-            Endpoint::ProtectedResource => {
-                let resource = self.endpoints.resource.as_ref().ok_or(Reason::NoRoute)?;
-                Ok(respond::public_document(resource.document.clone()))
-            }
+            Endpoint::ProtectedResource => self.published_resource(context),
             Endpoint::Report(report) => {
                 self.checks(authenticator).admit_report(context)?;
                 let outcome = self.receive(report, request, context).await;
@@ -208,6 +204,13 @@ impl TokenCalls {
         receiver.receive(&self.broker, request.headers(), &content, context).await
     }
 
+    /// The metadata of the protected resource (RFC 9728).
+    fn published_resource(&self, context: &RequestContext<'_>) -> Outcome {
+        let host = context.record.host.as_ref().and_then(|host| host.to_str().ok());
+        let document = self.endpoints.resources.published(context.record.uri.path(), host).ok_or(Reason::NoRoute)?;
+        Ok(respond::public_document(document.clone()))
+    }
+
     /// `GET /.well-known/jwks.json`: public, and cacheable for less time than a key is published ahead.
     pub(super) fn published_keys(&self) -> Response<Body> {
         let keys = self.keyring.keys();
@@ -222,9 +225,9 @@ impl TokenCalls {
         respond::public_json(&metadata, self.keyring.keys().own().max_age)
     }
 
-    /// The beginning of the challenge for the scheme Bearer.
-    pub fn challenge(&self) -> &HeaderValue {
-        self.endpoints.resource.as_ref().map_or(&REALM, |resource| &resource.challenge)
+    /// What a client without a token learns of, where the route has no resource of its own.
+    pub fn resource(&self) -> Option<&ProtectedResource> {
+        self.endpoints.resources.of_gateway.as_deref()
     }
 
     /// The rejection of a request to this path, as its client understands it. At the token endpoint, the most common

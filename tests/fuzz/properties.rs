@@ -45,6 +45,7 @@ static ISSUERS: LazyLock<[TrustedIssuer; 1]> = LazyLock::new(|| {
     let policy = Issuer {
         issuer: ISSUER.into(),
         audience: Audience::OneOf(vec![AUDIENCE.into()]),
+        resources: Vec::new(),
         algorithms: vec![Algorithm::HS256],
         types: vec!["at+jwt".into()],
         clock_skew: Duration::from_secs(CLOCK_SKEW),

@@ -117,6 +117,7 @@ mod tests {
         let policy = Issuer {
             issuer: "https://gateway.example".into(),
             audience: Audience::Any,
+            resources: Vec::new(),
             algorithms: vec![Algorithm::EdDSA, Algorithm::ES256, Algorithm::RS256],
             types: Vec::new(),
             clock_skew: Duration::ZERO,

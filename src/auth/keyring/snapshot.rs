@@ -201,6 +201,7 @@ impl Keyring {
         let policy = Issuer {
             issuer: "https://gateway.example".into(),
             audience: Audience::Any,
+            resources: Vec::new(),
             algorithms: vec![Algorithm::ES256],
             types: vec!["at+jwt".into()],
             clock_skew: std::time::Duration::ZERO,

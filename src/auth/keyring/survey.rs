@@ -48,6 +48,7 @@ fn client(issuer: &str, urls: &[SecureUrl; 2], algorithms: Vec<Algorithm>) -> Ke
     let policy = Issuer {
         issuer: issuer.into(),
         audience: Audience::Any,
+        resources: Vec::new(),
         algorithms,
         types: Vec::new(),
         clock_skew: Duration::ZERO,

@@ -31,6 +31,7 @@ fn policy(name: &str) -> Issuer {
     Issuer {
         issuer: name.into(),
         audience: Audience::Any,
+        resources: Vec::new(),
         algorithms: vec![Algorithm::ES256],
         types: vec!["at+jwt".into()],
         clock_skew: Duration::ZERO,

@@ -140,6 +140,7 @@ mod tests {
         let policy = Issuer {
             issuer: "https://a.example".into(),
             audience: Audience::Any,
+            resources: Vec::new(),
             algorithms: vec![Algorithm::HS256],
             types: Vec::new(),
             clock_skew: Duration::ZERO,

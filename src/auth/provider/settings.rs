@@ -44,6 +44,7 @@ impl Provider {
         let policy = Issuer {
             issuer: self.issuer.clone(),
             audience: Audience::OneOf(Vec::new()),
+            resources: Vec::new(),
             algorithms: self.algorithms.clone(),
             types: Vec::new(),
             clock_skew: Duration::ZERO,

@@ -120,6 +120,7 @@ fn key_policy(issuer: &str, algorithms: Vec<Algorithm>) -> Issuer {
     Issuer {
         issuer: issuer.into(),
         audience: Audience::Any,
+        resources: Vec::new(),
         algorithms,
         types: Vec::new(),
         clock_skew: Duration::ZERO,

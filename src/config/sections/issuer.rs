@@ -76,6 +76,8 @@ fn issuer(table: &mut Table<'_>, name: Option<&str>) -> Option<Placed<ForeignIss
     let policy = Issuer {
         issuer: Arc::from(name.unwrap_or_default()),
         audience: audience.unwrap_or(Audience::OneOf(Vec::new())),
+        // Known when the routes are read.
+        resources: Vec::new(),
         algorithms: algorithms.unwrap_or_default(),
         types: types.unwrap_or_else(|| vec!["at+jwt".to_owned()]),
         clock_skew: table.duration("clock_skew", Duration::from_secs(30), Duration::ZERO..=MAX_CLOCK_SKEW),

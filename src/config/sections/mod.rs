@@ -48,6 +48,8 @@ mod route;
 mod route_clients;
 mod route_conflicts;
 mod route_index;
+mod route_path;
+mod route_resource;
 mod route_warnings;
 mod rules;
 mod sign_in;
@@ -100,8 +102,8 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let admin = root.table("admin", |table| admin::read(table, &store.beside));
     addresses::check(root, &listeners, &admin, probe);
 
-    let tokens = root.table("tokens", |table| tokens::read(table, &listeners, limits.sessions_per_subject));
-    let issuers = issuer::issuers(root, &tokens.issuer);
+    let mut tokens = root.table("tokens", |table| tokens::read(table, &listeners, limits.sessions_per_subject));
+    let mut issuers = issuer::issuers(root, &tokens.issuer);
     let (providers, placed_providers) = provider::providers(root);
     let provider_names: Vec<_> = providers.iter().map(|(provider, _)| provider.name.clone()).collect();
 
@@ -130,6 +132,10 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     };
     let mut routes = route::routes(root, &context);
     rate::number_all(&mut rates, &mut routes);
+    tokens.resources = route_resource::urls(&routes);
+    for issuer in &mut issuers.accepted {
+        issuer.policy.resources = tokens.resources.clone();
+    }
     let (sign_in_path, sign_in) =
         root.table("sign_in", |table| sign_in::read(table, &providers, &routes, &tokens.lifetimes));
     let https = root.table("https", |table| https::read(table, &listeners, &forwarding, &routes, &tokens.issuer));

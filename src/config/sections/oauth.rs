@@ -12,11 +12,11 @@ use crate::config::sections::issuer::Issuers;
 use crate::config::sections::oauth_client_certificate::Certificates;
 use crate::config::sections::oauth_exchange::{self, Known};
 use crate::config::sections::placed::{Placed, report_duplicates};
-use crate::config::sections::{files, oauth_clients, route, rules};
+use crate::config::sections::{files, oauth_clients, route_path, route_resource, rules};
 use crate::config::settings::TokenSettings;
-use crate::gateway::endpoints::{Endpoints, ProtectedResource, ResourceServer};
+use crate::gateway::endpoints::{Endpoints, ResourceServer};
+use crate::gateway::protected_resource::ProtectedResource;
 use crate::gateway::route::Route;
-use crate::protocols::http::path;
 
 const KEYS: [&str; 3] = ["token_endpoint", "revocation_endpoint", "introspection_endpoint"];
 
@@ -44,9 +44,9 @@ pub(super) fn read(
     let scopes = table.take("scopes_supported", Shape::list(rules::SCOPE));
     table.default("scopes_supported", Vec::<String>::new());
     let scopes = scopes.and_then(|value| value.list_of("[\"orders:read\"]", rules::scope));
-    let resource = table.take("resource", Shape::Pattern("^(https://|$)"));
+    let resource = table.take("resource", Shape::Pattern("^(https?://|$)"));
     table.default("resource", "");
-    let resource = resource.and_then(|value| value.parse(resource_url)).flatten();
+    let resource = resource.and_then(|value| value.parse(resource_or_off)).flatten();
     if resource.is_none() && scopes.as_ref().is_some_and(|scopes| !scopes.is_empty()) {
         let error = ConfigError::new(
             "`scopes_supported` has no effect without `resource`",
@@ -76,15 +76,13 @@ pub(super) fn read(
             table.reject(key, error);
         }
     }
-    let servers = authorization_servers(&issuers.names);
-    let resource = resource
-        .and_then(|(origin, path)| ProtectedResource::new(&origin, &path, &servers, &scopes.unwrap_or_default()));
+    let resources = route_resource::resources(resource, &scopes.unwrap_or_default(), routes, &issuers.names);
     Endpoints {
         token_endpoint,
         revocation_endpoint,
         introspection_endpoint,
         mtls_url,
-        resource,
+        resources,
         resource_servers,
         clients,
         exchange,
@@ -151,7 +149,7 @@ pub(super) fn path_or_off(text: &str) -> Result<Option<String>, ConfigError> {
     if text.is_empty() {
         return Ok(None);
     }
-    let path = route::path(text)?;
+    let path = route_path::path(text)?;
     if path.ends_with('/') || path.starts_with("/.well-known/") {
         Err(ConfigError::new("this path is not possible for an endpoint", "expected a path such as \"/oauth/token\""))
     } else {
@@ -159,35 +157,7 @@ pub(super) fn path_or_off(text: &str) -> Result<Option<String>, ConfigError> {
     }
 }
 
-/// The origin and the path (RFC 9728 section 1.2). The empty string turns the metadata off.
-fn resource_url(text: &str) -> Result<Option<(String, String)>, ConfigError> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let error = |help: &str| {
-        let error = ConfigError::new("this is not the URL of a protected resource", "expected https:// and a host");
-        Err(error.help(help))
-    };
-    let Ok(uri) = text.parse::<Uri>() else {
-        return error("write the URL at which clients reach the services behind the gateway");
-    };
-    let (Some("https"), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-        return error("write the URL at which clients reach the services behind the gateway");
-    };
-    if text.contains(['?', '#', '@', '"', '\\']) {
-        return error("remove everything except host, port and path");
-    }
-    // Clients request the metadata at this path below the well-known path, so the gateway must accept the path.
-    if let Some(reason) = path::ambiguity(uri.path().as_bytes()) {
-        return error(&format!("change the path: it has {reason}"));
-    }
-    // `https://a` has no path, but the parser returns "/".
-    let path = if text.ends_with('/') || uri.path() != "/" { uri.path() } else { "" };
-    Ok(Some((format!("https://{authority}"), path.to_owned())))
-}
-
-/// The gateway, and all issuers with a URL: clients can fetch their metadata (RFC 8414).
-fn authorization_servers(issuers: &[String]) -> Vec<String> {
-    let own = issuers.first().into_iter();
-    own.chain(issuers.iter().skip(1).filter(|issuer| issuer.starts_with("https://"))).cloned().collect()
+/// The empty string turns the metadata off.
+fn resource_or_off(text: &str) -> Result<Option<Arc<ProtectedResource>>, ConfigError> {
+    if text.is_empty() { Ok(None) } else { route_resource::resource(text).map(|resource| Some(Arc::new(resource))) }
 }

@@ -218,10 +218,10 @@ fn algorithms(table: &mut Table<'_>, keys: Option<&Placed<KeySource>>) -> Option
 fn audience(table: &mut Table<'_>, tokens: &TokenSettings) -> Vec<String> {
     let value = table.take("audience", issuer::texts());
     let Some(audience) = value.as_ref().and_then(issuer::audience) else { return tokens.audience.clone() };
-    if !audience.iter().any(|aud| tokens.audience.contains(aud)) {
+    if !audience.iter().any(|aud| tokens.audience.contains(aud) || tokens.resources.contains(aud)) {
         let error = ConfigError::new(
             "the gateway would reject these tokens",
-            format!("expected one of tokens.audience, which is {}", tokens.audience.join(", ")),
+            format!("expected one of tokens.audience, which is {}, or a route.resource", tokens.audience.join(", ")),
         );
         table.reject("audience", error);
     }

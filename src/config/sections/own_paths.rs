@@ -11,7 +11,7 @@ use crate::config::settings::logout_path;
 use crate::gateway::endpoints::{ClientEndpoint, Endpoints};
 use crate::gateway::forward_auth;
 use crate::gateway::route::Route;
-use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX, metadata_path, openid_path};
+use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX, metadata_path, openid_paths};
 use crate::gateway::sign_in::paths::{CALLBACK, SIGN_IN, SIGN_OUT, SIGNED_OUT};
 
 /// What the configuration says about own paths.
@@ -108,8 +108,8 @@ fn all(root: &mut Table<'_>, own: &OwnPaths<'_>) -> Vec<OwnPath> {
         OwnPath::fixed(REVOKE_PREFIX, Covers::OneBelow),
         OwnPath::fixed(KEYS_PATH, Covers::Itself),
         OwnPath::fixed(metadata_path(own.issuer), Covers::Itself),
-        OwnPath::fixed(openid_path(own.issuer), Covers::Itself),
     ];
+    paths.extend(openid_paths(own.issuer).map(|path| OwnPath::fixed(path, Covers::Itself)));
     if signs_in {
         let names = own.providers.iter().map(|provider| &provider.value.name);
         let pages = names.flat_map(|name| [SIGN_IN, CALLBACK].map(|page| format!("{below}{page}{name}")));

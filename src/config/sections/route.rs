@@ -14,24 +14,19 @@ use crate::config::sections::cors::{self, Cors};
 use crate::config::sections::header_rules::Reserved;
 use crate::config::sections::placed::Placed;
 use crate::config::sections::respond::Switch;
+use crate::config::sections::route_resource::RouteKeys;
 use crate::config::sections::token_exchange::TokenExchanges;
 use crate::config::sections::{
-    header_rules, host, path_forms, postgres, proof, rate, respond, route_clients, route_conflicts, route_warnings,
-    rules, sign_in_keys, strip_prefix, token, token_exchange,
+    header_rules, host, path_forms, postgres, proof, rate, respond, route_clients, route_conflicts, route_path,
+    route_resource, route_warnings, rules, sign_in_keys, strip_prefix, token, token_exchange,
 };
 use crate::config::settings::ForeignIssuer;
 use crate::gateway::route::{Access, Capture, Route};
-use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX, metadata_path};
 use crate::store::postgres::Settings;
 use crate::telemetry::metrics::RouteRequests;
 use crate::upstream;
 
 type Upstreams = [Placed<upstream::Settings>];
-
-const EXPECTED_PATH: &str = "expected a path, for example \"/orders/\"";
-
-/// Paths of the gateway itself, on all hosts.
-const RESERVED_PATHS: [&str; 3] = [REFRESH_PATH, REVOKE_PREFIX, KEYS_PATH];
 
 /// What a route needs to know of other sections.
 pub(super) struct Context<'c> {
@@ -64,8 +59,9 @@ pub(super) fn routes(root: &mut Table<'_>, context: &Context<'_>) -> Vec<Route> 
         let routes: Vec<_> = routes.into_iter().flatten().collect();
         route_conflicts::report(root, &routes);
         path_forms::report_case(root, &routes);
+        route_resource::report_defaults(root, &routes);
         route_warnings::report(root, &routes, upstreams);
-        report_reserved(root, &routes, issuers);
+        route_path::report_reserved(root, &routes, issuers);
         return routes.into_iter().map(|route| route.value).collect();
     }
     if upstreams.len() > 1 {
@@ -99,7 +95,8 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
         maintenance,
         can_verify_clients,
     } = *context;
-    let path = table.required("path", Shape::Pattern("^/"), "\"/orders/\"").and_then(|value| value.parse(path));
+    let path =
+        table.required("path", Shape::Pattern("^/"), "\"/orders/\"").and_then(|value| value.parse(route_path::path));
     let ignore_case = table.boolean("ignore_case", false);
     let forms = path_forms::forms(table);
     let host = table.take("host", Shape::Pattern("^[^*]+$")).and_then(|value| value.parse(host_of_route));
@@ -127,6 +124,14 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
         // The operator lets these pages send cookies, so their requests are not forged.
         origins.extend(cors.with_credentials().iter().cloned());
     }
+    let keys = RouteKeys {
+        path: path.as_deref(),
+        host: host.as_deref(),
+        access: &access,
+        places: &places,
+        issuer: issuers.first().map_or("", String::as_str),
+    };
+    let resource = route_resource::of_route(table, &keys);
     let token_forwarding = token::forwarding(table, own_audience, token_exchanges, &places);
     token_exchange::warn_of_opaque_tokens(table, &token_forwarding, &access, token_exchanges, foreign_issuers);
     let proof = proof::of_route(table, access == Access::Public, &places);
@@ -165,6 +170,8 @@ fn route(table: &mut Table<'_>, context: &Context<'_>) -> Option<Placed<Route>> 
         upstream: upstream.unwrap_or(0),
         strip_prefix: strip_prefix.map(Box::new),
         access,
+        resource: resource.resource,
+        is_default_resource: resource.is_default,
         certificate,
         preflight,
         cors: cors.policy(),
@@ -305,48 +312,6 @@ fn capture(
     }
 }
 
-/// Paths are matched and forwarded byte for byte, so the path of a route must be possible in a canonical request.
-pub(super) fn path(text: &str) -> Result<String, ConfigError> {
-    let reject = |message: &str, help: &str| Err(ConfigError::new(message, EXPECTED_PATH).help(help));
-    if !text.starts_with('/') {
-        return reject("the path does not start with `/`", &format!("write \"/{}\"", text.trim_start_matches("./")));
-    }
-    if text.contains("//") {
-        return reject("the path has an empty segment", "replace `//` by `/`");
-    }
-    if text.split('/').any(|segment| matches!(segment, "." | "..")) {
-        return reject("the path has a dot segment", "remove `.` and `..`; requests with them are rejected");
-    }
-    if text.contains('%') {
-        return reject("the path is percent-encoded", "write the characters themselves");
-    }
-    if text.contains('*') {
-        return reject("the path has a wildcard", "remove the `*`; a route matches everything below its path");
-    }
-    let stray = text.chars().find(|character| !is_path_character(*character));
-    if let Some(character) = stray {
-        let message = format!("the path contains `{}`", character.escape_debug());
-        return reject(&message, "use only letters, digits and -._~!$&'()+,=:@/");
-    }
-    let bare = |path: &'static str| path.trim_end_matches('/');
-    let own = RESERVED_PATHS.into_iter().map(bare).find(|own| text.trim_end_matches('/') == *own);
-    let below_token = text.starts_with(REVOKE_PREFIX).then_some(bare(REVOKE_PREFIX));
-    if let Some(own) = own.or(below_token) {
-        return Err(reserved_path(own));
-    }
-    Ok(text.to_owned())
-}
-
-fn reserved_path(path: &str) -> ConfigError {
-    ConfigError::new(format!("{path} is a path of the gateway itself"), EXPECTED_PATH)
-        .help("choose another path; requests for this path never reach an upstream")
-}
-
-/// Returns true for `pchar` of RFC 3986 and the slash, except `%`, `;` and `*`.
-fn is_path_character(character: char) -> bool {
-    character.is_ascii_alphanumeric() || "-._~!$&'()+,=:@/".contains(character)
-}
-
 fn host_of_route(text: &str) -> Result<String, ConfigError> {
     if text.contains('*') {
         return Err(ConfigError::new("the host has a wildcard", "expected one host name")
@@ -379,13 +344,5 @@ fn name(text: &str) -> Result<String, ConfigError> {
         Ok(text.to_owned())
     } else {
         Err(ConfigError::new("this name is not valid in logs and metrics", "expected 1 to 64 characters"))
-    }
-}
-
-/// The path of the authorization server metadata contains the path of `tokens.issuer`, so it is checked here.
-fn report_reserved(root: &Table<'_>, routes: &[Placed<Route>], issuers: &[String]) {
-    let Some(metadata) = issuers.first().map(|own| metadata_path(own)) else { return };
-    for route in routes.iter().filter(|route| route.value.path.trim_end_matches('/') == metadata) {
-        root.report().add(reserved_path(&metadata).at(&route.place));
     }
 }

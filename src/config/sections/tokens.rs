@@ -50,6 +50,8 @@ pub(super) fn read(
     let (key_lifetime, key_ahead) = rotation(table);
     TokenSettings {
         audience: audience.unwrap_or_else(|| vec![issuer.clone()]),
+        // Known when the routes are read.
+        resources: Vec::new(),
         issuer,
         algorithm,
         signing_key_file,

@@ -12,6 +12,7 @@ use crate::broker::Broker;
 use crate::gateway::context::RequestContext;
 use crate::gateway::endpoints::Endpoints;
 use crate::limits::limiter::Key;
+use crate::tokens::jwt::NeededAudience;
 use crate::types::reject::{Reason, Reject};
 
 /// What every endpoint needs.
@@ -37,9 +38,10 @@ impl Call<'_, '_> {
         self.authenticate_for(AuthContext { payer, rejected_token: None, ..self.context.auth() }, token).await
     }
 
-    /// The token is a parameter, not a credential for a route, so that it may be an API key, and needs no proof.
+    /// The token is a parameter, not a credential for a route, so that it may be an API key, or for the resource of a
+    /// route, and needs no proof.
     async fn authenticate_for(&self, context: AuthContext<'_>, token: &str) -> Result<Caller, Reject> {
-        let context = AuthContext { api_keys: true, proof: ProofRule::Off, ..context };
+        let context = AuthContext { api_keys: true, audience: NeededAudience::Any, proof: ProofRule::Off, ..context };
         let bearer = BearerToken::from_text(token, self.authenticator.token_size)?;
         self.authenticator.authenticate(bearer, &context).await
     }

@@ -213,7 +213,8 @@ impl TokenBasis {
             // By a reload: a new request would only be reported.
             return Ok(());
         }
-        check_rights(&self.route, token).map_err(|reject| reject.reason)
+        let checked = self.route.audience().check(token).and_then(|()| check_rights(&self.route, token));
+        checked.map_err(|reject| reject.reason)
     }
 
     fn newest_of_family(&self) -> Result<Option<Arc<CachedToken>>, Reason> {

@@ -13,7 +13,7 @@ pub static REALM: HeaderValue = HeaderValue::from_static("Bearer realm=\"bearwar
 static BASIC: HeaderValue = HeaderValue::from_static("Basic realm=\"bearward\", charset=\"UTF-8\"");
 
 /// The schemes that a rejected request could have used.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Challenges<'c> {
     /// The beginning of the challenge for the scheme Bearer. `None` if the scheme is not accepted.
     bearer: Option<&'c HeaderValue>,
@@ -21,11 +21,13 @@ pub struct Challenges<'c> {
     dpop: bool,
     /// If true, the client used the scheme DPoP.
     tried_dpop: bool,
+    /// The scopes that a token needs, if that is all that is wrong. Empty: none, or none that a client may ask for.
+    scope: String,
 }
 
 impl<'c> Challenges<'c> {
     pub fn bearer(challenge: &'c HeaderValue) -> Self {
-        Challenges { bearer: Some(challenge), dpop: false, tried_dpop: false }
+        Challenges { bearer: Some(challenge), dpop: false, tried_dpop: false, scope: String::new() }
     }
 
     /// Also the scheme DPoP. `tried`: the client used it.
@@ -34,7 +36,12 @@ impl<'c> Challenges<'c> {
     }
 
     pub fn only_dpop() -> Self {
-        Challenges { bearer: None, dpop: true, tried_dpop: true }
+        Challenges { bearer: None, dpop: true, tried_dpop: true, scope: String::new() }
+    }
+
+    /// Also the scopes that a token needs (RFC 6750 section 3), separated by spaces.
+    pub fn with_scope(self, scope: String) -> Self {
+        Challenges { scope, ..self }
     }
 
     /// One challenge for each scheme. The error is in that of the scheme which the client used (RFC 9449 section 7.2),
@@ -46,21 +53,20 @@ impl<'c> Challenges<'c> {
         if reject.used_basic() {
             return vec![BASIC.clone()];
         }
+        // A rejection for a scope names what it needs itself.
+        let scope = reject.scope().and_then(|scope| scope.to_str().ok()).unwrap_or(&self.scope);
         let error = error(reject);
-        let with = |beginning: &str, separator: &str| match &error {
-            Some(error) => format!("{beginning}{separator}{error}"),
-            None => beginning.to_owned(),
-        };
         let is_of_dpop = self.dpop && (self.tried_dpop || self.bearer.is_none() || reject.reason.is_about_proof());
-        let bearer = self
-            .bearer
-            .and_then(|challenge| challenge.to_str().ok())
-            .map(|challenge| if is_of_dpop { challenge.to_owned() } else { with(challenge, ", ") });
+        // Without an error, each scheme is as good as the other one.
+        let members = |is_used: bool| {
+            let named = if is_used { error.clone() } else { None };
+            let has_scope = !scope.is_empty() && (is_used || error.is_none());
+            named.into_iter().chain(has_scope.then(|| format!("scope=\"{scope}\""))).collect::<Vec<_>>()
+        };
+        let bearer = self.bearer.and_then(|challenge| challenge.to_str().ok());
+        let bearer = bearer.map(|challenge| [vec![challenge.to_owned()], members(!is_of_dpop)].concat().join(", "));
         let algorithms = format!("algs=\"{PROOF_ALGORITHMS}\"");
-        let dpop = self.dpop.then(|| match (&error, is_of_dpop) {
-            (Some(error), true) => format!("DPoP {error}, {algorithms}"),
-            _ => format!("DPoP {algorithms}"),
-        });
+        let dpop = self.dpop.then(|| format!("DPoP {}", [members(is_of_dpop), vec![algorithms]].concat().join(", ")));
         let ordered = if is_of_dpop { [dpop, bearer] } else { [bearer, dpop] };
         ordered.into_iter().flatten().filter_map(|text| HeaderValue::from_str(&text).ok()).collect()
     }
@@ -71,11 +77,7 @@ fn error(reject: &Reject) -> Option<String> {
     if matches!(reject.reason, Reason::NoToken | Reason::AdminTokenWrong) {
         return None;
     }
-    let mut text = format!("error=\"{}\", error_description=\"{}\"", reject.reason.public_code(), reject.message());
-    if let Some(scope) = reject.scope().and_then(|scope| scope.to_str().ok()) {
-        text.push_str(&format!(", scope=\"{scope}\""));
-    }
-    Some(text)
+    Some(format!("error=\"{}\", error_description=\"{}\"", reject.reason.public_code(), reject.message()))
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ pub fn policy(client_id: &str, algorithms: Vec<Algorithm>, audience: &str) -> Is
     Issuer {
         issuer: client_id.into(),
         audience: Audience::OneOf(vec![audience.to_owned()]),
+        resources: Vec::new(),
         algorithms,
         types: vec!["JWT".to_owned(), "client-authentication+jwt".to_owned()],
         clock_skew: CLOCK_SKEW,

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::base64url::decode_segment;
 use super::confirmation;
-use super::issuer::{Audience, Confirmation, Issuer};
+use super::issuer::{Confirmation, Issuer, names_one_of};
 use super::json::quoted;
 use super::jws::Jws;
 use super::verified_token::{Validity, VerifiedToken};
@@ -62,7 +62,7 @@ pub fn accept(
 ) -> Result<VerifiedToken, Reject> {
     check_issuer(&answer, policy, rules)?;
     check_kind(&answer, policy, rules)?;
-    check_audience(&answer, &policy.audience)?;
+    check_audience(&answer, policy)?;
     let bound = confirmation::read(&answer, policy.confirmation)?;
     // Only about the answer: the rest describes the token, as the claims of a JWT do.
     answer.retain(|name, _| name != "active" && name != "token_type");
@@ -143,7 +143,9 @@ pub fn read_signed_answer(
     if string(&claims, "iss")? != Some(&*policy.issuer) {
         return Err(Reject::new(Reason::UnknownIssuer, "iss of the signed answer is not that of the issuer"));
     }
-    check_audience(&claims, &Audience::OneOf(vec![client_id.to_owned()]))?;
+    if !names_one_of(&claims, &[client_id.to_owned()]) {
+        return Err(Reject::new(Reason::WrongAudience, "aud of the signed answer does not name this client"));
+    }
     let made = date(&claims, "iat")?.ok_or_else(|| bad("iat of the signed answer is missing"))?;
     if now.since(made) > MAX_ANSWER_AGE + policy.clock_skew || made.since(now) > policy.clock_skew {
         return Err(bad("iat of the signed answer is not that of this moment"));
@@ -160,6 +162,7 @@ pub fn read_signed_answer(
 
 #[cfg(test)]
 mod tests {
+    use super::super::issuer::Audience;
     use super::*;
 
     const NOW: UnixTime = UnixTime::from_secs(1_000_000);
@@ -170,6 +173,7 @@ mod tests {
     fn policy() -> Arc<Issuer> {
         Arc::new(Issuer {
             audience: Audience::OneOf(vec!["https://api.example".into()]),
+            resources: Vec::new(),
             clock_skew: Duration::from_secs(30),
             max_lifetime: Duration::from_hours(1),
             require_subject: true,

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Map, Value};
+
 use super::algorithm::Algorithm;
 
 /// An issuer, and the conditions under which its tokens are accepted.
@@ -11,6 +13,9 @@ pub struct Issuer {
     /// Must equal the `iss` claim, byte for byte.
     pub issuer: Arc<str>,
     pub audience: Audience,
+    /// `route.resource` of all routes. A token for one of these alone is accepted, and is good there alone
+    /// ([`super::NeededAudience`]).
+    pub resources: Vec<String>,
     pub algorithms: Vec<Algorithm>,
     /// Accepted values of `typ`, compared without case; `at+jwt` also matches `application/at+jwt` (RFC 7515 section
     /// 4.1.9).
@@ -42,4 +47,24 @@ pub enum Audience {
     OneOf(Vec<String>),
     /// `aud` can be anything, or missing. The configuration must say so explicitly.
     Any,
+}
+
+impl Audience {
+    /// Returns true if the claim `aud` has one of these values, and no value that is not a string.
+    pub(super) fn is_named_in(&self, claims: &Map<String, Value>) -> bool {
+        match self {
+            Audience::Any => true,
+            Audience::OneOf(accepted) => names_one_of(claims, accepted),
+        }
+    }
+}
+
+/// As [`Audience::is_named_in`].
+pub(super) fn names_one_of(claims: &Map<String, Value>, accepted: &[String]) -> bool {
+    let is_accepted = |value: &Value| value.as_str().is_some_and(|aud| accepted.iter().any(|ours| ours == aud));
+    match claims.get("aud") {
+        Some(Value::Array(several)) => several.iter().all(Value::is_string) && several.iter().any(is_accepted),
+        Some(one) => is_accepted(one),
+        None => false,
+    }
 }

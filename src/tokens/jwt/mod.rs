@@ -11,6 +11,7 @@
 //! `crit`, 60 s of clock skew, missing `iss` and `aud` are accepted), and it reads the clock itself.
 
 mod algorithm;
+mod audience;
 mod base64url;
 pub mod client_assertion;
 mod confirmation;
@@ -36,6 +37,7 @@ mod verified_token;
 pub mod verify;
 
 pub use algorithm::{ALGORITHMS, Algorithm, algorithm_name, algorithm_named, is_hmac};
+pub use audience::NeededAudience;
 pub(crate) use base64url::decode_segment;
 pub use issuer::{Audience, Confirmation, Issuer};
 pub use key::Key;

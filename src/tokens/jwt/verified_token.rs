@@ -49,6 +49,8 @@ pub struct VerifiedToken {
     /// Of a handle: how often its login was refreshed at the provider. 0 for every other token.
     pub login_version: u64,
     pub claims: Map<String, Value>,
+    /// True if `aud` has a value of `tokens.audience` or `issuer.audience`. False if it names only resources of routes.
+    pub is_for_gateway: bool,
     /// The key of the client, by a proof of which alone the token is good (`cnf`). `None` for a bearer token.
     pub bound_to: Option<Thumbprint>,
     /// The certificate of the client, beside which alone the token is good (`cnf`, RFC 8705).
@@ -93,6 +95,7 @@ impl VerifiedToken {
         claims: Map<String, Value>,
         expires: UnixTime,
     ) -> VerifiedToken {
+        let is_for_gateway = policy.audience.is_named_in(&claims);
         VerifiedToken {
             issuer: policy.issuer.clone(),
             own: true,
@@ -111,6 +114,7 @@ impl VerifiedToken {
             generation: None,
             login_version: 0,
             claims,
+            is_for_gateway,
             policy: policy.clone(),
             signer: None,
             log_members: OnceLock::new(),
@@ -186,6 +190,7 @@ impl VerifiedToken {
         let policy = Issuer {
             issuer: "https://login.example".into(),
             audience: Audience::Any,
+            resources: Vec::new(),
             algorithms: Vec::new(),
             types: Vec::new(),
             clock_skew: Duration::ZERO,
@@ -211,6 +216,7 @@ impl VerifiedToken {
             generation: None,
             login_version: 0,
             claims: Map::new(),
+            is_for_gateway: true,
             policy: Arc::new(policy),
             signer: None,
             log_members: OnceLock::new(),

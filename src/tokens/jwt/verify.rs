@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Map, Value};
 
 use super::confirmation;
-use super::issuer::{Audience, Issuer};
+use super::issuer::{Issuer, names_one_of};
 use super::json::{optional_date, optional_str, quoted};
 use super::jws::Jws;
 use super::key_set::KeySet;
@@ -48,7 +48,7 @@ pub fn verify(
     let algorithm = jws.algorithm(|algorithm| policy.algorithms.contains(&algorithm))?;
     jws.kid()?;
     trace.step(Step::Header, || jws.describe_header(algorithm));
-    check_audience(&claims, &policy.audience)?;
+    check_audience(&claims, policy)?;
     let bound = confirmation::read(&claims, policy.confirmation)?;
     let verified = read_claims(claims, policy, now)?;
     trace.step(Step::Claims, || format!("sub {:?}, scope {:?}", verified.subject, verified.scope.join(" ")));
@@ -111,19 +111,12 @@ pub(super) fn check_type(header: &Map<String, Value>, policy: &Issuer) -> Result
     Err(Reject::new(Reason::WrongType, format!("{shown}; accepted: {}", policy.types.join(", "))))
 }
 
-pub(super) fn check_audience(claims: &Map<String, Value>, audience: &Audience) -> Result<(), Reject> {
-    let Audience::OneOf(audience) = audience else { return Ok(()) };
-    let accepted = |value: &Value| value.as_str().is_some_and(|aud| audience.iter().any(|ours| ours == aud));
-    let is_accepted = match claims.get("aud") {
-        Some(Value::Array(several)) => several.iter().all(Value::is_string) && several.iter().any(accepted),
-        Some(one) => accepted(one),
-        None => false,
-    };
-    if is_accepted {
-        Ok(())
-    } else {
-        Err(Reject::new(Reason::WrongAudience, "aud is missing or has none of the accepted values"))
+/// Accepts also a token for a resource of a route alone: [`super::NeededAudience`] judges each use of it.
+pub(super) fn check_audience(claims: &Map<String, Value>, policy: &Issuer) -> Result<(), Reject> {
+    if policy.audience.is_named_in(claims) || names_one_of(claims, &policy.resources) {
+        return Ok(());
     }
+    Err(Reject::new(Reason::WrongAudience, "aud is missing or has none of the accepted values"))
 }
 
 pub(super) fn read_claims(
@@ -147,6 +140,7 @@ pub(super) fn read_claims(
     }
     let (family, generation) = if policy.own { read_family(&claims)? } else { (None, None) };
     let login = if policy.own { read_login(&claims)? } else { None };
+    let is_for_gateway = policy.audience.is_named_in(&claims);
     Ok(VerifiedToken {
         issuer: policy.issuer.clone(),
         own: policy.own,
@@ -164,6 +158,7 @@ pub(super) fn read_claims(
         generation,
         login_version: 0,
         claims,
+        is_for_gateway,
         policy: policy.clone(),
         signer: None,
         log_members: OnceLock::new(),

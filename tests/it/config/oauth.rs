@@ -96,6 +96,7 @@ fn configured_endpoints_are_listed() {
         [
             (Endpoint::Client(ClientEndpoint::Token), "/oauth/token"),
             (Endpoint::Client(ClientEndpoint::Introspect), "/introspect"),
+            (Endpoint::ProtectedResource, "/.well-known/oauth-protected-resource"),
             (Endpoint::ProtectedResource, "/.well-known/oauth-protected-resource/v1"),
         ]
     );
@@ -157,9 +158,10 @@ fn the_metadata_has_the_path_of_rfc_9728() {
             "[oauth]\nresource = \"{url}\"\nscopes_supported = [\"a\", \"b\"]\n[tokens]\nissuer = \"https://i.example\""
         );
         let config = parse(&with_upstream(&text)).unwrap_or_else(|errors| panic!("{errors}"));
-        let resource = config.oauth.resource.expect("it is configured");
-        assert_eq!(resource.path, format!("/.well-known/oauth-protected-resource{path}"), "{url}");
-        let document: Value = serde_json::from_slice(&resource.document).expect("JSON");
+        let [metadata] = &*config.oauth.resources.all else { panic!("one is configured") };
+        let well_known = format!("/.well-known/oauth-protected-resource{path}");
+        assert_eq!(metadata.resource.metadata_path, well_known, "{url}");
+        let document: Value = serde_json::from_slice(&metadata.document).expect("JSON");
         let expected = json!({
             "resource": url,
             "authorization_servers": ["https://i.example"],
@@ -168,5 +170,60 @@ fn the_metadata_has_the_path_of_rfc_9728() {
             "scopes_supported": ["a", "b"],
         });
         assert_eq!(document, expected);
+    }
+}
+
+#[test]
+fn a_route_is_a_resource_below_its_own_url() {
+    check(&[
+        (
+            "[[route]]\npath = \"/a/\"\nresource = \"https://api.example/b\"",
+            "route[0].resource",
+            (3, 12),
+            "/b, is not the path of the route or above it",
+        ),
+        (
+            "[[route]]\npath = \"/ab\"\nresource = \"https://api.example/a\"",
+            "route[0].resource",
+            (3, 12),
+            "/a, is not the path of the route or above it",
+        ),
+        (
+            "[[route]]\npath = \"/a\"\nresource = \"http://api.example/a\"",
+            "route[0].resource",
+            (3, 12),
+            "not the URL of a protected resource",
+        ),
+        (
+            "[[route]]\npath = \"/a\"\nhost = \"a.example\"\nresource = \"https://api.example/a\"",
+            "route[0].resource",
+            (4, 12),
+            "another host than the route",
+        ),
+        (
+            "[[route]]\npath = \"/a\"\npublic = true\nresource = true",
+            "route[0].resource",
+            (4, 12),
+            "no effect on a public route",
+        ),
+        (
+            "[[route]]\npath = \"/a\"\nresource = true\ntoken_from = [\"login_cookie\"]",
+            "route[0].token_from",
+            (4, 14),
+            "sessions of browsers",
+        ),
+        ("[[route]]\npath = \"/a\"\ndefault_resource = true", "route[0].default_resource", (3, 20), "`resource`"),
+        (
+            "[[route]]\npath = \"/a\"\nresource = true\ndefault_resource = true\n\
+             [[route]]\npath = \"/b\"\nresource = true\ndefault_resource = true",
+            "route[1].path",
+            (6, 8),
+            "two resources are the default",
+        ),
+    ]);
+    for url in ["https://api.example/a/b", "https://api.example/a", "https://api.example", "http://localhost:3000/a"] {
+        let config = parse(&with_upstream(&format!("[[route]]\npath = \"/a/b/\"\nresource = \"{url}\"")));
+        let route = &config.expect("valid").routes[0];
+        assert_eq!(route.resource.as_ref().map(|resource| &*resource.url), Some(url));
     }
 }

@@ -23,6 +23,7 @@ pub fn policy(algorithms: Vec<Algorithm>) -> Issuer {
     Issuer {
         issuer: EXTERNAL_ISSUER.into(),
         audience: Audience::OneOf(vec![AUDIENCE.into()]),
+        resources: Vec::new(),
         algorithms,
         types: vec!["at+jwt".into()],
         clock_skew: Duration::from_secs(30),

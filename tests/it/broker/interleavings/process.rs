@@ -27,7 +27,7 @@ use bearward::tokens::audit_event::EventContext;
 use bearward::tokens::family::revocation::{Revocation, Revoked};
 use bearward::tokens::jwt::sign::{SigningKey, verifying_keys};
 use bearward::tokens::jwt::verify::TrustedIssuer;
-use bearward::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer};
+use bearward::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer, NeededAudience};
 use bearward::tokens::login::Login;
 use bearward::types::clock::{Clock, SteadyClock, SystemClock, UnixTime, Uptime};
 use bearward::types::ids::TokenId;
@@ -85,6 +85,7 @@ impl Process {
             settings: Settings {
                 issuer: ISSUER.into(),
                 audience: vec![AUDIENCE.into()],
+                resources: Vec::new(),
                 lifetimes: LIFETIMES,
                 token_size: TOKEN_SIZE,
                 sessions_per_subject: 100,
@@ -156,6 +157,7 @@ impl Process {
             serves_stale: None,
             api_keys: false,
             provider: None,
+            audience: NeededAudience::Gateway,
             proof: ProofRule::IfBound,
             presented: None,
             rejected_token: None,
@@ -238,6 +240,7 @@ fn keys(pem: &str) -> Keys {
     let own = Issuer {
         issuer: ISSUER.into(),
         audience: Audience::OneOf(vec![AUDIENCE.into()]),
+        resources: Vec::new(),
         algorithms: vec![Algorithm::EdDSA],
         types: vec!["at+jwt".into()],
         clock_skew: Duration::from_secs(5),

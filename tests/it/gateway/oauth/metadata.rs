@@ -50,10 +50,8 @@ async fn a_rejected_client_finds_the_resource_metadata() {
     assert_eq!((response.status.as_u16(), response.body.len()), (200, 0));
     let response = gateway.client().send(Method::POST, PATH, "".into()).await;
     assert_eq!((response.status.as_u16(), response.header("allow")), (405, Some("GET, HEAD")));
-    assert_eq!(
-        gateway.client().get("/.well-known/oauth-protected-resource").await.status,
-        401,
-        "the path of another resource"
-    );
+    // The path of another resource, at which clients look next.
+    let response = gateway.client().get("/.well-known/oauth-protected-resource").await;
+    assert_eq!(response.json()["resource"], "https://api.example/v1", "it is the only one");
     assert!(upstream.seen().is_empty());
 }

@@ -4,6 +4,7 @@ pub mod clients;
 mod exchange;
 mod introspect;
 mod metadata;
+mod resources;
 mod revoke;
 mod token;
 
