@@ -33,9 +33,10 @@ impl<'r> From<AuthContext<'r>> for SignatureCheck<'r> {
 }
 
 impl SignatureCheck<'_> {
-    /// Verifies the signature with the keys of `source`. Fetches them once if the key is unknown.
+    /// Verifies the signature with the keys of `source`. Fetches them once if the key is unknown, or did not make the
+    /// signature: it may have been replaced under the same `kid`.
     pub async fn verify(&self, jwt: &UnverifiedToken<'_>, source: &Source) -> Result<(), Reject> {
-        match self.verify_once(jwt, source).await {
+        match self.verify_with_known(jwt, source).await {
             Err(unknown) if unknown.reason == Reason::UnknownKey => {}
             verified => return verified,
         }
@@ -54,8 +55,18 @@ impl SignatureCheck<'_> {
         }
     }
 
-    /// As [`SignatureCheck::verify`], with the keys that are known.
-    pub async fn verify_once(&self, jwt: &UnverifiedToken<'_>, source: &Source) -> Result<(), Reject> {
+    /// As [`SignatureCheck::verify`], with the names of keys that are known.
+    pub async fn verify_with_known(&self, jwt: &UnverifiedToken<'_>, source: &Source) -> Result<(), Reject> {
+        match self.verify_once(jwt, source).await {
+            Err(bad) if bad.reason == Reason::BadSignature => {
+                let outcome = source.refetch(self.clock.uptime()).await;
+                if outcome == RefetchOutcome::Fetched { self.verify_once(jwt, source).await } else { Err(bad) }
+            }
+            verified => verified,
+        }
+    }
+
+    async fn verify_once(&self, jwt: &UnverifiedToken<'_>, source: &Source) -> Result<(), Reject> {
         self.check_payer()?;
         let permit = self.queue.next().await;
         if permit.has_waited {

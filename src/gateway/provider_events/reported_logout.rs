@@ -25,7 +25,7 @@ impl ReportedLogout {
     /// With the keys that are known.
     pub(super) async fn verify_now(&self, check: &SignatureCheck<'_>) -> Result<(), Reject> {
         let keys = self.providers.source(&self.provider)?;
-        check.verify_once(&UnverifiedToken::parse(&self.token)?, &keys).await
+        check.verify_with_known(&UnverifiedToken::parse(&self.token)?, &keys).await
     }
 
     /// Fetches the keys if that of the token is unknown.

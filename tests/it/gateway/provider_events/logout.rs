@@ -250,6 +250,20 @@ async fn a_logout_with_a_new_key_is_not_lost() {
     assert_eq!(send(&gateway, &logout).await.status, 200, "its sender repeats it");
 }
 
+#[tokio::test]
+async fn a_logout_with_a_key_that_was_replaced_under_its_name_is_carried_out() {
+    let (mut signer, upstream) = (Signer::start(), Upstream::start());
+    let gateway = start(&signer, &upstream, "").await;
+    let alice = signer.access_token(gateway.now_secs(), "alice", Some("s1"));
+    assert_eq!(gateway.status_of(&alice).await, 200);
+    gateway.advance(std::time::Duration::from_secs(31));
+    signer.mint = super::Mint::new(super::Algorithm::ES256).named(&signer.mint.kid);
+    signer.server.publish(&[&signer.mint]);
+    let logout = token(&signer, &gateway, &json!({ "sid": "s1" }));
+    assert_eq!(send(&gateway, &logout).await.status, 200);
+    assert_eq!(gateway.status_of(&alice).await, 401);
+}
+
 /// The claims of a good token with bad signatures: each costs a check, and they are limited.
 #[tokio::test]
 async fn forged_logout_tokens_are_limited_by_address() {
