@@ -69,6 +69,10 @@ struct RefreshCaller {
     client_id: Option<String>,
     /// What it has proved.
     proved: Bound,
+    /// It is a registered client, and has authenticated.
+    is_authenticated: bool,
+    /// Its spent tokens are no sign of theft if it proves a key. Only at the token endpoint.
+    may_repeat: bool,
 }
 
 impl RefreshCaller {
@@ -85,6 +89,14 @@ impl RefreshCaller {
             (Some(bound), Some(key)) if bound != key => Some(GrantMismatch),
             _ => None,
         }
+    }
+
+    /// Returns true if a thief of a refresh token could not have sent this. `family` has passed
+    /// [`RefreshCaller::may_hold`] and [`RefreshCaller::lacks_proof`].
+    fn is_proven(&self, family: &Family) -> bool {
+        let is_bound = family.bound_to() != Bound::default();
+        let is_owner = self.is_authenticated && self.client_id.as_deref() == Some(&*family.client_id);
+        is_bound || is_owner
     }
 
     fn may_hold(&self, family: &Family) -> bool {
@@ -116,7 +128,13 @@ impl Broker {
             ));
         }
         let now = context.at;
-        let caller = RefreshCaller { subject: Some(bearer.subject.clone()), client_id: request.client_id, proved };
+        let caller = RefreshCaller {
+            subject: Some(bearer.subject.clone()),
+            client_id: request.client_id,
+            proved,
+            is_authenticated: false,
+            may_repeat: false,
+        };
         let rotation = self.rotate(presented, caller, context, None).await?;
         self.respond(rotation, token_id, proved.with_certificate_if(self.settings.certificate_bound), now)
     }
@@ -132,8 +150,13 @@ impl Broker {
     ) -> Result<TokenPair, Reject> {
         let token_id = presented.token_id;
         let now = context.at;
-        let proved = holder.proved;
-        let caller = RefreshCaller { subject: None, client_id: client_id.map(str::to_owned), proved };
+        let caller = RefreshCaller {
+            subject: None,
+            client_id: client_id.map(str::to_owned),
+            proved: holder.proved,
+            is_authenticated: holder.is_authenticated,
+            may_repeat: true,
+        };
         let mut turn = self.refresh_turns.take(token_id, self.settings.store_timeout).await;
         let rotation = match self.rotate(presented, caller, context, Some(&mut turn)).await? {
             // No retry helps, and one after the grace period would end the session of the client's other process.
@@ -176,6 +199,10 @@ impl Broker {
                 }
                 (family, _) => rotate(family, watermark, presented, &roots, &lifetimes, time),
             };
+            let rotation = match family.as_deref() {
+                Some(family) if holder.may_repeat && holder.is_proven(family) => rotation.for_proven_sender(family),
+                _ => rotation,
+            };
             if has_turn && matches!(rotation, Rotation::Rotated(_)) {
                 // The last one counts, as the decision does.
                 *found_here.lock() = family.as_deref().cloned();
@@ -201,7 +228,10 @@ impl Broker {
 
     fn respond(&self, rotation: Rotation, token_id: TokenId, bind: Bound, now: UnixTime) -> Result<TokenPair, Reject> {
         let family = match rotation {
-            Rotation::Rotated(family) | Rotation::Replayed(family) | Rotation::Recovered(family) => family,
+            Rotation::Rotated(family)
+            | Rotation::Replayed(family)
+            | Rotation::Recovered(family)
+            | Rotation::Repeated(family) => family,
             Rotation::Reused(_) => {
                 return Err(Reject::new(
                     Reason::GrantReused,

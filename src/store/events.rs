@@ -58,6 +58,7 @@ pub(super) fn rotation(rotation: &Rotation, family: Option<&Family>, presented: 
         Rotation::Rotated(child) => of_child("token.refreshed", child),
         Rotation::Replayed(child) => of_child("refresh.replayed", child),
         Rotation::Recovered(child) => of_child("refresh.recovered", child),
+        Rotation::Repeated(child) => of_child("refresh.repeated", child),
         Rotation::Reused(_) => of_presented("refresh.reuse_detected"),
         Rotation::Rejected(Reason::RefreshConflict) => of_presented("refresh.conflict"),
         Rotation::Rejected(Reason::GrantMismatch) => of_presented("refresh.binding_mismatch"),

@@ -54,7 +54,7 @@ impl CallTime {
         let is_over = match rotation {
             Rotation::Rotated(_) => false,
             Rotation::Reused(_) => is_late || was_paused(),
-            Rotation::Replayed(_) | Rotation::Recovered(_) | Rotation::Rejected(_) => is_late,
+            Rotation::Replayed(_) | Rotation::Recovered(_) | Rotation::Repeated(_) | Rotation::Rejected(_) => is_late,
         };
         unless(is_over, patience)
     }

@@ -10,6 +10,7 @@
 //! | `token.refreshed` | a refresh created a new generation |
 //! | `refresh.replayed` | a repeated refresh got the same refresh token again, within `refresh_grace` |
 //! | `refresh.recovered` | a repeated refresh got the same refresh token, later, because the client had not used them |
+//! | `refresh.repeated` | a client that proved its key got the newest refresh token for an older one |
 //! | `refresh.conflict` | a refresh with an older token was rejected, within `refresh_grace` |
 //! | `refresh.reuse_detected` | a spent refresh token was used again, and its session was ended |
 //! | `refresh.binding_mismatch` | access token and refresh token belong to different sessions |

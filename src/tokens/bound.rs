@@ -45,6 +45,8 @@ impl Bound {
 pub struct Holder {
     /// What it has proved.
     pub proved: Bound,
+    /// It is a registered client, and has authenticated.
+    pub is_authenticated: bool,
     /// What new tokens are bound to, if their family is not bound.
     pub bind: Bound,
 }

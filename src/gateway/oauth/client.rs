@@ -53,7 +53,8 @@ impl<'c> CallingClient<'c> {
             }
             CallingClient::Registered(client) => client.certificate_bound,
         };
-        Ok(Holder { proved, bind: proved.with_certificate_if(binds) })
+        let is_authenticated = matches!(self, CallingClient::Registered(_));
+        Ok(Holder { proved, is_authenticated, bind: proved.with_certificate_if(binds) })
     }
 }
 

@@ -74,7 +74,9 @@ impl Rotate {
         let decided = self.decide.lock()(family, found.and_then(|found| found.mark), &self.presented, time);
         let uncertain = self.uncertain.lock();
         let rotation = match (&decided, &*uncertain, family) {
-            (Rotation::Replayed(child) | Rotation::Recovered(child), Some(lost), _) if lost.has_written(child) => {
+            (Rotation::Replayed(child) | Rotation::Recovered(child) | Rotation::Repeated(child), Some(lost), _)
+                if lost.has_written(child) =>
+            {
                 Rotation::Rotated(child.clone())
             }
             (
@@ -124,13 +126,18 @@ impl Rotate {
                 }
                 let is_committed = shared.audit.write(session, vec![event]).await?;
                 // The child of an earlier call. A commit of this call would come after it.
-                if !is_committed && matches!(rotation, Rotation::Replayed(_) | Rotation::Recovered(_)) {
+                if !is_committed && is_of_earlier_child(rotation) {
                     session.wait_until_durable().await?;
                 }
                 Ok(is_written(true))
             }
         }
     }
+}
+
+/// Returns true if the response has the token that an earlier rotation made.
+fn is_of_earlier_child(rotation: &Rotation) -> bool {
+    matches!(rotation, Rotation::Replayed(_) | Rotation::Recovered(_) | Rotation::Repeated(_))
 }
 
 impl Operation for Rotate {

@@ -95,7 +95,7 @@ pub(super) fn rotate(
                 .ok_or_else(|| StoreError::new("a reuse of a refresh token did not revoke its family"))?;
             end(batch, family.id, revoked, context)?;
         }
-        Rotation::Replayed(_) | Rotation::Recovered(_) | Rotation::Rejected(_) => {}
+        Rotation::Replayed(_) | Rotation::Recovered(_) | Rotation::Repeated(_) | Rotation::Rejected(_) => {}
     }
     record(batch, &events::rotation(&rotation, family.as_ref(), presented), context)?;
     Ok(rotation)

@@ -12,6 +12,10 @@
 //! | p < c - 1 later | reuse: the family is revoked |
 //! | p > c with a correct MAC | rejected with an alarm: the store lost data |
 //!
+//! At the token endpoint, a client that proves a key takes the place of rotation as the protection (RFC 9700 section
+//! 4.14.2): a thief without the key gets nothing by any token. There, reuse and conflict are answered with the refresh
+//! token of c again, at any time, and nothing changes: [`Rotation::for_proven_sender`].
+//!
 //! A conflict is final: the same token is reuse later. So no response to it asks for a retry: `/user/refresh` responds
 //! 409, the token endpoint `invalid_grant`.
 //!
@@ -41,11 +45,26 @@ pub enum Rotation {
     /// The client lost the response and repeated the request after `refresh_grace`. Nothing is written; the response is
     /// the current token.
     Recovered(Family),
+    /// A client that has proved its key presented a token from before the last rotation. Nothing is written; the
+    /// response is the current token.
+    Repeated(Family),
     /// A spent token was used again. The store writes this family, now revoked, and commits before the response is
     /// sent.
     Reused(Family),
     /// Nothing is written.
     Rejected(Reason),
+}
+
+impl Rotation {
+    /// The outcome for a client that has proved the key or certificate to which `family` is bound, or that has
+    /// authenticated as its owner. Its spent tokens are no sign of theft: several processes with copies of them refresh
+    /// as they like.
+    pub fn for_proven_sender(self, family: &Family) -> Rotation {
+        match self {
+            Rotation::Reused(_) | Rotation::Rejected(Reason::RefreshConflict) => Rotation::Repeated(family.clone()),
+            other => other,
+        }
+    }
 }
 
 /// Decides the outcome. Families of this subject that began at or before `watermark` are void.
@@ -184,6 +203,21 @@ mod tests {
         assert_eq!(next.rotated_at, LOGIN + OUTSIDE);
         assert_eq!(next.idle_expiry, LOGIN + OUTSIDE + LIFETIMES.idle);
         assert_eq!(next.absolute_expiry, LOGIN + LIFETIMES.absolute);
+    }
+
+    #[test]
+    fn a_proven_sender_gets_the_newest_token_for_any_older_one() {
+        let live = family(5, 5);
+        let proven = |generation, after| rotate_at(&live, generation, after).for_proven_sender(&live);
+        for (generation, after) in [(3, INSIDE), (3, OUTSIDE), (4, OUTSIDE), (1, HOUR)] {
+            assert_eq!(proven(generation, after), Rotation::Repeated(live.clone()), "{generation} {after:?}");
+        }
+        assert_eq!(proven(4, INSIDE), Rotation::Replayed(live.clone()));
+        assert!(matches!(proven(5, HOUR), Rotation::Rotated(_)));
+        assert_eq!(proven(6, HOUR), Rotation::Rejected(Reason::GrantAhead));
+        let ended = revoked(&live, LOGIN);
+        let of_ended = rotate_at(&ended, 3, OUTSIDE).for_proven_sender(&ended);
+        assert_eq!(of_ended, Rotation::Rejected(Reason::GrantRevoked));
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Tokens of the gateway itself that are bound to a key: by the admin API, a captured login, and the token endpoint.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -102,16 +105,50 @@ async fn a_refresh_needs_the_key_before_anything_happens() {
     assert!(is_accepted(&gateway, &prover, &pair_2.access).await);
 
     // A spent refresh token without the key is no reuse.
-    gateway.advance(std::time::Duration::from_secs(30));
+    gateway.advance(Duration::from_secs(30));
     refresh_by_form(&gateway, &pair.refresh, None).await.assert_rejected(400, "invalid_dpop_proof");
     let proof = proof_for(&gateway, &prover, "/oauth/token", "");
     let by_form = refresh_by_form(&gateway, &pair_2.refresh, Some(&proof)).await;
     assert_eq!((by_form.status.as_u16(), &by_form.json()["token_type"]), (200, &json!("DPoP")), "{by_form:?}");
-    // With the key it is.
-    gateway.advance(std::time::Duration::from_secs(30));
-    let proof = proof_for(&gateway, &prover, "/oauth/token", "");
-    refresh_by_form(&gateway, &pair.refresh, Some(&proof)).await.assert_rejected(400, "invalid_grant");
+    // With the key it is, beside an access token.
+    gateway.advance(Duration::from_secs(30));
+    let proof = proof_for(&gateway, &prover, "/user/refresh", &pair.access);
+    refresh_beside(&gateway, &pair, &proof).await.assert_rejected(400, "invalid_grant");
     assert!(!is_accepted(&gateway, &prover, &pair_2.access).await, "the session was revoked");
+}
+
+/// Five processes refresh at once, and a sixth one with a copy of their files comes 7 min 45 s later: so a command line
+/// with a copied home folder does.
+#[tokio::test]
+async fn copies_of_a_client_with_the_key_need_no_new_login() {
+    let upstream = Upstream::start();
+    let (gateway, prover) = (Gateway::with_config(&upstream, OAUTH), Prover::new());
+    let pair = session(&gateway, &prover).await;
+    let refreshed = async |refresh: &str| {
+        let proof = proof_for(&gateway, &prover, "/oauth/token", "");
+        let response = refresh_by_form(&gateway, refresh, Some(&proof)).await;
+        assert_eq!(response.status, 200, "{response:?}");
+        let text = |member: &str| response.json()[member].as_str().expect("a text").to_owned();
+        (text("access_token"), text("refresh_token"))
+    };
+    let five = join_all((0..5).map(|_| refreshed(&pair.refresh))).await;
+    let [(access, second), others @ ..] = &*five else { panic!("five") };
+    assert!(others.iter().all(|(_, other)| other == second), "one child for all");
+    assert!(is_accepted(&gateway, &prover, access).await);
+    gateway.advance(Duration::from_secs(300));
+    let (_, third) = refreshed(second).await;
+    // Of two tokens, the client has used the second one. Only the key can show that its copy is no thief.
+    gateway.advance(Duration::from_secs(465));
+    let (access, again) = refreshed(&pair.refresh).await;
+    assert_eq!(again, third, "no child of its own");
+    assert!(is_accepted(&gateway, &prover, &access).await);
+
+    let thief = proof_for(&gateway, &Prover::new(), "/oauth/token", "");
+    for (proof, error) in [(None, "invalid_dpop_proof"), (Some(&*thief), "invalid_grant")] {
+        refresh_by_form(&gateway, &pair.refresh, proof).await.assert_rejected(400, error);
+    }
+    assert!(is_accepted(&gateway, &prover, &access).await, "a thief ends nothing");
+    refreshed(&third).await;
 }
 
 /// A lost response: the same child, with another proof.

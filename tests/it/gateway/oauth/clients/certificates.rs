@@ -1,6 +1,7 @@
 //! Clients that authenticate with the certificate of their connection (RFC 8705 section 2).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -252,7 +253,8 @@ async fn its_tokens_are_bound_to_the_certificate_of_the_call() {
 
     // Its sessions are bound to the client, and each access token to the certificate of its refresh (section 4).
     let issued = gateway.request_tokens(&json!({ "sub": "alice", "clientId": "ci" })).await;
-    let mut refresh = TokenPair::from_json(&issued.json()).refresh;
+    let first_refresh = TokenPair::from_json(&issued.json()).refresh;
+    let mut refresh = first_refresh.clone();
     for (client, signed) in [(&with_first, &first), (&with_renewed, &renewed)] {
         let form = [("grant_type", "refresh_token"), ("client_id", "ci"), ("refresh_token", &refresh)];
         let (status, pair) = client.post_form("/oauth/token", &form).await;
@@ -261,6 +263,12 @@ async fn its_tokens_are_bound_to_the_certificate_of_the_call() {
         assert_eq!(claims_of(&access)["cnf"]["x5t#S256"], sha256(&signed.certificate()));
         refresh = remembered(&pair["refresh_token"]);
     }
+    // A copy of the client comes with the first one. It authenticates, so it is no thief.
+    gateway.advance(Duration::from_secs(3_600));
+    let form = [("grant_type", "refresh_token"), ("client_id", "ci"), ("refresh_token", first_refresh.as_str())];
+    assert_eq!(MutualClient::new(&gateway, None).post_form("/oauth/token", &form).await.0, 401);
+    let (status, pair) = with_renewed.post_form("/oauth/token", &form).await;
+    assert_eq!((status, &pair["refresh_token"]), (200, &json!(refresh)), "{pair}");
     let form = [("grant_type", "refresh_token"), ("client_id", "ci"), ("refresh_token", refresh.as_str())];
     assert_eq!(MutualClient::new(&gateway, None).post_form("/oauth/token", &form).await.0, 401);
     let form = [("client_id", "ci"), ("token", refresh.as_str())];
