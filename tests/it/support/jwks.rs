@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
+use super::gzip::gzip;
 use super::tokens::Mint;
 
 /// What the server serves. A test can change it while the gateway runs.
@@ -28,6 +29,8 @@ pub struct Pages {
     pub status: StatusCode,
     /// How long to wait before each response.
     pub delay: Duration,
+    /// If true, each body is in gzip, whatever the request accepts.
+    pub is_compressed: bool,
     /// Path and body of each document besides `/keys`.
     pub documents: Vec<(String, String)>,
     /// The path of each request, and whether the response was `304 Not Modified`.
@@ -66,6 +69,7 @@ impl KeyServer {
             cache: None,
             status: StatusCode::OK,
             delay: Duration::ZERO,
+            is_compressed: false,
             documents: Vec::new(),
             seen: Vec::new(),
         }));
@@ -171,10 +175,16 @@ fn response_for(path: &str, headers: &HeaderMap, pages: &Pages) -> Response<Full
         response = response.header("cache-control", cache);
     }
     let known = headers.get("if-none-match").is_some_and(|known| *known == *etag);
-    let (response, page) = if known && status == StatusCode::OK {
+    let (mut response, page) = if known && status == StatusCode::OK {
         (response.status(StatusCode::NOT_MODIFIED), String::new())
     } else {
         (response, page)
     };
-    response.body(Full::new(Bytes::from(page))).expect("a response")
+    let body = if pages.is_compressed && !page.is_empty() {
+        response = response.header("content-encoding", "gzip");
+        gzip(page.as_bytes())
+    } else {
+        page.into_bytes()
+    };
+    response.body(Full::new(Bytes::from(body))).expect("a response")
 }

@@ -17,10 +17,10 @@ use bearward::tokens::jwt::Algorithm;
 use serde_json::json;
 use tempfile::TempDir;
 
-use self::endpoint::{Endpoint, write_client_secret};
+use self::endpoint::{Endpoint, active, response, write_client_secret};
 use crate::support::clock::ManualClock;
 use crate::support::tokens::{Mint, claims_of, segment};
-use crate::support::{Client, Gateway, Upstream, secrets};
+use crate::support::{Client, Gateway, Upstream, gzip, secrets};
 
 const LOGIN: &str = "https://login.example";
 const AUDIENCE: &str = "https://api.example";
@@ -90,6 +90,19 @@ async fn an_active_token_makes_its_subject_the_caller() {
     assert!(questions[0].head.lines().any(|line| line == expected), "{}", questions[0].head);
     let log = gateway.log_text(4).await;
     assert!(!log.contains("alice.1"), "{log}");
+}
+
+/// A server may ignore `Accept-Encoding`.
+#[tokio::test]
+async fn an_answer_in_gzip_is_read() {
+    let upstream = Upstream::start();
+    let endpoint = Endpoint::start();
+    let gateway = asking(&upstream, &endpoint, "");
+    endpoint.respond(|token| {
+        let answer = active(token, &json!({})).to_string();
+        response("200 OK", "application/json\r\nContent-Encoding: gzip", gzip(answer.as_bytes()))
+    });
+    assert_eq!((status(&gateway, "alice.1").await, endpoint.count()), (200, 1));
 }
 
 #[tokio::test]

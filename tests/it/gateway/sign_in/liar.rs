@@ -1,20 +1,17 @@
 //! A provider that can lie: each response of its endpoints is what the test says.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use bearward::tokens::jwt::Algorithm;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::{APP, CLIENT};
 use crate::support::tokens::{Mint, segment};
 use crate::support::visitor::{Visitor, parameter};
-use crate::support::{ScriptedBackend, TestResponse};
+use crate::support::{ScriptedBackend, TestResponse, gzip};
 
 /// What it says next. Changes of `null` remove a member.
 #[derive(Clone, Default)]
@@ -151,9 +148,7 @@ fn answer(path: &str, body: &str, address: SocketAddr, shared: &Mutex<Shared>) -
 
 fn compressed(response: &str) -> Vec<u8> {
     let (head, body) = response.split_once("\r\n\r\n").expect("a response");
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(body.as_bytes()).expect("memory is writable");
-    let body = encoder.finish().expect("memory is writable");
+    let body = gzip(body.as_bytes());
     let (status, _) = head.split_once("\r\nContent-Length").expect("page_with writes it last");
     let head = format!("{status}\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", body.len());
     [head.into_bytes(), body].concat()

@@ -79,6 +79,17 @@ async fn a_key_server_needs_a_trusted_certificate_for_its_name() {
     assert_eq!((get(&unknown).await, get(&other_name).await), (503, 503));
 }
 
+/// A server may ignore `Accept-Encoding`.
+#[tokio::test]
+async fn keys_in_gzip_are_read() {
+    let upstream = Upstream::start();
+    let key = mint();
+    let server = KeyServer::start(&[&key]);
+    server.pages().is_compressed = true;
+    let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), ""));
+    assert_eq!(status(&gateway, &new_token(&gateway, &key)).await, 200);
+}
+
 #[tokio::test]
 async fn a_published_secret_verifies_nothing() {
     let upstream = Upstream::start();
