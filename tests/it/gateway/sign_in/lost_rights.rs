@@ -1,11 +1,13 @@
-//! A user loses a group: the streams that need it end with the refresh that says so, and only these.
+//! A user loses a group or a scope: the streams that need it end with the refresh that says so, and only these.
 
 use std::time::Duration;
 
 use serde_json::json;
 
+use super::lies::response;
 use super::provider;
 use super::refresh::{is_refreshed, refreshes};
+use super::renewed;
 use super::{APP, everything, gateway};
 use crate::gateway::streams::{Socket, assert_open, close_frame, open_with, within_a_second};
 use crate::support::visitor::Visitor;
@@ -17,6 +19,8 @@ const KEYS: &str = "scopes = [\"openid\", \"groups\", \"offline_access\"]\nclaim
 const STAFF: &str = "[[route]]\npath = \"/staff/\"\nsign_in = \"main\"\n\
                      [[route.claim]]\npointer = \"/groups\"\ncontains = \"staff\"\n";
 
+const ADMIN: &str = "[[route]]\npath = \"/admin/\"\nsign_in = \"main\"\nscopes = [\"admin\"]\n";
+
 struct Story {
     gateway: Gateway,
     provider: OidcProvider,
@@ -24,6 +28,12 @@ struct Story {
     of_staff: Socket,
     of_all: Socket,
     _upstream: Upstream,
+}
+
+/// A WebSocket with the session of this visitor. `place`: the host, and the folder of the path.
+async fn open(gateway: &Gateway, visitor: &Visitor, place: &str) -> Socket {
+    let cookie = format!("__Host-bearward={}", visitor.session().expect("a session"));
+    open_with(gateway, place, &[("cookie", &cookie), ("origin", APP)]).await
 }
 
 impl Story {
@@ -38,10 +48,8 @@ impl Story {
         let gateway = gateway(&upstream, &format!("{}{STAFF}", everything(&provider.issuer, KEYS))).await;
         let mut alice = Visitor::of(&gateway);
         assert_eq!(alice.navigate(&format!("{APP}/")).await.status, 200, "{:#?}", alice.way);
-        let cookie = format!("__Host-bearward={}", alice.session().expect("a session"));
-        let fields = [("cookie", cookie.as_str()), ("origin", APP)];
-        let of_staff = open_with(&gateway, "app.example/staff", &fields).await;
-        let of_all = open_with(&gateway, "app.example", &fields).await;
+        let of_staff = open(&gateway, &alice, "app.example/staff").await;
+        let of_all = open(&gateway, &alice, "app.example").await;
         Story { gateway, provider, alice, of_staff, of_all, _upstream: upstream }
     }
 
@@ -97,5 +105,28 @@ async fn streams_outlive_a_refresh_that_takes_no_right_away() {
         .await;
         assert_open(&mut story.of_staff).await;
         assert_open(&mut story.of_all).await;
+    }
+}
+
+#[tokio::test]
+async fn a_lost_scope_ends_the_streams_that_need_it() {
+    let keys = "scopes = [\"openid\", \"admin\"]";
+    for learns in ["a stream", "a request"] {
+        let both = response(json!({ "scope": "openid admin" }));
+        let mut story = renewed::Story::begin(json!({}), keys, ADMIN, both).await;
+        let mut of_admins = open(&story.gateway, &story.alice, "app.example/admin").await;
+        let mut of_all = open(&story.gateway, &story.alice, "app.example").await;
+        let lost = response(json!({ "scope": "openid" }));
+        if learns == "a stream" {
+            story.tell(lost);
+            story.gateway.advance(Duration::from_secs(550));
+        } else {
+            assert_eq!(story.refreshed(lost).await, 200);
+        }
+        let expected = (1008, "the token lacks a required scope".to_owned());
+        assert_eq!(close_frame(&mut of_admins).await, expected, "{learns}");
+        story.gateway.wait_for_metric("streams_ended_total{reason=\"insufficient_scope\"}", 1).await;
+        assert_open(&mut of_all).await;
+        assert_eq!((story.status("/admin/").await, story.status("/").await), (403, 200), "{learns}");
     }
 }

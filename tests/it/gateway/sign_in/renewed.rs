@@ -19,8 +19,8 @@ const EXPIRES: (&str, u64) = ("exp", 4_000_000_000);
 pub(super) struct Story {
     pub(super) liar: Liar,
     upstream: Upstream,
-    gateway: Gateway,
-    alice: Visitor,
+    pub(super) gateway: Gateway,
+    pub(super) alice: Visitor,
 }
 
 impl Story {
@@ -36,7 +36,7 @@ impl Story {
         story
     }
 
-    fn tell(&self, mut lies: Lies) {
+    pub(super) fn tell(&self, mut lies: Lies) {
         let (name, expires) = EXPIRES;
         lies.claims.entry(name).or_insert(expires.into());
         self.liar.tell(lies);
