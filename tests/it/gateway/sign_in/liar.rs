@@ -54,6 +54,7 @@ struct Shared {
     exchanges: Vec<BTreeMap<String, String>>,
     /// Tokens that were revoked.
     revoked: Vec<String>,
+    key_requests: usize,
 }
 
 pub struct Liar {
@@ -71,9 +72,10 @@ impl Liar {
         let address = socket.local_addr().expect("an address");
         let issuer = format!("http://{address}");
         let mint = Mint::new(Algorithm::RS256);
-        let (lies, nonce, exchanges, revoked) = Default::default();
+        let (lies, nonce, exchanges, revoked, key_requests) = Default::default();
         let metadata = metadata.clone();
-        let shared = Arc::new(Mutex::new(Shared { metadata, lies, nonce, mint, exchanges, revoked }));
+        let shared = Shared { metadata, lies, nonce, mint, exchanges, revoked, key_requests };
+        let shared = Arc::new(Mutex::new(shared));
         let served = shared.clone();
         let held = watch::Sender::new(false);
         let holds = held.subscribe();
@@ -120,6 +122,11 @@ impl Liar {
     /// The tokens that were revoked at `/revoke`.
     pub fn revoked(&self) -> Vec<String> {
         self.shared.lock().expect("unpoisoned").revoked.clone()
+    }
+
+    /// How often its keys were fetched.
+    pub fn key_requests(&self) -> usize {
+        self.shared.lock().expect("unpoisoned").key_requests
     }
 
     /// The forms that its token endpoint got.
@@ -171,7 +178,10 @@ fn plain_answer(path: &str, body: &str, address: SocketAddr, shared: &Mutex<Shar
             }
             page(&document.to_string())
         }
-        "/keys" => page(&shared.mint.jwks()),
+        "/keys" => {
+            shared.key_requests += 1;
+            page(&shared.mint.jwks())
+        }
         "/userinfo" => match lies.raw_userinfo {
             Some(raw) => raw.to_owned(),
             None => page(&lies.userinfo.unwrap_or_default().to_string()),

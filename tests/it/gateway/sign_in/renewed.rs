@@ -235,6 +235,23 @@ async fn a_provider_can_replace_a_key_under_its_name() {
     }
 }
 
+/// A provider that signs wrongly is asked for its keys once in a while, however many refreshes it responds to.
+#[tokio::test]
+async fn wrong_signatures_of_refreshes_cause_one_fetch_of_the_keys() {
+    let mut story = Story::begin(json!({}), "", "", Lies::default()).await;
+    let mut bob = Visitor::of(&story.gateway);
+    assert_eq!(story.liar.sign_in(&mut bob, |back| back).await.status, 303);
+    let fetches = story.liar.key_requests();
+    let other_key = || Lies { signature: Signature::OtherKey, ..Lies::default() };
+    assert_eq!(story.refreshed(other_key()).await, 200);
+    let refreshes = story.liar.exchanges().len();
+    assert_eq!(bob.fetch(&format!("{APP}/")).await.status, 200);
+    assert_eq!(story.liar.exchanges().len(), refreshes + 1, "another refresh");
+    assert_eq!(story.liar.key_requests(), fetches + 1, "and no other fetch");
+    assert_eq!(story.refreshed(other_key()).await, 200);
+    assert_eq!(story.liar.key_requests(), fetches + 2, "later");
+}
+
 pub(super) const GROUPS: &str = "groups = [\"staff\"]\nclaims = [\"email\"]";
 pub(super) const EMAIL: &str = "[[identity.claim]]\npointer = \"/email\"\nheader = \"X-Auth-Email\"\n";
 
