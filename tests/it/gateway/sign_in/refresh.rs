@@ -23,8 +23,14 @@ pub(super) fn provider() -> OidcProvider {
 }
 
 pub(super) async fn signed_in(keys: &str) -> (OidcProvider, Upstream, Gateway, Visitor) {
+    signed_in_with("", keys).await
+}
+
+/// `store`: the section `[store]`.
+pub(super) async fn signed_in_with(store: &str, keys: &str) -> (OidcProvider, Upstream, Gateway, Visitor) {
     let (provider, upstream) = (provider(), Upstream::start());
-    let gateway = gateway(&upstream, &everything(&provider.issuer, &format!("{KEYS}\n{keys}"))).await;
+    let more = everything(&provider.issuer, &format!("{KEYS}\n{keys}"));
+    let gateway = gateway(&upstream, &format!("{store}{more}")).await;
     let mut alice = Visitor::of(&gateway);
     assert_eq!(alice.navigate(&format!("{APP}/")).await.status, 200, "{:#?}", alice.way);
     (provider, upstream, gateway, alice)

@@ -9,18 +9,18 @@ use serde_json::json;
 
 use super::liar::{Liar, Lies};
 use super::lies::{claims, map};
-use super::refresh::signed_in;
+use super::refresh::{signed_in, signed_in_with};
 use super::unused::revoked;
 use super::{APP, everything, gateway, is_ready, journal};
+use crate::support::postgres::PostgresServer;
 use crate::support::visitor::Visitor;
 use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, Upstream, secrets};
 
 /// As the operator restarts the gateway within seconds of a sign-out: it had no time to tell the provider. The first
-/// thing that the next start does is a sweep.
-#[tokio::test]
-async fn a_sign_out_just_before_a_restart_reaches_the_provider() {
-    let (provider, _upstream, gateway, mut alice) = signed_in("").await;
+/// thing that the next start does is a sweep. `store`: the section `[store]`.
+async fn a_sign_out_just_before_a_restart_reaches_the_provider(store: &str) {
+    let (provider, _upstream, gateway, mut alice) = signed_in_with(store, "").await;
     let issued = provider.log("token").await.remove(0)["body"]["refresh_token"].clone();
     assert_eq!(alice.submit(&format!("{APP}/oauth2/sign_out"), "").await.status, 303);
     let gateway = gateway.restart();
@@ -28,6 +28,17 @@ async fn a_sign_out_just_before_a_restart_reaches_the_provider() {
     // The first look may have been before the metadata of the provider was known.
     gateway.advance(Duration::from_secs(60));
     assert_eq!(revoked(&provider).await, issued);
+}
+
+#[tokio::test]
+async fn a_sign_out_just_before_a_restart_reaches_the_provider_with_sqlite() {
+    a_sign_out_just_before_a_restart_reaches_the_provider("").await;
+}
+
+#[tokio::test]
+async fn a_sign_out_just_before_a_restart_reaches_the_provider_with_postgresql() {
+    let store = format!("[store]\n{}\n", PostgresServer::shared().store_keys());
+    a_sign_out_just_before_a_restart_reaches_the_provider(&store).await;
 }
 
 /// The number of logins in the store.
