@@ -37,6 +37,17 @@ async fn working_keys_stay_until_the_new_source_has_answered() {
         }
     }
 
+    // A token with a key that is not among them may be good: `explain` says why the gateway cannot know.
+    let explain = async |token: String| {
+        let explained = gateway.admin_client().post("/admin/v1/explain", &json!({ "token": token })).await;
+        explained.json()
+    };
+    assert_eq!(explain(new_token(&gateway, &old)).await["decision"], "allowed");
+    let unknown = explain(new_token(&gateway, &new)).await;
+    assert_eq!(unknown["reason"], "keys_unavailable", "{unknown}");
+    let text = unknown.to_string();
+    assert!(text.contains("/kyes") && text.contains("404"), "{text}");
+
     // Once the new source answers, only its keys count.
     server.pages().documents.push(("/kyes".to_owned(), new.jwks()));
     wait_for_status(&gateway, &new, 200).await;
