@@ -2,6 +2,7 @@
 
 use http::{Method, Response, Version};
 
+use crate::gateway::streams::{assert_open, open_with};
 use crate::support::connection;
 use crate::support::{Backend, Client, Gateway, Upstream};
 
@@ -100,6 +101,28 @@ async fn a_trusted_proxy_says_whether_tls_was_used() {
         }
     }
     assert_eq!(redirect(&client, Method::GET, "/").await, (301, location));
+}
+
+/// Traefik writes `wss` into the handshake of a WebSocket over TLS, and `ws` into one without.
+#[tokio::test]
+async fn a_websocket_over_the_tls_of_a_trusted_proxy_is_opened() {
+    let upstream = Upstream::start();
+    let trusted = "[forwarding]\ntrusted = [\"127.0.0.1\"]\n";
+    let gateway = Gateway::from_text(config_text(&upstream, &format!("{HTTPS}{trusted}")));
+    let mut socket = open_with(&gateway, "shop.example", &[("x-forwarded-proto", "wss")]).await;
+    assert_open(&mut socket).await;
+    assert_eq!(upstream.only_request().header("x-forwarded-proto"), Some("https"));
+    let handshake = [
+        ("x-forwarded-proto", "ws"),
+        ("connection", "Upgrade"),
+        ("upgrade", "websocket"),
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ];
+    let client = gateway.client().host("shop.example");
+    let client = handshake.into_iter().fold(client, |client, (name, value)| client.header(name, value));
+    let location = Some("https://shop.example/ws".to_owned());
+    assert_eq!(redirect(&client, Method::GET, "/ws").await, (308, location));
 }
 
 #[tokio::test]

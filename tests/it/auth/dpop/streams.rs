@@ -72,6 +72,21 @@ async fn a_websocket_opens_with_a_proof_of_its_handshake() {
     assert!(seen.len() == 3 && seen.iter().all(|seen| seen.header("dpop").is_none()), "{seen:?}");
 }
 
+/// A trusted proxy has ended the TLS of its client. Traefik then writes `wss`.
+#[tokio::test]
+async fn a_proof_of_a_handshake_behind_tls_has_the_scheme_wss() {
+    let stage = Stage::new("[forwarding]\ntrusted = [\"127.0.0.1\"]\n");
+    let token = stage.token();
+    let authorization = format!("DPoP {token}");
+    for proto in ["wss", "https"] {
+        for (scheme, expected) in [("wss", 101), ("https", 101), ("ws", 401), ("http", 401)] {
+            let proof = stage.proof_of("GET", &format!("{scheme}://{HOST}/websocket"), &token);
+            let fields = [("authorization", &*authorization), ("dpop", &*proof), ("x-forwarded-proto", proto)];
+            assert_eq!(open(&stage, &fields).await, expected, "{proto} {scheme}");
+        }
+    }
+}
+
 /// RFC 9110 section 7.8: without `Connection: Upgrade`, the field `Upgrade` asks for nothing, and the request is for
 /// `http`.
 #[tokio::test]
