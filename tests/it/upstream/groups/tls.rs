@@ -12,8 +12,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::support::Gateway;
 use crate::support::certificates::Authority;
+use crate::support::{Gateway, dns};
 
 /// A backend named `orders.internal` that requires a client certificate of its authority. It supports one HTTP version,
 /// and responds with the requested server name.
@@ -56,14 +56,17 @@ fn text(address: SocketAddr, folder: &Path, more: &str) -> String {
     Gateway::public_config(address, &options).replace("http://127.0.0.1", "https://localhost")
 }
 
+/// The files of a client certificate that `backend` has written.
+fn client_certificate(folder: &Path, name: &str) -> String {
+    let file = |end: &str| folder.join(format!("{name}.{end}")).display().to_string();
+    format!("client_certificate = \"{}\"\nclient_key = \"{}\"\n", file("pem"), file("key"))
+}
+
 /// Asserts that a request succeeds only with the right certificate and server name.
 async fn assert_certificate_and_name(version: Version, protocol: &str) {
     let files = tempfile::tempdir().expect("a folder");
     let address = backend(files.path(), version).await;
-    let shown = |name: &str| {
-        let file = |end: &str| files.path().join(format!("{name}.{end}")).display().to_string();
-        format!("client_certificate = \"{}\"\nclient_key = \"{}\"\n", file("pem"), file("key"))
-    };
+    let shown = |name: &str| client_certificate(files.path(), name);
     let name = "tls_server_name = \"orders.internal\"\n";
     for (more, is_good) in [
         (format!("{}{name}", shown("client")), true),
@@ -92,6 +95,22 @@ async fn the_certificate_and_server_name_are_sent_over_http2() {
     assert_certificate_and_name(Version::HTTP_2, "h2").await;
 }
 
+/// The resolver gets the name as it is in `servers`. TLS has no final dot (RFC 6066 section 3), and no certificate has.
+#[tokio::test]
+async fn a_final_dot_in_servers_is_no_part_of_the_name_in_tls() {
+    const ABSOLUTE: &str = "orders.internal.";
+    for (version, protocol) in [(Version::HTTP_11, "http1"), (Version::HTTP_2, "h2")] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let address = backend(folder.path(), version).await;
+        let more = format!("protocol = \"{protocol}\"\n{}", client_certificate(folder.path(), "client"));
+        let text = text(address, folder.path(), &more).replace("//localhost", &format!("//{ABSOLUTE}"));
+        std::fs::write(folder.path().join("gateway.toml"), text).expect("written");
+        let (served, _names) = dns::serve(folder.path(), ABSOLUTE, "127.0.0.1");
+        let response = served.client().get("/").await;
+        assert_eq!((response.status.as_u16(), response.text().as_str()), (200, "orders.internal"), "{protocol}");
+    }
+}
+
 #[tokio::test]
 async fn a_reload_reads_the_tls_files_again() {
     let files = tempfile::tempdir().expect("a folder");
@@ -102,12 +121,7 @@ async fn a_reload_reads_the_tls_files_again() {
                 .expect("copied");
         }
     };
-    let own = |end: &str| files.path().join(format!("own.{end}")).display().to_string();
-    let more = format!(
-        "client_certificate = \"{}\"\nclient_key = \"{}\"\ntls_server_name = \"orders.internal\"\n",
-        own("pem"),
-        own("key")
-    );
+    let more = format!("{}tls_server_name = \"orders.internal\"\n", client_certificate(files.path(), "own"));
     copy("stranger");
     let gateway = Gateway::from_text(text(address, files.path(), &more));
     gateway.client().get("/").await.assert_rejected(502, "bad_gateway");
