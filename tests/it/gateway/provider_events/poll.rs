@@ -237,3 +237,22 @@ async fn a_poll_with_an_access_token_of_its_own() {
     gateway.advance(std::time::Duration::from_secs(575));
     eventually("another token", || poll.state().tokens.len() == 3).await;
 }
+
+/// As some servers write it. Without one, a token is used for a minute.
+#[tokio::test]
+async fn a_token_for_polls_can_have_its_lifetime_as_text_or_null() {
+    for (expires_in, lifetime) in [(json!("600"), 600), (json!(null), 60)] {
+        let signer = Signer::start();
+        let upstream = Upstream::start();
+        let poll = Poll::start();
+        poll.state().accepts = Some("token-1".into());
+        poll.state().expires_in = Some(expires_in.clone());
+        let keys = format!("{}\n{}", poll.section(), poll.client_section());
+        let gateway = gateway(&upstream, &sections_without_authorization(&signer, &keys));
+        eventually("the gateway polls", || poll.state().requests.len() > 1).await;
+        assert_eq!(poll.state().tokens.len(), 1, "{expires_in}: one token for several polls");
+        poll.state().accepts = None;
+        gateway.advance(std::time::Duration::from_secs(lifetime));
+        eventually("another token", || poll.state().tokens.len() == 2).await;
+    }
+}

@@ -112,6 +112,8 @@ pub struct PollState {
     pub verifications: Vec<Value>,
     /// The body and `Authorization` of each request for a token. The token number n is `token-n`.
     pub tokens: Vec<(String, String)>,
+    /// `expires_in` of each token, instead of 600.
+    pub expires_in: Option<Value>,
     /// The only token that is accepted. `None`: any `Authorization` is.
     pub accepts: Option<String>,
 }
@@ -197,7 +199,8 @@ fn answer_at_once(
     if path == "/token" {
         state.tokens.push((String::from_utf8(body.to_vec()).expect("text"), authorization));
         let token = format!("token-{}", state.tokens.len());
-        let response = json!({ "access_token": token, "token_type": "Bearer", "expires_in": 600 });
+        let expires_in = state.expires_in.clone().unwrap_or(json!(600));
+        let response = json!({ "access_token": token, "token_type": "Bearer", "expires_in": expires_in });
         let response = Response::builder().header("content-type", "application/json").body(response.to_string().into());
         return Some(response.expect("a response"));
     }
