@@ -119,6 +119,18 @@ fn no_line_is_wider_than_the_page() {
     assert!(wide.is_empty(), "wider than {WIDTH} characters:\n{}", wide.join("\n"));
 }
 
+/// With an ellipsis, the one segment of a call reads as everything below it, which is that of routes.
+#[test]
+fn pages_name_the_segment_of_a_call() {
+    let pages: Vec<_> = files().into_iter().filter(|path| path.ends_with(".md") || path == "gateway.toml").collect();
+    assert!(pages.len() > 20, "found only {pages:?}");
+    for path in pages {
+        let text = source::read(&path);
+        let line = text.lines().find(|line| line.contains("/token/…") || line.contains("/token/..."));
+        assert_eq!(line, None, "{path}: write /token/{{tokenId}}");
+    }
+}
+
 #[test]
 fn old_words_are_found_as_words() {
     assert_eq!(old_words("/// Whoever asks, NOBODY answers"), ["whoever", "nobody"]);
