@@ -12,7 +12,7 @@ use bearward::auth::bearer;
 use bearward::auth::revocations::Revocations;
 use bearward::gateway::authorize::authorize;
 use bearward::limits::concurrency::ConcurrencyLimit;
-use bearward::limits::rate_limit::{Client, Per, RateLimitHeaders, RateLimits, Settings, Share};
+use bearward::limits::rate_limit::{Client, Per, RateLimitHeaders, RateLimitSettings, RateLimits, Share};
 use bearward::protocols::http::challenges::{Challenges, REALM};
 use bearward::protocols::http::framing::{Consumed, Framing, Limits};
 use bearward::protocols::http::headers::set_origin;
@@ -126,7 +126,7 @@ fn limits(c: &mut Criterion) {
     group.bench_function("rates, none configured", |b| b.iter(|| none.is_empty()));
     for (name, per) in [("address", Per::Address), ("subject", Per::Subject)] {
         let (requests, window) = (u32::MAX, Duration::from_secs(1));
-        let settings = Settings {
+        let settings = RateLimitSettings {
             number: 0,
             route: String::new(),
             name: name.into(),

@@ -23,7 +23,8 @@ use crate::gateway::https::Https;
 use crate::gateway::route;
 use crate::gateway::sign_in;
 use crate::limits::limiter::Rate;
-use crate::limits::{rate_limit, throttle};
+use crate::limits::rate_limit::RateLimitSettings;
+use crate::limits::throttle;
 use crate::protocols::http::forwarded;
 use crate::protocols::url::SecureUrl;
 use crate::store::postgres;
@@ -59,7 +60,7 @@ pub struct Config {
     pub providers: Vec<Arc<Provider>>,
     pub upstreams: Vec<upstream::Settings>,
     /// `[[rate]]`: limits for all routes together.
-    pub rates: Vec<rate_limit::Settings>,
+    pub rates: Vec<RateLimitSettings>,
     pub routes: Vec<route::Route>,
     pub token_exchanges: Vec<token_exchange::Settings>,
     pub identity: identity::Identity,
@@ -105,7 +106,7 @@ impl Config {
     }
 
     /// The limits for all routes, then those of each route, in the order of their numbers.
-    pub fn all_rates(&self) -> impl Iterator<Item = &rate_limit::Settings> {
+    pub fn all_rates(&self) -> impl Iterator<Item = &RateLimitSettings> {
         self.rates.iter().chain(self.routes.iter().flat_map(|route| &route.rates))
     }
 
