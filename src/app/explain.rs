@@ -38,7 +38,7 @@ use crate::gateway::streams::Streams;
 use crate::gateway::used_proof;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ConcurrencyLimit;
-use crate::limits::throttle::{self, Throttle};
+use crate::limits::throttle::{Throttle, ThrottleSettings};
 use crate::protocols::http::forwarded::Origin;
 use crate::protocols::tls::ClientChain;
 use crate::store::{StoreError, StoreFuture};
@@ -101,7 +101,7 @@ impl Explainer {
         let worker = worker(bad_signatures, &auth, clock.clone());
         let sessions = Sessions::Database(config.store.clone());
         // Other calls are not known here, so that nothing limits this one.
-        let throttle = Throttle::new(&throttle::Settings::default(), clock.clone());
+        let throttle = Throttle::new(&ThrottleSettings::default(), clock.clone());
         let unknown = Unknown { revocations: revocations_unknown, proofs: true, nonces: config.tokens.proof_nonce };
         let own_calls = OwnCalls::new(config, sessions, throttle, unknown.clone());
         let decider = decider(&auth, config);

@@ -24,7 +24,7 @@ use crate::gateway::route;
 use crate::gateway::sign_in;
 use crate::limits::limiter::Rate;
 use crate::limits::rate_limit::RateLimitSettings;
-use crate::limits::throttle;
+use crate::limits::throttle::ThrottleSettings;
 use crate::protocols::http::forwarded;
 use crate::protocols::url::SecureUrl;
 use crate::store::postgres;
@@ -81,7 +81,7 @@ pub struct Config {
     /// `None`: no spans are sent.
     pub trace: Option<spans::Settings>,
     pub limits: Limits,
-    pub throttle: throttle::Settings,
+    pub throttle: ThrottleSettings,
 }
 
 impl Config {

@@ -20,7 +20,7 @@ use bearward::broker::refresh::RefreshRequest;
 use bearward::broker::revoke::right_of;
 use bearward::broker::{Broker, Detached, ReportCounts, Settings, TokenPair};
 use bearward::limits::limiter::Rate;
-use bearward::limits::throttle::{self, Throttle};
+use bearward::limits::throttle::{Throttle, ThrottleSettings};
 use bearward::store::{RevocationStore, RevokedBy};
 use bearward::telemetry::metrics::{Metrics, WorkerMetrics};
 use bearward::tokens::audit_event::EventContext;
@@ -102,7 +102,7 @@ impl Process {
             own_keys: Arc::new(OwnKeys::new(None, Vec::new(), keyring.clone(), now)),
             seen_generations: Arc::default(),
             throttle: Arc::new(Throttle::new(
-                &throttle::Settings { refreshes: None, calls: None, failures: None },
+                &ThrottleSettings { refreshes: None, calls: None, failures: None },
                 Arc::new(SystemClock),
             )),
             reports: ReportCounts::default(),
