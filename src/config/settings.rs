@@ -34,7 +34,8 @@ use crate::tokens::jwt::{Algorithm, Issuer};
 use crate::tokens::login;
 use crate::tokens::provider_events::EffectSettings;
 use crate::tokens::provider_events::security_event::EventPolicy;
-use crate::{admin, server, upstream};
+use crate::upstream::UpstreamSettings;
+use crate::{admin, server};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -58,7 +59,7 @@ pub struct Config {
     pub tokens: TokenSettings,
     pub issuers: Vec<ForeignIssuer>,
     pub providers: Vec<Arc<Provider>>,
-    pub upstreams: Vec<upstream::Settings>,
+    pub upstreams: Vec<UpstreamSettings>,
     /// `[[rate]]`: limits for all routes together.
     pub rates: Vec<RateLimitSettings>,
     pub routes: Vec<route::Route>,

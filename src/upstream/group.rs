@@ -19,7 +19,7 @@ use super::retry::{Attempt, Counts, MAX_CLOSINGS, RetryReason, SendFailure};
 use super::retry_budget::RetryBudget;
 use super::send::UpstreamResponse;
 use super::server_state::ServerState;
-use super::settings::{Balance, Key, ServerSettings, Settings};
+use super::settings::{Balance, Key, ServerSettings, UpstreamSettings};
 use super::weights::Weights;
 use crate::protocols::http::body::Body;
 use crate::telemetry::access_log::UpstreamNames;
@@ -34,7 +34,7 @@ pub struct Upstream {
     pub names: PerWorker<UpstreamNames>,
     /// Of each worker: from when the gateway began to send a request to the head of the response.
     pub response_times: Arc<[Histogram]>,
-    pub settings: Settings,
+    pub settings: UpstreamSettings,
     /// `Host` of the first server, for requests that do not keep the client's.
     pub host: HeaderValue,
     pub scheme: Scheme,
@@ -79,7 +79,7 @@ impl CurrentServer {
 impl Upstream {
     /// `before`: the upstream of the same name in the current configuration. Servers in both keep their state. Fails if
     /// a TLS file is invalid.
-    pub fn new(settings: Settings, workers: usize, before: Option<&Upstream>) -> Result<Self, UpstreamError> {
+    pub fn new(settings: UpstreamSettings, workers: usize, before: Option<&Upstream>) -> Result<Self, UpstreamError> {
         let first = settings.servers.first().ok_or(UpstreamError::NoServers)?;
         let scheme = if first.tls { Scheme::HTTPS } else { Scheme::HTTP };
         let host = first.authority();
@@ -296,7 +296,7 @@ fn response_times(before: Option<&Upstream>, workers: usize) -> Arc<[Histogram]>
 /// The state and the addresses of a server: those from before, if the upstream had this server already.
 fn state_before(
     before: Option<&Upstream>,
-    settings: &Settings,
+    settings: &UpstreamSettings,
     server: &ServerSettings,
 ) -> (Arc<ServerState>, Arc<Addresses>) {
     let same = before.and_then(|before| {

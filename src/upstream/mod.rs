@@ -35,7 +35,7 @@ pub use retry::Counts;
 pub use send::UpstreamResponse;
 pub use settings::{
     Balance, EjectionSettings, ExpectedStatus, HealthCheckSettings, Key, MAX_SERVERS, Protocol, ServerSettings,
-    Settings, TlsSettings,
+    UpstreamSettings, UpstreamTlsSettings,
 };
 
 #[cfg(test)]

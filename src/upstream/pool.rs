@@ -15,7 +15,7 @@ use super::failure::{Failure, UpstreamError};
 use super::resolve::Addresses;
 use super::retry::Counts;
 use super::server_state::ServerState;
-use super::settings::{EjectionSettings, Protocol, ServerSettings, Settings};
+use super::settings::{EjectionSettings, Protocol, ServerSettings, UpstreamSettings};
 use super::slots::{Slot, Slots};
 use crate::protocols::http::body::Body;
 use crate::telemetry::metrics::WorkerMetrics;
@@ -87,7 +87,7 @@ struct Http2Connection {
 impl Server {
     pub(super) fn new(
         server: &ServerSettings,
-        settings: &Settings,
+        settings: &UpstreamSettings,
         config: Option<&Arc<ClientConfig>>,
         state: Arc<ServerState>,
         addresses: Arc<Addresses>,

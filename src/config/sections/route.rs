@@ -24,9 +24,9 @@ use crate::config::settings::ForeignIssuer;
 use crate::gateway::route::{Access, Capture, Route};
 use crate::store::postgres::Settings;
 use crate::telemetry::metrics::RouteRequests;
-use crate::upstream;
+use crate::upstream::UpstreamSettings;
 
-type Upstreams = [Placed<upstream::Settings>];
+type Upstreams = [Placed<UpstreamSettings>];
 
 /// What a route needs to know of other sections.
 pub(super) struct Context<'c> {
