@@ -20,7 +20,7 @@ pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// `[admin]`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct AdminSettings {
     /// The Unix socket for the command line. Its clients need no token.
     pub socket: PathBuf,
     pub address: SocketAddr,

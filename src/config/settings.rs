@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, Uri};
 
+use crate::admin::AdminSettings;
 use crate::auth::credentials::Credentials;
 use crate::auth::identity;
 use crate::auth::introspection::IntrospectionSettings;
@@ -54,7 +55,7 @@ pub struct Config {
     pub listeners: Vec<server::ListenerSettings>,
     pub acme: Arc<server::acme::AcmeSettings>,
     pub connections: server::ConnectionSettings,
-    pub admin: admin::Settings,
+    pub admin: AdminSettings,
     pub store: StoreSettings,
     pub tokens: TokenSettings,
     pub issuers: Vec<ForeignIssuer>,
