@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::auth::provider::Provider;
-use crate::broker::sign_in::SignInSettings;
+use crate::broker::sign_in::SignInProviderSettings;
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
@@ -24,7 +24,7 @@ const DAY: Duration = Duration::from_hours(24);
 /// backends.
 pub(super) fn read(
     table: &mut Table<'_>,
-    providers: &[(Arc<Provider>, SignInSettings)],
+    providers: &[(Arc<Provider>, SignInProviderSettings)],
     routes: &[Route],
     lifetimes: &Lifetimes,
 ) -> (String, Option<Settings>) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::paths::SignInPaths;
 use crate::auth::provider::Provider;
-use crate::broker::sign_in::SignInSettings;
+use crate::broker::sign_in::SignInProviderSettings;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -17,7 +17,7 @@ pub struct Settings {
     /// `sign_in.idle_lifetime`
     pub idle: Duration,
     /// All of `[[provider]]`.
-    pub providers: Vec<(Arc<Provider>, SignInSettings)>,
+    pub providers: Vec<(Arc<Provider>, SignInProviderSettings)>,
 }
 
 /// An origin at which browsers reach the gateway.
