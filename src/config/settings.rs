@@ -22,7 +22,7 @@ use crate::gateway::endpoints::{Endpoint, Endpoints, ProviderReport};
 use crate::gateway::forward_auth;
 use crate::gateway::https::Https;
 use crate::gateway::route;
-use crate::gateway::sign_in;
+use crate::gateway::sign_in::SignInSettings;
 use crate::limits::limiter::Rate;
 use crate::limits::rate_limit::RateLimitSettings;
 use crate::limits::throttle::ThrottleSettings;
@@ -71,7 +71,7 @@ pub struct Config {
     /// `sign_in.path`
     pub sign_in_path: String,
     /// `None`: no route signs browsers in.
-    pub sign_in: Option<sign_in::Settings>,
+    pub sign_in: Option<SignInSettings>,
     pub cors: Option<Arc<cors::Policy>>,
     pub https: Https,
     pub forwarding: forwarded::Forwarding,
