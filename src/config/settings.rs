@@ -19,7 +19,7 @@ use crate::config::named_files::NamedFile;
 use crate::config::values::Values;
 use crate::gateway::cors;
 use crate::gateway::endpoints::{Endpoint, Endpoints, ProviderReport};
-use crate::gateway::forward_auth;
+use crate::gateway::forward_auth::ForwardAuthSettings;
 use crate::gateway::https::Https;
 use crate::gateway::route;
 use crate::gateway::sign_in::SignInSettings;
@@ -77,7 +77,7 @@ pub struct Config {
     pub forwarding: forwarded::Forwarding,
     pub event_streams: Vec<EventStream>,
     /// `None`: no other proxy may ask.
-    pub forward_auth: Option<forward_auth::Settings>,
+    pub forward_auth: Option<ForwardAuthSettings>,
     pub access_log: access_log::Settings,
     pub audit: audit_log::Settings,
     /// `None`: no spans are sent.

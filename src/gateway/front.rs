@@ -149,13 +149,13 @@ impl<'g> Front<'g> {
 mod tests {
     use super::*;
     use crate::auth::identity::{CertificateHeaders, Identity};
-    use crate::gateway::forward_auth::{Callers, Dialect, Settings};
+    use crate::gateway::forward_auth::{Callers, Dialect, ForwardAuthSettings};
 
     /// `from`: `forward_auth.from`; empty: the secret alone. `trusted`: `forwarding.trusted`.
     fn fronts(from: &[&str], trusted: &[&str]) -> Fronts {
         let from = from.iter().map(|network| network.parse().expect("a network")).collect();
         let callers = Callers::new(from, Some(b"secret")).expect("callers");
-        let settings = Settings { path: "/auth".into(), dialect: Dialect::XForwarded, callers };
+        let settings = ForwardAuthSettings { path: "/auth".into(), dialect: Dialect::XForwarded, callers };
         let certificate = CertificateHeaders::default();
         let identity =
             Identity { subject: None, scope: None, token_id: None, issuer: None, claims: Vec::new(), certificate };

@@ -13,7 +13,7 @@ mod settings;
 
 use std::net::IpAddr;
 
-pub use settings::{CHECK_PATH, Callers, Dialect, SECRET, Settings};
+pub use settings::{CHECK_PATH, Callers, Dialect, ForwardAuthSettings, SECRET};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
 use parking_lot::RwLock;
@@ -42,7 +42,7 @@ use question::Question;
 
 /// The endpoint of a configuration.
 pub struct ForwardAuth {
-    pub settings: Settings,
+    pub settings: ForwardAuthSettings,
     names: Names,
     /// Addresses that have shown the secret. Empty without `forward_auth.secret_file`.
     proven: RwLock<Vec<IpAddr>>,
@@ -66,7 +66,12 @@ struct Allowed(Vec<u8>);
 
 impl ForwardAuth {
     /// `kept`: `forwarding.keep`. `decides_by_method`: a route does.
-    pub fn new(settings: Settings, identity: &Identity, kept: &[NamePattern], decides_by_method: bool) -> Self {
+    pub fn new(
+        settings: ForwardAuthSettings,
+        identity: &Identity,
+        kept: &[NamePattern],
+        decides_by_method: bool,
+    ) -> Self {
         ForwardAuth { settings, names: Names::new(identity, kept, decides_by_method), proven: RwLock::default() }
     }
 
