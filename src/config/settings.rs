@@ -29,7 +29,8 @@ use crate::limits::throttle::ThrottleSettings;
 use crate::protocols::http::forwarded;
 use crate::protocols::url::SecureUrl;
 use crate::store::postgres;
-use crate::telemetry::{access_log, audit_log, spans};
+use crate::telemetry::spans::SpanSettings;
+use crate::telemetry::{access_log, audit_log};
 use crate::tokens::family::Lifetimes;
 use crate::tokens::jwt::{Algorithm, Issuer};
 use crate::tokens::login;
@@ -81,7 +82,7 @@ pub struct Config {
     pub access_log: access_log::Settings,
     pub audit: audit_log::Settings,
     /// `None`: no spans are sent.
-    pub trace: Option<spans::Settings>,
+    pub trace: Option<SpanSettings>,
     pub limits: Limits,
     pub throttle: ThrottleSettings,
 }
