@@ -11,7 +11,7 @@ use crate::config::{Config, Database};
 use crate::store::postgres::{self, PostgresStore};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{LogOrder, Settings, Store};
-use crate::telemetry::audit_log::Target;
+use crate::telemetry::audit_log::AuditLogTarget;
 use crate::tokens::family::revocation::Revocation;
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::ids::to_base62;
@@ -33,7 +33,7 @@ pub(super) fn open(
         longest_life: max_token_life(config) + CLOCK_STEP,
         longest_family: config.tokens.lifetimes.absolute + CLOCK_STEP,
         timeout: config.store.timeout,
-        audit: if config.audit.target == Target::Off { 0 } else { config.audit.outbox },
+        audit: if config.audit.target == AuditLogTarget::Off { 0 } else { config.audit.outbox },
     };
     let now = clock.now();
     let enforce = Arc::new(move |revocation: &Revocation, order| match order {

@@ -29,8 +29,9 @@ use crate::limits::throttle::ThrottleSettings;
 use crate::protocols::http::forwarded;
 use crate::protocols::url::SecureUrl;
 use crate::store::postgres;
+use crate::telemetry::access_log;
+use crate::telemetry::audit_log::AuditLogSettings;
 use crate::telemetry::spans::SpanSettings;
-use crate::telemetry::{access_log, audit_log};
 use crate::tokens::family::Lifetimes;
 use crate::tokens::jwt::{Algorithm, Issuer};
 use crate::tokens::login;
@@ -80,7 +81,7 @@ pub struct Config {
     /// `None`: no other proxy may ask.
     pub forward_auth: Option<ForwardAuthSettings>,
     pub access_log: access_log::Settings,
-    pub audit: audit_log::Settings,
+    pub audit: AuditLogSettings,
     /// `None`: no spans are sent.
     pub trace: Option<SpanSettings>,
     pub limits: Limits,

@@ -236,6 +236,6 @@ fn files_of_this_gateway_are_beside_the_configuration() {
     let text = "[store]\npostgres = \"postgres://a@h/d\"\npostgres_password_file = \"password\"";
     let config = config::parse(&with_upstream(text), folder.path(), Probe::None).expect("valid");
     assert_eq!(config.admin.socket, folder.path().join("bearward.admin"));
-    let audit = bearward::telemetry::audit_log::Target::File(folder.path().join("audit.jsonl"));
+    let audit = bearward::telemetry::audit_log::AuditLogTarget::File(folder.path().join("audit.jsonl"));
     assert_eq!(config.audit.target, audit);
 }
