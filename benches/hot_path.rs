@@ -19,7 +19,7 @@ use bearward::protocols::http::headers::set_origin;
 use bearward::protocols::http::path::CanonicalPath;
 use bearward::protocols::http::respond::{self, RejectFormat};
 use bearward::protocols::http::target;
-use bearward::telemetry::access_log::{self, AccessLog, Format, Record, Target};
+use bearward::telemetry::access_log::{AccessLog, AccessLogSettings, AccessLogTarget, Format, Record};
 use bearward::telemetry::metrics::Metrics;
 use bearward::tokens::jwt::Algorithm;
 use bearward::types::clock::{Clock, SystemClock, Uptime};
@@ -217,8 +217,8 @@ fn access_log(c: &mut Criterion) {
     let sent = SampleRequest::browser(&mint.token(0));
     for (name, format) in [("json", Format::Json), ("text", Format::Text)] {
         let metrics = Metrics::new(1).worker(0);
-        let settings = access_log::Settings {
-            target: Target::File("/dev/null".into()),
+        let settings = AccessLogSettings {
+            target: AccessLogTarget::File("/dev/null".into()),
             format,
             max_field_size: 256,
             rejections_per_second: 100,

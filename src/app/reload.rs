@@ -30,7 +30,7 @@ use crate::gateway::endpoints::ResourceServer;
 use crate::protocols::tls::{self, ServerTls, TicketSource};
 use crate::server::acme::AcmeSettings;
 use crate::server::{ListenerSettings, Shared};
-use crate::telemetry::access_log::{self, AccessLog};
+use crate::telemetry::access_log::{AccessLog, AccessLogSettings};
 use crate::telemetry::recent_rejections::RecentRejections;
 use crate::telemetry::spans::Tracer;
 use crate::tokens::jwt::sign::SigningKey;
@@ -249,7 +249,7 @@ fn plan(current: &Config, config: Config) -> (Config, Reloaded) {
         forward_auth: config.forward_auth,
         throttle: config.throttle,
         connections: current.connections.reloaded(&config.connections),
-        access_log: access_log::Settings { target: current.access_log.target.clone(), ..config.access_log },
+        access_log: AccessLogSettings { target: current.access_log.target.clone(), ..config.access_log },
         limits: Limits {
             token_cache_size: config.limits.token_cache_size,
             used_proofs: config.limits.used_proofs,

@@ -29,7 +29,7 @@ use crate::limits::throttle::ThrottleSettings;
 use crate::protocols::http::forwarded;
 use crate::protocols::url::SecureUrl;
 use crate::store::postgres;
-use crate::telemetry::access_log;
+use crate::telemetry::access_log::AccessLogSettings;
 use crate::telemetry::audit_log::AuditLogSettings;
 use crate::telemetry::spans::SpanSettings;
 use crate::tokens::family::Lifetimes;
@@ -80,7 +80,7 @@ pub struct Config {
     pub event_streams: Vec<EventStream>,
     /// `None`: no other proxy may ask.
     pub forward_auth: Option<ForwardAuthSettings>,
-    pub access_log: access_log::Settings,
+    pub access_log: AccessLogSettings,
     pub audit: AuditLogSettings,
     /// `None`: no spans are sent.
     pub trace: Option<SpanSettings>,
