@@ -14,7 +14,7 @@ use crate::auth::introspection::IntrospectionSettings;
 use crate::auth::keyring::KeySource;
 use crate::auth::proofs::OwnHosts;
 use crate::auth::provider::Provider;
-use crate::auth::token_exchange;
+use crate::auth::token_exchange::TokenExchangeSettings;
 use crate::config::named_files::NamedFile;
 use crate::config::values::Values;
 use crate::gateway::cors;
@@ -66,7 +66,7 @@ pub struct Config {
     /// `[[rate]]`: limits for all routes together.
     pub rates: Vec<RateLimitSettings>,
     pub routes: Vec<route::Route>,
-    pub token_exchanges: Vec<token_exchange::Settings>,
+    pub token_exchanges: Vec<TokenExchangeSettings>,
     pub identity: identity::Identity,
     pub login: login::Settings,
     pub oauth: Endpoints,
