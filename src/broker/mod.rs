@@ -41,5 +41,5 @@ pub use key_tools::KeyTools;
 pub use refresh_turns::RefreshTurns;
 pub use report_counts::{ReportCounts, ReportOutcome};
 pub use service::Broker;
-pub use settings::{BODY_LIMIT, EXCHANGE_BODY_LIMIT, Settings};
+pub use settings::{BODY_LIMIT, BrokerSettings, EXCHANGE_BODY_LIMIT};
 pub use token_pair::TokenPair;

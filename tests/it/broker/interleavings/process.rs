@@ -18,7 +18,7 @@ use bearward::auth::token_cache::TokenCache;
 use bearward::broker::keys::OwnKeys;
 use bearward::broker::refresh::RefreshRequest;
 use bearward::broker::revoke::right_of;
-use bearward::broker::{Broker, Detached, ReportCounts, Settings, TokenPair};
+use bearward::broker::{Broker, BrokerSettings, Detached, ReportCounts, TokenPair};
 use bearward::limits::limiter::Rate;
 use bearward::limits::throttle::{Throttle, ThrottleSettings};
 use bearward::store::{RevocationStore, RevokedBy};
@@ -82,7 +82,7 @@ impl Process {
         }
         let keyring = Arc::new(Keyring::new(keys(key)));
         let broker = Broker {
-            settings: Settings {
+            settings: BrokerSettings {
                 issuer: ISSUER.into(),
                 audience: vec![AUDIENCE.into()],
                 resources: Vec::new(),
