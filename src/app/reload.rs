@@ -27,7 +27,7 @@ use crate::admin::Reloaded;
 use crate::config::{Change, Config, Limits};
 use crate::gateway::Gateway;
 use crate::gateway::endpoints::ResourceServer;
-use crate::protocols::tls::{self, ServerTls, TicketSource};
+use crate::protocols::tls::{self, ServerTls, ServerTlsSettings, TicketSource};
 use crate::server::acme::AcmeSettings;
 use crate::server::{ListenerSettings, Shared};
 use crate::telemetry::access_log::{AccessLog, AccessLogSettings};
@@ -338,7 +338,7 @@ fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
         let socket = |listener: &ListenerSettings| {
             let clients = listener.clients.as_ref().map(|clients| clients.policy);
             let url = listener.public_url.clone();
-            (listener.address, listener.tls == tls::Settings::Off, clients, listener.proxy_protocol, url)
+            (listener.address, listener.tls == ServerTlsSettings::Off, clients, listener.proxy_protocol, url)
         };
         config.listeners.iter().map(socket).collect::<Vec<_>>()
     };

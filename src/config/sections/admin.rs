@@ -12,7 +12,7 @@ use crate::config::document::table::Table;
 use crate::config::sections::placed::{Placed, report_duplicates};
 use crate::config::sections::{files, host, listener, throttle};
 use crate::protocols::local_socket::MAX_PATH_SIZE;
-use crate::protocols::tls;
+use crate::protocols::tls::ServerTlsSettings;
 
 const DEFAULT_ADMIN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9443);
 const HOUR: Duration = Duration::from_hours(1);
@@ -42,7 +42,7 @@ pub(super) fn read(table: &mut Table<'_>, beside: &Path) -> Placed<AdminSettings
     let value = AdminSettings {
         socket,
         address,
-        tls: tls.unwrap_or(tls::Settings::Off),
+        tls: tls.unwrap_or(ServerTlsSettings::Off),
         token,
         hosts: hosts.unwrap_or_default(),
         connections: table.integer("connections", 256, 1..=100_000),
