@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use bearward::store::postgres::{Database, OnStale, PostgresStore, Target};
+use bearward::store::postgres::{Database, OnStale, PostgresStore, PostgresTarget};
 use bearward::store::sqlite::SqliteStore;
 use bearward::store::{Search, SearchState, Settings, Store, Subjects};
 use bearward::tokens::family::revocation::Revoked;
@@ -78,8 +78,8 @@ fn embedded(database: &Path) -> SqliteStore {
 }
 
 fn shared(server: &PostgresServer, schema: &str) -> PostgresStore {
-    let settings = bearward::store::postgres::Settings {
-        target: Target::parse(&server.url()).expect("the URL is valid"),
+    let settings = bearward::store::postgres::PostgresSettings {
+        target: PostgresTarget::parse(&server.url()).expect("the URL is valid"),
         password: None,
         ca_file: None,
         schema: schema.into(),

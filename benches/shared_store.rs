@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bearward::store::postgres::{Database, OnStale, PostgresStore, Target};
+use bearward::store::postgres::{Database, OnStale, PostgresStore, PostgresTarget};
 use bearward::store::{RevokedBy, Settings, Store};
 use bearward::tokens::family::Family;
 use bearward::tokens::family::refresh_token::{PresentedToken, Roots, current};
@@ -102,8 +102,8 @@ fn main() {
 }
 
 fn open(server: &PostgresServer, schema: &str, number: usize, pool: usize) -> Arc<dyn Store> {
-    let settings = bearward::store::postgres::Settings {
-        target: Target::parse(&server.url()).expect("the URL is valid"),
+    let settings = bearward::store::postgres::PostgresSettings {
+        target: PostgresTarget::parse(&server.url()).expect("the URL is valid"),
         password: None,
         ca_file: None,
         schema: schema.into(),

@@ -28,7 +28,7 @@ use crate::limits::rate_limit::RateLimitSettings;
 use crate::limits::throttle::ThrottleSettings;
 use crate::protocols::http::forwarded;
 use crate::protocols::url::SecureUrl;
-use crate::store::postgres;
+use crate::store::postgres::PostgresSettings;
 use crate::telemetry::access_log::AccessLogSettings;
 use crate::telemetry::audit_log::AuditLogSettings;
 use crate::telemetry::spans::SpanSettings;
@@ -161,7 +161,7 @@ impl StoreSettings {
     }
 
     /// The settings of PostgreSQL, if that is the store.
-    pub fn postgres(&self) -> Option<&postgres::Settings> {
+    pub fn postgres(&self) -> Option<&PostgresSettings> {
         match &self.database {
             Database::Sqlite(_) => None,
             Database::Postgres(settings) => Some(settings),
@@ -173,7 +173,7 @@ impl StoreSettings {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Database {
     Sqlite(PathBuf),
-    Postgres(Box<postgres::Settings>),
+    Postgres(Box<PostgresSettings>),
 }
 
 impl fmt::Display for Database {

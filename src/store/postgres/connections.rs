@@ -308,12 +308,12 @@ pub(super) fn family_lane(id: TokenId, lanes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::postgres::settings::Settings;
+    use crate::store::postgres::settings::PostgresSettings;
     use crate::store::postgres::tests::given::{PostgresServer, settings};
 
     /// One that connects to nothing yet, with `pool` connections for changes.
     fn none(pool: usize) -> Connections {
-        let settings = Settings { pool, ..settings(PostgresServer::shared()) };
+        let settings = PostgresSettings { pool, ..settings(PostgresServer::shared()) };
         Connections::new(Connector::new(settings, None, "a"))
     }
 

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use bearward::config::{self, Database, Probe};
-use bearward::store::postgres::{Host, OnStale, Settings};
+use bearward::store::postgres::{Host, OnStale, PostgresSettings};
 use bearward::types::secret;
 use tempfile::TempDir;
 
 use super::{check, parse, with_upstream};
 
-fn settings(store: &str) -> Settings {
+fn settings(store: &str) -> PostgresSettings {
     let text = with_upstream(&format!("[store]\n{store}"));
     let config = parse(&text).unwrap_or_else(|errors| panic!("{store}: {errors}"));
     match config.store.database {

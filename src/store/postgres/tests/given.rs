@@ -11,7 +11,7 @@ use crate::store::postgres::connections::Connections;
 use crate::store::postgres::driver::Driver;
 use crate::store::postgres::enforcement::Enforcement;
 use crate::store::postgres::operation::Shared;
-use crate::store::postgres::settings::{OnStale, Settings, Target};
+use crate::store::postgres::settings::{OnStale, PostgresSettings, PostgresTarget};
 
 #[allow(dead_code, unreachable_pub, clippy::expect_used, clippy::unwrap_used)]
 #[path = "../../../../tests/it/support/postgres.rs"]
@@ -19,9 +19,9 @@ mod server;
 
 pub(in crate::store::postgres) use server::PostgresServer;
 
-pub(in crate::store::postgres) fn settings(server: &PostgresServer) -> Settings {
-    Settings {
-        target: Target::parse(&server.url()).expect("valid"),
+pub(in crate::store::postgres) fn settings(server: &PostgresServer) -> PostgresSettings {
+    PostgresSettings {
+        target: PostgresTarget::parse(&server.url()).expect("valid"),
         password: None,
         ca_file: None,
         schema: server.schema(),
@@ -34,7 +34,7 @@ pub(in crate::store::postgres) fn settings(server: &PostgresServer) -> Settings 
     }
 }
 
-pub(in crate::store::postgres) fn driver(settings: Settings) -> Driver {
+pub(in crate::store::postgres) fn driver(settings: PostgresSettings) -> Driver {
     let name = settings.schema.clone();
     Driver::start(Connector::new(settings, None, &name), Duration::ZERO).expect("it connects")
 }

@@ -26,7 +26,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bearward::store::postgres::{Database, OnStale, PostgresStore, Target};
+use bearward::store::postgres::{Database, OnStale, PostgresStore, PostgresTarget};
 use bearward::store::{LogOrder, RevocationHook, Settings, Store, StoreError};
 
 use super::suite::records::Place;
@@ -70,8 +70,8 @@ fn at_an_empty_place(test: impl for<'place> FnOnce(&'place dyn Place) -> PlaceTe
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn database(url: &str, schema: &str) -> Database {
-    let settings = bearward::store::postgres::Settings {
-        target: Target::parse(url).expect("the URL is valid"),
+    let settings = bearward::store::postgres::PostgresSettings {
+        target: PostgresTarget::parse(url).expect("the URL is valid"),
         password: None,
         ca_file: None,
         schema: schema.into(),
