@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store;
 use crate::store::api::Outbox;
 use crate::store::freshness::Freshness;
+use crate::store::options::StoreOptions;
 use crate::store::postgres::connect::Connector;
 use crate::store::postgres::connections::Connections;
 use crate::store::postgres::driver::Driver;
@@ -41,7 +41,7 @@ pub(in crate::store::postgres) fn driver(settings: PostgresSettings) -> Driver {
 
 pub(in crate::store::postgres) fn shared(connections: Connections, outbox: Arc<Outbox>) -> Shared {
     let longest_life = Duration::from_secs(60);
-    let settings = store::Settings {
+    let options = StoreOptions {
         issuer: "https://gateway.example".into(),
         longest_life,
         longest_family: longest_life,
@@ -50,5 +50,5 @@ pub(in crate::store::postgres) fn shared(connections: Connections, outbox: Arc<O
     };
     let enforcement = Arc::new(Enforcement { hook: Arc::new(|_, _| {}), longest_life });
     let freshness = Arc::new(Freshness::new(longest_life, false, false));
-    Shared::new(&settings, "a".into(), connections, enforcement, freshness, outbox)
+    Shared::new(&options, "a".into(), connections, enforcement, freshness, outbox)
 }

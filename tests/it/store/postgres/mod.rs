@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bearward::store::postgres::{Database, OnStale, PostgresStore, PostgresTarget};
-use bearward::store::{LogOrder, RevocationHook, Settings, Store, StoreError};
+use bearward::store::{LogOrder, RevocationHook, Store, StoreError, StoreOptions};
 
 use super::suite::records::Place;
 use crate::support::given::*;
@@ -51,7 +51,7 @@ type PlaceTest<'place> = Pin<Box<dyn Future<Output = ()> + 'place>>;
 pub(crate) struct Schema(pub(crate) String);
 
 impl Place for Schema {
-    fn open_with(&self, settings: Settings, enforce: RevocationHook) -> Box<dyn Store> {
+    fn open_with(&self, settings: StoreOptions, enforce: RevocationHook) -> Box<dyn Store> {
         Box::new(try_open(PostgresServer::shared(), &self.0, settings, enforce).expect("the store opens"))
     }
 
@@ -88,7 +88,7 @@ pub(crate) fn database(url: &str, schema: &str) -> Database {
 pub(crate) fn try_open(
     server: &PostgresServer,
     schema: &str,
-    settings: Settings,
+    settings: StoreOptions,
     enforce: RevocationHook,
 ) -> Result<PostgresStore, StoreError> {
     PostgresStore::open(database(&server.url(), schema), settings, enforce, PATIENCE, LOGIN)

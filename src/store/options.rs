@@ -1,9 +1,9 @@
-//! The settings of every store.
+//! What a store is opened with, whatever its database.
 
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct StoreOptions {
     /// The gateway's own issuer, `tokens.issuer`. Revocations of its subjects also end their families.
     pub issuer: String,
     /// How long a revocation is kept: the longest lifetime of access tokens of any issuer, plus the clock skew. The
