@@ -34,7 +34,7 @@ use crate::telemetry::audit_log::AuditLogSettings;
 use crate::telemetry::spans::SpanSettings;
 use crate::tokens::family::Lifetimes;
 use crate::tokens::jwt::{Algorithm, Issuer};
-use crate::tokens::login;
+use crate::tokens::login::LoginSettings;
 use crate::tokens::provider_events::EffectSettings;
 use crate::tokens::provider_events::security_event::EventPolicy;
 use crate::upstream::UpstreamSettings;
@@ -68,7 +68,7 @@ pub struct Config {
     pub routes: Vec<route::Route>,
     pub token_exchanges: Vec<TokenExchangeSettings>,
     pub identity: identity::Identity,
-    pub login: login::Settings,
+    pub login: LoginSettings,
     pub oauth: Endpoints,
     /// `sign_in.path`
     pub sign_in_path: String,
