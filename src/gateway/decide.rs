@@ -17,7 +17,7 @@ use crate::gateway::authorize::{Permit, authorize, without_token};
 use crate::gateway::context::RequestContext;
 use crate::gateway::cookie_refresh;
 use crate::gateway::cors::{self, Cors};
-use crate::gateway::csrf;
+use crate::gateway::csrf::{self, CsrfRequest};
 use crate::gateway::https::Https;
 use crate::gateway::own_call::OwnCall;
 use crate::gateway::route::{Capture, Route};
@@ -284,7 +284,7 @@ impl Decider {
         let found = route.places.find(request, self.authenticator.token_size)?;
         context.trace.step(Step::Token, || format!("in {}", found.location));
         if found.location.is_cookie() {
-            let target = csrf::Target {
+            let target = CsrfRequest {
                 method: request.method(),
                 websocket: websocket::is_upgrade_request(request),
                 logout: route.capture == Some(Capture::Logout),
