@@ -43,7 +43,7 @@ pub struct Streams {
 
 #[derive(Default)]
 struct Open {
-    streams: BTreeMap<u64, Entry>,
+    streams: BTreeMap<u64, RegisteredStream>,
     /// Number of the newest stream.
     newest: u64,
     /// No token here expires earlier. A value that is too early costs one check.
@@ -53,7 +53,7 @@ struct Open {
     drained: bool,
 }
 
-struct Entry {
+struct RegisteredStream {
     basis: StreamBasis,
     drain_behavior: DrainBehavior,
     end: oneshot::Sender<CloseReason>,
@@ -98,7 +98,7 @@ impl Streams {
         open.newest += 1;
         let stream = OpenStream { number: open.newest, streams: self.clone(), ended: Some(ended) };
         self.metrics.streams_opened.inc();
-        let entry = Entry { basis, drain_behavior, end };
+        let entry = RegisteredStream { basis, drain_behavior, end };
         match checked {
             Err(reason) => entry.end(CloseReason::Token(reason)),
             _ if open.ends_now(drain_behavior) => entry.end(CloseReason::Draining),
@@ -200,7 +200,7 @@ impl Streams {
 }
 
 impl Open {
-    fn insert(&mut self, number: u64, entry: Entry, first_opened: &Notify) {
+    fn insert(&mut self, number: u64, entry: RegisteredStream, first_opened: &Notify) {
         if self.streams.is_empty() {
             self.earliest = UnixTime::MAX;
             first_opened.notify_one();
@@ -224,7 +224,7 @@ impl Open {
     }
 }
 
-impl Entry {
+impl RegisteredStream {
     fn deadline(&self) -> UnixTime {
         self.basis.deadline()
     }
