@@ -13,7 +13,7 @@ use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::pool::OperationKind;
-use crate::store::postgres::append::Entry;
+use crate::store::postgres::append::NewLogEntry;
 use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::lookup::{Found, find, found, mark_of};
@@ -67,11 +67,11 @@ pub(super) fn end(
     generation: Option<u64>,
     event: EventRow,
     context: &EventContext,
-) -> Entry {
+) -> NewLogEntry {
     let what = Revoked::Family(family.id);
     let reason = Some(revoked.reason);
     let by = Revoker::of(revoked.reason, context);
-    Entry { what, at: revoked.at, reason, by, generation, event: Some(event), is_lost: false }
+    NewLogEntry { what, at: revoked.at, reason, by, generation, event: Some(event), is_lost: false }
 }
 
 pub(super) struct RevokeFamily {

@@ -35,12 +35,12 @@ pub(super) struct Position {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct LogEntry {
     pub(super) revocation: Revocation,
     pub(super) tag: Tag,
 }
 
-impl Entry {
+impl LogEntry {
     fn position(&self) -> Position {
         Position { sequence: self.revocation.sequence, tag: self.tag }
     }
@@ -52,7 +52,7 @@ pub(super) struct Page {
     /// The newest entry of the log, which is known even if it was deleted.
     pub(super) newest: Position,
     /// From [`State::read_from`] on, that one included, in order: at most [`PAGE`].
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<LogEntry>,
 }
 
 /// What an operator must learn.
@@ -320,7 +320,7 @@ pub(super) fn spread(wait: Duration, random: u8) -> Duration {
 }
 
 /// The entries after `position`. `None` if the log is another one, or does not contain this entry.
-fn entries_after(position: Position, page: Page) -> Option<vec::IntoIter<Entry>> {
+fn entries_after(position: Position, page: Page) -> Option<vec::IntoIter<LogEntry>> {
     let mut entries = page.entries.into_iter();
     if position == Position::default() {
         return Some(entries);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::state::{Alarm, Entry, INTERVAL, Page, Position, State};
+use super::super::state::{Alarm, INTERVAL, LogEntry, Page, Position, State};
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::types::boot_time::BootTime;
 use crate::types::clock::UnixTime;
@@ -10,10 +10,10 @@ use crate::types::ids::TokenId;
 
 const NOW: UnixTime = UnixTime::from_secs(1_700_000_000);
 
-fn entry(number: u8) -> Entry {
+fn entry(number: u8) -> LogEntry {
     let what = Revoked::Family(TokenId::from_bytes([number; 16]));
     let revocation = Revocation { sequence: u64::from(number), what, at: NOW, until: UnixTime::MAX };
-    Entry { revocation, tag: [number; 16] }
+    LogEntry { revocation, tag: [number; 16] }
 }
 
 fn page(newest: u8, entries: &[u8]) -> Page {
