@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::state::{Alarm, INTERVAL, LogEntry, Page, Position, State};
+use super::super::state::{Alarm, FollowerState, INTERVAL, LogEntry, Page, Position};
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::types::boot_time::BootTime;
 use crate::types::clock::UnixTime;
@@ -24,7 +24,7 @@ fn page(newest: u8, entries: &[u8]) -> Page {
 /// The sweep deletes the entry at which the log is read on, and the gateway no longer remembers what was lost.
 #[test]
 fn a_log_that_is_read_twice_gets_what_it_lacked_at_first() {
-    let mut state = State::new(Duration::from_hours(2)).with_page(2);
+    let mut state = FollowerState::new(Duration::from_hours(2)).with_page(2);
     let start = BootTime::now();
     for entries in [&[1, 2][..], &[2, 3], &[3]] {
         state.on_poll(page(3, entries), start, NOW);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::super::state::{Alarm, INTERVAL, LogEntry, MIN_INTERVAL, Page, Position, State, Step, Tag};
+use super::super::state::{Alarm, FollowerState, INTERVAL, LogEntry, MIN_INTERVAL, Page, Position, Step, Tag};
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::types::boot_time::BootTime;
 use crate::types::clock::UnixTime;
@@ -21,7 +21,7 @@ struct Model {
     now: Duration,
     tags: u8,
     families: u128,
-    state: State,
+    state: FollowerState,
     applied: HashSet<Revoked>,
     page: usize,
     /// The negative control: a database without tags.
@@ -37,7 +37,7 @@ impl Model {
             now: Duration::from_secs(1),
             tags: 0,
             families: 0,
-            state: State::new(RETENTION).with_page(page),
+            state: FollowerState::new(RETENTION).with_page(page),
             applied: HashSet::new(),
             page,
             has_tags: true,
