@@ -14,7 +14,7 @@ use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families::RevokeFamily;
 use crate::store::postgres::issue::Issue;
-use crate::store::postgres::lookup::{Found, find, found, mark_of};
+use crate::store::postgres::lookup::{MarkedFamily, find, found, mark_of};
 use crate::store::postgres::named::{NamedStatement, NamedValues};
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::outbox::EventRow;
@@ -145,7 +145,7 @@ impl Operation for BeginLogin {
         let Some(family) = self.issue.run(shared, session).await? else { return Ok(None) };
         self.issue.check(shared, session).await?;
         if let Some(id) = self.replaces
-            && let Some(Found { family: replaced, .. }) = find(session, id).await?
+            && let Some(MarkedFamily { family: replaced, .. }) = find(session, id).await?
         {
             let owner = RevokedBy::Owner(replaced.subject);
             RevokeFamily::new(id, owner, self.context.clone()).run(shared, session).await?;
@@ -163,7 +163,7 @@ struct Read {
 
 async fn find_login(session: &Session, id: TokenId) -> Result<Option<Read>, QueryError> {
     let Some(row) = session.query_opt(FIND, &[&id.to_string()]).await? else { return Ok(None) };
-    let Found { family, mark } = found(&row)?;
+    let MarkedFamily { family, mark } = found(&row)?;
     let family = with_watermark(family, mark);
     Ok(Some(Read { family, stored: read(&row)?, changes: get(&row, "changes")? }))
 }
