@@ -44,7 +44,7 @@
 //! | 4 | `telemetry/` | access log, audit log, metrics, traces |
 //! | 3 | `protocols/`, `store/` | TLS, sockets, HTTP, WebSocket; the durable state of tokens |
 //! | 2 | `limits/`, `tokens/` | rates, concurrency, penalties, pace; the rules of tokens, without I/O |
-//! | 1 | `types/` | time, ids, secrets, reject reasons, traces |
+//! | 1 | `types/` | time, ids, secrets, reject reasons, steps of a decision |
 //!
 //! # Doors
 //!

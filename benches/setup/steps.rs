@@ -24,7 +24,7 @@ use bearward::telemetry::access_log::Record;
 use bearward::types::clock::{Clock, SystemClock};
 use bearward::types::ids::RequestIds;
 use bearward::types::reject::Reject;
-use bearward::types::trace::Trace;
+use bearward::types::step::StepReporter;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 
@@ -115,7 +115,7 @@ impl Steps {
             record,
             rate_limit_headers: &mut None,
             upload: &mut None,
-            trace: Trace::OFF,
+            steps: StepReporter::OFF,
         };
         let decision = run_ready(self.decider.decide(request, &mut context));
         let Decision::Forward { permit, .. } = decision? else { panic!("expected a route to an upstream") };

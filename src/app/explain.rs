@@ -51,7 +51,7 @@ use crate::tokens::jwt::sign::SIGNING;
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::ids::RequestIds;
 use crate::types::reject::{Reason, Reject, with_causes};
-use crate::types::trace::{Step, Trace};
+use crate::types::step::{Step, StepReporter};
 
 /// Size of the token cache in bytes: too small for a token, because a cached one skips the steps to show.
 const CACHE_SIZE: usize = 1 << 10;
@@ -194,10 +194,10 @@ impl Explainer {
             record: &mut record,
             rate_limit_headers: &mut rate_limit_headers,
             upload: &mut upload,
-            trace: Trace::to(&listener),
+            steps: StepReporter::to(&listener),
         };
         if let Some(accepted) = accepted {
-            context.trace.step(Step::Certificate, || accepted.found);
+            context.steps.report(Step::Certificate, || accepted.found);
         }
         let decision = match self.decider.check_header_list(request) {
             Ok(()) => self.decider.decide(request, &mut context).await,
@@ -207,7 +207,7 @@ impl Explainer {
         let decision = used_proof::use_up(decision, &self.decider.authenticator, &mut context).await;
         let mut outcome = self.outcome(decision, request, &mut context).await;
         for (name, quota) in quotas.into_iter().flatten() {
-            context.trace.step(Step::Rate, || format!("{name}: {} left", quota.remaining));
+            context.steps.report(Step::Rate, || format!("{name}: {} left", quota.remaining));
             if quota.retry_after.is_some() {
                 outcome = Outcome::Rejected(Reject::new(Reason::QuotaExceeded, format!("rate {name}")));
             }

@@ -9,7 +9,7 @@ use crate::admin::{Asked, Explain, Explaining};
 use crate::gateway::explanation::Outcome;
 use crate::protocols::http::forwarded::Origin;
 use crate::types::reject::{Reason, Reject};
-use crate::types::trace::Step;
+use crate::types::step::Step;
 
 pub(super) struct LiveExplainer(pub(super) Arc<LiveConfig>);
 

@@ -29,7 +29,7 @@ use crate::tokens::family::handle::is_handle;
 use crate::tokens::jwt::verify::{is_still_valid, unverified_issuer, verify};
 use crate::tokens::jwt::{Validity, VerifiedToken};
 use crate::types::reject::{Reason, Reject};
-use crate::types::trace::Step;
+use crate::types::step::Step;
 
 /// Proof that a request carries a verified token that is neither expired nor revoked. Only this module makes one.
 pub struct Caller {
@@ -113,7 +113,7 @@ impl Authenticator {
             _ => reject,
         };
         self.check_revoked(&cached, context).map_err(revoked)?;
-        context.trace.step(Step::Revocation, || "not revoked".into());
+        context.steps.report(Step::Revocation, || "not revoked".into());
         context.check_audience(&cached.token)?;
         self.prove(cached, bearer.scheme(), context).await
     }
@@ -233,7 +233,7 @@ impl Authenticator {
         validity: Validity,
     ) -> Result<VerifiedToken, Reject> {
         let keys = self.keyring.keys();
-        let verify_with = |issuers| verify(queued.text, issuers, context.now, validity, context.trace);
+        let verify_with = |issuers| verify(queued.text, issuers, context.now, validity, context.steps);
         let result = match validity {
             Validity::Live => verify_with(&keys.issuers),
             Validity::ExpiredUpTo(_) => verify_with(&keys.issuers_at_refresh()),

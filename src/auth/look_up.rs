@@ -20,7 +20,7 @@ use crate::auth::token_cache::CachedToken;
 use crate::tokens::jwt::VerifiedToken;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
-use crate::types::trace::Step;
+use crate::types::step::Step;
 
 /// A request that presents a credential.
 pub(super) struct Presented<'p> {
@@ -149,8 +149,8 @@ impl Authenticator {
         usable_until: UnixTime,
         presented: &Presented<'_>,
     ) -> CachedToken {
-        let trace = presented.context.trace;
-        trace.step(Step::Claims, || format!("sub {:?}, scope {:?}", token.subject, token.scope.join(" ")));
+        let steps = presented.context.steps;
+        steps.report(Step::Claims, || format!("sub {:?}, scope {:?}", token.subject, token.scope.join(" ")));
         let identity = self.identity.of(&token);
         CachedToken::new(presented.text, token, identity, presented.generation).usable_until(usable_until)
     }

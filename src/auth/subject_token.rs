@@ -55,7 +55,7 @@ impl Authenticator {
         let known = keys.issuers.iter().skip(1).find(|issuer| *issuer.policy.issuer == *named);
         let known = known.ok_or_else(|| Reject::new(Reason::UnknownIssuer, "iss is no [[issuer]]"))?;
         let issuer = TrustedIssuer { policy: Arc::new(policy(&known.policy, kind)), keys: known.keys.clone() };
-        let verified = verify(text, &[issuer], context.now, Validity::Live, context.trace);
+        let verified = verify(text, &[issuer], context.now, Validity::Live, context.steps);
         if verified.as_ref().is_err_and(|reject| reject.reason == Reason::BadSignature) {
             context.payer.count(context.clock.uptime());
             self.token_cache.insert_bad_signature(text, generation);

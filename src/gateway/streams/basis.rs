@@ -18,7 +18,7 @@ use crate::tokens::jwt::Validity;
 use crate::tokens::jwt::verify::{is_still_valid, verify};
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::reject::Reason;
-use crate::types::trace::Trace;
+use crate::types::step::StepReporter;
 
 /// Everything that can end a token.
 #[derive(Clone)]
@@ -249,7 +249,7 @@ impl TokenBasis {
                 let is_known = issuers.iter().any(|issuer| issuer.policy.issuer == token.token.issuer);
                 return if is_known { Ok(()) } else { Err(Reason::UnknownIssuer) };
             }
-            let verified = verify(&token.text, issuers, now, validity, Trace::OFF).map(|_| ());
+            let verified = verify(&token.text, issuers, now, validity, StepReporter::OFF).map(|_| ());
             end_after(verified.map_err(|reject| reject.reason), Arc::ptr_eq(token, self.current()))?;
         }
         Ok(())

@@ -17,7 +17,7 @@ use super::verified_token::{Validity, VerifiedToken};
 use super::verify::{TrustedIssuer, check_audience, date, read_claims, string};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
-use crate::types::trace::Trace;
+use crate::types::step::StepReporter;
 
 /// `typ` of a signed answer (RFC 9701 section 5).
 pub const ANSWER_TYPE: &str = "token-introspection+jwt";
@@ -128,7 +128,7 @@ pub fn read_signed_answer(
     issuer: &TrustedIssuer,
     client_id: &str,
     now: UnixTime,
-    trace: Trace<'_>,
+    steps: StepReporter<'_>,
 ) -> Result<Map<String, Value>, Reject> {
     let bad = |detail: &'static str| Reject::new(Reason::BadClaims, detail);
     let policy = &issuer.policy;
@@ -153,7 +153,7 @@ pub fn read_signed_answer(
     if date(&claims, "exp")?.is_some_and(|end| now >= end + policy.clock_skew) {
         return Err(bad("the signed answer has expired"));
     }
-    jws.verify(&issuer.keys, algorithm, trace)?;
+    jws.verify(&issuer.keys, algorithm, steps)?;
     match claims.remove("token_introspection") {
         Some(Value::Object(answer)) => Ok(answer),
         _ => Err(bad("token_introspection of the signed answer is not an object")),

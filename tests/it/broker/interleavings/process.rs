@@ -32,7 +32,7 @@ use bearward::tokens::login::Login;
 use bearward::types::clock::{Clock, SteadyClock, SystemClock, UnixTime, Uptime};
 use bearward::types::ids::TokenId;
 use bearward::types::reject::Reject;
-use bearward::types::trace::Trace;
+use bearward::types::step::StepReporter;
 use http::{HeaderMap, header};
 use serde_json::json;
 
@@ -161,7 +161,7 @@ impl Process {
             proof: ProofRule::IfBound,
             presented: None,
             rejected_token: None,
-            trace: Trace::OFF,
+            steps: StepReporter::OFF,
         }
     }
 
