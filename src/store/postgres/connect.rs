@@ -23,7 +23,7 @@ use crate::store::postgres::session_check::{check, timeline};
 use crate::store::postgres::settings::{Host, PasswordSource, PostgresSettings};
 use crate::store::postgres::timeline::Timeline;
 use crate::store::postgres::tls::{Encryption, Tls, TlsStream};
-use crate::types::private_file::{self, Origin};
+use crate::types::private_file::{self, FileCreator};
 
 /// Opens connections, one after the other.
 pub(super) struct Connector {
@@ -271,7 +271,7 @@ fn password(source: &PasswordSource) -> Result<Vec<u8>, ConnectError> {
 /// Read at each connect, so each time others must not be able to read or replace the file. The line end after the
 /// password does not belong to it.
 fn read_password(path: &Path) -> Result<Vec<u8>, String> {
-    let bytes = private_file::read(path, Origin::Operator).map_err(|error| error.to_string())?;
+    let bytes = private_file::read(path, FileCreator::Operator).map_err(|error| error.to_string())?;
     let end = bytes.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
     Ok(bytes.get(..end).unwrap_or_default().to_vec())
 }
