@@ -15,7 +15,7 @@ use bearward::limits::concurrency::ConcurrencyLimit;
 use bearward::limits::rate_limit::{Client, Per, RateLimitHeaders, RateLimitSettings, RateLimits, Share};
 use bearward::protocols::http::challenges::{Challenges, REALM};
 use bearward::protocols::http::framing::{Consumed, Framing, Limits};
-use bearward::protocols::http::headers::set_origin;
+use bearward::protocols::http::headers::set_forwarded;
 use bearward::protocols::http::path::CanonicalPath;
 use bearward::protocols::http::respond::{self, RejectFormat};
 use bearward::protocols::http::target;
@@ -107,7 +107,7 @@ fn each_step(c: &mut Criterion) {
         });
     }
     group.bench_function("origin headers", |b| {
-        let set = |request: &mut Request<()>| set_origin(request.headers_mut(), &steps.origin, Some(&host));
+        let set = |request: &mut Request<()>| set_forwarded(request.headers_mut(), &steps.client, Some(&host));
         b.iter_batched_ref(|| plain.to_request(), set, FEW);
     });
     group.bench_function("count", |b| {

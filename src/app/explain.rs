@@ -39,7 +39,7 @@ use crate::gateway::used_proof;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ConcurrencyLimit;
 use crate::limits::throttle::{Throttle, ThrottleSettings};
-use crate::protocols::http::forwarded::Origin;
+use crate::protocols::http::forwarded::ForwardedClient;
 use crate::protocols::tls::ClientChain;
 use crate::store::{StoreError, StoreFuture};
 use crate::telemetry::access_log::Record;
@@ -152,14 +152,14 @@ impl Explainer {
 
     /// `tls`: the request arrives over TLS, and the SNI name is its `Host`.
     pub async fn explain<B>(&self, request: &Request<B>, tls: bool) -> Explanation {
-        self.explain_from(request, &Origin::new(IpAddr::V4(Ipv4Addr::LOCALHOST), tls), None).await
+        self.explain_from(request, &ForwardedClient::new(IpAddr::V4(Ipv4Addr::LOCALHOST), tls), None).await
     }
 
     /// `gateway`: the running gateway that has the rates.
     pub(super) async fn explain_from<B>(
         &self,
         request: &Request<B>,
-        origin: &Origin,
+        client: &ForwardedClient,
         gateway: Option<&Gateway>,
     ) -> Explanation {
         let steps = Mutex::new(Vec::new());
@@ -182,7 +182,7 @@ impl Explainer {
         let mut route = None;
         let mut rate_limit_headers = None;
         let mut upload = None;
-        let mut source = Source::client(origin);
+        let mut source = Source::client(client);
         source.certificate = accepted.as_ref().map(|accepted| accepted.certificate.clone());
         source.public_url = self.public_url.as_deref();
         let mut context = RequestContext {

@@ -130,7 +130,7 @@ fn check_origin(
     context: &RequestContext<'_>,
 ) -> Result<(), Reject> {
     let Some(host) = &context.record.host else { return Err(Reason::BadHost.into()) };
-    let scheme = &context.source.origin().scheme;
+    let scheme = &context.source.forwarded_client().scheme;
     let target = CsrfRequest { method, websocket: false, logout: false, host, scheme };
     csrf::check(headers, &target, &permit.route().origins)
 }

@@ -55,7 +55,7 @@ impl RequestContext<'_> {
         let presented = PresentedProof {
             headers,
             method: &self.record.method,
-            scheme: &self.source.origin().scheme,
+            scheme: &self.source.forwarded_client().scheme,
             host: self.record.host.as_ref(),
             listener: self.source.listener,
             public_url: self.source.public_url,

@@ -289,7 +289,7 @@ impl Decider {
                 websocket: websocket::is_upgrade_request(request),
                 logout: route.capture == Some(Capture::Logout),
                 host,
-                scheme: &context.source.origin().scheme,
+                scheme: &context.source.forwarded_client().scheme,
             };
             csrf::check(request.headers(), &target, &route.origins)?;
             context.steps.report(Step::Origin, || "not from another site".into());

@@ -208,9 +208,9 @@ impl Forwarder {
             rules.apply(request.headers_mut());
         }
         let rare = RareFields::of(request.headers());
-        headers::set_origin(request.headers_mut(), context.source.origin(), Some(&host));
+        headers::set_forwarded(request.headers_mut(), context.source.forwarded_client(), Some(&host));
         if self.sets_real_ip {
-            headers::set_real_ip(request.headers_mut(), context.source.origin());
+            headers::set_real_ip(request.headers_mut(), context.source.forwarded_client());
         }
         if let Some(prefix) = &permit.route().strip_prefix {
             request.headers_mut().insert(X_FORWARDED_PREFIX.clone(), prefix.field().clone());

@@ -28,7 +28,7 @@ impl SignIn {
             websocket: false,
             logout: true,
             host: &host,
-            scheme: &context.source.origin().scheme,
+            scheme: &context.source.forwarded_client().scheme,
         };
         csrf::check(request.headers(), &target, &[])?;
         // Not before: a page of another site must not use up the calls of its readers.
