@@ -19,7 +19,7 @@ use super::service::Broker;
 use super::token_pair::TokenPair;
 use crate::protocols::http::media_type;
 use crate::tokens::audit_event::{Event, EventContext};
-use crate::tokens::bound::{Bound, Holder};
+use crate::tokens::bound::{Bound, ProvedClient};
 use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::rotation::{Rotation, rotate, rotate_late};
@@ -145,7 +145,7 @@ impl Broker {
         &self,
         presented: PresentedToken,
         client_id: Option<&str>,
-        holder: Holder,
+        proved_client: ProvedClient,
         context: EventContext,
     ) -> Result<TokenPair, Reject> {
         let token_id = presented.token_id;
@@ -153,8 +153,8 @@ impl Broker {
         let caller = RefreshCaller {
             subject: None,
             client_id: client_id.map(str::to_owned),
-            proved: holder.proved,
-            is_authenticated: holder.is_authenticated,
+            proved: proved_client.proved,
+            is_authenticated: proved_client.is_authenticated,
             may_repeat: true,
         };
         let mut turn = self.refresh_turns.take(token_id, self.settings.store_timeout).await;
@@ -163,7 +163,7 @@ impl Broker {
             Rotation::Rejected(Reason::RefreshConflict) => Rotation::Rejected(Reason::GrantOutdated),
             rotation => rotation,
         };
-        self.respond(rotation, token_id, holder.bind, now)
+        self.respond(rotation, token_id, proved_client.bind, now)
     }
 
     async fn rotate(
