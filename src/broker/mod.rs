@@ -30,7 +30,7 @@ mod token_pair;
 
 pub use access_grants::AccessGrant;
 pub use api_keys::IssuedKey;
-pub use client::check_holder;
+pub use client::check_client_id;
 pub use detached::Detached;
 pub use event_poll::{EventPoll, poll_events};
 pub use event_stream::{EventRejected, EventStream, MAX_EVENT};

@@ -13,7 +13,7 @@ use http::HeaderMap;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::client::check_holder;
+use super::client::check_client_id;
 use super::refresh_turns::RefreshTurn;
 use super::service::Broker;
 use super::token_pair::TokenPair;
@@ -92,16 +92,16 @@ impl RefreshCaller {
     }
 
     /// Returns true if a thief of a refresh token could not have sent this. `family` has passed
-    /// [`RefreshCaller::may_hold`] and [`RefreshCaller::lacks_proof`].
+    /// [`RefreshCaller::may_refresh`] and [`RefreshCaller::lacks_proof`].
     fn is_proven(&self, family: &Family) -> bool {
         let is_bound = family.bound_to() != Bound::default();
         let is_owner = self.is_authenticated && self.client_id.as_deref() == Some(&*family.client_id);
         is_bound || is_owner
     }
 
-    fn may_hold(&self, family: &Family) -> bool {
+    fn may_refresh(&self, family: &Family) -> bool {
         self.subject.as_ref().is_none_or(|subject| family.subject == *subject)
-            && check_holder(&family.client_id, self.client_id.as_deref()).is_ok()
+            && check_client_id(&family.client_id, self.client_id.as_deref()).is_ok()
     }
 }
 
@@ -169,7 +169,7 @@ impl Broker {
     async fn rotate(
         &self,
         presented: PresentedToken,
-        holder: RefreshCaller,
+        caller: RefreshCaller,
         context: EventContext,
         turn: Option<&mut RefreshTurn<'_>>,
     ) -> Result<Rotation, Reject> {
@@ -192,15 +192,15 @@ impl Broker {
             let family = family.map(|family| with_confirmed(family, seen));
             let time = clock.read_with(of_store);
             let rotation = match (family.as_deref(), &before) {
-                (Some(family), _) if !holder.may_hold(family) => Rotation::Rejected(Reason::GrantMismatch),
-                (Some(family), _) if let Some(reason) = holder.lacks_proof(family) => Rotation::Rejected(reason),
+                (Some(family), _) if !caller.may_refresh(family) => Rotation::Rejected(Reason::GrantMismatch),
+                (Some(family), _) if let Some(reason) = caller.lacks_proof(family) => Rotation::Rejected(reason),
                 (Some(family), Some(before)) => {
                     rotate_late(before, family, watermark, presented, &roots, &lifetimes, time)
                 }
                 (family, _) => rotate(family, watermark, presented, &roots, &lifetimes, time),
             };
             let rotation = match family.as_deref() {
-                Some(family) if holder.may_repeat && holder.is_proven(family) => rotation.for_proven_sender(family),
+                Some(family) if caller.may_repeat && caller.is_proven(family) => rotation.for_proven_sender(family),
                 _ => rotation,
             };
             if has_turn && matches!(rotation, Rotation::Rotated(_)) {

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::client::check_holder;
+use super::client::check_client_id;
 use super::service::Broker;
 use crate::auth::authenticate::Caller;
 use crate::store::{RevokeOutcome, RevokedBy};
@@ -73,7 +73,7 @@ impl Broker {
         context: EventContext,
     ) -> Result<(), Reject> {
         let Some(family) = self.family_of(presented).await? else { return Ok(()) };
-        check_holder(&family.client_id, client_id)?;
+        check_client_id(&family.client_id, client_id)?;
         let owner = RevokedBy::Owner(family.subject);
         or_swept(self.revoke_family(family.id, owner, context).await)
     }
