@@ -123,7 +123,7 @@ impl Forwarder {
         let key = upstream.key(request.headers(), permit.caller().map(|caller| caller.token().subject.as_str()));
         let route = permit.route().clone();
         let certificate = if route.enforce { context.source.certificate.clone() } else { None };
-        let token = permit.holder().map(|cached| HeldToken { cached, route });
+        let token = permit.into_token().map(|cached| HeldToken { cached, route });
         let mut token_bound = TokenBound::by(Held { token, certificate }, &context.worker.streams);
         let min_rate = if is_grpc_call { self.grpc_rate() } else { self.min_upload_rate };
         let rules = context.route.as_ref().and_then(|route| route.request_headers.as_ref());
