@@ -53,7 +53,7 @@ impl Lookup for ApiKeyLookup<'_> {
     }
 
     fn rejected_before(&self, presented: &Presented<'_>) -> Option<Reason> {
-        let is_bad = self.auth.token_cache.has_bad_signature(presented.bearer, presented.generation);
+        let is_bad = self.auth.token_cache.has_bad_signature(presented.bearer, presented.key_revision);
         is_bad.then_some(Reason::BadApiKey)
     }
 

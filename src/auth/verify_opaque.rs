@@ -66,7 +66,7 @@ impl Lookup for OpaqueLookup<'_> {
         let text = Arc::from(presented.text);
         let lease = introspection.good(self.issuer, self.key, &text, &introspected);
         let identity = self.auth.identity.of(&token);
-        let known = CachedToken::of_answer(text, token, identity, presented.generation, lease);
+        let known = CachedToken::of_answer(text, token, identity, presented.key_revision, lease);
         Ok(known.usable_until(introspected.asked_at + self.issuer.settings.cache))
     }
 }

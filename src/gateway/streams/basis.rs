@@ -129,8 +129,8 @@ pub(super) struct TokenBasis {
     opened_on: Arc<Route>,
     /// The newest token of the family, seen when the one before it expired.
     carried_by: Option<Arc<CachedToken>>,
-    /// Generation of the keyring at which the keys of both tokens were good.
-    generation: u64,
+    /// Revision of the keyring at which the keys of both tokens were good.
+    key_revision: u64,
     /// Only for the gateway's own tokens: tokens of other issuers belong to no family.
     renewal: Option<FamilyWatch>,
     /// Only for opaque tokens: how long the newest answer of the issuer holds.
@@ -150,7 +150,7 @@ impl TokenBasis {
             opened_by: token.clone(),
             opened_on: held.route.clone(),
             carried_by: None,
-            generation: token.generation(),
+            key_revision: token.key_revision(),
             renewal: token.token.family.map(|family| checks.renewals.watch(family, token)),
             lease: token.lease.as_ref().map(|lease| lease.held_by_stream()),
             route: held.route.clone(),
@@ -188,10 +188,10 @@ impl TokenBasis {
             return Err(Reason::RevocationsStale);
         }
         // Read before the keys: if they are swapped meanwhile, the next check sees the newer ones.
-        let generation = checks.keyring.generation();
-        if self.generation != generation {
+        let key_revision = checks.keyring.revision();
+        if self.key_revision != key_revision {
             self.check_keys(checks, now)?;
-            self.generation = generation;
+            self.key_revision = key_revision;
         }
         // Read before the token, for the same reason.
         let changed_rights = checks.changed_rights();
@@ -227,9 +227,9 @@ impl TokenBasis {
         let newest = newest.ok_or(Reason::Expired)?;
         // The rights of this one count from now on.
         self.rights_checked = None;
-        if newest.generation() != self.generation {
+        if newest.key_revision() != self.key_revision {
             // Matches no keyring, so that the keys of both tokens are checked again.
-            self.generation = 0;
+            self.key_revision = 0;
         }
         self.carried_by = Some(newest);
         Ok(())
@@ -297,13 +297,13 @@ mod tests {
     const MILLISECOND: Duration = Duration::from_millis(1);
     const FAMILY: TokenId = TokenId::from_bytes([7; 16]);
 
-    fn token(expires: UnixTime, generation: u64) -> Arc<CachedToken> {
+    fn token(expires: UnixTime, key_revision: u64) -> Arc<CachedToken> {
         let mut token = VerifiedToken::with_subject("alice".into());
         (token.expires, token.family) = (expires, Some(FAMILY));
-        Arc::new(CachedToken::new("a token", token, Vec::new(), generation))
+        Arc::new(CachedToken::new("a token", token, Vec::new(), key_revision))
     }
 
-    /// A stream of generation 3 with an expired token. Its family has this newer token.
+    /// A stream of key revision 3 with an expired token. Its family has this newer token.
     fn expired(newer: &Arc<CachedToken>) -> TokenBasis {
         let renewals = Arc::new(Renewals::default());
         let renewal = Some(renewals.watch(FAMILY, newer));
@@ -312,7 +312,7 @@ mod tests {
             opened_by: token(NOW, 3),
             opened_on: Arc::new(Route::everything()),
             carried_by: None,
-            generation: 3,
+            key_revision: 3,
             renewal,
             lease: None,
             route: Arc::new(Route::everything()),
@@ -331,14 +331,14 @@ mod tests {
         }
     }
 
-    /// The keyring begins at generation 1, so that 0 matches none.
+    /// The keyring begins at revision 1, so that 0 matches none.
     #[test]
     fn the_keys_of_a_newer_token_are_checked_if_they_have_moved() {
         for (verified_in, left) in [(3, 3), (2, 0), (4, 0)] {
             let mut basis = expired(&token(UnixTime::MAX, verified_in));
-            assert_eq!((basis.renew(NOW), basis.generation), (Ok(()), left));
+            assert_eq!((basis.renew(NOW), basis.key_revision), (Ok(()), left));
         }
-        assert_ne!(TokenChecks::alone().keyring.generation(), 0);
+        assert_ne!(TokenChecks::alone().keyring.revision(), 0);
     }
 
     #[test]
@@ -362,7 +362,7 @@ mod tests {
         {
             let freshness = Arc::new(Freshness::new(Duration::from_secs(10), of_store, false));
             let checks = TokenChecks { freshness: Some(freshness.clone()), ..TokenChecks::alone() };
-            let cached = token(UnixTime::MAX, checks.keyring.generation());
+            let cached = token(UnixTime::MAX, checks.keyring.revision());
             let on_stale = of_route.map(|serves| if serves { OnStale::Serve } else { OnStale::Deny });
             let route = Arc::new(Route { on_stale, ..Route::everything() });
             let mut basis = TokenBasis::on(&HeldToken { cached, route }, &checks);

@@ -1,6 +1,6 @@
 //! The open streams of one worker, and the task that ends them.
 //!
-//! Four times a second, the task compares the time with the earliest expiry, the epoch of revocations, the generation
+//! Four times a second, the task compares the time with the earliest expiry, the epoch of revocations, the revision
 //! of keys, the number of opaque tokens that ended early, the number of tokens with other rights than before, the
 //! number of reloads, and whether revocations may be missing here. It checks the streams themselves only if one of
 //! these has moved. Without streams, it sleeps.
@@ -63,7 +63,7 @@ struct RegisteredStream {
 #[derive(PartialEq)]
 struct LastChecked {
     epoch: u64,
-    generation: u64,
+    key_revision: u64,
     is_stale: bool,
     /// The number of opaque tokens that ended early.
     leases_ended: u64,
@@ -128,7 +128,7 @@ impl Streams {
     fn current(&self) -> LastChecked {
         LastChecked {
             epoch: self.checks.revocations.epoch(),
-            generation: self.checks.keyring.generation(),
+            key_revision: self.checks.keyring.revision(),
             is_stale: self.checks.is_stale(),
             leases_ended: self.checks.leases.ended(),
             changed_rights: self.checks.changed_rights(),
@@ -149,7 +149,7 @@ impl Streams {
             open.earliest = UnixTime::MAX;
         }
         // A change of keys can cost a signature for each stream.
-        let batch = if current.generation == last.generation { BATCH } else { SIGNATURE_BATCH };
+        let batch = if current.key_revision == last.key_revision { BATCH } else { SIGNATURE_BATCH };
         let mut from = Bound::Unbounded;
         while let Some(number) = self.check_batch(from, batch, now) {
             from = Bound::Excluded(number);
@@ -350,8 +350,8 @@ mod tests {
         let streams = streams();
         let mut token = VerifiedToken::with_subject("alice".into());
         token.family = Some(FAMILY);
-        let generation = streams.checks.keyring.generation();
-        let cached = Arc::new(CachedToken::new("a token", token, Vec::new(), generation));
+        let key_revision = streams.checks.keyring.revision();
+        let cached = Arc::new(CachedToken::new("a token", token, Vec::new(), key_revision));
         let held = Held { token: Some(HeldToken { cached, route: Arc::new(Route::everything()) }), certificate: None };
         let mut stream = streams.open_tunnel(&held, &Record::default());
         let mut last = streams.current();
