@@ -26,7 +26,7 @@ const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// A power of two: the lowest bits of a hash choose the shard.
 const SHARDS: usize = 16;
-/// Maximum keys in one generation of a shard.
+/// Maximum keys in one half of a shard.
 const SHARD_CAPACITY: usize = 4_096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
