@@ -235,7 +235,7 @@ impl BenchWorker {
                 Mint::new(Algorithm::ES256).trusted(),
                 signing,
             )))),
-            leases: Arc::default(),
+            introspected_tokens: Arc::default(),
             login_providers: Arc::default(),
             renewals: Arc::default(),
             routes: Arc::default(),

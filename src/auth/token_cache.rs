@@ -19,7 +19,7 @@ use quick_cache::sync::Cache;
 
 use crate::auth::bearer::BearerToken;
 use crate::auth::exchanged_tokens::ExchangedTokens;
-use crate::auth::leases::Lease;
+use crate::auth::introspected_tokens::IntrospectedToken;
 use crate::auth::proofs::TokenBinding;
 use crate::auth::revocations::{RevocationKeys, Revocations};
 use crate::tokens::dpop::KnownHeader;
@@ -62,9 +62,9 @@ pub struct CachedToken {
     /// Of the identity headers, and of the claims of an opaque token.
     header_bytes: usize,
     /// Only for an opaque token: how long the newest answer about it holds for streams.
-    pub lease: Option<Arc<Lease>>,
-    /// [`Lease::changes`] at the time of its answer. `None` if there was a newer one.
-    lease_changes: Option<u64>,
+    pub introspected: Option<Arc<IntrospectedToken>>,
+    /// [`IntrospectedToken::changes`] at the time of its answer. `None` if there was a newer one.
+    rights_changes: Option<u64>,
     /// What proofs beside the token must fit. Their outcome is never cached.
     binding: Option<Arc<TokenBinding>>,
 }
@@ -97,8 +97,8 @@ impl CachedToken {
             replacements: Replacements::default(),
             exchanged: ExchangedTokens::default(),
             header_bytes,
-            lease: None,
-            lease_changes: None,
+            introspected: None,
+            rights_changes: None,
             binding,
         }
     }
@@ -109,14 +109,14 @@ impl CachedToken {
         token: Arc<VerifiedToken>,
         identity: Vec<(HeaderName, HeaderValue)>,
         key_revision: u64,
-        lease: Arc<Lease>,
+        introspected: Arc<IntrospectedToken>,
     ) -> Self {
         // A JWT brings its claims along. Those of an opaque token come from its issuer.
         let claims = serde_json::to_vec(&token.claims).map_or(0, |claims| 4 * claims.len());
         let cached = CachedToken::new(&text, token, identity, key_revision);
         let header_bytes = cached.header_bytes + claims;
-        let lease_changes = lease.changes_until(&cached.token);
-        CachedToken { text, header_bytes, lease: Some(lease), lease_changes, ..cached }
+        let rights_changes = introspected.changes_until(&cached.token);
+        CachedToken { text, header_bytes, introspected: Some(introspected), rights_changes, ..cached }
     }
 
     /// The revision of the keyring that the token was last accepted by.
@@ -196,8 +196,8 @@ impl CachedToken {
             replacements: Replacements::default(),
             exchanged: ExchangedTokens::default(),
             header_bytes,
-            lease: self.lease.clone(),
-            lease_changes: self.lease_changes,
+            introspected: self.introspected.clone(),
+            rights_changes: self.rights_changes,
             binding: self.binding.clone(),
         }
     }
@@ -210,10 +210,11 @@ impl CachedToken {
     /// Returns true if this is an API key that the route does not accept, or that must be read from the store again, or
     /// an opaque token about which its issuer must be asked again. A stream may have learned of other rights.
     pub fn is_past_key(&self, now: UnixTime, accepts_api_keys: bool) -> bool {
-        let is_unknown =
-            |lease: &Arc<Lease>| now >= self.expires || !lease.is_live() || self.lease_changes != Some(lease.changes());
+        let is_unknown = |introspected: &Arc<IntrospectedToken>| {
+            now >= self.expires || !introspected.is_live() || self.rights_changes != Some(introspected.changes())
+        };
         self.is_api_key && !(accepts_api_keys && now < self.expires)
-            || self.is_opaque && self.lease.as_ref().is_none_or(is_unknown)
+            || self.is_opaque && self.introspected.as_ref().is_none_or(is_unknown)
     }
 
     /// Returns true if this is the handle of a login at another provider than the route accepts, or must be read from

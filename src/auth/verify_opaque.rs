@@ -64,9 +64,9 @@ impl Lookup for OpaqueLookup<'_> {
             format!("active: sub {:?}, scope {:?}, until {}", token.subject, token.scope.join(" "), token.expires)
         });
         let text = Arc::from(presented.text);
-        let lease = introspection.good(self.issuer, self.key, &text, &introspected);
+        let shared = introspection.good(self.issuer, self.key, &text, &introspected);
         let identity = self.auth.identity.of(&token);
-        let known = CachedToken::of_answer(text, token, identity, presented.key_revision, lease);
+        let known = CachedToken::of_answer(text, token, identity, presented.key_revision, shared);
         Ok(known.usable_until(introspected.asked_at + self.issuer.settings.cache))
     }
 }

@@ -91,7 +91,8 @@ impl Introspector {
         self.note(answer.as_ref().err());
         match answer {
             Ok(Answer::Active(claims)) => {
-                let token = accept(claims, &self.policy, self.settings.rules, asked_at, self.settings.lease())?;
+                let token =
+                    accept(claims, &self.policy, self.settings.rules, asked_at, self.settings.answer_lifetime())?;
                 Ok(Introspected { token: Arc::new(token), asked_at, asked: started })
             }
             Ok(Answer::Inactive) => {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::auth::introspected_tokens::{IntrospectedTokens, StreamHold};
 use crate::auth::keyring::Keyring;
-use crate::auth::leases::{Leases, StreamLease};
 use crate::auth::login_providers::LoginProviders;
 use crate::auth::renewals::{FamilyWatch, Renewals};
 use crate::auth::revocations::Revocations;
@@ -27,7 +27,7 @@ pub struct TokenChecks {
     pub revocations: Arc<Revocations>,
     pub keyring: Arc<Keyring>,
     pub renewals: Arc<Renewals>,
-    pub leases: Arc<Leases>,
+    pub introspected_tokens: Arc<IntrospectedTokens>,
     pub login_providers: Arc<LoginProviders>,
     pub routes: Arc<ActiveRoutes>,
     /// `None`: this gateway is alone, and knows every revocation.
@@ -46,7 +46,7 @@ impl TokenChecks {
 
     /// Grows when the rights of a token change, or the gateway has read that one is not good any more.
     pub(super) fn changed_rights(&self) -> u64 {
-        self.renewals.changes() + self.leases.changes()
+        self.renewals.changes() + self.introspected_tokens.changes()
     }
 }
 
@@ -134,7 +134,7 @@ pub(super) struct TokenBasis {
     /// Only for the gateway's own tokens: tokens of other issuers belong to no family.
     renewal: Option<FamilyWatch>,
     /// Only for opaque tokens: how long the newest answer of the issuer holds.
-    lease: Option<StreamLease>,
+    introspected: Option<StreamHold>,
     /// Since the last reload.
     route: Arc<Route>,
     /// [`TokenChecks::changed_rights`] when the rights of the token were last checked. `None` before the first time.
@@ -152,7 +152,7 @@ impl TokenBasis {
             carried_by: None,
             key_revision: token.key_revision(),
             renewal: token.token.family.map(|family| checks.renewals.watch(family, token)),
-            lease: token.lease.as_ref().map(|lease| lease.held_by_stream()),
+            introspected: token.introspected.as_ref().map(|introspected| introspected.held_by_stream()),
             route: held.route.clone(),
             rights_checked: None,
             serves_stale: held.route.serves_stale().unwrap_or(checks.serves_stale()),
@@ -161,7 +161,7 @@ impl TokenBasis {
 
     /// When the current token expires.
     pub(super) fn deadline(&self) -> UnixTime {
-        self.lease.as_ref().map_or(self.current().token.expires, |lease| lease.until())
+        self.introspected.as_ref().map_or(self.current().token.expires, |introspected| introspected.until())
     }
 
     fn current(&self) -> &Arc<CachedToken> {
@@ -171,8 +171,8 @@ impl TokenBasis {
     /// Returns why the stream must end, if it must. Costs three comparisons and four atomic loads while nothing has
     /// moved.
     pub(super) fn check(&mut self, checks: &TokenChecks, now: UnixTime) -> Result<(), Reason> {
-        match &self.lease {
-            Some(lease) => lease.check(now)?,
+        match &self.introspected {
+            Some(introspected) => introspected.check(now)?,
             None if now >= self.deadline() => self.renew(now)?,
             None => {}
         }
@@ -204,8 +204,8 @@ impl TokenBasis {
 
     /// Checks what is known of the token now by the rules of the route, as for a new request.
     fn check_rights(&self) -> Result<(), Reason> {
-        let newest = match &self.lease {
-            Some(lease) => Some(lease.newest_token()),
+        let newest = match &self.introspected {
+            Some(introspected) => Some(introspected.newest_token()),
             None => self.newest_of_family()?.map(|known| known.token.clone()),
         };
         let token = newest.as_ref().unwrap_or(&self.opened_by.token);
@@ -276,7 +276,7 @@ impl TokenChecks {
             revocations: Arc::new(Revocations::new()),
             keyring: Arc::new(Keyring::with_a_new_key()),
             renewals: Arc::default(),
-            leases: Arc::default(),
+            introspected_tokens: Arc::default(),
             login_providers: Arc::default(),
             routes: Arc::default(),
             freshness: None,
@@ -314,7 +314,7 @@ mod tests {
             carried_by: None,
             key_revision: 3,
             renewal,
-            lease: None,
+            introspected: None,
             route: Arc::new(Route::everything()),
             rights_checked: None,
             serves_stale: false,

@@ -66,7 +66,7 @@ struct LastChecked {
     key_revision: u64,
     is_stale: bool,
     /// The number of opaque tokens that ended early.
-    leases_ended: u64,
+    introspected_ended: u64,
     changed_rights: u64,
     /// The number of reloads, each of which can bring a revocation list for clients.
     reloads: u64,
@@ -130,7 +130,7 @@ impl Streams {
             epoch: self.checks.revocations.epoch(),
             key_revision: self.checks.keyring.revision(),
             is_stale: self.checks.is_stale(),
-            leases_ended: self.checks.leases.ended(),
+            introspected_ended: self.checks.introspected_tokens.ended(),
             changed_rights: self.checks.changed_rights(),
             reloads: tls::reloads(),
             routes: self.checks.routes.changes(),
