@@ -11,8 +11,8 @@ use http::{HeaderMap, HeaderValue, Request};
 use super::balance::{self, Set};
 use super::connect;
 use super::failure::{Failure, UpstreamError};
-use super::lease::Lease;
 use super::pool::Server;
+use super::pooled_connection::PooledConnection;
 use super::report::Report;
 use super::resolve::Addresses;
 use super::retry::{Attempt, Counts, MAX_CLOSINGS, RetryReason, SendFailure};
@@ -145,9 +145,9 @@ impl Upstream {
             current.set(at, ejections);
             counts.attempts.send_to(at);
             let SendFailure { failure, retry } = match server.send(worker, counts, client, request, attempt).await {
-                Ok((response, mut lease)) => {
-                    self.record_head(server, ejections, &mut lease);
-                    return Ok((response, lease));
+                Ok((response, mut connection)) => {
+                    self.record_head(server, ejections, &mut connection);
+                    return Ok((response, connection));
                 }
                 Err(failure) => failure,
             };
@@ -176,10 +176,10 @@ impl Upstream {
     }
 
     /// Records the head of a response. `ejections`: how often the server had been ejected when it was chosen.
-    fn record_head(&self, server: &Server, ejections: u64, lease: &mut Lease) {
+    fn record_head(&self, server: &Server, ejections: u64, connection: &mut PooledConnection) {
         if self.in_use() > 1 {
             server.state.record_head();
-            lease.ejections = Some(ejections);
+            connection.ejections = Some(ejections);
         }
     }
 

@@ -96,9 +96,9 @@ async fn send(upstream: &Upstream) -> Result<UpstreamResponse, Failure> {
 }
 
 async fn get(upstream: &Upstream) -> String {
-    let (response, lease) = send(upstream).await.expect("a response");
+    let (response, connection) = send(upstream).await.expect("a response");
     let body = response.into_body().collect().await.expect("a body").to_bytes();
-    lease.release(Instant::now());
+    connection.release(Instant::now());
     String::from_utf8_lossy(&body).into_owned()
 }
 
@@ -131,10 +131,10 @@ async fn a_connection_in_use_is_closed_if_its_address_was_removed() {
     let upstream = Upstream::new(settings(&["backend.test"]), 1, None).expect("an upstream");
     let addresses = &upstream.servers[0].connector.addresses;
     addresses.update(vec![old.address]);
-    let (response, lease) = send(&upstream).await.expect("a response");
+    let (response, connection) = send(&upstream).await.expect("a response");
     addresses.update(vec![new.address]);
     assert_eq!(&response.into_body().collect().await.expect("a body").to_bytes()[..], b"1");
-    lease.release(Instant::now());
+    connection.release(Instant::now());
     old.has_open(0).await;
     assert_eq!(get(&upstream).await, "2");
 }
@@ -222,10 +222,10 @@ async fn a_returning_server_gets_more_only_if_others_are_full() {
     let current = CurrentServer::default();
     current.set(1, 0);
     upstream.count_failure(&current, "refused");
-    let (_, lease) = send(&upstream).await.expect("a response of the other server, which is full now");
+    let (_, connection) = send(&upstream).await.expect("a response of the other server, which is full now");
     assert_eq!(picked(), 0, "it is ejected");
     upstream.servers[1].state.advance(&upstream.settings.ejection, Instant::now() + Duration::from_secs(1));
     assert_eq!(picked(), 1000);
-    lease.release(Instant::now());
+    connection.release(Instant::now());
     assert!((1..100).contains(&picked()), "{}", picked());
 }
