@@ -35,7 +35,7 @@ use crate::telemetry::recent_rejections::RecentRejections;
 use crate::telemetry::spans::Tracer;
 use crate::tokens::jwt::sign::SigningKey;
 use crate::types::clock::Clock;
-use crate::types::per_worker::{Handle, PerWorker};
+use crate::types::per_worker::{PaddedArc, PerWorker};
 
 /// The active configuration, and what a reload replaces.
 pub(super) struct LiveConfig {
@@ -83,7 +83,7 @@ impl LiveConfig {
         self.replace_certificates(certificates);
         self.replace_signing_key(signing_key);
         self.state.acme.set_wanted(acme::wanted(&next));
-        self.shared.gateway.store(Arc::new(PerWorker::new(Handle::new(gateway), next.workers)));
+        self.shared.gateway.store(Arc::new(PerWorker::new(PaddedArc::new(gateway), next.workers)));
         self.config.store(Arc::new(next));
         reloaded.warnings.extend(trials.run(&self.state));
         Ok(reloaded)

@@ -24,7 +24,7 @@ use super::weights::Weights;
 use crate::protocols::http::body::Body;
 use crate::telemetry::access_log::UpstreamNames;
 use crate::telemetry::metrics::{Count, Histogram};
-use crate::types::per_worker::{Handle, PerWorker};
+use crate::types::per_worker::{PaddedArc, PerWorker};
 use crate::types::reject::{Reason, Reject};
 
 /// One group of servers.
@@ -38,7 +38,7 @@ pub struct Upstream {
     /// `Host` of the first server, for requests that do not keep the client's.
     pub host: HeaderValue,
     pub scheme: Scheme,
-    pub(super) servers: Vec<PerWorker<Handle<Server>>>,
+    pub(super) servers: Vec<PerWorker<PaddedArc<Server>>>,
     /// A hash of each server's URL.
     server_hashes: Vec<u64>,
     /// `None`: all servers have the same weight.
@@ -91,7 +91,7 @@ impl Upstream {
         let servers = settings.servers.iter().map(|server| {
             let (state, addresses) = state_before(before, &settings, server);
             let server = Server::new(server, &settings, config.as_ref(), state, addresses, workers)?;
-            Ok(PerWorker::new(Handle::new(server), workers))
+            Ok(PerWorker::new(PaddedArc::new(server), workers))
         });
         Ok(Upstream {
             host,
@@ -140,7 +140,7 @@ impl Upstream {
         loop {
             at = self.pick(worker, ticket, key, tried).unwrap_or(at);
             tried |= 1 << at;
-            let server = self.servers[at].of(worker, Handle::clone);
+            let server = self.servers[at].of(worker, PaddedArc::clone);
             let ejections = server.state.ejections();
             current.set(at, ejections);
             counts.attempts.send_to(at);
@@ -279,7 +279,7 @@ impl Upstream {
 
     /// The state of each server.
     pub fn report(&self) -> Vec<Report> {
-        let of = |(at, server): (usize, &PerWorker<Handle<Server>>)| {
+        let of = |(at, server): (usize, &PerWorker<PaddedArc<Server>>)| {
             let report = Report::of(server);
             if self.drained() & (1 << at) == 0 { report } else { Report { state: "drained", ..report } }
         };

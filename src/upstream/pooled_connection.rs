@@ -7,14 +7,14 @@ use std::time::Instant;
 use super::pool::{Http1Connection, Server};
 use super::server_state::ServerState;
 use super::slots::Slot;
-use crate::types::per_worker::Handle;
+use crate::types::per_worker::PaddedArc;
 
 /// The slot of one request and its connection. Released at the end of the response body; if it is dropped before, the
 /// connection is closed.
 pub struct PooledConnection {
     /// `None` over HTTP/2, where requests share a connection.
     connection: Option<Box<Http1Connection>>,
-    server: Arc<Handle<Server>>,
+    server: Arc<PaddedArc<Server>>,
     worker: usize,
     _slot: Slot,
     /// How often the server had been ejected when it was chosen. `None` for the only server of an upstream: it is never
@@ -24,7 +24,7 @@ pub struct PooledConnection {
 
 impl PooledConnection {
     pub(super) fn new(
-        server: &Arc<Handle<Server>>,
+        server: &Arc<PaddedArc<Server>>,
         worker: usize,
         connection: Option<Box<Http1Connection>>,
         slot: Slot,

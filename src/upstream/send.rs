@@ -15,7 +15,7 @@ use super::retry::{Attempt, Counts, MAX_CLOSINGS, SendFailure, copy_if_repeatabl
 use super::settings::Protocol;
 use super::slots::Slot;
 use crate::protocols::http::body::Body;
-use crate::types::per_worker::Handle;
+use crate::types::per_worker::PaddedArc;
 use crate::types::reject::Reason;
 
 /// The server may be closing a connection that was idle for longer than this. Only then is it worth keeping a copy of
@@ -25,7 +25,7 @@ const FRESH: Duration = Duration::from_millis(500);
 /// A response, and its connection, which returns to the pool after the body.
 pub type UpstreamResponse = (Response<Incoming>, PooledConnection);
 
-impl Handle<Server> {
+impl PaddedArc<Server> {
     /// Sends the request. It is taken out of `request` when it is sent; if it may be sent again, it is back there after
     /// a failure.
     pub(super) async fn send(
