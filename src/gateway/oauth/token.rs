@@ -45,8 +45,8 @@ impl Call<'_, '_> {
     ) -> Result<Response<Body>, Reject> {
         let presented = PresentedToken::parse(form.required("refresh_token")?).ok_or(Reason::GrantMalformed)?;
         self.context.record.token_id = Some(presented.token_id);
-        let occasion = self.context.event();
-        let pair = self.broker.refresh_for_client(presented, client.id(), proved_client, occasion).await?;
+        let event = self.context.event();
+        let pair = self.broker.refresh_for_client(presented, client.id(), proved_client, event).await?;
         Ok(respond::json(StatusCode::OK, &TokenResponse::from(&pair)))
     }
 }
