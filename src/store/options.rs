@@ -13,7 +13,7 @@ pub struct StoreOptions {
     /// How long a family can live, `tokens.refresh_absolute`. The gateway's own access tokens are accepted at refreshes
     /// for as long. The store remembers the largest value ever.
     pub longest_family: Duration,
-    /// `timeouts.store`: how long a caller waits. Later, a call may not end a session that its caller did not name.
+    /// `timeouts.store`: how long a caller waits. Later, a call may not end a family that its caller did not name.
     pub timeout: Duration,
     /// `audit.outbox`: maximum number of undelivered audit events; 0: record none.
     pub audit: usize,

@@ -109,7 +109,7 @@ const SAVE_TOKENS: &str = "with locked as (
     update provider_logins l set root = $3, sealed = $4, version = $5, changes = l.changes + 1
     from locked where l.id = locked.id";
 
-/// For a session that has ended.
+/// For a family that has ended.
 const KEEP: &str = "with locked as (
         select l.id from provider_logins l where l.id = $1 and l.changes = $2 for update of l skip locked
     )
@@ -122,7 +122,7 @@ const INTERRUPTED: &str = "select l.id from provider_logins l join families f on
         and f.absolute_expiry > $1
     order by l.held_until desc limit $2";
 
-/// Writes the family with its login, and then ends the session that it replaces: until this returns, the browser has
+/// Writes the family with its login, and then ends the one that it replaces: until this returns, the browser has
 /// only that one.
 pub(super) struct BeginLogin {
     issue: Issue,

@@ -100,7 +100,7 @@ impl Revoke {
         Ok(NewLogEntry { what: self.what.clone(), at: self.context.at, reason, by, generation, event, is_lost: false })
     }
 
-    /// The revocation is written. What is left are sessions that it does not cover: if `is_incomplete`, some of those
+    /// The revocation is written. What is left are families that it does not cover: if `is_incomplete`, some of those
     /// that are dated later, and those that came from what is revoked and could not be seen before.
     pub(super) async fn end_the_rest(
         &self,

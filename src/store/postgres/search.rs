@@ -25,7 +25,7 @@ macro_rules! is_live {
     };
 }
 
-/// The first rows of a range, which one index has in this order, and of them the sessions that are wanted. `$2` is how
+/// The first rows of a range, which one index has in this order, and of them the families that are wanted. `$2` is how
 /// many. The number of scanned rows is constant, so that the planner knows it.
 macro_rules! page {
     ($range:expr, $order:literal, $wanted:expr) => {
