@@ -36,7 +36,7 @@ pub struct RefreshRequest {
 }
 
 impl RefreshRequest {
-    /// The refresh token of a browser, from its cookie. Its session belongs to no OAuth client.
+    /// The refresh token of a browser, from its cookie. Its family belongs to no OAuth client.
     pub fn of_cookie(refresh_token: &str) -> Self {
         RefreshRequest { refresh_token: refresh_token.to_owned(), client_id: None }
     }
@@ -76,9 +76,9 @@ struct RefreshCaller {
 }
 
 impl RefreshCaller {
-    /// Why the family must not be touched: a session that is bound to a key needs a proof of this key, and one that is
+    /// Why the family must not be touched: one that is bound to a key needs a proof of this key, and one that is
     /// bound to a certificate needs this certificate (RFC 8705 section 4). It is checked before the rotation, so that a
-    /// stolen refresh token alone can neither rotate nor revoke the session (doorkeeper 1794 revoked first).
+    /// stolen refresh token alone can neither rotate nor revoke the family (doorkeeper 1794 revoked first).
     fn lacks_proof(&self, family: &Family) -> Option<Reason> {
         let bound = family.bound_to();
         if bound.certificate.is_some() && bound.certificate != self.proved.certificate {

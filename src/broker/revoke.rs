@@ -1,7 +1,7 @@
 //! `DELETE /token/{tokenId}`: revokes one family.
 //!
 //! Its owner may do this from any device, and every caller with the scope `token:revoke`. An unknown family and the
-//! family of another owner get the same response. Success for a mistyped id would leave a stolen session alive, and
+//! family of another owner get the same response. Success for a mistyped id would leave a stolen family alive, and
 //! different responses would reveal which ids exist.
 
 use std::time::Duration;
