@@ -12,14 +12,14 @@ use bearward::auth::bearer;
 use bearward::auth::revocations::Revocations;
 use bearward::gateway::authorize::authorize;
 use bearward::limits::concurrency::ConcurrencyLimit;
-use bearward::limits::rate_limit::{Client, Per, RateLimitHeaders, RateLimits, Settings, Share};
+use bearward::limits::rate_limit::{Client, Per, RateLimitHeaders, RateLimitSettings, RateLimits, Share};
 use bearward::protocols::http::challenges::{Challenges, REALM};
 use bearward::protocols::http::framing::{Consumed, Framing, Limits};
-use bearward::protocols::http::headers::set_origin;
+use bearward::protocols::http::headers::set_forwarded;
 use bearward::protocols::http::path::CanonicalPath;
 use bearward::protocols::http::respond::{self, RejectFormat};
 use bearward::protocols::http::target;
-use bearward::telemetry::access_log::{self, AccessLog, Format, Record, Target};
+use bearward::telemetry::access_log::{AccessLog, AccessLogSettings, AccessLogTarget, Format, Record};
 use bearward::telemetry::metrics::Metrics;
 use bearward::tokens::jwt::Algorithm;
 use bearward::types::clock::{Clock, SystemClock, Uptime};
@@ -107,7 +107,7 @@ fn each_step(c: &mut Criterion) {
         });
     }
     group.bench_function("origin headers", |b| {
-        let set = |request: &mut Request<()>| set_origin(request.headers_mut(), &steps.origin, Some(&host));
+        let set = |request: &mut Request<()>| set_forwarded(request.headers_mut(), &steps.client, Some(&host));
         b.iter_batched_ref(|| plain.to_request(), set, FEW);
     });
     group.bench_function("count", |b| {
@@ -126,7 +126,7 @@ fn limits(c: &mut Criterion) {
     group.bench_function("rates, none configured", |b| b.iter(|| none.is_empty()));
     for (name, per) in [("address", Per::Address), ("subject", Per::Subject)] {
         let (requests, window) = (u32::MAX, Duration::from_secs(1));
-        let settings = Settings {
+        let settings = RateLimitSettings {
             number: 0,
             route: String::new(),
             name: name.into(),
@@ -217,8 +217,8 @@ fn access_log(c: &mut Criterion) {
     let sent = SampleRequest::browser(&mint.token(0));
     for (name, format) in [("json", Format::Json), ("text", Format::Text)] {
         let metrics = Metrics::new(1).worker(0);
-        let settings = access_log::Settings {
-            target: Target::File("/dev/null".into()),
+        let settings = AccessLogSettings {
+            target: AccessLogTarget::File("/dev/null".into()),
             format,
             max_field_size: 256,
             rejections_per_second: 100,

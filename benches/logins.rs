@@ -7,9 +7,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use bearward::store::postgres::{Database, OnStale, PostgresStore, Target};
+use bearward::store::postgres::{Database, OnStale, PostgresStore, PostgresTarget};
 use bearward::store::sqlite::SqliteStore;
-use bearward::store::{Search, SearchState, Settings, Store, Subjects};
+use bearward::store::{Search, SearchState, Store, StoreOptions, Subjects};
 use bearward::tokens::family::revocation::Revoked;
 use bearward::types::clock::{Clock, SystemClock, UnixTime};
 use clap::Parser;
@@ -62,9 +62,9 @@ fn main() {
     rows("PostgreSQL", &runtime, &shared(&server, &schema));
 }
 
-fn limits() -> Settings {
+fn limits() -> StoreOptions {
     let (life, family) = (Duration::from_secs(900), Duration::from_secs(30 * 86_400));
-    Settings {
+    StoreOptions {
         issuer: "https://gateway.example".into(),
         longest_life: life,
         longest_family: family,
@@ -78,8 +78,8 @@ fn embedded(database: &Path) -> SqliteStore {
 }
 
 fn shared(server: &PostgresServer, schema: &str) -> PostgresStore {
-    let settings = bearward::store::postgres::Settings {
-        target: Target::parse(&server.url()).expect("the URL is valid"),
+    let settings = bearward::store::postgres::PostgresSettings {
+        target: PostgresTarget::parse(&server.url()).expect("the URL is valid"),
         password: None,
         ca_file: None,
         schema: schema.into(),

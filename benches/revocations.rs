@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bearward::auth::revocations::{RevocationKeys, Revocations};
 use bearward::tokens::jwt::verify::verify;
 use bearward::tokens::jwt::{Algorithm, Validity};
-use bearward::types::trace::Trace;
+use bearward::types::step::StepReporter;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 use setup::{Mint, NOW};
@@ -28,7 +28,8 @@ fn keys() -> Vec<RevocationKeys> {
     let mint = Mint::new(Algorithm::HS256);
     let issuers = [mint.trusted()];
     let keys = |number| {
-        let token = verify(&mint.token(number), &issuers, NOW, Validity::Live, Trace::OFF).expect("a good token");
+        let token =
+            verify(&mint.token(number), &issuers, NOW, Validity::Live, StepReporter::OFF).expect("a good token");
         RevocationKeys::of(&token)
     };
     (0..LOOKUPS).map(keys).collect()

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bearward::tokens::jwt::Algorithm;
-use bearward::types::per_worker::{Handle, PerWorker};
+use bearward::types::per_worker::{PaddedArc, PerWorker};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 
@@ -33,7 +33,7 @@ fn worker_counts() -> Vec<usize> {
 }
 
 /// What a request holds outside of these steps: the gateway and the server. Each worker counts its own references.
-type Held = Handle<u8>;
+type Held = PaddedArc<u8>;
 
 struct Worker {
     number: usize,

@@ -13,8 +13,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bearward::store::postgres::{Database, OnStale, PostgresStore, Target};
-use bearward::store::{RevokedBy, Settings, Store};
+use bearward::store::postgres::{Database, OnStale, PostgresStore, PostgresTarget};
+use bearward::store::{RevokedBy, Store, StoreOptions};
 use bearward::tokens::family::Family;
 use bearward::tokens::family::refresh_token::{PresentedToken, Roots, current};
 use bearward::tokens::family::revocation::Revoked;
@@ -102,8 +102,8 @@ fn main() {
 }
 
 fn open(server: &PostgresServer, schema: &str, number: usize, pool: usize) -> Arc<dyn Store> {
-    let settings = bearward::store::postgres::Settings {
-        target: Target::parse(&server.url()).expect("the URL is valid"),
+    let settings = bearward::store::postgres::PostgresSettings {
+        target: PostgresTarget::parse(&server.url()).expect("the URL is valid"),
         password: None,
         ca_file: None,
         schema: schema.into(),
@@ -115,7 +115,7 @@ fn open(server: &PostgresServer, schema: &str, number: usize, pool: usize) -> Ar
         strict: false,
     };
     let database = Database { settings, tls: None, replica: format!("bench-{number}") };
-    let limits = Settings {
+    let limits = StoreOptions {
         issuer: "https://gateway.example".into(),
         longest_life: LIFETIMES.access,
         longest_family: LIFETIMES.absolute,

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bearward::store::sqlite::{Settings, SqliteStore};
+use bearward::store::sqlite::{SqliteStore, StoreOptions};
 use bearward::store::sweep::sweep;
 use bearward::store::{Backlog, Store};
 use bearward::tokens::family::Family;
@@ -59,7 +59,7 @@ fn folder() -> TempDir {
 }
 
 fn open(folder: &Path) -> Arc<dyn Store> {
-    let settings = Settings {
+    let settings = StoreOptions {
         issuer: "https://gateway.example".into(),
         longest_life: LIFETIMES.access,
         longest_family: LIFETIMES.absolute,

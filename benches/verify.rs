@@ -7,7 +7,7 @@ use bearward::tokens::dpop::{DpopProof, Expected, PublicUrl, access_token_hash};
 use bearward::tokens::jwt::verify::verify;
 use bearward::tokens::jwt::{Algorithm, Validity};
 use bearward::types::reject::Reason;
-use bearward::types::trace::Trace;
+use bearward::types::step::StepReporter;
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::json;
 
@@ -23,8 +23,8 @@ fn accepted(c: &mut Criterion) {
     {
         let mint = Mint::new(algorithm);
         let (token, issuers) = (mint.token(0), [mint.trusted()]);
-        assert!(verify(&token, &issuers, NOW, Validity::Live, Trace::OFF).is_ok(), "{name}");
-        group.bench_function(name, |b| b.iter(|| verify(&token, &issuers, NOW, Validity::Live, Trace::OFF)));
+        assert!(verify(&token, &issuers, NOW, Validity::Live, StepReporter::OFF).is_ok(), "{name}");
+        group.bench_function(name, |b| b.iter(|| verify(&token, &issuers, NOW, Validity::Live, StepReporter::OFF)));
     }
 }
 
@@ -41,9 +41,10 @@ fn rejected(c: &mut Criterion) {
         ("malformed: no dots", "x".repeat(mint.token(0).len()), Reason::MalformedToken),
         ("signature wrong", mint.forged(), Reason::BadSignature),
     ] {
-        let reject = verify(&token, &issuers, NOW, Validity::Live, Trace::OFF).expect_err("the token is rejected");
+        let reject =
+            verify(&token, &issuers, NOW, Validity::Live, StepReporter::OFF).expect_err("the token is rejected");
         assert_eq!(reject.reason, reason, "{name}");
-        group.bench_function(name, |b| b.iter(|| verify(&token, &issuers, NOW, Validity::Live, Trace::OFF)));
+        group.bench_function(name, |b| b.iter(|| verify(&token, &issuers, NOW, Validity::Live, StepReporter::OFF)));
     }
 }
 

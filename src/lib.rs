@@ -44,7 +44,7 @@
 //! | 4 | `telemetry/` | access log, audit log, metrics, traces |
 //! | 3 | `protocols/`, `store/` | TLS, sockets, HTTP, WebSocket; the durable state of tokens |
 //! | 2 | `limits/`, `tokens/` | rates, concurrency, penalties, pace; the rules of tokens, without I/O |
-//! | 1 | `types/` | time, ids, secrets, reject reasons, traces |
+//! | 1 | `types/` | time, ids, secrets, reject reasons, steps of a decision |
 //!
 //! # Doors
 //!
@@ -179,6 +179,7 @@
 //! | **proof** | a DPoP proof (RFC 9449): a JWT beside the token of one request, signed by the key that the token is bound to |
 //! | **watermark** | a time: every session that began at or before it is revoked, of a subject or of all, and every token of another issuer with such an `iat` |
 //! | **epoch** | a counter that only revocations move: while it stands still, a cached token needs no lookup |
+//! | **revision** | how often a key was removed from the keyring, or the policy of an issuer changed; cached tokens of an older one are checked again |
 //! | **outbox** | audit events in the store that wait for delivery, written in the transaction that they report |
 //! | **take-over** | a new process gets the listening sockets of the old one, and then its store |
 //!

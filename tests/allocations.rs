@@ -30,7 +30,7 @@ use bearward::telemetry::access_log::Record;
 use bearward::tokens::family::api_key::generate;
 use bearward::tokens::family::handle;
 use bearward::tokens::family::refresh_token::Roots;
-use bearward::tokens::family::{Family, Origin};
+use bearward::tokens::family::{Family, FamilyOrigin};
 use bearward::tokens::jwt::{Algorithm, SignedInAt};
 use bearward::types::clock::UnixTime;
 use bearward::types::secret::Secret;
@@ -137,7 +137,7 @@ fn a_request_with_a_known_cookie_allocates_and_reads_nothing() {
 
 /// Gives the authenticator the login of a browser. Returns its handle, and how often the login was read.
 fn signed_in(authenticator: &mut Authenticator) -> (String, Arc<AtomicUsize>) {
-    let origin = Origin { issuer: ISSUER.into(), subject: "alice".into(), session: None, dated: NOW };
+    let origin = FamilyOrigin { issuer: ISSUER.into(), subject: "alice".into(), session: None, dated: NOW };
     let family = Family { origin: Some(origin), ..families::family(NOW) };
     let roots = Roots::new((family.root, Secret::new(vec![7; 32])), Vec::new());
     let text = handle::of(&family, &roots).expect("the root is known");

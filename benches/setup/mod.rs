@@ -38,7 +38,7 @@ use bearward::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer, NeededAud
 use bearward::types::clock::{SystemClock, UnixTime};
 use bearward::types::ids::{RequestIds, TokenId, to_base62};
 use bearward::types::reject::Reject;
-use bearward::types::trace::Trace;
+use bearward::types::step::StepReporter;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use jsonwebtoken::{DecodingKey, EncodingKey};
 use serde_json::{Value, json};
@@ -235,7 +235,7 @@ impl BenchWorker {
                 Mint::new(Algorithm::ES256).trusted(),
                 signing,
             )))),
-            leases: Arc::default(),
+            introspected_tokens: Arc::default(),
             login_providers: Arc::default(),
             renewals: Arc::default(),
             routes: Arc::default(),
@@ -280,7 +280,7 @@ impl BenchWorker {
             proof: ProofRule::IfBound,
             presented: None,
             rejected_token: None,
-            trace: Trace::OFF,
+            steps: StepReporter::OFF,
         }
     }
 

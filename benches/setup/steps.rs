@@ -17,14 +17,14 @@ use bearward::gateway::route::{Access, Route, TokenForwarding};
 use bearward::gateway::route_table::RouteTable;
 use bearward::gateway::rules::Rules;
 use bearward::gateway::source::Source;
-use bearward::protocols::http::forwarded::Origin;
-use bearward::protocols::http::headers::{Hygiene, set_origin};
+use bearward::protocols::http::forwarded::ForwardedClient;
+use bearward::protocols::http::headers::{Hygiene, set_forwarded};
 use bearward::protocols::http::{respond, target};
 use bearward::telemetry::access_log::Record;
 use bearward::types::clock::{Clock, SystemClock};
 use bearward::types::ids::RequestIds;
 use bearward::types::reject::Reject;
-use bearward::types::trace::Trace;
+use bearward::types::step::StepReporter;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 
@@ -36,7 +36,7 @@ pub struct Steps {
     /// Shared by all workers.
     pub decider: Arc<Decider>,
     pub hygiene: Arc<Hygiene>,
-    pub origin: Origin,
+    pub client: ForwardedClient,
     pub worker: BenchWorker,
     pub request_ids: RequestIds,
     upstream: HeaderValue,
@@ -60,7 +60,7 @@ impl Steps {
                 uri_size: 8 << 10,
             }),
             hygiene,
-            origin: Origin::new([192, 0, 2, 7].into(), true),
+            client: ForwardedClient::new([192, 0, 2, 7].into(), true),
             worker: BenchWorker::new(),
             request_ids: RequestIds::new(),
             upstream: HeaderValue::from_static(UPSTREAM),
@@ -72,7 +72,7 @@ impl Steps {
         Steps {
             decider: self.decider.clone(),
             hygiene: self.hygiene.clone(),
-            origin: Origin::new([192, 0, 2, 7].into(), true),
+            client: ForwardedClient::new([192, 0, 2, 7].into(), true),
             worker: BenchWorker::numbered(number),
             request_ids: RequestIds::new(),
             upstream: self.upstream.clone(),
@@ -109,13 +109,13 @@ impl Steps {
         let mut context = RequestContext {
             now: NOW,
             clock: &SystemClock,
-            source: &Source::client(&self.origin),
+            source: &Source::client(&self.client),
             route: &mut None,
             worker: &self.worker.0,
             record,
             rate_limit_headers: &mut None,
             upload: &mut None,
-            trace: Trace::OFF,
+            steps: StepReporter::OFF,
         };
         let decision = run_ready(self.decider.decide(request, &mut context));
         let Decision::Forward { permit, .. } = decision? else { panic!("expected a route to an upstream") };
@@ -130,7 +130,7 @@ impl Steps {
             session_cookie::remove(request.headers_mut());
         }
         self.hygiene.clean_request(request.headers_mut());
-        set_origin(request.headers_mut(), &self.origin, record.host.as_ref());
+        set_forwarded(request.headers_mut(), &self.client, record.host.as_ref());
         let headers = request.headers_mut();
         for (name, value) in permit.caller().iter().flat_map(|caller| &caller.cached().identity) {
             headers.insert(name.clone(), value.clone());

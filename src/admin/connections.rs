@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::settings::Settings;
+use super::settings::AdminSettings;
 use crate::limits::network::{LEVELS, networks};
 use crate::limits::per_address::{AddressGuard, PerAddressLimit};
 use crate::telemetry::metrics::WorkerMetrics;
@@ -56,7 +56,7 @@ pub(super) struct RemoteSlot {
 }
 
 impl AdminConnections {
-    pub fn new(settings: &Settings, counters: Arc<WorkerMetrics>) -> Self {
+    pub fn new(settings: &AdminSettings, counters: Arc<WorkerMetrics>) -> Self {
         let slots = || Arc::new(Semaphore::new(settings.connections));
         let per_address = Arc::new(PerAddressLimit::new(settings.connections_per_address));
         AdminConnections { local: slots(), remote: slots(), per_address, open: Arc::default(), counters }

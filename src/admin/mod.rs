@@ -24,5 +24,5 @@ pub use calls::stats_streams::StatsStreams;
 pub use connections::AdminConnections;
 pub use listener::{serve, serve_local};
 pub use readiness::Readiness;
-pub use settings::{MAX_TOKEN_SIZE, SecretSource, Settings};
+pub use settings::{AdminSettings, MAX_TOKEN_SIZE, SecretSource};
 pub use state::{Admin, ListenerTls};

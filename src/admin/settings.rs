@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::access::operators::Access;
 use crate::limits::limiter::Rate;
-use crate::protocols::tls;
+use crate::protocols::tls::ServerTlsSettings;
 
 /// Maximum size of an admin token in bytes.
 pub const MAX_TOKEN_SIZE: usize = 1024;
@@ -20,11 +20,11 @@ pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// `[admin]`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct AdminSettings {
     /// The Unix socket for the command line. Its clients need no token.
     pub socket: PathBuf,
     pub address: SocketAddr,
-    pub tls: tls::Settings,
+    pub tls: ServerTlsSettings,
     pub token: SecretSource,
     /// Names in `Host` that are accepted at `address`, in lower case.
     pub hosts: Vec<String>,

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::error::StartError;
 use super::thread;
 use crate::store::AuditStore;
-use crate::telemetry::audit_log::{Delivery, Target};
+use crate::telemetry::audit_log::{AuditLogTarget, Delivery};
 use crate::telemetry::metrics::Metrics;
 
 /// Delivers until it is dropped. Dropping it delivers the remaining events.
@@ -21,7 +21,7 @@ pub(super) struct AuditThread {
 /// Returns `None` if `[audit]` is off.
 pub(super) fn prepare(
     store: Arc<dyn AuditStore>,
-    target: Target,
+    target: AuditLogTarget,
     metrics: &mut Metrics,
 ) -> Result<Option<Delivery>, StartError> {
     let outbox = store.outbox();

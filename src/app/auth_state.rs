@@ -7,9 +7,9 @@ use crate::auth::api_keys::ApiKeys;
 use crate::auth::authenticate::Authenticator;
 use crate::auth::flights::Flights;
 use crate::auth::handles::Handles;
+use crate::auth::introspected_tokens::IntrospectedTokens;
 use crate::auth::introspection::{Introspection, IntrospectionCounts};
 use crate::auth::keyring::Keyring;
-use crate::auth::leases::Leases;
 use crate::auth::proofs::Proofs;
 use crate::auth::renewals::Renewals;
 use crate::auth::revocations::Revocations;
@@ -34,7 +34,7 @@ pub(super) struct AuthState {
     pub(super) renewals: Arc<Renewals>,
     pub(super) api_keys: Arc<ApiKeys>,
     /// For the streams of opaque tokens.
-    pub(super) leases: Arc<Leases>,
+    pub(super) introspected_tokens: Arc<IntrospectedTokens>,
     pub(super) introspection_counts: Arc<IntrospectionCounts>,
     pub(super) exchange_counts: Arc<ExchangeCounts>,
     pub(super) handles: Arc<Handles>,
@@ -60,7 +60,7 @@ impl AuthState {
             seen_generations: Arc::default(),
             renewals: Arc::default(),
             api_keys: Arc::new(api_keys),
-            leases: Arc::default(),
+            introspected_tokens: Arc::default(),
             introspection_counts: Arc::default(),
             exchange_counts: Arc::default(),
             handles: Arc::new(handles),
@@ -111,7 +111,7 @@ impl AuthState {
             revocations: self.revocations.clone(),
             keyring: self.keyring.clone(),
             renewals: self.renewals.clone(),
-            leases: self.leases.clone(),
+            introspected_tokens: self.introspected_tokens.clone(),
             login_providers: self.handles.providers.clone(),
             routes: self.routes.clone(),
             freshness: self.freshness.clone(),
@@ -162,7 +162,7 @@ impl AuthState {
     fn introspection(&self, config: &Config) -> Introspection {
         let asked = |issuer: &ForeignIssuer| Some((issuer.policy.clone(), issuer.introspection.clone()?));
         let asked = config.issuers.iter().filter_map(asked);
-        Introspection::new(asked, self.leases.clone(), self.introspection_counts.clone())
+        Introspection::new(asked, self.introspected_tokens.clone(), self.introspection_counts.clone())
     }
 }
 

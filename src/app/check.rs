@@ -13,6 +13,7 @@ use super::stored;
 use crate::admin::SecretSource;
 use crate::auth::keyring::OwnKeysError;
 use crate::config::{Config, Database, Finding};
+use crate::store::postgres::PostgresSettings;
 use crate::store::{postgres, sqlite};
 use crate::types::clock::{Clock, SystemClock};
 use crate::types::reject::with_causes;
@@ -68,7 +69,7 @@ fn check_sqlite(config: &Config, file: &Path) -> Option<Finding> {
     check_is_not_lost(config)
 }
 
-fn check_postgres(config: &Config, settings: &postgres::Settings) -> Vec<Finding> {
+fn check_postgres(config: &Config, settings: &PostgresSettings) -> Vec<Finding> {
     let key = config.store.database.key();
     let checked = match stored::encryption(settings) {
         Ok(tls) => postgres::check(settings, tls, || SystemClock.now()),

@@ -38,8 +38,8 @@ use crate::gateway::streams::Streams;
 use crate::gateway::used_proof;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ConcurrencyLimit;
-use crate::limits::throttle::{self, Throttle};
-use crate::protocols::http::forwarded::Origin;
+use crate::limits::throttle::{Throttle, ThrottleSettings};
+use crate::protocols::http::forwarded::ForwardedClient;
 use crate::protocols::tls::ClientChain;
 use crate::store::{StoreError, StoreFuture};
 use crate::telemetry::access_log::Record;
@@ -51,7 +51,7 @@ use crate::tokens::jwt::sign::SIGNING;
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::ids::RequestIds;
 use crate::types::reject::{Reason, Reject, with_causes};
-use crate::types::trace::{Step, Trace};
+use crate::types::step::{Step, StepReporter};
 
 /// Size of the token cache in bytes: too small for a token, because a cached one skips the steps to show.
 const CACHE_SIZE: usize = 1 << 10;
@@ -101,7 +101,7 @@ impl Explainer {
         let worker = worker(bad_signatures, &auth, clock.clone());
         let sessions = Sessions::Database(config.store.clone());
         // Other calls are not known here, so that nothing limits this one.
-        let throttle = Throttle::new(&throttle::Settings::default(), clock.clone());
+        let throttle = Throttle::new(&ThrottleSettings::default(), clock.clone());
         let unknown = Unknown { revocations: revocations_unknown, proofs: true, nonces: config.tokens.proof_nonce };
         let own_calls = OwnCalls::new(config, sessions, throttle, unknown.clone());
         let decider = decider(&auth, config);
@@ -152,14 +152,14 @@ impl Explainer {
 
     /// `tls`: the request arrives over TLS, and the SNI name is its `Host`.
     pub async fn explain<B>(&self, request: &Request<B>, tls: bool) -> Explanation {
-        self.explain_from(request, &Origin::new(IpAddr::V4(Ipv4Addr::LOCALHOST), tls), None).await
+        self.explain_from(request, &ForwardedClient::new(IpAddr::V4(Ipv4Addr::LOCALHOST), tls), None).await
     }
 
     /// `gateway`: the running gateway that has the rates.
     pub(super) async fn explain_from<B>(
         &self,
         request: &Request<B>,
-        origin: &Origin,
+        client: &ForwardedClient,
         gateway: Option<&Gateway>,
     ) -> Explanation {
         let steps = Mutex::new(Vec::new());
@@ -182,7 +182,7 @@ impl Explainer {
         let mut route = None;
         let mut rate_limit_headers = None;
         let mut upload = None;
-        let mut source = Source::client(origin);
+        let mut source = Source::client(client);
         source.certificate = accepted.as_ref().map(|accepted| accepted.certificate.clone());
         source.public_url = self.public_url.as_deref();
         let mut context = RequestContext {
@@ -194,10 +194,10 @@ impl Explainer {
             record: &mut record,
             rate_limit_headers: &mut rate_limit_headers,
             upload: &mut upload,
-            trace: Trace::to(&listener),
+            steps: StepReporter::to(&listener),
         };
         if let Some(accepted) = accepted {
-            context.trace.step(Step::Certificate, || accepted.found);
+            context.steps.report(Step::Certificate, || accepted.found);
         }
         let decision = match self.decider.check_header_list(request) {
             Ok(()) => self.decider.decide(request, &mut context).await,
@@ -207,7 +207,7 @@ impl Explainer {
         let decision = used_proof::use_up(decision, &self.decider.authenticator, &mut context).await;
         let mut outcome = self.outcome(decision, request, &mut context).await;
         for (name, quota) in quotas.into_iter().flatten() {
-            context.trace.step(Step::Rate, || format!("{name}: {} left", quota.remaining));
+            context.steps.report(Step::Rate, || format!("{name}: {} left", quota.remaining));
             if quota.retry_after.is_some() {
                 outcome = Outcome::Rejected(Reject::new(Reason::QuotaExceeded, format!("rate {name}")));
             }

@@ -7,9 +7,9 @@ use super::explain::Explainer;
 use super::reload::LiveConfig;
 use crate::admin::{Asked, Explain, Explaining};
 use crate::gateway::explanation::Outcome;
-use crate::protocols::http::forwarded::Origin;
+use crate::protocols::http::forwarded::ForwardedClient;
 use crate::types::reject::{Reason, Reject};
-use crate::types::trace::Step;
+use crate::types::step::Step;
 
 pub(super) struct LiveExplainer(pub(super) Arc<LiveConfig>);
 
@@ -20,8 +20,8 @@ impl Explain for LiveExplainer {
             // Made anew for each question: it follows reloads, and is needed seldom.
             let explainer = Explainer::of_running(&live.config(), &live.state).showing(asked.certificate);
             let gateway = live.shared.gateway.load_full();
-            let origin = Origin::new(asked.client, asked.tls);
-            let mut explained = explainer.explain_from(&asked.request, &origin, Some(&gateway)).await;
+            let client = ForwardedClient::new(asked.client, asked.tls);
+            let mut explained = explainer.explain_from(&asked.request, &client, Some(&gateway)).await;
             // The connection of such a client is closed before it can send a request.
             if live.shared.penalties.contains(asked.client, live.clock.uptime()) {
                 let closed = "new connections of this address are closed (limits.penalty_duration)";

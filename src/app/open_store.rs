@@ -10,8 +10,8 @@ use crate::auth::revocations::Revocations;
 use crate::config::{Config, Database};
 use crate::store::postgres::{self, PostgresStore};
 use crate::store::sqlite::SqliteStore;
-use crate::store::{LogOrder, Settings, Store};
-use crate::telemetry::audit_log::Target;
+use crate::store::{LogOrder, Store, StoreOptions};
+use crate::telemetry::audit_log::AuditLogTarget;
 use crate::tokens::family::revocation::Revocation;
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::ids::to_base62;
@@ -28,12 +28,12 @@ pub(super) fn open(
     clock: Arc<dyn Clock>,
     patience: Duration,
 ) -> Result<Arc<dyn Store>, StartError> {
-    let settings = Settings {
+    let options = StoreOptions {
         issuer: config.tokens.issuer.clone(),
         longest_life: max_token_life(config) + CLOCK_STEP,
         longest_family: config.tokens.lifetimes.absolute + CLOCK_STEP,
         timeout: config.store.timeout,
-        audit: if config.audit.target == Target::Off { 0 } else { config.audit.outbox },
+        audit: if config.audit.target == AuditLogTarget::Off { 0 } else { config.audit.outbox },
     };
     let now = clock.now();
     let enforce = Arc::new(move |revocation: &Revocation, order| match order {
@@ -43,13 +43,13 @@ pub(super) fn open(
     let failed = |error| stored::open_error(&config.store, error);
     match &config.store.database {
         Database::Sqlite(file) => {
-            let opened = SqliteStore::open_within(patience, file, settings, enforce);
+            let opened = SqliteStore::open_within(patience, file, options, enforce);
             Ok(Arc::new(opened.map_err(failed)?))
         }
         Database::Postgres(of_database) => {
             let tls = stored::encryption(of_database)?;
             let database = postgres::Database { settings: (**of_database).clone(), tls, replica: replica_name() };
-            let opened = PostgresStore::open(database, settings, enforce, config.store.start_patience, now);
+            let opened = PostgresStore::open(database, options, enforce, config.store.start_patience, now);
             Ok(Arc::new(opened.map_err(failed)?))
         }
     }

@@ -18,7 +18,7 @@ use crate::tokens::jwt::verify::TrustedIssuer;
 use crate::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer};
 use crate::tokens::signing::KeyLifetimes;
 use crate::types::clock::UnixTime;
-use crate::types::private_file::{self, Origin};
+use crate::types::private_file::{self, FileCreator};
 
 /// Loads the gateway's own keys. At the first start, creates the first key.
 pub(super) async fn start(
@@ -145,7 +145,7 @@ fn new_key(tokens: &TokenSettings) -> Result<SigningKey, Cause> {
 pub(super) fn signing_key(tokens: &TokenSettings) -> Result<Option<SigningKey>, StartError> {
     let Some(file) = &tokens.signing_key_file else { return Ok(None) };
     let error = |source: Cause| StartError::SigningKeyFile { file: file.clone(), source };
-    let pem = private_file::read(file, Origin::Operator).map_err(|source| error(source.into()))?;
+    let pem = private_file::read(file, FileCreator::Operator).map_err(|source| error(source.into()))?;
     SigningKey::from_pem(&pem, tokens.algorithm).map(Some).map_err(|source| error(source.into()))
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::auth::provider::Provider;
-use crate::broker::sign_in::SignInSettings;
+use crate::broker::sign_in::SignInProviderSettings;
 use crate::config::Config;
 
 /// One warning for each provider or issuer of which sessions do not go on as the new configuration would begin them.
@@ -28,7 +28,7 @@ fn exchanged(config: &Config) -> BTreeSet<&str> {
     rules.map(|rule| rule.issuer.as_str()).collect()
 }
 
-fn warnings_of(provider: &Provider, settings: &SignInSettings, next: &Config) -> Vec<String> {
+fn warnings_of(provider: &Provider, settings: &SignInProviderSettings, next: &Config) -> Vec<String> {
     let Provider { name, issuer, .. } = provider;
     let still_there = next.sign_in.iter().flat_map(|settings| &settings.providers);
     let mut of_name = still_there.filter(|(next, _)| next.name == *name);

@@ -27,15 +27,15 @@ use crate::admin::Reloaded;
 use crate::config::{Change, Config, Limits};
 use crate::gateway::Gateway;
 use crate::gateway::endpoints::ResourceServer;
-use crate::protocols::tls::{self, ServerTls, TicketSource};
+use crate::protocols::tls::{self, ServerTls, ServerTlsSettings, TicketSource};
 use crate::server::acme::AcmeSettings;
 use crate::server::{ListenerSettings, Shared};
-use crate::telemetry::access_log::{self, AccessLog};
+use crate::telemetry::access_log::{AccessLog, AccessLogSettings};
 use crate::telemetry::recent_rejections::RecentRejections;
 use crate::telemetry::spans::Tracer;
 use crate::tokens::jwt::sign::SigningKey;
 use crate::types::clock::Clock;
-use crate::types::per_worker::{Handle, PerWorker};
+use crate::types::per_worker::{PaddedArc, PerWorker};
 
 /// The active configuration, and what a reload replaces.
 pub(super) struct LiveConfig {
@@ -83,7 +83,7 @@ impl LiveConfig {
         self.replace_certificates(certificates);
         self.replace_signing_key(signing_key);
         self.state.acme.set_wanted(acme::wanted(&next));
-        self.shared.gateway.store(Arc::new(PerWorker::new(Handle::new(gateway), next.workers)));
+        self.shared.gateway.store(Arc::new(PerWorker::new(PaddedArc::new(gateway), next.workers)));
         self.config.store(Arc::new(next));
         reloaded.warnings.extend(trials.run(&self.state));
         Ok(reloaded)
@@ -249,7 +249,7 @@ fn plan(current: &Config, config: Config) -> (Config, Reloaded) {
         forward_auth: config.forward_auth,
         throttle: config.throttle,
         connections: current.connections.reloaded(&config.connections),
-        access_log: access_log::Settings { target: current.access_log.target.clone(), ..config.access_log },
+        access_log: AccessLogSettings { target: current.access_log.target.clone(), ..config.access_log },
         limits: Limits {
             token_cache_size: config.limits.token_cache_size,
             used_proofs: config.limits.used_proofs,
@@ -338,7 +338,7 @@ fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
         let socket = |listener: &ListenerSettings| {
             let clients = listener.clients.as_ref().map(|clients| clients.policy);
             let url = listener.public_url.clone();
-            (listener.address, listener.tls == tls::Settings::Off, clients, listener.proxy_protocol, url)
+            (listener.address, listener.tls == ServerTlsSettings::Off, clients, listener.proxy_protocol, url)
         };
         config.listeners.iter().map(socket).collect::<Vec<_>>()
     };

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::shared_state::SharedState;
 use crate::auth::introspection::{IntrospectionSettings, Introspector};
 use crate::auth::keyring::Keyring;
-use crate::auth::token_exchange;
+use crate::auth::token_exchange::TokenExchangeSettings;
 use crate::broker::sign_in::SignInProvider;
 use crate::config::Config;
 use crate::gateway::Gateway;
@@ -22,7 +22,7 @@ const TRIAL_LIMIT: Duration = Duration::from_secs(5);
 /// The endpoints to try.
 pub(super) struct Trials {
     introspectors: Vec<Arc<Introspector>>,
-    exchanges: Vec<token_exchange::Settings>,
+    exchanges: Vec<TokenExchangeSettings>,
     providers: Vec<SignInProvider>,
 }
 
@@ -34,7 +34,7 @@ impl Trials {
             let is_same = |before: &IntrospectionSettings| before.is_asked_as(&next.settings);
             before.is_some_and(|before| !before.introspection.as_ref().is_some_and(is_same))
         };
-        let replaces_exchange = |next: &&token_exchange::Settings| {
+        let replaces_exchange = |next: &&TokenExchangeSettings| {
             let before = current.token_exchanges.iter().find(|exchange| exchange.name == next.name);
             before.is_some_and(|before| !before.is_asked_as(next))
         };

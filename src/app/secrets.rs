@@ -7,7 +7,7 @@ use crate::admin::{MAX_TOKEN_SIZE, SecretSource};
 use crate::auth::bearer;
 use crate::config::Database;
 use crate::types::ids::to_base62;
-use crate::types::private_file::{self, Origin};
+use crate::types::private_file::{self, FileCreator};
 use crate::types::secret::{self, Secret};
 
 /// Minimum size of an admin token in bytes.
@@ -98,7 +98,7 @@ pub(super) fn read(source: &SecretSource) -> Result<String, SecretError> {
     match source {
         SecretSource::Environment(name) => std::env::var(name).map_err(|_| SecretError::NotSet(source.clone())),
         SecretSource::File(file) => {
-            let text = private_file::read_to_string(file, Origin::Gateway);
+            let text = private_file::read_to_string(file, FileCreator::Gateway);
             text.map_err(|error| SecretError::Read { secret: source.clone(), source: error })
         }
     }

@@ -33,7 +33,7 @@ use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::TokenCache;
 use crate::auth::token_exchange::TokenExchange;
 use crate::broker::sign_in::{CallCounts, LoginRefresh, Refresher, SignInProviders};
-use crate::broker::{self, Broker, Detached, RefreshTurns, ReportCounts};
+use crate::broker::{Broker, BrokerSettings, Detached, RefreshTurns, ReportCounts};
 use crate::config::{Config, Finding, ForeignIssuer};
 use crate::gateway::Gateway;
 use crate::gateway::cookie_refresh::CookieRefresh;
@@ -382,9 +382,9 @@ impl SharedState {
     }
 }
 
-fn broker_settings(config: &Config) -> broker::Settings {
+fn broker_settings(config: &Config) -> BrokerSettings {
     let tokens = &config.tokens;
-    broker::Settings {
+    BrokerSettings {
         issuer: tokens.issuer.clone(),
         audience: tokens.audience.clone(),
         resources: tokens.resources.clone(),

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::protocols::local_socket::LocalListener;
 use crate::protocols::socket;
 use crate::protocols::tls::{
-    self, AcmeCertificates, ClientAuthSettings, Description, RevocationList, ServerTls, TicketSource,
+    self, AcmeCertificates, ClientAuthSettings, Description, RevocationList, ServerTls, ServerTlsSettings, TicketSource,
 };
 use crate::server::Listener;
 use crate::telemetry::metrics::{LabelledValue, Metrics};
@@ -121,7 +121,7 @@ fn next_updates(listener: &str, side: &ServerTls) -> Vec<LabelledValue> {
 }
 
 fn server_tls(
-    settings: &tls::Settings,
+    settings: &ServerTlsSettings,
     clients: Option<&ClientAuthSettings>,
     tickets: &TicketSource,
     listener: usize,

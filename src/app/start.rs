@@ -35,7 +35,7 @@ use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::limits::rate_limit::RateLimits;
 use crate::protocols::socket_handover;
-use crate::telemetry::access_log::{AccessLog, Target};
+use crate::telemetry::access_log::{AccessLog, AccessLogTarget};
 use crate::telemetry::audit_log::{self, Delivery};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::recent_rejections::RecentRejections;
@@ -254,8 +254,8 @@ fn open_log(config: &Config, metrics: &Metrics) -> Result<Option<Arc<AccessLog>>
 
 fn access_log_error(config: &Config, source: io::Error) -> StartError {
     let target = match &config.access_log.target {
-        Target::File(file) => file.display().to_string(),
-        Target::Stdout | Target::Off => "standard output".to_owned(),
+        AccessLogTarget::File(file) => file.display().to_string(),
+        AccessLogTarget::Stdout | AccessLogTarget::Off => "standard output".to_owned(),
     };
     StartError::AccessLog { target, source }
 }

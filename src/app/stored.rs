@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::error::StartError;
 use crate::config::{Database, StoreSettings};
 use crate::protocols::tls;
+use crate::store::postgres::PostgresSettings;
 use crate::store::{StoreError, postgres, sqlite};
 use crate::tokens::family::Family;
 use crate::tokens::family::revocation::Revocation;
@@ -52,7 +53,7 @@ pub(super) fn signing_keys(store: &StoreSettings) -> Result<Vec<StoredKey>, Star
 }
 
 /// TLS to the database; `None` if the operator has disabled it.
-pub(super) fn encryption(settings: &postgres::Settings) -> Result<Option<postgres::Tls>, StartError> {
+pub(super) fn encryption(settings: &PostgresSettings) -> Result<Option<postgres::Tls>, StartError> {
     if !settings.target.tls {
         return Ok(None);
     }

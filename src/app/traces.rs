@@ -10,7 +10,7 @@ use super::error::StartError;
 use super::thread;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::post::Receiver;
-use crate::telemetry::spans::{Exporter, Queue, Settings, Tracer};
+use crate::telemetry::spans::{Exporter, Queue, SpanSettings, Tracer};
 
 /// Sends until it is dropped. Dropping it sends what is left.
 pub(super) struct TraceThread {
@@ -19,7 +19,7 @@ pub(super) struct TraceThread {
 }
 
 /// Registers the metrics, also if `[trace]` is off: a board would otherwise show an error.
-pub(super) fn prepare(settings: Option<&Settings>, max_field: usize, metrics: &mut Metrics) -> Option<Arc<Tracer>> {
+pub(super) fn prepare(settings: Option<&SpanSettings>, max_field: usize, metrics: &mut Metrics) -> Option<Arc<Tracer>> {
     let tracer = settings.map(|settings| Arc::new(Tracer::new(settings, max_field)));
     let queue = tracer.as_ref().map_or_else(|| Arc::new(Queue::new(0)), |tracer| tracer.queue.clone());
     let sent = queue.clone();

@@ -13,7 +13,7 @@ use super::error::{Cause, StartError};
 use crate::config::Config;
 use crate::telemetry::metrics::{LabelledValue, Metrics, Totals};
 use crate::types::regular_file;
-use crate::upstream::{self, Report, Settings, Upstream};
+use crate::upstream::{self, Report, Upstream, UpstreamSettings};
 
 pub(super) struct UpstreamWatch {
     /// The runtime of the control thread.
@@ -45,7 +45,7 @@ impl UpstreamWatch {
     pub(super) fn prepare(&self, config: &Config) -> Result<Vec<Arc<Upstream>>, StartError> {
         let active = self.current.load();
         let current: HashMap<_, _> = active.iter().map(|upstream| (&upstream.settings.name, &**upstream)).collect();
-        let prepare = |settings: &Settings| {
+        let prepare = |settings: &UpstreamSettings| {
             let upstream = self.prepare_one(settings, config.workers, current.get(&settings.name).copied());
             upstream.map_err(|source| StartError::Upstream { name: settings.name.to_string(), source })
         };
@@ -54,7 +54,7 @@ impl UpstreamWatch {
 
     fn prepare_one(
         &self,
-        settings: &Settings,
+        settings: &UpstreamSettings,
         workers: usize,
         previous: Option<&Upstream>,
     ) -> Result<Arc<Upstream>, Cause> {

@@ -22,13 +22,13 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::recent_rejections::RecentRejections;
 use crate::telemetry::spans::Tracer;
 use crate::types::ids::RequestIds;
-use crate::types::per_worker::{Handle, PerWorker};
+use crate::types::per_worker::{PaddedArc, PerWorker};
 
 /// What the connections of all workers share.
 pub(super) fn shared(config: &Config, gateway: Gateway, draining: watch::Receiver<bool>) -> Shared {
     let settings = config.connections.clone();
     Shared {
-        gateway: ArcSwap::from_pointee(PerWorker::new(Handle::new(gateway), config.workers)),
+        gateway: ArcSwap::from_pointee(PerWorker::new(PaddedArc::new(gateway), config.workers)),
         connection_slots: Arc::new(Semaphore::new(settings.connections.min(Semaphore::MAX_PERMITS))),
         per_address: Arc::new(PerAddressLimit::new(settings.connections_per_address)),
         idle: Arc::default(),

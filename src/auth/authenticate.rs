@@ -29,7 +29,7 @@ use crate::tokens::family::handle::is_handle;
 use crate::tokens::jwt::verify::{is_still_valid, unverified_issuer, verify};
 use crate::tokens::jwt::{Validity, VerifiedToken};
 use crate::types::reject::{Reason, Reject};
-use crate::types::trace::Step;
+use crate::types::step::Step;
 
 /// Proof that a request carries a verified token that is neither expired nor revoked. Only this module makes one.
 pub struct Caller {
@@ -84,8 +84,8 @@ pub struct Authenticator {
 /// A token that may have its signature checked now.
 struct Queued<'q, 't> {
     permit: SignaturePermit<'q>,
-    /// Generation of the keyring, read before its keys.
-    generation: u64,
+    /// Revision of the keyring, read before its keys.
+    key_revision: u64,
     text: &'t str,
 }
 
@@ -93,7 +93,7 @@ impl Authenticator {
     /// Returns the caller of a request, or why its token is rejected. A cached token waits for nothing. Any other token
     /// waits for the signature queue. If its key is unknown, it also waits until the issuer's keys are fetched.
     pub async fn authenticate(&self, bearer: BearerToken<'_>, context: &AuthContext<'_>) -> Result<Caller, Reject> {
-        let found = self.find(bearer, self.keyring.generation());
+        let found = self.find(bearer, self.keyring.revision());
         let cached = match found.filter(|found| !context.must_read(found)) {
             Some(cached) => {
                 context.metrics.token_cache_hits.inc();
@@ -113,7 +113,7 @@ impl Authenticator {
             _ => reject,
         };
         self.check_revoked(&cached, context).map_err(revoked)?;
-        context.trace.step(Step::Revocation, || "not revoked".into());
+        context.steps.report(Step::Revocation, || "not revoked".into());
         context.check_audience(&cached.token)?;
         self.prove(cached, bearer.scheme(), context).await
     }
@@ -142,10 +142,10 @@ impl Authenticator {
         checked.inspect_err(|_| context.note_rejected(&cached.token))
     }
 
-    /// Looks the token up in the cache. The caller reads `generation` before the keys, so that a swap in between is
+    /// Looks the token up in the cache. The caller reads `key_revision` before the keys, so that a swap in between is
     /// noticed.
-    pub(super) fn find(&self, bearer: BearerToken<'_>, generation: u64) -> Option<Arc<CachedToken>> {
-        self.token_cache.find(bearer, generation, |token| is_still_valid(token, &self.keyring.keys().issuers))
+    pub(super) fn find(&self, bearer: BearerToken<'_>, key_revision: u64) -> Option<Arc<CachedToken>> {
+        self.token_cache.find(bearer, key_revision, |token| is_still_valid(token, &self.keyring.keys().issuers))
     }
 
     /// Verifies a token that is not in the cache. Fetches the issuer's keys once if its key is unknown.
@@ -171,7 +171,7 @@ impl Authenticator {
     ) -> Result<Arc<CachedToken>, Reject> {
         let queued = self.queue_for_signature(bearer, context).await?;
         if queued.permit.has_waited
-            && let Some(cached) = self.find(bearer, queued.generation)
+            && let Some(cached) = self.find(bearer, queued.key_revision)
         {
             cached.check_time(context.now).inspect_err(|_| context.note_rejected(&cached.token))?;
             return Ok(cached);
@@ -188,20 +188,20 @@ impl Authenticator {
         context: &AuthContext<'q>,
     ) -> Result<Queued<'q, 't>, Reject> {
         let text = bearer.text()?;
-        self.check_before_work(bearer, self.keyring.generation(), context)?;
+        self.check_before_work(bearer, self.keyring.revision(), context)?;
         let permit = context.signature_queue.next().await;
-        // Read before the keys: if they are swapped meanwhile, what is cached here belongs to the past generation.
-        let generation = self.keyring.generation();
+        // Read before the keys: if they are swapped meanwhile, what is cached here belongs to the past revision.
+        let key_revision = self.keyring.revision();
         if permit.has_waited {
-            self.check_before_work(bearer, generation, context)?;
+            self.check_before_work(bearer, key_revision, context)?;
         }
-        Ok(Queued { permit, generation, text })
+        Ok(Queued { permit, key_revision, text })
     }
 
     fn verify_queued(&self, queued: &Queued<'_, '_>, context: &AuthContext<'_>) -> Result<Arc<CachedToken>, Reject> {
         let token = self.check_signature(queued, context, Validity::Live)?;
         let identity = self.identity.of(&token);
-        let cached = Arc::new(CachedToken::new(queued.text, token, identity, queued.generation));
+        let cached = Arc::new(CachedToken::new(queued.text, token, identity, queued.key_revision));
         cached.check_revocation(&self.revocations).inspect_err(|_| context.note_rejected(&cached.token))?;
         if let (Some(family), Some(generation)) = (cached.token.family, cached.token.generation) {
             self.seen_generations.record(family, generation);
@@ -216,10 +216,10 @@ impl Authenticator {
     pub(super) fn check_before_work(
         &self,
         bearer: BearerToken<'_>,
-        generation: u64,
+        key_revision: u64,
         context: &AuthContext<'_>,
     ) -> Result<(), Reject> {
-        if self.token_cache.has_bad_signature(bearer, generation) {
+        if self.token_cache.has_bad_signature(bearer, key_revision) {
             return Err(Reject::new(Reason::BadSignature, "the same token again"));
         }
         context.payer.check(context.clock.uptime())
@@ -233,7 +233,7 @@ impl Authenticator {
         validity: Validity,
     ) -> Result<VerifiedToken, Reject> {
         let keys = self.keyring.keys();
-        let verify_with = |issuers| verify(queued.text, issuers, context.now, validity, context.trace);
+        let verify_with = |issuers| verify(queued.text, issuers, context.now, validity, context.steps);
         let result = match validity {
             Validity::Live => verify_with(&keys.issuers),
             Validity::ExpiredUpTo(_) => verify_with(&keys.issuers_at_refresh()),
@@ -241,7 +241,7 @@ impl Authenticator {
         // Only a bad signature is cached: it costs a signature check, and no other rejection is final.
         if result.as_ref().is_err_and(is_bad_signature) {
             context.payer.count(context.clock.uptime());
-            self.token_cache.insert_bad_signature(queued.text, queued.generation);
+            self.token_cache.insert_bad_signature(queued.text, queued.key_revision);
         }
         result
     }
@@ -302,11 +302,11 @@ impl Authenticator {
         let queued = self.queue_for_signature(BearerToken::from_text(token, self.token_size)?, context).await?;
         let result = self.check_signature(&queued, context, Validity::Live);
         let text = queued.text;
-        let generation = queued.generation;
+        let key_revision = queued.key_revision;
         release(queued.permit, &result).await;
         let token = result?;
         let identity = self.identity.of(&token);
-        let cached = Arc::new(CachedToken::new(text, token, identity, generation));
+        let cached = Arc::new(CachedToken::new(text, token, identity, key_revision));
         if let Some(family) = cached.token.family {
             self.renewals.record(family, &cached, context.clock.uptime());
         }

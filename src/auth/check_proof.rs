@@ -12,8 +12,8 @@ use crate::tokens::dpop::{Expected, NonceCheck, VerifiedProof};
 use crate::tokens::jwt::VerifiedToken;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
+use crate::types::step::Step;
 use crate::types::thumbprint::Thumbprint;
-use crate::types::trace::Step;
 
 impl Authenticator {
     /// The proof of the request, if its token needs one. It is good, and may have been used before.
@@ -60,7 +60,7 @@ impl Authenticator {
         if let Some(binding) = binding {
             binding.note_good(&proof);
         }
-        context.trace.step(Step::Proof, || format!("valid, made at {}", UnixTime::from_secs(verified.issued)));
+        context.steps.report(Step::Proof, || format!("valid, made at {}", UnixTime::from_secs(verified.issued)));
         Ok(verified)
     }
 
@@ -130,7 +130,7 @@ fn check_certificate(bound: Option<Thumbprint>, context: &AuthContext<'_>) -> Re
     let other = |detail| Err(Reject::new(Reason::CertificateOther, detail));
     match context.presented.and_then(|presented| presented.certificate) {
         Some(shown) if shown == bound => {
-            context.trace.step(Step::Proof, || "the certificate of cnf".to_owned());
+            context.steps.report(Step::Proof, || "the certificate of cnf".to_owned());
             Ok(())
         }
         Some(shown) => other(format!("the client has shown {shown}")),

@@ -10,7 +10,7 @@ use crate::telemetry::metrics::WorkerMetrics;
 use crate::tokens::jwt::{NeededAudience, VerifiedToken};
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::reject::Reject;
-use crate::types::trace::Trace;
+use crate::types::step::StepReporter;
 
 /// Passed by reference to every step of authentication.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ pub struct AuthContext<'r> {
     pub presented: Option<PresentedProof<'r>>,
     /// Gets a token that is rejected although its signature is good: operators ask which subject it was.
     pub rejected_token: Option<&'r OnceLock<Arc<VerifiedToken>>>,
-    pub trace: Trace<'r>,
+    pub steps: StepReporter<'r>,
 }
 
 impl AuthContext<'_> {

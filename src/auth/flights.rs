@@ -21,10 +21,10 @@ pub(super) type LookupOutcome = Result<Arc<CachedToken>, (Reason, String)>;
 
 /// The questions of one kind that are asked now, each by its [`flight_key`].
 pub struct Flights<T> {
-    by_key: Mutex<HashMap<u128, Entry<T>, RandomState>>,
+    by_key: Mutex<HashMap<u128, OpenFlight<T>, RandomState>>,
 }
 
-struct Entry<T> {
+struct OpenFlight<T> {
     flight: Flight<T>,
     /// The requests that take part.
     seats: usize,
@@ -49,7 +49,7 @@ pub(super) fn flight_key(part: &str, text: &str) -> u128 {
 impl<T> Flights<T> {
     pub(super) fn join(&self, key: u128) -> Seat<'_, T> {
         let mut flights = self.by_key.lock();
-        let entry = flights.entry(key).or_insert_with(|| Entry { flight: Flight::default(), seats: 0 });
+        let entry = flights.entry(key).or_insert_with(|| OpenFlight { flight: Flight::default(), seats: 0 });
         entry.seats += 1;
         Seat { flights: self, key, flight: entry.flight.clone(), is_first: entry.seats == 1 }
     }

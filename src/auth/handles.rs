@@ -286,7 +286,7 @@ impl Default for Handles {
 mod tests {
     use super::*;
     use crate::store::StoreFuture;
-    use crate::tokens::family::{Origin, RevokeReason, RevokedAt, handle};
+    use crate::tokens::family::{FamilyOrigin, RevokeReason, RevokedAt, handle};
     use crate::types::secret::Secret;
 
     const NOW: UnixTime = UnixTime::from_secs(1_000_000);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     fn login() -> (Family, ProviderLogin) {
-        let origin = Origin { issuer: ISSUER.into(), subject: "alice".into(), session: None, dated: NOW };
+        let origin = FamilyOrigin { issuer: ISSUER.into(), subject: "alice".into(), session: None, dated: NOW };
         let family = Family { absolute_expiry: NOW + HOUR, origin: Some(origin), ..Family::sample(NOW - HOUR) };
         let login = ProviderLogin {
             provider: "main".into(),

@@ -20,14 +20,14 @@ use crate::auth::token_cache::CachedToken;
 use crate::tokens::jwt::VerifiedToken;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
-use crate::types::trace::Step;
+use crate::types::step::Step;
 
 /// A request that presents a credential.
 pub(super) struct Presented<'p> {
     pub(super) bearer: BearerToken<'p>,
     pub(super) text: &'p str,
     /// Of the keyring, read before its keys.
-    pub(super) generation: u64,
+    pub(super) key_revision: u64,
     pub(super) context: &'p AuthContext<'p>,
     /// When the request began to wait.
     pub(super) since: Instant,
@@ -67,8 +67,8 @@ impl Authenticator {
         bearer: BearerToken<'p>,
         context: &'p AuthContext<'p>,
     ) -> Result<Presented<'p>, Reject> {
-        let generation = self.keyring.generation();
-        Ok(Presented { bearer, text: bearer.text()?, generation, context, since: Instant::now() })
+        let key_revision = self.keyring.revision();
+        Ok(Presented { bearer, text: bearer.text()?, key_revision, context, since: Instant::now() })
     }
 
     /// Looks a credential up that is not in the cache, or must be looked up again. Checks first what costs no look-up.
@@ -77,7 +77,7 @@ impl Authenticator {
         kind: &K,
         presented: &Presented<'_>,
     ) -> Result<Arc<CachedToken>, Reject> {
-        let known = self.find(presented.bearer, presented.generation);
+        let known = self.find(presented.bearer, presented.key_revision);
         let was_known = known.is_some();
         let fallback = known.filter(|known| kind.outlives_a_lookup(known, presented));
         let seat = self.lookups.join(kind.flight_key(presented));
@@ -120,7 +120,7 @@ impl Authenticator {
             return Err(Reject::new(reason, "the same token again"));
         }
         // A look-up that has ended before this request joined.
-        let found = self.find(presented.bearer, presented.generation);
+        let found = self.find(presented.bearer, presented.key_revision);
         if let Some(found) = found.filter(|found| !context.must_read_at(found, now)) {
             return Ok(found);
         }
@@ -149,15 +149,15 @@ impl Authenticator {
         usable_until: UnixTime,
         presented: &Presented<'_>,
     ) -> CachedToken {
-        let trace = presented.context.trace;
-        trace.step(Step::Claims, || format!("sub {:?}, scope {:?}", token.subject, token.scope.join(" ")));
+        let steps = presented.context.steps;
+        steps.report(Step::Claims, || format!("sub {:?}, scope {:?}", token.subject, token.scope.join(" ")));
         let identity = self.identity.of(&token);
-        CachedToken::new(presented.text, token, identity, presented.generation).usable_until(usable_until)
+        CachedToken::new(presented.text, token, identity, presented.key_revision).usable_until(usable_until)
     }
 
     /// Remembers that a credential of the store is bad. None becomes good later, so that it is not looked up again.
     pub(super) fn mark_bad(&self, presented: &Presented<'_>) {
         self.token_cache.remove(presented.text);
-        self.token_cache.insert_bad_signature(presented.text, presented.generation);
+        self.token_cache.insert_bad_signature(presented.text, presented.key_revision);
     }
 }

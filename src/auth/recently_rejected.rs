@@ -18,12 +18,12 @@ const CAPACITY: usize = 16_384;
 
 /// `W`: why a token was rejected.
 pub(super) struct RejectedTokens<W> {
-    generations: Mutex<Generations<W>>,
+    halves: Mutex<Halves<W>>,
 }
 
 type ByToken<W> = HashMap<u128, (Uptime, W), RandomState>;
 
-struct Generations<W> {
+struct Halves<W> {
     current: ByToken<W>,
     previous: ByToken<W>,
     since: Uptime,
@@ -31,28 +31,27 @@ struct Generations<W> {
 
 impl<W: Clone> RejectedTokens<W> {
     pub(super) fn find(&self, token: u128, now: Uptime) -> Option<W> {
-        let generations = self.generations.lock();
-        let found = generations.current.get(&token).or_else(|| generations.previous.get(&token));
+        let halves = self.halves.lock();
+        let found = halves.current.get(&token).or_else(|| halves.previous.get(&token));
         found.filter(|(at, _)| now.since(*at) < REMEMBERED).map(|(_, why)| why.clone())
     }
 
     pub(super) fn insert(&self, token: u128, why: W, now: Uptime) {
-        let mut generations = self.generations.lock();
-        if now.since(generations.since) >= REMEMBERED {
-            generations.previous = std::mem::take(&mut generations.current);
-            generations.since = now;
+        let mut halves = self.halves.lock();
+        if now.since(halves.since) >= REMEMBERED {
+            halves.previous = std::mem::take(&mut halves.current);
+            halves.since = now;
         }
-        if generations.current.len() < CAPACITY {
-            generations.current.insert(token, (now, why));
+        if halves.current.len() < CAPACITY {
+            halves.current.insert(token, (now, why));
         }
     }
 }
 
 impl<W> Default for RejectedTokens<W> {
     fn default() -> Self {
-        let generations =
-            Generations { current: HashMap::default(), previous: HashMap::default(), since: Uptime::default() };
-        RejectedTokens { generations: Mutex::new(generations) }
+        let halves = Halves { current: HashMap::default(), previous: HashMap::default(), since: Uptime::default() };
+        RejectedTokens { halves: Mutex::new(halves) }
     }
 }
 
@@ -82,6 +81,6 @@ mod tests {
         let rejected = RejectedTokens::default();
         (0..=CAPACITY as u128).for_each(|token| rejected.insert(token, Reason::TokenInactive, START));
         let [first, last] = [0, CAPACITY as u128].map(|token| rejected.find(token, START).is_some());
-        assert_eq!((first, last, rejected.generations.lock().current.len()), (true, false, CAPACITY));
+        assert_eq!((first, last, rejected.halves.lock().current.len()), (true, false, CAPACITY));
     }
 }

@@ -117,7 +117,7 @@ impl ClientKeys {
 async fn verify_now(source: &Source, assertion: &str, context: &AuthContext<'_>) -> Result<ClientAssertion, Reject> {
     context.payer.check(context.clock.uptime())?;
     let permit = context.signature_queue.next().await;
-    let verified = client_assertion::verify(assertion, &source.trusted(), context.now, context.trace);
+    let verified = client_assertion::verify(assertion, &source.trusted(), context.now, context.steps);
     if verified.as_ref().is_err_and(|reject| reject.reason == Reason::BadSignature) {
         context.payer.count(context.clock.uptime());
     }

@@ -81,9 +81,9 @@ impl StreamReads {
 
     /// Requests and streams go on with what was read, until this time.
     fn record(&self, read: &StreamRead, until: UnixTime, stand_for: impl FnOnce(&Arc<Issuer>) -> VerifiedToken) {
-        let generation = self.keyring.generation();
+        let key_revision = self.keyring.revision();
         let token = stand_for(&self.keyring.keys().own().trusted.policy);
-        let known = CachedToken::new("", token, Vec::new(), generation);
+        let known = CachedToken::new("", token, Vec::new(), key_revision);
         read.record(known.usable_until(until), self.clock.uptime());
     }
 

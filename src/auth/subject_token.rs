@@ -47,18 +47,18 @@ impl Authenticator {
     ) -> Result<VerifiedToken, Reject> {
         let text = bearer.text()?;
         let named = unverified_issuer(text).ok_or(Reason::UnknownIssuer)?;
-        self.check_before_work(bearer, self.keyring.generation(), context)?;
+        self.check_before_work(bearer, self.keyring.revision(), context)?;
         let permit = context.signature_queue.next().await;
-        let generation = self.keyring.generation();
+        let key_revision = self.keyring.revision();
         let keys = self.keyring.keys();
         // The first one is the gateway itself.
         let known = keys.issuers.iter().skip(1).find(|issuer| *issuer.policy.issuer == *named);
         let known = known.ok_or_else(|| Reject::new(Reason::UnknownIssuer, "iss is no [[issuer]]"))?;
         let issuer = TrustedIssuer { policy: Arc::new(policy(&known.policy, kind)), keys: known.keys.clone() };
-        let verified = verify(text, &[issuer], context.now, Validity::Live, context.trace);
+        let verified = verify(text, &[issuer], context.now, Validity::Live, context.steps);
         if verified.as_ref().is_err_and(|reject| reject.reason == Reason::BadSignature) {
             context.payer.count(context.clock.uptime());
-            self.token_cache.insert_bad_signature(text, generation);
+            self.token_cache.insert_bad_signature(text, key_revision);
         }
         permit.end().await;
         verified

@@ -1,8 +1,9 @@
 //! The verified-token cache: a known token costs one hash and one compare instead of a signature.
 //!
 //! The key is the **whole** token: a cache keyed by a part of it was a bypass (fast-jwt GHSA-rp9m-7r4c-75qg). An entry
-//! saves the signature check, the JSON and the base64. Time, revocation and key generation are checked again on every
-//! request. After a change of keys an entry stays valid if its own key and the policy of its issuer have not changed.
+//! saves the signature check, the JSON and the base64. Time, revocation and the revision of keys are checked again on
+//! every request. After a change of keys an entry stays valid if its own key and the policy of its issuer have not
+//! changed.
 //!
 //! An evicted entry costs one verification. Tokens with a bad signature are cached as well, so that a client that
 //! repeats one does not cost a signature check each time. Both caches are bounded by bytes.
@@ -18,7 +19,7 @@ use quick_cache::sync::Cache;
 
 use crate::auth::bearer::BearerToken;
 use crate::auth::exchanged_tokens::ExchangedTokens;
-use crate::auth::leases::Lease;
+use crate::auth::introspected_tokens::IntrospectedToken;
 use crate::auth::proofs::TokenBinding;
 use crate::auth::revocations::{RevocationKeys, Revocations};
 use crate::tokens::dpop::KnownHeader;
@@ -34,8 +35,8 @@ use crate::types::reject::{Reason, Reject};
 pub struct CachedToken {
     not_before: UnixTime,
     expires: UnixTime,
-    /// The generation of the keyring that the token was last accepted by.
-    generation: AtomicU64,
+    /// The revision of the keyring that the token was last accepted by.
+    key_revision: AtomicU64,
     /// The epoch of the revocations at which the token was last found not revoked.
     checked_epoch: AtomicU64,
     pub token: Arc<VerifiedToken>,
@@ -61,9 +62,9 @@ pub struct CachedToken {
     /// Of the identity headers, and of the claims of an opaque token.
     header_bytes: usize,
     /// Only for an opaque token: how long the newest answer about it holds for streams.
-    pub lease: Option<Arc<Lease>>,
-    /// [`Lease::changes`] at the time of its answer. `None` if there was a newer one.
-    lease_changes: Option<u64>,
+    pub introspected: Option<Arc<IntrospectedToken>>,
+    /// [`IntrospectedToken::changes`] at the time of its answer. `None` if there was a newer one.
+    rights_changes: Option<u64>,
     /// What proofs beside the token must fit. Their outcome is never cached.
     binding: Option<Arc<TokenBinding>>,
 }
@@ -73,7 +74,7 @@ impl CachedToken {
         text: &str,
         token: impl Into<Arc<VerifiedToken>>,
         identity: Vec<(HeaderName, HeaderValue)>,
-        generation: u64,
+        key_revision: u64,
     ) -> Self {
         let token = token.into();
         let keys = RevocationKeys::of(&token);
@@ -82,7 +83,7 @@ impl CachedToken {
         CachedToken {
             not_before: token.not_before,
             expires: token.expires,
-            generation: AtomicU64::new(generation),
+            key_revision: AtomicU64::new(key_revision),
             checked_epoch: AtomicU64::new(0),
             is_api_key: token.is_api_key,
             is_opaque: token.is_opaque,
@@ -96,8 +97,8 @@ impl CachedToken {
             replacements: Replacements::default(),
             exchanged: ExchangedTokens::default(),
             header_bytes,
-            lease: None,
-            lease_changes: None,
+            introspected: None,
+            rights_changes: None,
             binding,
         }
     }
@@ -107,31 +108,31 @@ impl CachedToken {
         text: Arc<str>,
         token: Arc<VerifiedToken>,
         identity: Vec<(HeaderName, HeaderValue)>,
-        generation: u64,
-        lease: Arc<Lease>,
+        key_revision: u64,
+        introspected: Arc<IntrospectedToken>,
     ) -> Self {
         // A JWT brings its claims along. Those of an opaque token come from its issuer.
         let claims = serde_json::to_vec(&token.claims).map_or(0, |claims| 4 * claims.len());
-        let cached = CachedToken::new(&text, token, identity, generation);
+        let cached = CachedToken::new(&text, token, identity, key_revision);
         let header_bytes = cached.header_bytes + claims;
-        let lease_changes = lease.changes_until(&cached.token);
-        CachedToken { text, header_bytes, lease: Some(lease), lease_changes, ..cached }
+        let rights_changes = introspected.changes_until(&cached.token);
+        CachedToken { text, header_bytes, introspected: Some(introspected), rights_changes, ..cached }
     }
 
-    /// The generation of the keyring that the token was last accepted by.
-    pub fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
+    /// The revision of the keyring that the token was last accepted by.
+    pub fn key_revision(&self) -> u64 {
+        self.key_revision.load(Ordering::Acquire)
     }
 
-    /// Returns true if the token is valid with the keys of this generation. Calls `still_holds` only if the generation
+    /// Returns true if the token is valid with the keys of this revision. Calls `still_holds` only if the revision
     /// has changed since the last call.
-    pub fn is_valid_in(&self, generation: u64, still_holds: impl FnOnce(&VerifiedToken) -> bool) -> bool {
-        if self.generation() == generation {
+    pub fn is_valid_in(&self, key_revision: u64, still_holds: impl FnOnce(&VerifiedToken) -> bool) -> bool {
+        if self.key_revision() == key_revision {
             return true;
         }
         let holds = still_holds(&self.token);
         if holds {
-            self.generation.store(generation, Ordering::Release);
+            self.key_revision.store(key_revision, Ordering::Release);
         }
         holds
     }
@@ -181,7 +182,7 @@ impl CachedToken {
         CachedToken {
             not_before: self.not_before,
             expires: self.expires,
-            generation: AtomicU64::new(self.generation()),
+            key_revision: AtomicU64::new(self.key_revision()),
             checked_epoch: AtomicU64::new(0),
             is_api_key: self.is_api_key,
             is_opaque: self.is_opaque,
@@ -195,8 +196,8 @@ impl CachedToken {
             replacements: Replacements::default(),
             exchanged: ExchangedTokens::default(),
             header_bytes,
-            lease: self.lease.clone(),
-            lease_changes: self.lease_changes,
+            introspected: self.introspected.clone(),
+            rights_changes: self.rights_changes,
             binding: self.binding.clone(),
         }
     }
@@ -209,10 +210,11 @@ impl CachedToken {
     /// Returns true if this is an API key that the route does not accept, or that must be read from the store again, or
     /// an opaque token about which its issuer must be asked again. A stream may have learned of other rights.
     pub fn is_past_key(&self, now: UnixTime, accepts_api_keys: bool) -> bool {
-        let is_unknown =
-            |lease: &Arc<Lease>| now >= self.expires || !lease.is_live() || self.lease_changes != Some(lease.changes());
+        let is_unknown = |introspected: &Arc<IntrospectedToken>| {
+            now >= self.expires || !introspected.is_live() || self.rights_changes != Some(introspected.changes())
+        };
         self.is_api_key && !(accepts_api_keys && now < self.expires)
-            || self.is_opaque && self.lease.as_ref().is_none_or(is_unknown)
+            || self.is_opaque && self.introspected.as_ref().is_none_or(is_unknown)
     }
 
     /// Returns true if this is the handle of a login at another provider than the route accepts, or must be read from
@@ -260,14 +262,14 @@ impl Weighter<Arc<[u8]>, Arc<CachedToken>> for Bytes {
 }
 
 impl Weighter<Box<[u8]>, u64> for Bytes {
-    fn weight(&self, token: &Box<[u8]>, _generation: &u64) -> u64 {
+    fn weight(&self, token: &Box<[u8]>, _key_revision: &u64) -> u64 {
         (token.len() + 96) as u64
     }
 }
 
 pub struct TokenCache {
     known: Cache<Arc<[u8]>, Arc<CachedToken>, Bytes, RandomState>,
-    /// Tokens with a bad signature, with the keyring's generation at that time.
+    /// Tokens with a bad signature, with the keyring's revision at that time.
     forged: Cache<Box<[u8]>, u64, Bytes, RandomState>,
 }
 
@@ -291,14 +293,14 @@ impl TokenCache {
         }
     }
 
-    /// The entry of exactly this token, if it is valid with this generation of keys.
+    /// The entry of exactly this token, if it is valid with this revision of keys.
     pub fn find(
         &self,
         token: BearerToken<'_>,
-        generation: u64,
+        key_revision: u64,
         still_holds: impl FnOnce(&VerifiedToken) -> bool,
     ) -> Option<Arc<CachedToken>> {
-        self.known.get(token.as_bytes()).filter(|known| known.is_valid_in(generation, still_holds))
+        self.known.get(token.as_bytes()).filter(|known| known.is_valid_in(key_revision, still_holds))
     }
 
     pub fn insert(&self, known: Arc<CachedToken>) {
@@ -323,12 +325,12 @@ impl TokenCache {
         self.known.remove(token.as_bytes());
     }
 
-    pub fn has_bad_signature(&self, token: BearerToken<'_>, generation: u64) -> bool {
-        self.forged.get(token.as_bytes()) == Some(generation)
+    pub fn has_bad_signature(&self, token: BearerToken<'_>, key_revision: u64) -> bool {
+        self.forged.get(token.as_bytes()) == Some(key_revision)
     }
 
-    pub fn insert_bad_signature(&self, token: &str, generation: u64) {
-        self.forged.insert(token.as_bytes().into(), generation);
+    pub fn insert_bad_signature(&self, token: &str, key_revision: u64) {
+        self.forged.insert(token.as_bytes().into(), key_revision);
     }
 
     pub fn count(&self) -> usize {

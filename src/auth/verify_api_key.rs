@@ -15,7 +15,7 @@ use crate::tokens::family::Family;
 use crate::tokens::family::api_key::PresentedKey;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
-use crate::types::trace::Step;
+use crate::types::step::Step;
 
 struct ApiKeyLookup<'l> {
     auth: &'l Authenticator,
@@ -34,7 +34,7 @@ impl Authenticator {
         let presented = self.presented(bearer, context)?;
         let malformed = || Reject::new(Reason::BadApiKey, "not well formed, or the checksum is wrong");
         let key = PresentedKey::parse(presented.text).ok_or_else(malformed)?;
-        context.trace.step(Step::Claims, || format!("API key {}", key.id));
+        context.steps.report(Step::Claims, || format!("API key {}", key.id));
         self.look_up(&ApiKeyLookup { auth: self, key }, &presented).await
     }
 
@@ -53,7 +53,7 @@ impl Lookup for ApiKeyLookup<'_> {
     }
 
     fn rejected_before(&self, presented: &Presented<'_>) -> Option<Reason> {
-        let is_bad = self.auth.token_cache.has_bad_signature(presented.bearer, presented.generation);
+        let is_bad = self.auth.token_cache.has_bad_signature(presented.bearer, presented.key_revision);
         is_bad.then_some(Reason::BadApiKey)
     }
 

@@ -11,7 +11,7 @@ use crate::auth::look_up::{Lookup, Presented};
 use crate::auth::token_cache::CachedToken;
 use crate::tokens::family::handle::PresentedHandle;
 use crate::types::reject::{Reason, Reject};
-use crate::types::trace::Step;
+use crate::types::step::Step;
 
 struct HandleLookup<'l> {
     auth: &'l Authenticator,
@@ -32,7 +32,7 @@ impl Authenticator {
         let presented = self.presented(bearer, context)?;
         let malformed = || Reject::new(Reason::BadSession, "not well formed, or the checksum is wrong");
         let handle = PresentedHandle::parse(presented.text).ok_or_else(malformed)?;
-        context.trace.step(Step::Claims, || format!("session {}", handle.id));
+        context.steps.report(Step::Claims, || format!("session {}", handle.id));
         self.look_up(&HandleLookup { auth: self, handle, provider }, &presented).await
     }
 }
@@ -43,7 +43,7 @@ impl Lookup for HandleLookup<'_> {
     }
 
     fn rejected_before(&self, presented: &Presented<'_>) -> Option<Reason> {
-        let is_bad = self.auth.token_cache.has_bad_signature(presented.bearer, presented.generation);
+        let is_bad = self.auth.token_cache.has_bad_signature(presented.bearer, presented.key_revision);
         is_bad.then_some(Reason::BadSession)
     }
 

@@ -10,7 +10,7 @@ use crate::auth::introspection::Introspector;
 use crate::auth::look_up::{Lookup, Presented};
 use crate::auth::token_cache::CachedToken;
 use crate::types::reject::{Reason, Reject};
-use crate::types::trace::Step;
+use crate::types::step::Step;
 
 struct OpaqueLookup<'l> {
     auth: &'l Authenticator,
@@ -26,7 +26,7 @@ impl Authenticator {
         context: &AuthContext<'_>,
     ) -> Result<Arc<CachedToken>, Reject> {
         let presented = self.presented(bearer, context)?;
-        context.trace.step(Step::Issuer, || issuer.policy.issuer.to_string());
+        context.steps.report(Step::Issuer, || issuer.policy.issuer.to_string());
         let key = issuer.token_key(presented.text);
         self.look_up(&OpaqueLookup { auth: self, issuer, key }, &presented).await
     }
@@ -60,13 +60,13 @@ impl Lookup for OpaqueLookup<'_> {
             }
         })?;
         let token = introspected.token.clone();
-        presented.context.trace.step(Step::Introspection, || {
+        presented.context.steps.report(Step::Introspection, || {
             format!("active: sub {:?}, scope {:?}, until {}", token.subject, token.scope.join(" "), token.expires)
         });
         let text = Arc::from(presented.text);
-        let lease = introspection.good(self.issuer, self.key, &text, &introspected);
+        let shared = introspection.good(self.issuer, self.key, &text, &introspected);
         let identity = self.auth.identity.of(&token);
-        let known = CachedToken::of_answer(text, token, identity, presented.generation, lease);
+        let known = CachedToken::of_answer(text, token, identity, presented.key_revision, shared);
         Ok(known.usable_until(introspected.asked_at + self.issuer.settings.cache))
     }
 }

@@ -10,7 +10,7 @@ use super::token_pair::TokenPair;
 use crate::store::{Mark, Marked};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::bound::Bound;
-use crate::tokens::family::{Family, Origin};
+use crate::tokens::family::{Family, FamilyOrigin};
 use crate::tokens::login::Login;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
@@ -33,7 +33,7 @@ impl Broker {
     pub async fn issue_access(
         &self,
         login: Login,
-        origin: Option<Origin>,
+        origin: Option<FamilyOrigin>,
         context: EventContext,
     ) -> Result<Option<AccessGrant>, Reject> {
         let now = context.at;
@@ -53,7 +53,7 @@ impl Broker {
     pub async fn issue_from(
         &self,
         login: Login,
-        origin: Origin,
+        origin: FamilyOrigin,
         bind: Bound,
         context: EventContext,
     ) -> Result<Option<TokenPair>, Reject> {

@@ -4,7 +4,7 @@ use crate::types::reject::{Reason, Reject};
 
 /// Rejects a client with the token of another one. A token is bound to the client that it was issued to, if that is
 /// known (RFC 6749 section 6, RFC 7009 section 2.1). Clients are public, so `claimed` is not authenticated.
-pub fn check_holder(issued_to: &str, claimed: Option<&str>) -> Result<(), Reject> {
+pub fn check_client_id(issued_to: &str, claimed: Option<&str>) -> Result<(), Reject> {
     if issued_to.is_empty() || claimed == Some(issued_to) {
         Ok(())
     } else {
@@ -26,7 +26,7 @@ mod tests {
             ("app", Some(""), false),
             ("app", None, false),
         ] {
-            assert_eq!(check_holder(issued_to, claimed).is_ok(), accepted, "{issued_to:?} {claimed:?}");
+            assert_eq!(check_client_id(issued_to, claimed).is_ok(), accepted, "{issued_to:?} {claimed:?}");
         }
     }
 }

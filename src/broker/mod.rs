@@ -30,7 +30,7 @@ mod token_pair;
 
 pub use access_grants::AccessGrant;
 pub use api_keys::IssuedKey;
-pub use client::check_holder;
+pub use client::check_client_id;
 pub use detached::Detached;
 pub use event_poll::{EventPoll, poll_events};
 pub use event_stream::{EventRejected, EventStream, MAX_EVENT};
@@ -41,5 +41,5 @@ pub use key_tools::KeyTools;
 pub use refresh_turns::RefreshTurns;
 pub use report_counts::{ReportCounts, ReportOutcome};
 pub use service::Broker;
-pub use settings::{BODY_LIMIT, EXCHANGE_BODY_LIMIT, Settings};
+pub use settings::{BODY_LIMIT, BrokerSettings, EXCHANGE_BODY_LIMIT};
 pub use token_pair::TokenPair;

@@ -13,13 +13,13 @@ use http::HeaderMap;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::client::check_holder;
+use super::client::check_client_id;
 use super::refresh_turns::RefreshTurn;
 use super::service::Broker;
 use super::token_pair::TokenPair;
 use crate::protocols::http::media_type;
 use crate::tokens::audit_event::{Event, EventContext};
-use crate::tokens::bound::{Bound, Holder};
+use crate::tokens::bound::{Bound, ProvedClient};
 use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::rotation::{Rotation, rotate, rotate_late};
@@ -36,7 +36,7 @@ pub struct RefreshRequest {
 }
 
 impl RefreshRequest {
-    /// The refresh token of a browser, from its cookie. Its session belongs to no OAuth client.
+    /// The refresh token of a browser, from its cookie. Its family belongs to no OAuth client.
     pub fn of_cookie(refresh_token: &str) -> Self {
         RefreshRequest { refresh_token: refresh_token.to_owned(), client_id: None }
     }
@@ -76,9 +76,9 @@ struct RefreshCaller {
 }
 
 impl RefreshCaller {
-    /// Why the family must not be touched: a session that is bound to a key needs a proof of this key, and one that is
+    /// Why the family must not be touched: one that is bound to a key needs a proof of this key, and one that is
     /// bound to a certificate needs this certificate (RFC 8705 section 4). It is checked before the rotation, so that a
-    /// stolen refresh token alone can neither rotate nor revoke the session (doorkeeper 1794 revoked first).
+    /// stolen refresh token alone can neither rotate nor revoke the family (doorkeeper 1794 revoked first).
     fn lacks_proof(&self, family: &Family) -> Option<Reason> {
         let bound = family.bound_to();
         if bound.certificate.is_some() && bound.certificate != self.proved.certificate {
@@ -92,16 +92,16 @@ impl RefreshCaller {
     }
 
     /// Returns true if a thief of a refresh token could not have sent this. `family` has passed
-    /// [`RefreshCaller::may_hold`] and [`RefreshCaller::lacks_proof`].
+    /// [`RefreshCaller::may_refresh`] and [`RefreshCaller::lacks_proof`].
     fn is_proven(&self, family: &Family) -> bool {
         let is_bound = family.bound_to() != Bound::default();
         let is_owner = self.is_authenticated && self.client_id.as_deref() == Some(&*family.client_id);
         is_bound || is_owner
     }
 
-    fn may_hold(&self, family: &Family) -> bool {
+    fn may_refresh(&self, family: &Family) -> bool {
         self.subject.as_ref().is_none_or(|subject| family.subject == *subject)
-            && check_holder(&family.client_id, self.client_id.as_deref()).is_ok()
+            && check_client_id(&family.client_id, self.client_id.as_deref()).is_ok()
     }
 }
 
@@ -145,7 +145,7 @@ impl Broker {
         &self,
         presented: PresentedToken,
         client_id: Option<&str>,
-        holder: Holder,
+        proved_client: ProvedClient,
         context: EventContext,
     ) -> Result<TokenPair, Reject> {
         let token_id = presented.token_id;
@@ -153,8 +153,8 @@ impl Broker {
         let caller = RefreshCaller {
             subject: None,
             client_id: client_id.map(str::to_owned),
-            proved: holder.proved,
-            is_authenticated: holder.is_authenticated,
+            proved: proved_client.proved,
+            is_authenticated: proved_client.is_authenticated,
             may_repeat: true,
         };
         let mut turn = self.refresh_turns.take(token_id, self.settings.store_timeout).await;
@@ -163,13 +163,13 @@ impl Broker {
             Rotation::Rejected(Reason::RefreshConflict) => Rotation::Rejected(Reason::GrantOutdated),
             rotation => rotation,
         };
-        self.respond(rotation, token_id, holder.bind, now)
+        self.respond(rotation, token_id, proved_client.bind, now)
     }
 
     async fn rotate(
         &self,
         presented: PresentedToken,
-        holder: RefreshCaller,
+        caller: RefreshCaller,
         context: EventContext,
         turn: Option<&mut RefreshTurn<'_>>,
     ) -> Result<Rotation, Reject> {
@@ -192,15 +192,15 @@ impl Broker {
             let family = family.map(|family| with_confirmed(family, seen));
             let time = clock.read_with(of_store);
             let rotation = match (family.as_deref(), &before) {
-                (Some(family), _) if !holder.may_hold(family) => Rotation::Rejected(Reason::GrantMismatch),
-                (Some(family), _) if let Some(reason) = holder.lacks_proof(family) => Rotation::Rejected(reason),
+                (Some(family), _) if !caller.may_refresh(family) => Rotation::Rejected(Reason::GrantMismatch),
+                (Some(family), _) if let Some(reason) = caller.lacks_proof(family) => Rotation::Rejected(reason),
                 (Some(family), Some(before)) => {
                     rotate_late(before, family, watermark, presented, &roots, &lifetimes, time)
                 }
                 (family, _) => rotate(family, watermark, presented, &roots, &lifetimes, time),
             };
             let rotation = match family.as_deref() {
-                Some(family) if holder.may_repeat && holder.is_proven(family) => rotation.for_proven_sender(family),
+                Some(family) if caller.may_repeat && caller.is_proven(family) => rotation.for_proven_sender(family),
                 _ => rotation,
             };
             if has_turn && matches!(rotation, Rotation::Rotated(_)) {

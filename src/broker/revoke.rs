@@ -1,12 +1,12 @@
 //! `DELETE /token/{tokenId}`: revokes one family.
 //!
 //! Its owner may do this from any device, and every caller with the scope `token:revoke`. An unknown family and the
-//! family of another owner get the same response. Success for a mistyped id would leave a stolen session alive, and
+//! family of another owner get the same response. Success for a mistyped id would leave a stolen family alive, and
 //! different responses would reveal which ids exist.
 
 use std::time::Duration;
 
-use super::client::check_holder;
+use super::client::check_client_id;
 use super::service::Broker;
 use crate::auth::authenticate::Caller;
 use crate::store::{RevokeOutcome, RevokedBy};
@@ -73,7 +73,7 @@ impl Broker {
         context: EventContext,
     ) -> Result<(), Reject> {
         let Some(family) = self.family_of(presented).await? else { return Ok(()) };
-        check_holder(&family.client_id, client_id)?;
+        check_client_id(&family.client_id, client_id)?;
         let owner = RevokedBy::Owner(family.subject);
         or_swept(self.revoke_family(family.id, owner, context).await)
     }

@@ -6,7 +6,7 @@ use super::detached::Detached;
 use super::keys::OwnKeys;
 use super::refresh_turns::RefreshTurns;
 use super::report_counts::ReportCounts;
-use super::settings::Settings;
+use super::settings::BrokerSettings;
 use crate::auth::keyring::Keyring;
 use crate::auth::seen_generations::SeenGenerations;
 use crate::limits::throttle::Throttle;
@@ -17,7 +17,7 @@ use crate::types::clock::SteadyClock;
 use crate::types::reject::Reject;
 
 pub struct Broker {
-    pub settings: Settings,
+    pub settings: BrokerSettings,
     pub store: Arc<dyn Store>,
     pub roots: Arc<Roots>,
     pub keyring: Arc<Keyring>,

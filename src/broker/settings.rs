@@ -11,7 +11,7 @@ pub const BODY_LIMIT: u64 = 8 * 1024;
 pub const EXCHANGE_BODY_LIMIT: u64 = 24 * 1024;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct BrokerSettings {
     pub issuer: String,
     /// The `aud` of an access token if its family names none.
     pub audience: Vec<String>,

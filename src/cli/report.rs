@@ -8,7 +8,7 @@ use super::output::say;
 use super::terminal::printable;
 use crate::types::clock::{Clock, SystemClock, UnixTime};
 use crate::types::reject::Reject;
-use crate::types::trace::Step;
+use crate::types::step::Step;
 
 #[derive(clap::Args)]
 pub(super) struct TimeArguments {

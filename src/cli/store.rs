@@ -26,8 +26,8 @@ pub(super) enum StoreCommand {
         #[arg(long, value_name = "FILE")]
         from: PathBuf,
         /// The kind of the store in the configuration.
-        #[arg(long, value_enum, default_value_t = Target::Postgres)]
-        to: Target,
+        #[arg(long, value_enum, default_value_t = CopyTarget::Postgres)]
+        to: CopyTarget,
     },
     /// Create the tables in PostgreSQL, or change them for this version, beside running gateways of the version before.
     /// Indexes of large tables are built without a limit of time, and no refresh waits for them. SQLite needs no such
@@ -52,13 +52,13 @@ pub(super) enum StoreCommand {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-pub(super) enum Target {
+pub(super) enum CopyTarget {
     Postgres,
 }
 
 pub(super) fn run(command: StoreCommand) -> Result<(), CommandError> {
     match command {
-        StoreCommand::Copy { config, from, to: Target::Postgres } => copy(&config, &from),
+        StoreCommand::Copy { config, from, to: CopyTarget::Postgres } => copy(&config, &from),
         StoreCommand::Migrate { config, owner, owner_password_file } => {
             let password = owner_password_file.map(PasswordSource::File);
             migrate(&config, owner.map(|role| Owner { role, password }))

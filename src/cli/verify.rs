@@ -18,7 +18,7 @@ use crate::tokens::jwt::verify::{TrustedIssuer, verify};
 use crate::tokens::jwt::{ALGORITHMS, Algorithm, Validity, algorithm_named};
 use crate::types::regular_file;
 use crate::types::reject::Reject;
-use crate::types::trace::{Step, Trace};
+use crate::types::step::{Step, StepReporter};
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -72,10 +72,10 @@ impl Checker {
     fn check(&self, token: &str, time: &TimeArguments) -> (Vec<(Step, String)>, Result<(), Reject>) {
         let steps = Mutex::new(Vec::new());
         let listener = |step, result| steps.lock().push((step, result));
-        let trace = Trace::to(&listener);
+        let reporter = StepReporter::to(&listener);
         let result = match self {
-            Checker::Signature(keys) => verify_signature(token, keys, trace).map(drop),
-            Checker::Claims(issuers) => verify(token, issuers, time.clock().now(), Validity::Live, trace).map(drop),
+            Checker::Signature(keys) => verify_signature(token, keys, reporter).map(drop),
+            Checker::Claims(issuers) => verify(token, issuers, time.clock().now(), Validity::Live, reporter).map(drop),
         };
         (steps.into_inner(), result)
     }

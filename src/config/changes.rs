@@ -197,7 +197,7 @@ impl Table<'_> {
     fn whole(&self, kind: Kind, keeps_listeners: bool) -> Change {
         let key = self.key.to_owned();
         let item = self.item.clone();
-        let places = self.settings.values().filter_map(|setting| setting.origin().place());
+        let places = self.settings.values().filter_map(|setting| setting.source().place());
         let first = if kind == Kind::Added { places.min_by_key(|place| place.line) } else { None };
         let place = first.map(|place| place.to_string());
         let requires_restart = self.settings.values().any(|setting| requires_restart(&setting.key, keeps_listeners));
@@ -216,7 +216,7 @@ impl Table<'_> {
             if is_same {
                 continue;
             }
-            let place = to.and_then(|setting| Some(setting.origin().place()?.to_string()));
+            let place = to.and_then(|setting| Some(setting.source().place()?.to_string()));
             let [from, to] = [from, to].map(|setting| setting.and_then(|setting| setting.value.clone()));
             let key = if next.key.is_empty() { (*key).to_owned() } else { format!("{}.{key}", next.key) };
             let requires_restart = requires_restart(&key, keeps_listeners);

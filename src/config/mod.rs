@@ -28,7 +28,7 @@ pub use settings::{
     Config, Database, EventDelivery, EventStream, EventVerification, ForeignIssuer, Limits, Probe, StoreSettings,
     TokenSettings, Watch,
 };
-pub use values::{Origin, Setting, Values};
+pub use values::{Setting, ValueSource, Values};
 
 use document::error::Severity;
 use document::record::{Record, without_indexes};

@@ -7,33 +7,38 @@ use std::time::Duration;
 
 use http::{HeaderValue, Uri};
 
+use crate::admin::AdminSettings;
 use crate::auth::credentials::Credentials;
 use crate::auth::identity;
 use crate::auth::introspection::IntrospectionSettings;
 use crate::auth::keyring::KeySource;
 use crate::auth::proofs::OwnHosts;
 use crate::auth::provider::Provider;
-use crate::auth::token_exchange;
+use crate::auth::token_exchange::TokenExchangeSettings;
 use crate::config::named_files::NamedFile;
 use crate::config::values::Values;
 use crate::gateway::cors;
 use crate::gateway::endpoints::{Endpoint, Endpoints, ProviderReport};
-use crate::gateway::forward_auth;
+use crate::gateway::forward_auth::ForwardAuthSettings;
 use crate::gateway::https::Https;
 use crate::gateway::route;
-use crate::gateway::sign_in;
+use crate::gateway::sign_in::SignInSettings;
 use crate::limits::limiter::Rate;
-use crate::limits::{rate_limit, throttle};
+use crate::limits::rate_limit::RateLimitSettings;
+use crate::limits::throttle::ThrottleSettings;
 use crate::protocols::http::forwarded;
 use crate::protocols::url::SecureUrl;
-use crate::store::postgres;
-use crate::telemetry::{access_log, audit_log, spans};
+use crate::store::postgres::PostgresSettings;
+use crate::telemetry::access_log::AccessLogSettings;
+use crate::telemetry::audit_log::AuditLogSettings;
+use crate::telemetry::spans::SpanSettings;
 use crate::tokens::family::Lifetimes;
 use crate::tokens::jwt::{Algorithm, Issuer};
-use crate::tokens::login;
+use crate::tokens::login::LoginSettings;
 use crate::tokens::provider_events::EffectSettings;
 use crate::tokens::provider_events::security_event::EventPolicy;
-use crate::{admin, server, upstream};
+use crate::upstream::UpstreamSettings;
+use crate::{admin, server};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -52,35 +57,35 @@ pub struct Config {
     pub listeners: Vec<server::ListenerSettings>,
     pub acme: Arc<server::acme::AcmeSettings>,
     pub connections: server::ConnectionSettings,
-    pub admin: admin::Settings,
+    pub admin: AdminSettings,
     pub store: StoreSettings,
     pub tokens: TokenSettings,
     pub issuers: Vec<ForeignIssuer>,
     pub providers: Vec<Arc<Provider>>,
-    pub upstreams: Vec<upstream::Settings>,
+    pub upstreams: Vec<UpstreamSettings>,
     /// `[[rate]]`: limits for all routes together.
-    pub rates: Vec<rate_limit::Settings>,
+    pub rates: Vec<RateLimitSettings>,
     pub routes: Vec<route::Route>,
-    pub token_exchanges: Vec<token_exchange::Settings>,
+    pub token_exchanges: Vec<TokenExchangeSettings>,
     pub identity: identity::Identity,
-    pub login: login::Settings,
+    pub login: LoginSettings,
     pub oauth: Endpoints,
     /// `sign_in.path`
     pub sign_in_path: String,
     /// `None`: no route signs browsers in.
-    pub sign_in: Option<sign_in::Settings>,
+    pub sign_in: Option<SignInSettings>,
     pub cors: Option<Arc<cors::Policy>>,
     pub https: Https,
     pub forwarding: forwarded::Forwarding,
     pub event_streams: Vec<EventStream>,
     /// `None`: no other proxy may ask.
-    pub forward_auth: Option<forward_auth::Settings>,
-    pub access_log: access_log::Settings,
-    pub audit: audit_log::Settings,
+    pub forward_auth: Option<ForwardAuthSettings>,
+    pub access_log: AccessLogSettings,
+    pub audit: AuditLogSettings,
     /// `None`: no spans are sent.
-    pub trace: Option<spans::Settings>,
+    pub trace: Option<SpanSettings>,
     pub limits: Limits,
-    pub throttle: throttle::Settings,
+    pub throttle: ThrottleSettings,
 }
 
 impl Config {
@@ -105,7 +110,7 @@ impl Config {
     }
 
     /// The limits for all routes, then those of each route, in the order of their numbers.
-    pub fn all_rates(&self) -> impl Iterator<Item = &rate_limit::Settings> {
+    pub fn all_rates(&self) -> impl Iterator<Item = &RateLimitSettings> {
         self.rates.iter().chain(self.routes.iter().flat_map(|route| &route.rates))
     }
 
@@ -156,7 +161,7 @@ impl StoreSettings {
     }
 
     /// The settings of PostgreSQL, if that is the store.
-    pub fn postgres(&self) -> Option<&postgres::Settings> {
+    pub fn postgres(&self) -> Option<&PostgresSettings> {
         match &self.database {
             Database::Sqlite(_) => None,
             Database::Postgres(settings) => Some(settings),
@@ -168,7 +173,7 @@ impl StoreSettings {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Database {
     Sqlite(PathBuf),
-    Postgres(Box<postgres::Settings>),
+    Postgres(Box<PostgresSettings>),
 }
 
 impl fmt::Display for Database {

@@ -50,12 +50,12 @@ const ORDER: [&str; 30] = [
     "limits",
 ];
 
-/// Column at which the origins of values begin, unless the value is longer.
-const ORIGIN_COLUMN: usize = 60;
+/// Column at which the sources of values begin, unless the value is longer.
+const SOURCE_COLUMN: usize = 60;
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ValueSource {
     Default,
     File {
         file: Arc<str>,
@@ -103,7 +103,7 @@ pub struct Setting {
 /// Where a value was written, and what of it is not shown.
 #[derive(Clone, Debug)]
 struct Written {
-    origin: Origin,
+    source: ValueSource,
     /// Differs if the queries of URLs differ, which the value does not show.
     query: u64,
 }
@@ -158,7 +158,7 @@ impl Values {
         json!({ "settings": self.0.iter().map(Setting::json).collect::<Vec<_>>() })
     }
 
-    /// For people: one line for each key, as in `gateway.toml`, with the origin as a comment.
+    /// For people: one line for each key, as in `gateway.toml`, with its source as a comment.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let mut table = None;
@@ -172,7 +172,7 @@ impl Values {
                 Some(value) => format!("{} = {value}", setting.key),
                 None => format!("# {} is not set", setting.key),
             };
-            let _ = writeln!(text, "{line:ORIGIN_COLUMN$} # {}", setting.origin().text());
+            let _ = writeln!(text, "{line:SOURCE_COLUMN$} # {}", setting.source().text());
         }
         text
     }
@@ -180,10 +180,10 @@ impl Values {
 
 impl Setting {
     fn new(record: Record, sources: &Sources, outside: &OutsideValues) -> Self {
-        let origin = Origin::of(record.span.as_ref(), sources, outside);
+        let source = ValueSource::of(record.span.as_ref(), sources, outside);
         let (value, query) = record.value.map(without_query).unzip();
         let query = query.unwrap_or_default();
-        let written = (origin != Origin::Default).then(|| Box::new(Written { origin, query }));
+        let written = (source != ValueSource::Default).then(|| Box::new(Written { source, query }));
         Setting { key: record.key, value, written, pending: None }
     }
 
@@ -192,8 +192,8 @@ impl Setting {
     }
 
     /// Where the value comes from.
-    pub fn origin(&self) -> &Origin {
-        self.written.as_ref().map_or(&Origin::Default, |written| &written.origin)
+    pub fn source(&self) -> &ValueSource {
+        self.written.as_ref().map_or(&ValueSource::Default, |written| &written.source)
     }
 
     fn query(&self) -> u64 {
@@ -216,14 +216,14 @@ impl Setting {
     fn json(&self) -> Json {
         let mut object = json!({
             "key": self.key,
-            "origin": self.origin().json(),
+            "origin": self.source().json(),
             "reloadable": restart::is_reloadable(&self.key, self.value.as_ref()),
         });
         if let Some(value) = &self.value {
             object["value"] = value.clone();
         }
         if let Some(pending) = &self.pending {
-            object["pending"] = json!({ "origin": pending.origin().json() });
+            object["pending"] = json!({ "origin": pending.source().json() });
             if let Some(value) = &pending.value {
                 object["pending"]["value"] = value.clone();
             }
@@ -232,39 +232,39 @@ impl Setting {
     }
 }
 
-impl Origin {
+impl ValueSource {
     fn of(span: Option<&Range<usize>>, sources: &Sources, outside: &OutsideValues) -> Self {
         if span.is_none() {
-            return Origin::Default;
+            return ValueSource::Default;
         }
         let located = sources.locate(span);
         let file = located.file.clone();
         let line = located.line();
         match outside.at(span) {
-            Some(Outside::Variable { name, .. }) => Origin::Environment { name: name.clone(), file, line },
-            Some(Outside::Credential { name }) => Origin::Credential { name: name.clone(), file, line },
-            _ => Origin::File { file, line },
+            Some(Outside::Variable { name, .. }) => ValueSource::Environment { name: name.clone(), file, line },
+            Some(Outside::Credential { name }) => ValueSource::Credential { name: name.clone(), file, line },
+            _ => ValueSource::File { file, line },
         }
     }
 
     /// `None` for a default.
     pub(super) fn place(&self) -> Option<FilePlace<'_>> {
         match self {
-            Origin::Default => None,
-            Origin::File { file, line }
-            | Origin::Environment { file, line, .. }
-            | Origin::Credential { file, line, .. } => Some(FilePlace { file, line: *line }),
+            ValueSource::Default => None,
+            ValueSource::File { file, line }
+            | ValueSource::Environment { file, line, .. }
+            | ValueSource::Credential { file, line, .. } => Some(FilePlace { file, line: *line }),
         }
     }
 
     fn json(&self) -> Json {
         match self {
-            Origin::Default => json!({ "kind": "default" }),
-            Origin::File { file, line } => json!({ "kind": "file", "file": &**file, "line": line }),
-            Origin::Environment { name, file, line } => {
+            ValueSource::Default => json!({ "kind": "default" }),
+            ValueSource::File { file, line } => json!({ "kind": "file", "file": &**file, "line": line }),
+            ValueSource::Environment { name, file, line } => {
                 json!({ "kind": "environment", "name": name, "file": &**file, "line": line })
             }
-            Origin::Credential { name, file, line } => {
+            ValueSource::Credential { name, file, line } => {
                 json!({ "kind": "credential", "name": name, "file": &**file, "line": line })
             }
         }
@@ -273,9 +273,9 @@ impl Origin {
     fn text(&self) -> String {
         let Some(place) = self.place() else { return "default".to_owned() };
         match self {
-            Origin::Environment { name, .. } => format!("${name}, {place}"),
-            Origin::Credential { name, .. } => format!("credential {name}, {place}"),
-            Origin::File { .. } | Origin::Default => place.to_string(),
+            ValueSource::Environment { name, .. } => format!("${name}, {place}"),
+            ValueSource::Credential { name, .. } => format!("credential {name}, {place}"),
+            ValueSource::File { .. } | ValueSource::Default => place.to_string(),
         }
     }
 }

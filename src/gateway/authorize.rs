@@ -30,7 +30,7 @@ impl Permit {
     }
 
     /// The token that ends the stream when it ends. `None` also if the route does not enforce.
-    pub fn holder(self) -> Option<Arc<CachedToken>> {
+    pub fn into_token(self) -> Option<Arc<CachedToken>> {
         if self.route.enforce { self.caller.map(Caller::into_cached) } else { None }
     }
 

@@ -14,7 +14,7 @@ use crate::auth::bearer::{self, BearerToken};
 use crate::broker::revoke::{self, right_of};
 use crate::gateway::authorize::Permit;
 use crate::gateway::context::RequestContext;
-use crate::gateway::csrf;
+use crate::gateway::csrf::{self, CsrfRequest};
 use crate::gateway::route::Capture;
 use crate::limits::throttle::Throttle;
 use crate::store::RevokedBy;
@@ -130,7 +130,7 @@ fn check_origin(
     context: &RequestContext<'_>,
 ) -> Result<(), Reject> {
     let Some(host) = &context.record.host else { return Err(Reason::BadHost.into()) };
-    let scheme = &context.source.origin().scheme;
-    let target = csrf::Target { method, websocket: false, logout: false, host, scheme };
+    let scheme = &context.source.forwarded_client().scheme;
+    let target = CsrfRequest { method, websocket: false, logout: false, host, scheme };
     csrf::check(headers, &target, &permit.route().origins)
 }

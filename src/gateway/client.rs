@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::protocols::http::forwarded::Origin;
+use crate::protocols::http::forwarded::ForwardedClient;
 use crate::protocols::tls::{PeerCertificate, ServerTls, Session};
 use crate::telemetry::metrics::Count;
 use crate::tokens::dpop::PublicUrl;
@@ -16,11 +16,11 @@ use crate::types::clock::UnixTime;
 pub struct Peer {
     /// The client's address, also if a balancer sent it in a PROXY protocol header.
     pub address: SocketAddr,
-    /// If true, and the address is trusted, the request headers may name the origin of a request. False if the
+    /// If true, and the address is trusted, the request headers may name the client of a request. False if the
     /// balancer did not name the client: the connection then has the address of the balancer.
     pub trusts_forwarded: bool,
     /// What upstreams learn about the client, prepared once for each connection.
-    pub origin: Origin,
+    pub client: ForwardedClient,
     /// The server name of the TLS handshake; `None` without one, and without TLS.
     pub sni: Option<String>,
     /// The certificates of the listener, as the handshake found them. `None` without TLS.

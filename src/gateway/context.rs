@@ -17,8 +17,8 @@ use crate::telemetry::access_log::Record;
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::jwt::NeededAudience;
 use crate::types::clock::{Clock, UnixTime};
+use crate::types::step::StepReporter;
 use crate::types::thumbprint::Thumbprint;
-use crate::types::trace::Trace;
 
 /// One request on its way through the gateway. Passed by `&mut`, so that it is never copied.
 pub struct RequestContext<'r> {
@@ -37,7 +37,7 @@ pub struct RequestContext<'r> {
     /// How far the body of a forwarded request has come. `None` before it is forwarded, and without a body.
     pub upload: &'r mut Option<Arc<Progress>>,
     /// Reports each step to `bearward explain`. Off in a running gateway.
-    pub trace: Trace<'r>,
+    pub steps: StepReporter<'r>,
 }
 
 impl RequestContext<'_> {
@@ -55,7 +55,7 @@ impl RequestContext<'_> {
         let presented = PresentedProof {
             headers,
             method: &self.record.method,
-            scheme: &self.source.origin().scheme,
+            scheme: &self.source.forwarded_client().scheme,
             host: self.record.host.as_ref(),
             listener: self.source.listener,
             public_url: self.source.public_url,
@@ -81,7 +81,7 @@ impl RequestContext<'_> {
             proof: self.route.as_ref().map_or(ProofRule::IfBound, |route| route.proof),
             presented: None,
             rejected_token: Some(&self.record.rejected_token),
-            trace: self.trace,
+            steps: self.steps,
         }
     }
 

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use crate::types::reject::{Reason, Reject};
 
 /// What the request does and where it arrived.
-pub struct Target<'r> {
+pub struct CsrfRequest<'r> {
     pub method: &'r Method,
     /// A WebSocket begins with GET, and every page may open one (RFC 6455 section 10.2).
     pub websocket: bool,
@@ -22,7 +22,7 @@ pub struct Target<'r> {
 }
 
 /// Rejects a request that another site may have caused. `origins` are trusted besides the request's own host.
-pub fn check(headers: &HeaderMap, target: &Target<'_>, origins: &[String]) -> Result<(), Reject> {
+pub fn check(headers: &HeaderMap, target: &CsrfRequest<'_>, origins: &[String]) -> Result<(), Reject> {
     if is_safe(target.method) && !target.websocket && !target.logout {
         return Ok(());
     }
@@ -46,7 +46,7 @@ pub fn is_safe(method: &Method) -> bool {
 
 /// Returns true if the origin has the request's host and port. A page loaded over http is not trusted by a host on
 /// https: anyone on the network path may have written it.
-fn is_own(origin: &str, target: &Target<'_>) -> bool {
+fn is_own(origin: &str, target: &CsrfRequest<'_>) -> bool {
     let Some((scheme, authority)) = origin.split_once("://") else { return false };
     if scheme != "https" && target.scheme != scheme {
         return false;
@@ -78,7 +78,7 @@ mod tests {
         let headers = origins.iter().map(|origin| (header::ORIGIN, HeaderValue::from_static(origin))).collect();
         let host = HeaderValue::from_static("app.example");
         let scheme = HeaderValue::from_static(scheme);
-        let target = Target { method: &method, websocket, logout, host: &host, scheme: &scheme };
+        let target = CsrfRequest { method: &method, websocket, logout, host: &host, scheme: &scheme };
         check(&headers, &target, &["https://trusted.example".into()]).is_ok()
     }
 
@@ -110,7 +110,7 @@ mod tests {
             let host = HeaderValue::from_static(host);
             let scheme = HeaderValue::from_static("https");
             let target =
-                Target { method: &Method::POST, websocket: false, logout: false, host: &host, scheme: &scheme };
+                CsrfRequest { method: &Method::POST, websocket: false, logout: false, host: &host, scheme: &scheme };
             assert_eq!(is_own(&format!("https://{authority}"), &target), expected, "{host:?} {authority}");
         }
     }

@@ -17,7 +17,7 @@ use crate::gateway::authorize::{Permit, authorize, without_token};
 use crate::gateway::context::RequestContext;
 use crate::gateway::cookie_refresh;
 use crate::gateway::cors::{self, Cors};
-use crate::gateway::csrf;
+use crate::gateway::csrf::{self, CsrfRequest};
 use crate::gateway::https::Https;
 use crate::gateway::own_call::OwnCall;
 use crate::gateway::route::{Capture, Route};
@@ -30,7 +30,7 @@ use crate::protocols::websocket;
 use crate::types::limit::Limit;
 use crate::types::per_worker::PerWorker;
 use crate::types::reject::{Reason, Reject};
-use crate::types::trace::Step;
+use crate::types::step::Step;
 
 /// Everything that a decision needs besides the request. Immutable: a reload makes a new one.
 pub struct Decider {
@@ -78,9 +78,9 @@ impl Decider {
         let host_name = host.to_str().unwrap_or_default();
         context.record.host = Some(host.clone());
         self.check_server_name(host_name, context)?;
-        context.trace.step(Step::Host, || host_name.to_owned());
+        context.steps.report(Step::Host, || host_name.to_owned());
         let path = self.path(request.uri().path())?;
-        context.trace.step(Step::Path, || request.uri().path().to_owned());
+        context.steps.report(Step::Path, || request.uri().path().to_owned());
         if !context.source.is_https()
             && let Some(redirect) = &self.https.redirect
         {
@@ -227,7 +227,7 @@ impl Decider {
                 }
                 let policy = route.cors.clone()?;
                 context.record.route = Some(route.name.clone());
-                context.trace.step(Step::Route, || route.name.to_string());
+                context.steps.report(Step::Route, || route.name.to_string());
                 *context.route = Some(route);
                 policy
             }
@@ -255,7 +255,7 @@ impl Decider {
         let certificate = route.certificate.check(context.certificate());
         let route = match without_token(route, request.method(), request.headers(), certificate.is_ok()) {
             Ok(permit) => {
-                context.trace.step(Step::Token, || "not required".into());
+                context.steps.report(Step::Token, || "not required".into());
                 return Ok(permit);
             }
             Err(route) => route,
@@ -269,7 +269,7 @@ impl Decider {
         context.record.observed = permit.observed().cloned();
         if let Some(caller) = permit.caller() {
             self.authenticator.note_use(caller, context.now);
-            context.trace.step(Step::Rules, || permit.route().rules());
+            context.steps.report(Step::Rules, || permit.route().rules());
         }
         Ok(permit)
     }
@@ -282,17 +282,17 @@ impl Decider {
         context: &RequestContext<'_>,
     ) -> Result<Caller, Reject> {
         let found = route.places.find(request, self.authenticator.token_size)?;
-        context.trace.step(Step::Token, || format!("in {}", found.location));
+        context.steps.report(Step::Token, || format!("in {}", found.location));
         if found.location.is_cookie() {
-            let target = csrf::Target {
+            let target = CsrfRequest {
                 method: request.method(),
                 websocket: websocket::is_upgrade_request(request),
                 logout: route.capture == Some(Capture::Logout),
                 host,
-                scheme: &context.source.origin().scheme,
+                scheme: &context.source.forwarded_client().scheme,
             };
             csrf::check(request.headers(), &target, &route.origins)?;
-            context.trace.step(Step::Origin, || "not from another site".into());
+            context.steps.report(Step::Origin, || "not from another site".into());
         }
         let auth = context.auth_by(request.headers());
         if found.location == TokenLocation::SignIn {
@@ -325,6 +325,6 @@ fn note_route(found: &PerWorker<Route>, context: &mut RequestContext<'_>) -> Arc
     let route = found.of(context.worker.number, Route::of_a_worker).clone();
     context.record.route = Some(route.name.clone());
     *context.route = Some(route.clone());
-    context.trace.step(Step::Route, || route.name.to_string());
+    context.steps.report(Step::Route, || route.name.to_string());
     route
 }

@@ -22,7 +22,7 @@ use crate::types::clock::UnixTime;
 use crate::types::close_reason::CloseReason;
 use crate::types::limit::Limit;
 use crate::types::reject::{Reason, Reject, with_causes};
-use crate::upstream::Lease;
+use crate::upstream::PooledConnection;
 
 /// Kept by the body of the response. When it is dropped, the line of the access log is written, so a client that leaves
 /// is logged too. Its status is 0 if the client left before the response.
@@ -38,7 +38,7 @@ pub struct Delivery {
     /// For the head of the response.
     pub rate_limit_headers: Option<Box<RateLimitHeaders>>,
     /// The upstream connection, until the body of the response ends.
-    pub lease: Option<Lease>,
+    pub upstream_connection: Option<PooledConnection>,
     /// Ends the response with the token that allowed it.
     pub token_bound: Option<TokenBound>,
     /// How far the body of a forwarded request has come.
@@ -65,7 +65,7 @@ impl Delivery {
             is_https: false,
             route: None,
             rate_limit_headers: None,
-            lease: None,
+            upstream_connection: None,
             token_bound: None,
             upload: None,
             reserved: None,
@@ -185,16 +185,16 @@ impl BodyObserver for Delivery {
         let is_of_server = is_server_fault(error, self.upload.as_deref(), may_be_idle);
         let Some(cause) = cause_of_break(error, self.upload.as_deref()) else { return };
         self.record.broken = Some(Box::new(Broken { cause, is_of_server }));
-        if is_of_server && let Some(lease) = &self.lease {
-            lease.record_broken_body(&error.to_string());
+        if is_of_server && let Some(connection) = &self.upstream_connection {
+            connection.record_broken_body(&error.to_string());
         }
     }
 
     fn on_complete(&mut self) {
         let now = Instant::now();
         (self.record.complete, self.completed) = (true, Some(now));
-        if let Some(lease) = self.lease.take() {
-            lease.release(now);
+        if let Some(connection) = self.upstream_connection.take() {
+            connection.release(now);
         }
     }
 }

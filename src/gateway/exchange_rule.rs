@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::gateway::rules::ClaimRule;
-use crate::tokens::family::Origin;
+use crate::tokens::family::FamilyOrigin;
 use crate::tokens::jwt::VerifiedToken;
 use crate::tokens::login::Login;
 use crate::types::clock::UnixTime;
@@ -165,8 +165,8 @@ impl ExchangeRule {
 }
 
 /// The session at the other issuer. It ends the family with it.
-pub fn origin_of(token: &VerifiedToken) -> Origin {
-    Origin {
+pub fn origin_of(token: &VerifiedToken) -> FamilyOrigin {
+    FamilyOrigin {
         issuer: token.issuer.to_string(),
         subject: token.subject.clone(),
         session: token.claims.get("sid").and_then(Value::as_str).map(str::to_owned),

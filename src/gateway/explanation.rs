@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::auth::bearer::MARKER;
 use crate::types::reject::Reject;
-use crate::types::trace::Step;
+use crate::types::step::Step;
 
 /// A request that no client has sent.
 pub struct Question {

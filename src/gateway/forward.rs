@@ -30,7 +30,7 @@ use crate::tokens::login::{LoginHeaderValues, LoginHeaders};
 use crate::types::close_reason::CloseReason;
 use crate::types::limit::Limit;
 use crate::types::reject::{Reason, Reject};
-use crate::upstream::{BrokenResponses, Counts, CurrentServer, Lease, Protocol, Upstream};
+use crate::upstream::{BrokenResponses, Counts, CurrentServer, PooledConnection, Protocol, Upstream};
 
 /// Sends requests to upstreams.
 pub struct Forwarder {
@@ -64,7 +64,7 @@ pub struct Forwarder {
 /// A response on its way to the client, and what has to live as long as its body.
 pub struct Forwarded {
     pub response: Response<Body>,
-    pub lease: Option<Lease>,
+    pub upstream_connection: Option<PooledConnection>,
     pub tunnel: Option<Tunnel>,
     /// Of the server at the other end of the tunnel.
     pub broken_responses: Option<BrokenResponses>,
@@ -81,7 +81,7 @@ impl Forwarded {
     pub fn local_reply(response: Response<Body>) -> Self {
         Forwarded {
             response,
-            lease: None,
+            upstream_connection: None,
             tunnel: None,
             broken_responses: None,
             token_bound: None,
@@ -123,7 +123,7 @@ impl Forwarder {
         let key = upstream.key(request.headers(), permit.caller().map(|caller| caller.token().subject.as_str()));
         let route = permit.route().clone();
         let certificate = if route.enforce { context.source.certificate.clone() } else { None };
-        let token = permit.holder().map(|cached| HeldToken { cached, route });
+        let token = permit.into_token().map(|cached| HeldToken { cached, route });
         let mut token_bound = TokenBound::by(Held { token, certificate }, &context.worker.streams);
         let min_rate = if is_grpc_call { self.grpc_rate() } else { self.min_upload_rate };
         let rules = context.route.as_ref().and_then(|route| route.request_headers.as_ref());
@@ -145,7 +145,7 @@ impl Forwarder {
         if let (Ok(_), Some(waited)) = (&result, context.record.attempts.duration()) {
             upstream.response_times[worker.number].observe(waited);
         }
-        let (response, lease) = result.map_err(|reject| {
+        let (response, upstream_connection) = result.map_err(|reject| {
             let reject = attribute_failure(reject, progress, upstream, &current_server);
             // The token was good when the request began, so a token reason here means that it has ended since, or has
             // lost a right.
@@ -154,7 +154,7 @@ impl Forwarder {
         })?;
         let upload_is_complete = progress.is_none_or(Progress::is_complete);
         let sent = Sent { websocket, token_was_subprotocol, is_grpc_call, upload_is_complete };
-        let mut forwarded = self.prepare_response(response, lease, token_bound, sent, context.record)?;
+        let mut forwarded = self.prepare_response(response, upstream_connection, token_bound, sent, context.record)?;
         if upstream.settings.rewrite_redirects && forwarded.tunnel.is_none() && !is_grpc_call {
             redirects::rewrite(forwarded.response.headers_mut(), upstream, context);
         }
@@ -208,9 +208,9 @@ impl Forwarder {
             rules.apply(request.headers_mut());
         }
         let rare = RareFields::of(request.headers());
-        headers::set_origin(request.headers_mut(), context.source.origin(), Some(&host));
+        headers::set_forwarded(request.headers_mut(), context.source.forwarded_client(), Some(&host));
         if self.sets_real_ip {
-            headers::set_real_ip(request.headers_mut(), context.source.origin());
+            headers::set_real_ip(request.headers_mut(), context.source.forwarded_client());
         }
         if let Some(prefix) = &permit.route().strip_prefix {
             request.headers_mut().insert(X_FORWARDED_PREFIX.clone(), prefix.field().clone());
@@ -284,7 +284,7 @@ impl Forwarder {
     fn prepare_response(
         &self,
         mut response: UpstreamHead,
-        lease: Lease,
+        upstream_connection: PooledConnection,
         mut token_bound: TokenBound,
         sent: Sent,
         record: &Record,
@@ -315,11 +315,11 @@ impl Forwarder {
         token_bound.set_termination(Termination::of(&record.method, sent.is_grpc_call, &response));
         let incoming = |body| Body::incoming(body).with_idle_timeout(self.body_idle).fail_if_truncated(must_end);
         let response = response.map(incoming);
-        let broken_responses = tunnel.is_some().then(|| lease.broken_responses());
-        let lease = tunnel.is_none().then_some(lease);
+        let broken_responses = tunnel.is_some().then(|| upstream_connection.broken_responses());
+        let upstream_connection = tunnel.is_none().then_some(upstream_connection);
         let token_bound = Some(token_bound);
         let is_grpc_call = sent.is_grpc_call;
-        Ok(Forwarded { response, lease, tunnel, broken_responses, token_bound, is_grpc_call, login })
+        Ok(Forwarded { response, upstream_connection, tunnel, broken_responses, token_bound, is_grpc_call, login })
     }
 }
 

@@ -103,12 +103,12 @@ impl<'g> Front<'g> {
 
     /// A client, or a trusted proxy in front of it.
     fn direct<'p>(&self, request: &Request<Body>, peer: &'p Peer) -> Source<'p> {
-        let mut source = Source::client(&peer.origin);
+        let mut source = Source::client(&peer.client);
         source.listener = peer.listener.as_deref();
         source.public_url = peer.public_url.as_deref();
         if !peer.trusts_forwarded {
             source.kind = SourceKind::Balancer;
-        } else if let Some(reported) = self.forwarding.origin(&peer.origin, request.headers()) {
+        } else if let Some(reported) = self.forwarding.client_of(&peer.client, request.headers()) {
             return source.reported(SourceKind::TrustedProxy, reported);
         }
         source.server_name = peer.sni.as_deref();
@@ -125,8 +125,8 @@ impl<'g> Front<'g> {
     ) -> Result<Source<'p>, Reject> {
         let reported = by.ask(call, peer, with, delivery).await?;
         // A proxy passes the fields of its client on, unless the operator trusts it in this, too.
-        let kind = SourceKind::AskingProxy { is_trusted: self.forwarding.trusts(peer.origin.address) };
-        let mut source = Source::client(&peer.origin);
+        let kind = SourceKind::AskingProxy { is_trusted: self.forwarding.trusts(peer.client.address) };
+        let mut source = Source::client(&peer.client);
         source.listener = peer.listener.as_deref();
         Ok(source.reported(kind, reported))
     }
@@ -149,13 +149,13 @@ impl<'g> Front<'g> {
 mod tests {
     use super::*;
     use crate::auth::identity::{CertificateHeaders, Identity};
-    use crate::gateway::forward_auth::{Callers, Dialect, Settings};
+    use crate::gateway::forward_auth::{Callers, Dialect, ForwardAuthSettings};
 
     /// `from`: `forward_auth.from`; empty: the secret alone. `trusted`: `forwarding.trusted`.
     fn fronts(from: &[&str], trusted: &[&str]) -> Fronts {
         let from = from.iter().map(|network| network.parse().expect("a network")).collect();
         let callers = Callers::new(from, Some(b"secret")).expect("callers");
-        let settings = Settings { path: "/auth".into(), dialect: Dialect::XForwarded, callers };
+        let settings = ForwardAuthSettings { path: "/auth".into(), dialect: Dialect::XForwarded, callers };
         let certificate = CertificateHeaders::default();
         let identity =
             Identity { subject: None, scope: None, token_id: None, issuer: None, claims: Vec::new(), certificate };

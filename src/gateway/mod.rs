@@ -77,7 +77,7 @@ use crate::protocols::websocket;
 use crate::telemetry::metrics::RequestsByRoute;
 use crate::types::clock::Clock;
 use crate::types::reject::{Reason, Reject};
-use crate::types::trace::Trace;
+use crate::types::step::StepReporter;
 
 /// Everything that a request needs. Immutable: a reload makes a new one.
 pub struct Gateway {
@@ -192,7 +192,7 @@ impl Gateway {
             record,
             rate_limit_headers,
             upload,
-            trace: Trace::OFF,
+            steps: StepReporter::OFF,
         };
         // Replaced in rare cases only: a decision that passes through each of them would be copied by each.
         let mut decision = self.decider.decide(request, &mut context).await;

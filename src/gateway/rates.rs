@@ -5,7 +5,7 @@ use crate::gateway::context::RequestContext;
 use crate::gateway::decide::{Decider, Decision};
 use crate::limits::key_rate::KeyLimit;
 use crate::limits::limiter::Quota;
-use crate::limits::rate_limit::{Client, RateLimitHeaders, Settings};
+use crate::limits::rate_limit::{Client, RateLimitHeaders, RateLimitSettings};
 use crate::types::reject::Reject;
 
 impl Gateway {
@@ -44,7 +44,7 @@ impl Gateway {
 }
 
 /// The rate limits of the route, and for which client they count.
-pub(super) fn limited<'c>(context: &'c RequestContext<'_>) -> (&'c [Settings], Client<'c>) {
+pub(super) fn limited<'c>(context: &'c RequestContext<'_>) -> (&'c [RateLimitSettings], Client<'c>) {
     let caller = context.record.caller.as_ref();
     let subject = caller.map(|token| (&*token.issuer, token.subject.as_str()));
     let key = caller.and_then(|token| {

@@ -161,9 +161,10 @@ pub(super) fn attach_delivery(
     worker: &Arc<Worker>,
     timeout: Option<Duration>,
 ) -> Response<Body> {
-    let Forwarded { mut response, lease, tunnel, broken_responses, token_bound, is_grpc_call, login: _ } = forwarded;
+    let Forwarded { mut response, upstream_connection, tunnel, broken_responses, token_bound, is_grpc_call, login: _ } =
+        forwarded;
     delivery.head_complete(token_bound.is_some());
-    delivery.lease = lease;
+    delivery.upstream_connection = upstream_connection;
     match tunnel {
         None => {
             delivery.token_bound = token_bound;

@@ -11,7 +11,7 @@ use crate::gateway::cors;
 use crate::gateway::fixed_response::{FixedResponse, Maintenance};
 use crate::gateway::protected_resource::ProtectedResource;
 use crate::gateway::rules::Rules;
-use crate::limits::rate_limit;
+use crate::limits::rate_limit::RateLimitSettings;
 use crate::protocols::http::header_rules::HeaderRules;
 use crate::protocols::http::path_prefix::PathPrefix;
 use crate::protocols::http::readings::PathForms;
@@ -62,7 +62,7 @@ pub struct Route {
     /// If false, a request that would be rejected for its token is forwarded and only reported.
     pub enforce: bool,
     /// `[[route.rate]]`
-    pub rates: Vec<rate_limit::Settings>,
+    pub rates: Vec<RateLimitSettings>,
     /// What the responses of the backend mean for tokens.
     pub capture: Option<Capture>,
     /// `route.on_stale`. `None`: as `store.on_stale`.

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::protocols::http::forwarded::Origin;
+use crate::protocols::http::forwarded::ForwardedClient;
 use crate::protocols::tls::{ClientCertificate, PeerCertificate, ServerTls};
 use crate::tokens::dpop::PublicUrl;
 
@@ -59,14 +59,14 @@ pub struct Source<'p> {
     pub listener: Option<&'p ServerTls>,
     /// `listener.public_url`. `None` also for a request that another proxy describes, because it names the host.
     pub public_url: Option<&'p PublicUrl>,
-    connection: &'p Origin,
+    connection: &'p ForwardedClient,
     /// Boxed because it is rare: each request has room for it.
-    reported: Option<Box<Origin>>,
+    reported: Option<Box<ForwardedClient>>,
 }
 
 impl<'p> Source<'p> {
-    /// A client at the end of the connection with this origin.
-    pub fn client(connection: &'p Origin) -> Self {
+    /// A client that is the peer of the connection.
+    pub fn client(connection: &'p ForwardedClient) -> Self {
         Source {
             kind: SourceKind::Client,
             certificate: None,
@@ -79,23 +79,23 @@ impl<'p> Source<'p> {
     }
 
     /// As the proxy at the end of the connection reports it.
-    pub(super) fn reported(self, kind: SourceKind, reported: Box<Origin>) -> Self {
+    pub(super) fn reported(self, kind: SourceKind, reported: Box<ForwardedClient>) -> Self {
         Source { kind, reported: Some(reported), ..self }
     }
 
-    /// Where the request comes from: the connection, or what a proxy says about it.
-    pub fn origin(&self) -> &Origin {
+    /// The client, as backends learn of it: the peer of the connection, or the one that a proxy names.
+    pub fn forwarded_client(&self) -> &ForwardedClient {
         self.reported.as_deref().unwrap_or(self.connection)
     }
 
     /// Address of the client.
     pub fn address(&self) -> IpAddr {
-        self.origin().address
+        self.forwarded_client().address
     }
 
     /// Returns true if the client has used TLS, also if a proxy says so.
     pub fn is_https(&self) -> bool {
-        self.origin().scheme == "https"
+        self.forwarded_client().scheme == "https"
     }
 
     pub fn certificate(&self) -> Option<&ClientCertificate> {

@@ -11,7 +11,7 @@ use crate::types::ids::TokenId;
 pub(super) const API_KEY: &str = "api-key";
 
 const SHARDS: usize = 16;
-/// Maximum keys in one generation of a shard. A key that was forgotten gets a full bucket.
+/// Maximum keys in one half of a shard. A key that was forgotten gets a full bucket.
 const SHARD_CAPACITY: usize = 4_096;
 
 /// The limit of one API key: as many requests in each window as at once.

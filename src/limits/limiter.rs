@@ -1,8 +1,8 @@
 //! A rate limit for each address or login, in bounded memory.
 //!
 //! It is GCRA, the leaky bucket stored as one number for each key: the time at which the bucket will be full again.
-//! Keys are kept in two generations and the older one is dropped, so an attacker with many addresses uses no more
-//! memory. A dropped key gets a full bucket.
+//! Keys are kept in two halves and the older one is dropped, so an attacker with many addresses uses no more memory. A
+//! dropped key gets a full bucket.
 //!
 //! Buckets are filled by [`Uptime`]: a system clock that is set back by an hour would otherwise leave every bucket
 //! empty for an hour.
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use crate::types::clock::Uptime;
 use crate::types::ids::TokenId;
 
-/// Maximum keys in one generation. Two generations of this size use about 1 MB.
+/// Maximum keys in one half. Two halves of this size use about 1 MB.
 const CAPACITY: usize = 16_384;
 
 /// The size of a bucket, and how fast it refills.
@@ -68,8 +68,8 @@ impl From<TokenId> for Key {
 
 pub struct Limiter {
     rate: Rate,
-    buckets: Mutex<Generations>,
-    /// Maximum keys in one generation.
+    buckets: Mutex<Halves>,
+    /// Maximum keys in one half.
     capacity: usize,
     /// Maximum tokens that a key can owe beyond a burst.
     overdraft: u32,
@@ -78,7 +78,7 @@ pub struct Limiter {
 /// When each bucket is full again, in microseconds of uptime: at thousands of requests a second one token takes less
 /// than a millisecond.
 #[derive(Default)]
-struct Generations {
+struct Halves {
     current: HashMap<u128, u64, RandomState>,
     previous: HashMap<u128, u64, RandomState>,
 }
@@ -107,10 +107,10 @@ impl Limiter {
 
     /// Gives back a token that was taken.
     pub fn give_back(&self, key: impl Into<Key>) {
-        let mut generations = self.buckets.lock();
+        let mut buckets = self.buckets.lock();
         let key = key.into();
-        if let Some(full_at) = generations.get(key) {
-            generations.set(key, full_at.saturating_sub(self.rate.interval_micros()), self.capacity);
+        if let Some(full_at) = buckets.get(key) {
+            buckets.set(key, full_at.saturating_sub(self.rate.interval_micros()), self.capacity);
         }
     }
 
@@ -121,12 +121,12 @@ impl Limiter {
 
     /// Takes a token. If there is none, fails with how long until there is one.
     pub fn try_take(&self, key: impl Into<Key>, now: Uptime) -> Result<(), Duration> {
-        let mut generations = self.buckets.lock();
+        let mut buckets = self.buckets.lock();
         let key = key.into();
-        match generations.retry_after(key, self.rate, now) {
+        match buckets.retry_after(key, self.rate, now) {
             Some(wait) => Err(wait),
             None => {
-                generations.take(key, self, now);
+                buckets.take(key, self, now);
                 Ok(())
             }
         }
@@ -140,20 +140,20 @@ impl Limiter {
 
     /// As [`Limiter::try_take_with_quota`] at a rate of the key itself.
     pub fn try_take_at(&self, rate: Rate, key: impl Into<Key>, now: Uptime) -> Quota {
-        let mut generations = self.buckets.lock();
+        let mut buckets = self.buckets.lock();
         let key = key.into();
-        let retry_after = generations.retry_after(key, rate, now);
+        let retry_after = buckets.retry_after(key, rate, now);
         if retry_after.is_none() {
-            generations.take_at(rate, key, self, now);
+            buckets.take_at(rate, key, self, now);
         }
-        generations.quota(key, rate, retry_after, now)
+        buckets.quota(key, rate, retry_after, now)
     }
 
     /// The state of the bucket at a rate of the key itself. Takes nothing.
     pub fn quota_at(&self, rate: Rate, key: impl Into<Key>, now: Uptime) -> Quota {
-        let generations = self.buckets.lock();
+        let buckets = self.buckets.lock();
         let key = key.into();
-        generations.quota(key, rate, generations.retry_after(key, rate, now), now)
+        buckets.quota(key, rate, buckets.retry_after(key, rate, now), now)
     }
 
     /// The state of the bucket. Takes nothing.
@@ -183,7 +183,7 @@ impl Rate {
     }
 }
 
-impl Generations {
+impl Halves {
     fn take(&mut self, key: Key, limiter: &Limiter, now: Uptime) {
         self.take_at(limiter.rate, key, limiter, now);
     }
@@ -312,7 +312,7 @@ mod tests {
             (0..3).for_each(|_| limiter.take(address(number), NOW));
         }
         assert!(limiter.retry_after(address(99_999), NOW).is_some());
-        let generations = limiter.buckets.lock();
-        assert!(generations.current.len() + generations.previous.len() <= 2 * CAPACITY);
+        let buckets = limiter.buckets.lock();
+        assert!(buckets.current.len() + buckets.previous.len() <= 2 * CAPACITY);
     }
 }

@@ -26,7 +26,7 @@ const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// A power of two: the lowest bits of a hash choose the shard.
 const SHARDS: usize = 16;
-/// Maximum keys in one generation of a shard.
+/// Maximum keys in one half of a shard.
 const SHARD_CAPACITY: usize = 4_096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub enum Share {
 
 /// One `[[rate]]` or `[[route.rate]]`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct RateLimitSettings {
     /// Its index among all rate limits.
     pub number: usize,
     /// The route that it applies to; empty if it applies to every route.
@@ -67,10 +67,10 @@ pub struct Settings {
     pub share: Share,
 }
 
-impl Settings {
+impl RateLimitSettings {
     /// Returns true if both are equal but for their index.
-    fn is_same_as(&self, other: &Settings) -> bool {
-        *other == Settings { number: other.number, ..self.clone() }
+    fn is_same_as(&self, other: &RateLimitSettings) -> bool {
+        *other == RateLimitSettings { number: other.number, ..self.clone() }
     }
 
     fn new_shards(&self) -> Arc<[Limiter]> {
@@ -91,7 +91,7 @@ pub struct Client<'r> {
 /// All rate limits of a configuration.
 #[derive(Default)]
 pub struct RateLimits {
-    /// By [`Settings::number`]. The first `global` apply to every route.
+    /// By [`RateLimitSettings::number`]. The first `global` apply to every route.
     limits: Vec<RateLimit>,
     global: usize,
     /// Of the API keys with a rate. The same after each reload.
@@ -100,7 +100,7 @@ pub struct RateLimits {
 }
 
 struct RateLimit {
-    settings: Settings,
+    settings: RateLimitSettings,
     shards: Arc<[Limiter]>,
 }
 
@@ -138,19 +138,19 @@ impl RateLimitHeaders {
 
 impl RateLimits {
     /// `all`: in the order of their numbers. The first `global` apply to every route.
-    pub fn new(all: impl Iterator<Item = Settings>, global: usize) -> RateLimits {
+    pub fn new(all: impl Iterator<Item = RateLimitSettings>, global: usize) -> RateLimits {
         RateLimits::reloaded(&RateLimits::default(), all, global)
     }
 
     /// As [`RateLimits::new`], but a limit that `before` has too keeps its buckets. Otherwise each reload would give
     /// every client another burst.
-    pub fn reloaded(before: &RateLimits, all: impl Iterator<Item = Settings>, global: usize) -> RateLimits {
+    pub fn reloaded(before: &RateLimits, all: impl Iterator<Item = RateLimitSettings>, global: usize) -> RateLimits {
         // Two limits of one route may be equal. Each takes over the buckets of one of those before.
         let mut available: HashMap<&str, VecDeque<&RateLimit>> = HashMap::new();
         for limit in &before.limits {
             available.entry(&limit.settings.route).or_default().push_back(limit);
         }
-        let limit = |settings: Settings| {
+        let limit = |settings: RateLimitSettings| {
             let of_route = available.get_mut(&*settings.route);
             let same = of_route.and_then(|limits| {
                 let at = limits.iter().position(|limit| settings.is_same_as(&limit.settings))?;
@@ -172,7 +172,7 @@ impl RateLimits {
     /// none. `headers` gets the state of each limit that was checked. `replicas`: how many gateways use the store.
     pub fn take(
         &self,
-        of_route: &[Settings],
+        of_route: &[RateLimitSettings],
         client: &Client<'_>,
         headers: &mut RateLimitHeaders,
         replicas: u32,
@@ -180,7 +180,7 @@ impl RateLimits {
     ) -> Result<(), Reject> {
         for limit in self.applying(of_route) {
             let quota = limit.take(self.key(limit.settings.per, client), replicas, now);
-            let Settings { name, requests, window, .. } = &limit.settings;
+            let RateLimitSettings { name, requests, window, .. } = &limit.settings;
             headers.add(name, *requests, *window, &quota);
             check(name, &quota)?;
         }
@@ -196,7 +196,7 @@ impl RateLimits {
     /// The state of each limit that applies to this request, with its name. Takes nothing.
     pub fn quotas(
         &self,
-        of_route: &[Settings],
+        of_route: &[RateLimitSettings],
         client: &Client<'_>,
         replicas: u32,
         now: Uptime,
@@ -210,7 +210,7 @@ impl RateLimits {
         self.applying(of_route).map(quota).chain(client.key.as_ref().map(of_key)).collect()
     }
 
-    fn applying<'l>(&'l self, of_route: &'l [Settings]) -> impl Iterator<Item = &'l RateLimit> {
+    fn applying<'l>(&'l self, of_route: &'l [RateLimitSettings]) -> impl Iterator<Item = &'l RateLimit> {
         let of_route = of_route.iter().filter_map(|settings| self.limits.get(settings.number));
         self.limits.iter().take(self.global).chain(of_route)
     }
@@ -254,11 +254,11 @@ mod tests {
 
     const NOW: Uptime = Uptime::from_secs(1_000);
 
-    fn settings(number: usize, per: Per, requests: u32, window: u64) -> Settings {
+    fn settings(number: usize, per: Per, requests: u32, window: u64) -> RateLimitSettings {
         let name = format!("{per:?}-{number}").to_lowercase();
         let window = Duration::from_secs(window);
         let share = Share::Replica;
-        Settings { number, route: String::new(), name, per, requests, window, burst: requests, share }
+        RateLimitSettings { number, route: String::new(), name, per, requests, window, burst: requests, share }
     }
 
     fn take(limits: &RateLimits, client: &Client<'_>, now: Uptime) -> (Result<(), u64>, String) {
@@ -324,17 +324,17 @@ mod tests {
         let client = Client { address: [192, 0, 2, 1].into(), subject: None, key: None };
         let before = RateLimits::new([one.clone(), other.clone()].into_iter(), 2);
         assert_eq!(take(&before, &client, NOW).0, Ok(()));
-        let reload = |limits: &[Settings]| RateLimits::reloaded(&before, limits.iter().cloned(), limits.len());
-        let moved = Settings { number: 1, ..one.clone() };
-        assert_eq!(take(&reload(&[Settings { number: 0, ..other }, moved]), &client, NOW).0, Err(60));
+        let reload = |limits: &[RateLimitSettings]| RateLimits::reloaded(&before, limits.iter().cloned(), limits.len());
+        let moved = RateLimitSettings { number: 1, ..one.clone() };
+        assert_eq!(take(&reload(&[RateLimitSettings { number: 0, ..other }, moved]), &client, NOW).0, Err(60));
         for changed in [
-            Settings { route: "/".into(), ..one.clone() },
-            Settings { name: "other".into(), ..one.clone() },
-            Settings { per: Per::Route, ..one.clone() },
-            Settings { requests: 2, ..one.clone() },
-            Settings { window: Duration::from_secs(61), ..one.clone() },
-            Settings { burst: 2, ..one.clone() },
-            Settings { share: Share::Cluster, ..one.clone() },
+            RateLimitSettings { route: "/".into(), ..one.clone() },
+            RateLimitSettings { name: "other".into(), ..one.clone() },
+            RateLimitSettings { per: Per::Route, ..one.clone() },
+            RateLimitSettings { requests: 2, ..one.clone() },
+            RateLimitSettings { window: Duration::from_secs(61), ..one.clone() },
+            RateLimitSettings { burst: 2, ..one.clone() },
+            RateLimitSettings { share: Share::Cluster, ..one.clone() },
         ] {
             assert_eq!(take(&reload(std::slice::from_ref(&changed)), &client, NOW).0, Ok(()), "{changed:?}");
         }
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn gateways_that_share_a_limit_allow_their_parts_of_it() {
-        let shared = Settings { share: Share::Cluster, ..settings(0, Per::Route, 12, 60) };
+        let shared = RateLimitSettings { share: Share::Cluster, ..settings(0, Per::Route, 12, 60) };
         let limits = RateLimits::new([shared].into_iter(), 1);
         let client = Client { address: [192, 0, 2, 1].into(), subject: None, key: None };
         let accepted = |replicas, now| {

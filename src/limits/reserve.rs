@@ -14,7 +14,7 @@ const ADDRESSES: usize = 8;
 
 pub struct Reserve {
     size: usize,
-    holders: Arc<PerAddressLimit>,
+    per_address: Arc<PerAddressLimit>,
 }
 
 impl Reserve {
@@ -30,8 +30,8 @@ impl Reserve {
     }
 
     fn of_size(size: usize) -> Self {
-        let per_address = if size == 0 { 0 } else { (size / ADDRESSES).max(1) };
-        Reserve { size, holders: Arc::new(PerAddressLimit::new(per_address)) }
+        let limit = if size == 0 { 0 } else { (size / ADDRESSES).max(1) };
+        Reserve { size, per_address: Arc::new(PerAddressLimit::new(limit)) }
     }
 
     /// What is left of a reserve for an address that has this many in total: an eighth of what is free, so the more
@@ -48,8 +48,8 @@ impl Reserve {
     /// already, which is an eighth of what is `free` of it.
     pub fn acquire(&self, address: IpAddr, free: usize) -> Option<AddressGuard> {
         match self.size {
-            0 => self.holders.acquire(address),
-            _ => self.holders.acquire_below(Self::share_of_free(free), address),
+            0 => self.per_address.acquire(address),
+            _ => self.per_address.acquire_below(Self::share_of_free(free), address),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::types::reject::{Reason, Reject};
 
 /// `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Settings {
+pub struct ThrottleSettings {
     pub refreshes: Option<Rate>,
     pub calls: Option<Rate>,
     pub failures: Option<Rate>,
@@ -33,14 +33,14 @@ pub struct Throttle {
 /// A reload replaces a limit that has changed. The others keep their counts.
 #[derive(Clone)]
 struct Limits {
-    settings: Settings,
+    settings: ThrottleSettings,
     refreshes: Option<Arc<Limiter>>,
     calls: Option<Arc<Limiter>>,
     failures: Option<Arc<Limiter>>,
 }
 
 impl Limits {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: ThrottleSettings) -> Self {
         let [refreshes, calls, failures] = [settings.refreshes, settings.calls, settings.failures]
             .map(|rate| rate.map(|rate| Arc::new(Limiter::new(rate))));
         Limits { settings, refreshes, calls, failures }
@@ -48,7 +48,7 @@ impl Limits {
 }
 
 impl Throttle {
-    pub fn new(settings: &Settings, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(settings: &ThrottleSettings, clock: Arc<dyn Clock>) -> Self {
         Throttle { limits: ArcSwap::from_pointee(Limits::new(*settings)), clock, counts: true }
     }
 
@@ -58,7 +58,7 @@ impl Throttle {
     }
 
     /// Puts these limits in force. A limit that has changed starts with its full burst.
-    pub fn reload(&self, settings: &Settings) {
+    pub fn reload(&self, settings: &ThrottleSettings) {
         let old = self.limits.load_full();
         let mut new = Limits::new(*settings);
         if old.settings.refreshes == settings.refreshes {
@@ -183,7 +183,7 @@ mod tests {
     use crate::types::clock::{UnixTime, Uptime};
 
     const RATE: Rate = Rate { burst: 2, interval: Duration::from_hours(1) };
-    const OFF: Settings = Settings { refreshes: None, calls: None, failures: None };
+    const OFF: ThrottleSettings = ThrottleSettings { refreshes: None, calls: None, failures: None };
     const ONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
 
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    fn throttle(settings: Settings) -> Arc<Throttle> {
+    fn throttle(settings: ThrottleSettings) -> Arc<Throttle> {
         Arc::new(Throttle::new(&settings, Arc::new(StoppedClock)))
     }
 
@@ -218,14 +218,14 @@ mod tests {
 
     #[test]
     fn an_address_makes_a_burst_of_calls() {
-        let throttle = throttle(Settings { calls: Some(RATE), ..OFF });
+        let throttle = throttle(ThrottleSettings { calls: Some(RATE), ..OFF });
         let calls = [ONE, ONE, ONE, OTHER].map(|address| rejected(throttle.count_call(address)));
         assert_eq!(calls, [None, None, limited(Reason::AddressLimited), None]);
     }
 
     #[test]
     fn only_failures_that_the_client_caused_count() {
-        let throttle = throttle(Settings { failures: Some(RATE), ..OFF });
+        let throttle = throttle(ThrottleSettings { failures: Some(RATE), ..OFF });
         let harmless = [Ok(()), failed(Reason::Internal), failed(Reason::AddressLimited)];
         harmless.iter().cycle().take(30).for_each(|outcome| throttle.count_outcome(outcome, ONE));
         throttle.count_outcome(&failed(Reason::TokenNotFound), ONE);
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn an_attempt_counts_until_it_has_succeeded() {
-        let throttle = throttle(Settings { failures: Some(RATE), ..OFF });
+        let throttle = throttle(ThrottleSettings { failures: Some(RATE), ..OFF });
         let begin = || throttle.begin_attempt(ONE);
         let first = begin().expect("the first");
         let second = begin().expect("the second");
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_login_refreshes_a_burst_of_times() {
-        let throttle = throttle(Settings { refreshes: Some(RATE), ..OFF });
+        let throttle = throttle(ThrottleSettings { refreshes: Some(RATE), ..OFF });
         let [one, other] = [1, 2].map(|number| TokenId::from_bytes([number; 16]));
         for _ in 0..2 {
             assert_eq!(rejected(throttle.check_refreshes(one)), None);
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn one_without_counting_limits_as_the_other_has_counted() {
-        let counting = throttle(Settings { refreshes: Some(RATE), calls: Some(RATE), failures: Some(RATE) });
+        let counting = throttle(ThrottleSettings { refreshes: Some(RATE), calls: Some(RATE), failures: Some(RATE) });
         let family = TokenId::from_bytes([1; 16]);
         let dry = counting.without_counting();
         for _ in 0..3 {

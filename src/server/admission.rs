@@ -21,7 +21,7 @@ use crate::limits::penalty::PenaltyBox;
 use crate::limits::per_address::AddressGuard;
 use crate::limits::reserve::Reserve;
 use crate::protocols::coalescing_stream::CoalescingStream;
-use crate::protocols::http::forwarded::Origin;
+use crate::protocols::http::forwarded::ForwardedClient;
 use crate::protocols::socket;
 use crate::protocols::tls::{PeerCertificate, ServerTls, Session};
 use crate::telemetry::metrics::{Count, WorkerMetrics};
@@ -94,7 +94,7 @@ async fn begin(
     let mut peer = Peer {
         address: client.address,
         trusts_forwarded: client.trusts_forwarded,
-        origin: Origin::new(client.address.ip(), tls.is_some()),
+        client: ForwardedClient::new(client.address.ip(), tls.is_some()),
         sni: None,
         listener: None,
         tls: None,

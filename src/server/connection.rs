@@ -28,7 +28,7 @@ use crate::limits::penalty::PenaltyBox;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::{field_list, poll_activity};
 use crate::types::limit::Limit;
-use crate::types::per_worker::Handle;
+use crate::types::per_worker::PaddedArc;
 
 struct Connection {
     state: Arc<WorkerState>,
@@ -66,7 +66,7 @@ where
         let in_flight = serving.peer.begin_request();
         let body = |incoming| Body::incoming(incoming).with_rest(on_rest.as_ref());
         let worker = serving.state.worker.number;
-        let gateway = serving.state.shared.gateway.load().of(worker, Handle::clone).clone();
+        let gateway = serving.state.shared.gateway.load().of(worker, PaddedArc::clone).clone();
         let mut request = request.map(body);
         async move {
             let _in_flight = in_flight;

@@ -7,14 +7,14 @@ use std::time::Duration;
 use crate::limits::pace::MinRate;
 use crate::limits::penalty::PenaltySettings;
 use crate::protocols::http::framing::Limits;
-use crate::protocols::tls;
+use crate::protocols::tls::{self, ServerTlsSettings};
 use crate::tokens::dpop::PublicUrl;
 
 /// `[[listener]]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListenerSettings {
     pub address: SocketAddr,
-    pub tls: tls::Settings,
+    pub tls: ServerTlsSettings,
     /// `None`: clients are not asked for certificates.
     pub clients: Option<tls::ClientAuthSettings>,
     /// If true, each connection begins with a PROXY protocol header, sent by a peer that `[forwarding]` trusts.

@@ -21,7 +21,7 @@ use crate::limits::per_address::PerAddressLimit;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::types::clock::Uptime;
 use crate::types::limit::Limit;
-use crate::types::per_worker::{Handle, PerWorker};
+use crate::types::per_worker::{PaddedArc, PerWorker};
 
 /// How long a connection that is accepted during the drain may take to begin its first request.
 pub(super) const FIRST_REQUEST: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ pub(super) type RecordOffence = fn(&PenaltyBox, IpAddr, Uptime) -> Option<Limit>
 
 /// What all connections share.
 pub struct Shared {
-    pub gateway: ArcSwap<PerWorker<Handle<Gateway>>>,
+    pub gateway: ArcSwap<PerWorker<PaddedArc<Gateway>>>,
     /// Read for each connection: a reload replaces them.
     pub settings: ArcSwap<ConnectionSettings>,
     /// `limits.connections`

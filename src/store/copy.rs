@@ -8,7 +8,7 @@ use crate::store::mark::StoredMark;
 use crate::store::provider_login::{ProviderLogin, StoredLogin};
 use crate::tokens::audit_event::Recorded;
 use crate::tokens::family::revocation::{Revocation, Revoked};
-use crate::tokens::family::{Family, Origin};
+use crate::tokens::family::{Family, FamilyOrigin};
 use crate::tokens::signing::StoredKey;
 use crate::types::clock::UnixTime;
 use crate::types::ids::to_base62;
@@ -143,7 +143,7 @@ fn canonical(record: &Record) -> String {
             family.revoked.map(|revoked| (time(revoked.at), revoked.reason.as_str())),
             family.key_hash.map(|hash| to_base62(&hash, 43)),
             family.key_rate.map(|rate| rate.to_string()),
-            family.origin.as_ref().map(|Origin { issuer, subject, session, dated }| json!([
+            family.origin.as_ref().map(|FamilyOrigin { issuer, subject, session, dated }| json!([
                 issuer,
                 subject,
                 session,

@@ -16,11 +16,11 @@ mod expired;
 mod freshness;
 mod late;
 mod mark;
+mod options;
 mod pool;
 pub mod postgres;
 mod provider_login;
 mod search;
-mod settings;
 mod shared_clock;
 pub mod sqlite;
 mod staleness;
@@ -38,10 +38,10 @@ pub use error::{FailureKind, StoreError};
 pub use expired::{Backlog, Expired};
 pub use freshness::{FollowerCounts, Freshness};
 pub use mark::{Mark, MarkKind, Marked, StoredMark};
+pub use options::StoreOptions;
 pub use pool::{OpenConnections, OperationHook, OperationKind, PoolStatus};
 pub use provider_login::{
     CLAIM_TIME, EndedLogins, Lease, LoginLease, ProviderLogin, RefreshedLogin, Renewed, SavedLogin, StoredLogin,
 };
 pub use search::{FoundFamilies, KeySearch, Position, Search, SearchState, Subjects};
-pub use settings::Settings;
 pub use shared_clock::SharedClock;

@@ -47,11 +47,11 @@ pub struct ProviderLogin {
     pub version: u64,
     /// When the tokens should be refreshed.
     pub due: UnixTime,
-    /// Whether the browser has used the session.
+    /// Whether the browser has used its handle.
     pub claimed: bool,
 }
 
-/// Logins with a session that has ended, and their tokens.
+/// Logins with a family that has ended, and their tokens.
 pub type EndedLogins = Vec<(TokenId, ProviderLogin)>;
 
 /// The outcome of [`ProviderLoginStore::lease_login`](crate::store::ProviderLoginStore::lease_login).
@@ -63,11 +63,11 @@ pub enum LoginLease {
     Held { until: UnixTime },
     /// They were refreshed since the caller has read them.
     Changed(ProviderLogin),
-    /// The session has ended.
+    /// The family has ended.
     Ended,
 }
 
-/// What a refresh of the tokens changes. It is no use of the session, and does not move its idle time: a stream may
+/// What a refresh of the tokens changes. It is no use of the family, and does not move its idle time: a stream may
 /// have caused it.
 #[derive(Clone, Debug)]
 pub struct RefreshedLogin {
@@ -96,9 +96,9 @@ pub enum SavedLogin {
     Saved,
     /// The store has this version or a newer one. Nothing was written.
     Newer,
-    /// The session has ended. The tokens are only kept to tell the provider.
+    /// The family has ended. The tokens are only kept to tell the provider.
     Ended,
-    /// The session has ended, and its login was deleted. Nothing was written: the caller has the only copy.
+    /// The family has ended, and its login was deleted. Nothing was written: the caller has the only copy.
     Forgotten,
 }
 
@@ -113,9 +113,9 @@ pub struct StoredLogin {
     pub began_at: UnixTime,
     pub login: ProviderLogin,
     pub lease: Option<Lease>,
-    /// When to look whether the session has ended, without a revocation.
+    /// When to look whether the family has ended, without a revocation.
     pub check_at: UnixTime,
-    /// When the login was first returned because its session has ended, and later by each time without attempts.
+    /// When the login was first returned because its family has ended, and later by each time without attempts.
     pub ended_at: Option<UnixTime>,
 }
 
@@ -151,7 +151,7 @@ pub struct Lease {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Save {
     Write,
-    /// Only for the provider: the session has ended.
+    /// Only for the provider: the family has ended.
     Keep,
     /// An earlier attempt of this call has written it.
     Written,

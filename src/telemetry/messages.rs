@@ -44,7 +44,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// The way to the thread. It is a writer for `tracing_subscriber`.
 #[derive(Clone)]
 pub struct Messages {
-    queue: SyncSender<Entry>,
+    queue: SyncSender<QueuedMessage>,
     shared: Arc<Shared>,
 }
 
@@ -85,7 +85,7 @@ impl Class {
     }
 }
 
-enum Entry {
+enum QueuedMessage {
     Message(Vec<u8>),
     /// Signals that all messages before it are written.
     Flush(SyncSender<()>),
@@ -118,7 +118,7 @@ impl Messages {
     pub fn flush(&self) {
         let deadline = Instant::now() + FLUSH_TIMEOUT;
         let (done, is_done) = sync_channel(1);
-        let mut entry = Entry::Flush(done);
+        let mut entry = QueuedMessage::Flush(done);
         while let Err(TrySendError::Full(returned)) = self.queue.try_send(entry) {
             if Instant::now() >= deadline {
                 return;
@@ -144,7 +144,7 @@ impl Messages {
         let queued = &self.shared.queued;
         let room = if class == Class::Error { MAX_QUEUED } else { MAX_QUEUED - QUEUED_ERRORS };
         if queued.fetch_add(1, Ordering::Relaxed) < room
-            && self.queue.try_send(Entry::Message(shortened(message))).is_ok()
+            && self.queue.try_send(QueuedMessage::Message(shortened(message))).is_ok()
         {
             return true;
         }
@@ -175,16 +175,16 @@ impl Shared {
         }
     }
 
-    fn run(&self, queued: &Receiver<Entry>, mut output: impl Write) {
+    fn run(&self, queued: &Receiver<QueuedMessage>, mut output: impl Write) {
         let mut reported = None;
         loop {
             // A failed write is not reported: there is no other place for messages.
             match queued.recv_timeout(REPORT_INTERVAL) {
-                Ok(Entry::Message(message)) => {
+                Ok(QueuedMessage::Message(message)) => {
                     drop(output.write_all(&message));
                     self.queued.fetch_sub(1, Ordering::Relaxed);
                 }
-                Ok(Entry::Flush(done)) => {
+                Ok(QueuedMessage::Flush(done)) => {
                     self.report_left_out(&mut output);
                     let _ = done.send(());
                 }

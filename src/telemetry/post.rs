@@ -12,7 +12,7 @@ use http_body_util::Full;
 use crate::protocols::http::client::{self, ClientError, Limits, USER_AGENT};
 use crate::protocols::reach::Reach;
 use crate::protocols::url::SecureUrl;
-use crate::types::private_file::{self, Origin};
+use crate::types::private_file::{self, FileCreator};
 
 /// The time is from the first packet to the response header. The response body is not read.
 const LIMITS: Limits =
@@ -97,7 +97,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 /// Reads the file on each call: a renewed token is used without a restart.
 fn read_authorization(key: &'static str, file: &Path) -> Result<HeaderValue, PostError> {
-    let text = private_file::read_to_string(file, Origin::Operator);
+    let text = private_file::read_to_string(file, FileCreator::Operator);
     let text = text.map_err(|source| PostError::AuthorizationFile { key, file: file.to_owned(), source })?;
     let invalid = |_| PostError::AuthorizationValue { key, file: file.to_owned() };
     let mut value = HeaderValue::from_str(text.trim()).map_err(invalid)?;

@@ -40,9 +40,9 @@ impl Bound {
     }
 }
 
-/// A client that asks for tokens.
+/// A client that asks for tokens, with what it has proved.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Holder {
+pub struct ProvedClient {
     /// What it has proved.
     pub proved: Bound,
     /// It is a registered client, and has authenticated.

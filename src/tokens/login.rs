@@ -110,7 +110,7 @@ pub enum LoginError {
 
 /// `[login]`
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct LoginSettings {
     pub headers: LoginHeaders,
     /// `login.max_response_size`: maximum size of a login response. A larger response is rejected.
     pub max_response_size: u64,

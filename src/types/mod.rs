@@ -1,4 +1,4 @@
-//! Basic types that every other module uses: time, ids, secrets, reject reasons, traces.
+//! Basic types that every other module uses: time, ids, secrets, reject reasons, steps of a decision.
 
 pub mod barrier;
 pub mod boot_time;
@@ -16,5 +16,5 @@ pub mod process;
 pub mod regular_file;
 pub mod reject;
 pub mod secret;
+pub mod step;
 pub mod thumbprint;
-pub mod trace;

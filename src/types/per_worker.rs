@@ -11,11 +11,11 @@ const CACHE_LINES: usize = 128;
 
 /// A shared value as [`PerWorker`] needs it. A copy of it is another reference to the value.
 #[repr(align(128))]
-pub struct Handle<T>(Arc<T>);
+pub struct PaddedArc<T>(Arc<T>);
 
-impl<T> Handle<T> {
+impl<T> PaddedArc<T> {
     pub fn new(value: T) -> Self {
-        Handle(Arc::new(value))
+        PaddedArc(Arc::new(value))
     }
 
     /// For other threads than the workers.
@@ -24,13 +24,13 @@ impl<T> Handle<T> {
     }
 }
 
-impl<T> Clone for Handle<T> {
+impl<T> Clone for PaddedArc<T> {
     fn clone(&self) -> Self {
-        Handle(self.0.clone())
+        PaddedArc(self.0.clone())
     }
 }
 
-impl<T> Deref for Handle<T> {
+impl<T> Deref for PaddedArc<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -73,8 +73,8 @@ mod tests {
 
     #[test]
     fn each_worker_counts_its_own_references() {
-        let shared = PerWorker::new(Handle::new(7), 2);
-        let of = |worker| shared.of(worker, Handle::clone).clone();
+        let shared = PerWorker::new(PaddedArc::new(7), 2);
+        let of = |worker| shared.of(worker, PaddedArc::clone).clone();
         let [one, again, other, admin, explain] = [0, 0, 1, 2, usize::MAX].map(of);
         assert_eq!([&one, &other, &admin].map(|number| ***number), [7; 3]);
         // One of the copy, and those of the callers.

@@ -24,7 +24,7 @@ use crate::types::regular_file;
 
 /// Who creates the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum FileCreator {
     Gateway,
     Operator,
 }
@@ -40,18 +40,18 @@ pub struct LaxFile {
 
 /// Fails if other users can read, write or replace this file with a secret. A file that cannot be read has another
 /// error, which reading it reports. Pipes and devices are not checked.
-pub fn check(path: &Path, origin: Origin) -> Result<(), LaxFile> {
+pub fn check(path: &Path, creator: FileCreator) -> Result<(), LaxFile> {
     match fs::metadata(path).ok().filter(Metadata::is_file) {
-        Some(file) => check_found(path, &file, origin),
+        Some(file) => check_found(path, &file, creator),
         None => Ok(()),
     }
 }
 
-fn check_found(path: &Path, file: &Metadata, origin: Origin) -> Result<(), LaxFile> {
+fn check_found(path: &Path, file: &Metadata, creator: FileCreator) -> Result<(), LaxFile> {
     // The folder of the file itself, not of a link to it.
     let folder = fs::canonicalize(path).ok().and_then(|path| fs::metadata(path.parent()?).ok());
     let group_folder = folder.is_some_and(|folder| folder.mode() & 0o2000 != 0 && folder.gid() == file.gid());
-    check_facts(path, origin, &Facts::of(file), group_folder)?;
+    check_facts(path, creator, &Facts::of(file), group_folder)?;
     check_folder(path)
 }
 
@@ -84,21 +84,21 @@ pub fn check_listed(folder: &Path) -> Result<(), LaxFile> {
 }
 
 /// Reads a file with a secret that passes [`check`].
-pub fn read(path: &Path, origin: Origin) -> io::Result<Vec<u8>> {
-    read_checked(path, |file, _| check_found(path, file, origin))
+pub fn read(path: &Path, creator: FileCreator) -> io::Result<Vec<u8>> {
+    read_checked(path, |file, _| check_found(path, file, creator))
 }
 
 /// Reads a file of the operator that passes [`check_trusted`], and [`check`] if its content is a secret.
 pub fn read_trusted(path: &Path, is_secret: impl FnOnce(&[u8]) -> bool) -> io::Result<Vec<u8>> {
     read_checked(path, |file, content| {
         check_trusted_found(path, file)?;
-        if is_secret(content) { check_found(path, file, Origin::Operator) } else { Ok(()) }
+        if is_secret(content) { check_found(path, file, FileCreator::Operator) } else { Ok(()) }
     })
 }
 
 /// As [`read`], for text.
-pub fn read_to_string(path: &Path, origin: Origin) -> io::Result<String> {
-    String::from_utf8(read(path, origin)?)
+pub fn read_to_string(path: &Path, creator: FileCreator) -> io::Result<String> {
+    String::from_utf8(read(path, creator)?)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 
@@ -113,38 +113,38 @@ fn read_checked(path: &Path, check: impl FnOnce(&Metadata, &[u8]) -> Result<(), 
 }
 
 /// `group_folder`: the folder belongs to the group of the file and has the setgid bit.
-fn check_facts(path: &Path, origin: Origin, facts: &Facts, group_folder: bool) -> Result<(), LaxFile> {
+fn check_facts(path: &Path, creator: FileCreator, facts: &Facts, group_folder: bool) -> Result<(), LaxFile> {
     let shown = path.display();
     let mode = facts.mode & 0o777;
-    let lax = |problem: String| Err(LaxFile { problem, advice: advice(path, origin, facts) });
+    let lax = |problem: String| Err(LaxFile { problem, advice: advice(path, creator, facts) });
     if facts.is_of_another() {
         return lax(format!("{shown} belongs to {}, who can read it", User(facts.owner)));
     }
     if mode & 0o007 != 0 {
         return lax(format!("every user of this machine can use {shown} (mode {mode:04o})"));
     }
-    if mode & 0o070 != 0 && !accepts_group(origin, facts, group_folder) {
+    if mode & 0o070 != 0 && !accepts_group(creator, facts, group_folder) {
         return lax(format!("the users of group {} can use {shown} (mode {mode:04o})", facts.group));
     }
     Ok(())
 }
 
-fn accepts_group(origin: Origin, facts: &Facts, group_folder: bool) -> bool {
+fn accepts_group(creator: FileCreator, facts: &Facts, group_folder: bool) -> bool {
     let only_reads = facts.mode & 0o030 == 0;
     let is_of_root = facts.group == ROOT && only_reads;
-    match origin {
-        Origin::Operator => is_of_root || facts.is_member || (facts.user == ROOT && only_reads),
-        Origin::Gateway => is_of_root || (facts.is_member && group_folder),
+    match creator {
+        FileCreator::Operator => is_of_root || facts.is_member || (facts.user == ROOT && only_reads),
+        FileCreator::Gateway => is_of_root || (facts.is_member && group_folder),
     }
 }
 
 /// A command after which the process can still read the file.
-fn advice(path: &Path, origin: Origin, facts: &Facts) -> String {
+fn advice(path: &Path, creator: FileCreator, facts: &Facts) -> String {
     let file = quoted(path);
     let take = format!("chown {} {file} && chmod 600 {file}", facts.user);
     if facts.owner == facts.user || facts.user == ROOT {
         format!("run: chmod 600 {file}")
-    } else if facts.owner == ROOT && facts.is_member && origin == Origin::Operator {
+    } else if facts.owner == ROOT && facts.is_member && creator == FileCreator::Operator {
         format!("run: chmod 640 {file}")
     } else if facts.is_of_another() {
         owner::of_another(facts.owner, facts.user, &take)
@@ -183,13 +183,13 @@ mod tests {
 
     const OWN: u32 = 1000;
 
-    fn mended(origin: Origin, facts: Facts, group_folder: bool) -> Option<String> {
-        check_facts(Path::new("/etc/key.pem"), origin, &facts, group_folder).err().map(|lax| lax.advice)
+    fn mended(creator: FileCreator, facts: Facts, group_folder: bool) -> Option<String> {
+        check_facts(Path::new("/etc/key.pem"), creator, &facts, group_folder).err().map(|lax| lax.advice)
     }
 
     #[test]
     fn a_secret_of_the_gateway_is_for_its_user_only() {
-        let mend = |facts| mended(Origin::Gateway, facts, false);
+        let mend = |facts| mended(FileCreator::Gateway, facts, false);
         let chmod = Some("run: chmod 600 /etc/key.pem".to_owned());
         let chown = Some("run: chown 1000 /etc/key.pem && chmod 600 /etc/key.pem".to_owned());
         let take = "chown 1000 /etc/key.pem && chmod 600 /etc/key.pem";
@@ -210,7 +210,7 @@ mod tests {
             assert_eq!(mend(facts), mend_with, "{case}");
         }
         let volume = |group_folder, is_member| {
-            mended(Origin::Gateway, Facts { is_member, ..Facts::example(OWN, OWN, 2000, 0o660) }, group_folder)
+            mended(FileCreator::Gateway, Facts { is_member, ..Facts::example(OWN, OWN, 2000, 0o660) }, group_folder)
         };
         assert_eq!(volume(true, true), None, "fsGroup of Kubernetes");
         assert!(volume(false, true).is_some() && volume(true, false).is_some());
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_file_of_the_operator_may_be_for_the_group_of_the_gateway() {
-        let mend = |facts| mended(Origin::Operator, facts, false);
+        let mend = |facts| mended(FileCreator::Operator, facts, false);
         assert_eq!(mend(Facts::example(OWN, ROOT, OWN, 0o640)), None, "as install.md says");
         assert_eq!(
             mend(Facts::example(OWN, ROOT, 2000, 0o440)).as_deref(),

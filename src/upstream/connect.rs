@@ -15,7 +15,7 @@ use tokio_rustls::client::TlsStream;
 use super::failure::{Failure, UpstreamError};
 use super::io::BackendStream;
 use super::resolve::Addresses;
-use super::settings::{Protocol, ServerSettings, Settings};
+use super::settings::{Protocol, ServerSettings, UpstreamSettings};
 use crate::protocols::http::body::Body;
 use crate::protocols::proxy_protocol::{self, Version};
 use crate::protocols::socket;
@@ -46,7 +46,7 @@ pub(super) struct Connector {
 }
 
 /// The TLS settings of all servers of an upstream, so that files are read once. `None` if no server uses TLS.
-pub(super) fn client_config(settings: &Settings) -> Result<Option<Arc<ClientConfig>>, TlsError> {
+pub(super) fn client_config(settings: &UpstreamSettings) -> Result<Option<Arc<ClientConfig>>, TlsError> {
     if !settings.servers.iter().any(|server| server.tls) {
         return Ok(None);
     }
@@ -60,7 +60,7 @@ pub(super) fn client_config(settings: &Settings) -> Result<Option<Arc<ClientConf
 impl Connector {
     pub(super) fn new(
         server: &ServerSettings,
-        settings: &Settings,
+        settings: &UpstreamSettings,
         config: Option<&Arc<ClientConfig>>,
         addresses: Arc<Addresses>,
     ) -> Result<Self, UpstreamError> {

@@ -11,20 +11,20 @@ use http::{HeaderMap, HeaderValue, Request};
 use super::balance::{self, Set};
 use super::connect;
 use super::failure::{Failure, UpstreamError};
-use super::lease::Lease;
 use super::pool::Server;
+use super::pooled_connection::PooledConnection;
 use super::report::Report;
 use super::resolve::Addresses;
 use super::retry::{Attempt, Counts, MAX_CLOSINGS, RetryReason, SendFailure};
 use super::retry_budget::RetryBudget;
 use super::send::UpstreamResponse;
 use super::server_state::ServerState;
-use super::settings::{Balance, Key, ServerSettings, Settings};
+use super::settings::{Balance, Key, ServerSettings, UpstreamSettings};
 use super::weights::Weights;
 use crate::protocols::http::body::Body;
 use crate::telemetry::access_log::UpstreamNames;
 use crate::telemetry::metrics::{Count, Histogram};
-use crate::types::per_worker::{Handle, PerWorker};
+use crate::types::per_worker::{PaddedArc, PerWorker};
 use crate::types::reject::{Reason, Reject};
 
 /// One group of servers.
@@ -34,11 +34,11 @@ pub struct Upstream {
     pub names: PerWorker<UpstreamNames>,
     /// Of each worker: from when the gateway began to send a request to the head of the response.
     pub response_times: Arc<[Histogram]>,
-    pub settings: Settings,
+    pub settings: UpstreamSettings,
     /// `Host` of the first server, for requests that do not keep the client's.
     pub host: HeaderValue,
     pub scheme: Scheme,
-    pub(super) servers: Vec<PerWorker<Handle<Server>>>,
+    pub(super) servers: Vec<PerWorker<PaddedArc<Server>>>,
     /// A hash of each server's URL.
     server_hashes: Vec<u64>,
     /// `None`: all servers have the same weight.
@@ -79,7 +79,7 @@ impl CurrentServer {
 impl Upstream {
     /// `before`: the upstream of the same name in the current configuration. Servers in both keep their state. Fails if
     /// a TLS file is invalid.
-    pub fn new(settings: Settings, workers: usize, before: Option<&Upstream>) -> Result<Self, UpstreamError> {
+    pub fn new(settings: UpstreamSettings, workers: usize, before: Option<&Upstream>) -> Result<Self, UpstreamError> {
         let first = settings.servers.first().ok_or(UpstreamError::NoServers)?;
         let scheme = if first.tls { Scheme::HTTPS } else { Scheme::HTTP };
         let host = first.authority();
@@ -91,7 +91,7 @@ impl Upstream {
         let servers = settings.servers.iter().map(|server| {
             let (state, addresses) = state_before(before, &settings, server);
             let server = Server::new(server, &settings, config.as_ref(), state, addresses, workers)?;
-            Ok(PerWorker::new(Handle::new(server), workers))
+            Ok(PerWorker::new(PaddedArc::new(server), workers))
         });
         Ok(Upstream {
             host,
@@ -140,14 +140,14 @@ impl Upstream {
         loop {
             at = self.pick(worker, ticket, key, tried).unwrap_or(at);
             tried |= 1 << at;
-            let server = self.servers[at].of(worker, Handle::clone);
+            let server = self.servers[at].of(worker, PaddedArc::clone);
             let ejections = server.state.ejections();
             current.set(at, ejections);
             counts.attempts.send_to(at);
             let SendFailure { failure, retry } = match server.send(worker, counts, client, request, attempt).await {
-                Ok((response, mut lease)) => {
-                    self.record_head(server, ejections, &mut lease);
-                    return Ok((response, lease));
+                Ok((response, mut connection)) => {
+                    self.record_head(server, ejections, &mut connection);
+                    return Ok((response, connection));
                 }
                 Err(failure) => failure,
             };
@@ -176,10 +176,10 @@ impl Upstream {
     }
 
     /// Records the head of a response. `ejections`: how often the server had been ejected when it was chosen.
-    fn record_head(&self, server: &Server, ejections: u64, lease: &mut Lease) {
+    fn record_head(&self, server: &Server, ejections: u64, connection: &mut PooledConnection) {
         if self.in_use() > 1 {
             server.state.record_head();
-            lease.ejections = Some(ejections);
+            connection.ejections = Some(ejections);
         }
     }
 
@@ -279,7 +279,7 @@ impl Upstream {
 
     /// The state of each server.
     pub fn report(&self) -> Vec<Report> {
-        let of = |(at, server): (usize, &PerWorker<Handle<Server>>)| {
+        let of = |(at, server): (usize, &PerWorker<PaddedArc<Server>>)| {
             let report = Report::of(server);
             if self.drained() & (1 << at) == 0 { report } else { Report { state: "drained", ..report } }
         };
@@ -296,7 +296,7 @@ fn response_times(before: Option<&Upstream>, workers: usize) -> Arc<[Histogram]>
 /// The state and the addresses of a server: those from before, if the upstream had this server already.
 fn state_before(
     before: Option<&Upstream>,
-    settings: &Settings,
+    settings: &UpstreamSettings,
     server: &ServerSettings,
 ) -> (Arc<ServerState>, Arc<Addresses>) {
     let same = before.and_then(|before| {

@@ -31,7 +31,7 @@ pub(super) enum CheckError {
 
 /// The server as a request names it.
 #[derive(Clone, Copy)]
-pub(super) struct Target<'s> {
+pub(super) struct CheckedServer<'s> {
     pub(super) scheme: &'s str,
     pub(super) authority: &'s str,
 }
@@ -40,11 +40,11 @@ pub(super) struct Target<'s> {
 pub(super) async fn check(
     connector: &Connector,
     protocol: Protocol,
-    target: Target<'_>,
+    checked: CheckedServer<'_>,
     settings: &HealthCheckSettings,
     deadline: Instant,
 ) -> Result<(), CheckError> {
-    let request = send(connector, protocol, target, &settings.path);
+    let request = send(connector, protocol, checked, &settings.path);
     let received = match timeout_at(deadline.into(), request).await {
         Ok(status) => status?,
         Err(_) => return Err(CheckError::Timeout(settings.timeout)),
@@ -59,16 +59,16 @@ pub(super) async fn check(
 async fn send(
     connector: &Connector,
     protocol: Protocol,
-    target: Target<'_>,
+    checked: CheckedServer<'_>,
     path: &str,
 ) -> Result<StatusCode, CheckError> {
     let request = Request::get(match protocol {
         Protocol::Http1 => path.to_owned(),
-        Protocol::Http2 => format!("{}://{}{path}", target.scheme, target.authority),
+        Protocol::Http2 => format!("{}://{}{path}", checked.scheme, checked.authority),
     });
     let request = request.header(header::USER_AGENT, concat!("bearward/", env!("CARGO_PKG_VERSION")));
     let request = match protocol {
-        Protocol::Http1 => request.header(header::HOST, target.authority),
+        Protocol::Http1 => request.header(header::HOST, checked.authority),
         Protocol::Http2 => request.version(Version::HTTP_2),
     };
     let request = request.body(Body::empty()).map_err(CheckError::InvalidRequest)?;

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
 use super::group::Upstream;
-use super::health::{self, Target};
+use super::health::{self, CheckedServer};
 use super::pool::Server;
 use super::settings::HealthCheckSettings;
 use crate::types::clock::every;
@@ -51,8 +51,8 @@ async fn keep_checking(server: Arc<Server>, settings: HealthCheckSettings) {
     loop {
         sleep_until(server.state.next_check(&settings, Instant::now()).into()).await;
         let deadline = server.state.begin_check(&settings, Instant::now());
-        let target = Target { scheme: server.scheme(), authority: &server.name };
-        let result = health::check(&server.connector, server.protocol, target, &settings, deadline).await;
+        let checked = CheckedServer { scheme: server.scheme(), authority: &server.name };
+        let result = health::check(&server.connector, server.protocol, checked, &settings, deadline).await;
         server.state.record_check(result, &settings, &server.ejection, Instant::now());
     }
 }

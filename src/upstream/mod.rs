@@ -11,11 +11,11 @@ mod failure;
 mod group;
 mod health;
 mod io;
-mod lease;
 mod maintenance;
 mod outlier;
 mod own_origin;
 mod pool;
+mod pooled_connection;
 mod report;
 mod resolve;
 mod retry;
@@ -28,14 +28,14 @@ mod weights;
 
 pub use failure::{Failure, UpstreamError};
 pub use group::{CurrentServer, Upstream};
-pub use lease::{BrokenResponses, Lease};
 pub use maintenance::maintain;
+pub use pooled_connection::{BrokenResponses, PooledConnection};
 pub use report::Report;
 pub use retry::Counts;
 pub use send::UpstreamResponse;
 pub use settings::{
     Balance, EjectionSettings, ExpectedStatus, HealthCheckSettings, Key, MAX_SERVERS, Protocol, ServerSettings,
-    Settings, TlsSettings,
+    UpstreamSettings, UpstreamTlsSettings,
 };
 
 #[cfg(test)]

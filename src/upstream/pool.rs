@@ -15,7 +15,7 @@ use super::failure::{Failure, UpstreamError};
 use super::resolve::Addresses;
 use super::retry::Counts;
 use super::server_state::ServerState;
-use super::settings::{EjectionSettings, Protocol, ServerSettings, Settings};
+use super::settings::{EjectionSettings, Protocol, ServerSettings, UpstreamSettings};
 use super::slots::{Slot, Slots};
 use crate::protocols::http::body::Body;
 use crate::telemetry::metrics::WorkerMetrics;
@@ -57,8 +57,8 @@ pub(super) struct Http1Connection {
     pub(super) sender: http1::SendRequest<Body>,
     opened: Instant,
     address: SocketAddr,
-    /// The generation of the server's addresses that `address` was last compared with.
-    generation: u64,
+    /// `Addresses::removals` when `address` was last compared with the addresses of the server.
+    removals: u64,
     /// With `proxy_protocol`, the client that the connection belongs to.
     client: Option<IpAddr>,
 }
@@ -87,7 +87,7 @@ struct Http2Connection {
 impl Server {
     pub(super) fn new(
         server: &ServerSettings,
-        settings: &Settings,
+        settings: &UpstreamSettings,
         config: Option<&Arc<ClientConfig>>,
         state: Arc<ServerState>,
         addresses: Arc<Addresses>,
@@ -169,8 +169,8 @@ impl Server {
     ) -> Result<Box<Http1Connection>, Failure> {
         let (sender, address) = self.connector.connect_http1(client).await?;
         metrics.upstream_connects.inc();
-        let generation = self.connector.addresses.generation();
-        Ok(Box::new(Http1Connection { sender, opened: Instant::now(), address, generation, client }))
+        let removals = self.connector.addresses.removals();
+        Ok(Box::new(Http1Connection { sender, opened: Instant::now(), address, removals, client }))
     }
 
     /// The HTTP/1 connection that was used last, and for how long it was idle. The others become older and are closed.
@@ -294,11 +294,11 @@ impl Server {
     /// Returns true if the name does not resolve to the connection's address any more.
     fn has_removed_address(&self, connection: &mut Http1Connection) -> bool {
         let addresses = &self.connector.addresses;
-        let generation = addresses.generation();
-        if connection.generation == generation {
+        let removals = addresses.removals();
+        if connection.removals == removals {
             return false;
         }
-        connection.generation = generation;
+        connection.removals = removals;
         !addresses.known().contains(&connection.address)
     }
 

@@ -20,8 +20,8 @@ pub(super) struct Addresses {
     port: u16,
     /// Sorted. Empty until the first successful lookup.
     known: Mutex<Arc<[SocketAddr]>>,
-    /// Incremented when an address has been removed.
-    generation: AtomicU64,
+    /// How often addresses have been removed.
+    removals: AtomicU64,
     /// The number of connections so far: each begins with another address.
     attempts: AtomicUsize,
 }
@@ -30,9 +30,9 @@ impl Addresses {
     pub(super) fn new(host: &str, port: u16) -> Self {
         let fixed: Option<IpAddr> = host.parse().ok();
         let known = fixed.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
-        let generation = AtomicU64::new(0);
+        let removals = AtomicU64::new(0);
         let attempts = AtomicUsize::new(0);
-        Addresses { host: host.to_owned(), port, known: Mutex::new(known), generation, attempts }
+        Addresses { host: host.to_owned(), port, known: Mutex::new(known), removals, attempts }
     }
 
     /// Returns true if the host is an address and needs no lookup.
@@ -44,8 +44,8 @@ impl Addresses {
         self.known.lock().clone()
     }
 
-    pub(super) fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Relaxed)
+    pub(super) fn removals(&self) -> u64 {
+        self.removals.load(Ordering::Relaxed)
     }
 
     /// Replaces the addresses. Returns true if they changed. An empty list changes nothing.
@@ -59,7 +59,7 @@ impl Addresses {
         let has_removed = known.iter().any(|address| !found.contains(address));
         *known = found.into();
         if has_removed {
-            self.generation.fetch_add(1, Ordering::Relaxed);
+            self.removals.fetch_add(1, Ordering::Relaxed);
         }
         true
     }
@@ -161,12 +161,12 @@ mod tests {
         let addresses = Addresses::new("backend.test", 80);
         assert!(!addresses.is_literal() && addresses.known().is_empty());
         assert!(addresses.update(vec![at("10.0.0.2:80"), at("10.0.0.1:80")]));
-        assert_eq!(addresses.generation(), 0, "no address was removed");
+        assert_eq!(addresses.removals(), 0, "no address was removed");
         assert!(!addresses.update(vec![at("10.0.0.1:80"), at("10.0.0.2:80")]), "the same in another order");
         assert!(!addresses.update(Vec::new()), "an empty result changes nothing");
         assert_eq!(addresses.known().len(), 2);
         assert!(addresses.update(vec![at("10.0.0.2:80"), at("10.0.0.3:80")]));
-        assert_eq!(addresses.generation(), 1);
+        assert_eq!(addresses.removals(), 1);
         assert!(Addresses::new("::1", 80).is_literal() && Addresses::new("127.0.0.1", 80).is_literal());
     }
 

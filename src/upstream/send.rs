@@ -9,23 +9,23 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 
 use super::failure::Failure;
-use super::lease::Lease;
 use super::pool::Server;
+use super::pooled_connection::PooledConnection;
 use super::retry::{Attempt, Counts, MAX_CLOSINGS, SendFailure, copy_if_repeatable};
 use super::settings::Protocol;
 use super::slots::Slot;
 use crate::protocols::http::body::Body;
-use crate::types::per_worker::Handle;
+use crate::types::per_worker::PaddedArc;
 use crate::types::reject::Reason;
 
 /// The server may be closing a connection that was idle for longer than this. Only then is it worth keeping a copy of
 /// the request's head for a retry.
 const FRESH: Duration = Duration::from_millis(500);
 
-/// A response, and the lease of its connection, which ends with the body.
-pub type UpstreamResponse = (Response<Incoming>, Lease);
+/// A response, and its connection, which returns to the pool after the body.
+pub type UpstreamResponse = (Response<Incoming>, PooledConnection);
 
-impl Handle<Server> {
+impl PaddedArc<Server> {
     /// Sends the request. It is taken out of `request` when it is sent; if it may be sent again, it is back there after
     /// a failure.
     pub(super) async fn send(
@@ -62,7 +62,7 @@ impl Handle<Server> {
                 .then(|| copy_if_repeatable(request, self.protocol))
                 .flatten();
             let mut error = match connection.sender.try_send_request(mem::take(request)).await {
-                Ok(response) => return Ok((response, Lease::new(self, worker, Some(connection), slot))),
+                Ok(response) => return Ok((response, PooledConnection::new(self, worker, Some(connection), slot))),
                 Err(error) => error,
             };
             // The server closed the connection before the request was sent, or without a response.
@@ -78,7 +78,7 @@ impl Handle<Server> {
         let mut connection = self.open_http1(client, counts.metrics).await.map_err(SendFailure::unsent)?;
         let copy = (attempt == Attempt::FirstOfSeveral).then(|| copy_if_repeatable(request, self.protocol)).flatten();
         match connection.sender.try_send_request(mem::take(request)).await {
-            Ok(response) => Ok((response, Lease::new(self, worker, Some(connection), slot))),
+            Ok(response) => Ok((response, PooledConnection::new(self, worker, Some(connection), slot))),
             Err(mut error) => Err(match error.take_message() {
                 // The server closed the new connection before the request was sent.
                 Some(unsent) => {
@@ -104,7 +104,7 @@ impl Handle<Server> {
                 self.http2_connection(worker, counts.metrics).await.map_err(SendFailure::unsent)?;
             let copy = copy_if_repeatable(request, self.protocol);
             match sender.try_send_request(mem::take(request)).await {
-                Ok(response) => return Ok((response, Lease::new(self, worker, None, slot))),
+                Ok(response) => return Ok((response, PooledConnection::new(self, worker, None, slot))),
                 Err(mut error) => match error.take_message() {
                     // The server closed the connection before the request was sent.
                     Some(unsent) => {

@@ -13,7 +13,7 @@ use crate::protocols::tls::CertificateFiles;
 pub const MAX_SERVERS: usize = 128;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct UpstreamSettings {
     pub name: String,
     /// 1 to [`MAX_SERVERS`].
     pub servers: Vec<ServerSettings>,
@@ -21,7 +21,7 @@ pub struct Settings {
     pub weights: Vec<usize>,
     pub protocol: Protocol,
     pub balance: Balance,
-    pub tls: TlsSettings,
+    pub tls: UpstreamTlsSettings,
     /// How long an idle connection is kept. It must be shorter than the backend's own idle timeout (Node: 5 s), or the
     /// backend closes connections that the gateway is about to use.
     pub idle_timeout: Duration,
@@ -51,7 +51,7 @@ pub struct Settings {
 
 /// For `https://` servers.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct TlsSettings {
+pub struct UpstreamTlsSettings {
     /// CA certificates. `None`: those of the system.
     pub ca_file: Option<PathBuf>,
     /// The gateway's client certificate.
@@ -60,7 +60,7 @@ pub struct TlsSettings {
     pub server_name: Option<String>,
 }
 
-impl TlsSettings {
+impl UpstreamTlsSettings {
     /// All files, because a reload compares their contents.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         let client = self.client.iter().flat_map(|client| [&client.certificate, &client.key]);

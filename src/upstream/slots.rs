@@ -76,12 +76,12 @@ impl Slots {
     }
 
     async fn wait(&self, address: IpAddr) -> Option<Slot> {
-        let holder = self.reserve.acquire(address, self.reserved.0.available_permits());
+        let guard = self.reserve.acquire(address, self.reserved.0.available_permits());
         tokio::select! {
             biased;
             permit = self.unreserved.0.acquire() => Some(Slot::of(permit.ok()?, &self.unreserved, None)),
-            permit = self.reserved.0.acquire(), if holder.is_some() => {
-                Some(Slot::of(permit.ok()?, &self.reserved, holder))
+            permit = self.reserved.0.acquire(), if guard.is_some() => {
+                Some(Slot::of(permit.ok()?, &self.reserved, guard))
             }
         }
     }

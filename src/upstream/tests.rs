@@ -56,16 +56,16 @@ impl Backend {
     }
 }
 
-fn settings(hosts: &[&str]) -> Settings {
+fn settings(hosts: &[&str]) -> UpstreamSettings {
     let second = Duration::from_secs(1);
     let server = |host: &&str| ServerSettings { tls: false, host: (*host).to_owned(), port: 80 };
-    Settings {
+    UpstreamSettings {
         name: "backend".into(),
         servers: hosts.iter().map(server).collect(),
         weights: Vec::new(),
         protocol: Protocol::Http1,
         balance: Balance::RoundRobin,
-        tls: TlsSettings::default(),
+        tls: UpstreamTlsSettings::default(),
         idle_timeout: second * 60,
         max_connection_age: second * 60,
         dns_refresh_interval: second * 60,
@@ -96,9 +96,9 @@ async fn send(upstream: &Upstream) -> Result<UpstreamResponse, Failure> {
 }
 
 async fn get(upstream: &Upstream) -> String {
-    let (response, lease) = send(upstream).await.expect("a response");
+    let (response, connection) = send(upstream).await.expect("a response");
     let body = response.into_body().collect().await.expect("a body").to_bytes();
-    lease.release(Instant::now());
+    connection.release(Instant::now());
     String::from_utf8_lossy(&body).into_owned()
 }
 
@@ -131,10 +131,10 @@ async fn a_connection_in_use_is_closed_if_its_address_was_removed() {
     let upstream = Upstream::new(settings(&["backend.test"]), 1, None).expect("an upstream");
     let addresses = &upstream.servers[0].connector.addresses;
     addresses.update(vec![old.address]);
-    let (response, lease) = send(&upstream).await.expect("a response");
+    let (response, connection) = send(&upstream).await.expect("a response");
     addresses.update(vec![new.address]);
     assert_eq!(&response.into_body().collect().await.expect("a body").to_bytes()[..], b"1");
-    lease.release(Instant::now());
+    connection.release(Instant::now());
     old.has_open(0).await;
     assert_eq!(get(&upstream).await, "2");
 }
@@ -168,7 +168,7 @@ async fn failed_checks_are_forgotten_when_checks_end_and_not_before() {
         unhealthy_threshold: 1,
         status: Vec::new(),
     };
-    let checked = Settings { health_check: Some(health_check.clone()), ..settings(&["a.test", "b.test"]) };
+    let checked = UpstreamSettings { health_check: Some(health_check.clone()), ..settings(&["a.test", "b.test"]) };
     let first = Upstream::new(checked, 1, None).expect("an upstream");
     let state = &first.servers[0].state;
     let failed = Err(CheckError::Timeout(health_check.timeout));
@@ -185,7 +185,7 @@ async fn failed_checks_are_forgotten_when_checks_end_and_not_before() {
 #[tokio::test]
 async fn a_connection_older_than_its_maximum_age_is_closed() {
     let backend = Backend::start(1).await;
-    let settings = Settings { max_connection_age: Duration::from_millis(50), ..settings(&["backend.test"]) };
+    let settings = UpstreamSettings { max_connection_age: Duration::from_millis(50), ..settings(&["backend.test"]) };
     let upstream = Upstream::new(settings, 1, None).expect("an upstream");
     upstream.servers[0].connector.addresses.update(vec![backend.address]);
     get(&upstream).await;
@@ -214,7 +214,7 @@ async fn a_request_from_before_an_ejection_does_not_eject_again() {
 #[tokio::test]
 async fn a_returning_server_gets_more_only_if_others_are_full() {
     let backend = Backend::start(1).await;
-    let settings = Settings { max_concurrent_requests: 1, ..settings(&["a.test", "b.test"]) };
+    let settings = UpstreamSettings { max_concurrent_requests: 1, ..settings(&["a.test", "b.test"]) };
     let upstream = Upstream::new(settings, 1, None).expect("an upstream");
     upstream.servers[0].connector.addresses.update(vec![backend.address]);
     let picked = || (0..1000).filter(|ticket| upstream.pick(0, *ticket, None, 0) == Some(1)).count();
@@ -222,10 +222,10 @@ async fn a_returning_server_gets_more_only_if_others_are_full() {
     let current = CurrentServer::default();
     current.set(1, 0);
     upstream.count_failure(&current, "refused");
-    let (_, lease) = send(&upstream).await.expect("a response of the other server, which is full now");
+    let (_, connection) = send(&upstream).await.expect("a response of the other server, which is full now");
     assert_eq!(picked(), 0, "it is ejected");
     upstream.servers[1].state.advance(&upstream.settings.ejection, Instant::now() + Duration::from_secs(1));
     assert_eq!(picked(), 1000);
-    lease.release(Instant::now());
+    connection.release(Instant::now());
     assert!((1..100).contains(&picked()), "{}", picked());
 }

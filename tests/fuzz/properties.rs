@@ -28,7 +28,7 @@ use bearward::tokens::jwt::pointer::Pointer;
 use bearward::tokens::jwt::verify::{TrustedIssuer, verify};
 use bearward::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer, Validity};
 use bearward::types::clock::UnixTime;
-use bearward::types::trace::Trace;
+use bearward::types::step::StepReporter;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use jsonwebtoken::{DecodingKey, EncodingKey, Validation};
 use serde_json::{Map, Value};
@@ -70,7 +70,7 @@ pub fn token(bytes: &[u8]) -> bool {
         Some((header, claims)) => signed(header, claims),
     };
     let now = UnixTime::from_secs(NOW);
-    let Ok(verified) = verify(&token, &*ISSUERS, now, Validity::Live, Trace::OFF) else { return false };
+    let Ok(verified) = verify(&token, &*ISSUERS, now, Validity::Live, StepReporter::OFF) else { return false };
 
     let claims = decode_with_library(&token).expect("the library rejects a token that the gateway accepts");
     assert_eq!(claims, verified.claims, "the gateway and the library read different claims");

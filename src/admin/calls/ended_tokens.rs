@@ -17,7 +17,7 @@ use crate::types::reject::{Reason, Reject};
 
 #[derive(Serialize)]
 struct Page {
-    ended: Vec<Entry>,
+    ended: Vec<EndingEntry>,
     /// `after` for the next page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
@@ -26,7 +26,7 @@ struct Page {
 /// Times are RFC 3339.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct EndingEntry {
     ended_at: String,
     what: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,7 +62,7 @@ struct Entry {
 pub(super) async fn handle(admin: &Admin, uri: &Uri) -> Result<Response<Body>, Reject> {
     let search = search(uri)?;
     let FoundEndings { endings, next } = admin.broker.with_timeout(admin.broker.store.endings(search)).await?;
-    let ended = endings.into_iter().map(|(ending, family)| Entry::of(ending, family)).collect();
+    let ended = endings.into_iter().map(|(ending, family)| EndingEntry::of(ending, family)).collect();
     Ok(respond::json(StatusCode::OK, &Page { ended, next: next.map(|sequence| sequence.to_string()) }))
 }
 
@@ -93,23 +93,28 @@ fn reason_of(text: &str) -> Option<(RevokeReason, Option<bool>)> {
     }
 }
 
-impl Entry {
+impl EndingEntry {
     fn of(ending: Ending, family: Option<Family>) -> Self {
         let Ending { what, at, reason, by, .. } = ending;
         let before = what.not_after().map(|time| time.to_string());
         let target = match what {
-            Revoked::Family(id) => Entry { token_id: Some(id), ..Entry::of_session(family) },
+            Revoked::Family(id) => EndingEntry { token_id: Some(id), ..EndingEntry::of_session(family) },
             Revoked::Token { issuer, jti } => {
-                Entry { what: "token", issuer: Some(issuer), jti: Some(jti), ..Entry::default() }
+                EndingEntry { what: "token", issuer: Some(issuer), jti: Some(jti), ..EndingEntry::default() }
             }
-            Revoked::Session { issuer, session } => {
-                Entry { what: "issuer_session", issuer: Some(issuer), session: Some(session), ..Entry::default() }
-            }
+            Revoked::Session { issuer, session } => EndingEntry {
+                what: "issuer_session",
+                issuer: Some(issuer),
+                session: Some(session),
+                ..EndingEntry::default()
+            },
             Revoked::Subject { issuer, subject, .. } => {
-                Entry { what: "subject", issuer: Some(issuer), sub: Some(subject), ..Entry::default() }
+                EndingEntry { what: "subject", issuer: Some(issuer), sub: Some(subject), ..EndingEntry::default() }
             }
-            Revoked::Issuer { issuer, .. } => Entry { what: "issuer", issuer: Some(issuer), ..Entry::default() },
-            Revoked::Everything { .. } => Entry { what: "all", ..Entry::default() },
+            Revoked::Issuer { issuer, .. } => {
+                EndingEntry { what: "issuer", issuer: Some(issuer), ..EndingEntry::default() }
+            }
+            Revoked::Everything { .. } => EndingEntry { what: "all", ..EndingEntry::default() },
         };
         let reason = shown_reason(reason, by.as_ref());
         let (operator, caller, provider) = match by {
@@ -118,21 +123,21 @@ impl Entry {
             Some(Revoker::Provider(name)) => (None, None, Some(name)),
             None => (None, None, None),
         };
-        Entry { ended_at: at.to_string(), before, reason, operator, caller, provider, ..target }
+        EndingEntry { ended_at: at.to_string(), before, reason, operator, caller, provider, ..target }
     }
 
     /// `None`: the session is not in the store any more.
     fn of_session(family: Option<Family>) -> Self {
         let what = "session";
-        let Some(family) = family else { return Entry { what, ..Entry::default() } };
-        Entry {
+        let Some(family) = family else { return EndingEntry { what, ..EndingEntry::default() } };
+        EndingEntry {
             what: if family.key_hash.is_some() { "apiKey" } else { what },
             sub: Some(family.subject),
             client_id: Some(family.client_id),
             label: Some(family.label),
             address: family.address,
             issuer: family.origin.map(|origin| origin.issuer),
-            ..Entry::default()
+            ..EndingEntry::default()
         }
     }
 }

@@ -17,12 +17,12 @@ pub(crate) const PATH: &str = "/admin/v1/issuers";
 
 #[derive(Serialize)]
 struct List {
-    issuers: Vec<Entry>,
+    issuers: Vec<IssuerEntry>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct IssuerEntry {
     issuer: String,
     /// The key in `gateway.toml` that names the source, or `provider` or `client`.
     kind: &'static str,
@@ -52,21 +52,21 @@ pub(crate) fn handle(admin: &Admin, method: &Method, now: UnixTime) -> Result<Re
     let uptime = admin.clock.uptime();
     // An issuer that is only asked about its tokens has no keys.
     let sources = keys.sources().iter().filter(|source| source.settings != KeySource::None);
-    let issuers = sources.map(|source| Entry::of(source, now, uptime));
+    let issuers = sources.map(|source| IssuerEntry::of(source, now, uptime));
     let parties = [("provider", admin.providers.sources()), ("client", admin.client_keys.sources())];
     let of_kind = |(kind, sources): &(&'static str, Vec<Arc<Source>>)| {
-        let entry = |source: &Arc<Source>| Entry { kind, ..Entry::of(source, now, uptime) };
+        let entry = |source: &Arc<Source>| IssuerEntry { kind, ..IssuerEntry::of(source, now, uptime) };
         sources.iter().map(entry).collect::<Vec<_>>()
     };
     let issuers = issuers.chain(parties.iter().flat_map(of_kind)).collect();
     Ok(respond::json(StatusCode::OK, &List { issuers }))
 }
 
-impl Entry {
+impl IssuerEntry {
     fn of(source: &Source, now: UnixTime, uptime: Uptime) -> Self {
         let status = source.status(uptime);
         let (kind, place) = place(&source.settings);
-        Entry {
+        IssuerEntry {
             issuer: source.policy.issuer.to_string(),
             kind,
             source: place,

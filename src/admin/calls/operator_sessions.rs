@@ -25,7 +25,7 @@ pub(crate) const CURRENT: &str = "/admin/v1/sessions/current";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct OperatorSessionEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
     operator: String,
@@ -43,7 +43,7 @@ pub(crate) fn begin(admin: &Admin, method: &Method, caller: &Caller) -> Result<R
         return Err(Reject::new(Reason::AdminRole, "a session cannot begin another one: send the operator's token"));
     }
     let token = admin.sessions.begin(&caller.operator, admin.clock.uptime());
-    let entry = Entry { token: Some(token), ..entry(admin, caller, Some(admin.sessions.lifetime)) };
+    let entry = OperatorSessionEntry { token: Some(token), ..entry(admin, caller, Some(admin.sessions.lifetime)) };
     Ok(respond::json(StatusCode::CREATED, &entry))
 }
 
@@ -64,8 +64,8 @@ pub(crate) fn current(admin: &Admin, method: &Method, caller: &Caller) -> Result
     }
 }
 
-fn entry(admin: &Admin, caller: &Caller, left: Option<Duration>) -> Entry {
-    Entry {
+fn entry(admin: &Admin, caller: &Caller, left: Option<Duration>) -> OperatorSessionEntry {
+    OperatorSessionEntry {
         token: None,
         operator: caller.operator.name.to_string(),
         role: caller.operator.role.name(),

@@ -22,12 +22,12 @@ pub(crate) const PATH: &str = "/admin/v1/rejections";
 
 #[derive(Serialize)]
 struct List {
-    rejections: Vec<Entry>,
+    rejections: Vec<RejectionEntry>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct RejectionEntry {
     request_id: RequestId,
     /// RFC 3339.
     time: String,
@@ -74,7 +74,7 @@ pub(crate) fn handle(admin: &Admin, method: &Method, uri: &Uri) -> Result<Respon
     match id {
         Some(id) => {
             let found = admin.rejections.find(id).ok_or(Reject::from(Reason::RejectionNotFound))?;
-            Ok(respond::json(StatusCode::OK, &Entry::of(found)))
+            Ok(respond::json(StatusCode::OK, &RejectionEntry::of(found)))
         }
         None => list(admin, uri),
     }
@@ -98,12 +98,12 @@ fn list(admin: &Admin, uri: &Uri) -> Result<Response<Body>, Reject> {
     let limit = query.limit()?;
     query.finish()?;
     let found = admin.rejections.newest(&filter, limit);
-    Ok(respond::json(StatusCode::OK, &List { rejections: found.into_iter().map(Entry::of).collect() }))
+    Ok(respond::json(StatusCode::OK, &List { rejections: found.into_iter().map(RejectionEntry::of).collect() }))
 }
 
-impl Entry {
+impl RejectionEntry {
     fn of(rejection: Rejection) -> Self {
-        Entry {
+        RejectionEntry {
             request_id: rejection.request_id,
             time: rejection.time.to_string(),
             status: rejection.status,

@@ -9,8 +9,9 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 
 use super::header::{credentials, find_with_scheme};
+use super::subprotocol::{self, SubprotocolEntry};
 use super::token::{BearerToken, TokenScheme, decode_base64url};
-use super::{cookie, login_cookies, query, session_cookie, subprotocol};
+use super::{cookie, login_cookies, query, session_cookie};
 use crate::protocols::http::name_pattern::NamePattern;
 use crate::protocols::websocket;
 use crate::tokens::family::api_key::is_api_key;
@@ -190,9 +191,9 @@ impl TokenLocations {
         }
         if self.websocket && websocket::is_upgrade_request(request) {
             let tokens = subprotocol::entries(headers).into_iter().filter_map(|entry| match entry {
-                subprotocol::Entry::Token(token) => Some(FoundCredential::Plain(token)),
-                subprotocol::Entry::Encoded(token) => Some(FoundCredential::Encoded(token)),
-                subprotocol::Entry::Marker | subprotocol::Entry::Other(_) => None,
+                SubprotocolEntry::Token(token) => Some(FoundCredential::Plain(token)),
+                SubprotocolEntry::Encoded(token) => Some(FoundCredential::Encoded(token)),
+                SubprotocolEntry::Marker | SubprotocolEntry::Other(_) => None,
             });
             all.extend(tokens.map(|token| (TokenLocation::Websocket, token)));
         }

@@ -13,7 +13,7 @@ use crate::protocols::http::field_list;
 pub const MARKER: &str = "bearer";
 const ENCODED: &[u8] = b"base64url.bearer.authorization.";
 
-pub(super) enum Entry<'h> {
+pub(super) enum SubprotocolEntry<'h> {
     Marker,
     /// The entry after the marker. Empty if the marker is the last one.
     Token(&'h [u8]),
@@ -22,17 +22,17 @@ pub(super) enum Entry<'h> {
 }
 
 /// The entries of all fields, in order.
-pub(super) fn entries(headers: &HeaderMap) -> Vec<Entry<'_>> {
+pub(super) fn entries(headers: &HeaderMap) -> Vec<SubprotocolEntry<'_>> {
     let mut items = field_list::items(headers, &header::SEC_WEBSOCKET_PROTOCOL);
     let mut entries = Vec::new();
     while let Some(item) = items.next() {
         if item == MARKER.as_bytes() {
-            entries.push(Entry::Marker);
-            entries.push(Entry::Token(items.next().unwrap_or_default()));
+            entries.push(SubprotocolEntry::Marker);
+            entries.push(SubprotocolEntry::Token(items.next().unwrap_or_default()));
         } else if item.starts_with(ENCODED) {
-            entries.push(Entry::Encoded(item.rsplit(|byte| *byte == b'.').next().unwrap_or_default()));
+            entries.push(SubprotocolEntry::Encoded(item.rsplit(|byte| *byte == b'.').next().unwrap_or_default()));
         } else {
-            entries.push(Entry::Other(item));
+            entries.push(SubprotocolEntry::Other(item));
         }
     }
     entries
@@ -41,12 +41,14 @@ pub(super) fn entries(headers: &HeaderMap) -> Vec<Entry<'_>> {
 /// Removes the tokens and the marker. Returns true if the marker was there.
 pub(super) fn remove(headers: &mut HeaderMap) -> bool {
     let all = entries(headers);
-    if all.iter().all(|entry| matches!(entry, Entry::Other(_))) {
+    if all.iter().all(|entry| matches!(entry, SubprotocolEntry::Other(_))) {
         return false;
     }
-    let has_marker = all.iter().any(|entry| matches!(entry, Entry::Marker));
-    let others: Vec<&[u8]> =
-        all.iter().filter_map(|entry| if let Entry::Other(item) = entry { Some(*item) } else { None }).collect();
+    let has_marker = all.iter().any(|entry| matches!(entry, SubprotocolEntry::Marker));
+    let others: Vec<&[u8]> = all
+        .iter()
+        .filter_map(|entry| if let SubprotocolEntry::Other(item) = entry { Some(*item) } else { None })
+        .collect();
     // Parts of a valid header value are a valid header value.
     let rest = if others.is_empty() { None } else { HeaderValue::from_bytes(&others.join(&b", "[..])).ok() };
     headers.remove(header::SEC_WEBSOCKET_PROTOCOL);
@@ -77,9 +79,9 @@ mod tests {
             let mut headers: HeaderMap = values.collect();
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let found = entries(&headers).into_iter().filter_map(|entry| match entry {
-                Entry::Token(token) => Some(text(token)),
-                Entry::Encoded(token) => Some(format!("base64:{}", text(token))),
-                Entry::Marker | Entry::Other(_) => None,
+                SubprotocolEntry::Token(token) => Some(text(token)),
+                SubprotocolEntry::Encoded(token) => Some(format!("base64:{}", text(token))),
+                SubprotocolEntry::Marker | SubprotocolEntry::Other(_) => None,
             });
             assert_eq!(found.collect::<Vec<_>>(), tokens, "{fields:?}");
             assert_eq!(remove(&mut headers), marked, "{fields:?}");

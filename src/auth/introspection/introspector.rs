@@ -21,7 +21,7 @@ use crate::tokens::jwt::{Issuer, VerifiedToken};
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
-use crate::types::trace::Trace;
+use crate::types::step::StepReporter;
 
 /// Maximum questions of streams at the same time.
 const STREAM_QUESTIONS: usize = 16;
@@ -91,7 +91,8 @@ impl Introspector {
         self.note(answer.as_ref().err());
         match answer {
             Ok(Answer::Active(claims)) => {
-                let token = accept(claims, &self.policy, self.settings.rules, asked_at, self.settings.lease())?;
+                let token =
+                    accept(claims, &self.policy, self.settings.rules, asked_at, self.settings.answer_lifetime())?;
                 Ok(Introspected { token: Arc::new(token), asked_at, asked: started })
             }
             Ok(Answer::Inactive) => {
@@ -162,7 +163,7 @@ impl Introspector {
         let keys = keyring.keys();
         let ours = |issuer: &&TrustedIssuer| issuer.policy.issuer == self.policy.issuer;
         let issuer = keys.issuers.iter().find(ours).ok_or(Reason::KeysUnavailable)?;
-        read_signed_answer(text, issuer, &self.settings.client.client_id, clock.now(), Trace::OFF)
+        read_signed_answer(text, issuer, &self.settings.client.client_id, clock.now(), StepReporter::OFF)
     }
 
     fn note(&self, error: Option<&Unanswered>) {

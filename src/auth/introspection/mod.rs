@@ -17,8 +17,8 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use crate::auth::bearer::BearerToken;
+use crate::auth::introspected_tokens::{Answer, IntrospectedToken, IntrospectedTokens, StreamQuestion};
 use crate::auth::keyring::Keyring;
-use crate::auth::leases::{Answer, Lease, Leases, StreamQuestion};
 use crate::auth::recently_rejected::RejectedTokens;
 use crate::tokens::family::{api_key, handle, refresh_token};
 use crate::tokens::jwt::Issuer;
@@ -36,18 +36,18 @@ pub use settings::{AnswerForm, IntrospectionSettings};
 pub struct Introspection {
     introspectors: Vec<Arc<Introspector>>,
     rejected: RejectedTokens<Reason>,
-    pub leases: Arc<Leases>,
+    pub introspected_tokens: Arc<IntrospectedTokens>,
     pub counts: Arc<IntrospectionCounts>,
 }
 
 impl Introspection {
     pub fn new(
         issuers: impl Iterator<Item = (Issuer, IntrospectionSettings)>,
-        leases: Arc<Leases>,
+        introspected_tokens: Arc<IntrospectedTokens>,
         counts: Arc<IntrospectionCounts>,
     ) -> Self {
         let introspectors = issuers.map(|(policy, settings)| Arc::new(Introspector::new(policy, settings))).collect();
-        Introspection { introspectors, leases, counts, ..Introspection::default() }
+        Introspection { introspectors, introspected_tokens, counts, ..Introspection::default() }
     }
 
     pub fn introspectors(&self) -> &[Arc<Introspector>] {
@@ -85,25 +85,25 @@ impl Introspection {
         key: u128,
         text: &Arc<str>,
         introspected: &Introspected,
-    ) -> Arc<Lease> {
+    ) -> Arc<IntrospectedToken> {
         let Introspected { token, asked_at, asked: began } = introspected;
         let due = *asked_at + asked.settings.cache / 2;
         let answer = Answer { token: token.clone(), asked: *began, due };
-        self.leases.grant(key, text, answer)
+        self.introspected_tokens.record(key, text, answer)
     }
 
     /// Notes an answer that makes the token bad. Without an answer, nothing changes.
     pub(super) fn bad(&self, token: u128, reject: &Reject, clock: &dyn Clock) {
         if reject.reason != Reason::IntrospectionUnavailable {
             self.rejected.insert(token, reject.reason, clock.uptime());
-            self.leases.end(token);
+            self.introspected_tokens.end(token);
         }
     }
 
     /// Begins the questions that are due about tokens with open streams. Each is a task of its own, so that an endpoint
-    /// that hangs ends no streams of another issuer. Without an answer, a stream goes on until its lease ends.
+    /// that hangs ends no streams of another issuer. Without an answer, a stream goes on until its token ends.
     pub fn ask_for_streams(self: &Arc<Self>, tasks: &mut JoinSet<()>, keyring: &Arc<Keyring>, clock: &Arc<dyn Clock>) {
-        for question in self.leases.due(clock.now()) {
+        for question in self.introspected_tokens.due(clock.now()) {
             let this = self.clone();
             let keyring = keyring.clone();
             let clock = clock.clone();
@@ -111,25 +111,25 @@ impl Introspection {
         }
     }
 
-    async fn ask_for_stream(&self, lease: &StreamQuestion, keyring: &Keyring, clock: &dyn Clock) {
+    async fn ask_for_stream(&self, question: &StreamQuestion, keyring: &Keyring, clock: &dyn Clock) {
         // An issuer that is gone ends its streams: see gateway/streams/basis.rs.
-        let Some(asked) = self.target_of(&lease.text) else { return };
+        let Some(asked) = self.target_of(&question.text) else { return };
         // After a reload, the token may be one of another issuer.
-        if asked.token_key(&lease.text) != lease.token {
-            return self.leases.end(lease.token);
+        if asked.token_key(&question.text) != question.token {
+            return self.introspected_tokens.end(question.token);
         }
         // Never closed.
         let _turn = asked.of_streams.acquire().await;
         let now = clock.now();
         // Boxed: those that wait for their turn need no room for a call.
-        match Box::pin(asked.ask(&lease.text, keyring, clock, &self.counts)).await {
+        match Box::pin(asked.ask(&question.text, keyring, clock, &self.counts)).await {
             Ok(introspected) => {
-                self.good(asked, lease.token, &lease.text, &introspected);
+                self.good(asked, question.token, &question.text, &introspected);
             }
             Err(reject) if reject.reason == Reason::IntrospectionUnavailable => {
-                lease.postpone(now + asked.settings.cache / 8);
+                question.postpone(now + asked.settings.cache / 8);
             }
-            Err(reject) => self.bad(lease.token, &reject, clock),
+            Err(reject) => self.bad(question.token, &reject, clock),
         }
     }
 }

@@ -42,7 +42,7 @@ impl IntrospectionSettings {
 
     /// How long an answer holds for streams, and for a token that replaces this one: questions begin before the cache
     /// ends, and a backend needs some time with a replacement.
-    pub fn lease(&self) -> Duration {
+    pub fn answer_lifetime(&self) -> Duration {
         2 * self.cache
     }
 }

@@ -45,14 +45,14 @@ pub(super) fn unless_failing(still: Reject, is_failing: bool) -> Reject {
 pub(super) struct Refetch {
     cooldown: Duration,
     max_wait: Duration,
-    state: Mutex<State>,
+    state: Mutex<RefetchState>,
     requested: Notify,
     /// The number of the last fetch that ended.
     finished: watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct State {
+struct RefetchState {
     /// The number of the last fetch that began.
     started: u64,
     /// The number of the fetch that requests wait for.

@@ -8,7 +8,7 @@ use super::error::KeySourceError;
 use crate::protocols::url::SecureUrl;
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::key_set::KeySet;
-use crate::types::private_file::{self, Origin};
+use crate::types::private_file::{self, FileCreator};
 
 /// Where an issuer's keys come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl KeyFile {
             KeyFile::Jwks(path) | KeyFile::Pem(path) => {
                 private_file::read_trusted(path, |content| self.is_secret(content))
             }
-            KeyFile::Secret(path) => private_file::read(path, Origin::Operator),
+            KeyFile::Secret(path) => private_file::read(path, FileCreator::Operator),
         };
         content.map_err(|source| KeySourceError::ReadFile { path: self.path().clone(), source })
     }

@@ -1,7 +1,7 @@
 //! The keys in force at one moment, and the swap to the next snapshot.
 //!
-//! A swap that removes a key, or changes the policy of an issuer, increments the **generation**. A token that was
-//! verified under another generation is checked again, so a removed key stops working at once, also for known tokens.
+//! A swap that removes a key, or changes the policy of an issuer, increments the **revision**. A token that was
+//! verified under another revision is checked again, so a removed key stops working at once, also for known tokens.
 //! The check costs no signature if the token's own key and the policy of its issuer are unchanged: a rotation, which
 //! adds a key and later removes another one, leaves the other known tokens valid.
 
@@ -100,7 +100,7 @@ impl KeyUser for Keyring {
 
 pub struct Keyring {
     keys: ArcSwap<Keys>,
-    generation: AtomicU64,
+    revision: AtomicU64,
     /// Held during a swap, so that no two snapshots are made from the same one.
     swapping: Mutex<()>,
     /// `None`: all keys of the gateway itself are known here.
@@ -111,7 +111,7 @@ impl Keyring {
     pub fn new(keys: Keys) -> Self {
         Keyring {
             keys: ArcSwap::from_pointee(keys),
-            generation: AtomicU64::new(1),
+            revision: AtomicU64::new(1),
             swapping: Mutex::new(()),
             own_refetch: None,
         }
@@ -131,8 +131,8 @@ impl Keyring {
     }
 
     /// Read it before the keys: after a swap in between, a verified token counts as older than it is, never as newer.
-    pub fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
+    pub fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
     }
 
     /// Makes the next snapshot from the current one.
@@ -143,7 +143,7 @@ impl Keyring {
         let has_all = next.has_all(&before);
         self.keys.store(Arc::new(next));
         if !has_all {
-            self.generation.fetch_add(1, Ordering::AcqRel);
+            self.revision.fetch_add(1, Ordering::AcqRel);
         }
     }
 

@@ -25,11 +25,11 @@ pub struct Source {
     pub settings: KeySource,
     pub counts: Counts,
     pub(super) refetch: Option<Arc<Refetch>>,
-    state: Mutex<State>,
+    state: Mutex<SourceState>,
 }
 
 #[derive(Clone, Default)]
-struct State {
+struct SourceState {
     /// The last good set. Empty before the first one.
     keys: Arc<KeySet>,
     /// When the source last confirmed that these are its keys.
@@ -68,10 +68,10 @@ impl Status {
     }
 }
 
-impl State {
+impl SourceState {
     /// What stays of it for another source of the same issuer, until that has answered.
     fn of(self, policy: &Issuer) -> Self {
-        State {
+        SourceState {
             keys: Arc::new(self.keys.only(&policy.algorithms)),
             is_inherited: true,
             last_attempt: None,

@@ -1,4 +1,4 @@
-//! The generation of the keyring, and the age of a source.
+//! The revision of the keyring, and the age of a source.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,14 +72,14 @@ fn keys_in_force(keyring: &Keyring) -> usize {
 }
 
 #[test]
-fn the_generation_changes_only_if_a_key_or_policy_changes() {
+fn the_revision_changes_only_if_a_key_or_policy_changes() {
     let a = signing_key();
     let b = signing_key();
     let keyring = keyring();
     let source = source(OnStale::Keep, Startup::Wait);
     let mut moved = {
-        let mut before = keyring.generation();
-        move |keyring: &Keyring| std::mem::replace(&mut before, keyring.generation()) != keyring.generation()
+        let mut before = keyring.revision();
+        move |keyring: &Keyring| std::mem::replace(&mut before, keyring.revision()) != keyring.revision()
     };
     keyring.replace_sources(vec![source.clone()]);
     assert!(!moved(&keyring), "another issuer is added");
@@ -97,8 +97,8 @@ fn the_generation_changes_only_if_a_key_or_policy_changes() {
     assert_eq!(confirm(&[&b]), (true, true, 1), "a key is removed: its tokens are no longer valid");
     assert_eq!(confirm(&[&a]), (true, true, 1), "another key instead");
 
-    let mut before = keyring.generation();
-    let mut moved = || std::mem::replace(&mut before, keyring.generation()) != keyring.generation();
+    let mut before = keyring.revision();
+    let mut moved = || std::mem::replace(&mut before, keyring.revision()) != keyring.revision();
     let lenient = Source::new(Issuer { clock_skew: HOUR, ..policy("https://a.example") }, source.settings.clone());
     lenient.inherit_keys(&source);
     keyring.replace_sources(vec![Arc::new(lenient)]);
@@ -133,7 +133,7 @@ fn stale_keys_make_the_gateway_not_ready() {
         keyring.replace_sources(vec![source.clone()]);
         source.confirm(set(&[&key]), T0);
         keyring.publish();
-        let generation = keyring.generation();
+        let key_revision = keyring.revision();
         source.record_failure(&KeySourceError::fetch("the source is down"), Uptime::default());
         for (now, ready, keys) in [(T0 + HOUR, true, 1), (T0 + HOUR + MILLI, false, kept)] {
             if source.withdraw_if_stale(now) {
@@ -146,7 +146,7 @@ fn stale_keys_make_the_gateway_not_ready() {
             );
         }
         assert!(!source.withdraw_if_stale(T0 + HOUR + MILLI), "withdrawn once");
-        assert_eq!(keyring.generation() > generation, kept == 0, "known tokens are checked again");
+        assert_eq!(keyring.revision() > key_revision, kept == 0, "known tokens are checked again");
         // The source confirms the same keys.
         let changed = source.confirm_unchanged(T0 + 2 * HOUR);
         assert_eq!(changed, kept == 0);

@@ -30,7 +30,7 @@ pub async fn watch(source: Arc<Source>, user: Arc<dyn KeyUser>, clock: Arc<dyn C
 }
 
 /// The digest of a file, or why it could not be read.
-type Found = Result<[u8; 32], String>;
+type FileDigest = Result<[u8; 32], String>;
 
 struct Watch {
     source: Arc<Source>,
@@ -90,7 +90,7 @@ impl Watch {
         }
     }
 
-    async fn poll_file_once(&self, file: &KeyFile, last: &mut Option<Found>) {
+    async fn poll_file_once(&self, file: &KeyFile, last: &mut Option<FileDigest>) {
         let content = read(file.clone()).await;
         let this = content.as_ref().map(|content| secret::digest(&[content])).map_err(|error| with_causes(error));
         // Only a change is handled: an invalid file is reported once, not each time.

@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 pub struct CircuitBreaker {
     /// `consecutive_timeouts`. 0: the circuit never opens.
     limit: usize,
-    state: Mutex<State>,
+    state: Mutex<BreakerState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BreakerState {
     /// Calls in succession that timed out.
     timeouts: usize,
     /// A call tries the endpoint while the circuit is open.
@@ -51,7 +51,7 @@ impl CircuitBreaker {
         self.is_open_in(&self.state.lock())
     }
 
-    fn is_open_in(&self, state: &State) -> bool {
+    fn is_open_in(&self, state: &BreakerState) -> bool {
         self.limit > 0 && state.timeouts >= self.limit
     }
 }

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use crate::protocols::tls::ServerTls;
 use crate::protocols::websocket;
-use crate::tokens::dpop::{DpopProof, Expected, KnownHeader, PublicUrl, Target};
+use crate::tokens::dpop::{DpopProof, Expected, KnownHeader, PublicUrl, TargetUri};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 use crate::types::thumbprint::Thumbprint;
@@ -71,7 +71,7 @@ impl<'r> PresentedProof<'r> {
         })
     }
 
-    fn target<'e>(&self, own_hosts: &OwnHosts) -> Result<Target<'e>, Reject>
+    fn target<'e>(&self, own_hosts: &OwnHosts) -> Result<TargetUri<'e>, Reject>
     where
         'r: 'e,
     {
@@ -85,6 +85,6 @@ impl<'r> PresentedProof<'r> {
         if !own_hosts.contain(authority, self.listener) {
             return Err(Reject::new(Reason::ProofRequest, "Host is no name of the gateway: see https.hosts"));
         }
-        Ok(Target { is_https: self.scheme == "https", authority, prefix: "", path: self.path, is_websocket })
+        Ok(TargetUri { is_https: self.scheme == "https", authority, prefix: "", path: self.path, is_websocket })
     }
 }

@@ -32,11 +32,11 @@ fn bad_signatures_get_a_sixteenth_of_the_capacity() {
 }
 
 #[test]
-fn a_bad_signature_is_remembered_for_one_generation_of_keys() {
+fn a_bad_signature_is_remembered_for_one_revision_of_keys() {
     let cache = TokenCache::new(1 << 20);
     let token = |text| BearerToken::from_text(text, 100).expect("short");
     cache.insert_bad_signature("a.b.c", 1);
-    let has = |text, generation| cache.has_bad_signature(token(text), generation);
+    let has = |text, key_revision| cache.has_bad_signature(token(text), key_revision);
     assert_eq!((has("a.b.c", 1), has("a.b.c", 2), has("a.b.d", 1), cache.count()), (true, false, false, 0));
     for text in ["a.b.c", "a.b.d"] {
         cache.insert(Arc::new(CachedToken { text: text.into(), ..known() }));
@@ -48,9 +48,9 @@ fn a_bad_signature_is_remembered_for_one_generation_of_keys() {
 fn a_change_of_keys_is_checked_until_the_token_passes() {
     let known = known();
     assert!(known.is_valid_in(1, |_| panic!("the keys are the same")));
-    assert!(!known.is_valid_in(2, |_| false) && known.generation() == 1);
+    assert!(!known.is_valid_in(2, |_| false) && known.key_revision() == 1);
     assert!(!known.is_valid_in(2, |_| false), "checked again");
-    assert!(known.is_valid_in(2, |_| true) && known.generation() == 2);
+    assert!(known.is_valid_in(2, |_| true) && known.key_revision() == 2);
     assert!(known.is_valid_in(2, |_| panic!("the keys are the same")));
 }
 

@@ -32,7 +32,7 @@ const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 
 /// `[[token_exchange]]`
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct TokenExchangeSettings {
     pub name: String,
     pub endpoint: Endpoint,
     pub client: OAuthClient,
@@ -45,9 +45,9 @@ pub struct Settings {
     pub consecutive_timeouts: usize,
 }
 
-impl Settings {
+impl TokenExchangeSettings {
     /// Returns true if an exchange of one is as the same exchange of the other.
-    pub fn is_asked_as(&self, other: &Settings) -> bool {
+    pub fn is_asked_as(&self, other: &TokenExchangeSettings) -> bool {
         let wanted = |settings: &Self| (settings.audience.clone(), settings.resource.clone(), settings.scopes.clone());
         (&self.endpoint, &self.client) == (&other.endpoint, &other.client) && wanted(self) == wanted(other)
     }
@@ -80,7 +80,7 @@ impl Settings {
 
 /// One `[[token_exchange]]` and its exchanges in flight.
 pub struct TokenExchange {
-    pub settings: Settings,
+    pub settings: TokenExchangeSettings,
     /// Its place in the configuration.
     number: usize,
     /// `limits.token_size`
@@ -93,7 +93,7 @@ pub struct TokenExchange {
 }
 
 impl TokenExchange {
-    pub fn new(number: usize, settings: Settings, token_size: usize, counts: Arc<ExchangeCounts>) -> Self {
+    pub fn new(number: usize, settings: TokenExchangeSettings, token_size: usize, counts: Arc<ExchangeCounts>) -> Self {
         let breaker = CircuitBreaker::new(settings.consecutive_timeouts);
         let flights = Flights::default();
         let rejected = RejectedTokens::default();

@@ -12,7 +12,7 @@ use crate::broker::service::Broker;
 use crate::limits::throttle;
 use crate::store::{ProviderLogin, RevokedBy};
 use crate::tokens::audit_event::EventContext;
-use crate::tokens::family::{Family, Origin, handle};
+use crate::tokens::family::{Family, FamilyOrigin, handle};
 use crate::tokens::login::Login;
 use crate::tokens::sign_in::attempt::Attempt;
 use crate::tokens::sign_in::id_token::IdToken;
@@ -194,7 +194,7 @@ impl Broker {
         // `limits.token_size` is the limit of tokens that clients send, and this browser gets a handle. Only backends
         // get an access token of this session, with `token = "replace"`.
         let family = self.first_generation(login, now);
-        let origin = Origin {
+        let origin = FamilyOrigin {
             issuer: with.provider.issuer.to_string(),
             subject: id_token.subject.clone(),
             session: id_token.session.clone(),

@@ -19,7 +19,7 @@ use crate::types::reject::Reject;
 /// Logins for one round of revocations.
 const AT_ONCE: usize = 32;
 
-/// A session that has ended here.
+/// A family that has ended here, with its login.
 pub struct SignedOut {
     pub family: Family,
     pub login: ProviderLogin,
@@ -34,7 +34,7 @@ impl Broker {
         Ok(found.filter(|(family, _)| presented.is_genuine(family, &self.roots)))
     }
 
-    /// Ends the session of a handle. It is durable, and enforced here, when this returns. `None`: the handle is none.
+    /// Ends the family of a handle. It is durable, and enforced here, when this returns. `None`: the handle is none.
     pub async fn sign_out(
         &self,
         presented: &PresentedHandle,

@@ -19,5 +19,5 @@ mod user_info;
 pub use calls::{Breakers, CallCounts};
 pub use complete::{LoginLifetimes, Returned, SignedIn};
 pub use end::SignedOut;
-pub use provider::{SignInProvider, SignInProviders, SignInSettings, Warned};
+pub use provider::{SignInProvider, SignInProviderSettings, SignInProviders, Warned};
 pub use refresh::{LoginRefresh, Refresher};

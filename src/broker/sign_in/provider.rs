@@ -22,7 +22,7 @@ use crate::types::reject::{Reject, with_causes};
 
 /// The keys of `[[provider]]` that concern sign-ins.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SignInSettings {
+pub struct SignInProviderSettings {
     /// `provider.scopes`, separated by spaces.
     pub scopes: String,
     /// `provider.authorization_parameters`
@@ -34,9 +34,9 @@ pub struct SignInSettings {
     pub consecutive_timeouts: usize,
 }
 
-impl SignInSettings {
+impl SignInProviderSettings {
     /// Returns true if the same users can sign in as by `others`, and get the same scopes and claims.
-    pub fn admit_as(&self, others: &SignInSettings) -> bool {
+    pub fn admit_as(&self, others: &SignInProviderSettings) -> bool {
         self.rules == others.rules && self.scopes == others.scopes && self.parameters == others.parameters
     }
 
@@ -50,7 +50,7 @@ impl SignInSettings {
 #[derive(Clone)]
 pub struct SignInProvider {
     pub provider: Arc<Provider>,
-    pub settings: SignInSettings,
+    pub settings: SignInProviderSettings,
     /// What is known of it.
     pub known: Arc<Providers>,
     pub warned: Arc<Warned>,

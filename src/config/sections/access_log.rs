@@ -3,25 +3,25 @@
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::files;
-use crate::telemetry::access_log::{Format, Settings, Target};
+use crate::telemetry::access_log::{AccessLogSettings, AccessLogTarget, Format};
 
-pub(super) fn read(table: &mut Table<'_>) -> Settings {
+pub(super) fn read(table: &mut Table<'_>) -> AccessLogSettings {
     let file = table.take("file", Shape::Path);
     table.default("file", "stdout");
     let target = match file {
-        None => Target::Stdout,
+        None => AccessLogTarget::Stdout,
         Some(value) => match value.string() {
-            None | Some("stdout") => Target::Stdout,
-            Some("off") => Target::Off,
-            Some(_) => value.path().map_or(Target::Stdout, Target::File),
+            None | Some("stdout") => AccessLogTarget::Stdout,
+            Some("off") => AccessLogTarget::Off,
+            Some(_) => value.path().map_or(AccessLogTarget::Stdout, AccessLogTarget::File),
         },
     };
-    if let Target::File(path) = &target {
+    if let AccessLogTarget::File(path) = &target {
         table.accept("file", files::can_create(path));
     }
     let formats = [("json", Format::Json), ("text", Format::Text), ("combined", Format::Combined)];
     let format = table.choice("format", Format::Json, &formats);
-    Settings {
+    AccessLogSettings {
         target,
         format,
         max_field_size: table.size("max_field_size", 256, 64..=4096),

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 
-use crate::admin;
+use crate::admin::AdminSettings;
 use crate::config::document::error::{ConfigError, Place};
 use crate::config::document::table::Table;
 use crate::config::sections::placed::Placed;
@@ -14,7 +14,7 @@ use crate::server::ListenerSettings;
 pub(super) fn check(
     root: &Table<'_>,
     listeners: &[Placed<ListenerSettings>],
-    admin: &Placed<admin::Settings>,
+    admin: &Placed<AdminSettings>,
     probe: Probe,
 ) {
     let listeners = listeners.iter().map(|listener| (listener.value.address, &listener.place));

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::admin::{self, Access, Operator, Role};
+use crate::admin::{self, Access, AdminSettings, Operator, Role};
 use crate::auth::bearer;
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
@@ -12,7 +12,7 @@ use crate::config::document::table::Table;
 use crate::config::sections::placed::{Placed, report_duplicates};
 use crate::config::sections::{files, host, listener, throttle};
 use crate::protocols::local_socket::MAX_PATH_SIZE;
-use crate::protocols::tls;
+use crate::protocols::tls::ServerTlsSettings;
 
 const DEFAULT_ADMIN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9443);
 const HOUR: Duration = Duration::from_hours(1);
@@ -21,7 +21,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 const MAX_NAME: usize = 64;
 
 /// `beside`: the database, or a path for what is beside it.
-pub(super) fn read(table: &mut Table<'_>, beside: &Path) -> Placed<admin::Settings> {
+pub(super) fn read(table: &mut Table<'_>, beside: &Path) -> Placed<AdminSettings> {
     let socket = socket_path(table, beside);
     let address = table.take("address", listener::ADDRESS);
     table.default("address", DEFAULT_ADMIN_ADDRESS.to_string());
@@ -39,10 +39,10 @@ pub(super) fn read(table: &mut Table<'_>, beside: &Path) -> Placed<admin::Settin
     let hosts = table.take("hosts", Shape::list(Shape::Text));
     table.default("hosts", Vec::<String>::new());
     let hosts = hosts.and_then(|hosts| hosts.list_of("[\"gateway.internal\"]", host::parse));
-    let value = admin::Settings {
+    let value = AdminSettings {
         socket,
         address,
-        tls: tls.unwrap_or(tls::Settings::Off),
+        tls: tls.unwrap_or(ServerTlsSettings::Off),
         token,
         hosts: hosts.unwrap_or_default(),
         connections: table.integer("connections", 256, 1..=100_000),

@@ -9,7 +9,7 @@ use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::{files, pem};
 use crate::protocols::url::{SecureUrl, UrlError};
-use crate::telemetry::audit_log::{Settings, Target};
+use crate::telemetry::audit_log::{AuditLogSettings, AuditLogTarget};
 use crate::telemetry::post::Receiver;
 
 const NO_PIPE: &str = "a pipe does not confirm that an event was stored; use a file or `webhook`";
@@ -20,7 +20,7 @@ const DEFAULT_FILE: &str = "audit.jsonl";
 const WEBHOOK_ONLY: &[&str] = &["webhook_ca_file", "webhook_authorization_file", "webhook_allow_http"];
 
 /// By default, events go to a file beside the database.
-pub(super) fn read(table: &mut Table<'_>, store: &Path) -> Settings {
+pub(super) fn read(table: &mut Table<'_>, store: &Path) -> AuditLogSettings {
     let webhook = webhook(table);
     let file = file(table, store);
     let target = match webhook {
@@ -29,25 +29,25 @@ pub(super) fn read(table: &mut Table<'_>, store: &Path) -> Settings {
                 let error = ConfigError::new("audit events have two destinations", "expected `file` or `webhook`");
                 table.reject("file", error.related(&table.place("webhook"), "also set here"));
             }
-            Target::Webhook(webhook)
+            AuditLogTarget::Webhook(webhook)
         }
         None => {
             reject_webhook_settings(table);
             file
         }
     };
-    Settings { target, outbox: table.integer("outbox", 100_000, 1_000..=10_000_000) }
+    AuditLogSettings { target, outbox: table.integer("outbox", 100_000, 1_000..=10_000_000) }
 }
 
-fn file(table: &mut Table<'_>, store: &Path) -> Target {
-    let default = || Target::File(store.with_file_name(DEFAULT_FILE));
+fn file(table: &mut Table<'_>, store: &Path) -> AuditLogTarget {
+    let default = || AuditLogTarget::File(store.with_file_name(DEFAULT_FILE));
     let value = table.take("file", Shape::Path);
     if !table.has("webhook") {
         table.default("file", store.with_file_name(DEFAULT_FILE).display().to_string());
     }
     let Some(value) = value else { return default() };
     let path = match value.string() {
-        Some("off") => return Target::Off,
+        Some("off") => return AuditLogTarget::Off,
         Some("stdout") => {
             value.reject(
                 ConfigError::new("audit events cannot be written to stdout", "expected the path of a file, or \"off\"")
@@ -60,7 +60,7 @@ fn file(table: &mut Table<'_>, store: &Path) -> Target {
     };
     let Some(path) = path else { return default() };
     table.accept("file", files::can_create(&path).and_then(|()| is_no_pipe(&path)));
-    Target::File(path)
+    AuditLogTarget::File(path)
 }
 
 fn is_no_pipe(path: &Path) -> Result<(), ConfigError> {

@@ -12,7 +12,7 @@ use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::tree::is_variable_name;
 use crate::types::barrier;
-use crate::types::private_file::{self, LaxFile, Origin};
+use crate::types::private_file::{self, FileCreator, LaxFile};
 use crate::types::regular_file;
 
 /// Minimum length of a secret that only programs send, in characters.
@@ -62,8 +62,8 @@ pub(super) fn can_create(path: &Path) -> Result<(), ConfigError> {
 }
 
 /// Checks that no other user can read or replace this file.
-pub(super) fn private(path: &Path, origin: Origin) -> Result<(), ConfigError> {
-    private_file::check(path, origin).map_err(lax)
+pub(super) fn private(path: &Path, creator: FileCreator) -> Result<(), ConfigError> {
+    private_file::check(path, creator).map_err(lax)
 }
 
 /// Checks that no other user can replace this file, which the gateway creates.
@@ -91,7 +91,7 @@ fn lax(file: LaxFile) -> ConfigError {
 /// The contents of a file of the operator with a secret.
 pub(super) fn secret_contents(path: &Path) -> Result<Vec<u8>, ConfigError> {
     let contents = contents(path)?;
-    private(path, Origin::Operator)?;
+    private(path, FileCreator::Operator)?;
     Ok(contents)
 }
 
@@ -176,7 +176,7 @@ fn secret_file(path: &Path, if_empty: &str) -> Result<(), ConfigError> {
             ConfigError::new(format!("{} is empty", path.display()), "expected a file with a secret").help(if_empty)
         );
     }
-    private(path, Origin::Gateway)
+    private(path, FileCreator::Gateway)
 }
 
 fn variable_name(text: &str) -> Result<String, ConfigError> {

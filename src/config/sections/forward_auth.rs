@@ -8,7 +8,7 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::{files, forwarding, oauth};
-use crate::gateway::forward_auth::{CHECK_PATH, Callers, Dialect, Settings};
+use crate::gateway::forward_auth::{CHECK_PATH, Callers, Dialect, ForwardAuthSettings};
 use crate::gateway::route::Route;
 use crate::protocols::http::forwarded::{ClientCert, Forwarding};
 
@@ -20,7 +20,7 @@ const DIALECTS: [(&str, Dialect); 4] = [
 ];
 
 /// `None` without a path.
-pub(super) fn read(table: &mut Table<'_>, routes: &[Route], forwarding: &Forwarding) -> Option<Settings> {
+pub(super) fn read(table: &mut Table<'_>, routes: &[Route], forwarding: &Forwarding) -> Option<ForwardAuthSettings> {
     let path = table.take("path", Shape::Pattern("^(/|$)"));
     let path = path.map(|value| value.parse(oauth::path_or_off).flatten());
     let dialect = table.take("dialect", Shape::choice(&DIALECTS)).and_then(|value| value.choice(&DIALECTS));
@@ -59,7 +59,7 @@ pub(super) fn read(table: &mut Table<'_>, routes: &[Route], forwarding: &Forward
         table.reject(key, error.help("list the addresses of the proxies in `from`, for example [\"10.0.0.5\"]"));
     }
     warn_of_trusted(table, &from, is_grpc, forwarding);
-    let settings = Settings {
+    let settings = ForwardAuthSettings {
         path,
         dialect: dialect?,
         callers: Callers::new(from.into_iter().collect(), secret.as_deref().map(<[u8]>::trim_ascii))?,
@@ -101,7 +101,7 @@ fn report_without_path(table: &Table<'_>) {
     }
 }
 
-fn report_same_path(table: &Table<'_>, settings: &Settings, routes: &[Route]) {
+fn report_same_path(table: &Table<'_>, settings: &ForwardAuthSettings, routes: &[Route]) {
     if let Some(route) = routes.iter().find(|route| settings.is_call(&route.path)) {
         let error = ConfigError::new(format!("a route has the path {}", route.path), "expected a different path");
         table.reject("path", error.help("change one of the two; calls of proxies would hide the route"));

@@ -12,7 +12,7 @@ use crate::config::sections::placed::Placed;
 use crate::gateway::https::{Https, Redirect};
 use crate::gateway::route::Route;
 use crate::protocols::http::forwarded::Forwarding;
-use crate::protocols::tls;
+use crate::protocols::tls::ServerTlsSettings;
 use crate::server::ListenerSettings;
 
 const YEAR: Duration = Duration::from_hours(365 * 24);
@@ -33,7 +33,7 @@ pub(super) fn read(
     let hosts = table.take("hosts", Shape::list(Shape::Pattern("^[^*/]+$")));
     table.default("hosts", Vec::<String>::new());
     let hosts = hosts.and_then(|value| value.list_of("[\"www.example\"]", host::parse));
-    let has_tls = listeners.iter().any(|listener| listener.value.tls != tls::Settings::Off);
+    let has_tls = listeners.iter().any(|listener| listener.value.tls != ServerTlsSettings::Off);
     if redirects && !has_tls && forwarding.trusted.is_empty() {
         let error = ConfigError::new(
             "no request would be served: no listener has TLS, and no proxy is trusted to say that it has",

@@ -12,7 +12,7 @@ use crate::config::sections::placed::Placed;
 use crate::config::sections::{files, pem};
 use crate::protocols::url::{SecureUrl, UrlError};
 use crate::tokens::jwt::Issuer;
-use crate::types::private_file::Origin;
+use crate::types::private_file::FileCreator;
 use crate::types::reject::with_causes;
 
 const DAY: Duration = Duration::from_hours(24);
@@ -225,7 +225,7 @@ pub(super) fn keys_match(file: &KeyFile, policy: &Issuer) -> Result<(), ConfigEr
         KeyFile::Jwks(path) | KeyFile::Pem(path) => files::trusted_contents(path)?,
     };
     if file.is_secret(&content) {
-        files::private(file.path(), Origin::Operator)?;
+        files::private(file.path(), FileCreator::Operator)?;
     }
     // Wrong algorithms have their own error.
     if policy.algorithms.is_empty() {

@@ -12,7 +12,7 @@ use crate::config::sections::acme::{self, Acme};
 use crate::config::sections::placed::Placed;
 use crate::config::sections::{listener_clients, pem, public_url};
 use crate::protocols::http::forwarded::Forwarding;
-use crate::protocols::tls::{self, CertificateFiles, CertificateSource};
+use crate::protocols::tls::{CertificateFiles, CertificateSource, ServerTlsSettings};
 use crate::server::ListenerSettings;
 
 /// The folder of the self-signed certificate.
@@ -49,7 +49,7 @@ fn listener(table: &mut Table<'_>, forwarding: &Forwarding, acme: &Acme) -> Opti
     let address = address.and_then(|value| value.parse(socket_address));
     let tls = tls(table, Some(acme)).unwrap_or_else(|| self_signed(table));
     table.default("tls", "self-signed");
-    let clients = listener_clients::read(table, tls != tls::Settings::Off);
+    let clients = listener_clients::read(table, tls != ServerTlsSettings::Off);
     let proxy_protocol = proxy_protocol(table, forwarding);
     let public_url = table.take("public_url", Shape::Pattern("^https?://.+$"));
     let public_url = public_url.and_then(|value| value.parse(public_url::parse)).map(Arc::new);
@@ -97,8 +97,8 @@ pub(super) fn socket_address(text: &str) -> Result<SocketAddr, ConfigError> {
     })
 }
 
-fn self_signed(table: &Table<'_>) -> tls::Settings {
-    tls::Settings::SelfSigned { folder: table.report().base().join(SELF_SIGNED_FOLDER) }
+fn self_signed(table: &Table<'_>) -> ServerTlsSettings {
+    ServerTlsSettings::SelfSigned { folder: table.report().base().join(SELF_SIGNED_FOLDER) }
 }
 
 /// The tables of a list have the keys of the single table.
@@ -108,13 +108,13 @@ fn tls_shape() -> Shape {
 }
 
 /// `None` if the key is missing or wrong. `acme`: `None` for a listener without such names.
-pub(super) fn tls(table: &mut Table<'_>, acme: Option<&Acme>) -> Option<tls::Settings> {
+pub(super) fn tls(table: &mut Table<'_>, acme: Option<&Acme>) -> Option<ServerTlsSettings> {
     let value = table.take("tls", tls_shape())?;
     if value.is_string() {
         let words = [("self-signed", true), ("off", false)];
         return value
             .parse(|text| choose(text, &words).map_err(explain_tls))
-            .map(|on| if on { self_signed(table) } else { tls::Settings::Off });
+            .map(|on| if on { self_signed(table) } else { ServerTlsSettings::Off });
     }
     let read = |table: &mut Table<'_>| source(table, acme);
     let sources: Vec<_> = if value.is_list() {
@@ -122,7 +122,7 @@ pub(super) fn tls(table: &mut Table<'_>, acme: Option<&Acme>) -> Option<tls::Set
     } else {
         value.table()?.read(read).into_iter().collect()
     };
-    (!sources.is_empty()).then_some(tls::Settings::Certificates(sources))
+    (!sources.is_empty()).then_some(ServerTlsSettings::Certificates(sources))
 }
 
 /// Required, unless there are names for an ACME server.

@@ -5,7 +5,7 @@ use http::HeaderName;
 use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::config::sections::identity::{HEADER, OPTIONAL_HEADER, SAME_HEADER, header, normalized};
-use crate::tokens::login::{LoginHeaders, Settings};
+use crate::tokens::login::{LoginHeaders, LoginSettings};
 
 const SUBJECT: HeaderName = HeaderName::from_static("x-bearward-subject");
 const SCOPE: HeaderName = HeaderName::from_static("x-bearward-scope");
@@ -29,7 +29,7 @@ const RESERVED_IN_RESPONSES: &[&str] = &[
     "access-control-allow-credentials",
 ];
 
-pub(super) fn read(table: &mut Table<'_>) -> Settings {
+pub(super) fn read(table: &mut Table<'_>) -> LoginSettings {
     let subject = table.take("subject", HEADER);
     table.default("subject", "X-Bearward-Subject");
     let subject = subject.and_then(|value| value.parse(response_header)).unwrap_or(SUBJECT);
@@ -38,7 +38,7 @@ pub(super) fn read(table: &mut Table<'_>) -> Settings {
     let headers = LoginHeaders { subject, scope, claims };
     report_duplicates(table, &headers);
     let max_response_size = table.size("max_response_size", 64 << 10, 1 << 10..=16 << 20);
-    Settings { headers, max_response_size: max_response_size as u64 }
+    LoginSettings { headers, max_response_size: max_response_size as u64 }
 }
 
 /// `shown`: the default, as the reference writes it.

@@ -5,7 +5,7 @@ use crate::config::document::error::{ConfigError, Place};
 use crate::config::document::table::Table;
 use crate::config::settings::Config;
 use crate::gateway::route::{Access, Capture, Route};
-use crate::protocols::tls;
+use crate::protocols::tls::ServerTlsSettings;
 use crate::server::ListenerSettings;
 use crate::tokens::jwt::Confirmation;
 
@@ -27,7 +27,7 @@ pub(super) fn report(root: &Table<'_>, config: &Config, places: &[Place]) {
 /// Returns true if the certificate of this listener names the hosts of its proofs. A listener for this machine alone
 /// needs no other name than that of this machine, and neither does that of a file without `[[listener]]`: a trial.
 fn knows_hosts(listener: &ListenerSettings, place: &Place) -> bool {
-    if listener.tls == tls::Settings::Off {
+    if listener.tls == ServerTlsSettings::Off {
         return false;
     }
     if listener.address.ip().is_loopback() || place.span.is_none() {

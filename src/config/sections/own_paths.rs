@@ -9,7 +9,7 @@ use crate::config::document::table::Table;
 use crate::config::sections::placed::Placed;
 use crate::config::settings::logout_path;
 use crate::gateway::endpoints::{ClientEndpoint, Endpoints};
-use crate::gateway::forward_auth;
+use crate::gateway::forward_auth::ForwardAuthSettings;
 use crate::gateway::route::Route;
 use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX, metadata_path, openid_paths};
 use crate::gateway::sign_in::paths::{CALLBACK, SIGN_IN, SIGN_OUT, SIGNED_OUT};
@@ -23,7 +23,7 @@ pub(super) struct OwnPaths<'c> {
     pub(super) sign_in: (&'c str, bool),
     /// With the places of their names.
     pub(super) providers: &'c [Placed<Arc<Provider>>],
-    pub(super) forward_auth: Option<&'c forward_auth::Settings>,
+    pub(super) forward_auth: Option<&'c ForwardAuthSettings>,
     /// `event_stream.path`
     pub(super) pushed: &'c [Placed<String>],
     pub(super) routes: &'c [Route],

@@ -19,7 +19,7 @@ use crate::tokens::jwt::sign::SigningKey;
 use crate::tokens::jwt::{Algorithm, algorithm_name};
 use crate::types::clock::{Clock, SystemClock};
 use crate::types::pem::{LostSections, check_count, has_private_key};
-use crate::types::private_file::Origin;
+use crate::types::private_file::FileCreator;
 
 type Section = (SectionKind, Vec<u8>);
 
@@ -62,7 +62,7 @@ pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     }
     // Readers of the file could use the key.
     if has_private_key(&file) {
-        files::private(path, Origin::Operator)?;
+        files::private(path, FileCreator::Operator)?;
     }
     for (index, certificate) in chain.iter().enumerate() {
         if let Err(error) = ParsedCertificate::try_from(certificate) {
@@ -111,7 +111,7 @@ fn private_key_der(path: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
             error
         });
     };
-    files::private(path, Origin::Operator)?;
+    files::private(path, FileCreator::Operator)?;
     match keys.next() {
         None => Ok(key),
         Some(_) => Err(ConfigError::new(format!("{shown} contains several private keys"), "expected exactly one")),

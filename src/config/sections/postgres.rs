@@ -7,7 +7,7 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::files;
-use crate::store::postgres::{OnStale, PasswordSource, Settings, Target, UrlError, is_schema_name};
+use crate::store::postgres::{OnStale, PasswordSource, PostgresSettings, PostgresTarget, UrlError, is_schema_name};
 
 pub(super) const STALE: &[(&str, OnStale)] = &[("deny", OnStale::Deny), ("serve", OnStale::Serve)];
 
@@ -27,10 +27,10 @@ const POSTGRES_ONLY: &[&str] = &[
 ];
 
 /// `None` without the key `postgres`.
-pub(super) fn read(table: &mut Table<'_>, timeout: Duration) -> Option<Settings> {
+pub(super) fn read(table: &mut Table<'_>, timeout: Duration) -> Option<PostgresSettings> {
     let target = table.take("postgres", Shape::Pattern("^postgres(ql)?://")).and_then(|value| value.parse(target));
-    let settings = Settings {
-        target: target.unwrap_or_else(Target::empty),
+    let settings = PostgresSettings {
+        target: target.unwrap_or_else(PostgresTarget::empty),
         password: password(table),
         ca_file: table.path("postgres_ca_file"),
         schema: schema_name(table),
@@ -56,7 +56,7 @@ pub(super) fn read(table: &mut Table<'_>, timeout: Duration) -> Option<Settings>
     Some(settings)
 }
 
-fn check(table: &Table<'_>, settings: &Settings) {
+fn check(table: &Table<'_>, settings: &PostgresSettings) {
     if let Some(file) = &settings.ca_file {
         table.accept("postgres_ca_file", files::trusted_contents(file));
         if !settings.target.tls {
@@ -83,8 +83,8 @@ fn check(table: &Table<'_>, settings: &Settings) {
     }
 }
 
-fn target(url: &str) -> Result<Target, ConfigError> {
-    Target::parse(url).map_err(|UrlError { found, expected, help, has_password }| {
+fn target(url: &str) -> Result<PostgresTarget, ConfigError> {
+    PostgresTarget::parse(url).map_err(|UrlError { found, expected, help, has_password }| {
         let error = ConfigError::new(found, expected);
         let error = match help {
             Some(help) => error.help(help),
@@ -120,7 +120,7 @@ fn password(table: &mut Table<'_>) -> Option<PasswordSource> {
 }
 
 /// `route.on_stale`. `is_shared`: the store is PostgreSQL. `is_strict`: `store.strict`.
-pub(super) fn of_route(table: &mut Table<'_>, store: Option<&Settings>) -> Option<OnStale> {
+pub(super) fn of_route(table: &mut Table<'_>, store: Option<&PostgresSettings>) -> Option<OnStale> {
     table.take("on_stale", Shape::choice(STALE))?;
     let on_stale = table.choice("on_stale", OnStale::Deny, STALE);
     match store {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::auth::provider::Provider;
-use crate::broker::sign_in::SignInSettings;
+use crate::broker::sign_in::SignInProviderSettings;
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
@@ -18,7 +18,7 @@ use crate::tokens::provider_events::logout_token::{LogoutEnds, LogoutTyp};
 const NAME: &str = "^[a-z0-9-]{1,32}$";
 
 /// A provider, with its keys that concern sign-ins.
-type WithSignIn = (Arc<Provider>, SignInSettings);
+type WithSignIn = (Arc<Provider>, SignInProviderSettings);
 
 /// Each provider, and where its name is.
 pub(super) fn providers(root: &mut Table<'_>) -> (Vec<WithSignIn>, Vec<Placed<Arc<Provider>>>) {

@@ -8,7 +8,7 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::gateway::route::Route;
-use crate::limits::rate_limit::{Per, Settings, Share};
+use crate::limits::rate_limit::{Per, RateLimitSettings, Share};
 
 const MIN_WINDOW: Duration = Duration::from_secs(1);
 const MAX_WINDOW: Duration = Duration::from_hours(24);
@@ -18,12 +18,12 @@ const PER: &[(&str, Per)] = &[("address", Per::Address), ("subject", Per::Subjec
 
 const SHARE: &[(&str, Share)] = &[("replica", Share::Replica), ("cluster", Share::Cluster)];
 
-pub(super) fn rates(table: &mut Table<'_>) -> Vec<Settings> {
+pub(super) fn rates(table: &mut Table<'_>) -> Vec<RateLimitSettings> {
     table.tables("rate", rate).into_iter().flatten().collect()
 }
 
 /// Sets the number and the route of each limit after all limits were read.
-pub(super) fn number_all(everywhere: &mut [Settings], routes: &mut [Route]) {
+pub(super) fn number_all(everywhere: &mut [RateLimitSettings], routes: &mut [Route]) {
     for Route { host, methods, path, rates, .. } in routes.iter_mut() {
         let methods: Vec<_> = methods.iter().map(Method::as_str).collect();
         let route = format!("{} {} {path}", host.as_deref().unwrap_or("*"), methods.join(","));
@@ -34,7 +34,7 @@ pub(super) fn number_all(everywhere: &mut [Settings], routes: &mut [Route]) {
 }
 
 /// `None` if a required key is missing or wrong. All other keys are checked anyway.
-fn rate(table: &mut Table<'_>) -> Option<Settings> {
+fn rate(table: &mut Table<'_>) -> Option<RateLimitSettings> {
     let per = table.required("per", Shape::choice(PER), "\"subject\"").and_then(|value| value.choice(PER));
     let requests = table
         .required("requests", Shape::Integer(1..=MAX_REQUESTS), "100")
@@ -49,7 +49,7 @@ fn rate(table: &mut Table<'_>) -> Option<Settings> {
     table.default("name", word);
     table.default("burst", requests);
     let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
-    Some(Settings {
+    Some(RateLimitSettings {
         number: 0,
         route: String::new(),
         name: name.unwrap_or_else(|| word.to_owned()),

@@ -22,11 +22,11 @@ use crate::config::sections::{
 };
 use crate::config::settings::ForeignIssuer;
 use crate::gateway::route::{Access, Capture, Route};
-use crate::store::postgres::Settings;
+use crate::store::postgres::PostgresSettings;
 use crate::telemetry::metrics::RouteRequests;
-use crate::upstream;
+use crate::upstream::UpstreamSettings;
 
-type Upstreams = [Placed<upstream::Settings>];
+type Upstreams = [Placed<UpstreamSettings>];
 
 /// What a route needs to know of other sections.
 pub(super) struct Context<'c> {
@@ -44,7 +44,7 @@ pub(super) struct Context<'c> {
     pub(super) cors: &'c Cors,
     /// The names of `[[provider]]`.
     pub(super) providers: &'c [Arc<str>],
-    pub(super) store: Option<&'c Settings>,
+    pub(super) store: Option<&'c PostgresSettings>,
     /// Names for `[route.request_headers]` and `[route.response_headers]`.
     pub(super) reserved: &'c Reserved,
     /// `[maintenance]`

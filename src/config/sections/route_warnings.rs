@@ -10,11 +10,11 @@ use crate::config::sections::placed::Placed;
 use crate::config::sections::route_index::{ByNode, Demands, Nodes};
 use crate::config::sections::strip_prefix::at_backend;
 use crate::gateway::route::{Access, Route};
-use crate::upstream;
+use crate::upstream::UpstreamSettings;
 
 type Routes = [Placed<Route>];
 
-pub(super) fn report(root: &Table<'_>, routes: &Routes, upstreams: &[Placed<upstream::Settings>]) {
+pub(super) fn report(root: &Table<'_>, routes: &Routes, upstreams: &[Placed<UpstreamSettings>]) {
     let mut checks = Checks::of(routes, upstreams);
     for (place, route) in routes.iter().enumerate() {
         let warnings =
@@ -64,7 +64,7 @@ struct AtBackend {
 }
 
 impl<'r> Checks<'r> {
-    fn of(routes: &'r Routes, upstreams: &[Placed<upstream::Settings>]) -> Self {
+    fn of(routes: &'r Routes, upstreams: &[Placed<UpstreamSettings>]) -> Self {
         let demands = Demands::of(routes);
         let servers = servers(routes, upstreams);
         let nodes = Nodes::of(routes.iter().map(|route| route.value.path.as_str()));
@@ -236,7 +236,7 @@ impl AtBackend {
 }
 
 /// The servers behind each route.
-fn servers(routes: &Routes, upstreams: &[Placed<upstream::Settings>]) -> Vec<Vec<usize>> {
+fn servers(routes: &Routes, upstreams: &[Placed<UpstreamSettings>]) -> Vec<Vec<usize>> {
     let mut numbers = HashMap::new();
     let mut of_upstream = Vec::new();
     for Placed { value, .. } in upstreams {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::auth::provider::Provider;
-use crate::broker::sign_in::SignInSettings;
+use crate::broker::sign_in::SignInProviderSettings;
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
@@ -13,7 +13,7 @@ use crate::config::sections::{oauth, token};
 use crate::gateway::route::Route;
 use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX};
 use crate::gateway::sign_in::paths::SignInPaths;
-use crate::gateway::sign_in::{ExternalUrl, Settings};
+use crate::gateway::sign_in::{ExternalUrl, SignInSettings};
 use crate::tokens::family::Lifetimes;
 
 const DEFAULT_PATH: &str = "/oauth2";
@@ -24,10 +24,10 @@ const DAY: Duration = Duration::from_hours(24);
 /// backends.
 pub(super) fn read(
     table: &mut Table<'_>,
-    providers: &[(Arc<Provider>, SignInSettings)],
+    providers: &[(Arc<Provider>, SignInProviderSettings)],
     routes: &[Route],
     lifetimes: &Lifetimes,
-) -> (String, Option<Settings>) {
+) -> (String, Option<SignInSettings>) {
     let path = table.take("path", Shape::Pattern("^/."));
     table.default("path", DEFAULT_PATH);
     let path = path.map_or(Some(Some(DEFAULT_PATH.to_owned())), |value| value.parse(oauth::path_or_off));
@@ -62,7 +62,7 @@ pub(super) fn read(
     }
     let names = providers.iter().map(|(provider, _)| provider.name.clone()).collect();
     let paths = SignInPaths { path: path.as_str().into(), providers: names };
-    let settings = Settings { paths, external_urls: urls, absolute, idle, providers: providers.to_vec() };
+    let settings = SignInSettings { paths, external_urls: urls, absolute, idle, providers: providers.to_vec() };
     (path, Some(settings))
 }
 

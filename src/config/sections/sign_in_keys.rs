@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::broker::sign_in::SignInSettings;
+use crate::broker::sign_in::SignInProviderSettings;
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
@@ -38,7 +38,7 @@ pub(super) fn of_route(table: &mut Table<'_>, providers: &[Arc<str>], public: bo
 }
 
 /// The keys of `[[provider]]` that concern sign-ins.
-pub(super) fn of_provider(table: &mut Table<'_>) -> SignInSettings {
+pub(super) fn of_provider(table: &mut Table<'_>) -> SignInProviderSettings {
     let scopes = table.take("scopes", Shape::list(rules::SCOPE));
     table.default("scopes", SCOPES.as_slice());
     let scopes = scopes.and_then(|value| value.list_of("[\"openid\", \"email\"]", rules::scope));
@@ -47,7 +47,7 @@ pub(super) fn of_provider(table: &mut Table<'_>) -> SignInSettings {
         let error = ConfigError::new("`openid` is missing", "expected the scope \"openid\" in the list");
         table.reject("scopes", error.help("without it, the provider issues no ID token"));
     }
-    SignInSettings {
+    SignInProviderSettings {
         scopes: scopes.join(" "),
         parameters: parameters(table),
         rules: sign_in_rules(table),

@@ -8,7 +8,7 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::config::sections::{files, postgres};
 use crate::config::settings::{Database, StoreSettings};
-use crate::types::private_file::Origin;
+use crate::types::private_file::FileCreator;
 
 /// How long a start waits for PostgreSQL.
 const START_PATIENCE: Duration = Duration::from_secs(5);
@@ -58,7 +58,7 @@ fn can_use(database: &Path) -> Result<(), ConfigError> {
             let what = format!("{} is not a regular file", Path::new(&file).display());
             return Err(ConfigError::new(what, "expected the path of a file"));
         }
-        files::private(Path::new(&file), Origin::Gateway)?;
+        files::private(Path::new(&file), FileCreator::Gateway)?;
     }
     files::in_private_folder(database)
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::config::document::table::Table;
 use crate::limits::limiter::Rate;
-use crate::limits::throttle::Settings;
+use crate::limits::throttle::ThrottleSettings;
 
-pub(super) fn read(table: &mut Table<'_>) -> Settings {
-    Settings {
+pub(super) fn read(table: &mut Table<'_>) -> ThrottleSettings {
+    ThrottleSettings {
         refreshes: rate(table, "refreshes", 10, Duration::from_secs(50)),
         calls: rate(table, "calls", 300, Duration::from_mins(1)),
         failures: rate(table, "failures", 20, Duration::from_mins(1)),

@@ -2,7 +2,7 @@
 //! tokens for backends (RFC 8693).
 
 use crate::auth::oauth_client::{ClientAuthentication, Endpoint};
-use crate::auth::token_exchange::Settings;
+use crate::auth::token_exchange::TokenExchangeSettings;
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
@@ -13,7 +13,7 @@ use crate::gateway::route::{Access, TokenForwarding};
 use crate::protocols::url::{SecureUrl, UrlError};
 
 pub(super) struct TokenExchanges {
-    pub(super) settings: Vec<Settings>,
+    pub(super) settings: Vec<TokenExchangeSettings>,
     /// Also of tables with errors, so that routes that name them get no further error.
     pub(super) names: Vec<String>,
 }
@@ -33,7 +33,11 @@ pub(super) fn token_exchanges(root: &mut Table<'_>, tokens: &TokenSettings) -> T
 }
 
 /// `None` if a required key is missing or wrong. All other keys are checked anyway.
-fn token_exchange(table: &mut Table<'_>, name: Option<&str>, tokens: &TokenSettings) -> Option<Placed<Settings>> {
+fn token_exchange(
+    table: &mut Table<'_>,
+    name: Option<&str>,
+    tokens: &TokenSettings,
+) -> Option<Placed<TokenExchangeSettings>> {
     let allow_http = table.boolean("allow_http", false);
     let url = table.required("token_endpoint", Shape::URL, "\"https://login.example/token\"");
     let url = url.and_then(|value| value.parse(|text| SecureUrl::parse(text, allow_http).map_err(explain)));
@@ -61,7 +65,7 @@ fn token_exchange(table: &mut Table<'_>, name: Option<&str>, tokens: &TokenSetti
     let scopes = scopes.and_then(|value| value.list_of("[\"orders:read\"]", rules::scope)).unwrap_or_default();
     let subject_audience = subject_audience(table, &tokens.audience);
     let consecutive_timeouts = oauth_client::consecutive_timeouts(table);
-    let settings = Settings {
+    let settings = TokenExchangeSettings {
         name: name?.to_owned(),
         endpoint: Endpoint::configured(url?),
         client: client?,

@@ -6,7 +6,7 @@ use crate::config::document::table::Table;
 use crate::config::sections::{files, pem};
 use crate::protocols::url::{SecureUrl, UrlError};
 use crate::telemetry::post::Receiver;
-use crate::telemetry::spans::{Ratio, Settings};
+use crate::telemetry::spans::{Ratio, SpanSettings};
 
 /// Keys that need `endpoint`.
 const ENDPOINT_ONLY: &[&str] = &["allow_http", "ca_file", "authorization_file"];
@@ -15,7 +15,7 @@ const ENDPOINT_ONLY: &[&str] = &["allow_http", "ca_file", "authorization_file"];
 const DEFAULT_SAMPLE: Ratio = Ratio::from_millionths(10_000);
 
 /// `None` without `endpoint`.
-pub(super) fn read(table: &mut Table<'_>) -> Option<Settings> {
+pub(super) fn read(table: &mut Table<'_>) -> Option<SpanSettings> {
     let receiver = receiver(table);
     let sample = table.take("sample", Shape::Pattern(r"^[0-9]{1,3}(\.[0-9]{1,4})?%$"));
     table.default("sample", "1%");
@@ -28,7 +28,7 @@ pub(super) fn read(table: &mut Table<'_>) -> Option<Settings> {
         let error = ConfigError::new(format!("`{key}` has no effect"), "expected `endpoint` in this table");
         table.reject(key, error.help("add `endpoint = \"https://collector.example/v1/traces\"`, or remove this key"));
     }
-    Some(Settings {
+    Some(SpanSettings {
         receiver: receiver?,
         sample: sample.unwrap_or(DEFAULT_SAMPLE),
         errors,

@@ -13,7 +13,7 @@ use crate::config::sections::limits::{MAX_TIMEOUT, MIN_TIMEOUT, Timeouts};
 use crate::config::sections::placed::{Placed, duplicates};
 use crate::config::sections::{client_certificate, health, host, pem};
 use crate::protocols::proxy_protocol::Version;
-use crate::upstream::{Balance, Key, MAX_SERVERS, Protocol, ServerSettings, Settings, TlsSettings};
+use crate::upstream::{Balance, Key, MAX_SERVERS, Protocol, ServerSettings, UpstreamSettings, UpstreamTlsSettings};
 
 /// Of a server. It bounds what it costs to find the server of a key.
 const MAX_WEIGHT: usize = 100;
@@ -34,7 +34,7 @@ pub(super) fn upstreams(
     root: &mut Table<'_>,
     timeouts: &Timeouts,
     is_removed: impl Fn(&HeaderName) -> bool,
-) -> Vec<Placed<Settings>> {
+) -> Vec<Placed<UpstreamSettings>> {
     let upstreams = root.tables("upstream", |table| upstream(table, timeouts, &is_removed));
     if upstreams.is_empty() {
         let error = ConfigError::new(
@@ -54,12 +54,16 @@ pub(super) fn upstreams(
 }
 
 /// The place of each upstream in the list, by its name. Of two with the same name, the first.
-pub(super) fn numbers(upstreams: &[Placed<Settings>]) -> HashMap<&str, usize> {
+pub(super) fn numbers(upstreams: &[Placed<UpstreamSettings>]) -> HashMap<&str, usize> {
     let names = upstreams.iter().map(|upstream| upstream.value.name.as_str());
     names.enumerate().map(|(number, name)| (name, number)).rev().collect()
 }
 
-fn upstream(table: &mut Table<'_>, timeouts: &Timeouts, is_removed: &impl Fn(&HeaderName) -> bool) -> Placed<Settings> {
+fn upstream(
+    table: &mut Table<'_>,
+    timeouts: &Timeouts,
+    is_removed: &impl Fn(&HeaderName) -> bool,
+) -> Placed<UpstreamSettings> {
     let written = table.take("name", Shape::Pattern("^[A-Za-z0-9._-]{1,64}$"));
     table.default("name", DEFAULT_NAME);
     let name = written.and_then(|value| value.parse(name)).unwrap_or_else(|| DEFAULT_NAME.to_owned());
@@ -74,7 +78,7 @@ fn upstream(table: &mut Table<'_>, timeouts: &Timeouts, is_removed: &impl Fn(&He
     // HTTP/2 has `:authority` instead.
     let is_pseudo = |name: &HeaderName| protocol == Protocol::Http2 && *name == header::HOST;
     let has_tls = servers.is_empty() || servers.iter().any(|server| server.tls);
-    let value = Settings {
+    let value = UpstreamSettings {
         name,
         weights: weights(table, servers.len()),
         servers,
@@ -163,7 +167,7 @@ fn hash_key(text: &str, is_removed: &impl Fn(&HeaderName) -> bool) -> Result<Key
 }
 
 /// TLS settings without an https:// server are an error: the operator would expect encrypted connections.
-fn tls(table: &mut Table<'_>, has_tls: bool) -> TlsSettings {
+fn tls(table: &mut Table<'_>, has_tls: bool) -> UpstreamTlsSettings {
     let ca_file = table.path("ca_file");
     if let Some(path) = &ca_file {
         table.accept("ca_file", pem::certificates(path));
@@ -177,7 +181,7 @@ fn tls(table: &mut Table<'_>, has_tls: bool) -> TlsSettings {
             table.reject(key, error.help(format!("write https:// in `servers`, or remove `{key}`")));
         }
     }
-    TlsSettings { ca_file, client, server_name }
+    UpstreamTlsSettings { ca_file, client, server_name }
 }
 
 fn name(text: &str) -> Result<String, ConfigError> {

@@ -13,7 +13,7 @@ mod settings;
 
 use std::net::IpAddr;
 
-pub use settings::{CHECK_PATH, Callers, Dialect, SECRET, Settings};
+pub use settings::{CHECK_PATH, Callers, Dialect, ForwardAuthSettings, SECRET};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
 use parking_lot::RwLock;
@@ -30,7 +30,7 @@ use crate::gateway::route::Route;
 use crate::gateway::token_calls::TokenCalls;
 use crate::protocols::grpc::{self, BadMessage};
 use crate::protocols::http::body::Body;
-use crate::protocols::http::forwarded::{Forwarding, Origin};
+use crate::protocols::http::forwarded::{ForwardedClient, Forwarding};
 use crate::protocols::http::headers::{self, OBSERVED, X_REQUEST_ID};
 use crate::protocols::http::name_pattern::NamePattern;
 use crate::telemetry::access_log::Record;
@@ -42,7 +42,7 @@ use question::Question;
 
 /// The endpoint of a configuration.
 pub struct ForwardAuth {
-    pub settings: Settings,
+    pub settings: ForwardAuthSettings,
     names: Names,
     /// Addresses that have shown the secret. Empty without `forward_auth.secret_file`.
     proven: RwLock<Vec<IpAddr>>,
@@ -66,7 +66,12 @@ struct Allowed(Vec<u8>);
 
 impl ForwardAuth {
     /// `kept`: `forwarding.keep`. `decides_by_method`: a route does.
-    pub fn new(settings: Settings, identity: &Identity, kept: &[NamePattern], decides_by_method: bool) -> Self {
+    pub fn new(
+        settings: ForwardAuthSettings,
+        identity: &Identity,
+        kept: &[NamePattern],
+        decides_by_method: bool,
+    ) -> Self {
         ForwardAuth { settings, names: Names::new(identity, kept, decides_by_method), proven: RwLock::default() }
     }
 
@@ -77,21 +82,21 @@ impl ForwardAuth {
         peer: &Peer,
         with: With<'_>,
         delivery: &mut Delivery,
-    ) -> Result<Box<Origin>, Reject> {
-        delivery.record.client = Some(peer.origin.address);
+    ) -> Result<Box<ForwardedClient>, Reject> {
+        delivery.record.client = Some(peer.client.address);
         with.decider.check_head_size(call)?;
         self.check_caller(call, peer)?;
         if self.settings.dialect == Dialect::ExtAuthzGrpc {
             return self.ask_over_grpc(call, with, delivery).await;
         }
-        let origin = self.read(call, with.forwarding)?;
-        describe(call, &origin, delivery);
+        let client = self.read(call, with.forwarding)?;
+        describe(call, &client, delivery);
         // What the gateway removes from its own requests and the proxy may not. A proxy that does not copy all headers
         // of the response would forward what the client has written.
         if let Some(name) = self.names.forbidden(call.headers()).next() {
             return Err(Reject::new(Reason::ForgedHeader, name.to_string()));
         }
-        Ok(origin)
+        Ok(client)
     }
 
     /// As [`ForwardAuth::ask`], by the message of a call of gRPC.
@@ -100,7 +105,7 @@ impl ForwardAuth {
         call: &mut Request<Body>,
         with: With<'_>,
         delivery: &mut Delivery,
-    ) -> Result<Box<Origin>, Reject> {
+    ) -> Result<Box<ForwardedClient>, Reject> {
         if !grpc::is_call(call) {
             return Err(Reject::new(Reason::BadAuthCall, "not a gRPC call over HTTP/2"));
         }
@@ -112,35 +117,35 @@ impl ForwardAuth {
             BadMessage::NotOne => Reject::new(Reason::BadAuthCall, "the body is not one message"),
         })?;
         let check = CheckRequest::read(message, with.decider.headers)?;
-        let origin = with.forwarding.origin_behind(check.source, check.scheme, &check.headers);
-        let origin = origin.map_err(|detail| Reject::new(Reason::BadAuthCall, detail))?;
+        let client = with.forwarding.client_behind(check.source, check.scheme, &check.headers);
+        let client = client.map_err(|detail| Reject::new(Reason::BadAuthCall, detail))?;
         *call.headers_mut() = check.headers;
         check.question.replace(call);
-        describe(call, &origin, delivery);
+        describe(call, &client, delivery);
         with.decider.check_header_list(call)?;
-        Ok(origin)
+        Ok(client)
     }
 
-    fn read<B>(&self, call: &mut Request<B>, forwarding: &Forwarding) -> Result<Box<Origin>, Reject> {
+    fn read<B>(&self, call: &mut Request<B>, forwarding: &Forwarding) -> Result<Box<ForwardedClient>, Reject> {
         let is_prefix = self.settings.dialect == Dialect::Prefix;
         if !is_prefix && *call.method() != Method::GET {
             return Err(Reject::from(Reason::MethodNotAllowed).allows("GET"));
         }
         let bad = |detail: String| Reject::new(Reason::BadAuthCall, detail);
         let question = Question::read(self.settings.dialect, &self.settings.path, call).map_err(bad)?;
-        let origin = forwarding.origin_in(call.headers()).map_err(|detail| bad(detail.to_owned()))?;
+        let client = forwarding.client_in(call.headers()).map_err(|detail| bad(detail.to_owned()))?;
         call.headers_mut().remove(&SECRET);
         question.replace(call);
-        Ok(origin)
+        Ok(client)
     }
 
     fn check_caller<B>(&self, call: &Request<B>, peer: &Peer) -> Result<(), Reject> {
         // A balancer that does not name its clients could bring any of them.
-        if !peer.trusts_forwarded || !self.settings.callers.allow(peer.origin.address, call.headers()) {
+        if !peer.trusts_forwarded || !self.settings.callers.allow(peer.client.address, call.headers()) {
             return Err(Reason::AuthCaller.into());
         }
         if self.settings.callers.need_secret() {
-            self.note_proven(peer.origin.address);
+            self.note_proven(peer.client.address);
         }
         Ok(())
     }
@@ -278,10 +283,10 @@ fn as_head(reject: Reject) -> Reject {
 }
 
 /// From here on, the record is that of the request that the call is about.
-fn describe<B>(call: &Request<B>, origin: &Origin, delivery: &mut Delivery) {
+fn describe<B>(call: &Request<B>, client: &ForwardedClient, delivery: &mut Delivery) {
     delivery.record.method = call.method().clone();
     delivery.record.uri = call.uri().clone();
-    delivery.record.client = Some(origin.address);
+    delivery.record.client = Some(client.address);
 }
 
 /// Names the caller, its certificate and the request.

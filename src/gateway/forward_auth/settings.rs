@@ -13,7 +13,7 @@ pub static SECRET: HeaderName = HeaderName::from_static("x-forward-auth-secret")
 
 /// `[forward_auth]`
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct ForwardAuthSettings {
     /// `forward_auth.path`
     pub path: String,
     pub dialect: Dialect,
@@ -36,7 +36,7 @@ pub enum Dialect {
 /// Where Envoy calls. No setting of Envoy changes it.
 pub const CHECK_PATH: &str = "/envoy.service.auth.v3.Authorization/Check";
 
-impl Settings {
+impl ForwardAuthSettings {
     /// Returns true if a request for this path is a call.
     pub fn is_call(&self, path: &str) -> bool {
         match self.dialect {
@@ -145,7 +145,7 @@ mod tests {
             (Dialect::Prefix, "/aut", false),
         ] {
             let callers = callers(&["10.0.0.0/8"], None).expect("callers");
-            let settings = Settings { path: "/auth".into(), dialect, callers };
+            let settings = ForwardAuthSettings { path: "/auth".into(), dialect, callers };
             assert_eq!(settings.is_call(path), expected, "{dialect:?} {path}");
         }
     }

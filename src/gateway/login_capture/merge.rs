@@ -69,7 +69,7 @@ impl<'c> JsonObject<'c> {
     }
 }
 
-struct Found {
+struct BackendObject {
     is_empty: bool,
     says_success: bool,
     taken: Option<String>,
@@ -80,14 +80,14 @@ struct Names<'o> {
 }
 
 impl<'de> Visitor<'de> for Names<'_> {
-    type Value = Found;
+    type Value = BackendObject;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Found, A::Error> {
-        let mut found = Found { is_empty: true, says_success: false, taken: None };
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<BackendObject, A::Error> {
+        let mut found = BackendObject { is_empty: true, says_success: false, taken: None };
         while let Some(name) = members.next_key::<String>()? {
             found.is_empty = false;
             if !self.ours.contains(&name.as_str()) {

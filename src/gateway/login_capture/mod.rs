@@ -176,17 +176,17 @@ async fn login(
     let (login, event) = begin_login(&values, limits.begun, context)?;
     let content = body::read(&mut body, limits.max_response).await.map_err(|broken| {
         if broken.reason != Reason::BodyTooLarge
-            && let Some(lease) = &forwarded.lease
+            && let Some(connection) = &forwarded.upstream_connection
         {
-            lease.record_broken_body(&broken.detail);
+            connection.record_broken_body(&broken.detail);
         }
         rejected(broken.detail)
     })?;
     let object =
         JsonObject::read(&content, TokenPair::member_names(broker.settings.extra_fields)).map_err(unmergeable)?;
     // The body is complete: the upstream connection need not wait for the store.
-    if let Some(lease) = forwarded.lease.take() {
-        lease.release(std::time::Instant::now());
+    if let Some(connection) = forwarded.upstream_connection.take() {
+        connection.release(std::time::Instant::now());
     }
     let bound_to = proved.with_certificate_if(broker.settings.certificate_bound);
     let pair = issue(Login { bound_to, ..login }, broker, event, context).await?;

@@ -40,10 +40,10 @@ impl Call<'_, '_> {
 
     /// The token is a parameter, not a credential for a route, so that it may be an API key, or for the resource of a
     /// route, and needs no proof.
-    async fn authenticate_for(&self, context: AuthContext<'_>, token: &str) -> Result<Caller, Reject> {
-        let context = AuthContext { api_keys: true, audience: NeededAudience::Any, proof: ProofRule::Off, ..context };
+    async fn authenticate_for(&self, auth: AuthContext<'_>, token: &str) -> Result<Caller, Reject> {
+        let auth = AuthContext { api_keys: true, audience: NeededAudience::Any, proof: ProofRule::Off, ..auth };
         let bearer = BearerToken::from_text(token, self.authenticator.token_size)?;
-        self.authenticator.authenticate(bearer, &context).await
+        self.authenticator.authenticate(bearer, &auth).await
     }
 }
 

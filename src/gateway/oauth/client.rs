@@ -9,7 +9,7 @@ use super::form::Form;
 use crate::auth::client_certificate::ExpectedCertificate;
 use crate::auth::registered_clients::{RegisteredClient, named_client};
 use crate::store::{Mark, MarkKind, Marked};
-use crate::tokens::bound::{Bound, Holder};
+use crate::tokens::bound::{Bound, ProvedClient};
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
 
@@ -44,7 +44,7 @@ impl<'c> CallingClient<'c> {
 
     /// What its tokens are bound to, of what it has proved. `by_default`: `tokens.certificate_bound`, for public
     /// clients.
-    pub(super) fn holder(self, proved: Bound, by_default: bool) -> Result<Holder, Reject> {
+    pub(super) fn with_proof(self, proved: Bound, by_default: bool) -> Result<ProvedClient, Reject> {
         let binds = match self {
             CallingClient::Public(_) => by_default,
             CallingClient::Registered(client) if client.certificate_bound && proved.certificate.is_none() => {
@@ -54,7 +54,7 @@ impl<'c> CallingClient<'c> {
             CallingClient::Registered(client) => client.certificate_bound,
         };
         let is_authenticated = matches!(self, CallingClient::Registered(_));
-        Ok(Holder { proved, is_authenticated, bind: proved.with_certificate_if(binds) })
+        Ok(ProvedClient { proved, is_authenticated, bind: proved.with_certificate_if(binds) })
     }
 }
 

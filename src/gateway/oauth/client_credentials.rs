@@ -11,7 +11,7 @@ use super::token_response::TokenResponse;
 use crate::auth::registered_clients::RegisteredClient;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
-use crate::tokens::bound::Holder;
+use crate::tokens::bound::ProvedClient;
 use crate::tokens::login::Login;
 use crate::types::reject::{Reason, Reject};
 
@@ -20,7 +20,7 @@ impl Call<'_, '_> {
         &mut self,
         form: &Form,
         client: CallingClient<'_>,
-        holder: Holder,
+        proved_client: ProvedClient,
     ) -> Result<Response<Body>, Reject> {
         let client = client.registered()?;
         if !client.client_credentials {
@@ -29,7 +29,7 @@ impl Call<'_, '_> {
         let login = Login {
             audience: target(form, &client.audience)?,
             scope: granted_scope(form.get("scope"), &client.scopes)?,
-            bound_to: holder.bind,
+            bound_to: proved_client.bind,
             ..self.login_of(client)
         };
         let issued = self.broker.issue_access(login, None, self.context.event()).await?;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::call::Call;
 use super::form::Form;
-use crate::broker::check_holder;
+use crate::broker::check_client_id;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::tokens::family::api_key::PresentedKey;
@@ -51,7 +51,7 @@ impl Call<'_, '_> {
         }
         // Only the gateway sets this claim in its tokens.
         let issued_to = caller.token().claims.get("client_id").and_then(Value::as_str).unwrap_or_default();
-        check_holder(issued_to, client_id)?;
+        check_client_id(issued_to, client_id)?;
         self.broker.revoke_login_of(caller.token(), self.context.event()).await
     }
 }

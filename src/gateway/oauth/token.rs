@@ -13,7 +13,7 @@ use super::token_response::TokenResponse;
 use crate::gateway::endpoints::TOKEN_EXCHANGE;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
-use crate::tokens::bound::Holder;
+use crate::tokens::bound::ProvedClient;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::types::reject::{Reason, Reject};
 
@@ -29,11 +29,11 @@ impl Call<'_, '_> {
         if proved.key.is_none() && client.registered().is_ok_and(|client| client.dpop_bound) {
             return Err(Reject::new(Reason::ProofRejected, "dpop_bound_access_tokens is true, and there is no proof"));
         }
-        let holder = client.holder(proved, self.broker.settings.certificate_bound)?;
+        let proved_client = client.with_proof(proved, self.broker.settings.certificate_bound)?;
         match grant {
-            "client_credentials" => self.client_credentials(form, client, holder).await,
-            TOKEN_EXCHANGE => self.token_exchange(form, client, holder).await,
-            _ => self.refresh(form, client, holder).await,
+            "client_credentials" => self.client_credentials(form, client, proved_client).await,
+            TOKEN_EXCHANGE => self.token_exchange(form, client, proved_client).await,
+            _ => self.refresh(form, client, proved_client).await,
         }
     }
 
@@ -41,12 +41,12 @@ impl Call<'_, '_> {
         &mut self,
         form: &Form,
         client: CallingClient<'_>,
-        holder: Holder,
+        proved_client: ProvedClient,
     ) -> Result<Response<Body>, Reject> {
         let presented = PresentedToken::parse(form.required("refresh_token")?).ok_or(Reason::GrantMalformed)?;
         self.context.record.token_id = Some(presented.token_id);
-        let occasion = self.context.event();
-        let pair = self.broker.refresh_for_client(presented, client.id(), holder, occasion).await?;
+        let event = self.context.event();
+        let pair = self.broker.refresh_for_client(presented, client.id(), proved_client, event).await?;
         Ok(respond::json(StatusCode::OK, &TokenResponse::from(&pair)))
     }
 }

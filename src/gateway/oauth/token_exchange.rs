@@ -16,7 +16,7 @@ use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::store::{Mark, MarkKind, Marked};
 use crate::tokens::audit_event::EventContext;
-use crate::tokens::bound::{Bound, Holder};
+use crate::tokens::bound::{Bound, ProvedClient};
 use crate::tokens::jwt::VerifiedToken;
 use crate::tokens::jwt::verify::unverified_issuer;
 use crate::tokens::login::Login;
@@ -51,7 +51,7 @@ impl<'c> Call<'c, '_> {
         &mut self,
         form: &Form,
         client: CallingClient<'_>,
-        holder: Holder,
+        proved_client: ProvedClient,
     ) -> Result<Response<Body>, Reject> {
         let request = ExchangeRequest::read(form)?;
         let audience = target(form, &self.broker.settings.audience)?;
@@ -67,13 +67,17 @@ impl<'c> Call<'c, '_> {
             address: Some(self.context.client()),
             // A client that authenticates may refresh with another key (RFC 9449 section 5) or certificate (RFC 8705
             // section 4).
-            bound_to: if rule.refresh_token && client.registered().is_ok() { Bound::default() } else { holder.bind },
+            bound_to: if rule.refresh_token && client.registered().is_ok() {
+                Bound::default()
+            } else {
+                proved_client.bind
+            },
             ..rule.login(&token, self.broker.settings.lifetimes.access, self.context.now)?
         };
         if rule.single_use {
             self.take_once(request.subject_token, &token).await?;
         }
-        self.issue(rule.refresh_token, login, holder.bind, &token).await
+        self.issue(rule.refresh_token, login, proved_client.bind, &token).await
     }
 
     /// The rules that this client may use.

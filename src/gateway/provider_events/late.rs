@@ -91,7 +91,7 @@ impl Late {
 
     /// The provider has got another response, or none.
     fn report(&self, outcome: &Outcome) {
-        let ReportedLogout { provider, broker, context, .. } = &self.logout;
+        let ReportedLogout { provider, broker, event, .. } = &self.logout;
         let name = &*provider.name;
         let outcome = match outcome {
             Ok(_) => {
@@ -102,7 +102,7 @@ impl Late {
                 let reason = reject.reason.code();
                 let detail = &*reject.detail;
                 tracing::warn!(provider = name, reason, detail, "could not carry out a logout that had to wait");
-                context.client.iter().for_each(|client| broker.throttle.count_failure(*client));
+                event.client.iter().for_each(|client| broker.throttle.count_failure(*client));
                 ReportOutcome::Rejected
             }
         };

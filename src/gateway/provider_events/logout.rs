@@ -66,7 +66,7 @@ impl LogoutReceiver {
             broker: broker.clone(),
             token: token.to_owned(),
             logout: self.read(token, context).map_err(as_bad_logout)?,
-            context: context.event(),
+            event: context.event(),
         };
         let verified = logout.verify_now(&SignatureCheck::from(context.auth())).await;
         let is_verified = verified.is_ok();

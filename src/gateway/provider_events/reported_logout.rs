@@ -18,7 +18,7 @@ pub(super) struct ReportedLogout {
     pub(super) broker: Arc<Broker>,
     pub(super) token: String,
     pub(super) logout: LogoutToken,
-    pub(super) context: EventContext,
+    pub(super) event: EventContext,
 }
 
 impl ReportedLogout {
@@ -45,7 +45,7 @@ impl ReportedLogout {
             until: self.logout.until,
         };
         let revoked = self.logout.revokes(issuer, *logout_ends);
-        match self.broker.revoke_reported(mark, revoked, self.context.clone().by_provider(name)).await? {
+        match self.broker.revoke_reported(mark, revoked, self.event.clone().by_provider(name)).await? {
             Marked::Taken => Err(Reject::new(Reason::BadLogoutToken, "another logout token had this jti")),
             marked => Ok(marked),
         }

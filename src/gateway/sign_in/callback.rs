@@ -31,7 +31,7 @@ use crate::types::secret;
 const USED: Duration = Duration::from_mins(15);
 
 /// A callback and the attempt that it belongs to.
-struct Found {
+struct AttemptCallback {
     /// The name of the cookie of the attempt.
     name: String,
     attempt: Attempt,
@@ -86,13 +86,13 @@ impl SignIn {
         callback: Callback,
         headers: &HeaderMap,
         context: &RequestContext<'_>,
-    ) -> Option<Found> {
+    ) -> Option<AttemptCallback> {
         let state = &*callback.state;
         let name = attempt::cookie_name(state)?;
         let sealed = attempt_cookies::find(headers, &name)?;
         let attempt = attempt::open(&name, &sealed, &self.broker.roots)?;
         let is_this = attempt.is_current(context.now) && attempt.provider == provider && attempt.has_state(state);
-        is_this.then_some(Found { name, attempt, callback })
+        is_this.then_some(AttemptCallback { name, attempt, callback })
     }
 
     /// A second tab, the back button, or a link from elsewhere: a code without its attempt is never used.
@@ -130,14 +130,14 @@ impl SignIn {
     async fn finish(
         &self,
         with: &SignInProvider,
-        found: &Found,
+        found: &AttemptCallback,
         origin: &str,
         headers: &HeaderMap,
         guess: &mut Option<throttle::Attempt>,
         context: &mut RequestContext<'_>,
     ) -> Result<Response<Body>, Reject> {
         let failed = |wrong: &'static str| Reject::new(Reason::SignInFailed, wrong);
-        let Found { attempt, callback, .. } = found;
+        let AttemptCallback { attempt, callback, .. } = found;
         // A provider of the same name can have another issuer since a reload.
         if attempt.issuer != *with.provider.issuer {
             return Err(failed("the attempt was at another issuer"));

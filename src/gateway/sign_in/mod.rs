@@ -30,7 +30,7 @@ use crate::types::reject::{Reason, Reject};
 
 pub use parameters::OWN_PARAMETERS;
 pub use service::SignIn;
-pub use settings::{ExternalUrl, Settings};
+pub use settings::{ExternalUrl, SignInSettings};
 
 impl SignIn {
     /// One of the gateway's own paths.

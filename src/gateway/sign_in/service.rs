@@ -7,7 +7,7 @@ use http::{Method, Response};
 use super::pages;
 use super::return_path::ReturnPaths;
 use super::running::Running;
-use super::settings::Settings;
+use super::settings::SignInSettings;
 use crate::broker::Broker;
 use crate::broker::sign_in::{SignInProvider, SignInProviders};
 use crate::gateway::context::RequestContext;
@@ -21,7 +21,7 @@ use crate::types::reject::{Reason, Reject};
 
 /// Without any provider, no request reaches this.
 pub struct SignIn {
-    pub settings: Settings,
+    pub settings: SignInSettings,
     pub providers: Arc<SignInProviders>,
     pub broker: Arc<Broker>,
     /// `limits.request_header_size`, in bytes.
@@ -32,7 +32,7 @@ pub struct SignIn {
 
 impl SignIn {
     pub fn new(
-        settings: Settings,
+        settings: SignInSettings,
         providers: Arc<SignInProviders>,
         broker: Arc<Broker>,
         max_head: usize,

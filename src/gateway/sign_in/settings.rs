@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::paths::SignInPaths;
 use crate::auth::provider::Provider;
-use crate::broker::sign_in::SignInSettings;
+use crate::broker::sign_in::SignInProviderSettings;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct SignInSettings {
     pub paths: SignInPaths,
     /// `sign_in.external_urls`: at least one.
     pub external_urls: Vec<ExternalUrl>,
@@ -17,7 +17,7 @@ pub struct Settings {
     /// `sign_in.idle_lifetime`
     pub idle: Duration,
     /// All of `[[provider]]`.
-    pub providers: Vec<(Arc<Provider>, SignInSettings)>,
+    pub providers: Vec<(Arc<Provider>, SignInProviderSettings)>,
 }
 
 /// An origin at which browsers reach the gateway.
@@ -27,7 +27,7 @@ pub struct ExternalUrl {
     pub origin: String,
 }
 
-impl Settings {
+impl SignInSettings {
     /// The origin that browsers know by this `Host`. It is never built from the request: a forged `Host` would send the
     /// code to another site.
     pub fn origin_of(&self, host: &str) -> Option<&str> {
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn a_host_chooses_among_the_configured_origins() {
         let url = |origin: &str| ExternalUrl { origin: origin.to_owned() };
-        let settings = Settings {
+        let settings = SignInSettings {
             paths: SignInPaths { path: "/oauth2".into(), providers: Vec::new() },
             external_urls: vec![url("https://app.example"), url("https://b.example:8443"), url("http://localhost:80")],
             absolute: Duration::ZERO,

@@ -9,7 +9,7 @@ use super::service::SignIn;
 use super::{pages, paths};
 use crate::auth::bearer::session_cookie;
 use crate::gateway::context::RequestContext;
-use crate::gateway::csrf;
+use crate::gateway::csrf::{self, CsrfRequest};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::types::reject::{Reason, Reject};
@@ -23,12 +23,12 @@ impl SignIn {
     ) -> Result<Response<Body>, Reject> {
         let origin = self.own_origin(context)?.to_owned();
         let host = context.record.host.clone().ok_or(Reason::BadHost)?;
-        let target = csrf::Target {
+        let target = CsrfRequest {
             method: request.method(),
             websocket: false,
             logout: true,
             host: &host,
-            scheme: &context.source.origin().scheme,
+            scheme: &context.source.forwarded_client().scheme,
         };
         csrf::check(request.headers(), &target, &[])?;
         // Not before: a page of another site must not use up the calls of its readers.

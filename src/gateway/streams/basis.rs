@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::auth::introspected_tokens::{IntrospectedTokens, StreamHold};
 use crate::auth::keyring::Keyring;
-use crate::auth::leases::{Leases, StreamLease};
 use crate::auth::login_providers::LoginProviders;
 use crate::auth::renewals::{FamilyWatch, Renewals};
 use crate::auth::revocations::Revocations;
@@ -18,7 +18,7 @@ use crate::tokens::jwt::Validity;
 use crate::tokens::jwt::verify::{is_still_valid, verify};
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::reject::Reason;
-use crate::types::trace::Trace;
+use crate::types::step::StepReporter;
 
 /// Everything that can end a token.
 #[derive(Clone)]
@@ -27,7 +27,7 @@ pub struct TokenChecks {
     pub revocations: Arc<Revocations>,
     pub keyring: Arc<Keyring>,
     pub renewals: Arc<Renewals>,
-    pub leases: Arc<Leases>,
+    pub introspected_tokens: Arc<IntrospectedTokens>,
     pub login_providers: Arc<LoginProviders>,
     pub routes: Arc<ActiveRoutes>,
     /// `None`: this gateway is alone, and knows every revocation.
@@ -46,7 +46,7 @@ impl TokenChecks {
 
     /// Grows when the rights of a token change, or the gateway has read that one is not good any more.
     pub(super) fn changed_rights(&self) -> u64 {
-        self.renewals.changes() + self.leases.changes()
+        self.renewals.changes() + self.introspected_tokens.changes()
     }
 }
 
@@ -129,12 +129,12 @@ pub(super) struct TokenBasis {
     opened_on: Arc<Route>,
     /// The newest token of the family, seen when the one before it expired.
     carried_by: Option<Arc<CachedToken>>,
-    /// Generation of the keyring at which the keys of both tokens were good.
-    generation: u64,
+    /// Revision of the keyring at which the keys of both tokens were good.
+    key_revision: u64,
     /// Only for the gateway's own tokens: tokens of other issuers belong to no family.
     renewal: Option<FamilyWatch>,
     /// Only for opaque tokens: how long the newest answer of the issuer holds.
-    lease: Option<StreamLease>,
+    introspected: Option<StreamHold>,
     /// Since the last reload.
     route: Arc<Route>,
     /// [`TokenChecks::changed_rights`] when the rights of the token were last checked. `None` before the first time.
@@ -150,9 +150,9 @@ impl TokenBasis {
             opened_by: token.clone(),
             opened_on: held.route.clone(),
             carried_by: None,
-            generation: token.generation(),
+            key_revision: token.key_revision(),
             renewal: token.token.family.map(|family| checks.renewals.watch(family, token)),
-            lease: token.lease.as_ref().map(|lease| lease.held_by_stream()),
+            introspected: token.introspected.as_ref().map(|introspected| introspected.held_by_stream()),
             route: held.route.clone(),
             rights_checked: None,
             serves_stale: held.route.serves_stale().unwrap_or(checks.serves_stale()),
@@ -161,7 +161,7 @@ impl TokenBasis {
 
     /// When the current token expires.
     pub(super) fn deadline(&self) -> UnixTime {
-        self.lease.as_ref().map_or(self.current().token.expires, |lease| lease.until())
+        self.introspected.as_ref().map_or(self.current().token.expires, |introspected| introspected.until())
     }
 
     fn current(&self) -> &Arc<CachedToken> {
@@ -171,8 +171,8 @@ impl TokenBasis {
     /// Returns why the stream must end, if it must. Costs three comparisons and four atomic loads while nothing has
     /// moved.
     pub(super) fn check(&mut self, checks: &TokenChecks, now: UnixTime) -> Result<(), Reason> {
-        match &self.lease {
-            Some(lease) => lease.check(now)?,
+        match &self.introspected {
+            Some(introspected) => introspected.check(now)?,
             None if now >= self.deadline() => self.renew(now)?,
             None => {}
         }
@@ -188,10 +188,10 @@ impl TokenBasis {
             return Err(Reason::RevocationsStale);
         }
         // Read before the keys: if they are swapped meanwhile, the next check sees the newer ones.
-        let generation = checks.keyring.generation();
-        if self.generation != generation {
+        let key_revision = checks.keyring.revision();
+        if self.key_revision != key_revision {
             self.check_keys(checks, now)?;
-            self.generation = generation;
+            self.key_revision = key_revision;
         }
         // Read before the token, for the same reason.
         let changed_rights = checks.changed_rights();
@@ -204,8 +204,8 @@ impl TokenBasis {
 
     /// Checks what is known of the token now by the rules of the route, as for a new request.
     fn check_rights(&self) -> Result<(), Reason> {
-        let newest = match &self.lease {
-            Some(lease) => Some(lease.newest_token()),
+        let newest = match &self.introspected {
+            Some(introspected) => Some(introspected.newest_token()),
             None => self.newest_of_family()?.map(|known| known.token.clone()),
         };
         let token = newest.as_ref().unwrap_or(&self.opened_by.token);
@@ -227,9 +227,9 @@ impl TokenBasis {
         let newest = newest.ok_or(Reason::Expired)?;
         // The rights of this one count from now on.
         self.rights_checked = None;
-        if newest.generation() != self.generation {
+        if newest.key_revision() != self.key_revision {
             // Matches no keyring, so that the keys of both tokens are checked again.
-            self.generation = 0;
+            self.key_revision = 0;
         }
         self.carried_by = Some(newest);
         Ok(())
@@ -249,7 +249,7 @@ impl TokenBasis {
                 let is_known = issuers.iter().any(|issuer| issuer.policy.issuer == token.token.issuer);
                 return if is_known { Ok(()) } else { Err(Reason::UnknownIssuer) };
             }
-            let verified = verify(&token.text, issuers, now, validity, Trace::OFF).map(|_| ());
+            let verified = verify(&token.text, issuers, now, validity, StepReporter::OFF).map(|_| ());
             end_after(verified.map_err(|reject| reject.reason), Arc::ptr_eq(token, self.current()))?;
         }
         Ok(())
@@ -276,7 +276,7 @@ impl TokenChecks {
             revocations: Arc::new(Revocations::new()),
             keyring: Arc::new(Keyring::with_a_new_key()),
             renewals: Arc::default(),
-            leases: Arc::default(),
+            introspected_tokens: Arc::default(),
             login_providers: Arc::default(),
             routes: Arc::default(),
             freshness: None,
@@ -297,13 +297,13 @@ mod tests {
     const MILLISECOND: Duration = Duration::from_millis(1);
     const FAMILY: TokenId = TokenId::from_bytes([7; 16]);
 
-    fn token(expires: UnixTime, generation: u64) -> Arc<CachedToken> {
+    fn token(expires: UnixTime, key_revision: u64) -> Arc<CachedToken> {
         let mut token = VerifiedToken::with_subject("alice".into());
         (token.expires, token.family) = (expires, Some(FAMILY));
-        Arc::new(CachedToken::new("a token", token, Vec::new(), generation))
+        Arc::new(CachedToken::new("a token", token, Vec::new(), key_revision))
     }
 
-    /// A stream of generation 3 with an expired token. Its family has this newer token.
+    /// A stream of key revision 3 with an expired token. Its family has this newer token.
     fn expired(newer: &Arc<CachedToken>) -> TokenBasis {
         let renewals = Arc::new(Renewals::default());
         let renewal = Some(renewals.watch(FAMILY, newer));
@@ -312,9 +312,9 @@ mod tests {
             opened_by: token(NOW, 3),
             opened_on: Arc::new(Route::everything()),
             carried_by: None,
-            generation: 3,
+            key_revision: 3,
             renewal,
-            lease: None,
+            introspected: None,
             route: Arc::new(Route::everything()),
             rights_checked: None,
             serves_stale: false,
@@ -331,14 +331,14 @@ mod tests {
         }
     }
 
-    /// The keyring begins at generation 1, so that 0 matches none.
+    /// The keyring begins at revision 1, so that 0 matches none.
     #[test]
     fn the_keys_of_a_newer_token_are_checked_if_they_have_moved() {
         for (verified_in, left) in [(3, 3), (2, 0), (4, 0)] {
             let mut basis = expired(&token(UnixTime::MAX, verified_in));
-            assert_eq!((basis.renew(NOW), basis.generation), (Ok(()), left));
+            assert_eq!((basis.renew(NOW), basis.key_revision), (Ok(()), left));
         }
-        assert_ne!(TokenChecks::alone().keyring.generation(), 0);
+        assert_ne!(TokenChecks::alone().keyring.revision(), 0);
     }
 
     #[test]
@@ -362,7 +362,7 @@ mod tests {
         {
             let freshness = Arc::new(Freshness::new(Duration::from_secs(10), of_store, false));
             let checks = TokenChecks { freshness: Some(freshness.clone()), ..TokenChecks::alone() };
-            let cached = token(UnixTime::MAX, checks.keyring.generation());
+            let cached = token(UnixTime::MAX, checks.keyring.revision());
             let on_stale = of_route.map(|serves| if serves { OnStale::Serve } else { OnStale::Deny });
             let route = Arc::new(Route { on_stale, ..Route::everything() });
             let mut basis = TokenBasis::on(&HeldToken { cached, route }, &checks);

@@ -1,6 +1,6 @@
 //! The open streams of one worker, and the task that ends them.
 //!
-//! Four times a second, the task compares the time with the earliest expiry, the epoch of revocations, the generation
+//! Four times a second, the task compares the time with the earliest expiry, the epoch of revocations, the revision
 //! of keys, the number of opaque tokens that ended early, the number of tokens with other rights than before, the
 //! number of reloads, and whether revocations may be missing here. It checks the streams themselves only if one of
 //! these has moved. Without streams, it sleeps.
@@ -43,7 +43,7 @@ pub struct Streams {
 
 #[derive(Default)]
 struct Open {
-    streams: BTreeMap<u64, Entry>,
+    streams: BTreeMap<u64, RegisteredStream>,
     /// Number of the newest stream.
     newest: u64,
     /// No token here expires earlier. A value that is too early costs one check.
@@ -53,7 +53,7 @@ struct Open {
     drained: bool,
 }
 
-struct Entry {
+struct RegisteredStream {
     basis: StreamBasis,
     drain_behavior: DrainBehavior,
     end: oneshot::Sender<CloseReason>,
@@ -63,10 +63,10 @@ struct Entry {
 #[derive(PartialEq)]
 struct LastChecked {
     epoch: u64,
-    generation: u64,
+    key_revision: u64,
     is_stale: bool,
     /// The number of opaque tokens that ended early.
-    leases_ended: u64,
+    introspected_ended: u64,
     changed_rights: u64,
     /// The number of reloads, each of which can bring a revocation list for clients.
     reloads: u64,
@@ -98,7 +98,7 @@ impl Streams {
         open.newest += 1;
         let stream = OpenStream { number: open.newest, streams: self.clone(), ended: Some(ended) };
         self.metrics.streams_opened.inc();
-        let entry = Entry { basis, drain_behavior, end };
+        let entry = RegisteredStream { basis, drain_behavior, end };
         match checked {
             Err(reason) => entry.end(CloseReason::Token(reason)),
             _ if open.ends_now(drain_behavior) => entry.end(CloseReason::Draining),
@@ -128,9 +128,9 @@ impl Streams {
     fn current(&self) -> LastChecked {
         LastChecked {
             epoch: self.checks.revocations.epoch(),
-            generation: self.checks.keyring.generation(),
+            key_revision: self.checks.keyring.revision(),
             is_stale: self.checks.is_stale(),
-            leases_ended: self.checks.leases.ended(),
+            introspected_ended: self.checks.introspected_tokens.ended(),
             changed_rights: self.checks.changed_rights(),
             reloads: tls::reloads(),
             routes: self.checks.routes.changes(),
@@ -149,7 +149,7 @@ impl Streams {
             open.earliest = UnixTime::MAX;
         }
         // A change of keys can cost a signature for each stream.
-        let batch = if current.generation == last.generation { BATCH } else { SIGNATURE_BATCH };
+        let batch = if current.key_revision == last.key_revision { BATCH } else { SIGNATURE_BATCH };
         let mut from = Bound::Unbounded;
         while let Some(number) = self.check_batch(from, batch, now) {
             from = Bound::Excluded(number);
@@ -200,7 +200,7 @@ impl Streams {
 }
 
 impl Open {
-    fn insert(&mut self, number: u64, entry: Entry, first_opened: &Notify) {
+    fn insert(&mut self, number: u64, entry: RegisteredStream, first_opened: &Notify) {
         if self.streams.is_empty() {
             self.earliest = UnixTime::MAX;
             first_opened.notify_one();
@@ -224,7 +224,7 @@ impl Open {
     }
 }
 
-impl Entry {
+impl RegisteredStream {
     fn deadline(&self) -> UnixTime {
         self.basis.deadline()
     }
@@ -350,8 +350,8 @@ mod tests {
         let streams = streams();
         let mut token = VerifiedToken::with_subject("alice".into());
         token.family = Some(FAMILY);
-        let generation = streams.checks.keyring.generation();
-        let cached = Arc::new(CachedToken::new("a token", token, Vec::new(), generation));
+        let key_revision = streams.checks.keyring.revision();
+        let cached = Arc::new(CachedToken::new("a token", token, Vec::new(), key_revision));
         let held = Held { token: Some(HeldToken { cached, route: Arc::new(Route::everything()) }), certificate: None };
         let mut stream = streams.open_tunnel(&held, &Record::default());
         let mut last = streams.current();

@@ -1,5 +1,4 @@
-//! The origin of a request: the address of the client, also of one that connects through proxies which the operator
-//! trusts. Pure.
+//! The client of a request, also one that connects through proxies which the operator trusts. Pure.
 //!
 //! Each proxy appends the address of its peer to `X-Forwarded-For`. The gateway reads the list from the right and skips
 //! trusted addresses. The first one that is not trusted is the client; the client may have forged those to its left.
@@ -13,8 +12,8 @@ use ipnet::IpNet;
 
 use crate::protocols::http::removed_fields::FieldRules;
 
-/// Where a request comes from, as the gateway reports it to backends.
-pub struct Origin {
+/// The client of a request, as the gateway reports it to backends.
+pub struct ForwardedClient {
     /// The client's address: that of the peer, or the one that a trusted proxy reports.
     pub address: IpAddr,
     pub forwarded_for: HeaderValue,
@@ -22,14 +21,14 @@ pub struct Origin {
     pub scheme: HeaderValue,
 }
 
-impl Origin {
+impl ForwardedClient {
     pub fn new(address: IpAddr, tls: bool) -> Self {
         let scheme = if tls { "https" } else { "http" };
         // An IPv4 client of a dual-stack socket has a mapped IPv6 address.
         let address = address.to_canonical();
         let node = if address.is_ipv6() { format!("\"[{address}]\"") } else { address.to_string() };
         let value = |text: String| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("unknown"));
-        Origin {
+        ForwardedClient {
             address,
             forwarded_for: value(address.to_string()),
             forwarded: value(format!("for={node};proto={scheme}")),
@@ -92,47 +91,48 @@ impl Forwarding {
         contains(&self.trusted, address)
     }
 
-    /// The origin of a request from a trusted peer. `None` if the peer is not trusted: then it is the client.
+    /// The client of a request from a trusted peer. `None` if the peer is not trusted: then the peer is the client.
     ///
     /// Boxed, because it is rare and would make every request's future larger.
-    pub fn origin(&self, peer: &Origin, headers: &HeaderMap) -> Option<Box<Origin>> {
+    pub fn client_of(&self, peer: &ForwardedClient, headers: &HeaderMap) -> Option<Box<ForwardedClient>> {
         if !self.trusts(peer.address) {
             return None;
         }
-        let client = self.client(headers).unwrap_or(peer.address);
+        let client = self.client_address(headers).unwrap_or(peer.address);
         let tls = forwarded_proto(headers).unwrap_or(peer.scheme == "https");
-        Some(Box::new(Origin::new(client, tls)))
+        Some(Box::new(ForwardedClient::new(client, tls)))
     }
 
-    /// The origin of a request that the peer, a proxy that may ask about requests, has received from a client. Unlike
-    /// in [`Forwarding::origin`], nothing has a default: without the address, all clients would share the limits of the
-    /// proxy. Fails with what is wrong.
-    pub fn origin_in(&self, headers: &HeaderMap) -> Result<Box<Origin>, &'static str> {
-        let client = self.client(headers).ok_or("the last element of x-forwarded-for is missing or not an address")?;
+    /// The client from which the peer, a proxy that may ask about requests, has received a request. Unlike in
+    /// [`Forwarding::client_of`], nothing has a default: without the address, all clients would share the limits of
+    /// the proxy. Fails with what is wrong.
+    pub fn client_in(&self, headers: &HeaderMap) -> Result<Box<ForwardedClient>, &'static str> {
+        let client =
+            self.client_address(headers).ok_or("the last element of x-forwarded-for is missing or not an address")?;
         let tls = forwarded_proto(headers).ok_or("x-forwarded-proto is missing, or none of http, https, ws and wss")?;
-        Ok(Box::new(Origin::new(client, tls)))
+        Ok(Box::new(ForwardedClient::new(client, tls)))
     }
 
-    /// As [`Forwarding::origin_in`], from a proxy that names its peer: `source` is the client, unless it is trusted.
+    /// As [`Forwarding::client_in`], from a proxy that names its peer: `source` is the client, unless it is trusted.
     /// `scheme`: what the proxy says without `X-Forwarded-Proto`. Fails with what is wrong.
-    pub fn origin_behind(
+    pub fn client_behind(
         &self,
         source: IpAddr,
         scheme: &[u8],
         headers: &HeaderMap,
-    ) -> Result<Box<Origin>, &'static str> {
-        let client = Some(source).filter(|source| self.trusts(*source)).and_then(|_| self.client(headers));
+    ) -> Result<Box<ForwardedClient>, &'static str> {
+        let client = Some(source).filter(|source| self.trusts(*source)).and_then(|_| self.client_address(headers));
         let tls = if headers.contains_key("x-forwarded-proto") {
             forwarded_proto(headers).ok_or("x-forwarded-proto is none of http, https, ws and wss")?
         } else {
             is_https(scheme).ok_or("the scheme is none of http, https, ws and wss")?
         };
-        Ok(Box::new(Origin::new(client.unwrap_or(source), tls)))
+        Ok(Box::new(ForwardedClient::new(client.unwrap_or(source), tls)))
     }
 
     /// The first address from the right that is not trusted. An element that is no address ends the search at the last
     /// proxy. If all are trusted, it is the leftmost one. `None` if there is no address before the search ends.
-    fn client(&self, headers: &HeaderMap) -> Option<IpAddr> {
+    fn client_address(&self, headers: &HeaderMap) -> Option<IpAddr> {
         let fields = headers.get_all("x-forwarded-for").iter().map(HeaderValue::as_bytes);
         let fields: Vec<&[u8]> = fields.collect();
         let mut client = None;
@@ -183,9 +183,9 @@ mod tests {
         let forwarding = Forwarding { trusted: trusted.into(), ..Forwarding::default() };
         let headers =
             fields.iter().map(|field| ("x-forwarded-for".parse().expect("a name"), HeaderValue::from_static(field)));
-        let peer = Origin::new(peer.parse().expect("an address"), true);
-        let origin = forwarding.origin(&peer, &headers.collect());
-        origin.map_or("the peer".into(), |origin| origin.address.to_string())
+        let peer = ForwardedClient::new(peer.parse().expect("an address"), true);
+        let found = forwarding.client_of(&peer, &headers.collect());
+        found.map_or("the peer".into(), |client| client.address.to_string())
     }
 
     #[test]
@@ -239,8 +239,8 @@ mod tests {
         ] {
             let name = |name: &str| name.parse::<http::HeaderName>().expect("a name");
             let headers = fields.iter().map(|(field, value)| (name(field), HeaderValue::from_static(value))).collect();
-            let origin = forwarding.origin_behind(source.parse().expect("an address"), scheme.as_bytes(), &headers);
-            let found = origin.ok().map(|origin| (origin.address.to_string(), origin.scheme));
+            let found = forwarding.client_behind(source.parse().expect("an address"), scheme.as_bytes(), &headers);
+            let found = found.ok().map(|client| (client.address.to_string(), client.scheme));
             let expected = expected.map(|(address, scheme)| (address.into(), HeaderValue::from_static(scheme)));
             assert_eq!(found, expected, "{source} {scheme} {fields:?}");
         }

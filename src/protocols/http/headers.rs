@@ -7,14 +7,14 @@ use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
 use crate::protocols::http::field_list;
-use crate::protocols::http::forwarded::Origin;
+use crate::protocols::http::forwarded::ForwardedClient;
 use crate::protocols::http::removed_fields::{FieldRules, Removal, RemovedFields};
 use crate::protocols::http::trace_context::{TRACEPARENT, TRACESTATE};
 
 /// The reason for which a route that does not enforce would have rejected the request.
 pub const OBSERVED: &str = "x-auth-observed";
 
-/// Fields about the origin of a request, which the gateway sets: it is the client's peer.
+/// Fields about the client of a request, which the gateway sets: it is the client's peer.
 pub static ORIGIN: [HeaderName; 5] =
     [header::FORWARDED, X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, X_REQUEST_ID];
 
@@ -135,26 +135,26 @@ pub fn essential_fields() -> impl Iterator<Item = &'static str> {
     NEVER_NOMINATED.iter().chain(&HOP_BY_HOP).map(HeaderName::as_str).chain(of_content)
 }
 
-/// How many fields the gateway usually adds to a request: up to five about its origin, four about its caller, and its
+/// How many fields the gateway usually adds to a request: up to five about its client, four about its caller, and its
 /// id. Claims come on top.
 const ADDED_FIELDS: usize = 10;
 
-/// Sets the fields about the origin. To be called after [`Hygiene::clean_request`], because `Connection` could nominate
-/// them.
-pub fn set_origin(headers: &mut HeaderMap, origin: &Origin, host: Option<&HeaderValue>) {
+/// Sets the fields about the client. To be called after [`Hygiene::clean_request`], because `Connection` could
+/// nominate them.
+pub fn set_forwarded(headers: &mut HeaderMap, client: &ForwardedClient, host: Option<&HeaderValue>) {
     // Reserved at once: otherwise the map would grow twice and move all fields each time.
     headers.reserve(ADDED_FIELDS);
-    headers.insert(X_FORWARDED_FOR, origin.forwarded_for.clone());
-    headers.insert(X_FORWARDED_PROTO, origin.scheme.clone());
-    headers.insert(header::FORWARDED, origin.forwarded.clone());
+    headers.insert(X_FORWARDED_FOR, client.forwarded_for.clone());
+    headers.insert(X_FORWARDED_PROTO, client.scheme.clone());
+    headers.insert(header::FORWARDED, client.forwarded.clone());
     if let Some(host) = host {
         headers.insert(X_FORWARDED_HOST, host.clone());
     }
 }
 
 /// `forwarding.x_real_ip`: the same address, under the name that backends behind nginx read.
-pub fn set_real_ip(headers: &mut HeaderMap, origin: &Origin) {
-    headers.insert(X_REAL_IP.clone(), origin.forwarded_for.clone());
+pub fn set_real_ip(headers: &mut HeaderMap, client: &ForwardedClient) {
+    headers.insert(X_REAL_IP.clone(), client.forwarded_for.clone());
 }
 
 /// Which of the fields that few requests have are there. One pass over the names costs less than a search for each.

@@ -15,7 +15,7 @@ use super::description::{Description, issuer, names};
 use super::error::{NotPem, TlsError};
 use super::validity::validity_of;
 use crate::types::pem::{check_count, has_private_key};
-use crate::types::private_file::{self, Origin};
+use crate::types::private_file::{self, FileCreator};
 use crate::types::regular_file;
 use crate::types::secret;
 
@@ -42,7 +42,7 @@ pub(super) fn provider() -> Arc<CryptoProvider> {
 /// Reads a certificate chain and its key, and checks that they belong together.
 pub fn load(files: &CertificateFiles) -> Result<CertifiedKey, TlsError> {
     let chain = read_certificates(&files.certificate)?;
-    private_file::check(&files.key, Origin::Operator).map_err(TlsError::Lax)?;
+    private_file::check(&files.key, FileCreator::Operator).map_err(TlsError::Lax)?;
     let key = read(&files.key).and_then(|pem| PrivateKeyDer::from_pem_slice(&pem)).map_err(|error| {
         TlsError::Unreadable { file: files.key.clone(), item: "private key", source: NotPem(error) }
     })?;
@@ -60,7 +60,7 @@ pub(super) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'stati
     let unreadable = |error| TlsError::Unreadable { file: path.to_owned(), item: "certificate", source: NotPem(error) };
     let file = read(path).map_err(unreadable)?;
     if has_private_key(&file) {
-        private_file::check(path, Origin::Operator).map_err(TlsError::Lax)?;
+        private_file::check(path, FileCreator::Operator).map_err(TlsError::Lax)?;
     }
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(&file).collect::<Result<_, _>>().map_err(unreadable)?;
     let counted = check_count(&file, "CERTIFICATE", certificates.len());

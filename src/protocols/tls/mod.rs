@@ -38,7 +38,7 @@ pub use issued::{Issued, IssuedError, VALIDATION_PROTOCOL, new_key, signing_requ
 pub use peer_certificate::{PeerCertificate, note_reload, reloads};
 pub use record_size::{BUFFER_SIZE, RECORD_SIZE};
 pub use revocation_lists::{ReadLists, read_revocation_lists};
-pub use server::{CertificateSource, ServerTls, Settings, TicketSource, server_tls};
+pub use server::{CertificateSource, ServerTls, ServerTlsSettings, TicketSource, server_tls};
 pub use session::Session;
 pub use subject_pattern::canonical_subject;
 pub use tickets::{TicketKey, TicketKeys, WINDOW};

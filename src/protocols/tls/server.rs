@@ -26,7 +26,7 @@ use crate::types::clock::UnixTime;
 
 /// `listener.tls`.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Settings {
+pub enum ServerTlsSettings {
     /// Cleartext, for listeners behind a load balancer that terminates TLS.
     Off,
     /// A certificate for `localhost`. The gateway generates it at the first start and keeps it in this folder.
@@ -43,23 +43,23 @@ pub enum CertificateSource {
     Acme(Vec<String>),
 }
 
-impl Settings {
+impl ServerTlsSettings {
     /// The names that an ACME server certifies.
     pub fn acme_names(&self) -> impl Iterator<Item = &String> {
-        let sources = if let Settings::Certificates(sources) = self { &sources[..] } else { &[] };
+        let sources = if let ServerTlsSettings::Certificates(sources) = self { &sources[..] } else { &[] };
         sources.iter().flat_map(|source| if let CertificateSource::Acme(names) = source { &names[..] } else { &[] })
     }
 
     /// The names and addresses in the certificates of this listener. A certificate that cannot be read has none.
     pub fn names(&self) -> Vec<String> {
         match self {
-            Settings::Off => Vec::new(),
-            Settings::SelfSigned { folder } => {
+            ServerTlsSettings::Off => Vec::new(),
+            ServerTlsSettings::SelfSigned { folder } => {
                 let names = names_in(&CertificateFiles::self_signed(folder).certificate);
                 // The gateway makes it at the start.
                 if names.is_empty() { SELF_SIGNED.map(str::to_owned).to_vec() } else { names }
             }
-            Settings::Certificates(_) => {
+            ServerTlsSettings::Certificates(_) => {
                 let of_files = self.files().flat_map(|files| names_in(&files.certificate));
                 of_files.chain(self.acme_names().cloned()).collect()
             }
@@ -68,7 +68,7 @@ impl Settings {
 
     /// The files of certificates and private keys.
     pub fn files(&self) -> impl Iterator<Item = &CertificateFiles> {
-        let sources = if let Settings::Certificates(sources) = self { &sources[..] } else { &[] };
+        let sources = if let ServerTlsSettings::Certificates(sources) = self { &sources[..] } else { &[] };
         sources.iter().filter_map(|source| match source {
             CertificateSource::Files(files) => Some(files),
             CertificateSource::Acme(_) => None,
@@ -185,7 +185,7 @@ pub enum TicketSource {
 /// names for an ACME server. `before`: what the listener has now. Its certificates stay for names that wait for their
 /// first certificate of an ACME server.
 pub fn server_tls(
-    settings: &Settings,
+    settings: &ServerTlsSettings,
     clients: Option<&ClientAuthSettings>,
     tickets: &TicketSource,
     listener: usize,
@@ -242,18 +242,18 @@ struct Read {
 }
 
 /// `None` for cleartext.
-fn read(settings: &Settings, acme: &AcmeCertificates) -> Result<Option<Read>, TlsError> {
+fn read(settings: &ServerTlsSettings, acme: &AcmeCertificates) -> Result<Option<Read>, TlsError> {
     let mut read = Read::default();
     match settings {
-        Settings::Off => return Ok(None),
-        Settings::SelfSigned { folder } => {
+        ServerTlsSettings::Off => return Ok(None),
+        ServerTlsSettings::SelfSigned { folder } => {
             let files = CertificateFiles::self_signed(folder);
             if !files.certificate.exists() || !files.key.exists() {
                 generate_self_signed(&files)?;
             }
             read.add_files(&files)?;
         }
-        Settings::Certificates(sources) => {
+        ServerTlsSettings::Certificates(sources) => {
             for source in sources {
                 match source {
                     CertificateSource::Files(files) => read.add_files(files)?,

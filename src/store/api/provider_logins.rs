@@ -11,7 +11,7 @@ use crate::types::ids::TokenId;
 /// Logins at providers. Each has a family.
 pub trait ProviderLoginStore: Send + Sync {
     /// Writes a new family and its login at a provider, as [`FamilyStore::issue`](crate::store::FamilyStore::issue)
-    /// does. Then ends the session that it replaces, if there is one, for its owner.
+    /// does. Then ends the family that it replaces, if there is one, for its owner.
     fn begin_login(
         &self,
         family: Family,
@@ -25,7 +25,7 @@ pub trait ProviderLoginStore: Send + Sync {
     /// [`FamilyStore::families_of`](crate::store::FamilyStore::families_of).
     fn provider_login(&self, id: TokenId) -> StoreFuture<Option<(Family, ProviderLogin)>>;
 
-    /// Records that the browser has used the session. Does nothing if it has before, or the session has ended.
+    /// Records that the browser has used its handle. Does nothing if it has before, or the family has ended.
     fn claim_login(&self, id: TokenId, at: UnixTime) -> StoreFuture<()>;
 
     /// Lets `holder` alone refresh the tokens of this version until `until`, or until it has saved them. It can call
@@ -59,8 +59,8 @@ pub trait ProviderLoginStore: Send + Sync {
     /// leases until the start of time.
     fn interrupted_logins(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<(Family, ProviderLogin)>>;
 
-    /// Logins at this provider with a session that has ended, so that the caller revokes their tokens there. Ends the
-    /// sessions that were not claimed in time. A login is returned again after a minute, unless it was forgotten; not
+    /// Logins at this provider with a family that has ended, so that the caller revokes their tokens there. Ends the
+    /// families that were not claimed in time. A login is returned again after a minute, unless it was forgotten; not
     /// while its tokens are being refreshed. There may be more than are returned.
     fn logins_to_revoke(&self, provider: String, now: UnixTime, limit: usize) -> StoreFuture<EndedLogins>;
 

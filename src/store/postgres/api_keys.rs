@@ -2,7 +2,7 @@
 
 use crate::store::pool::OperationKind;
 use crate::store::postgres::error::QueryError;
-use crate::store::postgres::lookup::{Found, found, mark_of};
+use crate::store::postgres::lookup::{MarkedFamily, found, mark_of};
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::rows::{self, family_columns};
 use crate::store::postgres::session::Session;
@@ -57,7 +57,7 @@ impl Operation for SearchKeys {
         let wanted = rows::limit(limit + 1);
         let mut keys = Vec::new();
         for row in &session.query(SEARCH, &[&subject, &begin, &created_at, &id, &wanted]).await? {
-            let Found { family, mark } = found(row)?;
+            let MarkedFamily { family, mark } = found(row)?;
             keys.push(with_watermark(family, mark));
         }
         Ok(FoundFamilies::page(keys, *limit, None))

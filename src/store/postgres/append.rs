@@ -38,7 +38,7 @@ pub(super) fn announce(session: &Session) {
 
 /// What to append.
 #[derive(Clone)]
-pub(super) struct Entry {
+pub(super) struct NewLogEntry {
     pub(super) what: Revoked,
     pub(super) at: UnixTime,
     /// For a family: why it ends.
@@ -52,8 +52,8 @@ pub(super) struct Entry {
     pub(super) is_lost: bool,
 }
 
-fn entries_of(lost: &[Revocation]) -> Vec<Entry> {
-    let entry = |lost: &Revocation| Entry {
+fn entries_of(lost: &[Revocation]) -> Vec<NewLogEntry> {
+    let entry = |lost: &Revocation| NewLogEntry {
         what: lost.what.clone(),
         at: lost.at,
         reason: matches!(lost.what, Revoked::Family(_)).then_some(RevokeReason::Admin),
@@ -75,7 +75,7 @@ pub(super) struct Log {
     own_issuer: String,
     enforcement: Arc<Enforcement>,
     audit: Arc<Audit>,
-    calls: Gather<Vec<Entry>, Appended>,
+    calls: Gather<Vec<NewLogEntry>, Appended>,
 }
 
 impl Log {
@@ -90,15 +90,15 @@ impl Log {
 
     /// Appends the entries in one transaction, and enforces them. With a [`QueryError::Lost`], they may be appended
     /// nevertheless, also later.
-    pub(super) async fn append(&self, entries: Vec<Entry>) -> Result<Appended, QueryError> {
+    pub(super) async fn append(&self, entries: Vec<NewLogEntry>) -> Result<Appended, QueryError> {
         let size = entries.len();
         self.calls.join(entries, size, |calls| self.append_all(calls)).await
     }
 
     /// Enforces what was written before any call is answered.
-    async fn append_all(&self, calls: Vec<Vec<Entry>>) -> Result<Vec<Appended>, QueryError> {
+    async fn append_all(&self, calls: Vec<Vec<NewLogEntry>>) -> Result<Vec<Appended>, QueryError> {
         let sizes: Vec<usize> = calls.iter().map(Vec::len).collect();
-        let entries: Vec<Entry> = calls.into_iter().flatten().collect();
+        let entries: Vec<NewLogEntry> = calls.into_iter().flatten().collect();
         let session = self.connections.session(Lane::Log).await?;
         let mut appended = self.write_and_enforce(&session, &entries, None).await?.1.into_iter();
         Ok(sizes.into_iter().map(|size| appended.by_ref().take(size).collect()).collect())
@@ -115,7 +115,7 @@ impl Log {
     pub(super) async fn append_once(
         &self,
         mark: &MarkRow,
-        entries: Vec<Entry>,
+        entries: Vec<NewLogEntry>,
     ) -> Result<(FoundMark, Appended), QueryError> {
         let session = self.connections.session(Lane::Log).await?;
         let (found, appended) = self.write_and_enforce(&session, &entries, Some(mark)).await?;
@@ -125,7 +125,7 @@ impl Log {
     async fn write_and_enforce(
         &self,
         session: &Session,
-        entries: &[Entry],
+        entries: &[NewLogEntry],
         mark: Option<&MarkRow>,
     ) -> Result<(Option<FoundMark>, Appended), QueryError> {
         let written = self.write(session, entries, mark).await;
@@ -141,7 +141,7 @@ impl Log {
     async fn write(
         &self,
         session: &Session,
-        entries: &[Entry],
+        entries: &[NewLogEntry],
         mark: Option<&MarkRow>,
     ) -> Result<(Option<FoundMark>, Appended), QueryError> {
         let mut columns = Columns::default();
@@ -208,7 +208,7 @@ impl Columns {
             .with("sessions", self.sessions)
     }
 
-    fn push(&mut self, entry: &Entry, own_issuer: &str) -> Result<(), StoreError> {
+    fn push(&mut self, entry: &NewLogEntry, own_issuer: &str) -> Result<(), StoreError> {
         let RevokedColumns { kind, issuer, name, not_after, is_session } = RevokedColumns::of(&entry.what);
         self.kinds.push(kind);
         self.issuers.push(issuer);

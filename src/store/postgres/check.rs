@@ -8,7 +8,7 @@ use crate::store::postgres::error::QueryError;
 use crate::store::postgres::inspect::with_session;
 use crate::store::postgres::schema;
 use crate::store::postgres::session::Session;
-use crate::store::postgres::settings::Settings;
+use crate::store::postgres::settings::PostgresSettings;
 use crate::store::postgres::tls::Tls;
 use crate::types::clock::UnixTime;
 
@@ -55,7 +55,7 @@ const SERVER: &str =
 ///
 /// # Errors
 /// What stops a start, and what to do.
-pub fn check(settings: &Settings, tls: Option<Tls>, now: fn() -> UnixTime) -> Result<Vec<Finding>, StoreError> {
+pub fn check(settings: &PostgresSettings, tls: Option<Tls>, now: fn() -> UnixTime) -> Result<Vec<Finding>, StoreError> {
     let schema = settings.schema.clone();
     let hosts = settings.target.hosts.len();
     let needed = (settings.pool + MORE + usize::from(hosts > 1)) as i64;

@@ -20,14 +20,14 @@ use crate::store::postgres::error::{ConnectError, QueryError, kind, silent, text
 use crate::store::postgres::primary::{Answer, Primary, SUPERSEDED};
 use crate::store::postgres::session::Session;
 use crate::store::postgres::session_check::{check, timeline};
-use crate::store::postgres::settings::{Host, PasswordSource, Settings};
+use crate::store::postgres::settings::{Host, PasswordSource, PostgresSettings};
 use crate::store::postgres::timeline::Timeline;
 use crate::store::postgres::tls::{Encryption, Tls, TlsStream};
-use crate::types::private_file::{self, Origin};
+use crate::types::private_file::{self, FileCreator};
 
 /// Opens connections, one after the other.
 pub(super) struct Connector {
-    settings: Settings,
+    settings: PostgresSettings,
     encryption: Encryption,
     /// `application_name` in `pg_stat_activity`.
     name: String,
@@ -39,12 +39,12 @@ type Driven = Connection<Socket, TlsStream<Socket>>;
 
 impl Connector {
     /// `tls` may only be `None` if `settings.target` has no TLS. `replica` is the name of this gateway.
-    pub(super) fn new(settings: Settings, tls: Option<Tls>, replica: &str) -> Self {
+    pub(super) fn new(settings: PostgresSettings, tls: Option<Tls>, replica: &str) -> Self {
         let name = format!("bearward/{replica}");
         Connector { settings, encryption: Encryption(tls), name, next: AtomicU64::new(1) }
     }
 
-    pub(super) fn settings(&self) -> &Settings {
+    pub(super) fn settings(&self) -> &PostgresSettings {
         &self.settings
     }
 
@@ -271,7 +271,7 @@ fn password(source: &PasswordSource) -> Result<Vec<u8>, ConnectError> {
 /// Read at each connect, so each time others must not be able to read or replace the file. The line end after the
 /// password does not belong to it.
 fn read_password(path: &Path) -> Result<Vec<u8>, String> {
-    let bytes = private_file::read(path, Origin::Operator).map_err(|error| error.to_string())?;
+    let bytes = private_file::read(path, FileCreator::Operator).map_err(|error| error.to_string())?;
     let end = bytes.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
     Ok(bytes.get(..end).unwrap_or_default().to_vec())
 }

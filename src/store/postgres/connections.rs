@@ -57,14 +57,14 @@ pub(super) struct Connections(Arc<Shared>);
 
 struct Shared {
     connector: Connector,
-    state: Mutex<State>,
+    state: Mutex<ConnectionsState>,
     /// Notified when a connection was opened or lost.
     changed: Notify,
     disk_failures: DiskFailures,
     status: Arc<PoolStatus>,
 }
 
-struct State {
+struct ConnectionsState {
     /// `pool` connections for changes, and one each for the log, for upkeep and for the follower.
     slots: Vec<Option<Session>>,
     /// Since when there is none for changes.
@@ -72,7 +72,7 @@ struct State {
     last_error: Option<StoreError>,
 }
 
-impl State {
+impl ConnectionsState {
     /// The number of connections for changes. Those for the log, for upkeep and for the follower come after them.
     fn writers(&self) -> usize {
         self.slots.len() - MORE
@@ -89,7 +89,7 @@ impl State {
 impl Connections {
     pub(super) fn new(connector: Connector) -> Self {
         let slots = vec![None; connector.settings().pool.max(1) + MORE];
-        let state = State { slots, down_since: Some(Instant::now()), last_error: None };
+        let state = ConnectionsState { slots, down_since: Some(Instant::now()), last_error: None };
         Connections(Arc::new(Shared {
             connector,
             state: Mutex::new(state),
@@ -308,12 +308,12 @@ pub(super) fn family_lane(id: TokenId, lanes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::postgres::settings::Settings;
+    use crate::store::postgres::settings::PostgresSettings;
     use crate::store::postgres::tests::given::{PostgresServer, settings};
 
     /// One that connects to nothing yet, with `pool` connections for changes.
     fn none(pool: usize) -> Connections {
-        let settings = Settings { pool, ..settings(PostgresServer::shared()) };
+        let settings = PostgresSettings { pool, ..settings(PostgresServer::shared()) };
         Connections::new(Connector::new(settings, None, "a"))
     }
 

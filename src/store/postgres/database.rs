@@ -1,11 +1,11 @@
 //! The database that a gateway uses.
 
-use crate::store::postgres::settings::Settings;
+use crate::store::postgres::settings::PostgresSettings;
 use crate::store::postgres::tls::Tls;
 
 /// Where the database is, and which gateway uses it.
 pub struct Database {
-    pub settings: Settings,
+    pub settings: PostgresSettings,
     /// May only be `None` if the URL says `sslmode=disable`.
     pub tls: Option<Tls>,
     /// The name of this gateway, which no other one has.

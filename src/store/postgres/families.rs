@@ -13,10 +13,10 @@ use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::pool::OperationKind;
-use crate::store::postgres::append::Entry;
+use crate::store::postgres::append::NewLogEntry;
 use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
-use crate::store::postgres::lookup::{Found, find, found, mark_of};
+use crate::store::postgres::lookup::{MarkedFamily, find, found, mark_of};
 use crate::store::postgres::maintenance;
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::outbox::EventRow;
@@ -67,11 +67,11 @@ pub(super) fn end(
     generation: Option<u64>,
     event: EventRow,
     context: &EventContext,
-) -> Entry {
+) -> NewLogEntry {
     let what = Revoked::Family(family.id);
     let reason = Some(revoked.reason);
     let by = Revoker::of(revoked.reason, context);
-    Entry { what, at: revoked.at, reason, by, generation, event: Some(event), is_lost: false }
+    NewLogEntry { what, at: revoked.at, reason, by, generation, event: Some(event), is_lost: false }
 }
 
 pub(super) struct RevokeFamily {
@@ -110,7 +110,7 @@ impl Operation for RevokeFamily {
         let mut attempts = Attempts::default();
         loop {
             let found = find(session, self.id).await?.filter(|found| self.by.can_revoke(&found.family));
-            let Some(Found { family, .. }) = found else { return Ok(RevokeOutcome::NotFound) };
+            let Some(MarkedFamily { family, .. }) = found else { return Ok(RevokeOutcome::NotFound) };
             if family.revoked.is_some() {
                 shared.enforcement.enforce_ended(&family, self.context.at)?;
                 session.wait_until_durable().await?;
@@ -190,11 +190,11 @@ impl Operation for Show {
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<Option<Family>, QueryError> {
         let found = find(session, self.id).await?;
-        Ok(found.map(|Found { family, mark }| with_watermark(family, mark)))
+        Ok(found.map(|MarkedFamily { family, mark }| with_watermark(family, mark)))
     }
 }
 
 fn as_listed(row: &Row) -> Result<Family, StoreError> {
-    let Found { family, mark } = found(row)?;
+    let MarkedFamily { family, mark } = found(row)?;
     Ok(with_watermark(family, mark))
 }

@@ -23,7 +23,7 @@ use crate::store::postgres::roots::{self, IS_UNFINISHED, RootCheck};
 use crate::store::postgres::rows::{self, family_columns, get, read_counter, read_text, read_time, revocation_columns};
 use crate::store::postgres::schema;
 use crate::store::postgres::session::Session;
-use crate::store::postgres::settings::Settings;
+use crate::store::postgres::settings::PostgresSettings;
 use crate::store::postgres::signing_keys;
 use crate::store::postgres::tls::Tls;
 use crate::tokens::audit_event::Recorded;
@@ -77,7 +77,7 @@ impl Import {
     ///
     /// # Errors
     /// If the database is not empty, except for the rows of an interrupted copy, which are removed.
-    pub fn begin(settings: &Settings, tls: Option<Tls>, now: UnixTime) -> Result<Self, StoreError> {
+    pub fn begin(settings: &PostgresSettings, tls: Option<Tls>, now: UnixTime) -> Result<Self, StoreError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| StoreError::new(format!("cannot create a runtime: {error}")))?;
         let connector = Connector::new(settings.clone(), tls, "copy");

@@ -13,7 +13,7 @@ use crate::store::error::StoreError;
 use crate::store::postgres::connect::Connector;
 use crate::store::postgres::error::{ConnectError, QueryError};
 use crate::store::postgres::session::Session;
-use crate::store::postgres::settings::Settings;
+use crate::store::postgres::settings::PostgresSettings;
 use crate::store::postgres::tls::Tls;
 use crate::store::postgres::{lookup, revocations, signing_keys};
 use crate::tokens::family::Family;
@@ -32,7 +32,7 @@ const IS_INITIALIZED: &str = "select exists (select from pg_class c join pg_name
     where n.nspname = current_schema() and c.relname = 'schema_versions')";
 
 /// Returns true if a gateway has used the tables, or a copy has filled them: they then belong to a root secret.
-pub fn is_initialized(settings: &Settings, tls: Option<Tls>, patience: Duration) -> Result<bool, StoreError> {
+pub fn is_initialized(settings: &PostgresSettings, tls: Option<Tls>, patience: Duration) -> Result<bool, StoreError> {
     with_session(settings, tls, patience, |session| async move {
         Ok(has_tables(&session).await? && session.is(IS_USED).await?)
     })
@@ -40,7 +40,7 @@ pub fn is_initialized(settings: &Settings, tls: Option<Tls>, patience: Duration)
 
 /// The revocations with a sequence above `after` that matter at `now`. None without tables.
 pub fn revocations(
-    settings: &Settings,
+    settings: &PostgresSettings,
     tls: Option<Tls>,
     after: u64,
     now: UnixTime,
@@ -55,7 +55,7 @@ pub fn revocations(
 }
 
 /// The family with this id. `None` without tables.
-pub fn family(settings: &Settings, tls: Option<Tls>, id: TokenId) -> Result<Option<Family>, StoreError> {
+pub fn family(settings: &PostgresSettings, tls: Option<Tls>, id: TokenId) -> Result<Option<Family>, StoreError> {
     with_session(settings, tls, Duration::ZERO, move |session| async move {
         if has_tables(&session).await? {
             Ok(lookup::find(&session, id).await?.map(|found| found.family))
@@ -66,7 +66,7 @@ pub fn family(settings: &Settings, tls: Option<Tls>, id: TokenId) -> Result<Opti
 }
 
 /// The signing keys, newest first. None without tables.
-pub fn signing_keys(settings: &Settings, tls: Option<Tls>) -> Result<Vec<StoredKey>, StoreError> {
+pub fn signing_keys(settings: &PostgresSettings, tls: Option<Tls>) -> Result<Vec<StoredKey>, StoreError> {
     with_session(settings, tls, Duration::ZERO, |session| async move {
         if has_tables(&session).await? { Ok(signing_keys::read_all(&session).await?.1) } else { Ok(Vec::new()) }
     })
@@ -78,7 +78,7 @@ pub(super) async fn has_tables(session: &Session) -> Result<bool, QueryError> {
 
 /// Runs `work` on one connection. Tries to connect for `patience`.
 pub(super) fn with_session<T, F, Fut>(
-    settings: &Settings,
+    settings: &PostgresSettings,
     tls: Option<Tls>,
     patience: Duration,
     work: F,

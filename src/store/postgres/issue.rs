@@ -10,7 +10,7 @@ use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::late::CallTime;
 use crate::store::pool::OperationKind;
-use crate::store::postgres::append::Entry;
+use crate::store::postgres::append::NewLogEntry;
 use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families::RevokeFamily;
@@ -193,7 +193,7 @@ impl Issue {
         loop {
             let beyond = session.query(SURPLUS, &[&subject, &now, &rows::limit(self.max_live.max(1))]).await?;
             let end = |row: &Row| Ok::<_, StoreError>(self.end(rows::token_id(rows::get(row, "id")?)?));
-            let surplus: Vec<Entry> = beyond.iter().map(end).collect::<Result<_, _>>()?;
+            let surplus: Vec<NewLogEntry> = beyond.iter().map(end).collect::<Result<_, _>>()?;
             if surplus.is_empty() || shared.log.append(surplus).await?.iter().all(Option::is_some) {
                 return Ok(());
             }
@@ -226,10 +226,10 @@ impl Issue {
         ended.run(shared, session).await.map(drop)
     }
 
-    fn end(&self, surplus: TokenId) -> Entry {
+    fn end(&self, surplus: TokenId) -> NewLogEntry {
         let reason = RevokeReason::Limit;
         let ended = Family { id: surplus, ..self.family.clone() };
-        Entry {
+        NewLogEntry {
             what: Revoked::Family(surplus),
             at: self.family.created_at,
             reason: Some(reason),

@@ -40,16 +40,16 @@ const FIND_ALL: &str = concat!(
 
 /// A family, and the watermark of its subject.
 #[derive(Clone)]
-pub(super) struct Found {
+pub(super) struct MarkedFamily {
     pub(super) family: Family,
     pub(super) mark: Option<UnixTime>,
 }
 
-pub(super) fn found(row: &Row) -> Result<Found, StoreError> {
-    Ok(Found { family: rows::family(row)?, mark: rows::read_time_or_null(row, "mark")? })
+pub(super) fn found(row: &Row) -> Result<MarkedFamily, StoreError> {
+    Ok(MarkedFamily { family: rows::family(row)?, mark: rows::read_time_or_null(row, "mark")? })
 }
 
-pub(super) async fn find(session: &Session, id: TokenId) -> Result<Option<Found>, QueryError> {
+pub(super) async fn find(session: &Session, id: TokenId) -> Result<Option<MarkedFamily>, QueryError> {
     let row = session.query_opt(FIND, &[&id.to_string()]).await?;
     Ok(row.as_ref().map(found).transpose()?)
 }
@@ -57,7 +57,7 @@ pub(super) async fn find(session: &Session, id: TokenId) -> Result<Option<Found>
 /// A family, the watermark of its subject, and the time of the database when they were read.
 #[derive(Clone)]
 pub(super) struct FoundAt {
-    pub(super) found: Found,
+    pub(super) found: MarkedFamily,
     pub(super) reading: Reading,
 }
 

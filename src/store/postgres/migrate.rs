@@ -16,7 +16,7 @@ use crate::store::postgres::rows::get;
 use crate::store::postgres::schema::{self, MissingStep, Why, why};
 use crate::store::postgres::sequences;
 use crate::store::postgres::session::Session;
-use crate::store::postgres::settings::Settings;
+use crate::store::postgres::settings::PostgresSettings;
 use crate::store::postgres::tls::Tls;
 use crate::types::clock::UnixTime;
 
@@ -48,7 +48,7 @@ pub type MigrationProgress<'a> = &'a mut dyn FnMut(&str, u64, u64);
 /// # Errors
 /// If the user of `settings` may not make a step. The steps before it are made.
 pub fn migrate(
-    settings: &Settings,
+    settings: &PostgresSettings,
     tls: Option<Tls>,
     now: UnixTime,
     progress: MigrationProgress<'_>,

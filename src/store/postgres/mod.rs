@@ -89,7 +89,7 @@ pub use database::Database;
 pub use import::Import;
 pub use migrate::{MigrationProgress, migrate};
 pub use roots::{RootCheck, RootsFound, compare_roots};
-pub use settings::{Host, OnStale, PasswordSource, Settings, Target, UrlError, is_schema_name};
+pub use settings::{Host, OnStale, PasswordSource, PostgresSettings, PostgresTarget, UrlError, is_schema_name};
 pub use tls::Tls;
 
 use crate::store::api::{Outbox, StoreFuture, StoreUpkeep};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store;
 use crate::store::api::{Outbox, RevocationHook};
 use crate::store::error::StoreError;
 use crate::store::freshness::Freshness;
+use crate::store::options::StoreOptions;
 use crate::store::pool::OperationKind;
 use crate::store::postgres::connect::Connector;
 use crate::store::postgres::connections::Lane;
@@ -30,7 +30,7 @@ impl PostgresStore {
     /// to a newer version that this one cannot work beside. The database is then unchanged.
     pub fn open(
         database: Database,
-        settings: store::Settings,
+        options: StoreOptions,
         enforce: RevocationHook,
         patience: Duration,
         now: UnixTime,
@@ -43,8 +43,8 @@ impl PostgresStore {
         let connector = Connector::new(database.settings, database.tls, &database.replica);
         let driver = Driver::start(connector, patience)?;
         let outbox = Arc::new(Outbox::default());
-        let life = settings.longest_life;
-        let family = settings.longest_family;
+        let life = options.longest_life;
+        let family = options.longest_family;
         let channel = schema.clone();
         let prepared = driver.submit(Lane::Any, OperationKind::Upkeep, move |session| {
             let schema = schema.clone();
@@ -60,7 +60,7 @@ impl PostgresStore {
         let hook = memory.remembering(enforce.clone());
         let enforcement = Arc::new(Enforcement { hook, longest_life });
         let connections = driver.connections();
-        let shared = Shared::new(&settings, replica, connections, enforcement, freshness.clone(), outbox.clone());
+        let shared = Shared::new(&options, replica, connections, enforcement, freshness.clone(), outbox.clone());
         let shared = Arc::new(shared);
         let store = PostgresStore { driver, shared, outbox, freshness };
         store.driver.wait(store.run(Lane::Any, audit::Count))?;

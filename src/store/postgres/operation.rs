@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use crate::store::api::Outbox;
 use crate::store::freshness::Freshness;
 use crate::store::late::{LOOK_INTERVAL, Pauses, doubt_after_pause};
+use crate::store::options::StoreOptions;
 use crate::store::pool::OperationKind;
 use crate::store::postgres::append::Log;
 use crate::store::postgres::clock::DatabaseClock;
@@ -19,7 +20,6 @@ use crate::store::postgres::outbox::Audit;
 use crate::store::postgres::rotations::Rotations;
 use crate::store::postgres::session::Session;
 use crate::store::provider_login::SweepTimes;
-use crate::store::settings::Settings;
 use crate::types::clock::every;
 
 /// One call of the store. It may run again after a lost connection, when its changes may have been committed already:
@@ -59,29 +59,29 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(
-        settings: &Settings,
+        options: &StoreOptions,
         replica: String,
         connections: Connections,
         enforcement: Arc<Enforcement>,
         freshness: Arc<Freshness>,
         outbox: Arc<Outbox>,
     ) -> Self {
-        let audit = Arc::new(Audit::new(settings.audit, outbox));
+        let audit = Arc::new(Audit::new(options.audit, outbox));
         let lanes = connections.writers();
         let clock = Arc::new(DatabaseClock::new(freshness));
         Shared {
-            issuer: settings.issuer.clone(),
+            issuer: options.issuer.clone(),
             replica,
             delivery_epoch: AtomicI64::new(0),
             has_left: AtomicBool::new(false),
-            log: Log::new(connections, settings.issuer.clone(), enforcement.clone(), audit.clone()),
+            log: Log::new(connections, options.issuer.clone(), enforcement.clone(), audit.clone()),
             enforcement,
             rotations: Rotations::new(lanes, audit.clone(), clock.clone()),
             audit,
             clock,
             sweeps: SweepTimes::default(),
             pauses: Mutex::default(),
-            timeout: settings.timeout,
+            timeout: options.timeout,
             keys: tokio::sync::Mutex::default(),
         }
     }

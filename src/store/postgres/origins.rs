@@ -6,7 +6,7 @@ use crate::store::postgres::operation::Shared;
 use crate::store::postgres::rows::{self, family_columns};
 use crate::store::postgres::session::Session;
 use crate::tokens::family::revocation::Revoked;
-use crate::tokens::family::{Family, Origin};
+use crate::tokens::family::{Family, FamilyOrigin};
 use crate::types::clock::UnixTime;
 
 /// True if a revocation covers the origin. The values are the issuer, the subject and the session there, and the date.
@@ -58,7 +58,7 @@ const OF_ISSUER: &str = concat!(
 
 /// Returns true if a revocation that is still in the log covers the origin. They are kept for as long as any token that
 /// began a login can be accepted.
-pub(super) async fn is_revoked(session: &Session, origin: &Origin) -> Result<bool, QueryError> {
+pub(super) async fn is_revoked(session: &Session, origin: &FamilyOrigin) -> Result<bool, QueryError> {
     let Columns { issuer, subject, session: of_session, dated } = Columns::of(Some(origin));
     let row = session.query_opt(IS_REVOKED, &[&issuer, &subject, &of_session, &dated]).await?;
     let row = row.ok_or_else(|| StoreError::new("the database did not respond with a row"))?;
@@ -102,7 +102,7 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    pub(super) fn of(origin: Option<&Origin>) -> Self {
+    pub(super) fn of(origin: Option<&FamilyOrigin>) -> Self {
         Columns {
             issuer: origin.map(|origin| rows::text(&origin.issuer)),
             subject: origin.map(|origin| rows::text(&origin.subject)),

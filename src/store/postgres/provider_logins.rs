@@ -14,7 +14,7 @@ use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families::RevokeFamily;
 use crate::store::postgres::issue::Issue;
-use crate::store::postgres::lookup::{Found, find, found, mark_of};
+use crate::store::postgres::lookup::{MarkedFamily, find, found, mark_of};
 use crate::store::postgres::named::{NamedStatement, NamedValues};
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::outbox::EventRow;
@@ -109,7 +109,7 @@ const SAVE_TOKENS: &str = "with locked as (
     update provider_logins l set root = $3, sealed = $4, version = $5, changes = l.changes + 1
     from locked where l.id = locked.id";
 
-/// For a session that has ended.
+/// For a family that has ended.
 const KEEP: &str = "with locked as (
         select l.id from provider_logins l where l.id = $1 and l.changes = $2 for update of l skip locked
     )
@@ -122,7 +122,7 @@ const INTERRUPTED: &str = "select l.id from provider_logins l join families f on
         and f.absolute_expiry > $1
     order by l.held_until desc limit $2";
 
-/// Writes the family with its login, and then ends the session that it replaces: until this returns, the browser has
+/// Writes the family with its login, and then ends the one that it replaces: until this returns, the browser has
 /// only that one.
 pub(super) struct BeginLogin {
     issue: Issue,
@@ -145,7 +145,7 @@ impl Operation for BeginLogin {
         let Some(family) = self.issue.run(shared, session).await? else { return Ok(None) };
         self.issue.check(shared, session).await?;
         if let Some(id) = self.replaces
-            && let Some(Found { family: replaced, .. }) = find(session, id).await?
+            && let Some(MarkedFamily { family: replaced, .. }) = find(session, id).await?
         {
             let owner = RevokedBy::Owner(replaced.subject);
             RevokeFamily::new(id, owner, self.context.clone()).run(shared, session).await?;
@@ -163,7 +163,7 @@ struct Read {
 
 async fn find_login(session: &Session, id: TokenId) -> Result<Option<Read>, QueryError> {
     let Some(row) = session.query_opt(FIND, &[&id.to_string()]).await? else { return Ok(None) };
-    let Found { family, mark } = found(&row)?;
+    let MarkedFamily { family, mark } = found(&row)?;
     let family = with_watermark(family, mark);
     Ok(Some(Read { family, stored: read(&row)?, changes: get(&row, "changes")? }))
 }

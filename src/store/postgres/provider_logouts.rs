@@ -1,6 +1,6 @@
 //! Logins at providers that have ended, for the providers to be told.
 //!
-//! A revocation of a session does not write here, so that it waits for no lock. Its entry in the list of what was ended
+//! A revocation of a family does not write here, so that it waits for no lock. Its entry in the list of what was ended
 //! is found later, also that of an older gateway.
 
 use tokio_postgres::Row;
@@ -40,11 +40,11 @@ const FIND_ENDED: &str = "with cursor as (
     )
     select case when exists (select from cursor) then (select count(*) from page) end as read";
 
-/// Sessions that their browsers have not claimed in time.
+/// Families that their browsers have not claimed in time.
 const UNCLAIMED: &str = "select l.id from provider_logins l join families f on f.id = l.id
     where l.check_at <= $1 and not l.claimed and l.began_at <= $1 - $2 and f.revoked_at is null limit $3";
 
-/// Logins with a session that lives on. `$2` is how many.
+/// Logins with a family that lives on. `$2` is how many.
 const PUT_OFF: &str = "with due as (
         select l.id from provider_logins l where l.check_at <= $1 order by l.check_at limit $2
     ), alive as (
@@ -55,7 +55,7 @@ const PUT_OFF: &str = "with due as (
     )
     update provider_logins l set check_at = a.ends, changes = l.changes + 1 from alive a where l.id = a.id";
 
-/// A watermark may void a million sessions, so that it changes no row. The time since the attempt before counts only up
+/// A watermark may void a million families, so that it changes no row. The time since the attempt before counts only up
 /// to a limit (`$5`).
 const ENDED: &str = concat!(
     "with due as (

@@ -5,7 +5,7 @@ use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::pool::OperationKind;
-use crate::store::postgres::append::Entry;
+use crate::store::postgres::append::NewLogEntry;
 use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families;
@@ -71,7 +71,11 @@ impl Revoke {
 
     /// What to append: the revocation, some of the families that are dated later, and some of those that came from what
     /// is revoked. With the number of later ones.
-    pub(super) async fn entries(&self, shared: &Shared, session: &Session) -> Result<(Vec<Entry>, usize), QueryError> {
+    pub(super) async fn entries(
+        &self,
+        shared: &Shared,
+        session: &Session,
+    ) -> Result<(Vec<NewLogEntry>, usize), QueryError> {
         let mut entries = vec![self.entry()?];
         let later = self.later_families(shared, session).await?;
         entries.extend(self.ends(&later));
@@ -83,7 +87,7 @@ impl Revoke {
         origins::families_of(shared, session, &self.what, self.context.at, MAX_ENDED).await
     }
 
-    fn entry(&self) -> Result<Entry, StoreError> {
+    fn entry(&self) -> Result<NewLogEntry, StoreError> {
         if let Revoked::Family(id) = self.what {
             let text = format!("family {id} must be revoked by revoke_family, which checks the owner");
             return Err(StoreError::new(text));
@@ -93,10 +97,10 @@ impl Revoke {
         let generation = None;
         let event = Some(event);
         let by = Revoker::of(RevokeReason::Admin, &self.context);
-        Ok(Entry { what: self.what.clone(), at: self.context.at, reason, by, generation, event, is_lost: false })
+        Ok(NewLogEntry { what: self.what.clone(), at: self.context.at, reason, by, generation, event, is_lost: false })
     }
 
-    /// The revocation is written. What is left are sessions that it does not cover: if `is_incomplete`, some of those
+    /// The revocation is written. What is left are families that it does not cover: if `is_incomplete`, some of those
     /// that are dated later, and those that came from what is revoked and could not be seen before.
     pub(super) async fn end_the_rest(
         &self,
@@ -134,7 +138,7 @@ impl Revoke {
         Ok(is_incomplete(&appended))
     }
 
-    fn ends<'a>(&'a self, families: &'a [Family]) -> impl Iterator<Item = Entry> + 'a {
+    fn ends<'a>(&'a self, families: &'a [Family]) -> impl Iterator<Item = NewLogEntry> + 'a {
         let revoked = RevokedAt { at: self.context.at, reason: RevokeReason::Admin };
         families.iter().map(move |family| {
             let event = events::ended(family, revoked.reason, &self.context);

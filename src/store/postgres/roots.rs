@@ -7,7 +7,7 @@ use crate::store::postgres::error::QueryError;
 use crate::store::postgres::inspect::with_session;
 use crate::store::postgres::rows::{self, get};
 use crate::store::postgres::session::Session;
-use crate::store::postgres::settings::Settings;
+use crate::store::postgres::settings::PostgresSettings;
 use crate::store::postgres::tls::Tls;
 use crate::types::clock::UnixTime;
 
@@ -41,7 +41,7 @@ pub enum RootsFound {
 ///
 /// A new root secret is not used before the next start: gateways that were started before it was added do not know it.
 pub fn compare_roots(
-    settings: &Settings,
+    settings: &PostgresSettings,
     tls: Option<Tls>,
     own: Vec<RootCheck>,
     now: UnixTime,

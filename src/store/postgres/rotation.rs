@@ -11,7 +11,7 @@ use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::clock::Reading;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families::end;
-use crate::store::postgres::lookup::Found;
+use crate::store::postgres::lookup::MarkedFamily;
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::outbox::EventRow;
 use crate::store::postgres::rotations::Change;
@@ -69,7 +69,7 @@ impl Rotate {
     }
 
     /// `time`: that of the decision, by the database.
-    fn decide(&self, found: Option<&Found>, time: Option<UnixTime>) -> Decision {
+    fn decide(&self, found: Option<&MarkedFamily>, time: Option<UnixTime>) -> Decision {
         let family = found.map(|found| &found.family);
         let decided = self.decide.lock()(family, found.and_then(|found| found.mark), &self.presented, time);
         let uncertain = self.uncertain.lock();
@@ -189,7 +189,7 @@ mod tests {
         let presented = PresentedToken::parse(&token).expect("valid");
         let rotate = Rotate::new(presented, Box::new(move |_, _, _, _| decided.clone()), LOGIN.into(), None);
         *rotate.uncertain.lock() = lost.map(|rotation| Decision { rotation, is_timed: false });
-        rotate.decide(Some(&Found { family: found.clone(), mark: None }), None).rotation
+        rotate.decide(Some(&MarkedFamily { family: found.clone(), mark: None }), None).rotation
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tokio_postgres::types::FromSql;
 
 use crate::store::error::StoreError;
 use crate::tokens::family::revocation::{Revocation, Revoked};
-use crate::tokens::family::{Family, KeyRate, Origin, RevokeReason, RevokedAt};
+use crate::tokens::family::{Family, FamilyOrigin, KeyRate, RevokeReason, RevokedAt};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
@@ -161,9 +161,9 @@ pub(super) fn read_bytes_or_null<const N: usize>(row: &Row, column: &str) -> Res
     bytes.map(read).transpose()
 }
 
-fn origin(row: &Row) -> Result<Option<Origin>, StoreError> {
+fn origin(row: &Row) -> Result<Option<FamilyOrigin>, StoreError> {
     let Some(issuer) = read_text_or_null(row, "origin_issuer")? else { return Ok(None) };
-    Ok(Some(Origin {
+    Ok(Some(FamilyOrigin {
         issuer,
         subject: read_text(row, "origin_subject")?,
         session: read_text_or_null(row, "origin_session")?,

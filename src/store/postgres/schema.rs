@@ -61,7 +61,7 @@ const FOUND: &str = "select exists (select from pg_namespace n where n.nspname =
 const NEWEST: &str = "select v.version, v.compatible_from, v.by from schema_versions v order by v.version desc limit 1";
 
 /// What is in the database.
-struct Found {
+struct FoundSchema {
     has_schema: bool,
     /// 0 without any tables.
     version: i32,
@@ -83,7 +83,7 @@ pub(super) async fn prepare(session: &Session, schema: &str, now: UnixTime) -> R
 /// A step that the database lacks.
 pub(super) struct MissingStep<'a> {
     step: &'static Step,
-    found: Found,
+    found: FoundSchema,
     schema: &'a str,
 }
 
@@ -202,7 +202,7 @@ fn is_busy(error: &QueryError) -> bool {
 }
 
 /// Only reads.
-async fn identify(session: &Session, schema: &str) -> Result<Found, QueryError> {
+async fn identify(session: &Session, schema: &str) -> Result<FoundSchema, QueryError> {
     let row = session.query_opt(FOUND, &[&schema]).await?;
     let row = row.ok_or_else(|| StoreError::new("the database did not list its tables"))?;
     let has_schema = get(&row, "has_schema")?;
@@ -213,7 +213,7 @@ async fn identify(session: &Session, schema: &str) -> Result<Found, QueryError> 
             ))
             .into())
         } else {
-            Ok(Found { has_schema, version: 0 })
+            Ok(FoundSchema { has_schema, version: 0 })
         };
     }
     let newest = session.query_opt(NEWEST, &[]).await?;
@@ -229,5 +229,5 @@ async fn identify(session: &Session, schema: &str) -> Result<Found, QueryError> 
         ))
         .into());
     }
-    Ok(Found { has_schema, version })
+    Ok(FoundSchema { has_schema, version })
 }

@@ -5,7 +5,7 @@ use tokio_postgres::Row;
 use crate::store::error::StoreError;
 use crate::store::pool::OperationKind;
 use crate::store::postgres::error::QueryError;
-use crate::store::postgres::lookup::{Found, found, mark_of};
+use crate::store::postgres::lookup::{MarkedFamily, found, mark_of};
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::rows::{self, family_columns, get, read_text, read_time};
 use crate::store::postgres::session::{Param, Session};
@@ -25,7 +25,7 @@ macro_rules! is_live {
     };
 }
 
-/// The first rows of a range, which one index has in this order, and of them the sessions that are wanted. `$2` is how
+/// The first rows of a range, which one index has in this order, and of them the families that are wanted. `$2` is how
 /// many. The number of scanned rows is constant, so that the planner knows it.
 macro_rules! page {
     ($range:expr, $order:literal, $wanted:expr) => {
@@ -156,7 +156,7 @@ impl SearchFamilies {
 }
 
 fn listed(row: &Row) -> Result<Family, StoreError> {
-    let Found { family, mark } = found(row)?;
+    let MarkedFamily { family, mark } = found(row)?;
     Ok(with_watermark(family, mark))
 }
 

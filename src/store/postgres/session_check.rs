@@ -6,7 +6,7 @@ use crate::store::error::{FailureKind, StoreError};
 use crate::store::postgres::error::{ConnectError, QueryError};
 use crate::store::postgres::primary::Answer;
 use crate::store::postgres::session::Session;
-use crate::store::postgres::settings::Settings;
+use crate::store::postgres::settings::PostgresSettings;
 use crate::store::postgres::timeline::Timeline;
 
 /// PostgreSQL 13 ended in 2025.
@@ -41,7 +41,7 @@ pub(super) async fn timeline(session: &Session, limit: Duration) -> Answer {
 }
 
 /// Fails if the server or the session cannot keep the promises of the store.
-pub(super) async fn check(session: &Session, settings: &Settings) -> Result<(), ConnectError> {
+pub(super) async fn check(session: &Session, settings: &PostgresSettings) -> Result<(), ConnectError> {
     let rows = session.first_query(SESSION, 2 * settings.target.connect_timeout).await;
     let rows = rows.map_err(|error| ConnectError {
         is_permanent: matches!(error, QueryError::Rejected(_)),

@@ -14,8 +14,8 @@ const DEFAULT_PORT: u16 = 5432;
 
 /// `[store]` with PostgreSQL.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    pub target: Target,
+pub struct PostgresSettings {
+    pub target: PostgresTarget,
     pub password: Option<PasswordSource>,
     /// `store.postgres_ca_file`. `None`: the CA certificates of the system.
     pub ca_file: Option<PathBuf>,
@@ -63,7 +63,7 @@ impl fmt::Display for PasswordSource {
 
 /// `store.postgres`: the servers, of which one is the primary, and the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct PostgresTarget {
     /// At least one.
     pub hosts: Vec<Host>,
     pub user: String,
@@ -114,7 +114,7 @@ impl fmt::Display for Host {
 }
 
 /// Without the user, and never with a password: the URL has none.
-impl fmt::Display for Target {
+impl fmt::Display for PostgresTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hosts: Vec<String> = self.hosts.iter().map(Host::to_string).collect();
         write!(f, "PostgreSQL database \"{}\" at {}", self.database, hosts.join(", "))
@@ -156,10 +156,10 @@ impl UrlError {
 
 const EXAMPLE: &str = "expected a URL such as \"postgres://bearward@db.example:5432/bearward\"";
 
-impl Target {
+impl PostgresTarget {
     /// Without a host, a user and a database.
-    pub fn empty() -> Target {
-        Target {
+    pub fn empty() -> PostgresTarget {
+        PostgresTarget {
             hosts: Vec::new(),
             user: String::new(),
             database: String::new(),
@@ -172,12 +172,12 @@ impl Target {
 
     /// Reads `postgres://user@host:5432,host2:5432/database?key=value`. Reads only what the gateway can promise: a key
     /// that would weaken the encryption or the session is an error.
-    pub fn parse(url: &str) -> Result<Target, UrlError> {
+    pub fn parse(url: &str) -> Result<PostgresTarget, UrlError> {
         let has_password = seems_to_have_password(url);
         Self::read(url).map_err(|error| UrlError { has_password, ..error })
     }
 
-    fn read(url: &str) -> Result<Target, UrlError> {
+    fn read(url: &str) -> Result<PostgresTarget, UrlError> {
         let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"));
         let rest = rest.ok_or_else(|| UrlError::new("this is not the URL of a PostgreSQL database", EXAMPLE))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -186,11 +186,11 @@ impl Target {
         if user.contains(':') {
             return Err(password_in_url());
         }
-        let mut target = Target {
+        let mut target = PostgresTarget {
             hosts: hosts.split(',').filter(|host| !host.is_empty()).map(host).collect::<Result<_, _>>()?,
             user: decoded(user)?,
             database: decoded(database)?,
-            ..Target::empty()
+            ..PostgresTarget::empty()
         };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -246,7 +246,7 @@ impl Target {
         Ok(())
     }
 
-    fn complete(self) -> Result<Target, UrlError> {
+    fn complete(self) -> Result<PostgresTarget, UrlError> {
         if self.hosts.is_empty() {
             return Err(UrlError::new("the URL has no host", EXAMPLE)
                 .help("for a Unix socket: \"postgres://bearward@/bearward?host=/run/postgresql\""));
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_target_is_shown_with_its_servers_and_without_its_user() {
-        let shown = |url| Target::parse(url).expect("valid").to_string();
+        let shown = |url| PostgresTarget::parse(url).expect("valid").to_string();
         assert_eq!(
             shown("postgres://alice@[::1]:5433,db.example/d"),
             "PostgreSQL database \"d\" at [::1]:5433, db.example:5432"
@@ -348,7 +348,7 @@ mod tests {
             ("alice:secret@db.example", true),
             ("postgres://alice@db.example/d?password=secret", true),
         ] {
-            assert_eq!(Target::parse(url).expect_err(url).has_password, has_password, "{url}");
+            assert_eq!(PostgresTarget::parse(url).expect_err(url).has_password, has_password, "{url}");
         }
     }
 }

@@ -44,8 +44,8 @@ use rusqlite::{Connection, params};
 
 use crate::store::api::{Outbox, RevocationHook};
 use crate::store::error::StoreError;
+pub use crate::store::options::StoreOptions;
 use crate::store::provider_login::SweepTimes;
-pub use crate::store::settings::Settings;
 use crate::tokens::family::Family;
 use crate::tokens::family::revocation::Revocation;
 use crate::tokens::signing::StoredKey;
@@ -71,27 +71,27 @@ impl SqliteStore {
     /// # Errors
     /// If another gateway has the file open, if the file belongs to another program or a newer version, or if the disk,
     /// the permissions or the file system do not allow safe commits. The file is then unchanged.
-    pub fn open(path: impl AsRef<Path>, settings: Settings, enforce: RevocationHook) -> Result<Self, StoreError> {
-        Self::open_within(Duration::ZERO, path, settings, enforce)
+    pub fn open(path: impl AsRef<Path>, options: StoreOptions, enforce: RevocationHook) -> Result<Self, StoreError> {
+        Self::open_within(Duration::ZERO, path, options, enforce)
     }
 
     /// Like [`SqliteStore::open`], but waits at most `lock_timeout` for another gateway to close the file.
     pub fn open_within(
         lock_timeout: Duration,
         path: impl AsRef<Path>,
-        settings: Settings,
+        options: StoreOptions,
         enforce: RevocationHook,
     ) -> Result<Self, StoreError> {
         let opened = file::open(path.as_ref(), lock_timeout)?;
-        maintenance::keep_revocations_for(&opened.connection, settings.longest_life)?;
+        maintenance::keep_revocations_for(&opened.connection, options.longest_life)?;
         opened.connection.execute(provider_logins::END_LEASES, [])?;
         let longest_ever = |name, configured| longest_ever(&opened.connection, name, configured);
         let limits = TokenLimits {
-            issuer: settings.issuer,
-            longest_life: longest_ever("longest_life", settings.longest_life)?,
-            longest_family: longest_ever("longest_family", settings.longest_family)?,
-            audit: settings.audit,
-            timeout: settings.timeout,
+            issuer: options.issuer,
+            longest_life: longest_ever("longest_life", options.longest_life)?,
+            longest_family: longest_ever("longest_family", options.longest_family)?,
+            audit: options.audit,
+            timeout: options.timeout,
         };
         let waiting: i64 = opened.connection.query_row("select count(*) from audit", [], |row| row.get(0))?;
         let outbox = Arc::new(Outbox { waiting: waiting.unsigned_abs().into(), ..Outbox::default() });

@@ -6,7 +6,7 @@ use crate::store::error::StoreError;
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows;
 use crate::tokens::family::revocation::Revoked;
-use crate::tokens::family::{Family, Origin};
+use crate::tokens::family::{Family, FamilyOrigin};
 use crate::types::clock::UnixTime;
 
 /// Separate queries, so that each uses the whole index.
@@ -20,8 +20,8 @@ const IS_REVOKED: &str = "select exists (
 
 /// Returns true if a revocation that is still in the log covers the origin. They are kept for as long as any token that
 /// began a login can be accepted.
-pub(super) fn is_revoked(batch: &Batch<'_>, origin: &Origin) -> Result<bool, StoreError> {
-    let Origin { issuer, subject, session, dated } = origin;
+pub(super) fn is_revoked(batch: &Batch<'_>, origin: &FamilyOrigin) -> Result<bool, StoreError> {
+    let FamilyOrigin { issuer, subject, session, dated } = origin;
     let mut select = batch.connection.prepare_cached(IS_REVOKED)?;
     Ok(select.query_row(params![issuer, session, subject, dated], |row| row.get(0))?)
 }

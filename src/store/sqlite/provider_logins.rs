@@ -25,7 +25,7 @@ const INTERRUPTED: &str = "select l.id from provider_logins l join families f on
         and f.absolute_expiry > ?1
     order by l.held_until desc limit ?2";
 
-/// The family and its login, in one transaction. The session that it replaces ends with it.
+/// The family and its login, in one transaction. A family that it replaces ends in the same one.
 pub(super) fn begin(
     batch: &mut Batch<'_>,
     family: &Family,

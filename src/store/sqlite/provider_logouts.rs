@@ -12,8 +12,8 @@ use crate::tokens::family::Family;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
-/// Logins of which the session may have ended. `?1` is now, `?2` how many, `?3` the provider. A revocation of the
-/// session sets `check_at`; a watermark does not, because it may void a million sessions.
+/// Logins of which the family may have ended. `?1` is now, `?2` how many, `?3` the provider. A revocation of the
+/// family sets `check_at`; a watermark does not, because it may void a million families.
 const DUE: &str = "select * from provider_logins
     where check_at <= ?1 and retry_at <= ?1 and held_until <= ?1 and provider = ?3
     order by check_at limit ?2";
@@ -56,7 +56,7 @@ pub(super) fn to_revoke(
     Ok(ended)
 }
 
-/// Ends a session that its browser has not claimed in time. Looks again later at one that lives on.
+/// Ends a family that its browser has not claimed in time. Looks again later at one that lives on.
 fn has_ended(batch: &mut Batch<'_>, stored: &StoredLogin, now: UnixTime) -> Result<bool, StoreError> {
     let found = families::show(batch, stored.id)?;
     let Some(family) = found.filter(|family: &Family| family.is_live(now)) else { return Ok(true) };

@@ -10,7 +10,7 @@ use rusqlite::{Connection, Row, params};
 use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
 use crate::tokens::family::revocation::{Revocation, Revoked};
-use crate::tokens::family::{Family, KeyRate, Origin, RevokeReason, RevokedAt};
+use crate::tokens::family::{Family, FamilyOrigin, KeyRate, RevokeReason, RevokedAt};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
@@ -109,9 +109,9 @@ fn key_rate(row: &Row<'_>, id: TokenId) -> Result<Option<KeyRate>, StoreError> {
     text.map(|text| KeyRate::parse(&text).ok_or_else(damaged)).transpose()
 }
 
-fn origin(row: &Row<'_>) -> Result<Option<Origin>, StoreError> {
+fn origin(row: &Row<'_>) -> Result<Option<FamilyOrigin>, StoreError> {
     let Some(issuer) = row.get("origin_issuer")? else { return Ok(None) };
-    Ok(Some(Origin {
+    Ok(Some(FamilyOrigin {
         issuer,
         subject: row.get("origin_subject")?,
         session: row.get("origin_session")?,

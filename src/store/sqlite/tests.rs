@@ -32,14 +32,14 @@ fn new_store() -> TestStore {
         assert_ne!(revocation.what, token("unenforceable"));
         seen.lock().push(revocation.clone());
     });
-    let settings = Settings {
+    let options = StoreOptions {
         issuer: "https://gateway.example".into(),
         longest_life: Duration::from_secs(900),
         longest_family: Duration::from_secs(86_400),
         timeout: Duration::from_secs(5),
         audit: 1_000,
     };
-    let store = SqliteStore::open(folder.path().join("bearward.db"), settings, enforce).expect("opens");
+    let store = SqliteStore::open(folder.path().join("bearward.db"), options, enforce).expect("opens");
     TestStore { store, enforced, folder }
 }
 

@@ -28,5 +28,5 @@ pub use attempts::{Attempts, FailedAttempt, UpstreamNames};
 pub(in crate::telemetry) use field::{cut, is_cut_from};
 pub use record::{Broken, Record};
 pub(in crate::telemetry) use redact::without_tokens;
-pub use settings::{Format, Settings, Target};
+pub use settings::{AccessLogSettings, AccessLogTarget, Format};
 pub use writer::{AccessLog, Buffer};

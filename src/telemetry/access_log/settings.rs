@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    pub target: Target,
+pub struct AccessLogSettings {
+    pub target: AccessLogTarget,
     pub format: Format,
     /// `access_log.max_field_size`: Maximum bytes of one text in a line.
     pub max_field_size: usize,
@@ -13,7 +13,7 @@ pub struct Settings {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Target {
+pub enum AccessLogTarget {
     Off,
     Stdout,
     File(PathBuf),

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::settings::Target;
+use super::settings::AccessLogTarget;
 
 pub(super) struct Sink {
     /// Without a buffer, so that it is known which lines were written.
@@ -26,11 +26,11 @@ pub(super) struct WriteFailure {
 
 impl Sink {
     /// `None` if the log is off.
-    pub(super) fn open(target: &Target) -> io::Result<Option<Sink>> {
+    pub(super) fn open(target: &AccessLogTarget) -> io::Result<Option<Sink>> {
         let (file, path) = match target {
-            Target::Off => return Ok(None),
-            Target::Stdout => (File::from(io::stdout().as_fd().try_clone_to_owned()?), None),
-            Target::File(path) => (open_file(path)?, Some(path.clone())),
+            AccessLogTarget::Off => return Ok(None),
+            AccessLogTarget::Stdout => (File::from(io::stdout().as_fd().try_clone_to_owned()?), None),
+            AccessLogTarget::File(path) => (open_file(path)?, Some(path.clone())),
         };
         let is_torn = path.as_deref().is_some_and(ends_within_line);
         Ok(Some(Sink { file, path, is_torn }))
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn open(path: &Path) -> Sink {
-        Sink::open(&Target::File(path.to_owned())).ok().flatten().expect("it can be opened")
+        Sink::open(&AccessLogTarget::File(path.to_owned())).ok().flatten().expect("it can be opened")
     }
 
     #[test]

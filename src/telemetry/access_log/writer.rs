@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use super::line::LineWriter;
 use super::record::Record;
 use super::rejections::RejectionLimit;
-use super::settings::{Settings, Target};
+use super::settings::{AccessLogSettings, AccessLogTarget};
 use super::sink::Sink;
 use crate::telemetry::metrics::WorkerMetrics;
 
@@ -98,12 +98,12 @@ pub struct AccessLog {
 
 impl AccessLog {
     /// Fails if the target cannot be opened. Writes nothing.
-    pub fn check(target: &Target) -> io::Result<()> {
+    pub fn check(target: &AccessLogTarget) -> io::Result<()> {
         Sink::open(target).map(drop)
     }
 
     /// Opens the target and starts the thread. `None` if the log is off.
-    pub fn open(settings: &Settings, workers: &[Arc<WorkerMetrics>]) -> io::Result<Option<AccessLog>> {
+    pub fn open(settings: &AccessLogSettings, workers: &[Arc<WorkerMetrics>]) -> io::Result<Option<AccessLog>> {
         let Some(sink) = Sink::open(&settings.target)? else { return Ok(None) };
         let wake = Arc::new(Wake::default());
         let rejections = Arc::new(RejectionLimit::new(settings.rejections_per_second));
@@ -132,7 +132,7 @@ impl AccessLog {
     }
 
     /// Puts all settings in force except the target.
-    pub fn reload(&self, settings: &Settings) {
+    pub fn reload(&self, settings: &AccessLogSettings) {
         for buffer in &self.buffers {
             let lines = LineWriter::new(settings.format, settings.max_field_size);
             buffer.page.lock().lines = lines;

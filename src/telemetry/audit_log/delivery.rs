@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::error::DeliveryError;
 use super::file;
 use super::progress::Progress;
-use super::settings::Target;
+use super::settings::AuditLogTarget;
 use crate::store::AuditStore;
 use crate::tokens::audit_event::Recorded;
 use crate::types::reject::with_causes;
@@ -27,13 +27,13 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub struct Delivery {
     store: Arc<dyn AuditStore>,
-    target: Target,
+    target: AuditLogTarget,
     pub progress: Arc<Progress>,
 }
 
 /// Fails if the file cannot be opened. Writes nothing.
-pub fn check(target: &Target) -> Result<(), DeliveryError> {
-    let Target::File(path) = target else { return Ok(()) };
+pub fn check(target: &AuditLogTarget) -> Result<(), DeliveryError> {
+    let AuditLogTarget::File(path) = target else { return Ok(()) };
     file::open(path).map(drop).map_err(|source| DeliveryError::File { path: path.clone(), source })
 }
 
@@ -42,13 +42,13 @@ impl Delivery {
     ///
     /// # Errors
     /// If the file cannot be written, so that the operator learns it at the start.
-    pub fn prepare(store: Arc<dyn AuditStore>, target: Target) -> Result<Option<Self>, DeliveryError> {
+    pub fn prepare(store: Arc<dyn AuditStore>, target: AuditLogTarget) -> Result<Option<Self>, DeliveryError> {
         match &target {
-            Target::Off => return Ok(None),
-            Target::File(path) => {
+            AuditLogTarget::Off => return Ok(None),
+            AuditLogTarget::File(path) => {
                 file::append(path, &[]).map_err(|source| DeliveryError::File { path: path.clone(), source })?;
             }
-            Target::Webhook(_) => {}
+            AuditLogTarget::Webhook(_) => {}
         }
         Ok(Some(Delivery { store, target, progress: Arc::default() }))
     }
@@ -101,11 +101,11 @@ impl Delivery {
 
     async fn deliver(&self, events: &[Recorded]) -> Result<(), DeliveryError> {
         match &self.target {
-            Target::Off => Ok(()),
-            Target::File(path) => {
+            AuditLogTarget::Off => Ok(()),
+            AuditLogTarget::File(path) => {
                 file::append(path, events).map_err(|source| DeliveryError::File { path: path.clone(), source })
             }
-            Target::Webhook(receiver) => {
+            AuditLogTarget::Webhook(receiver) => {
                 // One line of JSON for each event.
                 let lines: String = events.iter().map(|event| event.line() + "\n").collect();
                 receiver.post("application/x-ndjson", lines.into()).await.map_err(DeliveryError::webhook)

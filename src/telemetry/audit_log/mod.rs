@@ -14,4 +14,4 @@ mod settings;
 pub use delivery::{Delivery, check};
 pub use error::DeliveryError;
 pub use progress::Progress;
-pub use settings::{Settings, Target};
+pub use settings::{AuditLogSettings, AuditLogTarget};

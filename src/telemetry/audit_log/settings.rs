@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use crate::telemetry::post::Receiver;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    pub target: Target,
+pub struct AuditLogSettings {
+    pub target: AuditLogTarget,
     /// `audit.outbox`: Maximum number of events that wait for their delivery.
     pub outbox: usize,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Target {
+pub enum AuditLogTarget {
     Off,
     File(PathBuf),
     Webhook(Receiver),

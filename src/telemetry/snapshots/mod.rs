@@ -35,12 +35,12 @@ pub struct Snapshots {
     metrics: Arc<Metrics>,
     others: ReadOthers,
     started: Instant,
-    state: Mutex<State>,
+    state: Mutex<KeptSnapshots>,
     /// The number of snapshots so far.
     taken: watch::Sender<u64>,
 }
 
-struct State {
+struct KeptSnapshots {
     last: Reading,
     /// When the last snapshot was taken, since the start.
     last_at: Duration,
@@ -51,7 +51,7 @@ struct State {
 
 impl Snapshots {
     pub fn new(metrics: Arc<Metrics>, others: ReadOthers) -> Self {
-        let state = State {
+        let state = KeptSnapshots {
             last: metrics.read(),
             last_at: Duration::ZERO,
             kept: VecDeque::with_capacity(KEPT),

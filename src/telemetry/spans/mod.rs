@@ -17,5 +17,5 @@ mod tracer;
 pub use export::Exporter;
 pub use queue::{Drops, Queue};
 pub use sampler::Ratio;
-pub use settings::Settings;
+pub use settings::SpanSettings;
 pub use tracer::{Tracer, WorkerTracer};

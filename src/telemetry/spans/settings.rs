@@ -4,7 +4,7 @@ use super::sampler::Ratio;
 use crate::telemetry::post::Receiver;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct SpanSettings {
     /// `trace.endpoint`: the collector.
     pub receiver: Receiver,
     /// `trace.sample`: the part of new traces that is sampled.

@@ -10,7 +10,7 @@ use super::ids::RandomIds;
 use super::queue::Queue;
 use super::request_spans;
 use super::sampler::{ExportLimit, Ratio};
-use super::settings::Settings;
+use super::settings::SpanSettings;
 use crate::protocols::http::trace_context::{Parent, TraceContext};
 use crate::telemetry::access_log::Record;
 
@@ -26,7 +26,7 @@ pub struct Tracer {
 
 impl Tracer {
     /// `max_field`: Maximum bytes of one text in a span.
-    pub fn new(settings: &Settings, max_field: usize) -> Self {
+    pub fn new(settings: &SpanSettings, max_field: usize) -> Self {
         Tracer {
             sample: settings.sample,
             errors: settings.errors,

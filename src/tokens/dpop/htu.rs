@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 /// The URL of a request as its client sees it, without the query.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'r> {
+pub struct TargetUri<'r> {
     pub is_https: bool,
     /// The host with an optional port.
     pub authority: &'r str,
@@ -20,7 +20,7 @@ pub struct Target<'r> {
     pub is_websocket: bool,
 }
 
-impl Target<'_> {
+impl TargetUri<'_> {
     /// # Errors
     /// Why the proof is for another URL, for the log. It quotes nothing that the client sent.
     pub fn check(&self, htu: &str) -> Result<(), &'static str> {
@@ -127,7 +127,7 @@ mod tests {
     const HOST: &str = "api.example";
 
     fn is_for(authority: &str, path: &str, htu: &str) -> bool {
-        Target { is_https: true, authority, prefix: "", path, is_websocket: false }.check(htu).is_ok()
+        TargetUri { is_https: true, authority, prefix: "", path, is_websocket: false }.check(htu).is_ok()
     }
 
     #[test]
@@ -141,7 +141,7 @@ mod tests {
             ("/a", "https://api.example/v1/v1/a", false),
             ("/v1/a", "https://api.example/v1/a", false),
         ] {
-            let target = Target { is_https: true, authority: HOST, prefix: "/v1", path, is_websocket: false };
+            let target = TargetUri { is_https: true, authority: HOST, prefix: "/v1", path, is_websocket: false };
             assert_eq!(target.check(htu).is_ok(), expected, "{path} and {htu}");
         }
     }
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_websocket_has_its_own_schemes() {
         let target =
-            |is_https, is_websocket| Target { is_https, authority: HOST, prefix: "", path: "/a", is_websocket };
+            |is_https, is_websocket| TargetUri { is_https, authority: HOST, prefix: "", path: "/a", is_websocket };
         for (is_https, is_websocket, htu, expected) in [
             (true, true, "wss://api.example/a", true),
             (true, true, "https://api.example/a", true),

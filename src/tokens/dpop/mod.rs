@@ -11,7 +11,7 @@ mod proof;
 mod public_url;
 mod window;
 
-pub use htu::Target;
+pub use htu::TargetUri;
 pub use proof::{
     CheckedProof, DpopProof, Expected, KnownHeader, NonceCheck, PROOF_ALGORITHMS, VerifiedProof, access_token_hash,
 };

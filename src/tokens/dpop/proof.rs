@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 
-use super::htu::Target;
+use super::htu::TargetUri;
 use super::window;
 use crate::tokens::jwt::{ProofKey, decode_segment, json};
 use crate::types::clock::UnixTime;
@@ -67,7 +67,7 @@ pub type NonceCheck<'r> = &'r (dyn Fn(&str) -> Option<(u64, bool)> + Sync);
 
 /// What the gateway knows about the request.
 pub struct Expected<'r> {
-    pub target: Target<'r>,
+    pub target: TargetUri<'r>,
     pub method: &'r str,
     /// A second method that the proof may name. For the extended CONNECT of a WebSocket, libraries sign either.
     pub other_method: Option<&'r str>,

@@ -3,7 +3,7 @@
 //! It is fixed, and not read from `X-Forwarded-Host`: many proxies pass that field on from their clients. A client
 //! could then name another host in it, for which it has got a token and a proof.
 
-use super::htu::Target;
+use super::htu::TargetUri;
 
 /// An absolute URL without query.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct PublicUrl {
 
 impl PublicUrl {
     /// The URL of a request for this path.
-    pub fn with<'r>(&'r self, path: &'r str, is_websocket: bool) -> Target<'r> {
-        Target { is_https: self.is_https, authority: &self.authority, prefix: &self.prefix, path, is_websocket }
+    pub fn with<'r>(&'r self, path: &'r str, is_websocket: bool) -> TargetUri<'r> {
+        TargetUri { is_https: self.is_https, authority: &self.authority, prefix: &self.prefix, path, is_websocket }
     }
 }

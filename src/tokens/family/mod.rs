@@ -20,5 +20,5 @@ mod token_text;
 pub use claims::claims_of;
 pub use key_rate::KeyRate;
 pub use lifetimes::Lifetimes;
-pub use origin::Origin;
+pub use origin::FamilyOrigin;
 pub use record::{Family, RevokeReason, RevokedAt};

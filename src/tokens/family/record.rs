@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::key_rate::KeyRate;
 use super::lifetimes::Lifetimes;
-use super::origin::Origin;
+use super::origin::FamilyOrigin;
 use crate::tokens::bound::Bound;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
@@ -53,7 +53,7 @@ pub struct Family {
     /// How many requests an API key allows. `None`: no limit of its own.
     pub key_rate: Option<KeyRate>,
     /// The login at another issuer that began it. `None` for a login of this gateway's own.
-    pub origin: Option<Origin>,
+    pub origin: Option<FamilyOrigin>,
     pub revoked: Option<RevokedAt>,
 }
 

@@ -12,7 +12,7 @@ pub enum Revoked {
     Family(TokenId),
     /// One access token of any issuer, by its `jti`.
     Token { issuer: String, jti: String },
-    /// Every token of another issuer with this `sid`, and every family with this [`Origin`](super::Origin).
+    /// Every token of another issuer with this `sid`, and every family with this [`FamilyOrigin`](super::FamilyOrigin).
     Session { issuer: String, session: String },
     /// Every token of a subject that is dated at or before `not_after`: a token of this gateway by its login
     /// (`auth_time_ms`), any other by its `iat`. Also every family with such an origin, by its date there.

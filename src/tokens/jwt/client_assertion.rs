@@ -13,7 +13,7 @@ use super::jws::Jws;
 use super::verify::{TrustedIssuer, check_type, date};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
-use crate::types::trace::Trace;
+use crate::types::step::StepReporter;
 
 /// How far ahead `exp` may be: the gateway remembers each `jti` until then.
 const MAX_AHEAD: Duration = Duration::from_mins(5);
@@ -51,7 +51,7 @@ pub fn verify(
     assertion: &str,
     client: &TrustedIssuer,
     now: UnixTime,
-    trace: Trace<'_>,
+    steps: StepReporter<'_>,
 ) -> Result<ClientAssertion, Reject> {
     let policy = &client.policy;
     let jws = Jws::parse(assertion)?;
@@ -62,7 +62,7 @@ pub fn verify(
     check_parties(&claims, policy)?;
     let expires = check_time(&claims, policy, now)?;
     let jti = jti(&claims)?;
-    jws.verify(&client.keys, algorithm, trace)?;
+    jws.verify(&client.keys, algorithm, steps)?;
     Ok(ClientAssertion { jti, expires })
 }
 
@@ -155,7 +155,7 @@ mod tests {
         let client = client(&[&key], Algorithm::ES256);
         let verified = |changes: &Value| {
             let text = key.sign_as("JWT", &key.kid, &claims(changes)).expect("signed");
-            verify(&text, &client, NOW, Trace::OFF)
+            verify(&text, &client, NOW, StepReporter::OFF)
         };
         let reason = |changes: &Value| verified(changes).map(drop).map_err(|reject| reject.reason);
         let good = verified(&json!({})).unwrap_or_else(|reject| panic!("{}", reject.detail));
@@ -200,7 +200,7 @@ mod tests {
         let client = client(&[&own, &edwards], Algorithm::ES256);
         let reason = |typ: &str, key: &SigningKey, kid: &str| {
             let text = key.sign_as(typ, kid, &claims(&json!({}))).expect("signed");
-            verify(&text, &client, NOW, Trace::OFF).map(drop).map_err(|reject| reject.reason)
+            verify(&text, &client, NOW, StepReporter::OFF).map(drop).map_err(|reject| reject.reason)
         };
         for typ in ["JWT", "jwt", "client-authentication+jwt", "application/client-authentication+jwt"] {
             assert_eq!(reason(typ, &own, &own.kid), Ok(()), "{typ}");

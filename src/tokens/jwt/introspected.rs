@@ -17,7 +17,7 @@ use super::verified_token::{Validity, VerifiedToken};
 use super::verify::{TrustedIssuer, check_audience, date, read_claims, string};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
-use crate::types::trace::Trace;
+use crate::types::step::StepReporter;
 
 /// `typ` of a signed answer (RFC 9701 section 5).
 pub const ANSWER_TYPE: &str = "token-introspection+jwt";
@@ -52,13 +52,14 @@ pub fn is_about_another(answer: &Map<String, Value>, token: &str) -> bool {
     matches!(named, [Some(own), Some(other)] if own != other)
 }
 
-/// Judges the members of an answer with `"active": true`. The token is good until its `exp`, and for `lease` at most.
+/// Judges the members of an answer with `"active": true`. The token is good until its `exp`, and for `max_lifetime` at
+/// most.
 pub fn accept(
     mut answer: Map<String, Value>,
     policy: &Arc<Issuer>,
     rules: AnswerRules,
     now: UnixTime,
-    lease: Duration,
+    max_lifetime: Duration,
 ) -> Result<VerifiedToken, Reject> {
     check_issuer(&answer, policy, rules)?;
     check_kind(&answer, policy, rules)?;
@@ -66,15 +67,15 @@ pub fn accept(
     let bound = confirmation::read(&answer, policy.confirmation)?;
     // Only about the answer: the rest describes the token, as the claims of a JWT do.
     answer.retain(|name, _| name != "active" && name != "token_type");
-    let leased = now + lease;
+    let latest = now + max_lifetime;
     // RFC 7662 section 2.2 makes it optional. The server says at each question whether the token has ended.
-    answer.entry("exp").or_insert_with(|| json!(leased.as_secs()));
+    answer.entry("exp").or_insert_with(|| json!(latest.as_secs()));
     let token = read_claims(answer, policy, now)?;
     // Without the clock skew: no token of ours that replaces it may live longer than it.
     let expires = token.expires - policy.clock_skew;
     let bound_to = bound.key;
     let bound_to_certificate = bound.certificate;
-    let expires = expires.min(leased);
+    let expires = expires.min(latest);
     let token = VerifiedToken { is_opaque: true, expires, bound_to, bound_to_certificate, ..token };
     token.check_time(now, Validity::Live)?;
     Ok(token)
@@ -128,7 +129,7 @@ pub fn read_signed_answer(
     issuer: &TrustedIssuer,
     client_id: &str,
     now: UnixTime,
-    trace: Trace<'_>,
+    steps: StepReporter<'_>,
 ) -> Result<Map<String, Value>, Reject> {
     let bad = |detail: &'static str| Reject::new(Reason::BadClaims, detail);
     let policy = &issuer.policy;
@@ -153,7 +154,7 @@ pub fn read_signed_answer(
     if date(&claims, "exp")?.is_some_and(|end| now >= end + policy.clock_skew) {
         return Err(bad("the signed answer has expired"));
     }
-    jws.verify(&issuer.keys, algorithm, trace)?;
+    jws.verify(&issuer.keys, algorithm, steps)?;
     match claims.remove("token_introspection") {
         Some(Value::Object(answer)) => Ok(answer),
         _ => Err(bad("token_introspection of the signed answer is not an object")),
@@ -166,7 +167,7 @@ mod tests {
     use super::*;
 
     const NOW: UnixTime = UnixTime::from_secs(1_000_000);
-    const LEASE: Duration = Duration::from_mins(2);
+    const MAX_LIFETIME: Duration = Duration::from_mins(2);
     const STRICT: AnswerRules = AnswerRules { token_type: true, issuer: false };
     const LAX: AnswerRules = AnswerRules { token_type: false, issuer: false };
 
@@ -196,7 +197,7 @@ mod tests {
     }
 
     fn judge(changes: &Value, rules: AnswerRules) -> Result<VerifiedToken, Reason> {
-        accept(answer(changes), &policy(), rules, NOW, LEASE).map_err(|reject| reject.reason)
+        accept(answer(changes), &policy(), rules, NOW, MAX_LIFETIME).map_err(|reject| reject.reason)
     }
 
     #[test]
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_ends_with_its_exp_or_with_the_lease() {
+    fn a_token_ends_with_its_exp_or_with_its_maximum_lifetime() {
         for (changes, secs) in [
             (json!({}), 1_000_120),
             (json!({ "exp": 1_000_060 }), 1_000_060),

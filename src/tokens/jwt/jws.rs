@@ -9,7 +9,7 @@ use super::json::{self, optional_str, quoted};
 use super::key::{Key, Signer};
 use super::key_set::KeySet;
 use crate::types::reject::{Reason, Reject};
-use crate::types::trace::{Step, Trace};
+use crate::types::step::{Step, StepReporter};
 
 /// Header parameters that change the meaning of a token or the source of its key. No access token needs them, and each
 /// was used in an attack: a key from the token (`jwk`, `jku`, `x5u`), another payload encoding (`b64`, `zip`),
@@ -20,13 +20,13 @@ const FORBIDDEN: &[&str] = &["crit", "b64", "zip", "jku", "jwk", "x5u"];
 const IGNORED_STRINGS: &[&str] = &["cty", "x5t", "x5t#S256"];
 
 /// Verifies only the signature, with the key of `keys` that the header names, and returns the payload.
-pub fn verify_signature(token: &str, keys: &KeySet, trace: Trace<'_>) -> Result<Vec<u8>, Reject> {
+pub fn verify_signature(token: &str, keys: &KeySet, steps: StepReporter<'_>) -> Result<Vec<u8>, Reject> {
     let jws = Jws::parse(token)?;
     let algorithm = jws.algorithm(|_| true)?;
-    trace.step(Step::Header, || jws.describe_header(algorithm));
+    steps.report(Step::Header, || jws.describe_header(algorithm));
     let payload =
         decode_segment(jws.payload).ok_or_else(|| malformed("the payload", "not base64url without padding"))?;
-    jws.verify(keys, algorithm, trace)?;
+    jws.verify(keys, algorithm, steps)?;
     Ok(payload)
 }
 
@@ -83,13 +83,18 @@ impl<'t> Jws<'t> {
     }
 
     /// Finds the key and verifies the signature, the most expensive check.
-    pub(super) fn verify(&self, keys: &KeySet, algorithm: Algorithm, trace: Trace<'_>) -> Result<Signer, Reject> {
+    pub(super) fn verify(
+        &self,
+        keys: &KeySet,
+        algorithm: Algorithm,
+        steps: StepReporter<'_>,
+    ) -> Result<Signer, Reject> {
         let kid = self.kid()?;
         let key = find_key(keys, kid, algorithm)?;
-        trace.step(Step::Key, || format!("{} {}", algorithm_name(key.algorithm), quoted(key.kid.as_deref())));
+        steps.report(Step::Key, || format!("{} {}", algorithm_name(key.algorithm), quoted(key.kid.as_deref())));
         match jsonwebtoken::crypto::verify(self.signature, self.message.as_bytes(), &key.decoding, key.algorithm) {
             Ok(true) => {
-                trace.step(Step::Signature, || "valid".into());
+                steps.report(Step::Signature, || "valid".into());
                 Ok(key.signer(kid.is_some()))
             }
             Ok(false) => Err(Reason::BadSignature.into()),

@@ -7,7 +7,7 @@ use super::json::quoted;
 use super::jws::Jws;
 use super::verify::TrustedIssuer;
 use crate::types::reject::{Reason, Reject};
-use crate::types::trace::Trace;
+use crate::types::step::StepReporter;
 
 /// A token with a valid signature of its issuer. No `Debug`: it can have claims about a person.
 pub struct SignedToken {
@@ -55,6 +55,6 @@ impl<'t> UnverifiedToken<'t> {
             other => return Err(Reject::new(Reason::UnknownIssuer, format!("iss is {}", quoted(other)))),
         }
         let algorithm = self.jws.algorithm(|algorithm| policy.algorithms.contains(&algorithm))?;
-        self.jws.verify(&issuer.keys, algorithm, Trace::OFF).map(drop)
+        self.jws.verify(&issuer.keys, algorithm, StepReporter::OFF).map(drop)
     }
 }

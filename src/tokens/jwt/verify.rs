@@ -20,7 +20,7 @@ use crate::tokens::scope::is_scope_token;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
-use crate::types::trace::{Step, Trace};
+use crate::types::step::{Step, StepReporter};
 
 /// An issuer and its current keys.
 #[derive(Clone, Debug)]
@@ -36,28 +36,28 @@ pub fn verify(
     issuers: &[TrustedIssuer],
     now: UnixTime,
     validity: Validity,
-    trace: Trace<'_>,
+    steps: StepReporter<'_>,
 ) -> Result<VerifiedToken, Reject> {
     let jws = Jws::parse(token)?;
     let claims = jws.claims()?;
     let issuer = find_issuer(&claims, issuers)?;
     let policy = &issuer.policy;
-    trace.step(Step::Issuer, || policy.issuer.to_string());
+    steps.report(Step::Issuer, || policy.issuer.to_string());
 
     check_type(&jws.header, policy)?;
     let algorithm = jws.algorithm(|algorithm| policy.algorithms.contains(&algorithm))?;
     jws.kid()?;
-    trace.step(Step::Header, || jws.describe_header(algorithm));
+    steps.report(Step::Header, || jws.describe_header(algorithm));
     check_audience(&claims, policy)?;
     let bound = confirmation::read(&claims, policy.confirmation)?;
     let verified = read_claims(claims, policy, now)?;
-    trace.step(Step::Claims, || format!("sub {:?}, scope {:?}", verified.subject, verified.scope.join(" ")));
+    steps.report(Step::Claims, || format!("sub {:?}, scope {:?}", verified.subject, verified.scope.join(" ")));
     verified.check_time(now, validity)?;
-    trace.step(Step::Time, || {
+    steps.report(Step::Time, || {
         format!("from {} to {}, clock skew included; it is {now}", verified.not_before, verified.expires)
     });
 
-    let signer = jws.verify(&issuer.keys, algorithm, trace)?;
+    let signer = jws.verify(&issuer.keys, algorithm, steps)?;
     Ok(VerifiedToken { signer: Some(signer), bound_to: bound.key, bound_to_certificate: bound.certificate, ..verified })
 }
 

@@ -7,7 +7,7 @@ use bearward::tokens::jwt::key_set::KeySet;
 use bearward::tokens::jwt::verify::{TrustedIssuer, is_still_valid, verify};
 use bearward::tokens::jwt::{Algorithm, Audience, Issuer, Validity, VerifiedToken};
 use bearward::types::clock::UnixTime;
-use bearward::types::trace::Trace;
+use bearward::types::step::StepReporter;
 use serde_json::{Value, json};
 
 use crate::support::tokens::{self, Mint};
@@ -26,7 +26,7 @@ fn trusting(policy: &Issuer, jwks: &[Value]) -> Vec<TrustedIssuer> {
 }
 
 fn verified(token: &str, issuers: &[TrustedIssuer]) -> Option<VerifiedToken> {
-    verify(token, issuers, UnixTime::from_secs(NOW), Validity::Live, Trace::OFF).ok()
+    verify(token, issuers, UnixTime::from_secs(NOW), Validity::Live, StepReporter::OFF).ok()
 }
 
 fn with_kid(mint: &Mint, kid: Option<&str>) -> Value {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bearward::tokens::jwt::jws::verify_signature;
 use bearward::tokens::jwt::key_set::KeySet;
 use bearward::tokens::jwt::{ALGORITHMS, Algorithm};
-use bearward::types::trace::Trace;
+use bearward::types::step::StepReporter;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use wycheproof_ng_kdf_jose::json_web::{TestName, TestSet};
@@ -30,7 +30,7 @@ fn verdict(jwk: &Value, jws: &str) -> Result<Vec<u8>, String> {
     let all: Vec<Algorithm> = ALGORITHMS.iter().map(|(_, algorithm)| *algorithm).collect();
     let jwks = json!({ "keys": [jwk] }).to_string();
     let keys = KeySet::from_jwks(&jwks, &all).map_err(|_| "admission".to_owned())?;
-    verify_signature(jws, &keys, Trace::OFF).map_err(|reject| reject.reason.code().to_owned())
+    verify_signature(jws, &keys, StepReporter::OFF).map_err(|reject| reject.reason.code().to_owned())
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn weak_and_unsuitable_wycheproof_keys_verify_nothing() {
         let keys = KeySet::from_jwks(&jwks, &all);
         for test in &group.tests {
             let Some(jws) = test.jws.as_ref().and_then(Value::as_str) else { continue };
-            let is_accepted = keys.as_ref().is_ok_and(|keys| verify_signature(jws, keys, Trace::OFF).is_ok());
+            let is_accepted = keys.as_ref().is_ok_and(|keys| verify_signature(jws, keys, StepReporter::OFF).is_ok());
             assert!(!is_accepted || !test.result.must_fail(), "{}: {}", test.tc_id, test.comment);
             accepted.extend(is_accepted.then_some(test.tc_id));
         }

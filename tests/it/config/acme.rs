@@ -1,6 +1,6 @@
 //! `acme` of listeners, and `[acme]`.
 
-use bearward::protocols::tls::{CertificateSource, Settings};
+use bearward::protocols::tls::{CertificateSource, ServerTlsSettings};
 
 use super::{check, parse, with_upstream};
 
@@ -37,7 +37,7 @@ fn names_are_those_of_hosts() {
     let text = with_upstream(listener!("[{ acme = [\"API.example\", \"b.example\"] }, { acme = [\"c\"] }]"));
     let config = parse(&text).expect("valid");
     let names = |names: &[&str]| CertificateSource::Acme(names.iter().map(|name| (*name).to_owned()).collect());
-    let expected = Settings::Certificates(vec![names(&["api.example", "b.example"]), names(&["c"])]);
+    let expected = ServerTlsSettings::Certificates(vec![names(&["api.example", "b.example"]), names(&["c"])]);
     assert_eq!(config.listeners[0].tls, expected);
 }
 

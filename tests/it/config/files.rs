@@ -8,7 +8,7 @@ use std::process::Command;
 
 use bearward::admin::SecretSource;
 use bearward::config::{self, Config, ConfigErrors, Database, Probe};
-use bearward::protocols::tls;
+use bearward::protocols::tls::ServerTlsSettings;
 use bearward::tokens::jwt::Algorithm;
 use bearward::types::clock::{Clock, SystemClock};
 use bearward::types::secret;
@@ -235,8 +235,8 @@ fn relative_paths_start_at_the_folder_of_the_file() {
     );
     let config = config::load(&folder.path().join("gateway.toml"), Probe::None).expect("it is valid");
     assert_eq!(config.store.database, Database::Sqlite(folder.path().join("b.db")));
-    assert_eq!(config.access_log.target, bearward::telemetry::access_log::Target::File("/tmp/a.log".into()));
-    assert_eq!(config.listeners[0].tls, tls::Settings::SelfSigned { folder: folder.path().join("tls") });
+    assert_eq!(config.access_log.target, bearward::telemetry::access_log::AccessLogTarget::File("/tmp/a.log".into()));
+    assert_eq!(config.listeners[0].tls, ServerTlsSettings::SelfSigned { folder: folder.path().join("tls") });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use bearward::config::{self, Config, ConfigErrors, Origin, Probe};
+use bearward::config::{self, Config, ConfigErrors, Probe, ValueSource};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -44,9 +44,9 @@ fn lists_of_tables_are_continued_in_the_order_of_names() {
     assert!(config.routes[1..].iter().all(|route| route.rates.len() == 1));
     assert_eq!(config.connections.uri_size, 4096);
     let name = folder.path().join("conf.d/20-b.toml");
-    let origin = Origin::File { file: name.to_str().expect("UTF-8").into(), line: 2 };
+    let source = ValueSource::File { file: name.to_str().expect("UTF-8").into(), line: 2 };
     let found = config.values.all().iter().find(|setting| setting.key == "route[2].path").expect("a setting");
-    assert_eq!((&found.value, found.origin()), (&Some(json!("/b")), &origin));
+    assert_eq!((&found.value, found.source()), (&Some(json!("/b")), &source));
     let patterns = &config.include;
     assert_eq!(config::included(patterns).len(), 3);
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use bearward::config::{self, Database, Probe};
-use bearward::store::postgres::{Host, OnStale, Settings};
+use bearward::store::postgres::{Host, OnStale, PostgresSettings};
 use bearward::types::secret;
 use tempfile::TempDir;
 
 use super::{check, parse, with_upstream};
 
-fn settings(store: &str) -> Settings {
+fn settings(store: &str) -> PostgresSettings {
     let text = with_upstream(&format!("[store]\n{store}"));
     let config = parse(&text).unwrap_or_else(|errors| panic!("{store}: {errors}"));
     match config.store.database {
@@ -236,6 +236,6 @@ fn files_of_this_gateway_are_beside_the_configuration() {
     let text = "[store]\npostgres = \"postgres://a@h/d\"\npostgres_password_file = \"password\"";
     let config = config::parse(&with_upstream(text), folder.path(), Probe::None).expect("valid");
     assert_eq!(config.admin.socket, folder.path().join("bearward.admin"));
-    let audit = bearward::telemetry::audit_log::Target::File(folder.path().join("audit.jsonl"));
+    let audit = bearward::telemetry::audit_log::AuditLogTarget::File(folder.path().join("audit.jsonl"));
     assert_eq!(config.audit.target, audit);
 }

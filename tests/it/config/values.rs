@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use bearward::config::{self, Origin, Probe, Setting};
+use bearward::config::{self, Probe, Setting, ValueSource};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -53,9 +53,12 @@ fn every_key_of_the_reference_has_its_value_and_origin() {
         let (name, expected) = text.parse::<toml::Table>().expect(text).into_iter().next().expect("a key");
         let setting = found.get(&format!("{table}{name}")).unwrap_or_else(|| panic!("{table}{name} has no value"));
         assert_eq!(setting.value.as_ref().map(plain), Some(plain(&json!(expected))), "{}", setting.key);
-        let origin =
-            if is_default { Origin::Default } else { Origin::File { file: "gateway.toml".into(), line: number + 1 } };
-        assert_eq!(*setting.origin(), origin, "{}", setting.key);
+        let source = if is_default {
+            ValueSource::Default
+        } else {
+            ValueSource::File { file: "gateway.toml".into(), line: number + 1 }
+        };
+        assert_eq!(*setting.source(), source, "{}", setting.key);
         checked += 1;
     }
     assert!(checked > 120, "only {checked} keys were found");
@@ -121,7 +124,7 @@ fn every_key_has_a_value_and_the_default_of_its_comment() {
         let default = default.split(';').next().unwrap_or_default();
         let Ok(value) = format!("value = {default}").parse::<toml::Table>() else { continue };
         let setting = found.get(&comment.key).unwrap_or_else(|| panic!("{} is not there", comment.key));
-        if *setting.origin() == Origin::Default {
+        if *setting.source() == ValueSource::Default {
             assert_eq!(setting.value.as_ref().map(plain), Some(plain(&json!(value["value"]))), "{}", comment.key);
             checked += 1;
         }

@@ -6,7 +6,7 @@ use bearward::tokens::jwt::Algorithm;
 use bearward::tokens::jwt::jws::verify_signature;
 use bearward::tokens::jwt::key_set::KeySet;
 use bearward::types::clock::UnixTime;
-use bearward::types::trace::Trace;
+use bearward::types::step::StepReporter;
 use serde_json::{Value, json};
 
 use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
@@ -37,7 +37,7 @@ async fn last_token(gateway: &Gateway, upstream: &Upstream) -> (String, Value) {
     let token = seen.header("authorization").and_then(|value| value.strip_prefix("Bearer ")).expect("a token");
     let jwks = gateway.client().get("/.well-known/jwks.json").await.text();
     let keys = KeySet::from_jwks(&jwks, &[Algorithm::ES256]).expect("published keys");
-    let claims = verify_signature(token, &keys, Trace::OFF).expect("a valid signature");
+    let claims = verify_signature(token, &keys, StepReporter::OFF).expect("a valid signature");
     (token.to_owned(), serde_json::from_slice(&claims).expect("JSON"))
 }
 

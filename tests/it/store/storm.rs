@@ -18,7 +18,7 @@ use bearward::store::{
     Mark, MarkKind, Marked, ProviderLogin, RefreshedLogin, Renewed, RevokeOutcome, RevokedBy, SavedLogin, Store,
 };
 use bearward::tokens::family::revocation::{Revocation, Revoked};
-use bearward::tokens::family::{Family, Origin};
+use bearward::tokens::family::{Family, FamilyOrigin};
 use bearward::types::ids::TokenId;
 use bearward::types::secret;
 use tempfile::TempDir;
@@ -275,7 +275,7 @@ async fn work_with_a_provider(store: &'static dyn Store, number: u64) {
         let session = format!("{number}-{round}-{}", u64::from_be_bytes(secret::random()));
         let dated = LOGIN;
         let origin =
-            Origin { issuer: PROVIDER.into(), subject: session.clone(), session: Some(session.clone()), dated };
+            FamilyOrigin { issuer: PROVIDER.into(), subject: session.clone(), session: Some(session.clone()), dated };
         let family = Family { scope: "scope 0".into(), origin: Some(origin), ..given::login(&session, LOGIN) };
         let tokens = |version| ProviderLogin {
             provider: "corp".into(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bearward::store::{DecideRotation, Settings, Store};
+use bearward::store::{DecideRotation, Store, StoreOptions};
 use bearward::tokens::family::refresh_token::{PresentedToken, Roots, current};
 use bearward::tokens::family::rotation::{Rotation, rotate};
 use bearward::tokens::family::{Family, Lifetimes};
@@ -38,8 +38,8 @@ pub const LIFETIMES: Lifetimes = Lifetimes {
 };
 
 /// The settings of a store of the suite.
-pub fn settings() -> Settings {
-    Settings {
+pub fn settings() -> StoreOptions {
+    StoreOptions {
         issuer: ISSUER.into(),
         longest_life: LONGEST_LIFE,
         longest_family: LONGEST_FAMILY,

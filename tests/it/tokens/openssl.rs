@@ -10,7 +10,7 @@ use bearward::tokens::jwt::jws::verify_signature;
 use bearward::tokens::jwt::key_set::KeySet;
 use bearward::tokens::jwt::sign::{SIGNING, SigningKey, generate_pem};
 use bearward::tokens::jwt::{ALGORITHMS, Algorithm};
-use bearward::types::trace::Trace;
+use bearward::types::step::StepReporter;
 use serde_json::{Map, json};
 use tempfile::TempDir;
 
@@ -117,7 +117,7 @@ fn kind(algorithm: Algorithm) -> &'static str {
 
 /// Returns the payload, or the reason of the rejection.
 fn verdict(token: &str, keys: &KeySet) -> Result<Vec<u8>, &'static str> {
-    verify_signature(token, keys, Trace::OFF).map_err(|reject| reject.reason.code())
+    verify_signature(token, keys, StepReporter::OFF).map_err(|reject| reject.reason.code())
 }
 
 #[test]

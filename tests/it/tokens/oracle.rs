@@ -10,7 +10,7 @@ use bearward::tokens::jwt::verify::{TrustedIssuer, verify};
 use bearward::tokens::jwt::{Algorithm, Validity, VerifiedToken};
 use bearward::types::clock::UnixTime;
 use bearward::types::reject::Reason;
-use bearward::types::trace::Trace;
+use bearward::types::step::StepReporter;
 use jsonwebtoken::errors::Error;
 use jsonwebtoken::{DecodingKey, Validation};
 use proptest::collection::vec;
@@ -50,7 +50,7 @@ fn trusting(mint: &Mint) -> Vec<TrustedIssuer> {
 }
 
 fn ours(token: &str, issuers: &[TrustedIssuer]) -> Result<VerifiedToken, Reason> {
-    verify(token, issuers, UnixTime::from_secs(NOW), Validity::Live, Trace::OFF).map_err(|reject| reject.reason)
+    verify(token, issuers, UnixTime::from_secs(NOW), Validity::Live, StepReporter::OFF).map_err(|reject| reject.reason)
 }
 
 fn theirs(token: &str, mint: &Mint) -> Result<Map<String, Value>, Error> {

@@ -33,7 +33,7 @@ pub struct Consumed {
 #[derive(Debug)]
 pub struct Framing {
     limits: Limits,
-    state: State,
+    state: FramingState,
     head: Head,
     /// The number of complete heads.
     heads: u64,
@@ -44,7 +44,7 @@ pub struct Framing {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum FramingState {
     Head,
     /// In a body with a Content-Length. How many bytes are left.
     Length(u64),
@@ -64,14 +64,14 @@ impl Framing {
 
     /// Goes on after this number of complete heads and their bodies.
     pub fn after(heads: u64, limits: Limits) -> Self {
-        let state = State::Head;
+        let state = FramingState::Head;
         let head = Head::default();
         Framing { limits, state, head, heads, extension_bytes: 0, trailers: 0, trailer_bytes: 0 }
     }
 
     /// Returns true if no part of another request has come. Then the number of heads is all that this knows.
     pub fn is_between_requests(&self) -> bool {
-        self.state == State::Head && self.head.parsed == 0
+        self.state == FramingState::Head && self.head.parsed == 0
     }
 
     /// The number of complete heads so far.
@@ -81,18 +81,18 @@ impl Framing {
 
     /// Returns true inside the body of a request.
     pub fn is_in_body(&self) -> bool {
-        !matches!(self.state, State::Head | State::Switching)
+        !matches!(self.state, FramingState::Head | FramingState::Switching)
     }
 
     /// Returns true while a response decides which protocol follows. No byte is valid until then.
     pub fn is_switching(&self) -> bool {
-        self.state == State::Switching
+        self.state == FramingState::Switching
     }
 
     /// The protocol was not switched: HTTP follows.
     pub fn resume_http(&mut self) {
         if self.is_switching() {
-            self.state = State::Head;
+            self.state = FramingState::Head;
         }
     }
 
@@ -112,34 +112,34 @@ impl Framing {
     /// Consumes one head, one line or a part of a body. `None` if it is not complete.
     fn step(&mut self, bytes: &[u8]) -> Result<Option<usize>, FramingError> {
         match self.state {
-            State::Head => self.head(bytes),
-            State::Length(left) => {
+            FramingState::Head => self.head(bytes),
+            FramingState::Length(left) => {
                 let consumed = clamp_len(bytes.len(), left);
                 self.state = match left - consumed as u64 {
                     0 => self.after_message(),
-                    left => State::Length(left),
+                    left => FramingState::Length(left),
                 };
                 Ok(Some(consumed))
             }
-            State::ChunkLine => self.chunk_line(bytes),
-            State::ChunkData(left) => {
+            FramingState::ChunkLine => self.chunk_line(bytes),
+            FramingState::ChunkData(left) => {
                 let consumed = clamp_len(bytes.len(), left);
                 self.state = match left - consumed as u64 {
-                    0 => State::ChunkEnd,
-                    left => State::ChunkData(left),
+                    0 => FramingState::ChunkEnd,
+                    left => FramingState::ChunkData(left),
                 };
                 Ok(Some(consumed))
             }
-            State::ChunkEnd => match bytes {
+            FramingState::ChunkEnd => match bytes {
                 [b'\r', b'\n', ..] => {
-                    self.state = State::ChunkLine;
+                    self.state = FramingState::ChunkLine;
                     Ok(Some(2))
                 }
                 [b'\r'] => Ok(None),
                 _ => Err(FramingError::malformed("a chunk that is longer than its size")),
             },
-            State::Trailers => self.trailer(bytes),
-            State::Switching => Ok(None),
+            FramingState::Trailers => self.trailer(bytes),
+            FramingState::Switching => Ok(None),
         }
     }
 
@@ -183,16 +183,16 @@ impl Framing {
         self.heads += 1;
         (self.extension_bytes, self.trailers, self.trailer_bytes) = (0, 0, 0);
         self.state = match (chunked, length) {
-            (true, _) => State::ChunkLine,
+            (true, _) => FramingState::ChunkLine,
             (false, None | Some(0)) => self.after_message(),
-            (false, Some(length)) => State::Length(length),
+            (false, Some(length)) => FramingState::Length(length),
         };
         self.head = Head { upgrade: self.head.upgrade && self.is_in_body(), ..Head::default() };
         parsed
     }
 
-    fn after_message(&mut self) -> State {
-        if std::mem::take(&mut self.head.upgrade) { State::Switching } else { State::Head }
+    fn after_message(&mut self) -> FramingState {
+        if std::mem::take(&mut self.head.upgrade) { FramingState::Switching } else { FramingState::Head }
     }
 
     /// RFC 9112 section 7.1. White space around the size is rejected, because some programs take it for the end of the
@@ -216,7 +216,7 @@ impl Framing {
         {
             return Err(FramingError::malformed("an invalid chunk extension, or too many"));
         }
-        self.state = if size == 0 { State::Trailers } else { State::ChunkData(size) };
+        self.state = if size == 0 { FramingState::Trailers } else { FramingState::ChunkData(size) };
         Ok(Some(line.len() + 2))
     }
 

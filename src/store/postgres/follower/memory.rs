@@ -7,13 +7,13 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::lost::Lost;
-use super::state::State;
+use super::state::FollowerState;
 use crate::types::boot_time::BootTime;
 
 /// What the follower knows of the log, and what it remembers of the revocations of this gateway.
 #[derive(Clone)]
 pub(super) struct Known {
-    pub(super) state: Arc<Mutex<State>>,
+    pub(super) state: Arc<Mutex<FollowerState>>,
     /// What the log lacks, until it is written.
     pub(super) lost: Arc<Mutex<Lost>>,
     /// Notified when the log may lack something.
@@ -23,7 +23,7 @@ pub(super) struct Known {
 impl Known {
     /// `retention`: how long each entry stays in the log at least.
     pub(super) fn new(retention: Duration) -> Self {
-        let state = Arc::new(Mutex::new(State::new(retention)));
+        let state = Arc::new(Mutex::new(FollowerState::new(retention)));
         Known { state, lost: Arc::new(Mutex::new(Lost::new())), suspects: Arc::default() }
     }
 

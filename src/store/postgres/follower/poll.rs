@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio_postgres::Row;
 
-use super::state::{Entry, Page, Position, Tag};
+use super::state::{LogEntry, Page, Position, Tag};
 use crate::store::error::StoreError;
 use crate::store::postgres::clock::{Reading, database_time};
 use crate::store::postgres::error::QueryError;
@@ -91,7 +91,7 @@ pub(super) async fn poll(
         if rows::is_revocation(row)? { entries.push(entry(row)?) } else { head = Some(row) }
     }
     // A statement of several parts promises no order.
-    entries.sort_unstable_by_key(|entry: &Entry| entry.revocation.sequence);
+    entries.sort_unstable_by_key(|entry: &LogEntry| entry.revocation.sequence);
     let head = head.ok_or_else(|| StoreError::new("the table meta lacks a row; restore a backup"))?;
     let newest = Position { sequence: read_counter(head, "newest")?, tag: tag(get(head, "newest_tag")?)? };
     Ok(Polled {
@@ -121,9 +121,9 @@ fn micros() -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
-fn entry(row: &Row) -> Result<Entry, QueryError> {
+fn entry(row: &Row) -> Result<LogEntry, QueryError> {
     let bytes: &[u8] = row.try_get(rows::REVOCATION_COLUMNS).map_err(StoreError::from)?;
-    Ok(Entry { revocation: rows::revocation(row)?, tag: tag(bytes)? })
+    Ok(LogEntry { revocation: rows::revocation(row)?, tag: tag(bytes)? })
 }
 
 /// The tag of an empty log is empty.

@@ -35,12 +35,12 @@ pub(super) struct Position {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct LogEntry {
     pub(super) revocation: Revocation,
     pub(super) tag: Tag,
 }
 
-impl Entry {
+impl LogEntry {
     fn position(&self) -> Position {
         Position { sequence: self.revocation.sequence, tag: self.tag }
     }
@@ -51,8 +51,8 @@ impl Entry {
 pub(super) struct Page {
     /// The newest entry of the log, which is known even if it was deleted.
     pub(super) newest: Position,
-    /// From [`State::read_from`] on, that one included, in order: at most [`PAGE`].
-    pub(super) entries: Vec<Entry>,
+    /// From [`FollowerState::read_from`] on, that one included, in order: at most [`PAGE`].
+    pub(super) entries: Vec<LogEntry>,
 }
 
 /// What an operator must learn.
@@ -78,7 +78,7 @@ pub(super) struct Step {
     pub(super) reloaded: bool,
 }
 
-pub(super) struct State {
+pub(super) struct FollowerState {
     /// Entries stay in the log for at least so long.
     retention: Duration,
     page: usize,
@@ -103,12 +103,12 @@ struct Reload {
     missing: Missing,
 }
 
-impl State {
+impl FollowerState {
     /// Begins by reading the whole log.
     pub(super) fn new(retention: Duration) -> Self {
         let recent = Recent::default();
         let reload = Some(Reload { after: Position::default(), at: None, missing: recent.expected() });
-        State {
+        FollowerState {
             retention: retention.saturating_sub(RETENTION_MARGIN),
             page: PAGE,
             cursor: Position::default(),
@@ -125,7 +125,7 @@ impl State {
     /// With smaller pages, for tests.
     #[cfg(test)]
     pub(super) fn with_page(self, page: usize) -> Self {
-        State { page, ..self }
+        FollowerState { page, ..self }
     }
 
     /// The lowest sequence that the next poll must read.
@@ -271,7 +271,7 @@ impl State {
         false
     }
 
-    /// As [`State::follow_page`]. Numbers may be missing here: entries that no longer matter are deleted.
+    /// As [`FollowerState::follow_page`]. Numbers may be missing here: entries that no longer matter are deleted.
     fn reload_page(&mut self, mut reload: Reload, page: Page, sent: BootTime, now: UnixTime, step: &mut Step) -> bool {
         let newest = page.newest;
         let is_full = page.entries.len() >= self.page;
@@ -320,7 +320,7 @@ pub(super) fn spread(wait: Duration, random: u8) -> Duration {
 }
 
 /// The entries after `position`. `None` if the log is another one, or does not contain this entry.
-fn entries_after(position: Position, page: Page) -> Option<vec::IntoIter<Entry>> {
+fn entries_after(position: Position, page: Page) -> Option<vec::IntoIter<LogEntry>> {
     let mut entries = page.entries.into_iter();
     if position == Position::default() {
         return Some(entries);

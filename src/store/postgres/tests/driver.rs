@@ -17,7 +17,7 @@ use crate::store::postgres::driver::Driver;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::inspect;
 use crate::store::postgres::session::Session;
-use crate::store::postgres::settings::{Settings, Target};
+use crate::store::postgres::settings::{PostgresSettings, PostgresTarget};
 use crate::types::ids::TokenId;
 
 async fn backend(session: Session) -> Result<i32, QueryError> {
@@ -126,7 +126,7 @@ fn an_error_of_the_client_itself_is_not_repeated() {
 /// A connection works on one statement after the other. So one may wait for longer than the server may be silent.
 #[test]
 fn a_statement_that_waits_behind_others_is_not_lost() {
-    let driver = driver(Settings { timeout: Duration::from_secs(20), ..settings(PostgresServer::shared()) });
+    let driver = driver(PostgresSettings { timeout: Duration::from_secs(20), ..settings(PostgresServer::shared()) });
     let attempts = Arc::new(AtomicU32::new(0));
     let slow = [(); 2].map(|()| {
         let attempts = attempts.clone();
@@ -210,7 +210,7 @@ fn a_success_after_a_loss_waits_until_it_is_durable() {
 
 #[test]
 fn an_operation_that_always_loses_its_connection_ends() {
-    let patient = Settings { timeout: Duration::from_secs(30), ..settings(PostgresServer::shared()) };
+    let patient = PostgresSettings { timeout: Duration::from_secs(30), ..settings(PostgresServer::shared()) };
     let driver = driver(patient);
     let attempts = Arc::new(AtomicU32::new(0));
     let counted = attempts.clone();
@@ -244,7 +244,7 @@ fn a_loss_elsewhere_does_not_end_a_connection() {
 fn each_lane_has_connections_of_its_own() {
     const POOL: usize = 3;
     let server = PostgresServer::shared();
-    let settings = Settings { pool: POOL, ..settings(server) };
+    let settings = PostgresSettings { pool: POOL, ..settings(server) };
     let open = format!("select pid from pg_stat_activity where application_name = 'bearward/{}'", settings.schema);
     let driver = driver(settings);
     let began = Instant::now();
@@ -271,8 +271,8 @@ fn each_lane_has_connections_of_its_own() {
 fn a_start_waits_for_a_server_but_not_for_a_correction() {
     let server = PostgresServer::shared();
     let start = |url: &str, patience| {
-        let target = Target::parse(url).expect("valid");
-        let settings = Settings { target, ..settings(server) };
+        let target = PostgresTarget::parse(url).expect("valid");
+        let settings = PostgresSettings { target, ..settings(server) };
         let began = Instant::now();
         assert!(Driver::start(Connector::new(settings, None, "a"), patience).is_err());
         began.elapsed()
@@ -283,7 +283,7 @@ fn a_start_waits_for_a_server_but_not_for_a_correction() {
     let nowhere = "postgres://a@127.0.0.1:1/a?sslmode=disable";
     let patience = Duration::from_millis(300);
     assert!(start(nowhere, patience) >= patience);
-    let settings = Settings { target: Target::parse(nowhere).expect("valid"), ..settings(server) };
+    let settings = PostgresSettings { target: PostgresTarget::parse(nowhere).expect("valid"), ..settings(server) };
     let began = Instant::now();
     assert!(inspect::is_initialized(&settings, None, patience).is_err());
     assert!(began.elapsed() >= patience, "what a start reads before it opens the store waits, too");
@@ -312,7 +312,7 @@ fn a_host_that_does_not_work_is_followed_by_the_next_one() {
     let server = PostgresServer::shared();
     // Port 1 has no server.
     let url = server.url().replacen("@", "@127.0.0.1:1,", 1);
-    let settings = Settings { target: Target::parse(&url).expect("valid"), ..settings(server) };
+    let settings = PostgresSettings { target: PostgresTarget::parse(&url).expect("valid"), ..settings(server) };
     let driver = driver(settings);
     assert!(driver.wait(driver.submit(Lane::Any, OperationKind::Upkeep, backend)).is_ok());
 }
@@ -325,7 +325,7 @@ fn a_host_that_hangs_delays_a_start_once() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let silent = silent.local_addr().expect("bound");
     let url = server.url().replacen("/bearward?", &format!(",{silent}/bearward?connect_timeout=1&"), 1);
-    let settings = Settings { target: Target::parse(&url).expect("valid"), ..settings(server) };
+    let settings = PostgresSettings { target: PostgresTarget::parse(&url).expect("valid"), ..settings(server) };
     let limit = settings.target.connect_timeout;
     let began = Instant::now();
     for _ in 0..3 {

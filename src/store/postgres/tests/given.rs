@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store;
 use crate::store::api::Outbox;
 use crate::store::freshness::Freshness;
+use crate::store::options::StoreOptions;
 use crate::store::postgres::connect::Connector;
 use crate::store::postgres::connections::Connections;
 use crate::store::postgres::driver::Driver;
 use crate::store::postgres::enforcement::Enforcement;
 use crate::store::postgres::operation::Shared;
-use crate::store::postgres::settings::{OnStale, Settings, Target};
+use crate::store::postgres::settings::{OnStale, PostgresSettings, PostgresTarget};
 
 #[allow(dead_code, unreachable_pub, clippy::expect_used, clippy::unwrap_used)]
 #[path = "../../../../tests/it/support/postgres.rs"]
@@ -19,9 +19,9 @@ mod server;
 
 pub(in crate::store::postgres) use server::PostgresServer;
 
-pub(in crate::store::postgres) fn settings(server: &PostgresServer) -> Settings {
-    Settings {
-        target: Target::parse(&server.url()).expect("valid"),
+pub(in crate::store::postgres) fn settings(server: &PostgresServer) -> PostgresSettings {
+    PostgresSettings {
+        target: PostgresTarget::parse(&server.url()).expect("valid"),
         password: None,
         ca_file: None,
         schema: server.schema(),
@@ -34,14 +34,14 @@ pub(in crate::store::postgres) fn settings(server: &PostgresServer) -> Settings 
     }
 }
 
-pub(in crate::store::postgres) fn driver(settings: Settings) -> Driver {
+pub(in crate::store::postgres) fn driver(settings: PostgresSettings) -> Driver {
     let name = settings.schema.clone();
     Driver::start(Connector::new(settings, None, &name), Duration::ZERO).expect("it connects")
 }
 
 pub(in crate::store::postgres) fn shared(connections: Connections, outbox: Arc<Outbox>) -> Shared {
     let longest_life = Duration::from_secs(60);
-    let settings = store::Settings {
+    let options = StoreOptions {
         issuer: "https://gateway.example".into(),
         longest_life,
         longest_family: longest_life,
@@ -50,5 +50,5 @@ pub(in crate::store::postgres) fn shared(connections: Connections, outbox: Arc<O
     };
     let enforcement = Arc::new(Enforcement { hook: Arc::new(|_, _| {}), longest_life });
     let freshness = Arc::new(Freshness::new(longest_life, false, false));
-    Shared::new(&settings, "a".into(), connections, enforcement, freshness, outbox)
+    Shared::new(&options, "a".into(), connections, enforcement, freshness, outbox)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::given::{PostgresServer, driver, settings, shared};
 use crate::store::api::{Outbox, RevokeOutcome, RevokedBy};
 use crate::store::pool::OperationKind;
-use crate::store::postgres::append::Entry;
+use crate::store::postgres::append::NewLogEntry;
 use crate::store::postgres::connections::Lane;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families::RevokeFamily;
@@ -117,7 +117,7 @@ fn a_revocation_that_was_written_before_a_loss_is_its_own() {
 /// Calls that wait are written by one statement, which the database accepts as a whole or not at all.
 #[test]
 fn a_rejected_entry_does_not_affect_calls_that_wait_too() {
-    let entry = |jti: &str, generation| Entry {
+    let entry = |jti: &str, generation| NewLogEntry {
         what: Revoked::Token { issuer: "https://login.example".into(), jti: jti.into() },
         at: LOGIN,
         reason: None,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bearward::store::{AcmeEntry, Mark, MarkKind, Marked, ProviderLogin};
 use bearward::tokens::family::revocation::Revoked;
-use bearward::tokens::family::{Family, Origin};
+use bearward::tokens::family::{Family, FamilyOrigin};
 use bearward::types::clock::UnixTime;
 use serde_json::json;
 
@@ -115,7 +115,7 @@ fn certificate(version: u64) -> AcmeEntry {
 async fn login_elsewhere(gateway: &Gateway) -> Family {
     let now = UnixTime::from_secs(gateway.now_secs());
     let (issuer, session) = (String::from(EXTERNAL_ISSUER), Some("s1".into()));
-    let origin = Origin { issuer, subject: "alice".into(), session, dated: now };
+    let origin = FamilyOrigin { issuer, subject: "alice".into(), session, dated: now };
     let family = Family { origin: Some(origin), ..login("a|alice", now) };
     let began = gateway.running().broker.store.begin_login(family, provider_login(), None, 100, now.into()).await;
     let began = began.expect("the store works");

@@ -8,7 +8,7 @@ use bearward::store::{
     AcmeEntry, AcmeStore, AuditStore, DecideKeys, DecideRotation, EndedLogins, EndingSearch, Expired, FamilyStore,
     FoundEndings, FoundFamilies, KeySearch, KeyStore, KeysChanged, LoginLease, Mark, MarkStore, Marked, Outbox,
     ProviderLogin, ProviderLoginStore, RefreshedLogin, RevocationHook, RevocationStore, RevokeOutcome, RevokedBy,
-    Revoker, SavedLogin, Search, Settings, Store, StoreError, StoreFuture, StoreUpkeep,
+    Revoker, SavedLogin, Search, Store, StoreError, StoreFuture, StoreOptions, StoreUpkeep,
 };
 use bearward::tokens::audit_event::{Event, EventContext, Recorded};
 use bearward::tokens::family::Family;
@@ -32,7 +32,7 @@ pub(super) struct Gate {
 
 impl Gate {
     pub(super) fn open(place: &dyn Place, enforce: RevocationHook) -> Gate {
-        let settings = Settings {
+        let settings = StoreOptions {
             issuer: ISSUER.into(),
             longest_life: LIFETIMES.access,
             longest_family: LIFETIMES.absolute,

@@ -18,9 +18,9 @@ use bearward::auth::token_cache::TokenCache;
 use bearward::broker::keys::OwnKeys;
 use bearward::broker::refresh::RefreshRequest;
 use bearward::broker::revoke::right_of;
-use bearward::broker::{Broker, Detached, ReportCounts, Settings, TokenPair};
+use bearward::broker::{Broker, BrokerSettings, Detached, ReportCounts, TokenPair};
 use bearward::limits::limiter::Rate;
-use bearward::limits::throttle::{self, Throttle};
+use bearward::limits::throttle::{Throttle, ThrottleSettings};
 use bearward::store::{RevocationStore, RevokedBy};
 use bearward::telemetry::metrics::{Metrics, WorkerMetrics};
 use bearward::tokens::audit_event::EventContext;
@@ -32,7 +32,7 @@ use bearward::tokens::login::Login;
 use bearward::types::clock::{Clock, SteadyClock, SystemClock, UnixTime, Uptime};
 use bearward::types::ids::TokenId;
 use bearward::types::reject::Reject;
-use bearward::types::trace::Trace;
+use bearward::types::step::StepReporter;
 use http::{HeaderMap, header};
 use serde_json::json;
 
@@ -82,7 +82,7 @@ impl Process {
         }
         let keyring = Arc::new(Keyring::new(keys(key)));
         let broker = Broker {
-            settings: Settings {
+            settings: BrokerSettings {
                 issuer: ISSUER.into(),
                 audience: vec![AUDIENCE.into()],
                 resources: Vec::new(),
@@ -102,7 +102,7 @@ impl Process {
             own_keys: Arc::new(OwnKeys::new(None, Vec::new(), keyring.clone(), now)),
             seen_generations: Arc::default(),
             throttle: Arc::new(Throttle::new(
-                &throttle::Settings { refreshes: None, calls: None, failures: None },
+                &ThrottleSettings { refreshes: None, calls: None, failures: None },
                 Arc::new(SystemClock),
             )),
             reports: ReportCounts::default(),
@@ -161,7 +161,7 @@ impl Process {
             proof: ProofRule::IfBound,
             presented: None,
             rejected_token: None,
-            trace: Trace::OFF,
+            steps: StepReporter::OFF,
         }
     }
 

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bearward::store::sqlite::{Settings, SqliteStore};
+use bearward::store::sqlite::{SqliteStore, StoreOptions};
 use bearward::store::sweep::sweep;
 use bearward::store::{Backlog, Expired, FamilyStore, LogOrder, RevocationHook, Store, StoreError};
 use bearward::types::clock::Clock;
@@ -39,7 +39,7 @@ fn with_an_empty_store(test: impl for<'store> FnOnce(&'store dyn Store) -> Suite
 type PlaceTest<'place> = Pin<Box<dyn Future<Output = ()> + 'place>>;
 
 impl Place for PathBuf {
-    fn open_with(&self, settings: Settings, enforce: RevocationHook) -> Box<dyn Store> {
+    fn open_with(&self, settings: StoreOptions, enforce: RevocationHook) -> Box<dyn Store> {
         Box::new(SqliteStore::open_within(LOCK_TIMEOUT, self, settings, enforce).expect("the store opens"))
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bearward::store::sqlite::{Settings, SqliteStore};
+use bearward::store::sqlite::{SqliteStore, StoreOptions};
 use bearward::store::{AuditStore, FamilyStore};
 
 use super::{database_path, open};
@@ -13,7 +13,7 @@ use crate::support::given::*;
 #[tokio::test]
 async fn events_beyond_the_limit_are_lost_and_leave_a_gap() {
     let (_folder, path) = database_path();
-    let settings = Settings { audit: 3, ..settings() };
+    let settings = StoreOptions { audit: 3, ..settings() };
     let store = SqliteStore::open_within(LOCK_TIMEOUT, &path, settings.clone(), Arc::new(|_, _| {})).expect("opens");
     for _ in 0..5 {
         issued(&store, "alice", LOGIN).await;
@@ -41,7 +41,7 @@ async fn events_beyond_the_limit_are_lost_and_leave_a_gap() {
 #[tokio::test]
 async fn a_gap_in_the_outbox_takes_no_room() {
     let (_folder, path) = database_path();
-    let settings = Settings { audit: 100, ..settings() };
+    let settings = StoreOptions { audit: 100, ..settings() };
     let open = || {
         SqliteStore::open_within(LOCK_TIMEOUT, &path, settings.clone(), Arc::new(|_, _| {})).expect("the file opens")
     };

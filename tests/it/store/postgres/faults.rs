@@ -85,7 +85,7 @@ async fn work(store: &dyn Store, stop: &AtomicBool) -> Acknowledged {
 /// Lets clients work during `faults`, and then compares.
 async fn survive(server: &mut PostgresServer, faults: impl FnOnce(&mut PostgresServer)) -> Acknowledged {
     let schema = server.schema();
-    let unlimited = bearward::store::Settings { audit: 1_000_000, ..settings() };
+    let unlimited = bearward::store::StoreOptions { audit: 1_000_000, ..settings() };
     let opened = try_open(server, &schema, unlimited, Arc::new(|_, _| {}));
     let store: Arc<dyn Store> = Arc::new(opened.expect("the store opens"));
     let stop = Arc::new(AtomicBool::new(false));

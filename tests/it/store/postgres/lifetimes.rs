@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bearward::store::{FamilyStore, RevocationStore, RevokeOutcome, RevokedBy, Settings, StoreUpkeep};
+use bearward::store::{FamilyStore, RevocationStore, RevokeOutcome, RevokedBy, StoreOptions, StoreUpkeep};
 use bearward::tokens::family::revocation::Revoked;
 
 use super::{open, try_open};
@@ -25,7 +25,7 @@ async fn a_gateway_revokes_the_longer_tokens_of_another_one() {
     let outcome = revoke(after_last_token.into()).await.expect("the store works");
     assert_eq!(outcome, RevokeOutcome::AlreadyEnded, "no token of it can be valid");
 
-    let settings = Settings { longest_life: LONGER, ..settings() };
+    let settings = StoreOptions { longest_life: LONGER, ..settings() };
     let newer = try_open(server, &schema, settings, Arc::new(|_, _| {})).expect("the store opens");
     let outcome = revoke(after_last_token.into()).await.expect("the store works");
     assert_eq!(outcome, RevokeOutcome::Revoked, "one that the other gateway issued can");

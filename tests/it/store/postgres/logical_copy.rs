@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bearward::store::postgres::PostgresStore;
-use bearward::store::{FamilyStore, Settings};
+use bearward::store::{FamilyStore, StoreOptions};
 
 use super::{open_at, try_open};
 use crate::support::given::*;
@@ -46,8 +46,8 @@ async fn replicate(old: &PostgresServer, new: &PostgresServer) {
     new.sql(USER, "drop subscription moved");
 }
 
-fn records_all() -> Settings {
-    Settings { audit: 1_000_000, ..settings() }
+fn records_all() -> StoreOptions {
+    StoreOptions { audit: 1_000_000, ..settings() }
 }
 
 fn opened(schema: &str) -> PostgresStore {

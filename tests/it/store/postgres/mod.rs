@@ -26,8 +26,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bearward::store::postgres::{Database, OnStale, PostgresStore, Target};
-use bearward::store::{LogOrder, RevocationHook, Settings, Store, StoreError};
+use bearward::store::postgres::{Database, OnStale, PostgresStore, PostgresTarget};
+use bearward::store::{LogOrder, RevocationHook, Store, StoreError, StoreOptions};
 
 use super::suite::records::Place;
 use crate::support::given::*;
@@ -51,7 +51,7 @@ type PlaceTest<'place> = Pin<Box<dyn Future<Output = ()> + 'place>>;
 pub(crate) struct Schema(pub(crate) String);
 
 impl Place for Schema {
-    fn open_with(&self, settings: Settings, enforce: RevocationHook) -> Box<dyn Store> {
+    fn open_with(&self, settings: StoreOptions, enforce: RevocationHook) -> Box<dyn Store> {
         Box::new(try_open(PostgresServer::shared(), &self.0, settings, enforce).expect("the store opens"))
     }
 
@@ -70,8 +70,8 @@ fn at_an_empty_place(test: impl for<'place> FnOnce(&'place dyn Place) -> PlaceTe
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn database(url: &str, schema: &str) -> Database {
-    let settings = bearward::store::postgres::Settings {
-        target: Target::parse(url).expect("the URL is valid"),
+    let settings = bearward::store::postgres::PostgresSettings {
+        target: PostgresTarget::parse(url).expect("the URL is valid"),
         password: None,
         ca_file: None,
         schema: schema.into(),
@@ -88,7 +88,7 @@ pub(crate) fn database(url: &str, schema: &str) -> Database {
 pub(crate) fn try_open(
     server: &PostgresServer,
     schema: &str,
-    settings: Settings,
+    settings: StoreOptions,
     enforce: RevocationHook,
 ) -> Result<PostgresStore, StoreError> {
     PostgresStore::open(database(&server.url(), schema), settings, enforce, PATIENCE, LOGIN)

@@ -9,7 +9,7 @@ use bearward::store::{
     Renewed, RevocationStore, RevokedBy, SavedLogin,
 };
 use bearward::tokens::family::revocation::Revoked;
-use bearward::tokens::family::{Family, Origin};
+use bearward::tokens::family::{Family, FamilyOrigin};
 use bearward::types::clock::UnixTime;
 
 use super::open;
@@ -20,7 +20,8 @@ use crate::support::wait::eventually;
 const A: &str = "https://a.example";
 
 fn from(session: &str) -> Family {
-    let origin = Origin { issuer: A.into(), subject: "alice".into(), session: Some(session.into()), dated: LOGIN };
+    let origin =
+        FamilyOrigin { issuer: A.into(), subject: "alice".into(), session: Some(session.into()), dated: LOGIN };
     Family { origin: Some(origin), ..login("a|alice", LOGIN) }
 }
 

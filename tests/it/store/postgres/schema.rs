@@ -40,7 +40,7 @@ mod next {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use bearward::store::{FamilyStore, RevocationStore, Settings, Store};
+    use bearward::store::{FamilyStore, RevocationStore, Store, StoreOptions};
 
     use super::super::{Place, PlaceTest, Schema, SuiteTest, open, try_open};
     use super::{NEXT, settings, sql};
@@ -67,7 +67,7 @@ mod next {
     fn at_an_empty_place(test: impl for<'place> FnOnce(&'place dyn Place) -> PlaceTest<'place>) {
         let schema = PostgresServer::shared().schema();
         // The store remembers the longest lifetimes.
-        let none = Settings { longest_life: Duration::ZERO, longest_family: Duration::ZERO, ..settings() };
+        let none = StoreOptions { longest_life: Duration::ZERO, longest_family: Duration::ZERO, ..settings() };
         drop(try_open(PostgresServer::shared(), &schema, none, Arc::new(|_, _| {})).expect("the store opens"));
         sql(&schema, NEXT);
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");

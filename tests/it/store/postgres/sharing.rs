@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use bearward::store::postgres::PostgresStore;
 use bearward::store::{
-    AuditStore, FamilyStore, KeyStore, LogOrder, RevocationHook, RevocationStore, RevokeOutcome, RevokedBy, Settings,
-    StoreUpkeep,
+    AuditStore, FamilyStore, KeyStore, LogOrder, RevocationHook, RevocationStore, RevokeOutcome, RevokedBy,
+    StoreOptions, StoreUpkeep,
 };
 use bearward::tokens::audit_event::Event;
 use bearward::tokens::family::revocation::{Revocation, Revoked};
@@ -253,7 +253,7 @@ async fn the_limit_of_sessions_holds_over_all_gateways() {
 async fn the_limit_of_undelivered_events_holds_over_all_gateways() {
     let schema = PostgresServer::shared().schema();
     let open = || {
-        let limited = Settings { audit: 10, ..settings() };
+        let limited = StoreOptions { audit: 10, ..settings() };
         try_open(PostgresServer::shared(), &schema, limited, Arc::new(|_, _| {})).expect("the store opens")
     };
     let (one, other) = (open(), open());

@@ -2,7 +2,7 @@
 
 use bearward::store::{LoginLease, ProviderLogin, SavedLogin, Store};
 use bearward::tokens::family::revocation::Revoked;
-use bearward::tokens::family::{Family, Origin};
+use bearward::tokens::family::{Family, FamilyOrigin};
 use bearward::types::clock::UnixTime;
 use bearward::types::ids::TokenId;
 
@@ -38,7 +38,7 @@ pub(crate) async fn a_login_that_becomes_due_during_a_refresh_stays_due(store: &
 pub(crate) async fn logins_of_a_session_or_a_user_are_made_due(store: &dyn Store) {
     let (alice, bob) = (claimed(store, "alice").await, claimed(store, "bob").await);
     let later = Family {
-        origin: Some(Origin { dated: LOGIN + SECOND, ..alice.origin.clone().expect("one") }),
+        origin: Some(FamilyOrigin { dated: LOGIN + SECOND, ..alice.origin.clone().expect("one") }),
         ..family("alice")
     };
     store.begin_login(later.clone(), tokens(0), None, ANY, LOGIN.into()).await.expect("the store works");

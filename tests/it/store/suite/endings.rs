@@ -5,7 +5,7 @@ use std::time::Duration;
 use bearward::store::{Ending, EndingSearch, RevokedBy, Revoker, Store, shown_reason};
 use bearward::tokens::audit_event::EventContext;
 use bearward::tokens::family::revocation::Revoked;
-use bearward::tokens::family::{Family, Origin, RevokeReason};
+use bearward::tokens::family::{Family, FamilyOrigin, RevokeReason};
 use bearward::types::clock::UnixTime;
 
 use crate::support::given::*;
@@ -113,7 +113,7 @@ pub(crate) async fn a_list_of_endings_has_pages(store: &dyn Store) {
 }
 
 pub(crate) async fn what_a_provider_ended_can_be_found(store: &dyn Store) {
-    let origin = |session: &str| Origin {
+    let origin = |session: &str| FamilyOrigin {
         issuer: "https://login.example".into(),
         subject: "alice".into(),
         session: Some(session.into()),

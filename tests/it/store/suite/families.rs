@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bearward::store::{RevokeOutcome, RevokedBy, Store};
 use bearward::tokens::family::revocation::Revoked;
-use bearward::tokens::family::{Family, Origin, RevokeReason, RevokedAt};
+use bearward::tokens::family::{Family, FamilyOrigin, RevokeReason, RevokedAt};
 use bearward::tokens::signing::StoredKey;
 use bearward::types::clock::UnixTime;
 use bearward::types::ids::TokenId;
@@ -39,7 +39,7 @@ pub(crate) async fn every_field_comes_back(store: &dyn Store) {
         confirmed: 8_999_999_999,
         idle_expiry: UnixTime::MAX,
         absolute_expiry: UnixTime::MAX,
-        origin: Some(Origin {
+        origin: Some(FamilyOrigin {
             issuer: "https://login.example/é".into(),
             subject: "a\0b".into(),
             session: Some("s\u{10FFFF}".into()),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bearward::store::{Mark, MarkKind, Marked, Store};
 use bearward::tokens::family::revocation::Revoked;
-use bearward::tokens::family::{Family, Origin};
+use bearward::tokens::family::{Family, FamilyOrigin};
 use bearward::types::clock::UnixTime;
 
 use crate::support::given::*;
@@ -54,7 +54,8 @@ pub(crate) async fn a_mark_is_used_once(store: &dyn Store) {
 }
 
 pub(crate) async fn only_the_first_use_revokes(store: &dyn Store) {
-    let origin = Origin { issuer: ISSUER.into(), subject: "alice".into(), session: Some("s".into()), dated: LOGIN };
+    let origin =
+        FamilyOrigin { issuer: ISSUER.into(), subject: "alice".into(), session: Some("s".into()), dated: LOGIN };
     let family = Family { origin: Some(origin), ..login("alice", LOGIN) };
     store.issue(family.clone(), ANY, LOGIN.into()).await.expect("the store works");
     let subject = Revoked::Subject { issuer: ISSUER.into(), subject: "bob".into(), not_after: LOGIN };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bearward::store::{EndingSearch, Store};
 use bearward::tokens::family::revocation::Revoked;
-use bearward::tokens::family::{Family, Origin, RevokeReason};
+use bearward::tokens::family::{Family, FamilyOrigin, RevokeReason};
 use bearward::types::clock::UnixTime;
 use bearward::types::reject::Reason;
 
@@ -17,7 +17,8 @@ const A: &str = "https://a.example";
 const B: &str = "https://b.example";
 
 fn from(issuer: &str, subject: &str, session: Option<&str>, dated: UnixTime) -> Family {
-    let origin = Origin { issuer: issuer.into(), subject: subject.into(), session: session.map(Into::into), dated };
+    let origin =
+        FamilyOrigin { issuer: issuer.into(), subject: subject.into(), session: session.map(Into::into), dated };
     Family { origin: Some(origin), ..login(&format!("a|{subject}"), LOGIN) }
 }
 

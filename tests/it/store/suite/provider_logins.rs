@@ -5,7 +5,7 @@ use std::time::Duration;
 use bearward::store::{LoginLease, ProviderLogin, RefreshedLogin, Renewed, RevokedBy, SavedLogin, Store};
 use bearward::tokens::audit_event::EventContext;
 use bearward::tokens::family::revocation::Revoked;
-use bearward::tokens::family::{Family, Origin, RevokeReason};
+use bearward::tokens::family::{Family, FamilyOrigin, RevokeReason};
 use bearward::types::clock::UnixTime;
 use bearward::types::ids::TokenId;
 use serde_json::json;
@@ -25,7 +25,7 @@ const OTHER: [u8; 16] = [2; 16];
 
 pub(super) fn family(subject: &str) -> Family {
     let (issuer, session) = (PROVIDER.into(), Some(format!("session of {subject}")));
-    let origin = Origin { issuer, subject: subject.into(), session, dated: LOGIN };
+    let origin = FamilyOrigin { issuer, subject: subject.into(), session, dated: LOGIN };
     Family { origin: Some(origin), ..login(&format!("corp|{subject}"), LOGIN) }
 }
 

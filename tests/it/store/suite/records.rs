@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bearward::store::{LogOrder, Mark, MarkKind, Marked, RevocationHook, RevokedBy, Settings, Store};
+use bearward::store::{LogOrder, Mark, MarkKind, Marked, RevocationHook, RevokedBy, Store, StoreOptions};
 use bearward::tokens::family::revocation::{Revocation, Revoked};
 use bearward::tokens::family::rotation::Rotation;
 use bearward::types::clock::UnixTime;
@@ -15,7 +15,7 @@ use crate::support::given::*;
 
 /// Where a store is: it can be closed and opened again.
 pub(crate) trait Place {
-    fn open_with(&self, settings: Settings, enforce: RevocationHook) -> Box<dyn Store>;
+    fn open_with(&self, settings: StoreOptions, enforce: RevocationHook) -> Box<dyn Store>;
 
     /// What the store tells about its own revocations.
     fn order(&self) -> LogOrder;
@@ -76,7 +76,7 @@ pub(crate) async fn a_revocation_is_enforced_before_its_caller_is_answered(place
 
 pub(crate) async fn a_shorter_access_lifetime_keeps_older_tokens_revocable(place: &dyn Place) {
     for (configured, remembered) in [(3_600, 3_600), (300, 3_600), (7_200, 7_200)] {
-        let settings = Settings { longest_life: Duration::from_secs(configured), ..settings() };
+        let settings = StoreOptions { longest_life: Duration::from_secs(configured), ..settings() };
         let store = place.open_with(settings, Arc::new(|_, _| {}));
         let revoked = Revoked::Token { issuer: "https://login.example".into(), jti: configured.to_string() };
         let sequence = store.revoke(revoked, LOGIN.into()).await.expect("revokes");
@@ -88,7 +88,7 @@ pub(crate) async fn a_shorter_access_lifetime_keeps_older_tokens_revocable(place
 pub(crate) async fn a_shorter_family_lifetime_keeps_older_tokens_revocable(place: &dyn Place) {
     let hour = Duration::from_secs(3_600);
     for (configured, remembered) in [(48 * hour, 48 * hour), (24 * hour, 48 * hour), (72 * hour, 72 * hour)] {
-        let store = place.open_with(Settings { longest_family: configured, ..settings() }, Arc::new(|_, _| {}));
+        let store = place.open_with(StoreOptions { longest_family: configured, ..settings() }, Arc::new(|_, _| {}));
         let revoked = Revoked::Token { issuer: ISSUER.into(), jti: configured.as_secs().to_string() };
         let sequence = store.revoke(revoked, LOGIN.into()).await.expect("revokes");
         let log = store.revocations_since(sequence - 1, LOGIN).await.expect("reads");
@@ -102,7 +102,7 @@ pub(crate) async fn a_longer_lifetime_keeps_earlier_revocations(place: &dyn Plac
     let issuer = String::from("https://login.example");
     let subject =
         |subject: &str, not_after| Revoked::Subject { issuer: issuer.clone(), subject: subject.into(), not_after };
-    let store = place.open_with(Settings { longest_life: short, ..settings() }, Arc::new(|_, _| {}));
+    let store = place.open_with(StoreOptions { longest_life: short, ..settings() }, Arc::new(|_, _| {}));
     for what in [
         Revoked::Token { issuer: issuer.clone(), jti: "1".into() },
         subject("alice", LOGIN + short),
@@ -111,7 +111,7 @@ pub(crate) async fn a_longer_lifetime_keeps_earlier_revocations(place: &dyn Plac
         store.revoke(what, LOGIN.into()).await.expect("revokes");
     }
     drop(store);
-    let store = place.open_with(Settings { longest_life: long, ..settings() }, Arc::new(|_, _| {}));
+    let store = place.open_with(StoreOptions { longest_life: long, ..settings() }, Arc::new(|_, _| {}));
     let (last, after) = (LOGIN + long, LOGIN + long + Duration::from_millis(1));
     store.sweep(last, 10).await.expect("sweeps");
     let kept = store.revocations_since(0, last).await.expect("reads");
@@ -122,7 +122,7 @@ pub(crate) async fn a_longer_lifetime_keeps_earlier_revocations(place: &dyn Plac
 }
 
 pub(crate) async fn events_beyond_the_limit_are_lost_and_counted(place: &dyn Place) {
-    let limited = Settings { audit: 3, ..settings() };
+    let limited = StoreOptions { audit: 3, ..settings() };
     let store = place.open_with(limited.clone(), Arc::new(|_, _| {}));
     for _ in 0..5 {
         issued(&*store, "alice", LOGIN).await;
@@ -155,7 +155,7 @@ pub(crate) async fn a_watermark_survives_a_change_of_the_issuers_name(place: &dy
     store.revoke(what, LOGIN.into()).await.expect("revokes");
     drop(store);
 
-    let renamed = Settings { issuer: "https://new.example".into(), ..settings() };
+    let renamed = StoreOptions { issuer: "https://new.example".into(), ..settings() };
     let store = place.open_with(renamed, Arc::new(|_, _| {}));
     assert_eq!(rejection(&*store, &family, 1, LOGIN).await, Reason::GrantRevoked);
 }

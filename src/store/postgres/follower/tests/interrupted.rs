@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::state::{Alarm, Entry, INTERVAL, Page, Position, State};
+use super::super::state::{Alarm, FollowerState, INTERVAL, LogEntry, Page, Position};
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::types::boot_time::BootTime;
 use crate::types::clock::UnixTime;
@@ -10,10 +10,10 @@ use crate::types::ids::TokenId;
 
 const NOW: UnixTime = UnixTime::from_secs(1_700_000_000);
 
-fn entry(number: u8) -> Entry {
+fn entry(number: u8) -> LogEntry {
     let what = Revoked::Family(TokenId::from_bytes([number; 16]));
     let revocation = Revocation { sequence: u64::from(number), what, at: NOW, until: UnixTime::MAX };
-    Entry { revocation, tag: [number; 16] }
+    LogEntry { revocation, tag: [number; 16] }
 }
 
 fn page(newest: u8, entries: &[u8]) -> Page {
@@ -24,7 +24,7 @@ fn page(newest: u8, entries: &[u8]) -> Page {
 /// The sweep deletes the entry at which the log is read on, and the gateway no longer remembers what was lost.
 #[test]
 fn a_log_that_is_read_twice_gets_what_it_lacked_at_first() {
-    let mut state = State::new(Duration::from_hours(2)).with_page(2);
+    let mut state = FollowerState::new(Duration::from_hours(2)).with_page(2);
     let start = BootTime::now();
     for entries in [&[1, 2][..], &[2, 3], &[3]] {
         state.on_poll(page(3, entries), start, NOW);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::super::state::{Alarm, Entry, INTERVAL, MIN_INTERVAL, Page, Position, State, Step, Tag};
+use super::super::state::{Alarm, FollowerState, INTERVAL, LogEntry, MIN_INTERVAL, Page, Position, Step, Tag};
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::types::boot_time::BootTime;
 use crate::types::clock::UnixTime;
@@ -14,14 +14,14 @@ const START: UnixTime = UnixTime::from_secs(1_700_000_000);
 
 /// A database, and a clock.
 struct Model {
-    log: Vec<Entry>,
+    log: Vec<LogEntry>,
     /// In the log, but their transaction is not visible yet.
     hidden: HashSet<u64>,
     newest: Position,
     now: Duration,
     tags: u8,
     families: u128,
-    state: State,
+    state: FollowerState,
     applied: HashSet<Revoked>,
     page: usize,
     /// The negative control: a database without tags.
@@ -37,7 +37,7 @@ impl Model {
             now: Duration::from_secs(1),
             tags: 0,
             families: 0,
-            state: State::new(RETENTION).with_page(page),
+            state: FollowerState::new(RETENTION).with_page(page),
             applied: HashSet::new(),
             page,
             has_tags: true,
@@ -66,7 +66,7 @@ impl Model {
         let revocation = Revocation { sequence, what, at, until: at + RETENTION };
         self.tags = self.tags.wrapping_add(1);
         let tag: Tag = if self.has_tags { [self.tags; 16] } else { [1; 16] };
-        self.log.push(Entry { revocation: revocation.clone(), tag });
+        self.log.push(LogEntry { revocation: revocation.clone(), tag });
         self.newest = Position { sequence, tag };
         revocation
     }
@@ -96,7 +96,7 @@ impl Model {
     fn page(&self) -> Page {
         let from = self.state.read_from();
         let is_visible =
-            |entry: &&Entry| entry.revocation.sequence >= from && !self.hidden.contains(&entry.revocation.sequence);
+            |entry: &&LogEntry| entry.revocation.sequence >= from && !self.hidden.contains(&entry.revocation.sequence);
         Page { newest: self.newest, entries: self.log.iter().filter(is_visible).take(self.page).cloned().collect() }
     }
 

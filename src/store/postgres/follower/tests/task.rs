@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::super::poll::Polled;
-use super::super::state::{Entry, Page, Position, spread};
+use super::super::state::{LogEntry, Page, Position, spread};
 use super::super::{FAR, FarClock, Follower, Memory};
 use crate::store::api::LogOrder;
 use crate::store::freshness::Freshness;
@@ -21,9 +21,9 @@ use crate::types::boot_time::BootTime;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
-fn entry(sequence: u64) -> Entry {
+fn entry(sequence: u64) -> LogEntry {
     let what = Revoked::Family(TokenId::from_bytes([1; 16]));
-    Entry { revocation: Revocation { sequence, what, at: UnixTime::default(), until: UnixTime::MAX }, tag: [1; 16] }
+    LogEntry { revocation: Revocation { sequence, what, at: UnixTime::default(), until: UnixTime::MAX }, tag: [1; 16] }
 }
 
 fn polled(entries: &[u64]) -> Polled {

@@ -21,9 +21,9 @@ const MIN_SWEEP: usize = 1_024;
 
 /// Shared by all workers. Outlives a reload, as streams do.
 #[derive(Default)]
-pub struct Leases {
+pub struct IntrospectedTokens {
     by_token: Mutex<ByToken>,
-    /// The number of leases that ended early.
+    /// The number of tokens that ended early.
     ended: AtomicU64,
     /// How often an answer gave a token other rights.
     changes: AtomicU64,
@@ -31,12 +31,12 @@ pub struct Leases {
 
 #[derive(Default)]
 struct ByToken {
-    leases: HashMap<u128, Weak<Lease>, RandomState>,
+    tokens: HashMap<u128, Weak<IntrospectedToken>, RandomState>,
     sweep_at: usize,
 }
 
 /// What is known of one token now.
-pub struct Lease {
+pub struct IntrospectedToken {
     pub(in crate::auth) token: u128,
     pub(in crate::auth) text: Arc<str>,
     /// Milliseconds. 0: the token is not good any more.
@@ -60,22 +60,22 @@ pub(in crate::auth) struct Answer {
     pub(in crate::auth) due: UnixTime,
 }
 
-impl Leases {
-    /// The lease of this token, which all of its streams share. A token with another subject than before is another
+impl IntrospectedTokens {
+    /// What is known of this token, which all of its streams share. A token with another subject than before is another
     /// token: what was opened with it ends.
-    pub(in crate::auth) fn grant(&self, token: u128, text: &Arc<str>, answer: Answer) -> Arc<Lease> {
+    pub(in crate::auth) fn record(&self, token: u128, text: &Arc<str>, answer: Answer) -> Arc<IntrospectedToken> {
         let mut by_token = self.by_token.lock();
-        let current = by_token.leases.get(&token).and_then(Weak::upgrade).filter(|lease| lease.is_live());
-        if let Some(lease) = current {
-            if lease.newest.lock().token.subject == answer.token.subject {
-                if lease.extend(answer) {
+        let current = by_token.tokens.get(&token).and_then(Weak::upgrade).filter(|introspected| introspected.is_live());
+        if let Some(introspected) = current {
+            if introspected.newest.lock().token.subject == answer.token.subject {
+                if introspected.extend(answer) {
                     self.changes.fetch_add(1, Ordering::AcqRel);
                 }
-                return lease;
+                return introspected;
             }
-            self.end_lease(&lease);
+            self.end_token(&introspected);
         }
-        let lease = Arc::new(Lease {
+        let introspected = Arc::new(IntrospectedToken {
             token,
             text: text.clone(),
             until: AtomicU64::new(answer.token.expires.as_millis()),
@@ -86,24 +86,24 @@ impl Leases {
             changes: AtomicU64::new(0),
         });
         by_token.sweep();
-        by_token.leases.insert(token, Arc::downgrade(&lease));
-        lease
+        by_token.tokens.insert(token, Arc::downgrade(&introspected));
+        introspected
     }
 
     /// The token is not good any more: its streams end.
     pub(in crate::auth) fn end(&self, token: u128) {
-        if let Some(lease) = self.by_token.lock().leases.remove(&token).and_then(|lease| lease.upgrade()) {
-            self.end_lease(&lease);
+        if let Some(introspected) = self.by_token.lock().tokens.remove(&token).and_then(|known| known.upgrade()) {
+            self.end_token(&introspected);
         }
     }
 
-    fn end_lease(&self, lease: &Lease) {
-        lease.until.store(0, Ordering::Release);
+    fn end_token(&self, introspected: &IntrospectedToken) {
+        introspected.until.store(0, Ordering::Release);
         // Last, so that a reader that sees the new number finds the end.
         self.ended.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Grows when a lease ends early.
+    /// Grows when a token ends early.
     pub fn ended(&self) -> u64 {
         self.ended.load(Ordering::Acquire)
     }
@@ -116,12 +116,12 @@ impl Leases {
     /// The tokens with open streams about which it is time to ask. Each is returned once until its question is dropped.
     pub(in crate::auth) fn due(&self, now: UnixTime) -> Vec<StreamQuestion> {
         let by_token = self.by_token.lock();
-        let live = by_token.leases.values().filter_map(Weak::upgrade);
-        let is_due = |lease: &Arc<Lease>| {
-            lease.streams.load(Ordering::Acquire) > 0
-                && lease.is_live()
-                && now.as_millis() >= lease.due.load(Ordering::Acquire)
-                && !lease.is_asked.swap(true, Ordering::AcqRel)
+        let live = by_token.tokens.values().filter_map(Weak::upgrade);
+        let is_due = |introspected: &Arc<IntrospectedToken>| {
+            introspected.streams.load(Ordering::Acquire) > 0
+                && introspected.is_live()
+                && now.as_millis() >= introspected.due.load(Ordering::Acquire)
+                && !introspected.is_asked.swap(true, Ordering::AcqRel)
         };
         live.filter(is_due).map(StreamQuestion).collect()
     }
@@ -129,14 +129,14 @@ impl Leases {
 
 impl ByToken {
     fn sweep(&mut self) {
-        if self.leases.len() >= self.sweep_at.max(MIN_SWEEP) {
-            self.leases.retain(|_, lease| lease.strong_count() > 0);
-            self.sweep_at = 2 * self.leases.len();
+        if self.tokens.len() >= self.sweep_at.max(MIN_SWEEP) {
+            self.tokens.retain(|_, introspected| introspected.strong_count() > 0);
+            self.sweep_at = 2 * self.tokens.len();
         }
     }
 }
 
-impl Lease {
+impl IntrospectedToken {
     /// When a stream ends if nothing is heard until then.
     pub fn until(&self) -> UnixTime {
         UnixTime::from_millis(self.until.load(Ordering::Acquire))
@@ -151,10 +151,10 @@ impl Lease {
         }
     }
 
-    /// Keeps the lease as one of an open stream.
-    pub fn held_by_stream(self: &Arc<Self>) -> StreamLease {
+    /// Keeps the token as one of an open stream.
+    pub fn held_by_stream(self: &Arc<Self>) -> StreamHold {
         self.streams.fetch_add(1, Ordering::AcqRel);
-        StreamLease(self.clone())
+        StreamHold(self.clone())
     }
 
     /// Asks again later, after a failure.
@@ -193,7 +193,7 @@ impl Lease {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// [`Lease::changes`] at the time of an answer. `None` if a newer one has other rights.
+    /// [`IntrospectedToken::changes`] at the time of an answer. `None` if a newer one has other rights.
     pub fn changes_until(&self, answer: &VerifiedToken) -> Option<u64> {
         let newest = self.newest.lock();
         answer.has_rights_of(&newest.token).then(|| self.changes())
@@ -201,11 +201,11 @@ impl Lease {
 }
 
 /// A question about a token with open streams.
-pub(in crate::auth) struct StreamQuestion(Arc<Lease>);
+pub(in crate::auth) struct StreamQuestion(Arc<IntrospectedToken>);
 
 impl std::ops::Deref for StreamQuestion {
-    type Target = Lease;
-    fn deref(&self) -> &Lease {
+    type Target = IntrospectedToken;
+    fn deref(&self) -> &IntrospectedToken {
         &self.0
     }
 }
@@ -216,17 +216,17 @@ impl Drop for StreamQuestion {
     }
 }
 
-/// One stream's part in a lease.
-pub struct StreamLease(Arc<Lease>);
+/// The hold of one stream on a token.
+pub struct StreamHold(Arc<IntrospectedToken>);
 
-impl std::ops::Deref for StreamLease {
-    type Target = Lease;
-    fn deref(&self) -> &Lease {
+impl std::ops::Deref for StreamHold {
+    type Target = IntrospectedToken;
+    fn deref(&self) -> &IntrospectedToken {
         &self.0
     }
 }
 
-impl Drop for StreamLease {
+impl Drop for StreamHold {
     fn drop(&mut self) {
         self.0.streams.fetch_sub(1, Ordering::AcqRel);
     }
@@ -248,59 +248,59 @@ mod tests {
         Answer { token: Arc::new(token), asked, due: NOW + minutes * MINUTE }
     }
 
-    fn grant(leases: &Leases, token: u128, subject: &str, minutes: u32) -> Arc<Lease> {
-        leases.grant(token, &Arc::from("text"), answer(subject, "read", Instant::now(), minutes))
+    fn record(tokens: &IntrospectedTokens, token: u128, subject: &str, minutes: u32) -> Arc<IntrospectedToken> {
+        tokens.record(token, &Arc::from("text"), answer(subject, "read", Instant::now(), minutes))
     }
 
     #[test]
     fn all_streams_of_a_token_share_the_newest_answer() {
-        let leases = Leases::default();
-        let lease = grant(&leases, 1, "alice", 1);
-        let stream = lease.held_by_stream();
+        let tokens = IntrospectedTokens::default();
+        let introspected = record(&tokens, 1, "alice", 1);
+        let stream = introspected.held_by_stream();
         assert_eq!((stream.check(NOW + MINUTE), stream.check(NOW + 2 * MINUTE)), (Ok(()), Err(Reason::Expired)));
-        assert!(Arc::ptr_eq(&lease, &grant(&leases, 1, "alice", 2)));
+        assert!(Arc::ptr_eq(&introspected, &record(&tokens, 1, "alice", 2)));
         assert_eq!((stream.check(NOW + 2 * MINUTE), stream.until()), (Ok(()), NOW + 4 * MINUTE));
-        leases.end(1);
-        assert_eq!((stream.check(NOW), leases.ended()), (Err(Reason::TokenInactive), 1));
+        tokens.end(1);
+        assert_eq!((stream.check(NOW), tokens.ended()), (Err(Reason::TokenInactive), 1));
         // The token is good again: what was opened with it has ended all the same.
-        assert!(grant(&leases, 1, "alice", 1).check(NOW).is_ok() && stream.check(NOW).is_err());
+        assert!(record(&tokens, 1, "alice", 1).check(NOW).is_ok() && stream.check(NOW).is_err());
     }
 
     #[test]
     fn a_token_that_changes_its_subject_ends_its_streams() {
-        let leases = Leases::default();
-        let stream = grant(&leases, 1, "alice", 1).held_by_stream();
-        assert!(grant(&leases, 1, "mallory", 1).check(NOW).is_ok());
-        assert_eq!((stream.check(NOW), leases.ended()), (Err(Reason::TokenInactive), 1));
+        let tokens = IntrospectedTokens::default();
+        let stream = record(&tokens, 1, "alice", 1).held_by_stream();
+        assert!(record(&tokens, 1, "mallory", 1).check(NOW).is_ok());
+        assert_eq!((stream.check(NOW), tokens.ended()), (Err(Reason::TokenInactive), 1));
     }
 
     #[test]
     fn the_rights_of_a_token_are_those_of_the_question_that_began_last() {
-        let leases = Leases::default();
+        let tokens = IntrospectedTokens::default();
         let begun = Instant::now();
-        let grant = |scope: &str, later: Duration| {
-            leases.grant(1, &Arc::from("text"), answer("alice", scope, begun + later, 1))
+        let record = |scope: &str, later: Duration| {
+            tokens.record(1, &Arc::from("text"), answer("alice", scope, begun + later, 1))
         };
-        let lease = grant("write", MINUTE);
-        let before = lease.newest_token();
+        let introspected = record("write", MINUTE);
+        let before = introspected.newest_token();
         for (scope, later, expected, changes) in
             [("write", MINUTE, "write", 0), ("read", 2 * MINUTE, "read", 1), ("write", MINUTE, "read", 1)]
         {
-            grant(scope, later);
-            assert_eq!((&*lease.newest_token().scope, leases.changes()), (&[expected.to_owned()][..], changes));
+            record(scope, later);
+            assert_eq!((&*introspected.newest_token().scope, tokens.changes()), (&[expected.to_owned()][..], changes));
         }
-        assert_eq!(lease.changes_until(&before), None);
-        assert_eq!(lease.changes_until(&lease.newest_token()), Some(1));
+        assert_eq!(introspected.changes_until(&before), None);
+        assert_eq!(introspected.changes_until(&introspected.newest_token()), Some(1));
     }
 
     #[test]
     fn only_tokens_with_streams_are_asked_about() {
-        let leases = Leases::default();
-        let [with, _without] = [1, 2].map(|token| grant(&leases, token, "alice", 1));
+        let tokens = IntrospectedTokens::default();
+        let [with, _without] = [1, 2].map(|token| record(&tokens, token, "alice", 1));
         let stream = with.held_by_stream();
-        let due = |now| leases.due(now).iter().map(|lease| lease.token).collect::<Vec<_>>();
+        let due = |now| tokens.due(now).iter().map(|introspected| introspected.token).collect::<Vec<_>>();
         assert_eq!((due(NOW), due(NOW + MINUTE)), (vec![], vec![1]));
-        let asked = leases.due(NOW + MINUTE);
+        let asked = tokens.due(NOW + MINUTE);
         assert_eq!((asked.len(), due(NOW + MINUTE)), (1, vec![]), "one question at a time");
         drop(asked);
         with.postpone(NOW + 2 * MINUTE);
@@ -311,10 +311,10 @@ mod tests {
 
     #[test]
     fn tokens_that_are_gone_are_forgotten() {
-        let leases = Leases::default();
-        let kept = grant(&leases, 0, "alice", 1);
-        (1..=2 * MIN_SWEEP as u128).for_each(|token| drop(grant(&leases, token, "alice", 1)));
-        assert!(leases.by_token.lock().leases.len() <= MIN_SWEEP + 1, "{}", leases.by_token.lock().leases.len());
-        assert!(Arc::ptr_eq(&kept, &grant(&leases, 0, "alice", 1)));
+        let tokens = IntrospectedTokens::default();
+        let kept = record(&tokens, 0, "alice", 1);
+        (1..=2 * MIN_SWEEP as u128).for_each(|token| drop(record(&tokens, token, "alice", 1)));
+        assert!(tokens.by_token.lock().tokens.len() <= MIN_SWEEP + 1, "{}", tokens.by_token.lock().tokens.len());
+        assert!(Arc::ptr_eq(&kept, &record(&tokens, 0, "alice", 1)));
     }
 }

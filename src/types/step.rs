@@ -1,5 +1,5 @@
-//! The steps of a decision, for `bearward explain`. A running gateway uses [`Trace::OFF`], which costs one comparison a
-//! step.
+//! The steps of a decision, for `bearward explain`. A running gateway uses [`StepReporter::OFF`], which costs one
+//! comparison a step.
 
 /// A passed check. After a failed check, no further steps are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,19 +47,19 @@ impl Step {
     }
 }
 
-/// The receiver of the steps.
+/// Reports steps to a listener, if there is one.
 #[derive(Clone, Copy)]
-pub struct Trace<'a>(Option<&'a (dyn Fn(Step, String) + Sync)>);
+pub struct StepReporter<'a>(Option<&'a (dyn Fn(Step, String) + Sync)>);
 
-impl<'a> Trace<'a> {
-    pub const OFF: Trace<'static> = Trace(None);
+impl<'a> StepReporter<'a> {
+    pub const OFF: StepReporter<'static> = StepReporter(None);
 
     pub fn to(listener: &'a (dyn Fn(Step, String) + Sync)) -> Self {
-        Trace(Some(listener))
+        StepReporter(Some(listener))
     }
 
     /// Reports a step. `found` is called only if there is a listener. The text must not contain a token.
-    pub fn step(self, step: Step, found: impl FnOnce() -> String) {
+    pub fn report(self, step: Step, found: impl FnOnce() -> String) {
         if let Some(listener) = self.0 {
             listener(step, found());
         }

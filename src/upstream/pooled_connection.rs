@@ -1,4 +1,4 @@
-//! The lease of a connection for one request, until its response ends.
+//! A connection of the pool in use by one request, until its response ends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,14 +7,14 @@ use std::time::Instant;
 use super::pool::{Http1Connection, Server};
 use super::server_state::ServerState;
 use super::slots::Slot;
-use crate::types::per_worker::Handle;
+use crate::types::per_worker::PaddedArc;
 
 /// The slot of one request and its connection. Released at the end of the response body; if it is dropped before, the
 /// connection is closed.
-pub struct Lease {
+pub struct PooledConnection {
     /// `None` over HTTP/2, where requests share a connection.
     connection: Option<Box<Http1Connection>>,
-    server: Arc<Handle<Server>>,
+    server: Arc<PaddedArc<Server>>,
     worker: usize,
     _slot: Slot,
     /// How often the server had been ejected when it was chosen. `None` for the only server of an upstream: it is never
@@ -22,14 +22,14 @@ pub struct Lease {
     pub(super) ejections: Option<u64>,
 }
 
-impl Lease {
+impl PooledConnection {
     pub(super) fn new(
-        server: &Arc<Handle<Server>>,
+        server: &Arc<PaddedArc<Server>>,
         worker: usize,
         connection: Option<Box<Http1Connection>>,
         slot: Slot,
     ) -> Self {
-        Lease { connection, server: server.clone(), worker, _slot: slot, ejections: None }
+        PooledConnection { connection, server: server.clone(), worker, _slot: slot, ejections: None }
     }
 
     /// Records that the response body broke off because of the server.
@@ -40,7 +40,7 @@ impl Lease {
         }
     }
 
-    /// For a tunnel, which needs no lease.
+    /// For a tunnel, which returns no connection to the pool.
     pub fn broken_responses(&self) -> BrokenResponses {
         BrokenResponses(self.server.state.clone())
     }
