@@ -105,14 +105,17 @@ async fn a_refresh_needs_the_certificate_before_anything_happens() {
     assert_eq!(claims_of(&child.access)["cnf"], json!({ "x5t#S256": hash }));
     assert_eq!(owner.status("/", &authorization(&child.access)).await, 200);
 
-    // A spent refresh token without the certificate is no reuse. With it, it is.
+    // A spent refresh token without the certificate is no reuse. With it, it is, beside an access token.
     gateway.advance(Duration::from_secs(30));
     assert_eq!(refresh_alone(&thief, &pair.refresh).await.0, 400);
     let (status, alone) = refresh_alone(&owner, &child.refresh).await;
     assert_eq!((status, &alone["token_type"]), (200, &json!("Bearer")), "{alone}");
     assert_eq!(owner.status("/", &authorization(&text(&alone, "access_token"))).await, 200);
     gateway.advance(Duration::from_secs(30));
-    assert_eq!(refresh_alone(&owner, &pair.refresh).await.0, 400);
+    let (status, again) = refresh_alone(&owner, &pair.refresh).await;
+    assert_eq!((status, &again["refresh_token"]), (200, &alone["refresh_token"]), "a copy of the client");
+    assert_eq!(owner.status("/", &authorization(&text(&again, "access_token"))).await, 200);
+    assert_eq!(refresh_beside(&owner, &pair).await.0, 400);
     assert_eq!(owner.status("/", &authorization(&child.access)).await, 401, "the session was revoked");
     let counted = |line: &Value| line["reason"] == "grant_certificate" && line["status"] == 400;
     gateway.log_line(counted).await;
