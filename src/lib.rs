@@ -10,8 +10,11 @@
 //! 2. `gateway/mod.rs` handles the request: [`gateway::Gateway::handle`] cannot fail, and `respond` is the pipeline.
 //!    `gateway/front.rs` builds its [`gateway::source::Source`]: who sent it, and over what.
 //! 3. `gateway/decide.rs` finds the route, `auth/authenticate.rs` verifies the token, `gateway/authorize.rs` checks the
-//!    route's rules and makes a `Permit`.
-//! 4. `gateway/forward.rs` sends the request to `upstream/`, or `gateway/token_calls.rs` answers it with `broker/`.
+//!    route's rules and makes a `Permit`. A credential that is no JWT is looked up: `auth/look_up.rs` has the steps,
+//!    and one `auth/verify_*.rs` what differs for its kind.
+//! 4. `gateway/forward.rs` sends the request to `upstream/`, or `gateway/token_calls.rs` answers it with `broker/`. The
+//!    paths that the operator chooses for these calls are in `gateway/endpoints.rs`; `gateway/oauth/` carries out those
+//!    of OAuth clients.
 //! 5. `gateway/response.rs` completes the response. `gateway/delivery.rs` writes the access log when the last byte is
 //!    sent.
 //!
@@ -101,7 +104,7 @@
 //! | `limits.penalty_duration` | `limits/penalty.rs`, called by `server/admission.rs` | closed at once, before TLS |
 //! | `limits.failed_handshakes`, `limits.malformed_requests`, `limits.rejected_bodies` | `limits/penalty.rs` | a penalty |
 //! | `limits.retry_delay` | `server/retry_delay.rs` | the next 429 is delayed |
-//! | `limits.token_size` | `auth/bearer/mod.rs`; for own tokens `broker/issue.rs` | 401 `token_too_large` |
+//! | `limits.token_size` | `auth/bearer/token.rs`; for own tokens `broker/issue.rs` | 401 `token_too_large` |
 //! | `limits.token_cache_size` | `auth/token_cache.rs` | the least used tokens are verified again |
 //! | `limits.used_proofs` | `auth/proofs/used.rs` | 503 `proofs_full` |
 //! | `limits.bad_signatures` | `auth/bad_signatures.rs`, called by `auth/authenticate.rs` and `auth/guess.rs` | 429 `rate_limited` |

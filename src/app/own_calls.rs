@@ -174,7 +174,7 @@ impl OwnCalls {
         })
     }
 
-    /// One of `[oauth]`.
+    /// A path that the operator chooses.
     async fn check_endpoint(
         &self,
         checks: &CallChecks<'_>,
@@ -182,21 +182,17 @@ impl OwnCalls {
         headers: &HeaderMap,
         context: &mut RequestContext<'_>,
     ) -> Result<(), Failure> {
-        let endpoint = match endpoint {
-            Endpoint::ProtectedResource => return Ok(()),
-            Endpoint::Report(_) => return Ok(checks.admit_report(context)?),
-            Endpoint::Client(endpoint) => endpoint,
-        };
-        if endpoint == ClientEndpoint::Introspect {
-            return self.check_introspection(checks, headers, context).await;
+        match endpoint {
+            Endpoint::ProtectedResource => Ok(()),
+            Endpoint::Report(_) => Ok(checks.admit_report(context)?),
+            Endpoint::Client(ClientEndpoint::Introspect) => self.check_introspection(checks, headers, context).await,
+            Endpoint::Client(ClientEndpoint::Revoke) => check_client_call(checks, headers, context),
+            Endpoint::Client(ClientEndpoint::Token) => {
+                check_client_call(checks, headers, context)?;
+                let proved = checks.grant_proof(headers, context).await?;
+                self.check_knows_proof(proved.key.is_some())
+            }
         }
-        checks.admit_guess(context)?;
-        oauth::check_no_credentials(headers)?;
-        if endpoint == ClientEndpoint::Token {
-            let proved = checks.grant_proof(headers, context).await?;
-            self.check_knows_proof(proved.key.is_some())?;
-        }
-        Ok(())
     }
 
     async fn check_introspection(
@@ -250,4 +246,14 @@ impl OwnCalls {
             Sessions::Store(store) => store.family(id).await.map_err(|error| unknown(&error)),
         }
     }
+}
+
+/// The first checks of a call of an OAuth client.
+fn check_client_call(
+    checks: &CallChecks<'_>,
+    headers: &HeaderMap,
+    context: &mut RequestContext<'_>,
+) -> Result<(), Failure> {
+    checks.admit_guess(context)?;
+    Ok(oauth::check_no_credentials(headers)?)
 }

@@ -42,8 +42,8 @@ pub struct AuthContext<'r> {
 }
 
 impl AuthContext<'_> {
-    /// Returns true for an API key or a handle that the route does not accept, or that must be read from the store
-    /// again.
+    /// Returns true for an API key or a handle that the route does not accept, and for a credential that must be looked
+    /// up again.
     pub(super) fn must_read(&self, known: &CachedToken) -> bool {
         self.must_read_at(known, self.now)
     }

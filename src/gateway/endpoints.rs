@@ -1,5 +1,6 @@
-//! `[oauth]`: the endpoints for OAuth clients and their paths. Each is off unless it is configured. `oauth/` carries
-//! them out.
+//! The paths of the gateway that the operator chooses: the endpoints for OAuth clients (`[oauth]`), the metadata of
+//! protected resources, and where identity providers report. Each is off unless it is configured. `oauth/` and
+//! `provider_events/` carry them out.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -111,6 +112,17 @@ impl Endpoints {
     /// The registered client with this name.
     pub fn client(&self, client_id: &str) -> Option<&RegisteredClient> {
         self.clients.iter().find(|client| client.client_id == client_id)
+    }
+}
+
+impl ClientEndpoint {
+    /// Returns true if its callers can be guessing: failures count for their addresses. What an introspection asks
+    /// about comes from the clients of its caller.
+    pub(super) const fn takes_guesses(self) -> bool {
+        match self {
+            ClientEndpoint::Token | ClientEndpoint::Revoke => true,
+            ClientEndpoint::Introspect => false,
+        }
     }
 }
 

@@ -19,7 +19,7 @@ pub enum OwnCall {
     Revoke { token_id: String },
     /// `GET /.well-known/jwks.json`
     Keys,
-    /// One of `[oauth]`
+    /// A path that the operator chooses
     Endpoint(Endpoint),
     /// `GET /.well-known/oauth-authorization-server`
     Metadata,

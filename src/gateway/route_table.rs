@@ -67,7 +67,7 @@ pub struct RouteTable {
     any_host: PathTable,
     /// If false, every route has `paths = "strict"`.
     has_loosened: bool,
-    /// `[oauth]`: at most four, and the paths at which identity providers report.
+    /// `[oauth]`, the metadata of resources, and the paths at which identity providers report.
     endpoints: Vec<(Box<[u8]>, Endpoint)>,
     metadata_path: Box<str>,
     /// The same document. Not at the path of a route: a backend may be an OpenID provider.

@@ -109,7 +109,7 @@ impl TokenCalls {
         Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
     }
 
-    /// One of `[oauth]`.
+    /// A path that the operator chooses.
     pub(super) async fn endpoint(
         &self,
         endpoint: Endpoint,
@@ -136,8 +136,7 @@ impl TokenCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        // What an introspection asks about comes from the clients of its caller.
-        let guesses = endpoint != ClientEndpoint::Introspect;
+        let guesses = endpoint.takes_guesses();
         if guesses {
             self.checks(authenticator).admit_guess(context)?;
         }
