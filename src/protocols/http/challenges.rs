@@ -58,15 +58,33 @@ impl<'c> Challenges<'c> {
         let error = error(reject);
         let is_of_dpop = self.dpop && (self.tried_dpop || self.bearer.is_none() || reject.reason.is_about_proof());
         // Without an error, each scheme is as good as the other one.
-        let members = |is_used: bool| {
-            let named = if is_used { error.clone() } else { None };
-            let has_scope = !scope.is_empty() && (is_used || error.is_none());
-            named.into_iter().chain(has_scope.then(|| format!("scope=\"{scope}\""))).collect::<Vec<_>>()
+        let room = error.as_ref().map_or(0, String::len) + scope.len() + "DPoP , scope=\"\"".len();
+        let describe = |beginning: &str, separator: &'static str, is_used: bool| {
+            let mut text = String::with_capacity(beginning.len() + room);
+            text.push_str(beginning);
+            let mut separator = separator;
+            if let Some(error) = error.as_deref()
+                && is_used
+            {
+                text.push_str(separator);
+                text.push_str(error);
+                separator = ", ";
+            }
+            if !scope.is_empty() && (is_used || error.is_none()) {
+                text.push_str(separator);
+                text.push_str("scope=\"");
+                text.push_str(scope);
+                text.push('"');
+            }
+            text
         };
         let bearer = self.bearer.and_then(|challenge| challenge.to_str().ok());
-        let bearer = bearer.map(|challenge| [vec![challenge.to_owned()], members(!is_of_dpop)].concat().join(", "));
-        let algorithms = format!("algs=\"{PROOF_ALGORITHMS}\"");
-        let dpop = self.dpop.then(|| format!("DPoP {}", [members(is_of_dpop), vec![algorithms]].concat().join(", ")));
+        let bearer = bearer.map(|challenge| describe(challenge, ", ", !is_of_dpop));
+        let dpop = self.dpop.then(|| {
+            let described = describe("DPoP", " ", is_of_dpop);
+            let separator = if described.len() == "DPoP".len() { " " } else { ", " };
+            format!("{described}{separator}algs=\"{PROOF_ALGORITHMS}\"")
+        });
         let ordered = if is_of_dpop { [dpop, bearer] } else { [bearer, dpop] };
         ordered.into_iter().flatten().filter_map(|text| HeaderValue::from_str(&text).ok()).collect()
     }
