@@ -58,7 +58,10 @@ impl<'c> Challenges<'c> {
         let error = error(reject);
         let is_of_dpop = self.dpop && (self.tried_dpop || self.bearer.is_none() || reject.reason.is_about_proof());
         // Without an error, each scheme is as good as the other one.
-        let room = error.as_ref().map_or(0, String::len) + scope.len() + "DPoP , scope=\"\"".len();
+        let room = error.as_ref().map_or(0, String::len)
+            + scope.len()
+            + ", scope=\"\", algs=\"\"".len()
+            + PROOF_ALGORITHMS.len();
         let describe = |beginning: &str, separator: &'static str, is_used: bool| {
             let mut text = String::with_capacity(beginning.len() + room);
             text.push_str(beginning);
@@ -81,9 +84,11 @@ impl<'c> Challenges<'c> {
         let bearer = self.bearer.and_then(|challenge| challenge.to_str().ok());
         let bearer = bearer.map(|challenge| describe(challenge, ", ", !is_of_dpop));
         let dpop = self.dpop.then(|| {
-            let described = describe("DPoP", " ", is_of_dpop);
-            let separator = if described.len() == "DPoP".len() { " " } else { ", " };
-            format!("{described}{separator}algs=\"{PROOF_ALGORITHMS}\"")
+            let mut text = describe("DPoP", " ", is_of_dpop);
+            text.push_str(if text.len() == "DPoP".len() { " algs=\"" } else { ", algs=\"" });
+            text.push_str(PROOF_ALGORITHMS);
+            text.push('"');
+            text
         });
         let ordered = if is_of_dpop { [dpop, bearer] } else { [bearer, dpop] };
         ordered.into_iter().flatten().filter_map(|text| HeaderValue::from_str(&text).ok()).collect()
