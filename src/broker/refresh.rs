@@ -71,8 +71,6 @@ struct RefreshCaller {
     proved: Bound,
     /// It is a registered client, and has authenticated.
     is_authenticated: bool,
-    /// Its spent tokens are no sign of theft if it proves a key. Only at the token endpoint.
-    may_repeat: bool,
 }
 
 impl RefreshCaller {
@@ -91,9 +89,13 @@ impl RefreshCaller {
         }
     }
 
-    /// Returns true if a thief of a refresh token could not have sent this. `family` has passed
+    /// Returns true at the token endpoint if a thief of a refresh token could not have sent this. `family` has passed
     /// [`RefreshCaller::may_refresh`] and [`RefreshCaller::lacks_proof`].
     fn is_proven(&self, family: &Family) -> bool {
+        // `POST /user/refresh` alone takes a bearer token.
+        if self.subject.is_some() {
+            return false;
+        }
         let is_bound = family.bound_to() != Bound::default();
         let is_owner = self.is_authenticated && self.client_id.as_deref() == Some(&*family.client_id);
         is_bound || is_owner
@@ -133,7 +135,6 @@ impl Broker {
             client_id: request.client_id,
             proved,
             is_authenticated: false,
-            may_repeat: false,
         };
         let rotation = self.rotate(presented, caller, context, None).await?;
         self.respond(rotation, token_id, proved.with_certificate_if(self.settings.certificate_bound), now)
@@ -155,7 +156,6 @@ impl Broker {
             client_id: client_id.map(str::to_owned),
             proved: proved_client.proved,
             is_authenticated: proved_client.is_authenticated,
-            may_repeat: true,
         };
         let mut turn = self.refresh_turns.take(token_id, self.settings.store_timeout).await;
         let rotation = match self.rotate(presented, caller, context, Some(&mut turn)).await? {
@@ -200,7 +200,7 @@ impl Broker {
                 (family, _) => rotate(family, watermark, presented, &roots, &lifetimes, time),
             };
             let rotation = match family.as_deref() {
-                Some(family) if caller.may_repeat && caller.is_proven(family) => rotation.for_proven_sender(family),
+                Some(family) if caller.is_proven(family) => rotation.for_proven_sender(family),
                 _ => rotation,
             };
             if has_turn && matches!(rotation, Rotation::Rotated(_)) {

@@ -36,7 +36,7 @@ impl ProtectedResource {
     }
 
     /// Returns true if clients reach the resource at this host, which may have a port.
-    fn is_at(&self, host: &str) -> bool {
+    pub fn is_at(&self, host: &str) -> bool {
         let authority = self.origin.split_once("://").map_or("", |(_, authority)| authority);
         without_port(authority).eq_ignore_ascii_case(without_port(host))
     }

@@ -1,6 +1,6 @@
 //! Finds the route of a request: host, then the longest path in whole segments, then method. Pure.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ptr;
 
 use foldhash::fast::FixedState;
@@ -9,6 +9,7 @@ use http::Method;
 use crate::gateway::endpoints::{Endpoint, Endpoints};
 use crate::gateway::own_call::OwnCall;
 use crate::gateway::path_table::PathTable;
+use crate::gateway::protected_resource::WELL_KNOWN;
 use crate::gateway::route::Route;
 use crate::gateway::route_methods::{matches_method, method_not_allowed};
 use crate::gateway::sign_in::paths::SignInPaths;
@@ -67,8 +68,10 @@ pub struct RouteTable {
     any_host: PathTable,
     /// If false, every route has `paths = "strict"`.
     has_loosened: bool,
-    /// `[oauth]`, the metadata of resources, and the paths at which identity providers report.
+    /// `[oauth]`, and the paths at which identity providers report.
     endpoints: Vec<(Box<[u8]>, Endpoint)>,
+    /// Where the metadata of resources are: one path for each resource, so that there can be many.
+    resource_paths: HashSet<Box<[u8]>, FixedState>,
     metadata_path: Box<str>,
     /// The same document. Not at the path of a route: a backend may be an OpenID provider.
     openid_paths: Vec<Box<str>>,
@@ -83,6 +86,7 @@ impl RouteTable {
             any_host: PathTable::default(),
             has_loosened: routes.iter().any(|route| route.forms != PathForms::STRICT),
             endpoints: Vec::new(),
+            resource_paths: HashSet::default(),
             metadata_path: METADATA_PATH.into(),
             openid_paths: Vec::new(),
             sign_in: None,
@@ -116,7 +120,14 @@ impl RouteTable {
     }
 
     fn add<P: AsRef<[u8]>>(&mut self, paths: impl Iterator<Item = (Endpoint, P)>) {
-        self.endpoints.extend(paths.map(|(endpoint, path)| (path.as_ref().into(), endpoint)));
+        for (endpoint, path) in paths {
+            let path = path.as_ref().into();
+            if endpoint == Endpoint::ProtectedResource {
+                self.resource_paths.insert(path);
+            } else {
+                self.endpoints.push((path, endpoint));
+            }
+        }
     }
 
     /// Puts the metadata where clients of this issuer look for it.
@@ -139,13 +150,21 @@ impl RouteTable {
     pub fn is_token_call(&self, path: &str) -> bool {
         path == REFRESH_PATH
             || named_token(path.as_bytes()).is_some()
-            || self.endpoints.iter().any(|(own, _)| **own == *path.as_bytes())
+            || self.endpoint(path.as_bytes()).is_some()
             || self.sign_in.as_ref().is_some_and(|paths| paths.contain(path.as_bytes()))
     }
 
     /// Returns true for every path that the gateway answers itself.
     pub fn is_own_path(&self, path: &str) -> bool {
         self.is_token_call(path) || path == KEYS_PATH || self.is_metadata_path(path.as_bytes())
+    }
+
+    fn endpoint(&self, path: &[u8]) -> Option<Endpoint> {
+        // Every request comes here, and few ask for metadata.
+        if path.starts_with(WELL_KNOWN.as_bytes()) && self.resource_paths.contains(path) {
+            return Some(Endpoint::ProtectedResource);
+        }
+        self.endpoints.iter().find(|(own, _)| **own == *path).map(|(_, endpoint)| *endpoint)
     }
 
     fn is_metadata_path(&self, path: &[u8]) -> bool {
@@ -238,8 +257,8 @@ impl RouteTable {
             let token_id = std::str::from_utf8(token_id).unwrap_or_default().to_owned();
             return Some(only(Method::DELETE, "DELETE", OwnCall::Revoke { token_id }));
         }
-        if let Some((_, endpoint)) = self.endpoints.iter().find(|(own, _)| **own == *path) {
-            return Some(endpoint.check_method(method).map(|()| OwnCall::Endpoint(*endpoint)));
+        if let Some(endpoint) = self.endpoint(path) {
+            return Some(endpoint.check_method(method).map(|()| OwnCall::Endpoint(endpoint)));
         }
         let paths = self.sign_in.as_ref().filter(|paths| paths.contain(path))?;
         Some(paths.find(method, path).map(OwnCall::SignIn))

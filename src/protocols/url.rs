@@ -111,8 +111,8 @@ impl fmt::Display for SecureUrl {
     }
 }
 
-/// Returns true for hosts on this machine: requests to them need no TLS.
-fn is_loopback(host: &str) -> bool {
+/// Returns true for hosts on this machine: requests to them need no TLS. An IPv6 address has no brackets.
+pub fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 

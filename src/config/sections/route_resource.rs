@@ -1,7 +1,6 @@
 //! `route.resource`: the protected resource that a route is. Tokens for it are good there alone.
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use http::Uri;
@@ -12,15 +11,15 @@ use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::value::Value;
 use crate::config::sections::placed::Placed;
+use crate::gateway::oauth::metadata;
 use crate::gateway::protected_resource::{ProtectedResource, ResourceMetadata, Resources};
 use crate::gateway::route::{Access, Route};
 use crate::protocols::http::path;
-use crate::protocols::http::target::without_port;
+use crate::protocols::url::is_loopback;
 
 const EXPECTED: &str = "expected https:// and a host";
 
 /// `route.resource` and `route.default_resource`.
-#[derive(Default)]
 pub(super) struct OfRoute {
     pub(super) resource: Option<Arc<ProtectedResource>>,
     pub(super) is_default: bool,
@@ -43,7 +42,7 @@ pub(super) fn of_route(table: &mut Table<'_>, keys: &RouteKeys<'_>) -> OfRoute {
     let resource = value.as_ref().and_then(|value| read(value, keys));
     if let Some(resource) = &resource {
         report_conflicts(table, resource, keys);
-    } else if is_default && value.is_none() {
+    } else if is_default {
         let error = ConfigError::new("`default_resource` has no effect without `resource`", "expected `resource`");
         table.reject("default_resource", error.missing());
     }
@@ -57,18 +56,13 @@ fn read(value: &Value<'_>, keys: &RouteKeys<'_>) -> Option<ProtectedResource> {
     if !value.boolean()? {
         return None;
     }
-    let base = origin(keys.issuer);
-    if base.is_none() {
-        let error = ConfigError::new("tokens.issuer is no https:// URL", "expected the URL of this resource");
-        value.reject(error.help("write the URL at which clients reach this route"));
-    }
     // Without the slash at its end: clients compare the resource with the URL that their user wrote.
-    ProtectedResource::new(&base?, keys.path?.trim_end_matches('/'))
-}
-
-fn origin(issuer: &str) -> Option<String> {
-    let uri: Uri = issuer.parse().ok()?;
-    Some(format!("{}://{}", uri.scheme_str()?, uri.authority()?))
+    let url = format!("{}{}", metadata::base(keys.issuer), keys.path?.trim_end_matches('/'));
+    let read = resource(&url);
+    value.accept(read.map_err(|_| {
+        let error = ConfigError::new("tokens.issuer is no https:// URL", "expected the URL of this resource");
+        error.help("write the URL at which clients reach this route")
+    }))
 }
 
 fn report_conflicts(table: &mut Table<'_>, resource: &ProtectedResource, keys: &RouteKeys<'_>) {
@@ -84,11 +78,7 @@ fn report_conflicts(table: &mut Table<'_>, resource: &ProtectedResource, keys: &
         );
         table.reject(key, error.related(&table.place("resource"), "only tokens for this resource are good here"));
     }
-    let is_at_host = |host: &str| {
-        let authority = resource.origin.split_once("://").map_or("", |(_, authority)| authority);
-        without_port(authority).eq_ignore_ascii_case(host)
-    };
-    if keys.host.is_some_and(|host| !is_at_host(host)) {
+    if keys.host.is_some_and(|host| !resource.is_at(host)) {
         let error = ConfigError::new("the resource has another host than the route", "expected the host of the route");
         table.reject("resource", error.related(&table.place("host"), "requests to this host match"));
     }
@@ -117,7 +107,7 @@ pub(super) fn resource(text: &str) -> Result<ProtectedResource, ConfigError> {
     let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
         return error("write the URL at which clients reach the services behind the gateway");
     };
-    if scheme != "https" && !(scheme == "http" && is_loopback(authority.host())) {
+    if scheme != "https" && !(scheme == "http" && is_loopback(authority.host().trim_matches(['[', ']']))) {
         return error("write https://; http:// is possible for localhost alone");
     }
     if text.contains(['?', '#', '@', '"', '\\']) {
@@ -131,11 +121,6 @@ pub(super) fn resource(text: &str) -> Result<ProtectedResource, ConfigError> {
     let path = if text.ends_with('/') || uri.path() != "/" { uri.path() } else { "" };
     ProtectedResource::new(&format!("{scheme}://{authority}"), path)
         .ok_or_else(|| ConfigError::new("this URL does not fit into a header", EXPECTED))
-}
-
-fn is_loopback(host: &str) -> bool {
-    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Reports routes of which each is to be the default.
@@ -163,43 +148,45 @@ pub(super) fn resources(
     routes: &[Route],
     issuers: &[String],
 ) -> Resources {
-    let mut all = Vec::new();
-    if let Some(resource) = &of_gateway {
-        all.push(ResourceMetadata::new(resource.clone(), &authorization_servers(issuers), scopes));
-    }
-    let mut default = of_gateway.as_ref().map(|_| 0);
+    let servers = authorization_servers(issuers);
+    let of_gateway_metadata =
+        of_gateway.as_ref().map(|resource| ResourceMetadata::new(resource.clone(), &servers, scopes));
+    let mut by_url: BTreeMap<&str, Vec<&Route>> = BTreeMap::new();
     for route in routes {
-        let Some(resource) = &route.resource else { continue };
-        let known = all.iter().position(|metadata| metadata.resource.url == resource.url);
-        let place = known.unwrap_or(all.len());
-        if known.is_none() {
-            all.push(of_routes(resource, routes, issuers));
-        }
-        if route.is_default_resource && of_gateway.is_none() {
-            default = Some(place);
+        if let Some(resource) = &route.resource {
+            by_url.entry(&resource.url).or_default().push(route);
         }
     }
-    if default.is_none() && all.len() == 1 {
-        default = Some(0);
+    if let Some(resource) = &of_gateway {
+        // That of a route with the same URL says the same of it, but for scopes.
+        by_url.remove(resource.url.as_str());
     }
+    let of_routes = by_url.values().filter_map(|routes| of_routes(routes, &servers));
+    let all: Vec<_> = of_gateway_metadata.into_iter().chain(of_routes).collect();
+    let named = routes.iter().find(|route| route.is_default_resource).and_then(|route| route.resource.as_ref());
+    let default = match named {
+        _ if of_gateway.is_some() || all.len() == 1 => Some(0),
+        Some(named) => all.iter().position(|metadata| metadata.resource.url == named.url),
+        None => None,
+    };
     Resources { of_gateway, all, default }
 }
 
-/// The metadata of a resource of one or several routes. It lists the issuers and the scopes that they name.
-fn of_routes(resource: &Arc<ProtectedResource>, routes: &[Route], issuers: &[String]) -> ResourceMetadata {
+/// The metadata of the resource that these routes are. It lists the issuers and the scopes that they name.
+fn of_routes(routes: &[&Route], servers: &[String]) -> Option<ResourceMetadata> {
+    let resource = routes.first()?.resource.clone()?;
     let mut scopes = BTreeSet::new();
     let mut named = BTreeSet::new();
     let mut takes_all = false;
-    for route in routes.iter().filter(|route| route.resource.as_ref() == Some(resource)) {
+    for route in routes {
         let Access::Token(rules) = &route.access else { continue };
         scopes.extend(rules.scopes.iter().chain(&rules.any_scope).cloned());
         named.extend(&rules.issuers);
         takes_all |= rules.issuers.is_empty();
     }
-    let servers = authorization_servers(issuers);
-    let servers: Vec<_> = servers.into_iter().filter(|issuer| takes_all || named.contains(issuer)).collect();
+    let servers: Vec<_> = servers.iter().filter(|issuer| takes_all || named.contains(issuer)).cloned().collect();
     let scopes: Vec<_> = scopes.into_iter().collect();
-    ResourceMetadata::new(resource.clone(), &servers, &scopes)
+    Some(ResourceMetadata::new(resource, &servers, &scopes))
 }
 
 /// The gateway, and all issuers with a URL: clients can fetch their metadata (RFC 8414).

@@ -66,8 +66,8 @@ fn names(endpoint: ClientEndpoint) -> (&'static str, &'static str) {
     }
 }
 
-/// The gateway's paths begin at the host, also if the issuer has a path.
-fn base(issuer: &str) -> String {
+/// The beginning of the URLs of the gateway's paths: its scheme and host, also if the issuer has a path.
+pub fn base(issuer: &str) -> String {
     let uri = issuer.parse::<Uri>().unwrap_or_default();
     match (uri.scheme_str(), uri.authority()) {
         (Some(scheme), Some(authority)) => format!("{scheme}://{authority}"),

@@ -6,10 +6,9 @@ use super::verified_token::VerifiedToken;
 use crate::types::reject::{Reason, Reject};
 
 /// What `aud` must name for one use of a token.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeededAudience<'r> {
     /// A value of `tokens.audience` or `issuer.audience`.
-    #[default]
     Gateway,
     /// This resource (`route.resource`). A token for the gateway is not good there: the client that holds it may act
     /// for the user everywhere else.

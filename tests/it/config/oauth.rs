@@ -214,6 +214,18 @@ fn a_route_is_a_resource_below_its_own_url() {
         ),
         ("[[route]]\npath = \"/a\"\ndefault_resource = true", "route[0].default_resource", (3, 20), "`resource`"),
         (
+            "[[route]]\npath = \"/a\"\nresource = false\ndefault_resource = true",
+            "route[0].default_resource",
+            (4, 20),
+            "`resource`",
+        ),
+        (
+            "[[route]]\npath = \"/a\"\nresource = true\n[tokens]\nissuer = \"http://gateway.example\"",
+            "route[0].resource",
+            (3, 12),
+            "tokens.issuer is no https:// URL",
+        ),
+        (
             "[[route]]\npath = \"/a\"\nresource = true\ndefault_resource = true\n\
              [[route]]\npath = \"/b\"\nresource = true\ndefault_resource = true",
             "route[1].path",
