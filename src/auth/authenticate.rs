@@ -13,7 +13,7 @@ use crate::auth::flights::{Flights, LookupOutcome};
 use crate::auth::handles::Handles;
 use crate::auth::identity::Identity;
 use crate::auth::introspection::Introspection;
-use crate::auth::keyring::Keyring;
+use crate::auth::keyring::{Keyring, RefetchOutcome};
 use crate::auth::proofs::{OwnHosts, ProofRule, Proofs};
 use crate::auth::renewals::Renewals;
 use crate::auth::revocations::{RevocationKeys, Revocations};
@@ -176,6 +176,30 @@ impl Authenticator {
             cached.check_time(context.now).inspect_err(|_| context.note_rejected(&cached.token))?;
             return Ok(cached);
         }
+        let cached = self.verify_queued(&queued, context);
+        release(queued.permit, &cached).await;
+        match cached {
+            // A signature that was checked now: a bad token that comes again is rejected above, at little cost.
+            Err(bad) if is_bad_signature(&bad) => Box::pin(self.verify_with_replaced_key(bearer, bad, context)).await,
+            cached => cached,
+        }
+    }
+
+    /// Verifies a token again that no known key has signed, if its issuer gives other keys: it may have replaced one
+    /// under the same `kid`, or have none. It is asked as often as for an unknown key.
+    async fn verify_with_replaced_key(
+        &self,
+        bearer: BearerToken<'_>,
+        bad: Reject,
+        context: &AuthContext<'_>,
+    ) -> Result<Arc<CachedToken>, Reject> {
+        // The gateway knows its own keys by their names.
+        let Some(issuer) = issuer_of(bearer).filter(|issuer| !self.keyring.is_own(issuer)) else { return Err(bad) };
+        let refetched = self.keyring.refetch(&issuer, context.clock.uptime()).await;
+        if refetched.is_none_or(|refetched| refetched.outcome != RefetchOutcome::Fetched) {
+            return Err(bad);
+        }
+        let queued = self.queue_for_signature(bearer, context).await?;
         let cached = self.verify_queued(&queued, context);
         release(queued.permit, &cached).await;
         cached

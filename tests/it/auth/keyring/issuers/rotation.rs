@@ -147,6 +147,31 @@ async fn random_kids_cause_one_fetch_per_cooldown() {
     assert!(upstream.seen().len() == 1, "only the valid token passed");
 }
 
+/// An issuer without names of keys, or with a fixed one, replaces its key. Bad signatures cause no more fetches than
+/// unknown keys.
+#[tokio::test]
+async fn a_key_that_was_replaced_under_its_name_is_fetched() {
+    let upstream = Upstream::start();
+    let old = mint();
+    let next = mint().named(&old.kid);
+    let server = KeyServer::start(&[&old]);
+    let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), ""));
+    assert_eq!(status(&gateway, &new_token(&gateway, &old)).await, 200);
+    server.publish(&[&next]);
+    assert_eq!(status(&gateway, &new_token(&gateway, &next)).await, 200);
+    assert_eq!(server.key_requests(), 2);
+    for _ in 0..20 {
+        assert_eq!(status(&gateway, &new_token(&gateway, &old)).await, 401);
+    }
+    assert_eq!(server.key_requests(), 2, "within the cooldown");
+    gateway.advance(COOLDOWN);
+    for _ in 0..20 {
+        assert_eq!(status(&gateway, &new_token(&gateway, &old)).await, 401);
+    }
+    assert_eq!(server.key_requests(), 3);
+    assert_eq!(status(&gateway, &new_token(&gateway, &next)).await, 200);
+}
+
 /// Otherwise a client with expired tokens could use up the cooldown.
 #[tokio::test]
 async fn an_otherwise_invalid_token_causes_no_fetch() {
