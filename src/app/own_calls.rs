@@ -184,6 +184,7 @@ impl OwnCalls {
     ) -> Result<(), Failure> {
         match endpoint {
             Endpoint::ProtectedResource => Ok(()),
+            Endpoint::Browser(_) | Endpoint::Register => Ok(checks.admit(context)?),
             Endpoint::Report(_) => Ok(checks.admit_report(context)?),
             Endpoint::Client(ClientEndpoint::Introspect) => self.check_introspection(checks, headers, context).await,
             Endpoint::Client(ClientEndpoint::Revoke) => check_client_call(checks, headers, context),

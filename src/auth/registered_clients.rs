@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use crate::auth::client_certificate::ExpectedCertificate;
 use crate::auth::context::AuthContext;
 use crate::auth::keyring::{KeySource, KeyUser, Source};
+use crate::tokens::authorization::redirect_uri::RedirectUri;
 use crate::tokens::jwt::client_assertion::{self, ClientAssertion};
 use crate::tokens::jwt::{Issuer, verify};
 use crate::tokens::login::CLIENT_SUBJECT_PREFIX;
@@ -32,6 +33,17 @@ pub struct RegisteredClient {
     pub lifetime: Duration,
     /// If true, it gets only access tokens that are bound to a key (RFC 9449 section 5.2).
     pub dpop_bound: bool,
+    /// `oauth.client.redirect_uris`. `None`: it does not ask users.
+    pub authorization: Option<ClientAuthorization>,
+}
+
+/// How a client may ask users.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientAuthorization {
+    /// At least one.
+    pub redirect_uris: Vec<RedirectUri>,
+    /// `oauth.client.consent = "never"`: users are not asked.
+    pub skips_consent: bool,
 }
 
 /// `oauth.client.client_auth`: how a client proves who it is.
@@ -45,6 +57,8 @@ pub enum ClientProof {
     },
     /// By its TLS handshake (RFC 8705).
     Certificate(ExpectedCertificate),
+    /// `none`: it is a public client, and proves nothing.
+    Nothing,
 }
 
 impl RegisteredClient {
@@ -52,14 +66,28 @@ impl RegisteredClient {
     pub fn assertions(&self) -> Option<(&Issuer, &KeySource)> {
         match &self.authentication {
             ClientProof::Assertion { policy, keys } => Some((policy, keys)),
-            ClientProof::Certificate(_) => None,
+            ClientProof::Certificate(_) | ClientProof::Nothing => None,
+        }
+    }
+
+    /// Returns true if it authenticates, so that its name alone is not enough.
+    pub fn authenticates(&self) -> bool {
+        self.authentication != ClientProof::Nothing
+    }
+
+    /// How it authenticates (RFC 8414). `None`: it does not.
+    pub fn method(&self) -> Option<&'static str> {
+        match &self.authentication {
+            ClientProof::Assertion { .. } => Some("private_key_jwt"),
+            ClientProof::Certificate(expected) => Some(expected.method()),
+            ClientProof::Nothing => None,
         }
     }
 
     /// The certificate that it authenticates with.
     pub fn certificate(&self) -> Option<&ExpectedCertificate> {
         match &self.authentication {
-            ClientProof::Assertion { .. } => None,
+            ClientProof::Assertion { .. } | ClientProof::Nothing => None,
             ClientProof::Certificate(expected) => Some(expected),
         }
     }

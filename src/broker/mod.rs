@@ -6,6 +6,7 @@
 
 mod access_grants;
 mod api_keys;
+mod authorization_codes;
 mod client;
 mod detached;
 mod event_poll;
@@ -30,6 +31,7 @@ mod token_pair;
 
 pub use access_grants::AccessGrant;
 pub use api_keys::IssuedKey;
+pub use authorization_codes::RedeemedCode;
 pub use client::check_client_id;
 pub use detached::Detached;
 pub use event_poll::{EventPoll, poll_events};

@@ -161,6 +161,6 @@ fn every_record() -> Vec<Record> {
         listener = [{ tls = {} }]\nrate = [{}]\ntoken_exchange = [{}]\n\
         route = [{ claim = [{}], rate = [{}] }]\nupstream = [{ health_check = {} }]\n\
         admin = { tls = {}, operator = [{}] }\n\
-        oauth = { resource_server = [{}], client = [{}], exchange = [{ claim = [{}] }] }\n";
+        oauth = { resource_server = [{}], client = [{}], scope = [{ claim = {} }], exchange = [{ claim = [{}] }] }\n";
     reading::records(one_of_each, |root| drop(root.read(|root| sections::gateway(root, Probe::None))))
 }

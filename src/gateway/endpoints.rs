@@ -9,6 +9,7 @@ use std::iter;
 use http::Method;
 
 use crate::auth::registered_clients::RegisteredClient;
+use crate::gateway::authorization_server::settings::AuthorizationSettings;
 use crate::gateway::exchange_rule::ExchangeRule;
 use crate::gateway::protected_resource::Resources;
 use crate::limits::limiter::Key;
@@ -36,12 +37,17 @@ pub struct Endpoints {
     pub clients: Vec<RegisteredClient>,
     /// `[[oauth.exchange]]`, in order: the first one that accepts a token applies.
     pub exchange: Vec<ExchangeRule>,
+    /// `oauth.sign_in`. `None`: no client can ask users.
+    pub authorization: Option<Box<AuthorizationSettings>>,
 }
 
 /// A path of the gateway that the operator chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     Client(ClientEndpoint),
+    Browser(BrowserEndpoint),
+    /// RFC 7591
+    Register,
     /// RFC 9728
     ProtectedResource,
     Report(ProviderReport),
@@ -56,6 +62,15 @@ pub enum ClientEndpoint {
     Revoke,
     /// RFC 7662
     Introspect,
+}
+
+/// An endpoint that browsers load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BrowserEndpoint {
+    /// OAuth 2.1 section 3.1
+    Authorize,
+    /// The page on which the user agrees.
+    Consent,
 }
 
 /// An endpoint at which identity providers report.
@@ -73,7 +88,23 @@ impl Endpoints {
         // Each path once.
         let metadata: BTreeSet<_> = self.resources.paths().collect();
         let metadata = metadata.into_iter().map(|path| (Endpoint::ProtectedResource, path));
-        self.for_clients().map(|(endpoint, path)| (Endpoint::Client(endpoint), path)).chain(metadata)
+        let of_clients = self.for_clients().map(|(endpoint, path)| (Endpoint::Client(endpoint), path));
+        of_clients.chain(self.of_front().map(|(endpoint, path, _)| (endpoint, path))).chain(metadata)
+    }
+
+    /// Those of the authorization server that `oauth.sign_in` switches on, with the keys of their paths.
+    pub fn of_front(&self) -> impl Iterator<Item = (Endpoint, &str, &'static str)> {
+        let settings = self.authorization.as_deref();
+        let pages = settings.into_iter().flat_map(|settings| {
+            let authorize = Endpoint::Browser(BrowserEndpoint::Authorize);
+            let consent = Endpoint::Browser(BrowserEndpoint::Consent);
+            [
+                (authorize, &*settings.authorization_endpoint, "authorization_endpoint"),
+                (consent, &*settings.consent_page, "consent_page"),
+            ]
+        });
+        let registration = settings.and_then(|settings| settings.registration.as_ref());
+        pages.chain(registration.map(|settings| (Endpoint::Register, &*settings.endpoint, "registration_endpoint")))
     }
 
     /// Those for OAuth clients among them. Routing and metadata both use this list.
@@ -90,7 +121,12 @@ impl Endpoints {
     pub fn grant_types(&self) -> Vec<&'static str> {
         let client_credentials = self.clients.iter().any(|client| client.client_credentials);
         let exchange = !self.exchange.is_empty();
-        let grants = [("refresh_token", true), ("client_credentials", client_credentials), (TOKEN_EXCHANGE, exchange)];
+        let grants = [
+            ("authorization_code", self.authorization.is_some()),
+            ("refresh_token", true),
+            ("client_credentials", client_credentials),
+            (TOKEN_EXCHANGE, exchange),
+        ];
         grants.into_iter().filter(|(_, is_supported)| *is_supported).map(|(grant, _)| grant).collect()
     }
 
@@ -104,8 +140,7 @@ impl Endpoints {
 
     /// How clients can authenticate at the token endpoint (RFC 8414). All others are public clients.
     pub fn client_methods(&self) -> Vec<&'static str> {
-        let method = |client: &RegisteredClient| client.certificate().map_or("private_key_jwt", |known| known.method());
-        let methods: BTreeSet<_> = self.clients.iter().map(method).collect();
+        let methods: BTreeSet<_> = self.clients.iter().filter_map(RegisteredClient::method).collect();
         iter::once("none").chain(methods).collect()
     }
 
@@ -131,7 +166,8 @@ impl Endpoint {
     pub(super) fn check_method(self, method: &Method) -> Result<(), Reject> {
         let (allowed, allow): (&[Method], _) = match self {
             Endpoint::ProtectedResource => (&[Method::GET, Method::HEAD], "GET, HEAD"),
-            Endpoint::Client(_) | Endpoint::Report(_) => (&[Method::POST], "POST"),
+            Endpoint::Browser(_) => (&[Method::GET, Method::POST], "GET, POST"),
+            Endpoint::Client(_) | Endpoint::Register | Endpoint::Report(_) => (&[Method::POST], "POST"),
         };
         if allowed.contains(method) { Ok(()) } else { Err(Reject::from(Reason::MethodNotAllowed).allows(allow)) }
     }
@@ -142,6 +178,9 @@ impl Endpoint {
             Endpoint::Client(ClientEndpoint::Token) => "exchanges a refresh token or another grant (RFC 6749)",
             Endpoint::Client(ClientEndpoint::Revoke) => "revokes a token (RFC 7009)",
             Endpoint::Client(ClientEndpoint::Introspect) => "introspects a token (RFC 7662)",
+            Endpoint::Browser(BrowserEndpoint::Authorize) => "asks a user for a client (OAuth 2.1)",
+            Endpoint::Browser(BrowserEndpoint::Consent) => "shows who asks for what, and takes the user's decision",
+            Endpoint::Register => "registers a client (RFC 7591)",
             Endpoint::ProtectedResource => "publishes the metadata of the protected resource (RFC 9728)",
             Endpoint::Report(ProviderReport::BackchannelLogout(_)) => {
                 "ends the session that a logout token names (OpenID Connect)"

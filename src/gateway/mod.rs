@@ -3,6 +3,7 @@
 //! [`Gateway::handle`] cannot fail. It opens the record, calls [`Gateway::respond`] within `timeouts.request`, turns a
 //! rejection into a response, and hands both to the connection. `respond` runs the steps, and each may reject.
 
+pub mod authorization_server;
 pub mod authorize;
 mod back;
 pub mod call_checks;
@@ -60,6 +61,7 @@ use crate::gateway::context::RequestContext;
 use crate::gateway::cookie_refresh::NewCookies;
 use crate::gateway::decide::{Decider, Decision};
 use crate::gateway::delivery::{Delivery, Parts};
+use crate::gateway::endpoints::Endpoint;
 use crate::gateway::forward::{Forwarded, Forwarder};
 use crate::gateway::front::Fronts;
 use crate::gateway::own_call::OwnCall;
@@ -277,6 +279,10 @@ impl Gateway {
             OwnCall::Revoke { token_id } => {
                 Box::pin(self.token_calls.revoke(&token_id, request.headers(), authenticator, context)).await
             }
+            OwnCall::Endpoint(Endpoint::Browser(endpoint)) => match &self.sign_in {
+                Some(sign_in) => Box::pin(self.token_calls.authorize(endpoint, request, sign_in, context)).await,
+                None => Err(Reason::NoRoute.into()),
+            },
             OwnCall::Endpoint(endpoint) => {
                 Box::pin(self.token_calls.endpoint(endpoint, request, authenticator, context)).await
             }

@@ -46,6 +46,8 @@ impl ProtectedResource {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResourceMetadata {
     pub resource: Arc<ProtectedResource>,
+    /// What its routes ask for.
+    pub scopes: Vec<String>,
     /// JSON.
     pub document: Bytes,
 }
@@ -63,7 +65,7 @@ impl ResourceMetadata {
         if !scopes.is_empty() {
             document["scopes_supported"] = scopes.into();
         }
-        ResourceMetadata { resource, document: document.to_string().into() }
+        ResourceMetadata { resource, scopes: scopes.to_vec(), document: document.to_string().into() }
     }
 }
 

@@ -5,20 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 
 use crate::auth::authenticate::Authenticator;
 use crate::auth::keyring::Keyring;
 use crate::auth::registered_clients::ClientKeys;
 use crate::broker::refresh::RefreshRequest;
 use crate::broker::{BODY_LIMIT, Broker, EXCHANGE_BODY_LIMIT};
+use crate::gateway::authorization_server::{self, AuthorizationCall};
 use crate::gateway::call_checks::{CallChecks, Revoker};
 use crate::gateway::context::RequestContext;
 use crate::gateway::cookie_refresh::CookieRefresh;
-use crate::gateway::endpoints::{ClientEndpoint, Endpoint, Endpoints, ProviderReport};
+use crate::gateway::endpoints::{BrowserEndpoint, ClientEndpoint, Endpoint, Endpoints, ProviderReport};
 use crate::gateway::oauth::{self, metadata};
 use crate::gateway::protected_resource::ProtectedResource;
 use crate::gateway::provider_events::{EVENT_LIMIT, LOGOUT_LIMIT, Receivers};
+use crate::gateway::sign_in::SignIn;
 use crate::limits::pace::MinRate;
 use crate::limits::throttle::is_failure;
 use crate::protocols::http::body::{self, Body};
@@ -119,6 +121,8 @@ impl TokenCalls {
     ) -> Outcome {
         match endpoint {
             Endpoint::Client(endpoint) => self.client_call(endpoint, request, authenticator, context).await,
+            Endpoint::Browser(_) => Err(Reason::NoRoute.into()),
+            Endpoint::Register => self.register(request, authenticator, context).await,
             Endpoint::ProtectedResource => self.published_resource(context),
             Endpoint::Report(report) => {
                 self.checks(authenticator).admit_report(context)?;
@@ -157,6 +161,42 @@ impl TokenCalls {
             attempt.end(is_failure(&outcome));
         }
         outcome
+    }
+
+    /// The authorization endpoint, and the consent page.
+    pub(super) async fn authorize(
+        &self,
+        endpoint: BrowserEndpoint,
+        request: &mut Request<Body>,
+        sign_in: &SignIn,
+        context: &mut RequestContext<'_>,
+    ) -> Outcome {
+        let settings = self.endpoints.authorization.as_deref().ok_or(Reason::NoRoute)?;
+        let form = match *request.method() {
+            Method::POST => Some(self.read_body(request, BODY_LIMIT, context).await?),
+            _ => None,
+        };
+        let mut call = AuthorizationCall {
+            settings,
+            clients: &self.endpoints.clients,
+            issuer: &self.broker.settings.issuer,
+            sign_in,
+            context,
+        };
+        Ok(call.respond(endpoint, request, form.as_ref()).await)
+    }
+
+    async fn register(
+        &self,
+        request: &mut Request<Body>,
+        authenticator: &Authenticator,
+        context: &mut RequestContext<'_>,
+    ) -> Outcome {
+        let settings = self.endpoints.authorization.as_ref().and_then(|settings| settings.registration.as_ref());
+        let settings = settings.ok_or(Reason::NoRoute)?;
+        self.checks(authenticator).admit(context)?;
+        let content = self.read_body(request, BODY_LIMIT, context).await?;
+        authorization_server::register(settings, request.headers(), &content, &self.broker.roots, context.now)
     }
 
     async fn receive(

@@ -29,9 +29,9 @@ mod watermark;
 
 pub use acme::AcmeEntry;
 pub use api::{
-    AcmeStore, AuditStore, DecideKeys, DecideRotation, FamilyStore, KeyStore, KeysChanged, LogOrder, MAX_REVOCATIONS,
-    MarkStore, Outbox, ProviderLoginStore, RevocationHook, RevocationStore, RevokeOutcome, RevokedBy, Store,
-    StoreFuture, StoreUpkeep,
+    AcmeStore, AuditStore, DecideKeys, DecideRotation, FamilyStore, IssuedOnce, KeyStore, KeysChanged, LogOrder,
+    MAX_REVOCATIONS, MarkStore, Outbox, ProviderLoginStore, RevocationHook, RevocationStore, RevokeOutcome, RevokedBy,
+    Store, StoreFuture, StoreUpkeep,
 };
 pub use endings::{BY_PROVIDER, Ending, EndingSearch, FoundEndings, Revoker, revoked_by_others, shown_reason};
 pub use error::{FailureKind, StoreError};

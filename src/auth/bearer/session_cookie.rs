@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderValue};
 
 use super::cookie;
 use super::token::{BearerToken, TokenScheme};
+use crate::tokens::authorization::pending;
 use crate::tokens::family::handle;
 use crate::tokens::sign_in::attempt;
 use crate::types::reject::Reject;
@@ -41,6 +42,12 @@ pub fn tokens(headers: &HeaderMap, max_size: usize) -> impl Iterator<Item = Resu
 /// The names and values of the attempt cookies.
 pub fn attempts(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
     let named = cookie::all(headers).filter(|(name, _)| attempt::is_cookie_name(name));
+    named.filter_map(|(name, value)| Some((str::from_utf8(name).ok()?, str::from_utf8(value).ok()?)))
+}
+
+/// The names and values of the cookies of authorization requests.
+pub fn asks(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
+    let named = cookie::all(headers).filter(|(name, _)| pending::is_cookie_name(name));
     named.filter_map(|(name, value)| Some((str::from_utf8(name).ok()?, str::from_utf8(value).ok()?)))
 }
 
@@ -77,8 +84,12 @@ pub fn clear(name: &str) -> Option<HeaderValue> {
 
 /// Removes the cookies of all sign-ins from a request.
 pub fn remove(headers: &mut HeaderMap) {
-    let is_ours =
-        |name: &[u8]| name == SESSION.as_bytes() || name == STARTS.as_bytes() || attempt::is_cookie_name(name);
+    let is_ours = |name: &[u8]| {
+        name == SESSION.as_bytes()
+            || name == STARTS.as_bytes()
+            || attempt::is_cookie_name(name)
+            || pending::is_cookie_name(name)
+    };
     cookie::remove_if(headers, is_ours);
 }
 

@@ -10,7 +10,7 @@ use crate::auth::oauth_client::{ClientAuthentication, Endpoint};
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
-use crate::config::sections::{files, keys, oauth, oauth_client, rules};
+use crate::config::sections::{files, keys, oauth_client, route_path, rules};
 use crate::config::settings::{EventDelivery, EventVerification};
 use crate::gateway::route::Route;
 use crate::protocols::url::SecureUrl;
@@ -201,5 +201,5 @@ fn authorization_value(path: &Path) -> Result<HeaderValue, ConfigError> {
 
 fn push_path(text: &str) -> Result<String, ConfigError> {
     let missing = || ConfigError::new("this is empty", "expected a path such as \"/events/corp\"");
-    oauth::path_or_off(text)?.ok_or_else(missing)
+    route_path::path_or_off(text)?.ok_or_else(missing)
 }

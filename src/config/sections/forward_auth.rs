@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
-use crate::config::sections::{files, forwarding, oauth};
+use crate::config::sections::{files, forwarding, route_path};
 use crate::gateway::forward_auth::{CHECK_PATH, Callers, Dialect, ForwardAuthSettings};
 use crate::gateway::route::Route;
 use crate::protocols::http::forwarded::{ClientCert, Forwarding};
@@ -22,7 +22,7 @@ const DIALECTS: [(&str, Dialect); 4] = [
 /// `None` without a path.
 pub(super) fn read(table: &mut Table<'_>, routes: &[Route], forwarding: &Forwarding) -> Option<ForwardAuthSettings> {
     let path = table.take("path", Shape::Pattern("^(/|$)"));
-    let path = path.map(|value| value.parse(oauth::path_or_off).flatten());
+    let path = path.map(|value| value.parse(route_path::path_or_off).flatten());
     let dialect = table.take("dialect", Shape::choice(&DIALECTS)).and_then(|value| value.choice(&DIALECTS));
     let is_grpc = dialect == Some(Dialect::ExtAuthzGrpc);
     let path_of_dialect = if is_grpc { CHECK_PATH } else { "" };

@@ -29,6 +29,7 @@ mod listener;
 mod listener_clients;
 mod login;
 mod oauth;
+mod oauth_authorization;
 mod oauth_client;
 mod oauth_client_certificate;
 mod oauth_clients;
@@ -136,11 +137,19 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     for issuer in &mut issuers.accepted {
         issuer.policy.resources = tokens.resources.clone();
     }
-    let (sign_in_path, sign_in) =
-        root.table("sign_in", |table| sign_in::read(table, &providers, &routes, &tokens.lifetimes));
     let https = root.table("https", |table| https::read(table, &listeners, &forwarding, &routes, &tokens.issuer));
     let clients = route_clients::certificates(&listeners, &forwarding);
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers, &placed_providers, &tokens, clients));
+    let browsers = sign_in::Browsers::new(&routes, &oauth, &tokens.issuer);
+    let (sign_in_path, sign_in) =
+        root.table("sign_in", |table| sign_in::read(table, &providers, &browsers, &tokens.lifetimes));
+    if oauth.authorization.is_some()
+        && let Some(resource) = &oauth.resources.of_gateway
+        && !tokens.audience.contains(&resource.url)
+    {
+        // Clients get tokens for it, and the routes without a resource of their own are it.
+        tokens.audience.push(resource.url.clone());
+    }
     let forward_auth = root.table("forward_auth", |table| forward_auth::read(table, &routes, &forwarding));
     let (event_streams, pushed) = event_stream::event_streams(root, &tokens.issuer, &routes);
     let own = own_paths::OwnPaths {

@@ -12,13 +12,15 @@ use crate::config::sections::issuer::Issuers;
 use crate::config::sections::oauth_client_certificate::Certificates;
 use crate::config::sections::oauth_exchange::{self, Known};
 use crate::config::sections::placed::{Placed, report_duplicates};
-use crate::config::sections::{files, oauth_clients, route_path, route_resource, rules};
+use crate::config::sections::{files, oauth_authorization, oauth_clients, route_path, route_resource, rules};
 use crate::config::settings::TokenSettings;
 use crate::gateway::endpoints::{Endpoints, ResourceServer};
 use crate::gateway::protected_resource::ProtectedResource;
 use crate::gateway::route::Route;
 
-const KEYS: [&str; 3] = ["token_endpoint", "revocation_endpoint", "introspection_endpoint"];
+/// The keys of the endpoints for clients, and their defaults if `sign_in` is set.
+const KEYS: [(&str, &str); 3] =
+    [("token_endpoint", "/oauth/token"), ("revocation_endpoint", "/oauth/revoke"), ("introspection_endpoint", "")];
 
 /// `possible`: which certificates clients can show.
 pub(super) fn read(
@@ -29,16 +31,22 @@ pub(super) fn read(
     tokens: &TokenSettings,
     possible: Certificates,
 ) -> Endpoints {
-    let paths = KEYS.map(|key| {
+    let authorization = oauth_authorization::read(table, providers, tokens);
+    let has_authorization = authorization.is_some();
+    let paths = KEYS.map(|(key, with_sign_in)| {
+        let default = if has_authorization { with_sign_in } else { "" };
         let path = table.take(key, Shape::Pattern("^(/|$)"));
-        table.default(key, "");
-        path.and_then(|value| value.parse(path_or_off)).flatten()
+        table.default(key, default);
+        let path = path.map_or(Some(route_path::path_or_off(default).unwrap_or_default()), |value| {
+            value.parse(route_path::path_or_off)
+        });
+        path.flatten()
     });
     for (place, path) in paths.iter().enumerate() {
         let Some(path) = path else { continue };
         if routes.iter().any(|route| route.path == *path) {
             let error = ConfigError::new(format!("a route has the same path, {path}"), "expected a different path");
-            table.reject(KEYS[place], error.help("change one of the two; the endpoint would hide the route"));
+            table.reject(KEYS[place].0, error.help("change one of the two; the endpoint would hide the route"));
         }
     }
     let scopes = table.take("scopes_supported", Shape::list(rules::SCOPE));
@@ -77,6 +85,18 @@ pub(super) fn read(
         }
     }
     let resources = route_resource::resources(resource, &scopes.unwrap_or_default(), routes, &issuers.names);
+    if has_authorization && token_endpoint.is_none() {
+        let error = ConfigError::new("`sign_in` has no effect without `token_endpoint`", "expected a path");
+        table.reject("token_endpoint", error);
+    }
+    if !has_authorization && let Some(asking) = clients.iter().find(|client| client.authorization.is_some()) {
+        let error = ConfigError::new(
+            format!("the client {} has redirect_uris, and there is no authorization endpoint", asking.client_id),
+            "expected `sign_in` in this table",
+        );
+        table.reject("sign_in", error.missing());
+    }
+    let authorization = authorization.map(|keys| Box::new(keys.with_resources(table, &resources)));
     Endpoints {
         token_endpoint,
         revocation_endpoint,
@@ -86,6 +106,7 @@ pub(super) fn read(
         resource_servers,
         clients,
         exchange,
+        authorization,
     }
 }
 
@@ -142,19 +163,6 @@ fn resource_server(table: &mut Table<'_>) -> Option<Placed<ResourceServer>> {
     let client_id = client_id?;
     let secret = secret?.ok()?;
     Some(Placed { value: ResourceServer::new(&client_id, secret.trim_ascii()), place: table.place("client_id") })
-}
-
-/// The empty string turns an endpoint off.
-pub(super) fn path_or_off(text: &str) -> Result<Option<String>, ConfigError> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let path = route_path::path(text)?;
-    if path.ends_with('/') || path.starts_with("/.well-known/") {
-        Err(ConfigError::new("this path is not possible for an endpoint", "expected a path such as \"/oauth/token\""))
-    } else {
-        Ok(Some(path))
-    }
 }
 
 /// The empty string turns the metadata off.

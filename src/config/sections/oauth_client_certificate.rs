@@ -16,12 +16,15 @@ pub(super) enum Method {
     Named,
     /// `self_signed_tls_client_auth`
     SelfSigned,
+    /// `none`
+    Nothing,
 }
 
 const METHODS: &[(&str, Method)] = &[
     ("private_key_jwt", Method::Assertion),
     ("tls_client_auth", Method::Named),
     ("self_signed_tls_client_auth", Method::SelfSigned),
+    ("none", Method::Nothing),
 ];
 
 /// An example of `certificate_sha256`.
@@ -53,7 +56,7 @@ pub(super) fn read(table: &mut Table<'_>, possible: Certificates) -> (Method, Op
     reject_others(table, method, has_certificate);
     check_possible(table, method, possible);
     let expected = match method {
-        Method::Assertion => None,
+        Method::Assertion | Method::Nothing => None,
         Method::Named => name.map(ExpectedCertificate::Named),
         Method::SelfSigned => {
             let of_file = of_file.iter().flatten().map(|der| Thumbprint::of_certificate(der));

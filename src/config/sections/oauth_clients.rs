@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::auth::keyring::{KeyFile, KeySource, Location, OnStale, Remote, Startup};
-use crate::auth::registered_clients::{ClientProof, RegisteredClient};
+use crate::auth::registered_clients::{ClientAuthorization, ClientProof, RegisteredClient};
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
@@ -12,6 +12,8 @@ use crate::config::sections::oauth_client_certificate::{self, Certificates, Meth
 use crate::config::sections::placed::{Placed, report_duplicates};
 use crate::config::sections::{issuer, keys, pem, rules};
 use crate::config::settings::TokenSettings;
+use crate::tokens::authorization::client_registration;
+use crate::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
 use crate::tokens::family::Lifetimes;
 use crate::tokens::jwt::{Algorithm, Issuer, client_assertion, is_hmac};
 
@@ -48,16 +50,20 @@ fn client(
     let has_keys = method == Method::Assertion;
     let source = source(table, has_keys);
     let algorithms = if has_keys { algorithms(table, source.as_ref()) } else { unused(table) };
-    let certificate_bound = certificate_bound(table, has_keys, possible);
-    let client_credentials = table.boolean("client_credentials", true);
+    let has_certificate = matches!(method, Method::Named | Method::SelfSigned);
+    let certificate_bound = certificate_bound(table, has_certificate, possible);
+    let client_credentials = client_credentials(table, method);
     let dpop_bound = table.boolean("dpop_bound_access_tokens", false);
+    let authorization = authorization(table, method);
     let scopes = table.take("scopes", Shape::list(rules::SCOPE));
     table.default("scopes", Vec::<String>::new());
     let scopes = scopes.and_then(|value| value.list_of("[\"orders:read\"]", rules::scope)).unwrap_or_default();
     let audience = audience(table, tokens);
     let lifetime = lifetime(table, tokens.lifetimes.access);
     if !client_credentials {
-        for key in ["scopes", "audience", "lifetime"].into_iter().filter(|key| table.has(key)) {
+        let asks_users = authorization.is_some();
+        let unused = ["scopes", "audience", "lifetime"].into_iter().filter(|key| *key != "scopes" || !asks_users);
+        for key in unused.filter(|key| table.has(key)) {
             let error = ConfigError::new(
                 format!("`{key}` has no effect without `client_credentials`"),
                 "expected client_credentials = true, or no such key",
@@ -66,10 +72,12 @@ fn client(
         }
     }
     let client_id = client_id?;
-    let authentication = if has_keys {
-        assertions(table, source?, client_assertion::policy(&client_id, algorithms?, &tokens.issuer))
-    } else {
-        ClientProof::Certificate(certificate?)
+    let authentication = match method {
+        Method::Assertion => {
+            assertions(table, source?, client_assertion::policy(&client_id, algorithms?, &tokens.issuer))
+        }
+        Method::Named | Method::SelfSigned => ClientProof::Certificate(certificate?),
+        Method::Nothing => ClientProof::Nothing,
     };
     let value = RegisteredClient {
         client_id,
@@ -80,6 +88,7 @@ fn client(
         audience,
         lifetime,
         dpop_bound,
+        authorization,
     };
     Some(Placed { value, place: table.place("client_id") })
 }
@@ -94,9 +103,9 @@ fn assertions(table: &Table<'_>, source: Placed<KeySource>, policy: Issuer) -> C
 }
 
 /// A client with a certificate gets tokens that are bound to it, unless the operator says otherwise.
-fn certificate_bound(table: &mut Table<'_>, has_keys: bool, possible: Certificates) -> bool {
-    let is_bound = table.boolean("certificate_bound", !has_keys);
-    if is_bound && has_keys && !possible.can_have {
+fn certificate_bound(table: &mut Table<'_>, has_certificate: bool, possible: Certificates) -> bool {
+    let is_bound = table.boolean("certificate_bound", has_certificate);
+    if is_bound && !has_certificate && !possible.can_have {
         let error = ConfigError::new(
             "this client would get no tokens: no request would have a certificate",
             "expected a [[listener]] with client_certificate, or forwarding.client_certificate",
@@ -104,6 +113,52 @@ fn certificate_bound(table: &mut Table<'_>, has_keys: bool, possible: Certificat
         table.reject("certificate_bound", error);
     }
     is_bound
+}
+
+/// A client that does not authenticate gets no tokens for itself.
+fn client_credentials(table: &mut Table<'_>, method: Method) -> bool {
+    let authenticates = method != Method::Nothing;
+    let is_on = table.boolean("client_credentials", authenticates);
+    if is_on && !authenticates {
+        let error = ConfigError::new(
+            "everyone could get the tokens of a client that does not authenticate",
+            "expected client_credentials = false",
+        );
+        table.reject("client_credentials", error.related(&table.place("client_auth"), "it does not authenticate"));
+    }
+    is_on && authenticates
+}
+
+/// `redirect_uris` and `consent`: how the client asks users.
+fn authorization(table: &mut Table<'_>, method: Method) -> Option<ClientAuthorization> {
+    let example = "[\"https://app.example/callback\"]";
+    let value = table.take("redirect_uris", Shape::list(Shape::Text));
+    table.default("redirect_uris", Vec::<String>::new());
+    let redirect_uris = value.and_then(|value| value.list_of(example, redirect_uri)).unwrap_or_default();
+    let skips_consent = table.choice("consent", false, &[("always", false), ("never", true)]);
+    if redirect_uris.is_empty() {
+        if method == Method::Nothing && !table.has("redirect_uris") {
+            let error = ConfigError::new("`redirect_uris` is missing", format!("expected `redirect_uris = {example}`"));
+            table.reject("redirect_uris", error.help("a client with client_auth = \"none\" asks users").missing());
+        }
+        return None;
+    }
+    let other = redirect_uris.iter().find(|uri| uri.kind() != RedirectKind::Https);
+    if skips_consent && let Some(other) = other {
+        let error = ConfigError::new(
+            format!("any program of the user's device gets what is sent to {}", other.as_str()),
+            "expected consent = \"always\"",
+        );
+        table.reject("consent", error.help("only a site with https:// redirect_uris can go without consent"));
+    }
+    Some(ClientAuthorization { redirect_uris, skips_consent })
+}
+
+fn redirect_uri(text: &str) -> Result<RedirectUri, ConfigError> {
+    RedirectUri::parse(text).map_err(|error| {
+        let expected = "expected https://, a loopback address such as http://127.0.0.1/callback, or a private scheme";
+        ConfigError::new(format!("this is no redirect URI: {error}"), expected)
+    })
 }
 
 /// `algorithms` of a client without keys.
@@ -116,7 +171,7 @@ fn unused(table: &mut Table<'_>) -> Option<Vec<Algorithm>> {
 fn reject_keys(table: &Table<'_>, keys: &[&str]) {
     for key in keys.iter().filter(|key| table.has(key)) {
         let error = ConfigError::new(
-            format!("`{key}` has no effect for a client that authenticates with a certificate"),
+            format!("`{key}` has no effect for a client without keys"),
             "expected client_auth = \"private_key_jwt\", or no such key",
         );
         let help = "register its certificate by `certificate_name`, `certificate_file` or `certificate_sha256`";
@@ -141,6 +196,13 @@ fn client_id_beside(text: &str, issuers: &[String]) -> Result<String, ConfigErro
     let client_id = client_id(text)?;
     if client_id.len() > MAX_CLIENT_ID {
         return Err(ConfigError::new("this client id is too long", format!("expected at most {MAX_CLIENT_ID} bytes")));
+    }
+    if client_id.starts_with(client_registration::PREFIX) {
+        let error = ConfigError::new(
+            "client ids like this are those of clients that register themselves",
+            "expected another name",
+        );
+        return Err(error);
     }
     if issuers.contains(&client_id) {
         Err(ConfigError::new("an issuer has the same name", "expected a name that is no issuer"))

@@ -127,6 +127,9 @@ fn all(root: &mut Table<'_>, own: &OwnPaths<'_>) -> Vec<OwnPath> {
         };
         paths.push(OwnPath::chosen(path, format!("oauth.{key}"), oauth.place(key)));
     }
+    for (_, path, key) in own.oauth.of_front() {
+        paths.push(OwnPath::chosen(path, format!("oauth.{key}"), oauth.place(key)));
+    }
     for Placed { value, place } in own.providers {
         paths.push(OwnPath::chosen(logout_path(below, &value.name), LOGOUT, place.clone()));
     }

@@ -60,3 +60,16 @@ pub(super) fn report_reserved(root: &Table<'_>, routes: &[Placed<Route>], issuer
         root.report().add(reserved_path(&metadata).at(&route.place));
     }
 }
+
+/// The empty string turns an endpoint off.
+pub(super) fn path_or_off(text: &str) -> Result<Option<String>, ConfigError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let path = path(text)?;
+    if path.ends_with('/') || path.starts_with("/.well-known/") {
+        Err(ConfigError::new("this path is not possible for an endpoint", "expected a path such as \"/oauth/token\""))
+    } else {
+        Ok(Some(path))
+    }
+}

@@ -9,7 +9,9 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::units::format_duration;
-use crate::config::sections::{oauth, token};
+use crate::config::sections::{route_path, token};
+use crate::gateway::endpoints::Endpoints;
+use crate::gateway::oauth::metadata;
 use crate::gateway::route::Route;
 use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX};
 use crate::gateway::sign_in::paths::SignInPaths;
@@ -20,27 +22,49 @@ const DEFAULT_PATH: &str = "/oauth2";
 const MINUTE: Duration = Duration::from_mins(1);
 const DAY: Duration = Duration::from_hours(24);
 
-/// `sign_in.path`, and the rest of `[sign_in]`: `None` if no route has `sign_in`, so that no path is taken away from
+/// What signs browsers in.
+pub(super) struct Browsers<'c> {
+    routes: &'c [Route],
+    /// A route has `sign_in`.
+    by_route: bool,
+    /// The origin of the authorization endpoint. `None` without `oauth.sign_in`.
+    authorization: Option<String>,
+}
+
+impl<'c> Browsers<'c> {
+    pub(super) fn new(routes: &'c [Route], oauth: &Endpoints, issuer: &str) -> Self {
+        let by_route = routes.iter().any(|route| route.sign_in.is_some());
+        Browsers { routes, by_route, authorization: oauth.authorization.as_ref().map(|_| metadata::base(issuer)) }
+    }
+
+    fn sign_in(&self) -> bool {
+        self.by_route || self.authorization.is_some()
+    }
+}
+
+/// `sign_in.path`, and the rest of `[sign_in]`: `None` if nothing signs browsers in, so that no path is taken away from
 /// backends.
 pub(super) fn read(
     table: &mut Table<'_>,
     providers: &[(Arc<Provider>, SignInProviderSettings)],
-    routes: &[Route],
+    browsers: &Browsers<'_>,
     lifetimes: &Lifetimes,
 ) -> (String, Option<SignInSettings>) {
     let path = table.take("path", Shape::Pattern("^/."));
     table.default("path", DEFAULT_PATH);
-    let path = path.map_or(Some(Some(DEFAULT_PATH.to_owned())), |value| value.parse(oauth::path_or_off));
+    let path = path.map_or(Some(Some(DEFAULT_PATH.to_owned())), |value| value.parse(route_path::path_or_off));
     let urls = table.take("external_urls", Shape::list(token::ORIGIN));
     table.default("external_urls", Vec::<String>::new());
-    let signs_in = routes.iter().find(|route| route.sign_in.is_some());
     let example = "[\"https://app.example\"]";
-    let urls = urls.and_then(|value| match signs_in {
-        // Without a URL, no browser can sign in.
-        Some(_) => value.some_of(example, external_url),
-        None => value.list_of(example, external_url),
+    let urls = urls.and_then(|value| {
+        if browsers.by_route {
+            // Without a URL, no browser can sign in.
+            value.some_of(example, external_url)
+        } else {
+            value.list_of(example, external_url)
+        }
     });
-    let urls = urls.unwrap_or_default();
+    let mut urls = urls.unwrap_or_default();
     let absolute = lifetime(table, "absolute_lifetime", lifetimes.absolute, "tokens.refresh_absolute");
     let idle = lifetime(table, "idle_lifetime", lifetimes.idle, "tokens.refresh_idle");
     if idle < lifetimes.access && table.has("idle_lifetime") {
@@ -49,15 +73,20 @@ pub(super) fn read(
         let error = ConfigError::new(message, format!("expected at least {access}"));
         table.reject("idle_lifetime", error.help("the gateway notes the use of a session at half of that time"));
     }
-    if urls.is_empty() && signs_in.is_some() && !table.has("external_urls") {
+    if let Some(origin) = &browsers.authorization
+        && !urls.iter().any(|url| url.origin == *origin)
+    {
+        urls.push(ExternalUrl { origin: origin.clone() });
+    }
+    if urls.is_empty() && browsers.by_route && !table.has("external_urls") {
         let error =
             ConfigError::new("`external_urls` is missing", "expected `external_urls = [\"https://app.example\"]`");
         let error = error.help("write the origin that browsers know; the provider sends them back there");
         table.reject("external_urls", error.missing());
     }
     let path = path.flatten().unwrap_or_else(|| DEFAULT_PATH.to_owned());
-    report_same_path(table, &path, routes);
-    if signs_in.is_none() {
+    report_same_path(table, &path, browsers);
+    if !browsers.sign_in() {
         return (path, None);
     }
     let names = providers.iter().map(|(provider, _)| provider.name.clone()).collect();
@@ -89,12 +118,12 @@ fn external_url(text: &str) -> Result<ExternalUrl, ConfigError> {
     }
 }
 
-fn report_same_path(table: &Table<'_>, path: &str, routes: &[Route]) {
+fn report_same_path(table: &Table<'_>, path: &str, browsers: &Browsers<'_>) {
     let paths = SignInPaths { path: path.into(), providers: Vec::new() };
     let is_below = |other: &str| paths.contain(other.as_bytes());
-    let signs_in = routes.iter().any(|route| route.sign_in.is_some());
     let error = |what: String| ConfigError::new(what, "expected a different path");
-    if let Some(route) = routes.iter().find(|route| signs_in && is_below(&route.path)) {
+    let signs_in = browsers.sign_in();
+    if let Some(route) = browsers.routes.iter().find(|route| signs_in && is_below(&route.path)) {
         let error = error(format!("a route has the path {}", route.path));
         table.reject("path", error.help("change one of the two; everything below `path` belongs to the gateway"));
     } else if let Some(own) = [REFRESH_PATH, REVOKE_PREFIX, KEYS_PATH].into_iter().find(|own| is_below(own)) {

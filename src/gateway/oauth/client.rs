@@ -81,9 +81,11 @@ impl<'c> Call<'c, '_> {
             }
             _ => {
                 self.check_client(form)?;
-                match claimed.filter(|claimed| self.endpoints.client(claimed).is_some()) {
-                    Some(_) => Err(not_authenticated("the client_id of a registered client without an assertion")),
-                    None => Ok(CallingClient::Public(claimed)),
+                match claimed.and_then(|claimed| self.endpoints.client(claimed)) {
+                    Some(client) if client.authenticates() => {
+                        Err(not_authenticated("the client_id of a registered client without an assertion"))
+                    }
+                    _ => Ok(CallingClient::Public(claimed)),
                 }
             }
         }

@@ -1,9 +1,12 @@
 //! `GET /.well-known/oauth-authorization-server` (RFC 8414), also at `/.well-known/openid-configuration`: the metadata
 //! of this issuer. It names only what is switched on.
 
+use std::collections::BTreeSet;
+
 use http::Uri;
 use serde_json::{Map, Value, json};
 
+use crate::gateway::authorization_server::settings::AuthorizationSettings;
 use crate::gateway::endpoints::{ClientEndpoint, Endpoints};
 use crate::gateway::route_table::KEYS_PATH;
 use crate::tokens::dpop::PROOF_ALGORITHMS;
@@ -22,10 +25,32 @@ pub fn of(issuer: &str, offered: &Endpoints, binds: bool) -> Value {
         metadata.insert("mtls_endpoint_aliases".into(), Value::Object(aliases.collect()));
     }
     metadata.insert("issuer".into(), json!(issuer));
+    if let Some(settings) = offered.authorization.as_deref() {
+        add_authorization(&mut metadata, &base(issuer), settings);
+    }
     // Without these two, clients must assume that there is an authorization endpoint (RFC 8414 section 2).
     metadata.entry("response_types_supported").or_insert_with(|| json!([]));
     metadata.entry("grant_types_supported").or_insert_with(|| json!([]));
     metadata.into()
+}
+
+/// What clients need to know to ask users. `offline_access` is never listed: many clients then ask for it, and for
+/// consent each time.
+fn add_authorization(metadata: &mut Map<String, Value>, base: &str, settings: &AuthorizationSettings) {
+    let endpoint = format!("{base}{}", settings.authorization_endpoint);
+    metadata.insert("authorization_endpoint".into(), json!(endpoint));
+    metadata.insert("response_types_supported".into(), json!(["code"]));
+    metadata.insert("response_modes_supported".into(), json!(["query"]));
+    metadata.insert("code_challenge_methods_supported".into(), json!(["S256"]));
+    metadata.insert("authorization_response_iss_parameter_supported".into(), json!(true));
+    if let Some(registration) = &settings.registration {
+        let endpoint = format!("{base}{}", registration.endpoint);
+        metadata.insert("registration_endpoint".into(), json!(endpoint));
+    }
+    let scopes: BTreeSet<&String> = settings.resources.iter().flat_map(|resource| &resource.scopes).collect();
+    if !scopes.is_empty() {
+        metadata.insert("scopes_supported".into(), json!(scopes));
+    }
 }
 
 /// The endpoints that RFC 8414 has names for. `POST /user/refresh` and `DELETE /token/{tokenId}` are not among them:

@@ -3,6 +3,7 @@
 //! They use the same rotation, revocation and verification as every other call. A rejection is an error as RFC 6749
 //! section 5.2 has it, with the members of every rejection beside it.
 
+mod authorization_code;
 mod basic;
 mod call;
 mod client;

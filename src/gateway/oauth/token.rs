@@ -26,11 +26,13 @@ impl Call<'_, '_> {
         let client = self.client(form).await?;
         // After the client, and before anything is granted.
         let proved = self.authenticator.grant_proof(&self.context.auth_by(self.headers)).await?;
-        if proved.key.is_none() && client.registered().is_ok_and(|client| client.dpop_bound) {
+        let known = client.id().and_then(|id| self.endpoints.client(id));
+        if proved.key.is_none() && known.is_some_and(|client| client.dpop_bound) {
             return Err(Reject::new(Reason::ProofRejected, "dpop_bound_access_tokens is true, and there is no proof"));
         }
         let proved_client = client.with_proof(proved, self.broker.settings.certificate_bound)?;
         match grant {
+            "authorization_code" => self.authorization_code(form, client, proved_client).await,
             "client_credentials" => self.client_credentials(form, client, proved_client).await,
             TOKEN_EXCHANGE => self.token_exchange(form, client, proved_client).await,
             _ => self.refresh(form, client, proved_client).await,

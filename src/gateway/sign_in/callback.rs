@@ -13,15 +13,15 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 
 use super::navigation::is_part_of_page;
 use super::parameters::{Callback, Outcome};
-use super::service::SignIn;
-use super::{attempt_cookies, pages, paths};
+use super::service::{SignIn, presented};
+use super::{attempt_cookies, paths};
 use crate::auth::bearer::session_cookie;
 use crate::broker::sign_in::{LoginLifetimes, Returned, SignInProvider, SignedIn};
 use crate::gateway::context::RequestContext;
 use crate::limits::throttle;
 use crate::protocols::http::body::Body;
+use crate::protocols::http::respond;
 use crate::store::{Mark, MarkKind, Marked};
-use crate::tokens::family::handle::PresentedHandle;
 use crate::tokens::sign_in::attempt::{self, Attempt};
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
@@ -104,26 +104,15 @@ impl SignIn {
         context: &RequestContext<'_>,
     ) -> Result<Response<Body>, Reject> {
         let failed = |detail: &'static str| Reject::new(Reason::SignInFailed, detail);
-        let target = match self.has_login(headers, context).await? {
-            true => format!("{origin}/"),
+        let target = match self.sessions(headers, context).await?.is_empty() {
+            false => format!("{origin}/"),
             // A browser that keeps no cookies would go in a circle. The starts are counted.
-            false if session_cookie::starts(headers).is_none() => {
+            true if session_cookie::starts(headers).is_none() => {
                 return Err(failed("the browser has no cookie of this attempt"));
             }
-            false => format!("{origin}{}", self.path_of(paths::SIGN_IN, provider)),
+            true => format!("{origin}{}", self.path_of(paths::SIGN_IN, provider)),
         };
-        pages::redirect(StatusCode::SEE_OTHER, &target).ok_or_else(|| failed("the target is no header"))
-    }
-
-    async fn has_login(&self, headers: &HeaderMap, context: &RequestContext<'_>) -> Result<bool, Reject> {
-        for presented in presented(headers) {
-            self.broker.throttle.count_call(context.client())?;
-            let found = self.broker.login_of(&presented).await?;
-            if found.is_some_and(|(family, login)| self.has(&family, &login, context)) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        respond::redirect(StatusCode::SEE_OTHER, &target).ok_or_else(|| failed("the target is no header"))
     }
 
     /// `guess`: taken when the code goes to the provider.
@@ -149,7 +138,7 @@ impl SignIn {
             Outcome::Error(error) => return Err(declined(error)),
         };
         let target = format!("{origin}{}", attempt.return_path);
-        let back = pages::redirect(StatusCode::SEE_OTHER, &target);
+        let back = respond::redirect(StatusCode::SEE_OTHER, &target);
         let mut back = back.ok_or_else(|| failed("the target is no header"))?;
         let key = secret::digest(&[b"state", callback.state.as_bytes()]);
         let Some(_turn) = self.running.begin(key) else {
@@ -204,11 +193,6 @@ impl SignIn {
         }
         Ok(None)
     }
-}
-
-/// The well-formed handles of a request.
-pub(super) fn presented(headers: &HeaderMap) -> impl Iterator<Item = PresentedHandle> {
-    session_cookie::handles(headers).filter_map(|handle| PresentedHandle::parse(str::from_utf8(handle).ok()?))
 }
 
 /// It lives as long as the login at most, so that sliding needs no new cookie.

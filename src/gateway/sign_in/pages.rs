@@ -61,20 +61,6 @@ fn page(status: StatusCode, title: &str, content: &str) -> Response<Body> {
     response
 }
 
-/// A redirect that nothing keeps, and that tells the other site nothing. `None`: the target is no header.
-pub(super) fn redirect(status: StatusCode, location: &str) -> Option<Response<Body>> {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = status;
-    let mut location = HeaderValue::from_str(location).ok()?;
-    // It can have a state.
-    location.set_sensitive(true);
-    let headers = response.headers_mut();
-    headers.insert(header::LOCATION, location);
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    Some(response)
-}
-
 #[cfg(test)]
 mod tests {
     use http_body::Body as _;
@@ -90,13 +76,5 @@ mod tests {
         let size = response.body().size_hint().exact();
         let plain = failed(&Reject::new(Reason::SignInFailed, ""), Some("/oauth2/sign_in/main"));
         assert_eq!(size, plain.body().size_hint().exact(), "the detail is only for the log");
-    }
-
-    #[test]
-    fn a_redirect_is_not_cached() {
-        let response = redirect(StatusCode::SEE_OTHER, "https://a/?state=x").expect("a header");
-        assert_eq!(response.headers()["cache-control"], "no-store");
-        assert_eq!(response.headers()["referrer-policy"], "no-referrer");
-        assert!(redirect(StatusCode::SEE_OTHER, "https://a/\r\nSet-Cookie: a=b").is_none());
     }
 }

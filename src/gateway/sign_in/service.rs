@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use http::{Method, Response};
+use http::{HeaderMap, Method, Response};
 
 use super::pages;
 use super::return_path::ReturnPaths;
 use super::running::Running;
 use super::settings::SignInSettings;
+use crate::auth::bearer::session_cookie;
 use crate::broker::Broker;
 use crate::broker::sign_in::{SignInProvider, SignInProviders};
 use crate::gateway::context::RequestContext;
@@ -16,6 +17,7 @@ use crate::protocols::http::body::Body;
 use crate::protocols::http::path;
 use crate::store::ProviderLogin;
 use crate::tokens::family::Family;
+use crate::tokens::family::handle::PresentedHandle;
 use crate::types::clock::Clock;
 use crate::types::reject::{Reason, Reject};
 
@@ -58,12 +60,30 @@ impl SignIn {
     }
 
     /// Returns true if this session is live, and its provider is configured with the issuer that it began at.
-    pub(super) fn has(&self, family: &Family, login: &ProviderLogin, context: &RequestContext<'_>) -> bool {
+    fn has(&self, family: &Family, login: &ProviderLogin, context: &RequestContext<'_>) -> bool {
         family.is_live(context.now) && self.providers.of(family, login).is_some()
     }
 
+    /// The live sessions of a browser, with their logins. Each look-up counts for the address.
+    pub(crate) async fn sessions(
+        &self,
+        headers: &HeaderMap,
+        context: &RequestContext<'_>,
+    ) -> Result<Vec<(Family, ProviderLogin)>, Reject> {
+        let mut live = Vec::new();
+        for presented in presented(headers) {
+            self.broker.throttle.count_call(context.client())?;
+            if let Some((family, login)) = self.broker.login_of(&presented).await?
+                && self.has(&family, &login, context)
+            {
+                live.push((family, login));
+            }
+        }
+        Ok(live)
+    }
+
     /// The configured origin that the browser has asked for.
-    pub(super) fn origin(&self, context: &RequestContext<'_>) -> Option<&str> {
+    pub(crate) fn origin(&self, context: &RequestContext<'_>) -> Option<&str> {
         let host = context.record.host.as_ref()?.to_str().ok()?;
         self.settings.origin_of(host)
     }
@@ -76,11 +96,16 @@ impl SignIn {
         self.providers.named(name).ok_or_else(|| Reject::new(Reason::NoRoute, "there is no provider of this name"))
     }
 
-    pub(super) fn path(&self, below: &str) -> String {
+    pub(crate) fn path(&self, below: &str) -> String {
         format!("{}{below}", self.settings.paths.path)
     }
 
-    pub(super) fn path_of(&self, below: &str, provider: &str) -> String {
+    pub(crate) fn path_of(&self, below: &str, provider: &str) -> String {
         format!("{}{below}{provider}", self.settings.paths.path)
     }
+}
+
+/// The well-formed handles of a request.
+pub(super) fn presented(headers: &HeaderMap) -> impl Iterator<Item = PresentedHandle> {
+    session_cookie::handles(headers).filter_map(|handle| PresentedHandle::parse(str::from_utf8(handle).ok()?))
 }

@@ -4,9 +4,8 @@ use http::header::SET_COOKIE;
 use http::{Request, Response, StatusCode};
 use serde_json::json;
 
-use super::callback::presented;
-use super::service::SignIn;
-use super::{pages, paths};
+use super::paths;
+use super::service::{SignIn, presented};
 use crate::auth::bearer::session_cookie;
 use crate::gateway::context::RequestContext;
 use crate::gateway::csrf::{self, CsrfRequest};
@@ -48,7 +47,7 @@ impl SignIn {
             // It cannot follow a redirect to another site.
             respond::json(StatusCode::OK, &json!({ "success": true, "logout_url": url }))
         } else {
-            let redirect = pages::redirect(StatusCode::SEE_OTHER, &url);
+            let redirect = respond::redirect(StatusCode::SEE_OTHER, &url);
             redirect.ok_or_else(|| Reject::new(Reason::Internal, "the target is no header"))?
         };
         let cleared = [session_cookie::clear(session_cookie::SESSION), session_cookie::clear(session_cookie::STARTS)];

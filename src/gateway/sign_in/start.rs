@@ -5,18 +5,17 @@ use http::header::{REFERER, SET_COOKIE};
 use http::{HeaderMap, Request, Response, StatusCode};
 
 use super::attempt_cookies::{self, MAX_SEALED};
-use super::callback::presented;
 use super::navigation::{is_navigation, is_of_other_site};
 use super::parameters::Authorization;
 use super::return_path::path_of;
 use super::service::SignIn;
-use super::{pages, paths, starts};
+use super::{paths, starts};
 use crate::auth::bearer::session_cookie;
 use crate::broker::sign_in::SignInProvider;
 use crate::gateway::context::RequestContext;
 use crate::gateway::route_table::RouteTable;
 use crate::protocols::http::body::Body;
-use crate::protocols::http::parameters as form;
+use crate::protocols::http::{parameters as form, respond};
 use crate::tokens::sign_in::attempt::{self, Attempt};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
@@ -54,7 +53,7 @@ impl SignIn {
         let target = self.return_path(&wanted, origin, routes);
         if is_of_other_site(request.headers()) && self.is_signed_in(provider, request.headers(), context).await? {
             let internal = || Reject::new(Reason::Internal, "the target is no header");
-            return pages::redirect(StatusCode::SEE_OTHER, &format!("{origin}{target}")).ok_or_else(internal);
+            return respond::redirect(StatusCode::SEE_OTHER, &format!("{origin}{target}")).ok_or_else(internal);
         }
         self.start(provider, target, request, context)
     }
@@ -66,14 +65,8 @@ impl SignIn {
         headers: &HeaderMap,
         context: &RequestContext<'_>,
     ) -> Result<bool, Reject> {
-        for presented in presented(headers) {
-            self.broker.throttle.count_call(context.client())?;
-            let found = self.broker.login_of(&presented).await?;
-            if found.is_some_and(|(family, login)| login.provider == provider && self.has(&family, &login, context)) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let sessions = self.sessions(headers, context).await?;
+        Ok(sessions.iter().any(|(_, login)| login.provider == provider))
     }
 
     /// The path of a link that signs the user in and leads to the page that the browser shows, if that is of this
@@ -98,7 +91,7 @@ impl SignIn {
     }
 
     /// `target`: where the browser comes back to, path and query of the same origin.
-    pub(super) fn start<B>(
+    pub(crate) fn start<B>(
         &self,
         provider: &str,
         target: &str,
@@ -124,7 +117,7 @@ impl SignIn {
             more: &with.settings.parameters,
         };
         // Not 307: a browser would send the body of its request to the provider.
-        let redirect = pages::redirect(StatusCode::FOUND, &authorization.url(&attempt, &state));
+        let redirect = respond::redirect(StatusCode::FOUND, &authorization.url(&attempt, &state));
         let mut redirect = redirect.ok_or_else(internal)?;
         let surplus = starts::surplus(headers, &self.broker.roots, now, sealed.len(), room);
         let own = attempt_cookies::set(&name, &sealed).ok_or_else(internal)?;

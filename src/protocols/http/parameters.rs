@@ -7,17 +7,26 @@ use crate::protocols::http::path;
 
 /// The parameters by name, or what is wrong with them. RFC 6749 section 3.2: no parameter more than once.
 pub fn read(text: &str) -> Result<BTreeMap<String, String>, &'static str> {
+    // Nothing has an empty name, so that no parameter is a list.
+    read_with_list(text, "").map(|(parameters, _)| parameters)
+}
+
+/// As [`read`], and the values of the one parameter that may be repeated, in order.
+pub fn read_with_list(text: &str, repeatable: &str) -> Result<(BTreeMap<String, String>, Vec<String>), &'static str> {
     let mut parameters = BTreeMap::new();
+    let mut list = Vec::new();
     for pair in text.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (Some(name), Some(value)) = (decode(name), decode(value)) else {
             return Err("an invalid percent-encoding");
         };
-        if parameters.insert(name, value).is_some() {
+        if !repeatable.is_empty() && name == repeatable {
+            list.push(value);
+        } else if parameters.insert(name, value).is_some() {
             return Err("a parameter is repeated");
         }
     }
-    Ok(parameters)
+    Ok((parameters, list))
 }
 
 /// Decodes one name or value of `application/x-www-form-urlencoded`.

@@ -174,6 +174,20 @@ pub fn wants_problem(headers: &HeaderMap) -> bool {
     headers.get_all(header::ACCEPT).iter().any(lists)
 }
 
+/// A redirect that nothing keeps, and that tells the other site nothing. `None`: the target is no header.
+pub fn redirect(status: StatusCode, location: &str) -> Option<Response<Body>> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    let mut location = HeaderValue::from_str(location).ok()?;
+    // It can have a state.
+    location.set_sensitive(true);
+    let headers = response.headers_mut();
+    headers.insert(header::LOCATION, location);
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    Some(response)
+}
+
 #[cfg(test)]
 mod tests {
     use http::Version;
@@ -198,5 +212,13 @@ mod tests {
             let request = request.body(()).expect("a request");
             assert_eq!(RejectFormat::for_request(&request), expected, "{version:?} {content_type:?} {accept:?}");
         }
+    }
+
+    #[test]
+    fn a_redirect_is_not_cached() {
+        let response = redirect(StatusCode::SEE_OTHER, "https://a/?state=x").expect("a header");
+        assert_eq!(response.headers()["cache-control"], "no-store");
+        assert_eq!(response.headers()["referrer-policy"], "no-referrer");
+        assert!(redirect(StatusCode::SEE_OTHER, "https://a/\r\nSet-Cookie: a=b").is_none());
     }
 }

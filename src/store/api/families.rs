@@ -26,13 +26,15 @@ pub enum RevokedBy {
     Owner(String),
     /// An operator, who can revoke every family.
     Admin,
+    /// The gateway itself: what began the family was used a second time.
+    Reuse,
 }
 
 impl RevokedBy {
     pub fn can_revoke(&self, family: &Family) -> bool {
         match self {
             RevokedBy::Owner(subject) => family.subject == *subject,
-            RevokedBy::Admin => true,
+            RevokedBy::Admin | RevokedBy::Reuse => true,
         }
     }
 
@@ -40,6 +42,7 @@ impl RevokedBy {
         match self {
             RevokedBy::Owner(_) => RevokeReason::Logout,
             RevokedBy::Admin => RevokeReason::Admin,
+            RevokedBy::Reuse => RevokeReason::Reuse,
         }
     }
 }
@@ -54,6 +57,16 @@ pub enum RevokeOutcome {
     NotFound,
 }
 
+/// What came of [`FamilyStore::issue_once`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum IssuedOnce {
+    Written(Family),
+    /// A watermark voids the family, or the session that it comes from has ended, as for [`FamilyStore::issue`].
+    Void,
+    /// There is a family with this id, which may have ended. Nothing was written.
+    Taken(Family),
+}
+
 /// Families. Each change records its decision as an audit event in the same transaction.
 pub trait FamilyStore: Send + Sync {
     /// Writes a new family. If its subject then has more than `max_live` live families, the least recently used ones
@@ -65,6 +78,10 @@ pub trait FamilyStore: Send + Sync {
     /// only the two times count. Also returns `None` if the session that the family came from was revoked, or a
     /// watermark over its subject or issuer there covers it. The family is then not live.
     fn issue(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<Option<Family>>;
+
+    /// As [`FamilyStore::issue`], for a family with an id that another call can have used. What names the id can so be
+    /// used once.
+    fn issue_once(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<IssuedOnce>;
 
     /// Reads the family of `presented`, calls `decide` and writes the decision.
     fn rotate(&self, presented: PresentedToken, decide: DecideRotation, context: EventContext)

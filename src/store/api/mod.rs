@@ -18,7 +18,7 @@ mod upkeep;
 
 pub use acme::AcmeStore;
 pub use audit::{AuditStore, Outbox};
-pub use families::{DecideRotation, FamilyStore, RevokeOutcome, RevokedBy};
+pub use families::{DecideRotation, FamilyStore, IssuedOnce, RevokeOutcome, RevokedBy};
 pub use future::StoreFuture;
 pub use keys::{DecideKeys, KeyStore, KeysChanged};
 pub use marks::MarkStore;

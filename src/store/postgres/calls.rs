@@ -9,8 +9,8 @@ use super::{
 };
 use crate::store::acme::AcmeEntry;
 use crate::store::api::{
-    AcmeStore, AuditStore, DecideKeys, DecideRotation, FamilyStore, KeyStore, KeysChanged, MarkStore, Outbox,
-    ProviderLoginStore, RevocationStore, RevokeOutcome, RevokedBy, StoreFuture, StoreUpkeep,
+    AcmeStore, AuditStore, DecideKeys, DecideRotation, FamilyStore, IssuedOnce, KeyStore, KeysChanged, MarkStore,
+    Outbox, ProviderLoginStore, RevocationStore, RevokeOutcome, RevokedBy, StoreFuture, StoreUpkeep,
 };
 use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::expired::Expired;
@@ -31,6 +31,12 @@ use crate::types::ids::TokenId;
 impl FamilyStore for PostgresStore {
     fn issue(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<Option<Family>> {
         self.run(Lane::Family(family.id), issue::Issue::new(family, max_live, context))
+    }
+
+    fn issue_once(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<IssuedOnce> {
+        let lane = Lane::Family(family.id);
+        let issue = issue::Issue::new(family, max_live, context);
+        self.run(lane, issue::IssueOnce(issue))
     }
 
     fn rotate(

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use parking_lot::Mutex;
 use tokio_postgres::Row;
 
-use crate::store::api::RevokedBy;
+use crate::store::api::{IssuedOnce, RevokedBy};
 use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::late::CallTime;
@@ -13,7 +13,7 @@ use crate::store::pool::OperationKind;
 use crate::store::postgres::append::NewLogEntry;
 use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
-use crate::store::postgres::families::RevokeFamily;
+use crate::store::postgres::families::{RevokeFamily, Show};
 use crate::store::postgres::lookup::mark_of;
 use crate::store::postgres::named::{NamedStatement, NamedValues};
 use crate::store::postgres::operation::{Operation, Shared};
@@ -254,12 +254,16 @@ fn with_login(values: NamedValues, stored: &StoredLogin) -> Result<NamedValues, 
         .with("check_at", rows::time(stored.check_at)))
 }
 
-impl Operation for Issue {
-    type Output = Option<Family>;
+/// What an attempt has found.
+enum Attempted {
+    Written,
+    Void,
+    /// Another call has written a family with this id.
+    Taken,
+}
 
-    const KIND: OperationKind = OperationKind::Issue;
-
-    async fn run(&self, shared: &Shared, session: &Session) -> Result<Option<Family>, QueryError> {
+impl Issue {
+    async fn attempt(&self, shared: &Shared, session: &Session) -> Result<Attempted, QueryError> {
         self.check(shared, session).await?;
         let inserted = self.insert(shared, session).await;
         let was_uncertain = *self.uncertain.lock();
@@ -275,10 +279,10 @@ impl Operation for Issue {
             if is_written {
                 self.end_revoked(shared, session).await?;
             }
-            return Ok(None);
+            return Ok(Attempted::Void);
         }
         if !is_written {
-            return Err(StoreError::new(format!("there is already a family {}", self.family.id)).into());
+            return Ok(Attempted::Taken);
         }
         self.check(shared, session).await?;
         if self.family.has_refresh_token() {
@@ -286,8 +290,44 @@ impl Operation for Issue {
         }
         if self.is_revoked_meanwhile(session).await? {
             self.end_revoked(shared, session).await?;
-            return Ok(None);
+            return Ok(Attempted::Void);
         }
-        Ok(Some(self.family.clone()))
+        Ok(Attempted::Written)
+    }
+}
+
+impl Operation for Issue {
+    type Output = Option<Family>;
+
+    const KIND: OperationKind = OperationKind::Issue;
+
+    async fn run(&self, shared: &Shared, session: &Session) -> Result<Option<Family>, QueryError> {
+        match self.attempt(shared, session).await? {
+            Attempted::Written => Ok(Some(self.family.clone())),
+            Attempted::Void => Ok(None),
+            Attempted::Taken => Err(StoreError::new(format!("there is already a family {}", self.family.id)).into()),
+        }
+    }
+}
+
+/// A family with an id that another call can have used.
+pub(super) struct IssueOnce(pub(super) Issue);
+
+impl Operation for IssueOnce {
+    type Output = IssuedOnce;
+
+    const KIND: OperationKind = OperationKind::Issue;
+
+    async fn run(&self, shared: &Shared, session: &Session) -> Result<IssuedOnce, QueryError> {
+        let Self(issue) = self;
+        match issue.attempt(shared, session).await? {
+            Attempted::Written => Ok(IssuedOnce::Written(issue.family.clone())),
+            Attempted::Void => Ok(IssuedOnce::Void),
+            Attempted::Taken => {
+                let taken = Show { id: issue.family.id }.run(shared, session).await?;
+                let swept = || StoreError::new("the family with this id was swept meanwhile");
+                Ok(IssuedOnce::Taken(taken.ok_or_else(swept)?))
+            }
+        }
     }
 }

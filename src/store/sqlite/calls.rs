@@ -9,8 +9,8 @@ use super::{
 };
 use crate::store::acme::AcmeEntry;
 use crate::store::api::{
-    AcmeStore, AuditStore, DecideKeys, DecideRotation, FamilyStore, KeyStore, KeysChanged, MarkStore, Outbox,
-    ProviderLoginStore, RevocationStore, RevokeOutcome, RevokedBy, StoreFuture, StoreUpkeep,
+    AcmeStore, AuditStore, DecideKeys, DecideRotation, FamilyStore, IssuedOnce, KeyStore, KeysChanged, MarkStore,
+    Outbox, ProviderLoginStore, RevocationStore, RevokeOutcome, RevokedBy, StoreFuture, StoreUpkeep,
 };
 use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::expired::Expired;
@@ -32,6 +32,14 @@ impl FamilyStore for SqliteStore {
         self.writer.submit(move |batch| {
             call.check(batch.limits.timeout)?;
             families::issue(batch, &family, max_live, &context)
+        })
+    }
+
+    fn issue_once(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<IssuedOnce> {
+        let call = CallTime::begin();
+        self.writer.submit(move |batch| {
+            call.check(batch.limits.timeout)?;
+            families::issue_once(batch, &family, max_live, &context)
         })
     }
 

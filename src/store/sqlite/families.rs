@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, params};
 
-use crate::store::api::{DecideRotation, RevokeOutcome, RevokedBy};
+use crate::store::api::{DecideRotation, IssuedOnce, RevokeOutcome, RevokedBy};
 use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::late::CallTime;
@@ -56,6 +56,18 @@ pub(super) fn issue(
         record(batch, &events::ended(&surplus, RevokeReason::Limit, context), context)?;
     }
     Ok(Some(family.clone()))
+}
+
+pub(super) fn issue_once(
+    batch: &mut Batch<'_>,
+    family: &Family,
+    max_live: usize,
+    context: &EventContext,
+) -> Result<IssuedOnce, StoreError> {
+    if let Some(taken) = find(batch, family.id)? {
+        return Ok(IssuedOnce::Taken(taken));
+    }
+    Ok(issue(batch, family, max_live, context)?.map_or(IssuedOnce::Void, IssuedOnce::Written))
 }
 
 /// The live families of the subject beyond `max_live`. The new family counts, but is never returned: it is in use, even

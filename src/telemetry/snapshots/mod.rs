@@ -26,8 +26,8 @@ pub use snapshot::Snapshot;
 pub const KEPT: usize = 300;
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// All of them have their memory from the start: at most 200 KiB.
-const _: () = assert!(KEPT * size_of::<Snapshot>() <= 200 * 1024);
+/// All of them have their memory from the start: at most 256 KiB.
+const _: () = assert!(KEPT * size_of::<Snapshot>() <= 256 * 1024);
 
 pub type ReadOthers = Box<dyn Fn() -> Others + Send + Sync>;
 

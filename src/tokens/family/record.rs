@@ -102,7 +102,7 @@ pub enum RevokeReason {
     Logout,
     /// An operator revoked it, a caller with the scope `token:revoke`, or a provider that reported its end.
     Admin,
-    /// A spent refresh token was used again: the thief or the owner of a stolen token used it first.
+    /// A spent refresh token, or an authorization code, was used again: the thief or the owner used it first.
     Reuse,
     /// The subject reached `limits.sessions_per_subject`, and this was the least recently used family.
     Limit,

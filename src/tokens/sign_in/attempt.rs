@@ -10,8 +10,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use crate::tokens::family::refresh_token::Roots;
+use crate::tokens::sealed::SealedKind;
 use crate::types::clock::UnixTime;
-use crate::types::secret::{self, Secret};
+use crate::types::secret;
 
 /// How long the browser may take at the provider.
 pub const LIFETIME: Duration = Duration::from_mins(10);
@@ -19,6 +20,8 @@ pub const LIFETIME: Duration = Duration::from_mins(10);
 /// How the names of attempt cookies begin. The first characters of the state follow.
 pub const COOKIE_PREFIX: &str = "__Host-bw-try-";
 const PREFIX_LEN: usize = 6;
+
+const SEALED: SealedKind = SealedKind { prefix: "", purpose: "bearward sign-in attempt v1" };
 
 /// Length of a state: 256 bits in base64url.
 pub const STATE_LEN: usize = 43;
@@ -90,25 +93,15 @@ impl Attempt {
         begun <= now + CLOCK_SKEW && now.since(begun) <= LIFETIME
     }
 
-    /// The value of its cookie: the number of the root secret, and the sealed attempt. `None` if there is no root
-    /// secret.
+    /// The value of its cookie. `None` if there is no root secret.
     pub fn seal(&self, cookie_name: &str, roots: &Roots) -> Option<String> {
-        let plain = serde_json::to_vec(self).ok()?;
-        let sealed = secret::seal(&key(roots.newest_secret()?), cookie_name, &plain)?;
-        Some(URL_SAFE_NO_PAD.encode([&[roots.newest()], sealed.as_slice()].concat()))
+        SEALED.seal(cookie_name, self, roots)
     }
 }
 
 /// Reverses [`Attempt::seal`]. `None` for any value that this gateway did not write under this name.
 pub fn open(cookie_name: &str, value: &str, roots: &Roots) -> Option<Attempt> {
-    let bytes = URL_SAFE_NO_PAD.decode(value).ok()?;
-    let (root, sealed) = bytes.split_first()?;
-    let plain = secret::unseal(&key(roots.find(*root)?), cookie_name, sealed)?;
-    serde_json::from_slice(plain.expose()).ok()
-}
-
-fn key(root: &Secret) -> Secret {
-    secret::derive(root, b"", "bearward sign-in attempt v1")
+    SEALED.open(cookie_name, value, roots)
 }
 
 fn random<const N: usize>() -> String {
@@ -122,6 +115,7 @@ fn hash(state: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::secret::Secret;
 
     const NOW: UnixTime = UnixTime::from_secs(1_000_000);
 

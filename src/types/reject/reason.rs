@@ -149,6 +149,34 @@ reasons! {
     /// Each of several attempts within a minute ended where it began.
     SignInLoop = "sign_in_loop", TOO_MANY_REQUESTS, "rate_limited", "too many sign-ins began within a minute; allow cookies, or wait";
 
+    // The authorization endpoint. The user sees these in the browser.
+    UnknownClient = "unknown_client", BAD_REQUEST, "invalid_request", "the application is not known here; register it again";
+    RedirectMismatch = "redirect_mismatch", BAD_REQUEST, "invalid_request", "the application asks for a redirect_uri that it has not registered";
+    /// The form of the request, before it is known where an error may go.
+    BadAuthorization = "bad_authorization", BAD_REQUEST, "invalid_request", "the request of the application is not valid";
+    /// The application gets the error at its redirect URI. The detail names it.
+    AuthorizationRefused = "authorization_refused", BAD_REQUEST, "invalid_request", "the request of the application cannot be granted";
+    /// The user has declined.
+    ConsentDenied = "consent_denied", FORBIDDEN, "access_denied", "the user has declined the request of the application";
+    /// The sealed request is older than 10 minutes, or none of this gateway.
+    ConsentStale = "consent_stale", BAD_REQUEST, "invalid_request", "this page has expired; begin again in the application";
+    ConsentCookie = "consent_cookie", BAD_REQUEST, "invalid_request", "the browser did not send the cookie of this page; allow cookies, and begin again in the application";
+    // Client registration (RFC 7591 section 3.2.2).
+    RegistrationRejected = "registration_rejected", BAD_REQUEST, "invalid_client_metadata", "these client metadata cannot be registered";
+    RedirectRejected = "redirect_rejected", BAD_REQUEST, "invalid_redirect_uri", "a redirect_uri cannot be registered";
+
+    // Authorization codes. All have one public code, which reveals nothing to a thief.
+    CodeMalformed = "code_malformed", BAD_REQUEST, "invalid_grant", "the authorization code is not valid";
+    CodeExpired = "code_expired", BAD_REQUEST, "invalid_grant", "the authorization code is not valid";
+    CodeClient = "code_client", BAD_REQUEST, "invalid_grant", "the authorization code is not valid";
+    CodeRedirect = "code_redirect", BAD_REQUEST, "invalid_grant", "the authorization code is not valid";
+    CodeVerifier = "code_verifier", BAD_REQUEST, "invalid_grant", "the authorization code is not valid";
+    CodeReused = "code_reused", BAD_REQUEST, "invalid_grant", "the authorization code is not valid";
+    /// Another code of the same request was used: the user has sent the page twice.
+    CodeSuperseded = "code_superseded", BAD_REQUEST, "invalid_grant", "the authorization code is not valid";
+    /// The session of the user who agreed, or what it came from, has ended.
+    CodeSessionEnded = "code_session_ended", BAD_REQUEST, "invalid_grant", "the authorization code is not valid";
+
     // Refresh and logout. All invalid refresh tokens have one public code, which reveals nothing to a thief.
     GrantMalformed = "grant_malformed", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     GrantUnknown = "grant_unknown", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";

@@ -80,6 +80,9 @@ secret_file = "admin.token"
 client_id = "ci"
 jwks_file = "keys.json"
 algorithms = ["ES256"]
+[[oauth.scope]]
+name = "notes:read"
+claim = { pointer = "/groups", present = true }
 [[token_exchange]]
 name = "orders"
 token_endpoint = "https://login.example/token"

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 
 use bearward::config::{self, Probe};
+use bearward::protocols::http::parameters;
 use bearward::tokens::jwt::Algorithm;
 use bearward::types::secret::write_private;
 use serde_json::json;
@@ -86,6 +87,7 @@ fn every_example_has_a_test() {
     assert_eq!(
         names,
         [
+            "authorize.toml",
             "behind-a-balancer.toml",
             "browser-app-elsewhere.toml",
             "browser-app.toml",
@@ -278,5 +280,50 @@ async fn the_example_for_sign_in_signs_in_and_out() {
             assert!(ended.header("location").is_some_and(|at| at.starts_with(&provider.issuer)), "{ended:?}");
             assert_eq!(user.fetch(&format!("{APP}/orders")).await.status, 401, "{name}");
         }
+    }
+}
+
+/// A program of the device registers itself, at npm's `oidc-provider`. The story speaks HTTP, as a proxy that ends TLS.
+#[tokio::test]
+async fn the_example_for_an_authorization_server_gives_a_program_its_tokens() {
+    const SITE: &str = "https://app.example";
+    let client = json!({
+        "client_id": "bearward", "client_secret": "of the gateway",
+        "redirect_uris": [format!("{SITE}/oauth2/callback/login")],
+    });
+    let accounts = json!({ "alice": { "email": "alice@example.com" } });
+    let provider = OidcProvider::start(&json!({ "clients": [client], "accounts": accounts, "account": "alice" }));
+    let upstream = Upstream::start();
+    let tls = "tls = { certificate = \"tls/fullchain.pem\", key = \"tls/key.pem\" }";
+    let replace = [
+        ("https://login.example", &*provider.issuer),
+        ("https://mcp.example.com", SITE),
+        (tls, "tls = \"off\""),
+    ];
+    let example = start_with("authorize.toml", upstream.address, &replace, |folder| {
+        write_private(&folder.path().join("login.secret"), b"of the gateway").expect("written");
+    })
+    .await;
+    let mut alice = Visitor::at(example.served.addresses[0]);
+    eventually_ok("the gateway knows the provider", async || {
+        let started = Visitor::at(example.served.addresses[0]).load(&format!("{SITE}/oauth2/sign_in/login")).await;
+        if started.status == 302 { Ok(()) } else { Err(started.status.to_string()) }
+    })
+    .await;
+    let metadata = json!({ "redirect_uris": ["http://127.0.0.1/callback"], "client_name": "A program" });
+    let http = || Client::http1(example.served.addresses[0]).host("app.example");
+    let registered = http().post("/oauth/register", &metadata).await.json();
+    let id = registered["client_id"].as_str().expect("an id");
+    let query = parameters::write([
+        ("response_type", "code"),
+        ("client_id", id),
+        ("redirect_uri", "http://127.0.0.1:7777/callback"),
+        ("code_challenge", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"),
+        ("code_challenge_method", "S256"),
+    ]);
+    let page = alice.navigate(&format!("{SITE}/oauth/authorize?{query}")).await;
+    assert_eq!(page.status, 200, "{:#?}", alice.way);
+    for shown in ["A program", "alice@example.com", "https://app.example/mcp", "Read your notes"] {
+        assert!(page.text().contains(shown), "{shown} in {}", page.text());
     }
 }

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use bearward::store::{
     AcmeEntry, AcmeStore, AuditStore, DecideKeys, DecideRotation, EndedLogins, EndingSearch, Expired, FamilyStore,
-    FoundEndings, FoundFamilies, KeySearch, KeyStore, KeysChanged, LoginLease, Mark, MarkStore, Marked, Outbox,
-    ProviderLogin, ProviderLoginStore, RefreshedLogin, RevocationHook, RevocationStore, RevokeOutcome, RevokedBy,
-    Revoker, SavedLogin, Search, Store, StoreError, StoreFuture, StoreOptions, StoreUpkeep,
+    FoundEndings, FoundFamilies, IssuedOnce, KeySearch, KeyStore, KeysChanged, LoginLease, Mark, MarkStore, Marked,
+    Outbox, ProviderLogin, ProviderLoginStore, RefreshedLogin, RevocationHook, RevocationStore, RevokeOutcome,
+    RevokedBy, Revoker, SavedLogin, Search, Store, StoreError, StoreFuture, StoreOptions, StoreUpkeep,
 };
 use bearward::tokens::audit_event::{Event, EventContext, Recorded};
 use bearward::tokens::family::Family;
@@ -90,6 +90,10 @@ impl Gate {
 impl FamilyStore for Gate {
     fn issue(&self, family: Family, most_live: usize, occasion: EventContext) -> StoreFuture<Option<Family>> {
         self.wait(move |store| store.issue(family, most_live, occasion))
+    }
+
+    fn issue_once(&self, family: Family, most_live: usize, occasion: EventContext) -> StoreFuture<IssuedOnce> {
+        self.wait(move |store| store.issue_once(family, most_live, occasion))
     }
 
     fn rotate(

@@ -13,7 +13,7 @@ mod idle;
 mod independent;
 mod killed;
 mod left;
-mod liar;
+pub mod liar;
 mod lies;
 mod lost_rights;
 mod no_refresh_token;

@@ -1,0 +1,64 @@
+//! Redeems authorization codes: a code becomes a family, once.
+//!
+//! The family has the id that the code names, so that the store itself rejects a second use, at whatever gateway it
+//! comes. Before the first use, nothing is stored.
+
+use super::service::Broker;
+use super::token_pair::TokenPair;
+use crate::store::{IssuedOnce, RevokedBy};
+use crate::tokens::audit_event::EventContext;
+use crate::tokens::authorization::code::{self, AuthorizationCode};
+use crate::tokens::bound::Bound;
+use crate::tokens::family::Family;
+use crate::tokens::login::Login;
+use crate::types::reject::{Reason, Reject};
+
+/// A code that has passed all other checks.
+pub struct RedeemedCode<'c> {
+    pub text: &'c str,
+    pub code: &'c AuthorizationCode,
+    /// The session of the user who agreed.
+    pub session: Family,
+}
+
+impl Broker {
+    /// The session in which the user agreed, if it is live.
+    pub async fn session_of_code(&self, code: &AuthorizationCode, context: &EventContext) -> Result<Family, Reject> {
+        let found = self.with_timeout(self.store.family(code.session)).await?;
+        let live = found.filter(|family| family.is_live(context.at));
+        live.ok_or_else(|| Reject::new(Reason::CodeSessionEnded, "the session of the user has ended"))
+    }
+
+    /// Creates the family of a code, and its first pair of tokens. `bind`: what the first access token alone is bound
+    /// to.
+    ///
+    /// A second use of the same code ends the family of the first (RFC 6749 section 4.1.2). Another code of the same
+    /// request, which the user has sent twice, is only rejected.
+    pub async fn redeem_code(
+        &self,
+        redeemed: RedeemedCode<'_>,
+        login: Login,
+        bind: Bound,
+        context: EventContext,
+    ) -> Result<TokenPair, Reject> {
+        let RedeemedCode { text, code, session } = redeemed;
+        let now = context.at;
+        let new = self.first_generation(login, now);
+        let family = Family { id: code.id, salt: code::salt(text), origin: session.origin, ..new };
+        self.check_usable(&family, now)?;
+        let max_live = self.settings.sessions_per_subject;
+        match self.with_timeout(self.store.issue_once(family, max_live, context.clone())).await? {
+            IssuedOnce::Written(family) => self.pair(&family, bind, now),
+            IssuedOnce::Void => {
+                Err(Reject::new(Reason::CodeSessionEnded, "the subject or its session was revoked meanwhile"))
+            }
+            IssuedOnce::Taken(family) if code::is_salt_of(&family.salt, text) => {
+                self.revoke_family(family.id, RevokedBy::Reuse, context).await?;
+                Err(Reject::new(Reason::CodeReused, "the code was used before; its session ends"))
+            }
+            IssuedOnce::Taken(_) => {
+                Err(Reject::new(Reason::CodeSuperseded, "another code of the same request was used before"))
+            }
+        }
+    }
+}

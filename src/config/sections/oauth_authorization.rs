@@ -1,0 +1,178 @@
+//! The keys of `[oauth]` that concern the authorization endpoint: `sign_in`, its endpoints and lifetimes,
+//! `registration` and `[[oauth.scope]]`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::auth::provider::Provider;
+use crate::config::document::error::ConfigError;
+use crate::config::document::shape::Shape;
+use crate::config::document::table::Table;
+use crate::config::document::units::format_duration;
+use crate::config::document::value::{Value, choose};
+use crate::config::sections::placed::{Placed, report_duplicates};
+use crate::config::sections::{route_path, rules};
+use crate::config::settings::TokenSettings;
+use crate::gateway::authorization_server::settings::{
+    AuthorizationSettings, RegistrationKind, RegistrationSettings, ScopeSettings,
+};
+use crate::gateway::protected_resource::Resources;
+use crate::tokens::authorization::request::OfferedResource;
+
+const AUTHORIZATION_ENDPOINT: &str = "/oauth/authorize";
+const CONSENT_PAGE: &str = "/oauth/consent";
+const REGISTRATION_ENDPOINT: &str = "/oauth/register";
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_mins(1);
+const DAY: Duration = Duration::from_hours(24);
+
+const KINDS: &[(&str, RegistrationKind)] = &[
+    ("loopback", RegistrationKind::Loopback),
+    ("https", RegistrationKind::Https),
+    ("private_schemes", RegistrationKind::PrivateSchemes),
+];
+
+/// The keys, before the resources are known.
+pub(super) struct AuthorizationKeys {
+    providers: Vec<Arc<str>>,
+    authorization_endpoint: String,
+    consent_page: String,
+    code_lifetime: Duration,
+    grant_lifetime: Duration,
+    registration: Option<RegistrationSettings>,
+    scopes: Vec<ScopeSettings>,
+}
+
+/// `None`: `sign_in` is not set. All other keys are checked anyway.
+pub(super) fn read(
+    table: &mut Table<'_>,
+    providers: &[Placed<Arc<Provider>>],
+    tokens: &TokenSettings,
+) -> Option<AuthorizationKeys> {
+    let signs_in = sign_in(table, providers);
+    let authorization_endpoint = endpoint(table, "authorization_endpoint", AUTHORIZATION_ENDPOINT);
+    let consent_page = endpoint(table, "consent_page", CONSENT_PAGE);
+    let code_lifetime = table.duration("code_lifetime", MINUTE, 10 * SECOND..=MINUTE);
+    let grant_lifetime = grant_lifetime(table, tokens.lifetimes.absolute);
+    let registration = registration(table);
+    let scopes = scopes(table);
+    let providers = signs_in?;
+    if !tokens.issuer.starts_with("https://") {
+        let error = ConfigError::new(
+            format!("clients reach the authorization endpoint at tokens.issuer, which is {}", tokens.issuer),
+            "expected tokens.issuer = \"https://…\"",
+        );
+        table.reject("sign_in", error);
+    }
+    Some(AuthorizationKeys {
+        providers,
+        authorization_endpoint,
+        consent_page,
+        code_lifetime,
+        grant_lifetime,
+        registration,
+        scopes,
+    })
+}
+
+impl AuthorizationKeys {
+    /// Clients get tokens for a resource, so there must be one.
+    pub(super) fn with_resources(self, table: &Table<'_>, resources: &Resources) -> AuthorizationSettings {
+        if resources.all.is_empty() {
+            let error = ConfigError::new(
+                "there is no protected resource that a client could get a token for",
+                "expected `resource` in this table, or in a [[route]]",
+            );
+            table.reject(
+                "sign_in",
+                error.help("add resource = \"https://…\", the URL that clients are configured with"),
+            );
+        }
+        let offered = resources
+            .all
+            .iter()
+            .map(|metadata| OfferedResource { url: metadata.resource.url.clone(), scopes: metadata.scopes.clone() });
+        AuthorizationSettings {
+            providers: self.providers,
+            authorization_endpoint: self.authorization_endpoint,
+            consent_page: self.consent_page,
+            code_lifetime: self.code_lifetime,
+            grant_lifetime: self.grant_lifetime,
+            registration: self.registration,
+            scopes: self.scopes,
+            resources: offered.collect(),
+            default_resource: resources.default,
+        }
+    }
+}
+
+/// `oauth.sign_in`: the name of a provider, or several.
+fn sign_in(table: &mut Table<'_>, providers: &[Placed<Arc<Provider>>]) -> Option<Vec<Arc<str>>> {
+    let value = table.take("sign_in", Shape::Any(vec![Shape::Text, Shape::list(Shape::Text)]));
+    table.default("sign_in", "");
+    let value = value?;
+    let find = |text: &str| {
+        let found = providers.iter().find(|provider| *provider.value.name == *text);
+        found.map(|provider| provider.value.name.clone()).ok_or_else(|| no_provider(text))
+    };
+    if value.is_list() {
+        return value.some_of("[\"login\", \"partners\"]", find);
+    }
+    match value.string()? {
+        "" => None,
+        _ => value.parse(find).map(|provider| vec![provider]),
+    }
+}
+
+fn no_provider(text: &str) -> ConfigError {
+    let error = ConfigError::new(format!("there is no provider `{text}`"), "expected the name of a [[provider]]");
+    error.help(format!("add [[provider]] with name = \"{text}\""))
+}
+
+fn endpoint(table: &mut Table<'_>, key: &'static str, default: &str) -> String {
+    let path = table.take(key, Shape::Pattern("^/."));
+    table.default(key, default);
+    let path = path.and_then(|value| value.parse(route_path::path_or_off)).flatten();
+    path.unwrap_or_else(|| default.to_owned())
+}
+
+fn grant_lifetime(table: &mut Table<'_>, longest: Duration) -> Duration {
+    let lifetime = table.duration("grant_lifetime", longest, MINUTE..=3650 * DAY);
+    if lifetime > longest {
+        let [lifetime, longest] = [lifetime, longest].map(format_duration);
+        let message = format!("grant_lifetime ({lifetime}) is longer than tokens.refresh_absolute ({longest})");
+        table.reject("grant_lifetime", ConfigError::new(message, format!("expected at most {longest}")));
+    }
+    lifetime.min(longest)
+}
+
+fn registration(table: &mut Table<'_>) -> Option<RegistrationSettings> {
+    let value = table.take("registration", Shape::list(Shape::choice(KINDS)));
+    table.default("registration", Vec::<String>::new());
+    let kinds = value.and_then(|value| kinds(&value)).unwrap_or_default();
+    let endpoint = endpoint(table, "registration_endpoint", REGISTRATION_ENDPOINT);
+    let lifetime = table.duration("registration_lifetime", 90 * DAY, DAY..=3650 * DAY);
+    if kinds.is_empty() { None } else { Some(RegistrationSettings { endpoint, kinds, lifetime }) }
+}
+
+fn kinds(value: &Value<'_>) -> Option<Vec<RegistrationKind>> {
+    let names = value.list_of("[\"loopback\"]", |text| choose(text, KINDS).map(|_| text.to_owned()))?;
+    Some(names.iter().filter_map(|name| choose(name, KINDS).ok()).collect())
+}
+
+/// `[[oauth.scope]]`
+fn scopes(table: &mut Table<'_>) -> Vec<ScopeSettings> {
+    let scopes: Vec<_> = table.tables("scope", scope).into_iter().flatten().collect();
+    let message = "two scopes have the same name";
+    report_duplicates(table.report(), &scopes, message, "expected a different name", |scope| &scope.name);
+    scopes.into_iter().map(|scope| scope.value).collect()
+}
+
+fn scope(table: &mut Table<'_>) -> Option<Placed<ScopeSettings>> {
+    let name = table.required("name", rules::SCOPE, "\"notes:read\"").and_then(|value| value.parse(rules::scope));
+    let text = table.take("text", Shape::Text).and_then(|value| value.string().map(str::to_owned));
+    let claim = table.optional_table("claim", rules::claim).flatten();
+    let place = table.place("name");
+    Some(Placed { value: ScopeSettings { name: name?, text, claim }, place })
+}

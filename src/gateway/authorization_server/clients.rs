@@ -1,0 +1,77 @@
+//! The clients of the authorization endpoint: those of `[[oauth.client]]`, and those that have registered themselves.
+
+use std::borrow::Cow;
+
+use super::settings::RegistrationSettings;
+use crate::auth::registered_clients::RegisteredClient;
+use crate::tokens::authorization::client_registration::{ClientRegistration, PREFIX};
+use crate::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
+use crate::tokens::family::refresh_token::Roots;
+use crate::types::clock::UnixTime;
+
+/// A client that asks a user.
+pub(super) struct AskingClient<'c> {
+    pub(super) id: &'c str,
+    pub(super) redirect_uris: Cow<'c, [RedirectUri]>,
+    /// `oauth.client.scopes`. `None`: all.
+    pub(super) scopes: Option<&'c [String]>,
+    pub(super) known_by: KnownBy,
+    /// `oauth.client.consent = "never"`
+    pub(super) skips_consent: bool,
+}
+
+/// Why the gateway knows a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum KnownBy {
+    /// The operator has named it.
+    Operator,
+    /// It has registered itself, with a name that nothing proves.
+    Itself { name: Option<String> },
+}
+
+impl<'c> AskingClient<'c> {
+    /// A client of `[[oauth.client]]` that may ask users.
+    pub(super) fn of_operator(client: &'c RegisteredClient) -> Option<Self> {
+        let authorization = client.authorization.as_ref()?;
+        Some(AskingClient {
+            id: &client.client_id,
+            redirect_uris: Cow::Borrowed(&authorization.redirect_uris),
+            scopes: if client.scopes.is_empty() { None } else { Some(&client.scopes) },
+            known_by: KnownBy::Operator,
+            skips_consent: authorization.skips_consent,
+        })
+    }
+
+    /// A client that has registered itself.
+    pub(super) fn of_registration(
+        id: &'c str,
+        settings: &RegistrationSettings,
+        roots: &Roots,
+        now: UnixTime,
+    ) -> Option<Self> {
+        if !id.starts_with(PREFIX) {
+            return None;
+        }
+        let registration = ClientRegistration::open(id, roots, settings.lifetime, now)?;
+        // The operator may have changed `oauth.registration` since.
+        let uris = registration.redirect_uris.into_iter().filter(|uri| settings.accepts(uri));
+        Some(AskingClient {
+            id,
+            redirect_uris: Cow::Owned(uris.collect()),
+            scopes: None,
+            known_by: KnownBy::Itself { name: registration.name },
+            skips_consent: false,
+        })
+    }
+
+    /// Where the code goes. `None`: the client has not registered this redirect URI.
+    pub(super) fn target(&self, requested: &str) -> Option<RedirectUri> {
+        self.redirect_uris.iter().find_map(|registered| registered.target(requested))
+    }
+
+    /// Returns true if an error may go to this redirect URI before a user has seen the request. A site that has
+    /// registered itself could use the gateway as an open redirector (RFC 9700 section 4.11.2).
+    pub(super) fn gets_errors_at(&self, uri: &RedirectUri) -> bool {
+        self.known_by == KnownBy::Operator || uri.kind() == RedirectKind::Loopback
+    }
+}

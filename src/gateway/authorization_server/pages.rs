@@ -1,0 +1,173 @@
+//! The pages of the authorization endpoint: plain HTML without a script, which say who asks for what.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+
+use super::clients::KnownBy;
+use super::html::{escaped, shown_name};
+use crate::protocols::http::body::Body;
+use crate::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
+use crate::types::reject::Reject;
+use crate::types::secret;
+
+const STYLE: &str = include_str!("page.css");
+
+/// No `form-action`: browsers apply it to the redirect to the client, too.
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
+    let hash = STANDARD.encode(secret::digest(&[STYLE.as_bytes()]));
+    let policy = format!("default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; frame-ancestors 'none'");
+    HeaderValue::from_str(&policy).unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"))
+});
+
+const FIELDS: [(HeaderName, HeaderValue); 6] = [
+    (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+    (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
+];
+
+/// What the user decides about.
+pub(super) struct Question<'q> {
+    pub(super) client_id: &'q str,
+    pub(super) known_by: &'q KnownBy,
+    pub(super) redirect_uri: &'q RedirectUri,
+    pub(super) resources: &'q [String],
+    /// The texts of the scopes.
+    pub(super) scopes: Vec<String>,
+    /// How the user is called.
+    pub(super) user: &'q str,
+    /// How long the client may act.
+    pub(super) lifetime: Duration,
+    /// Where the form goes: a path.
+    pub(super) action: &'q str,
+    /// Where another user can sign in: a path. It ends the session.
+    pub(super) sign_out: &'q str,
+    /// The hidden fields.
+    pub(super) request: &'q str,
+    pub(super) session: String,
+}
+
+/// The page on which the user agrees or not.
+pub(super) fn consent(question: &Question<'_>) -> Response<Body> {
+    let name = client_name(question);
+    let title = format!("Allow {name}?");
+    let scopes: String = question.scopes.iter().map(|text| format!("<li>{}</li>", escaped(text))).collect();
+    let scopes = if scopes.is_empty() { String::new() } else { format!("<p>It asks to:</p><ul>{scopes}</ul>") };
+    let resources: String =
+        question.resources.iter().map(|url| format!("<li><code>{}</code></li>", escaped(url))).collect();
+    let content = format!(
+        "<p><strong>{name}</strong> wants to act for you at:</p><ul>{resources}</ul>{scopes}\
+         <dl><dt>Application</dt><dd>{origin}</dd><dt>Goes back to</dt><dd>{target}</dd>\
+         <dt>You are signed in as</dt><dd>{user}</dd><dt>For at most</dt><dd>{lifetime}</dd></dl>\
+         {warning}\
+         <form method=\"post\" action=\"{action}\"><input type=\"hidden\" name=\"request\" value=\"{request}\">\
+         <input type=\"hidden\" name=\"session\" value=\"{session}\">\
+         <button name=\"decision\" value=\"allow\">Allow</button> \
+         <button name=\"decision\" value=\"deny\">Do not allow</button></form>\
+         <p>Not you? <a href=\"{sign_out}\">Sign out</a>, and begin again in the application.</p>",
+        origin = origin_of_client(question),
+        target = target(question.redirect_uri),
+        user = escaped(question.user),
+        lifetime = in_words(question.lifetime),
+        warning = warning(question.redirect_uri),
+        action = escaped(question.action),
+        request = escaped(question.request),
+        session = escaped(&question.session),
+        sign_out = escaped(question.sign_out),
+    );
+    page(StatusCode::OK, &title, &content)
+}
+
+/// The page on which the user chooses a provider. `links`: their names and paths.
+pub(super) fn providers(links: &[(&str, String)]) -> Response<Body> {
+    let links: String = links
+        .iter()
+        .map(|(name, path)| {
+            format!("<li><a class=\"button\" href=\"{}\">Sign in with {}</a></li>", escaped(path), escaped(name))
+        })
+        .collect();
+    page(
+        StatusCode::OK,
+        "Sign in",
+        &format!("<p>An application asks for your permission. Sign in first.</p><ul class=\"choice\">{links}</ul>"),
+    )
+}
+
+/// Why the request of a client fails. `help`: what the user can do.
+pub(super) fn failed(reject: &Reject, help: &str) -> Response<Body> {
+    let message = reject.reason.message();
+    let (first, rest) = message.split_at_checked(1).unwrap_or((message, ""));
+    let content = format!("<p>{}{rest}.</p><p>{}</p>", first.to_ascii_uppercase(), escaped(help));
+    let mut response = page(reject.reason.status(), "This does not work", &content);
+    if let Some(after) = reject.retry_after() {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
+    }
+    response
+}
+
+/// The largest unit of which it has at least two, such as "30 days".
+fn in_words(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let units = [(86_400, "days"), (3_600, "hours"), (60, "minutes")];
+    let unit = units.into_iter().find(|(length, _)| seconds >= 2 * length);
+    unit.map_or_else(|| format!("{seconds} seconds"), |(length, name)| format!("{} {name}", seconds / length))
+}
+
+/// Escaped.
+fn client_name(question: &Question<'_>) -> String {
+    match question.known_by {
+        KnownBy::Operator => escaped(question.client_id),
+        KnownBy::Itself { name } => match name.as_deref().and_then(shown_name) {
+            Some(name) => format!("“{}”", escaped(&name)),
+            None => "an application without a name".to_owned(),
+        },
+    }
+}
+
+fn origin_of_client(question: &Question<'_>) -> &'static str {
+    match question.known_by {
+        KnownBy::Operator => "Known to the operator of this service",
+        KnownBy::Itself { .. } => "It registered itself: its name was not checked",
+    }
+}
+
+/// Where the code goes, escaped.
+fn target(uri: &RedirectUri) -> String {
+    match uri.kind() {
+        RedirectKind::Https => format!("<strong>{}</strong>", escaped(uri.host().unwrap_or_default())),
+        RedirectKind::Loopback => "a program on this device".to_owned(),
+        RedirectKind::PrivateScheme { .. } => {
+            let scheme = uri.as_str().split(':').next().unwrap_or_default();
+            format!("the program on this device that opens <code>{}:</code> links", escaped(scheme))
+        }
+    }
+}
+
+fn warning(uri: &RedirectUri) -> &'static str {
+    match uri.kind() {
+        RedirectKind::Https => "",
+        RedirectKind::Loopback | RedirectKind::PrivateScheme { .. } => {
+            "<p class=\"warning\">Any program on this device can ask like this. Go on only if you have just started it.</p>"
+        }
+    }
+}
+
+/// `title` is escaped.
+fn page(status: StatusCode, title: &str, content: &str) -> Response<Body> {
+    let text = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>{title}</title>\
+         <style>{STYLE}</style></head><body><main><h1>{title}</h1>{content}</main></body></html>\n"
+    );
+    let mut response = Response::new(Body::full(text));
+    *response.status_mut() = status;
+    response.headers_mut().extend(FIELDS);
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, POLICY.clone());
+    response
+}

@@ -1,0 +1,75 @@
+//! The keys of `[oauth]` that concern the authorization endpoint.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::gateway::rules::ClaimRule;
+use crate::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
+use crate::tokens::authorization::request::OfferedResource;
+
+/// `[oauth]` with `sign_in`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AuthorizationSettings {
+    /// `oauth.sign_in`: at least one provider.
+    pub providers: Vec<Arc<str>>,
+    /// `oauth.authorization_endpoint`, `oauth.consent_page`: paths.
+    pub authorization_endpoint: String,
+    pub consent_page: String,
+    /// `oauth.code_lifetime`
+    pub code_lifetime: Duration,
+    /// `oauth.grant_lifetime`
+    pub grant_lifetime: Duration,
+    /// `None`: clients cannot register themselves.
+    pub registration: Option<RegistrationSettings>,
+    /// `[[oauth.scope]]`
+    pub scopes: Vec<ScopeSettings>,
+    pub resources: Vec<OfferedResource>,
+    /// The place of the resource of requests that name none.
+    pub default_resource: Option<usize>,
+}
+
+/// `oauth.registration`: what redirect URIs clients can register.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RegistrationSettings {
+    /// `oauth.registration_endpoint`: a path.
+    pub endpoint: String,
+    pub kinds: Vec<RegistrationKind>,
+    /// `oauth.registration_lifetime`
+    pub lifetime: Duration,
+}
+
+/// A kind of redirect URI in `oauth.registration`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegistrationKind {
+    Loopback,
+    Https,
+    PrivateSchemes,
+}
+
+/// `[[oauth.scope]]`: a scope that users can grant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScopeSettings {
+    pub name: String,
+    /// What the consent page says.
+    pub text: Option<String>,
+    /// The users who can grant it. `None`: all.
+    pub claim: Option<ClaimRule>,
+}
+
+impl RegistrationSettings {
+    /// Returns true if a client that registers itself may get codes there.
+    pub fn accepts(&self, uri: &RedirectUri) -> bool {
+        let kind = match uri.kind() {
+            RedirectKind::Loopback => RegistrationKind::Loopback,
+            RedirectKind::Https => RegistrationKind::Https,
+            RedirectKind::PrivateScheme { .. } => RegistrationKind::PrivateSchemes,
+        };
+        self.kinds.contains(&kind)
+    }
+}
+
+impl AuthorizationSettings {
+    pub fn scope(&self, name: &str) -> Option<&ScopeSettings> {
+        self.scopes.iter().find(|scope| scope.name == name)
+    }
+}

@@ -1,0 +1,106 @@
+//! The grant `authorization_code` (OAuth 2.1 section 4.1.3): a client redeems the code that a user has granted.
+//!
+//! The order of the checks: until the last one, nothing is used up, so that a thief who has only the code cannot spoil
+//! it for its owner.
+
+use http::{Response, StatusCode};
+
+use super::call::Call;
+use super::client::CallingClient;
+use super::form::Form;
+use super::token_response::TokenResponse;
+use crate::broker::RedeemedCode;
+use crate::protocols::http::body::Body;
+use crate::protocols::http::respond;
+use crate::tokens::authorization::code::AuthorizationCode;
+use crate::tokens::bound::{Bound, ProvedClient};
+use crate::tokens::family::Family;
+use crate::tokens::login::Login;
+use crate::types::reject::{Reason, Reject};
+
+impl Call<'_, '_> {
+    pub(super) async fn authorization_code(
+        &mut self,
+        form: &Form,
+        client: CallingClient<'_>,
+        proved_client: ProvedClient,
+    ) -> Result<Response<Body>, Reject> {
+        let text = form.required("code")?;
+        let opened = AuthorizationCode::open(text, &self.broker.roots);
+        let code = opened.ok_or_else(|| Reject::new(Reason::CodeMalformed, "this is no code of the gateway"))?;
+        self.context.record.token_id = Some(code.id);
+        let client_id = self.check_code(form, &code, client)?;
+        check_key(&code, proved_client.proved)?;
+        let audience = audience(form, &code)?;
+        let session = self.broker.session_of_code(&code, &self.context.event()).await?;
+        let login = Login {
+            audience,
+            client_id: client_id.to_owned(),
+            label: client_id.chars().take(MAX_LABEL).collect(),
+            address: Some(self.context.client()),
+            absolute: self.endpoints.authorization.as_ref().map(|settings| settings.grant_lifetime),
+            // A client that authenticates may refresh with another key (RFC 9449 section 5) or certificate (RFC 8705
+            // section 4).
+            bound_to: if client.registered().is_ok() { Bound::default() } else { proved_client.bind },
+            ..login_of(&session, code.scope.clone())
+        };
+        let redeemed = RedeemedCode { text, code: &code, session };
+        let pair = self.broker.redeem_code(redeemed, login, proved_client.bind, self.context.event()).await?;
+        Ok(respond::json(StatusCode::OK, &TokenResponse::from(&pair)))
+    }
+
+    /// Returns the id of the client, if it is the one that the code was made for.
+    fn check_code<'f>(
+        &self,
+        form: &Form,
+        code: &AuthorizationCode,
+        client: CallingClient<'f>,
+    ) -> Result<&'f str, Reject> {
+        let lifetime = self.endpoints.authorization.as_ref().map(|settings| settings.code_lifetime).unwrap_or_default();
+        if !code.is_current(lifetime, self.context.now) {
+            return Err(Reject::new(Reason::CodeExpired, "older than oauth.code_lifetime"));
+        }
+        let client_id = client.id().ok_or_else(|| Reject::new(Reason::CodeClient, "client_id is missing"))?;
+        if !code.is_of_client(client_id) {
+            return Err(Reject::new(Reason::CodeClient, "the code was made for another client"));
+        }
+        // OAuth 2.1 leaves it out: PKCE shows that the sender began the request.
+        if form.get("redirect_uri").is_some_and(|uri| !code.is_for(uri)) {
+            return Err(Reject::new(Reason::CodeRedirect, "redirect_uri is not that of the request"));
+        }
+        match form.get("code_verifier") {
+            Some(verifier) if code.is_of_verifier(verifier) => Ok(client_id),
+            Some(_) => Err(Reject::new(Reason::CodeVerifier, "code_verifier does not fit code_challenge")),
+            None => Err(Reject::new(Reason::CodeVerifier, "code_verifier is missing")),
+        }
+    }
+}
+
+/// Maximum length of the name in a list of sessions, in characters.
+const MAX_LABEL: usize = 64;
+
+/// RFC 9449 section 10.
+fn check_key(code: &AuthorizationCode, proved: Bound) -> Result<(), Reject> {
+    let Some(wanted) = &code.dpop_jkt else { return Ok(()) };
+    if proved.key.is_some_and(|key| key.to_string() == *wanted) {
+        return Ok(());
+    }
+    Err(Reject::new(Reason::ProofRejected, "the code is bound to dpop_jkt, and the proof is missing or of another key"))
+}
+
+/// All resources that the user has granted, or the one that the client names (RFC 8707 section 2.2).
+fn audience(form: &Form, code: &AuthorizationCode) -> Result<Vec<String>, Reject> {
+    match form.get("resource") {
+        None => Ok(code.resources.clone()),
+        Some(wanted) if code.resources.iter().any(|granted| granted == wanted) => Ok(vec![wanted.to_owned()]),
+        Some(_) => Err(Reject::new(Reason::InvalidTarget, "the user has not granted this resource")),
+    }
+}
+
+/// The user of a session, with what a backend learns of the user.
+fn login_of(session: &Family, scope: String) -> Login {
+    let mut claims = session.claims.clone();
+    // The key of another client.
+    claims.remove("cnf");
+    Login { subject: session.subject.clone(), scope, claims, ..Login::default() }
+}
