@@ -107,7 +107,7 @@
 //! | `limits.token_size` | `auth/bearer/token.rs`; for own tokens `broker/issue.rs` | 401 `token_too_large` |
 //! | `limits.token_cache_size` | `auth/token_cache.rs` | the least used tokens are verified again |
 //! | `limits.used_proofs` | `auth/proofs/used.rs` | 503 `proofs_full` |
-//! | `limits.bad_signatures` | `auth/bad_signatures.rs`, called by `auth/authenticate.rs` and `auth/guess.rs` | 429 `rate_limited` |
+//! | `limits.bad_signatures` | `auth/bad_signatures.rs`, called by `auth/known_tokens.rs`, `auth/verify_jwt.rs` and `auth/guess.rs` | 429 `rate_limited` |
 //! | `limits.introspected_bad_signatures` | `auth/bad_signatures.rs`, called as above for introspection | 429 `rate_limited` |
 //! | `limits.sessions_per_subject` | `store/sqlite/families.rs`, `store/postgres/issue.rs` | the least recently used family is revoked |
 //! | `rate` | `limits/rate_limit.rs`, called by `gateway/mod.rs` | 429 `quota_exceeded` |

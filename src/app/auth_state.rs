@@ -10,6 +10,8 @@ use crate::auth::handles::Handles;
 use crate::auth::introspected_tokens::IntrospectedTokens;
 use crate::auth::introspection::{Introspection, IntrospectionCounts};
 use crate::auth::keyring::Keyring;
+use crate::auth::known_tokens::KnownTokens;
+use crate::auth::proof_verifier::ProofVerifier;
 use crate::auth::proofs::Proofs;
 use crate::auth::renewals::Renewals;
 use crate::auth::revocations::Revocations;
@@ -122,20 +124,24 @@ impl AuthState {
     /// `requests`: the counters of its routes.
     pub(super) fn decider(&self, config: &Config, cache_size: usize, requests: &RequestsByRoute) -> Decider {
         let authenticator = Authenticator {
-            keyring: self.keyring.clone(),
-            revocations: self.revocations.clone(),
-            token_cache: Arc::new(TokenCache::with_replacements(cache_size, replacements(config))),
-            seen_generations: self.seen_generations.clone(),
-            renewals: self.renewals.clone(),
+            known: KnownTokens {
+                keyring: self.keyring.clone(),
+                revocations: self.revocations.clone(),
+                token_cache: Arc::new(TokenCache::with_replacements(cache_size, replacements(config))),
+                seen_generations: self.seen_generations.clone(),
+                renewals: self.renewals.clone(),
+                lookups: Flights::default(),
+                identity: config.identity.clone(),
+            },
             api_keys: self.api_keys.clone(),
             introspection: Arc::new(self.introspection(config)),
             handles: self.handles.clone(),
-            lookups: Flights::default(),
-            proofs: self.proofs.clone(),
-            own_hosts: config.own_hosts(),
-            max_used_proofs: config.limits.used_proofs,
+            proof_verifier: ProofVerifier {
+                proofs: self.proofs.clone(),
+                own_hosts: config.own_hosts(),
+                max_used: config.limits.used_proofs,
+            },
             freshness: self.freshness.clone(),
-            identity: config.identity.clone(),
             token_size: config.limits.token_size,
         };
         let counted = |route: &Route| Route { requests: requests.of(&route.name), ..route.clone() };

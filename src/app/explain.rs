@@ -225,7 +225,7 @@ impl Explainer {
 
     /// Says why the keys are missing.
     fn with_fetch_error(&self, outcome: Outcome, steps: &[(Step, String)]) -> Outcome {
-        let error = issuer_of(steps).and_then(|issuer| self.decider.authenticator.keyring.fetch_error(issuer));
+        let error = issuer_of(steps).and_then(|issuer| self.decider.authenticator.known.keyring.fetch_error(issuer));
         match (outcome, error) {
             (Outcome::Rejected(mut reject), Some(error)) if reject.reason == Reason::KeysUnavailable => {
                 reject.detail = format!("{}: {error}", reject.detail).into();
@@ -331,7 +331,7 @@ fn revocations(store: &StoreSettings, now: UnixTime) -> Result<Revocations, Arc<
 fn decider(auth: &AuthState, config: &Config) -> Decider {
     let mut decider = auth.decider(config, CACHE_SIZE, &RequestsByRoute::default());
     for listener in &config.listeners {
-        decider.authenticator.own_hosts.extend(listener.tls.names().iter().map(String::as_str));
+        decider.authenticator.proof_verifier.own_hosts.extend(listener.tls.names().iter().map(String::as_str));
     }
     decider
 }

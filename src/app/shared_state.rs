@@ -286,10 +286,10 @@ impl SharedState {
         self.sign_ins.store(providers);
         let authenticator = &gateway.decider.authenticator;
         for key in self.token_cache.load().api_keys() {
-            let identity = authenticator.identity.of(&key.token);
-            authenticator.token_cache.insert(Arc::new(key.with_identity(identity)));
+            let identity = authenticator.known.identity.of(&key.token);
+            authenticator.known.token_cache.insert(Arc::new(key.with_identity(identity)));
         }
-        self.token_cache.store(authenticator.token_cache.clone());
+        self.token_cache.store(authenticator.known.token_cache.clone());
         self.introspection.store(authenticator.introspection.clone());
     }
 
