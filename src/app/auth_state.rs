@@ -18,15 +18,17 @@ use crate::auth::revocations::Revocations;
 use crate::auth::seen_generations::SeenGenerations;
 use crate::auth::store_reads::StoredCredentialSettings;
 use crate::auth::token_cache::TokenCache;
-use crate::auth::token_exchange::ExchangeCounts;
+use crate::auth::token_exchange::{ExchangeCounts, TokenExchange};
 use crate::config::{Config, ForeignIssuer};
 use crate::gateway::cors::Cors;
 use crate::gateway::decide::Decider;
+use crate::gateway::forwarded_token::UpstreamTokens;
 use crate::gateway::route::{Route, TokenForwarding};
 use crate::gateway::route_table::RouteTable;
 use crate::gateway::streams::{ActiveRoutes, TokenChecks};
 use crate::store::Freshness;
 use crate::telemetry::metrics::{Metrics, RequestsByRoute};
+use crate::tokens::jwt::replacement::ReplacementSettings;
 use crate::types::clock::{Clock, UnixTime};
 
 pub(super) struct AuthState {
@@ -164,6 +166,24 @@ impl AuthState {
 }
 
 impl AuthState {
+    /// How this configuration replaces tokens for upstreams.
+    pub(super) fn upstream_tokens(&self, config: &Config) -> UpstreamTokens {
+        let issuer = config.tokens.issuer.as_str().into();
+        UpstreamTokens {
+            keyring: self.keyring.clone(),
+            replacement: ReplacementSettings { issuer, lifetime: config.tokens.lifetimes.access },
+            exchanges: self.exchanges(config),
+        }
+    }
+
+    fn exchanges(&self, config: &Config) -> Vec<TokenExchange> {
+        let exchange = |(number, settings)| {
+            let counts = self.exchange_counts.clone();
+            TokenExchange::new(number, settings, config.limits.token_size, counts)
+        };
+        config.token_exchanges.iter().cloned().enumerate().map(exchange).collect()
+    }
+
     /// How this configuration asks about opaque tokens.
     fn introspection(&self, config: &Config) -> Introspection {
         let asked = |issuer: &ForeignIssuer| Some((issuer.policy.clone(), issuer.introspection.clone()?));

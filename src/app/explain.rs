@@ -33,6 +33,7 @@ use crate::gateway::authorize::Permit;
 use crate::gateway::context::RequestContext;
 use crate::gateway::decide::{Decider, Decision};
 use crate::gateway::explanation::{Explanation, Outcome};
+use crate::gateway::rates::quotas;
 use crate::gateway::source::Source;
 use crate::gateway::streams::Streams;
 use crate::gateway::used_proof;
@@ -203,7 +204,9 @@ impl Explainer {
             Ok(()) => self.decider.decide(request, &mut context).await,
             Err(large) => Err(large),
         };
-        let quotas = gateway.map(|gateway| gateway.quotas(&decision, request.uri().path(), &context));
+        let path = request.uri().path();
+        let of_gateway = |gateway: &Gateway| quotas(&gateway.rates, &gateway.decider, &decision, path, &context);
+        let quotas = gateway.map(of_gateway);
         let decision = used_proof::use_up(decision, &self.decider.authenticator, &mut context).await;
         let mut outcome = self.outcome(decision, request, &mut context).await;
         for (name, quota) in quotas.into_iter().flatten() {

@@ -20,7 +20,7 @@ pub mod explanation;
 pub mod fixed_response;
 pub mod forward;
 pub mod forward_auth;
-mod forwarded_token;
+pub mod forwarded_token;
 pub mod front;
 pub mod https;
 pub mod login_capture;
@@ -29,7 +29,7 @@ pub mod own_call;
 mod path_table;
 pub mod protected_resource;
 pub mod provider_events;
-mod rates;
+pub mod rates;
 mod redirects;
 mod request_timeout;
 mod response;
@@ -63,6 +63,7 @@ use crate::gateway::delivery::{Delivery, Parts};
 use crate::gateway::forward::{Forwarded, Forwarder};
 use crate::gateway::front::Fronts;
 use crate::gateway::own_call::OwnCall;
+use crate::gateway::rates::check_rates;
 use crate::gateway::response::ResponseRules;
 use crate::gateway::route::Capture;
 use crate::gateway::sign_in::SignIn;
@@ -203,7 +204,7 @@ impl Gateway {
         {
             (decision, cookies) = Box::pin(self.refresh_cookies(request, decision, &mut context)).await;
         }
-        self.check_rates(&decision, request.uri().path(), &mut context)?;
+        check_rates(&self.rates, &self.decider, &decision, request.uri().path(), &mut context)?;
         if used_proof::has_proof(&decision) {
             decision = Box::pin(used_proof::use_up(decision, &self.decider.authenticator, &mut context)).await;
         }

@@ -206,11 +206,11 @@ impl ForwardAuth {
         if self.settings.dialect == Dialect::ExtAuthzGrpc {
             headers::join_cookies(request.headers_mut());
             let sent = request.headers().clone();
-            forwarder.authorization(request, &permit, context).await?;
+            forwarder.tokens.authorization(request, &permit, context).await?;
             forwarder.remove_own_cookies(request.headers_mut());
             return self.allow_over_grpc(&permit, &sent, request.headers(), certificate, context.record);
         }
-        let authorization = forwarder.authorization(request, &permit, context).await?;
+        let authorization = forwarder.tokens.authorization(request, &permit, context).await?;
         Ok(self.allow(&permit, authorization, certificate, context.record))
     }
 

@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 
 use super::navigation::is_part_of_page;
 use super::parameters::{Callback, Outcome};
-use super::service::SignIn;
+use super::service::{SignIn, presented};
 use super::{attempt_cookies, pages, paths};
 use crate::auth::bearer::session_cookie;
 use crate::broker::sign_in::{LoginLifetimes, Returned, SignInProvider, SignedIn};
@@ -21,7 +21,6 @@ use crate::gateway::context::RequestContext;
 use crate::limits::throttle;
 use crate::protocols::http::body::Body;
 use crate::store::{Mark, MarkKind, Marked};
-use crate::tokens::family::handle::PresentedHandle;
 use crate::tokens::sign_in::attempt::{self, Attempt};
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
@@ -204,11 +203,6 @@ impl SignIn {
         }
         Ok(None)
     }
-}
-
-/// The well-formed handles of a request.
-pub(super) fn presented(headers: &HeaderMap) -> impl Iterator<Item = PresentedHandle> {
-    session_cookie::handles(headers).filter_map(|handle| PresentedHandle::parse(str::from_utf8(handle).ok()?))
 }
 
 /// It lives as long as the login at most, so that sliding needs no new cookie.

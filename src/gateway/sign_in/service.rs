@@ -1,13 +1,17 @@
 //! The parts that all steps of a sign-in share: the settings, the providers and the broker.
+//!
+//! The steps are methods of [`SignIn`] in `start.rs`, `callback.rs` and `sign_out.rs`. `mod.rs` chooses among them, and
+//! none calls back into one that calls it.
 
 use std::sync::Arc;
 
-use http::{Method, Response};
+use http::{HeaderMap, Method, Response};
 
 use super::pages;
 use super::return_path::ReturnPaths;
 use super::running::Running;
 use super::settings::SignInSettings;
+use crate::auth::bearer::session_cookie;
 use crate::broker::Broker;
 use crate::broker::sign_in::{SignInProvider, SignInProviders};
 use crate::gateway::context::RequestContext;
@@ -16,6 +20,7 @@ use crate::protocols::http::body::Body;
 use crate::protocols::http::path;
 use crate::store::ProviderLogin;
 use crate::tokens::family::Family;
+use crate::tokens::family::handle::PresentedHandle;
 use crate::types::clock::Clock;
 use crate::types::reject::{Reason, Reject};
 
@@ -83,4 +88,9 @@ impl SignIn {
     pub(super) fn path_of(&self, below: &str, provider: &str) -> String {
         format!("{}{below}{provider}", self.settings.paths.path)
     }
+}
+
+/// The well-formed handles of a request.
+pub(super) fn presented(headers: &HeaderMap) -> impl Iterator<Item = PresentedHandle> {
+    session_cookie::handles(headers).filter_map(|handle| PresentedHandle::parse(str::from_utf8(handle).ok()?))
 }

@@ -4,8 +4,7 @@ use http::header::SET_COOKIE;
 use http::{Request, Response, StatusCode};
 use serde_json::json;
 
-use super::callback::presented;
-use super::service::SignIn;
+use super::service::{SignIn, presented};
 use super::{pages, paths};
 use crate::auth::bearer::session_cookie;
 use crate::gateway::context::RequestContext;

@@ -5,11 +5,10 @@ use http::header::{REFERER, SET_COOKIE};
 use http::{HeaderMap, Request, Response, StatusCode};
 
 use super::attempt_cookies::{self, MAX_SEALED};
-use super::callback::presented;
 use super::navigation::{is_navigation, is_of_other_site};
 use super::parameters::Authorization;
 use super::return_path::path_of;
-use super::service::SignIn;
+use super::service::{SignIn, presented};
 use super::{pages, paths, starts};
 use crate::auth::bearer::session_cookie;
 use crate::broker::sign_in::SignInProvider;
