@@ -22,9 +22,8 @@ use crate::auth::verify_jwt::{verify_expired, verify_issued, verify_jwt};
 use crate::auth::verify_opaque::verify_opaque;
 use crate::store::Freshness;
 use crate::tokens::bound::Bound;
+use crate::tokens::credential_kind::CredentialKind;
 use crate::tokens::dpop::VerifiedProof;
-use crate::tokens::family::api_key::is_api_key;
-use crate::tokens::family::handle::is_handle;
 use crate::tokens::jwt::VerifiedToken;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
@@ -89,7 +88,7 @@ impl Authenticator {
         };
         // A revoked API key has the same response as an unknown one.
         let revoked = |reject: Reject| match reject.reason {
-            Reason::Revoked if cached.is_api_key => BadKey::Revoked.reject(),
+            Reason::Revoked if cached.kind == CredentialKind::ApiKey => BadKey::Revoked.reject(),
             _ => reject,
         };
         self.check_revoked(&cached, context).map_err(revoked)?;
@@ -124,17 +123,16 @@ impl Authenticator {
 
     /// Verifies a credential that is not in the cache, or must be looked up again, as its kind needs it.
     async fn verify_new(&self, bearer: BearerToken<'_>, context: &AuthContext<'_>) -> Result<Arc<CachedToken>, Reject> {
-        if is_api_key(bearer.as_bytes()) {
-            return verify_api_key(&self.known, &self.api_keys, bearer, context).await;
+        let known = &self.known;
+        // Before any question: a credential of the gateway itself is shown to no other server.
+        match CredentialKind::of_own(bearer.as_bytes()) {
+            Some(CredentialKind::ApiKey) => verify_api_key(known, &self.api_keys, bearer, context).await,
+            Some(CredentialKind::Handle) => verify_handle(known, &self.handles, bearer, context).await,
+            Some(CredentialKind::Jwt | CredentialKind::Opaque) | None => match self.introspection.target(bearer) {
+                Some(issuer) => verify_opaque(known, &self.introspection, issuer, bearer, context).await,
+                None => verify_jwt(known, bearer, context).await,
+            },
         }
-        // Before any question: a session of the gateway itself is shown to no other server.
-        if is_handle(bearer.as_bytes()) {
-            return verify_handle(&self.known, &self.handles, bearer, context).await;
-        }
-        if let Some(asked) = self.introspection.target(bearer) {
-            return verify_opaque(&self.known, &self.introspection, asked, bearer, context).await;
-        }
-        verify_jwt(&self.known, bearer, context).await
     }
 
     /// Verifies the token of a refresh, and what proves that it is the client's, if it is bound. It may have expired up
@@ -195,7 +193,7 @@ impl Authenticator {
     /// Records the use of an API key by a request that is allowed.
     pub fn note_use(&self, caller: &Caller, now: UnixTime) {
         let known = caller.cached();
-        if known.is_api_key {
+        if known.kind == CredentialKind::ApiKey {
             self.api_keys.note_use(known, now);
         }
     }
