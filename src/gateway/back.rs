@@ -1,11 +1,14 @@
 //! The back of a request: the form in which the decision leaves the gateway.
 
-use http::Response;
+use http::{Request, Response};
 
+use crate::gateway::context::RequestContext;
+use crate::gateway::decide::Decision;
+use crate::gateway::forward::Forwarder;
 use crate::gateway::forward_auth::ForwardAuth;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond::RejectFormat;
-use crate::types::reject::Reason;
+use crate::types::reject::{Reason, Reject};
 
 /// Who gets the response to a request.
 #[derive(Clone, Copy)]
@@ -20,6 +23,21 @@ impl Back<'_> {
     pub(super) fn format(self) -> RejectFormat {
         match self {
             Back::Client { format } | Back::Proxy { format, .. } => format,
+        }
+    }
+
+    /// Returns the answer to a proxy that carries the decision out itself. `None`: the gateway carries it out.
+    pub(super) async fn answer(
+        self,
+        decision: &Decision,
+        forwarder: &Forwarder,
+        request: &mut Request<Body>,
+        context: &RequestContext<'_>,
+    ) -> Result<Option<Response<Body>>, Reject> {
+        match self {
+            Back::Client { .. } => Ok(None),
+            // Boxed because it is rare.
+            Back::Proxy { by, .. } => Box::pin(by.answer(decision, forwarder, request, context)).await.map(Some),
         }
     }
 

@@ -178,7 +178,7 @@ impl ForwardAuth {
 
     /// The permit, if the proxy can carry the request. What the gateway answers itself, and what it does with
     /// responses, works only if the request goes through it.
-    fn permit(decision: Decision) -> Result<Permit, Reject> {
+    fn permit(decision: &Decision) -> Result<&Permit, Reject> {
         let through_gateway = |detail| Err(Reject::new(Reason::ThroughGatewayOnly, detail));
         match decision {
             Decision::Forward { permit, .. } => match &**permit.route() {
@@ -196,7 +196,7 @@ impl ForwardAuth {
     /// Allows a request that the proxy forwards.
     pub(super) async fn answer(
         &self,
-        decision: Decision,
+        decision: &Decision,
         forwarder: &Forwarder,
         request: &mut Request<Body>,
         context: &RequestContext<'_>,
@@ -206,12 +206,12 @@ impl ForwardAuth {
         if self.settings.dialect == Dialect::ExtAuthzGrpc {
             headers::join_cookies(request.headers_mut());
             let sent = request.headers().clone();
-            forwarder.tokens.authorization(request, &permit, context).await?;
+            forwarder.tokens.authorization(request, permit, context).await?;
             forwarder.remove_own_cookies(request.headers_mut());
-            return self.allow_over_grpc(&permit, &sent, request.headers(), certificate, context.record);
+            return self.allow_over_grpc(permit, &sent, request.headers(), certificate, context.record);
         }
-        let authorization = forwarder.tokens.authorization(request, &permit, context).await?;
-        Ok(self.allow(&permit, authorization, certificate, context.record))
+        let authorization = forwarder.tokens.authorization(request, permit, context).await?;
+        Ok(self.allow(permit, authorization, certificate, context.record))
     }
 
     /// The response that allows a request. `authorization`: what the backend gets in this header. `certificate`: the
