@@ -32,7 +32,8 @@
 //!
 //! Each folder of `src` is one subsystem on one floor. A file imports only its own folder and the floors below, and
 //! inside a folder no files import each other in a circle: `mod.rs` may import the files of its folder, and they never
-//! import it. `tests/it/house/floors.rs` checks this.
+//! import it. `tests/it/house/floors.rs` checks this, and `circles.rs` beside it
+//! that no files call each other in a circle through the methods of one type.
 //!
 //! | floor | modules | what is there |
 //! |---|---|---|
@@ -91,7 +92,7 @@
 //! | `limits.connections_per_address` | `server/admission.rs`, `limits/per_address.rs` | closed at once |
 //! | `limits.concurrent_requests` | `limits/concurrency.rs`, called by `gateway/delivery.rs` | 503 `overloaded` |
 //! | `limits.reserve_percent` | `limits/reserve.rs`; for connections `server/admission.rs` | the same, for addresses with many of them |
-//! | `limits.request_header_size` | `protocols/http/framing/parser.rs`; over HTTP/2 `gateway/decide.rs` and, for twice the size, `server/http2.rs`; for messages of Envoy as over HTTP/2, `gateway/forward_auth/mod.rs` | 431 `head_too_large` |
+//! | `limits.request_header_size` | `protocols/http/framing/parser.rs`; over HTTP/2 `gateway/decide.rs` and, for twice the size, `server/http2.rs`; for messages of Envoy as over HTTP/2, `gateway/forward_auth/envoy.rs` | 431 `head_too_large` |
 //! | `limits.request_header_count` | `protocols/http/framing/parser.rs`; over HTTP/2 `gateway/decide.rs` | 431 `head_too_large` |
 //! | `limits.uri_size` | `protocols/http/target.rs` | 414 `uri_too_long` |
 //! | `limits.body_size` | `gateway/forward.rs`, `protocols/http/body/streamed.rs` | 413 `body_too_large` |
