@@ -151,7 +151,7 @@ fn limits(c: &mut Criterion) {
     let (authenticator, _) = setup::authenticator(&mint);
     let known =
         setup::BenchWorker::new().authenticate(&authenticator, &setup::bearer(&mint.token(0))).expect("a good token");
-    let (known, revocations) = (known.into_cached(), &authenticator.revocations);
+    let (known, revocations) = (known.into_cached(), &authenticator.known.revocations);
     group.bench_function("revocation, nothing new", |b| b.iter(|| known.check_revocation(revocations).is_ok()));
     for number in 1..=1_000 {
         revocations.enforce(&setup::revocation(number), setup::NOW);

@@ -39,7 +39,7 @@ fn known_tokens(count: u32) -> (Authenticator, BenchWorker, Vec<String>) {
     for token in &tokens {
         assert!(worker.authenticate(&authenticator, &setup::bearer(token)).is_ok());
     }
-    assert_eq!(authenticator.token_cache.count(), tokens.len(), "all of them fit");
+    assert_eq!(authenticator.known.token_cache.count(), tokens.len(), "all of them fit");
     (authenticator, worker, tokens)
 }
 
@@ -76,7 +76,7 @@ fn proofs(c: &mut Criterion) {
     let mut group = c.benchmark_group("proof rule");
     let (issuer, client) = (Mint::new(Algorithm::ES256), Mint::new(Algorithm::ES256));
     let (mut authenticator, _) = setup::authenticator(&issuer);
-    authenticator.own_hosts.extend(["api.example"]);
+    authenticator.proof_verifier.own_hosts.extend(["api.example"]);
     let worker = BenchWorker::new();
     let (plain, bound) = (issuer.token(0), issuer.token_with("cnf", client.confirmation()));
     for (name, token, scheme, rule) in [
@@ -118,7 +118,7 @@ fn proofs(c: &mut Criterion) {
                 };
                 let caller = worker.authenticate_by(&authenticator, headers, (ProofRule::IfBound, Some(presented)));
                 let caller = caller.expect("a good proof");
-                setup::run_ready(authenticator.use_proof(&caller, setup::NOW)).is_ok()
+                setup::run_ready(authenticator.proof_verifier.use_up(caller.proof(), setup::NOW)).is_ok()
             },
             FEW,
         );
@@ -177,7 +177,7 @@ fn caches(c: &mut Criterion) {
     group.throughput(Throughput::Elements(1));
     let (authenticator, _, tokens) = known_tokens(many());
     let requests: Vec<HeaderMap> = tokens.iter().map(|token| setup::bearer(token)).collect();
-    let quick = &*authenticator.token_cache;
+    let quick = &*authenticator.known.token_cache;
     let moka = Moka::of(quick, &requests);
     let neither = NoCache(TokenLookup::find(quick, &requests[0]).expect("is known"));
     let caches: [(&str, &dyn TokenLookup); 3] = [("neither", &neither), ("quick_cache", quick), ("moka", &moka)];

@@ -32,7 +32,8 @@
 //!
 //! Each folder of `src` is one subsystem on one floor. A file imports only its own folder and the floors below, and
 //! inside a folder no files import each other in a circle: `mod.rs` may import the files of its folder, and they never
-//! import it. `tests/it/house/floors.rs` checks this.
+//! import it. `tests/it/house/floors.rs` checks this, and `circles.rs` beside it
+//! that no files call each other in a circle through the methods of one type.
 //!
 //! | floor | modules | what is there |
 //! |---|---|---|
@@ -91,7 +92,7 @@
 //! | `limits.connections_per_address` | `server/admission.rs`, `limits/per_address.rs` | closed at once |
 //! | `limits.concurrent_requests` | `limits/concurrency.rs`, called by `gateway/delivery.rs` | 503 `overloaded` |
 //! | `limits.reserve_percent` | `limits/reserve.rs`; for connections `server/admission.rs` | the same, for addresses with many of them |
-//! | `limits.request_header_size` | `protocols/http/framing/parser.rs`; over HTTP/2 `gateway/decide.rs` and, for twice the size, `server/http2.rs`; for messages of Envoy as over HTTP/2, `gateway/forward_auth/mod.rs` | 431 `head_too_large` |
+//! | `limits.request_header_size` | `protocols/http/framing/parser.rs`; over HTTP/2 `gateway/decide.rs` and, for twice the size, `server/http2.rs`; for messages of Envoy as over HTTP/2, `gateway/forward_auth/envoy.rs` | 431 `head_too_large` |
 //! | `limits.request_header_count` | `protocols/http/framing/parser.rs`; over HTTP/2 `gateway/decide.rs` | 431 `head_too_large` |
 //! | `limits.uri_size` | `protocols/http/target.rs` | 414 `uri_too_long` |
 //! | `limits.body_size` | `gateway/forward.rs`, `protocols/http/body/streamed.rs` | 413 `body_too_large` |
@@ -107,7 +108,7 @@
 //! | `limits.token_size` | `auth/bearer/token.rs`; for own tokens `broker/issue.rs` | 401 `token_too_large` |
 //! | `limits.token_cache_size` | `auth/token_cache.rs` | the least used tokens are verified again |
 //! | `limits.used_proofs` | `auth/proofs/used.rs` | 503 `proofs_full` |
-//! | `limits.bad_signatures` | `auth/bad_signatures.rs`, called by `auth/authenticate.rs` and `auth/guess.rs` | 429 `rate_limited` |
+//! | `limits.bad_signatures` | `auth/bad_signatures.rs`, called by `auth/known_tokens.rs`, `auth/verify_jwt.rs` and `auth/guess.rs` | 429 `rate_limited` |
 //! | `limits.introspected_bad_signatures` | `auth/bad_signatures.rs`, called as above for introspection | 429 `rate_limited` |
 //! | `limits.sessions_per_subject` | `store/sqlite/families.rs`, `store/postgres/issue.rs` | the least recently used family is revoked |
 //! | `rate` | `limits/rate_limit.rs`, called by `gateway/mod.rs` | 429 `quota_exceeded` |

@@ -76,7 +76,7 @@ fn a_bound_token_costs_no_more_where_proofs_are_off() {
         let counted = allocation_counter::measure(|| (0..REQUESTS).for_each(|_| assert!(authenticate())));
         assert_eq!((counted.count_total, counted.bytes_total), (0, 0), "{scheme}");
     }
-    assert_eq!(authenticator.proofs.count(), 0);
+    assert_eq!(authenticator.proof_verifier.proofs.count(), 0);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn checking_the_revocation_set_again_allocates_nothing() {
 
     let mut allocations = 0;
     for other in 1..=1_000 {
-        authenticator.revocations.enforce(&setup::revocation(other), NOW);
+        authenticator.known.revocations.enforce(&setup::revocation(other), NOW);
         let authenticate = || assert!(worker.authenticate(&authenticator, &headers).is_ok());
         allocations += allocation_counter::measure(authenticate).count_total;
     }

@@ -19,6 +19,8 @@ use bearward::auth::bearer;
 use bearward::auth::context::AuthContext;
 use bearward::auth::identity::Identity;
 use bearward::auth::keyring::{Keyring, Keys, OwnIssuer};
+use bearward::auth::known_tokens::KnownTokens;
+use bearward::auth::proof_verifier::ProofVerifier;
 use bearward::auth::proofs::{OwnHosts, PresentedProof, ProofRule, Proofs};
 use bearward::auth::revocations::Revocations;
 use bearward::auth::signature_queue::SignatureQueue;
@@ -195,20 +197,24 @@ pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
     };
     let hygiene = Arc::new(Hygiene::new(identity.names(), &FieldRules::default()));
     let authenticator = Authenticator {
-        keyring: Arc::new(Keyring::new(Keys::new(OwnIssuer::single_key(mint.trusted(), signing)))),
-        revocations: Arc::new(Revocations::new()),
-        token_cache: Arc::new(TokenCache::new(64 << 20)),
-        seen_generations: Arc::default(),
-        renewals: Arc::default(),
+        known: KnownTokens {
+            keyring: Arc::new(Keyring::new(Keys::new(OwnIssuer::single_key(mint.trusted(), signing)))),
+            revocations: Arc::new(Revocations::new()),
+            token_cache: Arc::new(TokenCache::new(64 << 20)),
+            seen_generations: Arc::default(),
+            renewals: Arc::default(),
+            lookups: Default::default(),
+            identity,
+        },
         api_keys: Arc::default(),
         introspection: Arc::default(),
         handles: Arc::default(),
-        lookups: Default::default(),
-        proofs: Proofs::of_process(UnixTime::default()),
-        own_hosts: OwnHosts::default(),
-        max_used_proofs: 1_000_000,
+        proof_verifier: ProofVerifier {
+            proofs: Proofs::of_process(UnixTime::default()),
+            own_hosts: OwnHosts::default(),
+            max_used: 1_000_000,
+        },
         freshness: None,
-        identity,
         token_size: 8 << 10,
     };
     (authenticator, hygiene)

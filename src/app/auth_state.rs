@@ -10,21 +10,25 @@ use crate::auth::handles::Handles;
 use crate::auth::introspected_tokens::IntrospectedTokens;
 use crate::auth::introspection::{Introspection, IntrospectionCounts};
 use crate::auth::keyring::Keyring;
+use crate::auth::known_tokens::KnownTokens;
+use crate::auth::proof_verifier::ProofVerifier;
 use crate::auth::proofs::Proofs;
 use crate::auth::renewals::Renewals;
 use crate::auth::revocations::Revocations;
 use crate::auth::seen_generations::SeenGenerations;
 use crate::auth::store_reads::StoredCredentialSettings;
 use crate::auth::token_cache::TokenCache;
-use crate::auth::token_exchange::ExchangeCounts;
+use crate::auth::token_exchange::{ExchangeCounts, TokenExchange};
 use crate::config::{Config, ForeignIssuer};
 use crate::gateway::cors::Cors;
 use crate::gateway::decide::Decider;
+use crate::gateway::forwarded_token::UpstreamTokens;
 use crate::gateway::route::{Route, TokenForwarding};
 use crate::gateway::route_table::RouteTable;
 use crate::gateway::streams::{ActiveRoutes, TokenChecks};
 use crate::store::Freshness;
 use crate::telemetry::metrics::{Metrics, RequestsByRoute};
+use crate::tokens::jwt::replacement::ReplacementSettings;
 use crate::types::clock::{Clock, UnixTime};
 
 pub(super) struct AuthState {
@@ -122,20 +126,24 @@ impl AuthState {
     /// `requests`: the counters of its routes.
     pub(super) fn decider(&self, config: &Config, cache_size: usize, requests: &RequestsByRoute) -> Decider {
         let authenticator = Authenticator {
-            keyring: self.keyring.clone(),
-            revocations: self.revocations.clone(),
-            token_cache: Arc::new(TokenCache::with_replacements(cache_size, replacements(config))),
-            seen_generations: self.seen_generations.clone(),
-            renewals: self.renewals.clone(),
+            known: KnownTokens {
+                keyring: self.keyring.clone(),
+                revocations: self.revocations.clone(),
+                token_cache: Arc::new(TokenCache::with_replacements(cache_size, replacements(config))),
+                seen_generations: self.seen_generations.clone(),
+                renewals: self.renewals.clone(),
+                lookups: Flights::default(),
+                identity: config.identity.clone(),
+            },
             api_keys: self.api_keys.clone(),
             introspection: Arc::new(self.introspection(config)),
             handles: self.handles.clone(),
-            lookups: Flights::default(),
-            proofs: self.proofs.clone(),
-            own_hosts: config.own_hosts(),
-            max_used_proofs: config.limits.used_proofs,
+            proof_verifier: ProofVerifier {
+                proofs: self.proofs.clone(),
+                own_hosts: config.own_hosts(),
+                max_used: config.limits.used_proofs,
+            },
             freshness: self.freshness.clone(),
-            identity: config.identity.clone(),
             token_size: config.limits.token_size,
         };
         let counted = |route: &Route| Route { requests: requests.of(&route.name), ..route.clone() };
@@ -158,6 +166,24 @@ impl AuthState {
 }
 
 impl AuthState {
+    /// How this configuration replaces tokens for upstreams.
+    pub(super) fn upstream_tokens(&self, config: &Config) -> UpstreamTokens {
+        let issuer = config.tokens.issuer.as_str().into();
+        UpstreamTokens {
+            keyring: self.keyring.clone(),
+            replacement: ReplacementSettings { issuer, lifetime: config.tokens.lifetimes.access },
+            exchanges: self.exchanges(config),
+        }
+    }
+
+    fn exchanges(&self, config: &Config) -> Vec<TokenExchange> {
+        let exchange = |(number, settings)| {
+            let counts = self.exchange_counts.clone();
+            TokenExchange::new(number, settings, config.limits.token_size, counts)
+        };
+        config.token_exchanges.iter().cloned().enumerate().map(exchange).collect()
+    }
+
     /// How this configuration asks about opaque tokens.
     fn introspection(&self, config: &Config) -> Introspection {
         let asked = |issuer: &ForeignIssuer| Some((issuer.policy.clone(), issuer.introspection.clone()?));

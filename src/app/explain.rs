@@ -33,6 +33,7 @@ use crate::gateway::authorize::Permit;
 use crate::gateway::context::RequestContext;
 use crate::gateway::decide::{Decider, Decision};
 use crate::gateway::explanation::{Explanation, Outcome};
+use crate::gateway::rates::quotas;
 use crate::gateway::source::Source;
 use crate::gateway::streams::Streams;
 use crate::gateway::used_proof;
@@ -203,7 +204,9 @@ impl Explainer {
             Ok(()) => self.decider.decide(request, &mut context).await,
             Err(large) => Err(large),
         };
-        let quotas = gateway.map(|gateway| gateway.quotas(&decision, request.uri().path(), &context));
+        let path = request.uri().path();
+        let of_gateway = |gateway: &Gateway| quotas(&gateway.rates, &gateway.decider, &decision, path, &context);
+        let quotas = gateway.map(of_gateway);
         let decision = used_proof::use_up(decision, &self.decider.authenticator, &mut context).await;
         let mut outcome = self.outcome(decision, request, &mut context).await;
         for (name, quota) in quotas.into_iter().flatten() {
@@ -225,7 +228,7 @@ impl Explainer {
 
     /// Says why the keys are missing.
     fn with_fetch_error(&self, outcome: Outcome, steps: &[(Step, String)]) -> Outcome {
-        let error = issuer_of(steps).and_then(|issuer| self.decider.authenticator.keyring.fetch_error(issuer));
+        let error = issuer_of(steps).and_then(|issuer| self.decider.authenticator.known.keyring.fetch_error(issuer));
         match (outcome, error) {
             (Outcome::Rejected(mut reject), Some(error)) if reject.reason == Reason::KeysUnavailable => {
                 reject.detail = format!("{}: {error}", reject.detail).into();
@@ -331,7 +334,7 @@ fn revocations(store: &StoreSettings, now: UnixTime) -> Result<Revocations, Arc<
 fn decider(auth: &AuthState, config: &Config) -> Decider {
     let mut decider = auth.decider(config, CACHE_SIZE, &RequestsByRoute::default());
     for listener in &config.listeners {
-        decider.authenticator.own_hosts.extend(listener.tls.names().iter().map(String::as_str));
+        decider.authenticator.proof_verifier.own_hosts.extend(listener.tls.names().iter().map(String::as_str));
     }
     decider
 }

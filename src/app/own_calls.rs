@@ -147,7 +147,7 @@ impl OwnCalls {
         let id = token.family.ok_or(Reject::from(Reason::GrantMismatch))?;
         self.throttle.check_refreshes(id)?;
         let family = self.family(id).await?.ok_or(Reject::from(Reason::GrantUnknown))?;
-        if checks.authenticator.revocations.is_revoked(&RevocationKeys::of(token)) {
+        if checks.authenticator.known.revocations.is_revoked(&RevocationKeys::of(token)) {
             return Err(Failure::Rejected(Reason::GrantRevoked.into()));
         }
         match end_of(&family, None, context.now) {

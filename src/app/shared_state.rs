@@ -31,7 +31,6 @@ use crate::auth::registered_clients::ClientKeys;
 use crate::auth::renewals::Renewals;
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::TokenCache;
-use crate::auth::token_exchange::TokenExchange;
 use crate::broker::sign_in::{CallCounts, LoginRefresh, Refresher, SignInProviders};
 use crate::broker::{Broker, BrokerSettings, Detached, RefreshTurns, ReportCounts};
 use crate::config::{Config, Finding, ForeignIssuer};
@@ -51,7 +50,6 @@ use crate::server::acme::Entries;
 use crate::store::{Backlog, Store};
 use crate::telemetry::metrics::{Metrics, RequestsByRoute};
 use crate::telemetry::snapshots::{Others, Servers, Snapshots};
-use crate::tokens::jwt::replacement::ReplacementSettings;
 use crate::types::clock::{Clock, SteadyClock};
 
 pub(super) struct SharedState {
@@ -244,22 +242,9 @@ impl SharedState {
             min_upload_rate: config.connections.min_upload_rate,
             body_size: config.connections.body_size.unwrap_or(u64::MAX),
             header_list_size: config.connections.request_header_size,
-            keyring: self.auth.keyring.clone(),
-            replacement: ReplacementSettings {
-                issuer: config.tokens.issuer.as_str().into(),
-                lifetime: config.tokens.lifetimes.access,
-            },
+            tokens: self.auth.upstream_tokens(config),
             certificate_headers: config.identity.certificate.clone(),
-            exchanges: self.exchanges(config),
         })
-    }
-
-    fn exchanges(&self, config: &Config) -> Vec<TokenExchange> {
-        let exchange = |(number, settings)| {
-            let counts = self.auth.exchange_counts.clone();
-            TokenExchange::new(number, settings, config.limits.token_size, counts)
-        };
-        config.token_exchanges.iter().cloned().enumerate().map(exchange).collect()
     }
 
     /// Applies what the gateway that has taken over wrote to the store: revocations and signing keys.
@@ -286,10 +271,10 @@ impl SharedState {
         self.sign_ins.store(providers);
         let authenticator = &gateway.decider.authenticator;
         for key in self.token_cache.load().api_keys() {
-            let identity = authenticator.identity.of(&key.token);
-            authenticator.token_cache.insert(Arc::new(key.with_identity(identity)));
+            let identity = authenticator.known.identity.of(&key.token);
+            authenticator.known.token_cache.insert(Arc::new(key.with_identity(identity)));
         }
-        self.token_cache.store(authenticator.token_cache.clone());
+        self.token_cache.store(authenticator.known.token_cache.clone());
         self.introspection.store(authenticator.introspection.clone());
     }
 

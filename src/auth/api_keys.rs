@@ -152,6 +152,7 @@ mod tests {
     use parking_lot::Mutex as BlockingMutex;
 
     use super::*;
+    use crate::tokens::credential_kind::CredentialKind;
     use crate::tokens::family::api_key::generate;
     use crate::tokens::family::{RevokeReason, RevokedAt};
 
@@ -199,7 +200,7 @@ mod tests {
             let token = keys(lifetime).stand_for(&family, &policy, NOW);
             assert_eq!((token.expires, token.claims["exp"].as_u64()), (expires, Some(expires.as_secs())));
             assert_eq!((token.family, token.dated, &*token.subject), (Some(family.id), family.created_at, "alice"));
-            assert!(token.is_api_key && token.own && token.claims["aud"] == "a");
+            assert!(token.kind == CredentialKind::ApiKey && token.own && token.claims["aud"] == "a");
         }
     }
 

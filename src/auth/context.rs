@@ -50,7 +50,7 @@ impl AuthContext<'_> {
 
     /// As [`AuthContext::must_read`], for a request that has waited until `now`.
     pub(super) fn must_read_at(&self, known: &CachedToken, now: UnixTime) -> bool {
-        known.is_past_key(now, self.api_keys) || known.is_past_handle(now, self.provider)
+        known.must_be_read(now, self.api_keys, self.provider)
     }
 
     /// After the verification: the token is remembered for each use, and its audience is not that of each.

@@ -286,6 +286,7 @@ impl Default for Handles {
 mod tests {
     use super::*;
     use crate::store::StoreFuture;
+    use crate::tokens::credential_kind::CredentialKind;
     use crate::tokens::family::{FamilyOrigin, RevokeReason, RevokedAt, handle};
     use crate::types::secret::Secret;
 
@@ -358,7 +359,7 @@ mod tests {
                 (token.expires, token.family, token.provider.as_ref().map(|at| &*at.provider)),
                 (NOW + HOUR, Some(family.id), Some("main"))
             );
-            assert!(token.own && !token.is_api_key && token.claims["aud"] == "a");
+            assert!(token.own && token.kind == CredentialKind::Handle && token.claims["aud"] == "a");
         }
     }
 }

@@ -2,7 +2,7 @@
 //! issuer. The steps are the same for all kinds, and stand here once. A kind supplies what differs.
 //!
 //! Requests with the same credential share one look-up, within one configuration: a reload makes another
-//! [`Authenticator`]. A JWT is not looked up. The check of its signature waits for no store and no issuer: it has a
+//! [`KnownTokens`]. A JWT is not looked up. The check of its signature waits for no store and no issuer: it has a
 //! queue and no flight.
 
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::auth::authenticate::Authenticator;
 use crate::auth::bearer::BearerToken;
 use crate::auth::context::AuthContext;
 use crate::auth::flights::{LookupOutcome, Seat};
 use crate::auth::guess::Guess;
+use crate::auth::known_tokens::KnownTokens;
 use crate::auth::store_reads::too_late;
 use crate::auth::token_cache::CachedToken;
 use crate::tokens::jwt::VerifiedToken;
@@ -29,8 +29,43 @@ pub(super) struct Presented<'p> {
     /// Of the keyring, read before its keys.
     pub(super) key_revision: u64,
     pub(super) context: &'p AuthContext<'p>,
+    pub(super) known: &'p KnownTokens,
     /// When the request began to wait.
     pub(super) since: Instant,
+}
+
+impl<'p> Presented<'p> {
+    pub(super) fn new(
+        known: &'p KnownTokens,
+        bearer: BearerToken<'p>,
+        context: &'p AuthContext<'p>,
+    ) -> Result<Self, Reject> {
+        let key_revision = known.keyring.revision();
+        Ok(Presented { bearer, text: bearer.text()?, key_revision, context, known, since: Instant::now() })
+    }
+
+    fn find(&self) -> Option<Arc<CachedToken>> {
+        self.known.find(self.bearer, self.key_revision)
+    }
+
+    /// Returns what a credential of the store stands for. Requests use it until `usable_until`.
+    pub(super) fn stands_for(&self, token: VerifiedToken, usable_until: UnixTime) -> CachedToken {
+        let steps = self.context.steps;
+        steps.report(Step::Claims, || format!("sub {:?}, scope {:?}", token.subject, token.scope.join(" ")));
+        let identity = self.known.identity.of(&token);
+        CachedToken::new(self.text, token, identity, self.key_revision).usable_until(usable_until)
+    }
+
+    /// Returns true if a credential of the store was found to be bad a moment ago.
+    pub(super) fn is_marked_bad(&self) -> bool {
+        self.known.token_cache.has_bad_signature(self.bearer, self.key_revision)
+    }
+
+    /// Remembers that a credential of the store is bad. None becomes good later, so that it is not looked up again.
+    pub(super) fn mark_bad(&self) {
+        self.known.token_cache.remove(self.text);
+        self.known.token_cache.insert_bad_signature(self.text, self.key_revision);
+    }
 }
 
 /// One kind of credential.
@@ -61,103 +96,58 @@ pub(super) trait Lookup {
     async fn read(&self, presented: &Presented<'_>, guess: &mut Guess<'_>) -> Result<CachedToken, Reject>;
 }
 
-impl Authenticator {
-    pub(super) fn presented<'p>(
-        &self,
-        bearer: BearerToken<'p>,
-        context: &'p AuthContext<'p>,
-    ) -> Result<Presented<'p>, Reject> {
-        let key_revision = self.keyring.revision();
-        Ok(Presented { bearer, text: bearer.text()?, key_revision, context, since: Instant::now() })
+/// Looks a credential up that is not in the cache, or must be looked up again. Checks first what costs no look-up.
+pub(super) async fn look_up<K: Lookup>(kind: &K, presented: &Presented<'_>) -> Result<Arc<CachedToken>, Reject> {
+    let known = presented.find();
+    let was_known = known.is_some();
+    let fallback = known.filter(|known| kind.outlives_a_lookup(known, presented));
+    let seat = presented.known.lookups.join(kind.flight_key(presented));
+    if let Some(fallback) = &fallback
+        && !seat.is_first
+    {
+        return Ok(fallback.clone());
     }
+    match share_lookup(kind, presented, &seat, was_known).await {
+        Err(down) if down.reason == Reason::StoreUnavailable => fallback.ok_or(down),
+        shared => shared,
+    }
+}
 
-    /// Looks a credential up that is not in the cache, or must be looked up again. Checks first what costs no look-up.
-    pub(super) async fn look_up<K: Lookup>(
-        &self,
-        kind: &K,
-        presented: &Presented<'_>,
-    ) -> Result<Arc<CachedToken>, Reject> {
-        let known = self.find(presented.bearer, presented.key_revision);
-        let was_known = known.is_some();
-        let fallback = known.filter(|known| kind.outlives_a_lookup(known, presented));
-        let seat = self.lookups.join(kind.flight_key(presented));
-        if let Some(fallback) = &fallback
-            && !seat.is_first
-        {
-            return Ok(fallback.clone());
-        }
-        match self.share_lookup(kind, presented, &seat, was_known).await {
-            Err(down) if down.reason == Reason::StoreUnavailable => fallback.ok_or(down),
-            shared => shared,
-        }
+/// Waits for the look-up of another request, or makes it for all that wait.
+async fn share_lookup<K: Lookup>(
+    kind: &K,
+    presented: &Presented<'_>,
+    seat: &Seat<'_, LookupOutcome>,
+    was_known: bool,
+) -> Result<Arc<CachedToken>, Reject> {
+    let context = presented.context;
+    let turn = seat.flight.lock();
+    let mut outcome = match kind.patience() {
+        Some(limit) => timeout_at(presented.since + limit, turn)
+            .await
+            .map_err(|_| Reject::new(Reason::StoreUnavailable, too_late(limit)))?,
+        None => turn.await,
+    };
+    // By the time of now: this request may have waited, and what the others have read may have ended.
+    let now = context.clock.now();
+    match &*outcome {
+        Some(Ok(known)) if context.must_read_at(known, now) => {}
+        Some(Ok(known)) => return Ok(known.clone()),
+        Some(Err((reason, detail))) => return Err(Reject::new(*reason, detail.clone())),
+        None => {}
     }
-
-    /// Waits for the look-up of another request, or makes it for all that wait.
-    async fn share_lookup<K: Lookup>(
-        &self,
-        kind: &K,
-        presented: &Presented<'_>,
-        seat: &Seat<'_, LookupOutcome>,
-        was_known: bool,
-    ) -> Result<Arc<CachedToken>, Reject> {
-        let context = presented.context;
-        let turn = seat.flight.lock();
-        let mut outcome = match kind.patience() {
-            Some(limit) => timeout_at(presented.since + limit, turn)
-                .await
-                .map_err(|_| Reject::new(Reason::StoreUnavailable, too_late(limit)))?,
-            None => turn.await,
-        };
-        // By the time of now: this request may have waited, and what the others have read may have ended.
-        let now = context.clock.now();
-        match &*outcome {
-            Some(Ok(known)) if context.must_read_at(known, now) => {}
-            Some(Ok(known)) => return Ok(known.clone()),
-            Some(Err((reason, detail))) => return Err(Reject::new(*reason, detail.clone())),
-            None => {}
-        }
-        if let Some(reason) = kind.rejected_before(presented) {
-            return Err(Reject::new(reason, "the same token again"));
-        }
-        // A look-up that has ended before this request joined.
-        let found = self.find(presented.bearer, presented.key_revision);
-        if let Some(found) = found.filter(|found| !context.must_read_at(found, now)) {
-            return Ok(found);
-        }
-        let mut guess = if was_known { Guess::none(context) } else { kind.guess(context)? };
-        let read = kind.read(presented, &mut guess).await.map(|known| self.keep(known, context));
-        guess.refute();
-        *outcome = Some(read.as_ref().map(Arc::clone).map_err(|reject| (reject.reason, reject.detail.to_string())));
-        seat.close();
-        read
+    if let Some(reason) = kind.rejected_before(presented) {
+        return Err(Reject::new(reason, "the same token again"));
     }
-
-    fn keep(&self, known: CachedToken, context: &AuthContext<'_>) -> Arc<CachedToken> {
-        let known = Arc::new(known);
-        if let Some(family) = known.token.family {
-            // Its streams go on.
-            self.renewals.record(family, &known, context.clock.uptime());
-        }
-        self.token_cache.insert(known.clone());
-        known
+    // A look-up that has ended before this request joined.
+    if let Some(found) = presented.find().filter(|found| !context.must_read_at(found, now)) {
+        return Ok(found);
     }
-
-    /// Returns what a credential of the store stands for. Requests use it until `usable_until`.
-    pub(super) fn known_of_store(
-        &self,
-        token: VerifiedToken,
-        usable_until: UnixTime,
-        presented: &Presented<'_>,
-    ) -> CachedToken {
-        let steps = presented.context.steps;
-        steps.report(Step::Claims, || format!("sub {:?}, scope {:?}", token.subject, token.scope.join(" ")));
-        let identity = self.identity.of(&token);
-        CachedToken::new(presented.text, token, identity, presented.key_revision).usable_until(usable_until)
-    }
-
-    /// Remembers that a credential of the store is bad. None becomes good later, so that it is not looked up again.
-    pub(super) fn mark_bad(&self, presented: &Presented<'_>) {
-        self.token_cache.remove(presented.text);
-        self.token_cache.insert_bad_signature(presented.text, presented.key_revision);
-    }
+    let mut guess = if was_known { Guess::none(context) } else { kind.guess(context)? };
+    let read = kind.read(presented, &mut guess).await;
+    let read = read.map(|found| presented.known.keep(Arc::new(found), context));
+    guess.refute();
+    *outcome = Some(read.as_ref().map(Arc::clone).map_err(|reject| (reject.reason, reject.detail.to_string())));
+    seat.close();
+    read
 }

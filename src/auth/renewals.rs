@@ -15,6 +15,7 @@ use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use crate::auth::token_cache::CachedToken;
+use crate::tokens::credential_kind::CredentialKind;
 use crate::types::clock::{UnixTime, Uptime};
 use crate::types::ids::TokenId;
 use crate::types::reject::Reason;
@@ -93,7 +94,7 @@ impl Renewals {
         let remembered = [families.recent.get(&family).cloned(), families.older.get(&family).cloned()];
         let watch = families.watched.entry(family).or_default();
         watch.streams += 1;
-        if watch.newest.is_none() && opened_by.is_of_store() {
+        if watch.newest.is_none() && opened_by.kind.is_of_store() {
             watch.newest = Some(opened_by.clone());
         }
         remembered.iter().flatten().for_each(|known| self.record_watched(watch, known));
@@ -110,8 +111,8 @@ impl Renewals {
     pub fn due(self: &Arc<Self>, now: UnixTime) -> Vec<StreamRead> {
         let mut families = self.families.lock();
         let due = families.watched.iter_mut().filter_map(|(id, watch)| {
-            let is_api_key = watch.newest.as_ref()?.is_api_key;
-            watch.begin_read(now).then(|| StreamRead { id: *id, is_api_key, renewals: self.clone() })
+            let kind = watch.newest.as_ref()?.kind;
+            watch.begin_read(now).then(|| StreamRead { id: *id, kind, renewals: self.clone() })
         });
         due.collect()
     }
@@ -130,7 +131,7 @@ impl Renewals {
 impl Watch {
     /// Returns false if it need not be read now.
     fn begin_read(&mut self, now: UnixTime) -> bool {
-        let Some(newest) = self.newest.as_ref().filter(|newest| newest.is_of_store()) else { return false };
+        let Some(newest) = self.newest.as_ref().filter(|newest| newest.kind.is_of_store()) else { return false };
         let is_due = newest.read_again_at() <= now && self.not_before <= now;
         if self.is_being_read || self.ended.is_some() || !(is_due || self.is_outdated) {
             return false;
@@ -145,7 +146,7 @@ impl Watch {
 /// Returns true if `known` says more than `before` about the family that both are of. The rights of a login are those
 /// of its newest version. A JWT carries its streams the longer, the later it expires.
 fn is_newer(known: &CachedToken, before: &CachedToken) -> bool {
-    if known.is_of_store() {
+    if known.kind.is_of_store() {
         return known.token.login_version >= before.token.login_version;
     }
     before.token.expires < known.token.expires
@@ -180,8 +181,7 @@ impl Drop for FamilyWatch {
 /// An API key or a handle with open streams that is being read. Dropping it lets it be read again.
 pub struct StreamRead {
     pub id: TokenId,
-    /// If false, it is a handle.
-    pub is_api_key: bool,
+    pub kind: CredentialKind,
     renewals: Arc<Renewals>,
 }
 
@@ -237,6 +237,7 @@ mod tests {
     fn handle(scope: &str, login_version: u64, until: UnixTime) -> Arc<CachedToken> {
         let mut token = VerifiedToken::with_subject("alice".into());
         let at = SignedInAt { provider: "main".into(), issuer: "https://login.example".into() };
+        token.kind = CredentialKind::Handle;
         token.provider = Some(Arc::new(at));
         token.scope = vec![scope.to_owned()];
         token.login_version = login_version;

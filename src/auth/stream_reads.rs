@@ -13,6 +13,7 @@ use crate::auth::handles::Handles;
 use crate::auth::keyring::Keyring;
 use crate::auth::renewals::{Renewals, StreamRead};
 use crate::auth::token_cache::CachedToken;
+use crate::tokens::credential_kind::CredentialKind;
 use crate::tokens::jwt::{Issuer, VerifiedToken};
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::reject::{Reason, Reject};
@@ -41,11 +42,12 @@ impl StreamReads {
     }
 
     async fn read(&self, read: StreamRead) {
-        let result = if read.is_api_key {
-            self.read_api_key(&read).await
-        } else {
+        let result = match read.kind {
+            CredentialKind::ApiKey => self.read_api_key(&read).await,
             // Boxed, as most of it is needed only while it waits for a provider.
-            Box::pin(self.read_handle(&read)).await
+            CredentialKind::Handle => Box::pin(self.read_handle(&read)).await,
+            // Not of the store. The client, or its issuer, renews it.
+            CredentialKind::Jwt | CredentialKind::Opaque => Ok(()),
         };
         // Why is in the log already. Requests fail as well.
         if result.is_err() {

@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::auth::authenticate::{Authenticator, issuer_of};
+use crate::auth::authenticate::Authenticator;
 use crate::auth::bearer::BearerToken;
 use crate::auth::context::AuthContext;
+use crate::auth::known_tokens::KnownTokens;
 use crate::auth::revocations::RevocationKeys;
 use crate::auth::stale::check_freshness;
+use crate::auth::verify_jwt::issuer_of;
 use crate::tokens::jwt::verify::{TrustedIssuer, unverified_issuer, verify};
 use crate::tokens::jwt::{Audience, Confirmation, Issuer, Validity, VerifiedToken};
 use crate::types::reject::{Reason, Reject};
@@ -21,48 +23,47 @@ pub enum SubjectType {
     IdToken,
 }
 
-impl Authenticator {
-    /// Verifies a token of another issuer. It is good for nothing before its audience is checked.
-    pub async fn authenticate_subject_token(
-        &self,
-        token: &str,
-        kind: SubjectType,
-        context: &AuthContext<'_>,
-    ) -> Result<VerifiedToken, Reject> {
-        let bearer = BearerToken::from_text(token, self.token_size)?;
-        let verify = move || self.verify_subject_token(bearer, kind, context);
-        let verified = self.keyring.verify_with_new_keys(|| issuer_of(bearer), context.clock, verify).await?;
-        if self.revocations.is_revoked(&RevocationKeys::of(&verified)) {
-            return Err(Reason::Revoked.into());
-        }
-        check_freshness(self.freshness.as_deref(), context.serves_stale)?;
-        Ok(verified)
+/// Verifies a token of another issuer. It is good for nothing before its audience is checked.
+pub async fn verify_subject_token(
+    authenticator: &Authenticator,
+    token: &str,
+    kind: SubjectType,
+    context: &AuthContext<'_>,
+) -> Result<VerifiedToken, Reject> {
+    let bearer = BearerToken::from_text(token, authenticator.token_size)?;
+    let known = &authenticator.known;
+    let verify = move || verify_once(known, bearer, kind, context);
+    let verified = known.keyring.verify_with_new_keys(|| issuer_of(bearer), context.clock, verify).await?;
+    if known.revocations.is_revoked(&RevocationKeys::of(&verified)) {
+        return Err(Reason::Revoked.into());
     }
+    check_freshness(authenticator.freshness.as_deref(), context.serves_stale)?;
+    Ok(verified)
+}
 
-    async fn verify_subject_token(
-        &self,
-        bearer: BearerToken<'_>,
-        kind: SubjectType,
-        context: &AuthContext<'_>,
-    ) -> Result<VerifiedToken, Reject> {
-        let text = bearer.text()?;
-        let named = unverified_issuer(text).ok_or(Reason::UnknownIssuer)?;
-        self.check_before_work(bearer, self.keyring.revision(), context)?;
-        let permit = context.signature_queue.next().await;
-        let key_revision = self.keyring.revision();
-        let keys = self.keyring.keys();
-        // The first one is the gateway itself.
-        let known = keys.issuers.iter().skip(1).find(|issuer| *issuer.policy.issuer == *named);
-        let known = known.ok_or_else(|| Reject::new(Reason::UnknownIssuer, "iss is no [[issuer]]"))?;
-        let issuer = TrustedIssuer { policy: Arc::new(policy(&known.policy, kind)), keys: known.keys.clone() };
-        let verified = verify(text, &[issuer], context.now, Validity::Live, context.steps);
-        if verified.as_ref().is_err_and(|reject| reject.reason == Reason::BadSignature) {
-            context.payer.count(context.clock.uptime());
-            self.token_cache.insert_bad_signature(text, key_revision);
-        }
-        permit.end().await;
-        verified
+async fn verify_once(
+    known: &KnownTokens,
+    bearer: BearerToken<'_>,
+    kind: SubjectType,
+    context: &AuthContext<'_>,
+) -> Result<VerifiedToken, Reject> {
+    let text = bearer.text()?;
+    let named = unverified_issuer(text).ok_or(Reason::UnknownIssuer)?;
+    known.check_before_work(bearer, known.keyring.revision(), context)?;
+    let permit = context.signature_queue.next().await;
+    let key_revision = known.keyring.revision();
+    let keys = known.keyring.keys();
+    // The first one is the gateway itself.
+    let found = keys.issuers.iter().skip(1).find(|issuer| *issuer.policy.issuer == *named);
+    let found = found.ok_or_else(|| Reject::new(Reason::UnknownIssuer, "iss is no [[issuer]]"))?;
+    let issuer = TrustedIssuer { policy: Arc::new(policy(&found.policy, kind)), keys: found.keys.clone() };
+    let verified = verify(text, &[issuer], context.now, Validity::Live, context.steps);
+    if verified.as_ref().is_err_and(|reject| reject.reason == Reason::BadSignature) {
+        context.payer.count(context.clock.uptime());
+        known.token_cache.insert_bad_signature(text, key_revision);
     }
+    permit.end().await;
+    verified
 }
 
 /// A token that is bound to a key of its client is never exchanged: the new one would be a plain Bearer.

@@ -22,6 +22,7 @@ use crate::auth::exchanged_tokens::ExchangedTokens;
 use crate::auth::introspected_tokens::IntrospectedToken;
 use crate::auth::proofs::TokenBinding;
 use crate::auth::revocations::{RevocationKeys, Revocations};
+use crate::tokens::credential_kind::CredentialKind;
 use crate::tokens::dpop::KnownHeader;
 use crate::tokens::jwt::replacement::Replacements;
 use crate::tokens::jwt::{SignedInAt, Validity, VerifiedToken};
@@ -40,10 +41,8 @@ pub struct CachedToken {
     /// The epoch of the revocations at which the token was last found not revoked.
     checked_epoch: AtomicU64,
     pub token: Arc<VerifiedToken>,
-    /// See [`VerifiedToken::is_api_key`].
-    pub is_api_key: bool,
-    /// See [`VerifiedToken::is_opaque`].
-    is_opaque: bool,
+    /// See [`VerifiedToken::kind`].
+    pub kind: CredentialKind,
     /// If true, there is a `binding` or a certificate. Here, so that a token without one costs no other cache line.
     pub is_bound: bool,
     /// See [`VerifiedToken::provider`].
@@ -85,8 +84,7 @@ impl CachedToken {
             expires: token.expires,
             key_revision: AtomicU64::new(key_revision),
             checked_epoch: AtomicU64::new(0),
-            is_api_key: token.is_api_key,
-            is_opaque: token.is_opaque,
+            kind: token.kind,
             is_bound: binding.is_some() || token.bound_to_certificate.is_some(),
             provider: token.provider.clone(),
             token,
@@ -155,11 +153,6 @@ impl CachedToken {
         self.expires
     }
 
-    /// Returns true for what was read from the store: an API key, or the handle of a login at a provider.
-    pub fn is_of_store(&self) -> bool {
-        self.is_api_key || self.provider.is_some()
-    }
-
     /// Of an API key: when its last use was recorded.
     pub fn last_used_at(self, time: UnixTime) -> Self {
         CachedToken { use_recorded: AtomicU64::new(time.as_millis()), ..self }
@@ -184,8 +177,7 @@ impl CachedToken {
             expires: self.expires,
             key_revision: AtomicU64::new(self.key_revision()),
             checked_epoch: AtomicU64::new(0),
-            is_api_key: self.is_api_key,
-            is_opaque: self.is_opaque,
+            kind: self.kind,
             is_bound: self.is_bound,
             provider: self.provider.clone(),
             token: self.token.clone(),
@@ -207,20 +199,24 @@ impl CachedToken {
         if self.is_bound { self.binding.as_deref() } else { None }
     }
 
-    /// Returns true if this is an API key that the route does not accept, or that must be read from the store again, or
-    /// an opaque token about which its issuer must be asked again. A stream may have learned of other rights.
-    pub fn is_past_key(&self, now: UnixTime, accepts_api_keys: bool) -> bool {
-        let is_unknown = |introspected: &Arc<IntrospectedToken>| {
-            now >= self.expires || !introspected.is_live() || self.rights_changes != Some(introspected.changes())
-        };
-        self.is_api_key && !(accepts_api_keys && now < self.expires)
-            || self.is_opaque && self.introspected.as_ref().is_none_or(is_unknown)
+    /// Returns true if this is of a kind that the route does not accept, or must be looked up again: in the store, or
+    /// at the issuer of an opaque token. `accepts_api_keys`, `accepts_logins_at`: what the route says.
+    pub fn must_be_read(&self, now: UnixTime, accepts_api_keys: bool, accepts_logins_at: Option<&str>) -> bool {
+        match self.kind {
+            CredentialKind::Jwt => false,
+            CredentialKind::ApiKey => !(accepts_api_keys && now < self.expires),
+            CredentialKind::Handle => {
+                let provider = self.provider.as_ref().map(|at| &*at.provider);
+                !(provider.is_some() && accepts_logins_at == provider && now < self.expires)
+            }
+            CredentialKind::Opaque => !self.is_as_answered(now),
+        }
     }
 
-    /// Returns true if this is the handle of a login at another provider than the route accepts, or must be read from
-    /// the store again.
-    pub fn is_past_handle(&self, now: UnixTime, accepted: Option<&str>) -> bool {
-        self.provider.as_ref().is_some_and(|at| !(accepted == Some(&*at.provider) && now < self.expires))
+    /// Returns true if the answer about an opaque token still holds. A stream may have learned of other rights.
+    fn is_as_answered(&self, now: UnixTime) -> bool {
+        let Some(introspected) = &self.introspected else { return false };
+        now < self.expires && introspected.is_live() && self.rights_changes == Some(introspected.changes())
     }
 
     /// Rejects a revoked token. Looks it up only if something was revoked since the last look-up.
@@ -309,7 +305,7 @@ impl TokenCache {
 
     /// The API keys in the cache.
     pub fn api_keys(&self) -> impl Iterator<Item = Arc<CachedToken>> + '_ {
-        self.known.iter().map(|(_, known)| known).filter(|known| known.is_api_key)
+        self.known.iter().map(|(_, known)| known).filter(|known| known.kind == CredentialKind::ApiKey)
     }
 
     /// Forgets the tokens of these families: they are looked up again.

@@ -2,39 +2,39 @@
 
 use std::sync::Arc;
 
-use crate::auth::authenticate::Authenticator;
 use crate::auth::bearer::BearerToken;
 use crate::auth::context::AuthContext;
 use crate::auth::flights::flight_key;
 use crate::auth::guess::Guess;
-use crate::auth::look_up::{Lookup, Presented};
+use crate::auth::handles::Handles;
+use crate::auth::known_tokens::KnownTokens;
+use crate::auth::look_up::{Lookup, Presented, look_up};
 use crate::auth::token_cache::CachedToken;
 use crate::tokens::family::handle::PresentedHandle;
 use crate::types::reject::{Reason, Reject};
 use crate::types::step::Step;
 
 struct HandleLookup<'l> {
-    auth: &'l Authenticator,
+    handles: &'l Handles,
     handle: PresentedHandle,
     /// The one that the route accepts.
     provider: &'l str,
 }
 
-impl Authenticator {
-    pub(super) async fn verify_handle(
-        &self,
-        bearer: BearerToken<'_>,
-        context: &AuthContext<'_>,
-    ) -> Result<Arc<CachedToken>, Reject> {
-        let Some(provider) = context.provider else {
-            return Err(Reject::new(Reason::BadSession, "the handle of a login where none is accepted"));
-        };
-        let presented = self.presented(bearer, context)?;
-        let malformed = || Reject::new(Reason::BadSession, "not well formed, or the checksum is wrong");
-        let handle = PresentedHandle::parse(presented.text).ok_or_else(malformed)?;
-        context.steps.report(Step::Claims, || format!("session {}", handle.id));
-        self.look_up(&HandleLookup { auth: self, handle, provider }, &presented).await
-    }
+pub(super) async fn verify_handle(
+    known: &KnownTokens,
+    handles: &Handles,
+    bearer: BearerToken<'_>,
+    context: &AuthContext<'_>,
+) -> Result<Arc<CachedToken>, Reject> {
+    let Some(provider) = context.provider else {
+        return Err(Reject::new(Reason::BadSession, "the handle of a login where none is accepted"));
+    };
+    let presented = Presented::new(known, bearer, context)?;
+    let malformed = || Reject::new(Reason::BadSession, "not well formed, or the checksum is wrong");
+    let handle = PresentedHandle::parse(presented.text).ok_or_else(malformed)?;
+    context.steps.report(Step::Claims, || format!("session {}", handle.id));
+    look_up(&HandleLookup { handles, handle, provider }, &presented).await
 }
 
 impl Lookup for HandleLookup<'_> {
@@ -43,8 +43,7 @@ impl Lookup for HandleLookup<'_> {
     }
 
     fn rejected_before(&self, presented: &Presented<'_>) -> Option<Reason> {
-        let is_bad = self.auth.token_cache.has_bad_signature(presented.bearer, presented.key_revision);
-        is_bad.then_some(Reason::BadSession)
+        presented.is_marked_bad().then_some(Reason::BadSession)
     }
 
     fn outlives_a_lookup(&self, known: &CachedToken, presented: &Presented<'_>) -> bool {
@@ -58,27 +57,26 @@ impl Lookup for HandleLookup<'_> {
     }
 
     async fn read(&self, presented: &Presented<'_>, guess: &mut Guess<'_>) -> Result<CachedToken, Reject> {
-        let handles = &self.auth.handles;
         let now = presented.context.now;
-        match handles.read(&self.handle, self.provider, now).await {
+        match self.handles.read(&self.handle, self.provider, now).await {
             Ok(Ok(login)) => {
-                let keys = self.auth.keyring.keys();
-                let token = handles.stand_for(&login, &keys.own().trusted.policy, now);
-                Ok(self.auth.known_of_store(token, login.usable_until, presented))
+                let keys = presented.known.keyring.keys();
+                let token = self.handles.stand_for(&login, &keys.own().trusted.policy, now);
+                Ok(presented.stands_for(token, login.usable_until))
             }
             Ok(Err(bad)) => {
                 if bad.is_guess() {
                     guess.confirm();
                 }
                 if !bad.is_of_other_route() {
-                    self.auth.mark_bad(presented);
+                    presented.mark_bad();
                 }
                 Err(bad.reject())
             }
             Err(down) => {
                 // The login is worth nothing without its provider, also to requests that come while it is asked.
                 if down.reason == Reason::ProviderUnavailable {
-                    self.auth.token_cache.remove(presented.text);
+                    presented.known.token_cache.remove(presented.text);
                 }
                 Err(down)
             }

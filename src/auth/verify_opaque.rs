@@ -2,34 +2,33 @@
 
 use std::sync::Arc;
 
-use crate::auth::authenticate::Authenticator;
 use crate::auth::bearer::BearerToken;
 use crate::auth::context::AuthContext;
 use crate::auth::guess::Guess;
-use crate::auth::introspection::Introspector;
-use crate::auth::look_up::{Lookup, Presented};
+use crate::auth::introspection::{Introspection, Introspector};
+use crate::auth::known_tokens::KnownTokens;
+use crate::auth::look_up::{Lookup, Presented, look_up};
 use crate::auth::token_cache::CachedToken;
 use crate::types::reject::{Reason, Reject};
 use crate::types::step::Step;
 
 struct OpaqueLookup<'l> {
-    auth: &'l Authenticator,
+    introspection: &'l Introspection,
     issuer: &'l Introspector,
     key: u128,
 }
 
-impl Authenticator {
-    pub(super) async fn verify_opaque(
-        &self,
-        bearer: BearerToken<'_>,
-        issuer: &Introspector,
-        context: &AuthContext<'_>,
-    ) -> Result<Arc<CachedToken>, Reject> {
-        let presented = self.presented(bearer, context)?;
-        context.steps.report(Step::Issuer, || issuer.policy.issuer.to_string());
-        let key = issuer.token_key(presented.text);
-        self.look_up(&OpaqueLookup { auth: self, issuer, key }, &presented).await
-    }
+pub(super) async fn verify_opaque(
+    known: &KnownTokens,
+    introspection: &Introspection,
+    issuer: &Introspector,
+    bearer: BearerToken<'_>,
+    context: &AuthContext<'_>,
+) -> Result<Arc<CachedToken>, Reject> {
+    let presented = Presented::new(known, bearer, context)?;
+    context.steps.report(Step::Issuer, || issuer.policy.issuer.to_string());
+    let key = issuer.token_key(presented.text);
+    look_up(&OpaqueLookup { introspection, issuer, key }, &presented).await
 }
 
 impl Lookup for OpaqueLookup<'_> {
@@ -38,7 +37,7 @@ impl Lookup for OpaqueLookup<'_> {
     }
 
     fn rejected_before(&self, presented: &Presented<'_>) -> Option<Reason> {
-        self.auth.introspection.rejected(self.key, presented.context.clock)
+        self.introspection.rejected(self.key, presented.context.clock)
     }
 
     /// Returns false: an answer that is too old is not used.
@@ -47,16 +46,16 @@ impl Lookup for OpaqueLookup<'_> {
     }
 
     async fn read(&self, presented: &Presented<'_>, guess: &mut Guess<'_>) -> Result<CachedToken, Reject> {
-        let introspection = &self.auth.introspection;
+        let introspection = self.introspection;
         let clock = presented.context.clock;
-        let answer = self.issuer.ask(presented.text, &self.auth.keyring, clock, &introspection.counts).await;
+        let answer = self.issuer.ask(presented.text, &presented.known.keyring, clock, &introspection.counts).await;
         let introspected = answer.inspect_err(|reject| {
             introspection.bad(self.key, reject, clock);
             if reject.reason == Reason::TokenInactive {
                 guess.confirm();
             }
             if reject.reason != Reason::IntrospectionUnavailable {
-                self.auth.token_cache.remove(presented.text);
+                presented.known.token_cache.remove(presented.text);
             }
         })?;
         let token = introspected.token.clone();
@@ -65,7 +64,7 @@ impl Lookup for OpaqueLookup<'_> {
         });
         let text = Arc::from(presented.text);
         let shared = introspection.good(self.issuer, self.key, &text, &introspected);
-        let identity = self.auth.identity.of(&token);
+        let identity = presented.known.identity.of(&token);
         let known = CachedToken::of_answer(text, token, identity, presented.key_revision, shared);
         Ok(known.usable_until(introspected.asked_at + self.issuer.settings.cache))
     }

@@ -4,7 +4,6 @@
 //! refresh token of it was ever made. It does not count towards `limits.sessions_per_subject`, because a service that
 //! gets a token for each of its requests must not end the logins of a user.
 
-use super::issue::with_confirmation;
 use super::service::Broker;
 use super::token_pair::TokenPair;
 use crate::store::{Mark, Marked};
@@ -12,9 +11,8 @@ use crate::tokens::audit_event::EventContext;
 use crate::tokens::bound::Bound;
 use crate::tokens::family::{Family, FamilyOrigin};
 use crate::tokens::login::Login;
-use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
-use crate::types::reject::{Reason, Reject};
+use crate::types::reject::Reject;
 
 /// An access token, and the scope that it was granted.
 pub struct AccessGrant {
@@ -68,17 +66,5 @@ impl Broker {
     /// Takes what can be used once.
     pub async fn mark(&self, mark: Mark, context: EventContext) -> Result<Marked, Reject> {
         Ok(self.with_timeout(self.store.mark(mark, Vec::new(), context)).await?)
-    }
-
-    /// The current access token of a family, and its lifetime in seconds. `bind`: what this token alone is bound to, if
-    /// the family is not. A client that authenticates may have another key (RFC 9449 section 5) and another certificate
-    /// (RFC 8705 section 4) each time.
-    pub(super) fn access_token(&self, family: &Family, bind: Bound, now: UnixTime) -> Result<(String, u64), Reject> {
-        let (issued, expires) = self.access_window(family, now);
-        let cnf = family.bound_to().or(bind).claim();
-        let claims = with_confirmation(self.access_claims(family, issued, expires), cnf);
-        let signed = self.keyring.keys().own().signing.sign(&claims);
-        let access_token = signed.map_err(|error| Reject::new(Reason::Internal, error.to_string()))?;
-        Ok((access_token, expires.saturating_sub(now.as_secs())))
     }
 }

@@ -105,9 +105,21 @@ impl Broker {
         })
     }
 
+    /// The current access token of a family, and its lifetime in seconds. `bind`: what this token alone is bound to, if
+    /// the family is not. A client that authenticates may have another key (RFC 9449 section 5) and another certificate
+    /// (RFC 8705 section 4) each time.
+    pub(super) fn access_token(&self, family: &Family, bind: Bound, now: UnixTime) -> Result<(String, u64), Reject> {
+        let (issued, expires) = self.access_window(family, now);
+        let cnf = family.bound_to().or(bind).claim();
+        let claims = with_confirmation(self.access_claims(family, issued, expires), cnf);
+        let signed = self.keyring.keys().own().signing.sign(&claims);
+        let access_token = signed.map_err(|error| Reject::new(Reason::Internal, error.to_string()))?;
+        Ok((access_token, expires.saturating_sub(now.as_secs())))
+    }
+
     /// `iat` and `exp` in seconds. `exp` is up to `tokens.lifetime_jitter` early, so that clients that logged in
     /// together do not refresh together, and not after the absolute expiry of the family.
-    pub(super) fn access_window(&self, family: &Family, now: UnixTime) -> (u64, u64) {
+    fn access_window(&self, family: &Family, now: UnixTime) -> (u64, u64) {
         let issued = now.as_secs();
         let lifetime = self.settings.lifetimes.access.as_secs();
         let early = part_of(lifetime, self.settings.lifetime_jitter.into(), u16::from_be_bytes(secret::random()));
@@ -116,7 +128,7 @@ impl Broker {
     }
 
     /// Those of the family, and two of this token: `jti`, and one of our own, `rgn`, the generation of the family.
-    pub(super) fn access_claims(&self, family: &Family, issued: u64, expires: u64) -> Map<String, Value> {
+    fn access_claims(&self, family: &Family, issued: u64, expires: u64) -> Map<String, Value> {
         let mut claims = claims_of(family, &self.settings.issuer, &self.settings.audience, issued, expires);
         claims.insert("jti".into(), json!(to_base62(&secret::random::<16>(), 22)));
         claims.insert("rgn".into(), json!(family.generation));
@@ -125,7 +137,7 @@ impl Broker {
 }
 
 /// The claims of a family with this `cnf`, which each of its access tokens has.
-pub(super) fn with_confirmation(mut claims: Map<String, Value>, cnf: Option<Value>) -> Map<String, Value> {
+fn with_confirmation(mut claims: Map<String, Value>, cnf: Option<Value>) -> Map<String, Value> {
     if let Some(cnf) = cnf {
         claims.insert("cnf".into(), cnf);
     }

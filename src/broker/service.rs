@@ -1,4 +1,8 @@
 //! The broker itself: what its calls share.
+//!
+//! A call is a method of [`Broker`] in the file of its subject: `issue.rs`, `access_grants.rs`, `api_keys.rs`,
+//! `refresh.rs`, `revoke.rs`, `provider_events.rs`, `event_stream.rs`, `sign_in/complete.rs` and `sign_in/end.rs`. They
+//! call the methods here, and those of `issue.rs`, which make families and tokens. None calls back.
 
 use std::sync::Arc;
 

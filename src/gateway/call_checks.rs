@@ -94,14 +94,14 @@ impl CallChecks<'_> {
         let bearer = bearer::find_with_scheme(headers, self.authenticator.token_size)?;
         let caller = self.authenticator.authenticate(bearer, &context.auth_by(headers)).await?;
         context.record.caller = Some(caller.token().clone());
-        self.authenticator.use_proof(&caller, context.now).await?;
+        self.authenticator.proof_verifier.use_up(caller.proof(), context.now).await?;
         let (family, by) = right_of(&caller, family)?;
         Ok(Revoker { caller, family, by })
     }
 
     /// What a client has proved that asks for tokens.
     pub async fn grant_proof(&self, headers: &HeaderMap, context: &RequestContext<'_>) -> Result<Bound, Reject> {
-        self.authenticator.grant_proof(&context.auth_by(headers)).await
+        self.authenticator.proof_verifier.grant_proof(&context.auth_by(headers)).await
     }
 
     /// A login or logout at a backend: the gateway captures the response.

@@ -58,6 +58,11 @@ pub fn can_help(reject: &Reject, context: &RequestContext<'_>) -> bool {
         && context.route.as_ref().is_some_and(|route| route.places.login_cookie)
 }
 
+/// Returns true if the gateway refreshes the session of the browser that it has rejected. `rejected`: why, if it has.
+pub fn is_due(rejected: Option<&Reject>, context: &RequestContext<'_>) -> bool {
+    context.source.kind.gets_responses() && rejected.is_some_and(|reject| can_help(reject, context))
+}
+
 impl CookieRefresh {
     /// The caller with a new access token. Fails with `expired` if the session cannot be refreshed. The request has
     /// passed the check of its origin before its token was found to be expired.

@@ -10,7 +10,9 @@ use http::{HeaderMap, Request, header};
 use http_body::Body as _;
 
 use crate::gateway::client::{InFlight, Peer};
+use crate::gateway::context::RequestContext;
 use crate::gateway::route::Route;
+use crate::gateway::source::Source;
 use crate::gateway::streams::TokenBound;
 use crate::gateway::upload::Progress;
 use crate::gateway::worker::Worker;
@@ -18,10 +20,11 @@ use crate::limits::concurrency::ReservedPermit;
 use crate::limits::rate_limit::RateLimitHeaders;
 use crate::protocols::http::body::{Body, BodyEnd, BodyError, BodyObserver};
 use crate::telemetry::access_log::{Broken, Record};
-use crate::types::clock::UnixTime;
+use crate::types::clock::{Clock, UnixTime};
 use crate::types::close_reason::CloseReason;
 use crate::types::limit::Limit;
 use crate::types::reject::{Reason, Reject, with_causes};
+use crate::types::step::StepReporter;
 use crate::upstream::PooledConnection;
 
 /// Kept by the body of the response. When it is dropped, the line of the access log is written, so a client that leaves
@@ -107,10 +110,20 @@ impl Delivery {
         }
     }
 
-    /// The parts that the request's context borrows.
-    pub fn parts(&mut self) -> Parts<'_> {
+    /// The context of the request, which borrows what is kept here.
+    pub fn context<'r>(&'r mut self, source: &'r Source<'r>, clock: &'r dyn Clock) -> RequestContext<'r> {
         let Delivery { record, route, rate_limit_headers, upload, worker, .. } = self;
-        Parts { record, route, rate_limit_headers, upload, worker }
+        RequestContext {
+            now: record.time,
+            clock,
+            source,
+            route,
+            worker,
+            record,
+            rate_limit_headers,
+            upload,
+            steps: StepReporter::OFF,
+        }
     }
 
     /// The head of the response is complete. `is_forwarded`: a backend has sent it.
@@ -136,15 +149,6 @@ impl Delivery {
     pub fn has_unread_body(&self, request: &Request<Body>) -> bool {
         self.upload.as_ref().map_or(!request.body().is_end_stream(), |upload| !upload.is_complete())
     }
-}
-
-/// What the context of a request borrows from its delivery.
-pub struct Parts<'d> {
-    pub record: &'d mut Record,
-    pub route: &'d mut Option<Arc<Route>>,
-    pub rate_limit_headers: &'d mut Option<Box<RateLimitHeaders>>,
-    pub upload: &'d mut Option<Arc<Progress>>,
-    pub worker: &'d Worker,
 }
 
 impl BodyObserver for Delivery {

@@ -10,10 +10,9 @@ use http_body::Body as _;
 
 use crate::auth::bearer;
 use crate::auth::identity::CertificateHeaders;
-use crate::auth::keyring::Keyring;
-use crate::auth::token_exchange::TokenExchange;
 use crate::gateway::authorize::Permit;
 use crate::gateway::context::RequestContext;
+use crate::gateway::forwarded_token::{UpstreamTokens, set_token};
 use crate::gateway::redirects;
 use crate::gateway::streams::{Held, HeldToken, Termination, TokenBound};
 use crate::gateway::upload::{Progress, Upload, response_within};
@@ -25,7 +24,6 @@ use crate::protocols::http::headers::{self, Hygiene, RareFields, X_FORWARDED_PRE
 use crate::protocols::http::{target, trace_context};
 use crate::protocols::websocket::{self, Tunnel, UpgradeRequest};
 use crate::telemetry::access_log::{Attempts, Record, UpstreamNames};
-use crate::tokens::jwt::replacement::ReplacementSettings;
 use crate::tokens::login::{LoginHeaderValues, LoginHeaders};
 use crate::types::close_reason::CloseReason;
 use crate::types::limit::Limit;
@@ -54,11 +52,8 @@ pub struct Forwarder {
     pub body_size: u64,
     /// `limits.request_header_size`, in bytes.
     pub header_list_size: usize,
-    pub keyring: Arc<Keyring>,
-    pub replacement: ReplacementSettings,
+    pub tokens: UpstreamTokens,
     pub certificate_headers: CertificateHeaders,
-    /// `[[token_exchange]]`
-    pub exchanges: Vec<TokenExchange>,
 }
 
 /// A response on its way to the client, and what has to live as long as its body.
@@ -117,7 +112,7 @@ impl Forwarder {
         }
         // Before the head is prepared: then the version is that of the upstream.
         let is_grpc_call = self.is_grpc_call(&permit, request);
-        let token = self.token_for(&permit, context).await?;
+        let token = self.tokens.token_for(&permit, context).await?;
         let head = self.prepare_head(request, &permit, upstream, host, token, context);
         let (websocket, token_was_subprotocol) = head?;
         let key = upstream.key(request.headers(), permit.caller().map(|caller| caller.token().subject.as_str()));
@@ -189,7 +184,7 @@ impl Forwarder {
         token: Option<HeaderValue>,
         context: &RequestContext<'_>,
     ) -> Result<(Option<UpgradeRequest>, bool), Reject> {
-        let token_was_subprotocol = self.set_token(request, permit, token)?;
+        let token_was_subprotocol = set_token(request, permit, token)?;
         self.remove_own_cookies(request.headers_mut());
         // HTTP/2 upstreams cannot carry an HTTP/1 upgrade.
         let websocket = match upstream.settings.protocol {

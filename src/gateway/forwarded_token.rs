@@ -1,22 +1,32 @@
 //! The token that the upstream gets: that of the client, none, or another one in its place (`route.token`).
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use http::{HeaderValue, Request, header};
 
 use crate::auth::bearer;
+use crate::auth::keyring::Keyring;
 use crate::auth::proofs::DPOP;
 use crate::auth::token_cache::CachedToken;
 use crate::auth::token_exchange::TokenExchange;
 use crate::gateway::authorize::Permit;
 use crate::gateway::context::RequestContext;
-use crate::gateway::forward::Forwarder;
 use crate::gateway::route::TokenForwarding;
 use crate::protocols::http::body::Body;
+use crate::tokens::jwt::replacement::ReplacementSettings;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 
-impl Forwarder {
+/// Makes the tokens that upstreams get in place of those of clients.
+pub struct UpstreamTokens {
+    pub keyring: Arc<Keyring>,
+    pub replacement: ReplacementSettings,
+    /// `[[token_exchange]]`
+    pub exchanges: Vec<TokenExchange>,
+}
+
+impl UpstreamTokens {
     /// Sets what the upstream gets of the token. Returns its `Authorization`, if there is one.
     pub(super) async fn authorization<'q>(
         &self,
@@ -25,7 +35,7 @@ impl Forwarder {
         context: &RequestContext<'_>,
     ) -> Result<Option<&'q HeaderValue>, Reject> {
         let token = self.token_for(permit, context).await?;
-        self.set_token(request, permit, token)?;
+        set_token(request, permit, token)?;
         Ok(request.headers().get(header::AUTHORIZATION))
     }
 
@@ -49,25 +59,6 @@ impl Forwarder {
                 }
             }
         }
-    }
-
-    /// Returns as [`crate::auth::bearer::TokenLocations::rewrite_for_upstream`]. `token`: of [`Forwarder::token_for`].
-    pub(super) fn set_token(
-        &self,
-        request: &mut Request<Body>,
-        permit: &Permit,
-        token: Option<HeaderValue>,
-    ) -> Result<bool, Reject> {
-        let route = permit.route();
-        let removes = route.token_forwarding != TokenForwarding::Pass;
-        let token_was_subprotocol = route.places.rewrite_for_upstream(request, removes)?;
-        if let Some(token) = token {
-            request.headers_mut().insert(header::AUTHORIZATION, token);
-        }
-        if permit.caller().is_some_and(|caller| caller.proof().is_some()) {
-            without_proof(request)?;
-        }
-        Ok(token_was_subprotocol)
     }
 
     /// A token of this gateway for this audience.
@@ -108,6 +99,24 @@ impl Forwarder {
         let token = token.ok_or_else(|| Reject::new(Reason::Internal, "a replaced token is no Bearer"))?;
         Ok(Cow::Owned(token.to_owned()))
     }
+}
+
+/// Returns as [`crate::auth::bearer::TokenLocations::rewrite_for_upstream`]. `token`: of [`UpstreamTokens::token_for`].
+pub(super) fn set_token(
+    request: &mut Request<Body>,
+    permit: &Permit,
+    token: Option<HeaderValue>,
+) -> Result<bool, Reject> {
+    let route = permit.route();
+    let removes = route.token_forwarding != TokenForwarding::Pass;
+    let token_was_subprotocol = route.places.rewrite_for_upstream(request, removes)?;
+    if let Some(token) = token {
+        request.headers_mut().insert(header::AUTHORIZATION, token);
+    }
+    if permit.caller().is_some_and(|caller| caller.proof().is_some()) {
+        without_proof(request)?;
+    }
+    Ok(token_was_subprotocol)
 }
 
 /// The gateway has used the proof. A backend gets neither the proof, also with `forwarding.keep`, nor the scheme that

@@ -12,7 +12,7 @@ use crate::gateway::client::Peer;
 use crate::gateway::client_certificates;
 use crate::gateway::decide::Decider;
 use crate::gateway::delivery::Delivery;
-use crate::gateway::forward_auth::{ForwardAuth, With};
+use crate::gateway::forward_auth::{ForwardAuth, Wire, With};
 use crate::gateway::source::{Source, SourceKind};
 use crate::gateway::token_calls::TokenCalls;
 use crate::protocols::http::body::Body;
@@ -39,8 +39,7 @@ pub(super) struct Front<'g> {
 #[derive(Clone, Copy)]
 struct Asked<'g> {
     by: &'g ForwardAuth,
-    /// The proxy gets a message of gRPC, whatever is decided.
-    over_grpc: bool,
+    wire: Wire,
 }
 
 impl Fronts {
@@ -64,7 +63,7 @@ impl Fronts {
     pub(super) fn of<B>(&self, request: &Request<B>) -> Front<'_> {
         let is_call = |asked: &&ForwardAuth| asked.settings.is_call(request.uri().path());
         let asked = self.forward_auth.as_deref().filter(is_call);
-        let asked = asked.map(|by| Asked { by, over_grpc: by.replies_over_grpc(request) });
+        let asked = asked.map(|by| Asked { by, wire: by.wire(request) });
         Front { forwarding: &self.forwarding, asked }
     }
 }
@@ -85,7 +84,7 @@ impl<'g> Front<'g> {
             None => self.direct(request, peer),
             Some(asked) => {
                 let with = With { decider, forwarding: self.forwarding, token_calls, clock };
-                Box::pin(self.asked_about(asked.by, request, peer, with, delivery)).await?
+                Box::pin(self.asked_about(asked, request, peer, with, delivery)).await?
             }
         };
         delivery.begin_trace(source.kind.is_trusted_proxy(), request.headers());
@@ -117,13 +116,13 @@ impl<'g> Front<'g> {
 
     async fn asked_about<'p>(
         &self,
-        by: &ForwardAuth,
+        asked: Asked<'_>,
         call: &mut Request<Body>,
         peer: &'p Peer,
         with: With<'_>,
         delivery: &mut Delivery,
     ) -> Result<Source<'p>, Reject> {
-        let reported = by.ask(call, peer, with, delivery).await?;
+        let reported = asked.by.ask(call, asked.wire, peer, with, delivery).await?;
         // A proxy passes the fields of its client on, unless the operator trusts it in this, too.
         let kind = SourceKind::AskingProxy { is_trusted: self.forwarding.trusts(peer.client.address) };
         let mut source = Source::client(&peer.client);
@@ -137,7 +136,7 @@ impl<'g> Front<'g> {
             None => Back::Client { format: RejectFormat::for_request(request) },
             Some(asked) => Back::Proxy {
                 by: asked.by,
-                over_grpc: asked.over_grpc,
+                wire: asked.wire,
                 // The proxy reads the status: it would take the 200 of a rejected gRPC call for a permit.
                 format: RejectFormat::with_status(request.headers()),
             },

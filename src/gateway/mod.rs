@@ -1,7 +1,8 @@
 //! HOT PATH: every request, from its head to its response.
 //!
-//! [`Gateway::handle`] cannot fail. It opens the record, calls [`Gateway::respond`] within `timeouts.request`, turns a
-//! rejection into a response, and hands both to the connection. `respond` runs the steps, and each may reject.
+//! [`Gateway::handle`] cannot fail. A front says who sent the request, [`Gateway::respond`] runs the steps within
+//! `timeouts.request`, and `deliver` hands the response to the connection. The three stand first: they are the whole
+//! way.
 
 pub mod authorization_server;
 pub mod authorize;
@@ -21,7 +22,7 @@ pub mod explanation;
 pub mod fixed_response;
 pub mod forward;
 pub mod forward_auth;
-mod forwarded_token;
+pub mod forwarded_token;
 pub mod front;
 pub mod https;
 pub mod login_capture;
@@ -30,7 +31,7 @@ pub mod own_call;
 mod path_table;
 pub mod protected_resource;
 pub mod provider_events;
-mod rates;
+pub mod rates;
 mod redirects;
 mod request_timeout;
 mod response;
@@ -60,11 +61,12 @@ use crate::gateway::client::Peer;
 use crate::gateway::context::RequestContext;
 use crate::gateway::cookie_refresh::NewCookies;
 use crate::gateway::decide::{Decider, Decision};
-use crate::gateway::delivery::{Delivery, Parts};
+use crate::gateway::delivery::Delivery;
 use crate::gateway::endpoints::Endpoint;
 use crate::gateway::forward::{Forwarded, Forwarder};
 use crate::gateway::front::Fronts;
 use crate::gateway::own_call::OwnCall;
+use crate::gateway::rates::check_rates;
 use crate::gateway::response::ResponseRules;
 use crate::gateway::route::Capture;
 use crate::gateway::sign_in::SignIn;
@@ -79,7 +81,6 @@ use crate::protocols::websocket;
 use crate::telemetry::metrics::RequestsByRoute;
 use crate::types::clock::Clock;
 use crate::types::reject::{Reason, Reject};
-use crate::types::step::StepReporter;
 
 /// Everything that a request needs. Immutable: a reload makes a new one.
 pub struct Gateway {
@@ -116,26 +117,85 @@ impl Gateway {
     pub async fn handle(&self, request: &mut Request<Body>, peer: &Arc<Peer>, worker: &Arc<Worker>) -> Handled {
         let front = self.fronts.of(request);
         let mut delivery = Delivery::open(request, peer, worker, self.clock.now());
-        let Gateway { decider, token_calls, clock, .. } = self;
-        let source = front.source(request, peer, decider, token_calls, &**clock, &mut delivery).await;
+        let source = front.source(request, peer, &self.decider, &self.token_calls, &*self.clock, &mut delivery).await;
         let back = front.back(request);
-        let rules = ResponseRules { format: back.format() };
-        let page = self.decider.cors.origin(request.headers());
+        let rules = ResponseRules { back, page: self.decider.cors.origin(request.headers()) };
         let result = match source {
             Ok(source) => self.respond_in_time(request, &source, back, &mut delivery).await,
             Err(reject) => Err(reject),
         };
+        self.deliver(result, request, rules, delivery, peer, worker).await
+    }
+
+    /// Leads a request from its head to a response. Each step may reject it. Sets `is_grpc_call` before it forwards a
+    /// call.
+    async fn respond(
+        &self,
+        request: &mut Request<Body>,
+        source: &Source<'_>,
+        back: Back<'_>,
+        delivery: &mut Delivery,
+        is_grpc_call: &AtomicBool,
+    ) -> Result<Forwarded, Reject> {
+        websocket::http2::translate(request)?;
+        self.reserve(request, source, delivery)?;
+        let mut context = delivery.context(source, &*self.clock);
+        // Replaced in rare cases only: a decision that passes through each of them would be copied by each.
+        let mut decision = self.decider.decide(request, &mut context).await;
+        let mut cookies = None;
+        if cookie_refresh::is_due(decision.as_ref().err(), &context) {
+            (decision, cookies) = Box::pin(self.refresh_cookies(request, decision, &mut context)).await;
+        }
+        check_rates(&self.rates, &self.decider, &decision, request.uri().path(), &mut context)?;
+        if used_proof::has_proof(&decision) {
+            decision = Box::pin(used_proof::use_up(decision, &self.decider.authenticator, &mut context)).await;
+        }
+        let decision = match (decision, &self.sign_in) {
+            (Ok(decision), _) => decision,
+            (Err(reject), Some(sign_in)) => {
+                return sign_in.answer(reject, request, &self.decider.routes, &mut context).map(Forwarded::local_reply);
+            }
+            (Err(reject), None) => return Err(reject),
+        };
+        if let Some(answer) = back.answer(&decision, &self.forwarder, request, &context).await? {
+            return Ok(Forwarded::local_reply(answer));
+        }
+        let nonce = used_proof::next_nonce(&decision, &self.decider.authenticator, context.now);
+        if let Decision::Forward { permit, .. } = &decision {
+            is_grpc_call.store(self.forwarder.is_grpc_call(permit, request), Ordering::Relaxed);
+        }
+        let mut forwarded = self.carry_out(decision, request, &mut context).await?;
+        if let Some(nonce) = nonce {
+            used_proof::add_nonce(nonce, &mut forwarded);
+        }
+        if let Some(cookies) = cookies {
+            cookies.add_to_headers(forwarded.response.headers_mut());
+        }
+        response::check_connect(&forwarded, context.record)?;
+        Ok(forwarded)
+    }
+
+    /// Turns a rejection into a response, completes its head, and hands it to the connection. A separate future, so
+    /// that its memory overlaps with that of `respond_in_time`.
+    async fn deliver(
+        &self,
+        result: Result<Forwarded, Reject>,
+        request: &Request<Body>,
+        rules: ResponseRules<'_>,
+        mut delivery: Box<Delivery>,
+        peer: &Peer,
+        worker: &Arc<Worker>,
+    ) -> Handled {
         let result = result.map_err(|reject| self.token_calls.rejection_for_client(request.uri().path(), reject));
         let rejected = result.as_ref().err().map(|reject| reject.reason);
         let (mut forwarded, body_rejected) = match result {
             Ok(forwarded) => (forwarded, false),
-            // A separate future, so that its memory overlaps with that of `respond_in_time`.
             Err(reject) => rules.reject(reject, self.token_calls.resource(), request, peer, &mut delivery).await,
         };
         response::finalize_head(&mut forwarded, peer, &mut delivery);
         self.decider.https.set_hsts(delivery.is_https, forwarded.response.headers_mut());
-        response::set_cors(&mut forwarded, &self.decider.cors, page.as_ref(), delivery.route.as_deref());
-        back.encode(&mut forwarded.response, rejected).await;
+        response::set_cors(&mut forwarded, &self.decider.cors, rules.page.as_ref(), delivery.route.as_deref());
+        rules.back.encode(&mut forwarded.response, rejected).await;
         let response = response::attach_delivery(forwarded, delivery, worker, self.request_timeout);
         Handled { response, rejected, body_rejected }
     }
@@ -169,70 +229,12 @@ impl Gateway {
         }
     }
 
-    /// The pipeline. Sets `is_grpc_call` before it forwards a call.
-    async fn respond(
-        &self,
-        request: &mut Request<Body>,
-        source: &Source<'_>,
-        back: Back<'_>,
-        delivery: &mut Delivery,
-        is_grpc_call: &AtomicBool,
-    ) -> Result<Forwarded, Reject> {
-        websocket::http2::translate(request)?;
+    /// Takes the request's place among those in flight.
+    fn reserve(&self, request: &Request<Body>, source: &Source<'_>, delivery: &mut Delivery) -> Result<(), Reject> {
         let is_token_call = || self.decider.routes.is_token_call(request.uri().path());
-        if let Err(overloaded) = delivery.reserve(source.address(), is_token_call) {
-            // A malformed request ends its connection, also while there is no time for others.
-            return Err(self.decider.malformed(request).unwrap_or(overloaded));
-        }
-        let Parts { record, route, rate_limit_headers, upload, worker } = delivery.parts();
-        let mut context = RequestContext {
-            now: record.time,
-            clock: &*self.clock,
-            source,
-            route,
-            worker,
-            record,
-            rate_limit_headers,
-            upload,
-            steps: StepReporter::OFF,
-        };
-        // Replaced in rare cases only: a decision that passes through each of them would be copied by each.
-        let mut decision = self.decider.decide(request, &mut context).await;
-        let mut cookies = None;
-        if let Err(expired) = &decision
-            && source.kind.gets_responses()
-            && cookie_refresh::can_help(expired, &context)
-        {
-            (decision, cookies) = Box::pin(self.refresh_cookies(request, decision, &mut context)).await;
-        }
-        self.check_rates(&decision, request.uri().path(), &mut context)?;
-        if used_proof::has_proof(&decision) {
-            decision = Box::pin(used_proof::use_up(decision, &self.decider.authenticator, &mut context)).await;
-        }
-        let decision = match (decision, &self.sign_in) {
-            (Ok(decision), _) => decision,
-            (Err(reject), Some(sign_in)) if source.kind.gets_responses() => {
-                return sign_in.answer(reject, request, &self.decider.routes, &mut context).map(Forwarded::local_reply);
-            }
-            (Err(reject), _) => return Err(reject),
-        };
-        if let Back::Proxy { by, .. } = back {
-            let response = Box::pin(by.answer(decision, &self.forwarder, request, &context)).await;
-            return response.map(Forwarded::local_reply);
-        }
-        let nonce = used_proof::next_nonce(&decision, &self.decider.authenticator, context.now);
-        if let Decision::Forward { permit, .. } = &decision {
-            is_grpc_call.store(self.forwarder.is_grpc_call(permit, request), Ordering::Relaxed);
-        }
-        let mut forwarded = self.carry_out(decision, request, &mut context).await?;
-        if let Some(nonce) = nonce {
-            used_proof::add_nonce(nonce, &mut forwarded);
-        }
-        if let Some(cookies) = cookies {
-            cookies.add_to_headers(forwarded.response.headers_mut());
-        }
-        response::check_connect(&forwarded, context.record)?;
-        Ok(forwarded)
+        let reserved = delivery.reserve(source.address(), is_token_call);
+        // A malformed request ends its connection, also while there is no time for others.
+        reserved.map_err(|overloaded| self.decider.malformed(request).unwrap_or(overloaded))
     }
 
     /// Refreshes the session of a browser, and decides again. `decided`: that its token has expired.
@@ -341,5 +343,21 @@ impl Gateway {
         };
         let limits = login_capture::Limits { max_response: self.max_login_response, begun: context.clock.now() };
         Box::pin(captured.finish(forwarded, broker, limits, context)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_future<A, B, C, D, F>(_: fn(A, B, C, D) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Each request in flight has one. A step that makes it larger costs memory with every request: box what is rare.
+    #[test]
+    fn the_future_of_a_request_stays_small() {
+        let size = size_of_future(Gateway::handle);
+        assert!(size <= 2_784, "{size} bytes");
     }
 }

@@ -1,50 +1,49 @@
 //! The requests that count for rate limits, and the client of each.
 
-use crate::gateway::Gateway;
 use crate::gateway::context::RequestContext;
 use crate::gateway::decide::{Decider, Decision};
 use crate::limits::key_rate::KeyLimit;
 use crate::limits::limiter::Quota;
-use crate::limits::rate_limit::{Client, RateLimitHeaders, RateLimitSettings};
+use crate::limits::rate_limit::{Client, RateLimitHeaders, RateLimitSettings, RateLimits};
 use crate::types::reject::Reject;
 
-impl Gateway {
-    /// Takes one request from every rate limit that applies.
-    pub(super) fn check_rates(
-        &self,
-        decision: &Result<Decision, Reject>,
-        path: &str,
-        context: &mut RequestContext<'_>,
-    ) -> Result<(), Reject> {
-        // The API key of the request may have a rate of its own.
-        let has_own_rate = context.record.caller.as_ref().is_some_and(|token| token.key_rate.is_some());
-        if self.rates.is_empty() && !has_own_rate || !count(decision, path, &self.decider) {
-            return Ok(());
-        }
-        let mut headers = Box::<RateLimitHeaders>::default();
-        let (of_route, client) = limited(context);
-        let taken = self.rates.take(of_route, &client, &mut headers, replicas(&self.decider), self.clock.uptime());
-        *context.rate_limit_headers = (!headers.is_empty()).then_some(headers);
-        taken
+/// Takes one request from every rate limit that applies.
+pub(super) fn check_rates(
+    rates: &RateLimits,
+    decider: &Decider,
+    decision: &Result<Decision, Reject>,
+    path: &str,
+    context: &mut RequestContext<'_>,
+) -> Result<(), Reject> {
+    // The API key of the request may have a rate of its own.
+    let has_own_rate = context.record.caller.as_ref().is_some_and(|token| token.key_rate.is_some());
+    if rates.is_empty() && !has_own_rate || !count(decision, path, decider) {
+        return Ok(());
     }
+    let mut headers = Box::<RateLimitHeaders>::default();
+    let (of_route, client) = limited(context);
+    let taken = rates.take(of_route, &client, &mut headers, replicas(decider), context.clock.uptime());
+    *context.rate_limit_headers = (!headers.is_empty()).then_some(headers);
+    taken
+}
 
-    /// The rate limits that apply to the request, and what is left of each. For `bearward explain`.
-    pub fn quotas(
-        &self,
-        decision: &Result<Decision, Reject>,
-        path: &str,
-        context: &RequestContext<'_>,
-    ) -> Vec<(String, Quota)> {
-        if !count(decision, path, &self.decider) {
-            return Vec::new();
-        }
-        let (of_route, client) = limited(context);
-        self.rates.quotas(of_route, &client, replicas(&self.decider), self.clock.uptime())
+/// Returns the rate limits that apply to the request, and what is left of each. For `bearward explain`.
+pub fn quotas(
+    rates: &RateLimits,
+    decider: &Decider,
+    decision: &Result<Decision, Reject>,
+    path: &str,
+    context: &RequestContext<'_>,
+) -> Vec<(String, Quota)> {
+    if !count(decision, path, decider) {
+        return Vec::new();
     }
+    let (of_route, client) = limited(context);
+    rates.quotas(of_route, &client, replicas(decider), context.clock.uptime())
 }
 
 /// The rate limits of the route, and for which client they count.
-pub(super) fn limited<'c>(context: &'c RequestContext<'_>) -> (&'c [RateLimitSettings], Client<'c>) {
+fn limited<'c>(context: &'c RequestContext<'_>) -> (&'c [RateLimitSettings], Client<'c>) {
     let caller = context.record.caller.as_ref();
     let subject = caller.map(|token| (&*token.issuer, token.subject.as_str()));
     let key = caller.and_then(|token| {

@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header};
 
 use crate::auth::bearer;
 use crate::auth::proofs::ProofRule;
+use crate::gateway::back::Back;
 use crate::gateway::client::Peer;
 use crate::gateway::cors::Cors;
 use crate::gateway::delivery::Delivery;
@@ -27,12 +28,13 @@ use crate::upstream::BrokenResponses;
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// What the head of the request says about its response. Read before the request is consumed.
-pub(super) struct ResponseRules {
-    /// The format in which the client reads a rejection.
-    pub(super) format: RejectFormat,
+pub(super) struct ResponseRules<'g> {
+    pub(super) back: Back<'g>,
+    /// The origin of the page that sent the request.
+    pub(super) page: Option<HeaderValue>,
 }
 
-impl ResponseRules {
+impl ResponseRules<'_> {
     /// The response to a rejected request. Also returns true if the client's body counts as too much. `resource`: that
     /// of routes without one of their own.
     pub(super) async fn reject(
@@ -64,7 +66,7 @@ impl ResponseRules {
         has_unread_body: bool,
     ) -> (Forwarded, bool) {
         let record = &mut delivery.record;
-        let mut response = respond::reject(&reject, challenges, record.request_id, self.format);
+        let mut response = respond::reject(&reject, challenges, record.request_id, self.back.format());
         let mut body_rejected = false;
         if has_unread_body && record.version != Version::HTTP_2 {
             response.headers_mut().insert(header::CONNECTION, CLOSE);
@@ -82,7 +84,7 @@ impl ResponseRules {
     /// Puts the page of `[maintenance]` in the place of JSON. Clients that ask for a format of errors get that one.
     fn show_maintenance(&self, response: &mut Response<Body>, delivery: &Delivery) {
         let is_maintenance = |reject: &Reject| reject.reason == Reason::Maintenance;
-        if self.format != RejectFormat::Json || !delivery.record.rejected.as_ref().is_some_and(is_maintenance) {
+        if self.back.format() != RejectFormat::Json || !delivery.record.rejected.as_ref().is_some_and(is_maintenance) {
             return;
         }
         let maintenance = delivery.route.as_ref().and_then(|route| route.maintenance.as_ref());

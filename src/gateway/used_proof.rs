@@ -28,7 +28,7 @@ pub async fn use_up(
         other => return Ok(other),
     };
     let used = match permit.caller() {
-        Some(caller) => authenticator.use_proof(caller, context.now).await,
+        Some(caller) => authenticator.proof_verifier.use_up(caller.proof(), context.now).await,
         None => Ok(()),
     };
     let permit = permit.unless_rejected(used)?;
@@ -39,7 +39,7 @@ pub async fn use_up(
 /// The nonce that the response to an allowed request must have.
 pub(super) fn next_nonce(decision: &Decision, authenticator: &Authenticator, now: UnixTime) -> Option<HeaderValue> {
     let Decision::Forward { permit, .. } = decision else { return None };
-    permit.caller().and_then(|caller| authenticator.next_nonce(caller, now))
+    authenticator.proof_verifier.next_nonce(permit.caller()?.proof()?, now)
 }
 
 /// Gives the client its next nonce, so that it needs no further round trip for one. A cache must not give it to another

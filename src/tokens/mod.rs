@@ -3,6 +3,7 @@
 pub mod audit_event;
 pub mod authorization;
 pub mod bound;
+pub mod credential_kind;
 pub mod dpop;
 pub mod family;
 pub mod jwt;

@@ -14,7 +14,7 @@ use super::token::{BearerToken, TokenScheme, decode_base64url};
 use super::{cookie, login_cookies, query, session_cookie};
 use crate::protocols::http::name_pattern::NamePattern;
 use crate::protocols::websocket;
-use crate::tokens::family::api_key::is_api_key;
+use crate::tokens::credential_kind::{CredentialKind, is_for_backends};
 use crate::types::reject::{Reason, Reject};
 
 static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -206,7 +206,7 @@ impl TokenLocations {
     /// Returns true if the client requested the subprotocol `bearer` and waits for it in the response.
     pub fn rewrite_for_upstream<B>(&self, request: &mut Request<B>, drop: bool) -> Result<bool, Reject> {
         let authorization = if drop { None } else { self.authorization_for_upstream(request) };
-        self.drop_api_keys(request.headers_mut());
+        self.drop_stored_credentials(request.headers_mut());
         if drop {
             self.drop_from_headers(request.headers_mut());
         }
@@ -232,24 +232,21 @@ impl TokenLocations {
         if !matches!(found.location, TokenLocation::Query | TokenLocation::Websocket) {
             return None;
         }
-        let text = found.token().text().ok().filter(|text| !is_api_key(text.as_bytes()))?;
+        let text = found.token().text().ok().filter(|text| is_for_backends(text.as_bytes()))?;
         HeaderValue::from_str(&format!("Bearer {text}")).ok()
     }
 
-    /// No backend gets an API key of the gateway: it would be as good as the client for months. On a route without
-    /// API keys, `X-API-Key` can be for the backend.
-    fn drop_api_keys(&self, headers: &mut HeaderMap) {
-        let is_ours = |value: &HeaderValue| self.api_keys || is_api_key(value.as_bytes());
+    /// No backend gets what [`is_for_backends`] keeps from it. On a route without API keys, another `X-API-Key` can be
+    /// for the backend.
+    fn drop_stored_credentials(&self, headers: &mut HeaderMap) {
+        let is_ours = |value: &HeaderValue| self.api_keys || !is_for_backends(value.as_bytes());
         // CGI reads `X_API_KEY` as the same.
         while let Some(name) = headers.iter().find(|(name, value)| is_named_api_key(name) && is_ours(value)) {
             let name = name.0.clone();
             headers.remove(name);
         }
-        if headers
-            .get_all(header::AUTHORIZATION)
-            .iter()
-            .any(|value| credentials(value).is_some_and(|(token, _)| is_api_key(token)))
-        {
+        let is_kept_back = |value| credentials(value).is_some_and(|(token, _)| !is_for_backends(token));
+        if headers.get_all(header::AUTHORIZATION).iter().any(is_kept_back) {
             headers.remove(header::AUTHORIZATION);
         }
     }
@@ -284,7 +281,7 @@ fn find_api_key(headers: &HeaderMap, max_size: usize) -> Result<FoundToken<'_>, 
     if values.next().is_some() {
         return Err(Reject::new(Reason::SeveralTokens, "several X-API-Key headers"));
     }
-    if !is_api_key(value.as_bytes()) {
+    if CredentialKind::of_own(value.as_bytes()) != Some(CredentialKind::ApiKey) {
         return Err(Reject::new(Reason::BadApiKey, "X-API-Key has no key of this gateway"));
     }
     let token = BearerToken::new(value.as_bytes(), TokenScheme::Other, max_size)?;
@@ -370,6 +367,8 @@ mod tests {
             (TokenLocation::Header, "/", HEADER, Some("Bearer h"), false),
             (TokenLocation::Cookie, "/", COOKIE, None, false),
             (TokenLocation::Query, "/?q=s", &[][..], Some("Bearer s"), false),
+            (TokenLocation::Query, "/?q=bws_s", &[], None, false),
+            (TokenLocation::Header, "/", &[("authorization", "Bearer bws_s")], None, false),
             (TokenLocation::Websocket, "/", WEBSOCKET, Some("Bearer w"), true),
             (TokenLocation::Websocket, "/", HEADER, Some("Bearer h"), false),
         ] {

@@ -20,7 +20,7 @@ use crate::auth::bearer::BearerToken;
 use crate::auth::introspected_tokens::{Answer, IntrospectedToken, IntrospectedTokens, StreamQuestion};
 use crate::auth::keyring::Keyring;
 use crate::auth::recently_rejected::RejectedTokens;
-use crate::tokens::family::{api_key, handle, refresh_token};
+use crate::tokens::credential_kind::begins_as_own;
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::introspected::looks_like_jwt;
 use crate::tokens::jwt::verify::unverified_issuer;
@@ -60,8 +60,7 @@ impl Introspection {
     }
 
     fn target_of(&self, text: &str) -> Option<&Arc<Introspector>> {
-        let own = [refresh_token::PREFIX, api_key::PREFIX, handle::PREFIX];
-        if own.iter().any(|prefix| text.starts_with(prefix)) {
+        if begins_as_own(text) {
             return None;
         }
         if looks_like_jwt(text) {

@@ -9,7 +9,9 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::calls::ProviderCall;
+use super::no_tokens::{NoTokens, failed};
 use super::provider::SignInProvider;
+use super::user_info::OfUser;
 use crate::auth::oauth_client::OAuthResponse;
 use crate::auth::provider::{Metadata, Optional};
 use crate::tokens::family::Family;
@@ -25,37 +27,6 @@ use crate::types::reject::{Reason, Reject};
 const AHEAD: Duration = Duration::from_mins(1);
 /// How long an access token lives if the provider has never said it.
 const DEFAULT_LIFETIME: Duration = Duration::from_hours(1);
-
-/// Why there are no tokens.
-pub(super) enum NoTokens {
-    /// The provider rejects the code or the refresh token for good.
-    InvalidGrant,
-    /// It responds with something that cannot be used. The next response may be better.
-    Failed(String),
-    /// It responds with tokens that are good, and for another user.
-    OtherUser(String),
-    /// It does not respond.
-    Unavailable(String),
-}
-
-impl NoTokens {
-    /// For the browser that signs in.
-    pub(super) fn reject(self) -> Reject {
-        match self {
-            NoTokens::InvalidGrant => Reject::new(Reason::SignInFailed, "the provider rejects the code: invalid_grant"),
-            NoTokens::Failed(detail) | NoTokens::OtherUser(detail) => Reject::new(Reason::SignInFailed, detail),
-            NoTokens::Unavailable(detail) => Reject::new(Reason::ProviderUnavailable, detail),
-        }
-    }
-
-    /// For the log.
-    pub(super) fn detail(self) -> String {
-        match self {
-            NoTokens::InvalidGrant => "invalid_grant".to_owned(),
-            NoTokens::Failed(detail) | NoTokens::OtherUser(detail) | NoTokens::Unavailable(detail) => detail,
-        }
-    }
-}
 
 /// What a provider responded. No `Debug`: it has tokens.
 pub(super) struct Responded {
@@ -100,14 +71,6 @@ impl Before<'_> {
             None => KnownClaims::of_family(self.family.claims.clone()),
         }
     }
-}
-
-/// The user that UserInfo is asked about.
-#[derive(Clone, Copy)]
-pub(super) struct OfUser<'u> {
-    pub(super) access_token: &'u str,
-    /// Of the ID token.
-    pub(super) subject: &'u str,
 }
 
 /// What the response must match.
@@ -272,10 +235,6 @@ impl SignInProvider {
         let is_asked = |scope: &&str| asked.split(' ').any(|asked| asked == *scope);
         granted.split(' ').filter(is_asked).collect::<Vec<_>>().join(" ")
     }
-}
-
-pub(super) fn failed(detail: &'static str) -> NoTokens {
-    NoTokens::Failed(detail.to_owned())
 }
 
 fn unverified(reject: Reject) -> NoTokens {

@@ -9,6 +9,7 @@ mod calls;
 mod complete;
 mod end;
 mod exchange;
+mod no_tokens;
 mod probe;
 mod provider;
 mod refresh;

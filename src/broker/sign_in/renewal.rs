@@ -11,7 +11,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use super::complete::denied;
-use super::exchange::{Before, Checked, NoTokens, Responded};
+use super::exchange::{Before, Checked, Responded};
+use super::no_tokens::NoTokens;
 use super::provider::{SignInProvider, UnusedToken};
 use super::unsaved::{Held, Unsaved};
 use crate::auth::provider::Metadata;

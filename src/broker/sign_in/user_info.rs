@@ -9,11 +9,19 @@ use http::StatusCode;
 use serde_json::{Map, Value};
 
 use super::calls::ProviderCall;
-use super::exchange::{NoTokens, OfUser, failed};
+use super::no_tokens::{NoTokens, failed};
 use super::provider::SignInProvider;
 use crate::auth::oauth_client::{Endpoint, OAuthResponse};
 use crate::auth::provider::{Metadata, Optional};
 use crate::tokens::sign_in::known_claims::KnownClaims;
+
+/// The user that UserInfo is asked about.
+#[derive(Clone, Copy)]
+pub(super) struct OfUser<'u> {
+    pub(super) access_token: &'u str,
+    /// Of the ID token.
+    pub(super) subject: &'u str,
+}
 
 impl SignInProvider {
     /// Adds the claims of UserInfo to those of a login. Without a response, removes what UserInfo has stated before, if

@@ -10,7 +10,7 @@ use crate::config::document::table::Table;
 use crate::config::sections::placed::Placed;
 use crate::config::sections::{keys, oauth_client, pem};
 use crate::config::settings::ForeignIssuer;
-use crate::tokens::family::{api_key, handle, refresh_token};
+use crate::tokens::credential_kind::begins_as_own;
 use crate::tokens::jwt::Algorithm;
 use crate::tokens::jwt::introspected::AnswerRules;
 
@@ -76,8 +76,7 @@ pub(super) fn read(table: &mut Table<'_>, issuer: Option<&str>, has_keys: bool) 
 }
 
 fn prefix(text: &str) -> Result<String, ConfigError> {
-    let own = [refresh_token::PREFIX, api_key::PREFIX, handle::PREFIX];
-    if own.iter().any(|own| text.starts_with(own)) {
+    if begins_as_own(text) {
         return Err(ConfigError::new("this is the prefix of tokens of the gateway itself", "expected another prefix"));
     }
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"._~+/-".contains(&byte);

@@ -1,13 +1,16 @@
-//! Headers that the gateway removes from its own requests, and that no client of another proxy may send either. Pure.
+//! Headers that the gateway removes from its own requests, and that no client of another proxy may send either; and
+//! those that name the caller. Pure.
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::settings::SECRET;
 use crate::auth::identity::Identity;
 use crate::auth::proofs::DPOP;
+use crate::gateway::authorize::Permit;
 use crate::protocols::http::client_cert::{CLIENT_CERT, CLIENT_CERT_CHAIN};
-use crate::protocols::http::headers::{METHOD_OVERRIDES, OBSERVED, names_trace};
+use crate::protocols::http::headers::{METHOD_OVERRIDES, OBSERVED, X_REQUEST_ID, names_trace};
 use crate::protocols::http::name_pattern::NamePattern;
+use crate::telemetry::access_log::Record;
 
 /// Headers by which some backends read another path: IIS with URL Rewrite, Laminas, old releases of Symfony.
 const PATH_OVERRIDES: [&str; 2] = ["x-original-url", "x-rewrite-url"];
@@ -95,10 +98,29 @@ impl Names {
     }
 }
 
+/// Names the caller, its certificate and the request.
+pub(super) fn set_identity(
+    headers: &mut HeaderMap,
+    permit: &Permit,
+    certificate: Option<Vec<(HeaderName, HeaderValue)>>,
+    record: &Record,
+) {
+    for (name, value) in permit.caller().into_iter().flat_map(|caller| &caller.cached().identity) {
+        headers.insert(name.clone(), value.clone());
+    }
+    for (name, value) in certificate.into_iter().flatten() {
+        headers.insert(name, value);
+    }
+    if let Some(observed) = permit.observed() {
+        headers.insert(HeaderName::from_static(OBSERVED), HeaderValue::from_static(observed.reason.code()));
+    }
+    if let Ok(id) = HeaderValue::from_bytes(&record.request_id.as_hex()) {
+        headers.insert(X_REQUEST_ID, id);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
     use crate::auth::identity::CertificateHeaders;
 

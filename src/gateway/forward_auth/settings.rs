@@ -33,6 +33,17 @@ pub enum Dialect {
     ExtAuthzGrpc,
 }
 
+/// How one call came, which decides how it is read and answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    /// Fields of HTTP. The proxy reads a status.
+    Http,
+    /// A message of Envoy in a gRPC call. So is the answer, whatever is decided.
+    Envoy,
+    /// Another call than `forward_auth.dialect` expects. It is rejected with a status.
+    Unexpected,
+}
+
 /// Where Envoy calls. No setting of Envoy changes it.
 pub const CHECK_PATH: &str = "/envoy.service.auth.v3.Authorization/Check";
 

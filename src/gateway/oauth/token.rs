@@ -25,7 +25,7 @@ impl Call<'_, '_> {
         }
         let client = self.client(form).await?;
         // After the client, and before anything is granted.
-        let proved = self.authenticator.grant_proof(&self.context.auth_by(self.headers)).await?;
+        let proved = self.authenticator.proof_verifier.grant_proof(&self.context.auth_by(self.headers)).await?;
         let known = client.id().and_then(|id| self.endpoints.client(id));
         if proved.key.is_none() && known.is_some_and(|client| client.dpop_bound) {
             return Err(Reject::new(Reason::ProofRejected, "dpop_bound_access_tokens is true, and there is no proof"));

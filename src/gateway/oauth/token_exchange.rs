@@ -10,7 +10,7 @@ use super::client::CallingClient;
 use super::client_credentials::{granted_scope, target};
 use super::form::Form;
 use super::token_response::TokenResponse;
-use crate::auth::subject_token::SubjectType;
+use crate::auth::subject_token::{SubjectType, verify_subject_token};
 use crate::gateway::exchange_rule::{ACCESS_TOKEN_TYPE, ExchangeRule, Presenter, SubjectTokenType, origin_of};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
@@ -110,7 +110,7 @@ impl<'c> Call<'c, '_> {
             SubjectTokenType::IdToken => SubjectType::IdToken,
         };
         let context = self.context.auth();
-        let verified = self.authenticator.authenticate_subject_token(request.subject_token, kind, &context).await;
+        let verified = verify_subject_token(self.authenticator, request.subject_token, kind, &context).await;
         let token = verified.map_err(of_subject_token)?;
         let client = client.registered().ok().map(|client| client.client_id.as_str());
         let presenter = Presenter { kind: request.kind, client, gateway: &self.broker.settings.issuer };

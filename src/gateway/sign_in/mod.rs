@@ -65,6 +65,9 @@ impl SignIn {
         routes: &RouteTable,
         context: &mut RequestContext<'_>,
     ) -> Result<Response<Body>, Reject> {
+        if !context.source.kind.gets_responses() {
+            return Err(reject);
+        }
         // For a method that the route does not have, a sign-in would only lead to a 405.
         let route = context.route.clone().filter(|route| matches_method(route, request.method()));
         let provider = route.as_ref().and_then(|route| route.sign_in.as_deref());

@@ -1,4 +1,7 @@
 //! The parts that all steps of a sign-in share: the settings, the providers and the broker.
+//!
+//! The steps are methods of [`SignIn`] in `start.rs`, `callback.rs` and `sign_out.rs`. `mod.rs` chooses among them, and
+//! none calls back into one that calls it.
 
 use std::sync::Arc;
 

@@ -14,6 +14,7 @@ use crate::gateway::route::Route;
 use crate::gateway::streams::reroute::{ActiveRoutes, Opening};
 use crate::protocols::tls::PeerCertificate;
 use crate::store::Freshness;
+use crate::tokens::credential_kind::CredentialKind;
 use crate::tokens::jwt::Validity;
 use crate::tokens::jwt::verify::{is_still_valid, verify};
 use crate::types::clock::{Clock, UnixTime};
@@ -244,7 +245,7 @@ impl TokenBasis {
             if is_still_valid(&token.token, issuers) {
                 continue;
             }
-            if token.token.is_opaque {
+            if token.kind == CredentialKind::Opaque {
                 // Other settings of the issuer apply to its next answer.
                 let is_known = issuers.iter().any(|issuer| issuer.policy.issuer == token.token.issuer);
                 return if is_known { Ok(()) } else { Err(Reason::UnknownIssuer) };

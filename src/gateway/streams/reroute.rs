@@ -19,6 +19,7 @@ use crate::gateway::route::{Access, Route};
 use crate::gateway::route_table::RouteTable;
 use crate::protocols::tls::PeerCertificate;
 use crate::telemetry::access_log::Record;
+use crate::tokens::credential_kind::CredentialKind;
 use crate::types::reject::Reason;
 
 /// The routes of the active configuration. Outlives a reload, as streams do.
@@ -96,7 +97,7 @@ impl Opening {
         if provider.is_some() && now.sign_in.as_deref() != provider {
             return Err(Reason::BadSession);
         }
-        if token.is_api_key && !now.places.api_keys {
+        if token.kind == CredentialKind::ApiKey && !now.places.api_keys {
             return Err(Reason::ApiKeyNotAllowed);
         }
         if provider.is_none() && !accepts_all_of(&now.places, &before.places) {

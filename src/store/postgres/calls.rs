@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::connections::Lane;
+use super::postgres_store::PostgresStore;
 use super::{
-    PostgresStore, acme, api_keys, audit, due_logins, endings, families, issue, leases, maintenance, marks, probe,
-    provider_logins, provider_logouts, revocations, rotation, search, signing_keys, tickets,
+    acme, api_keys, audit, due_logins, endings, families, issue, leases, maintenance, marks, probe, provider_logins,
+    provider_logouts, revocations, rotation, search, signing_keys, tickets,
 };
 use crate::store::acme::AcmeEntry;
 use crate::store::api::{
@@ -245,7 +246,6 @@ impl StoreUpkeep for PostgresStore {
     }
 
     fn close(&self) {
-        self.leave();
-        self.driver.close();
+        self.shut_down();
     }
 }

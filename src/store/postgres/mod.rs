@@ -13,7 +13,8 @@
 //! knows the time of the database, `gather` makes one statement of several calls, `named` numbers
 //! the parameters of long ones, `attempts` repeats what a lock
 //! prevents, `outbox` writes their events, and `enforcement` passes revocations on. `follower` reads what other
-//! gateways append, `replicas` and `leases` let them know of each other. `open` opens the store and starts its tasks.
+//! gateways append, `replicas` and `leases` let them know of each other. `postgres_store` runs the operations, `open`
+//! opens it and starts its tasks, and `calls` has its calls.
 //!
 //! `protocol.md` states the rules that all statements keep: invariants, the order of locks, and what happens when
 //! something fails.
@@ -56,6 +57,7 @@ mod open;
 mod operation;
 mod origins;
 mod outbox;
+mod postgres_store;
 mod primary;
 mod probe;
 mod provider_logins;
@@ -81,69 +83,11 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
 pub use check::{Finding, check};
 pub use database::Database;
 pub use import::Import;
 pub use migrate::{MigrationProgress, migrate};
+pub use postgres_store::PostgresStore;
 pub use roots::{RootCheck, RootsFound, compare_roots};
 pub use settings::{Host, OnStale, PasswordSource, PostgresSettings, PostgresTarget, UrlError, is_schema_name};
 pub use tls::Tls;
-
-use crate::store::api::{Outbox, StoreFuture, StoreUpkeep};
-use crate::store::freshness::Freshness;
-use connections::Lane;
-use driver::Driver;
-use operation::{Operation, Shared};
-use session::Session;
-
-/// The shared store. Dropping it finishes the queued operations and closes the connections, which can take as long as
-/// the database needs.
-pub struct PostgresStore {
-    driver: Driver,
-    shared: Arc<Shared>,
-    outbox: Arc<Outbox>,
-    freshness: Arc<Freshness>,
-}
-
-impl PostgresStore {
-    /// With `store.strict`, see [`replicas::when_applied`].
-    fn when_applied<T: Send + 'static>(
-        &self,
-        revoked: StoreFuture<T>,
-        sequence: fn(&T) -> Option<u64>,
-    ) -> StoreFuture<T> {
-        if self.freshness.is_strict() {
-            replicas::when_applied(&self.driver, self.freshness.max_staleness(), revoked, sequence)
-        } else {
-            revoked
-        }
-    }
-
-    /// Other gateways need not wait for this one any more.
-    fn leave(&self) {
-        if !self.shared.has_left.swap(true, Ordering::AcqRel) {
-            // Closing waits for it.
-            drop(self.run(Lane::Upkeep, replicas::Leave));
-        }
-    }
-
-    fn run<O: Operation>(&self, lane: Lane, operation: O) -> StoreFuture<O::Output> {
-        let shared = self.shared.clone();
-        let operation = Arc::new(operation);
-        let run = move |session: Session| {
-            let shared = shared.clone();
-            let operation = operation.clone();
-            async move { operation.run(&shared, &session).await }
-        };
-        self.driver.submit(lane, O::KIND, run)
-    }
-}
-
-impl Drop for PostgresStore {
-    fn drop(&mut self) {
-        self.close();
-    }
-}

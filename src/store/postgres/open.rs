@@ -15,9 +15,10 @@ use crate::store::postgres::driver::Driver;
 use crate::store::postgres::enforcement::Enforcement;
 use crate::store::postgres::follower::{Follower, Memory};
 use crate::store::postgres::operation::Shared;
+use crate::store::postgres::postgres_store::PostgresStore;
 use crate::store::postgres::replicas::Heartbeat;
 use crate::store::postgres::settings::OnStale;
-use crate::store::postgres::{PostgresStore, audit, maintenance, schema, sequences};
+use crate::store::postgres::{audit, maintenance, schema, sequences};
 use crate::types::clock::UnixTime;
 
 impl PostgresStore {

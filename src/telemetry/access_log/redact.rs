@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use crate::protocols::http::path::decode;
-use crate::tokens::family::{api_key, handle, refresh_token};
+use crate::tokens::credential_kind::OWN_PREFIXES;
 
-/// How the refresh tokens, the API keys and the handles of the gateway begin, and most JWTs.
-const PREFIXES: [&str; 4] = [refresh_token::PREFIX, api_key::PREFIX, handle::PREFIX, "eyJ"];
+/// How most JWTs begin.
+const JWT_PREFIX: &str = "eyJ";
 
 /// The path, with every segment cut where a token begins. Clients put tokens there on purpose, because
 /// `DELETE /token/{tokenId}` accepts a refresh token, or by mistake. Tokens are searched in the percent-decoded
@@ -49,7 +49,7 @@ fn text_before_token(encoded: &str) -> Option<&str> {
 
 /// Where the first token begins.
 fn token_start(text: &str) -> Option<usize> {
-    let with_prefix = PREFIXES.iter().filter_map(|prefix| text.find(prefix));
+    let with_prefix = OWN_PREFIXES.iter().chain([&JWT_PREFIX]).filter_map(|prefix| text.find(prefix));
     with_prefix.chain(jws_start(text)).min()
 }
 

@@ -17,7 +17,7 @@ use super::token_text;
 use crate::types::ids::TokenId;
 use crate::types::secret;
 
-/// How every API key begins.
+/// How every API key begins, and no other credential.
 pub const PREFIX: &str = "bwk_";
 const SECRET_LEN: usize = 43;
 /// Length of an API key: 76 characters.
@@ -25,11 +25,6 @@ pub const LEN: usize = token_text::len(PREFIX, SECRET_LEN);
 
 /// The regular expression that finds an API key in text.
 pub const SCANNER_PATTERN: &str = "bwk_[0-9A-Za-z]{22}_[0-9A-Za-z]{49}";
-
-/// Returns true if this credential is meant to be an API key. No other token begins like one.
-pub fn is_api_key(credential: &[u8]) -> bool {
-    credential.starts_with(PREFIX.as_bytes())
-}
 
 /// A well-formed API key. [`PresentedKey::matches`] checks it against the hash in the store.
 pub struct PresentedKey {
@@ -82,7 +77,7 @@ mod tests {
     fn a_key_is_found_again_by_its_id_and_secret() {
         let (text, stored) = generate(ID);
         let presented = PresentedKey::parse(&text).expect("well formed");
-        assert!(is_api_key(text.as_bytes()) && text.len() == LEN);
+        assert!(text.starts_with(PREFIX) && text.len() == LEN);
         assert!(presented.id == ID && presented.matches(&stored));
         let (_, another) = generate(ID);
         assert!(!presented.matches(&another));

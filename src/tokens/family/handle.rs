@@ -17,7 +17,7 @@ use super::token_text;
 use crate::types::ids::TokenId;
 use crate::types::secret::{self, Secret};
 
-/// How every handle begins.
+/// How every handle begins, and no other credential.
 pub const PREFIX: &str = "bws_";
 const BODY_LEN: usize = 45;
 /// Length of a handle: 78 characters.
@@ -25,11 +25,6 @@ pub const LEN: usize = token_text::len(PREFIX, BODY_LEN);
 
 /// The regular expression that finds a handle in text.
 pub const SCANNER_PATTERN: &str = "bws_[0-9A-Za-z]{22}_[0-9A-Za-z]{51}";
-
-/// Returns true if this credential is meant to be a handle. No other token begins like one.
-pub fn is_handle(credential: &[u8]) -> bool {
-    credential.starts_with(PREFIX.as_bytes())
-}
 
 /// A well-formed handle. [`PresentedHandle::is_genuine`] checks it against its family.
 pub struct PresentedHandle {
@@ -90,7 +85,7 @@ mod tests {
     #[test]
     fn a_handle_opens_only_its_own_family() {
         let text = of(&family(), &roots(1, 7)).expect("root 1 is known");
-        assert!(is_handle(text.as_bytes()) && text.len() == LEN);
+        assert!(text.starts_with(PREFIX) && text.len() == LEN);
         let presented = PresentedHandle::parse(&text).expect("well formed");
         assert!(presented.is_genuine(&family(), &roots(1, 7)));
         for (family, roots) in [
@@ -122,6 +117,6 @@ mod tests {
     #[test]
     fn a_refresh_token_is_no_handle() {
         let token = super::super::refresh_token::current(&family(), &roots(1, 7)).expect("root 1 is known");
-        assert!(!is_handle(token.as_bytes()) && PresentedHandle::parse(&token).is_none());
+        assert!(!token.starts_with(PREFIX) && PresentedHandle::parse(&token).is_none());
     }
 }

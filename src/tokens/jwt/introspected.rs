@@ -15,6 +15,7 @@ use super::json::quoted;
 use super::jws::Jws;
 use super::verified_token::{Validity, VerifiedToken};
 use super::verify::{TrustedIssuer, check_audience, date, read_claims, string};
+use crate::tokens::credential_kind::CredentialKind;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 use crate::types::step::StepReporter;
@@ -76,7 +77,7 @@ pub fn accept(
     let bound_to = bound.key;
     let bound_to_certificate = bound.certificate;
     let expires = expires.min(latest);
-    let token = VerifiedToken { is_opaque: true, expires, bound_to, bound_to_certificate, ..token };
+    let token = VerifiedToken { kind: CredentialKind::Opaque, expires, bound_to, bound_to_certificate, ..token };
     token.check_time(now, Validity::Live)?;
     Ok(token)
 }
@@ -262,7 +263,7 @@ mod tests {
         ] {
             let token = judge(&changes, STRICT).expect("accepted");
             assert_eq!(token.expires, UnixTime::from_secs(secs), "{changes}");
-            assert!(token.is_opaque && !token.claims.contains_key("active"), "{:?}", token.claims);
+            assert!(token.kind == CredentialKind::Opaque && !token.claims.contains_key("active"), "{:?}", token.claims);
         }
         let token = judge(&json!({}), STRICT).expect("accepted");
         assert_eq!(

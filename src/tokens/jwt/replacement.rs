@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::sign::SigningKey;
 use super::verified_token::VerifiedToken;
+use crate::tokens::credential_kind::CredentialKind;
 use crate::types::clock::UnixTime;
 use crate::types::ids::to_base62;
 use crate::types::reject::{Reason, Reject};
@@ -90,7 +91,7 @@ impl Replacement {
         signing: &SigningKey,
         now: UnixTime,
     ) -> Result<Self, Reject> {
-        let longest = if token.is_opaque { OPAQUE_LIFETIME } else { Duration::MAX };
+        let longest = if token.kind == CredentialKind::Opaque { OPAQUE_LIFETIME } else { Duration::MAX };
         let lifetime = settings.lifetime.min(longest);
         let expires = token.expires.min(now + lifetime);
         let claims = claims(token, audience, &settings.issuer, now, expires);
@@ -191,10 +192,10 @@ mod tests {
     #[test]
     fn the_replacement_of_an_opaque_token_ends_soon() {
         let settings = ReplacementSettings { lifetime: Duration::from_mins(15), ..settings() };
-        for (is_opaque, minutes) in [(true, 5), (false, 15)] {
-            let token = VerifiedToken { is_opaque, ..token(false, UnixTime::MAX) };
+        for (kind, minutes) in [(CredentialKind::Opaque, 5), (CredentialKind::Jwt, 15)] {
+            let token = VerifiedToken { kind, ..token(false, UnixTime::MAX) };
             let replacement = Replacement::sign(&token, &["a".into()], &settings, &signing(), NOW).expect("signed");
-            assert_eq!(replacement.until, NOW + Duration::from_mins(minutes) / 2, "opaque: {is_opaque}");
+            assert_eq!(replacement.until, NOW + Duration::from_mins(minutes) / 2, "{kind:?}");
         }
     }
 

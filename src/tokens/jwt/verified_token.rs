@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::issuer::Issuer;
 use super::key::Signer;
+use crate::tokens::credential_kind::CredentialKind;
 use crate::tokens::family::{Family, KeyRate};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
@@ -23,11 +24,9 @@ pub struct VerifiedToken {
     pub issuer: Arc<str>,
     /// True if this gateway issued the token: it then belongs to a family.
     pub own: bool,
-    /// True if this stands for an API key of this gateway. No key has signed it.
-    pub is_api_key: bool,
-    /// True if its issuer was asked about the token. No key has signed it.
-    pub is_opaque: bool,
-    /// If this stands for the handle of a login at a provider. No key has signed it.
+    /// The credential that this stands for. Only a JWT was signed.
+    pub kind: CredentialKind,
+    /// Where the login of a handle began. `None` for every other kind.
     pub provider: Option<Arc<SignedInAt>>,
     /// How many requests an API key allows.
     pub key_rate: Option<KeyRate>,
@@ -99,8 +98,7 @@ impl VerifiedToken {
         VerifiedToken {
             issuer: policy.issuer.clone(),
             own: true,
-            is_api_key: true,
-            is_opaque: false,
+            kind: CredentialKind::ApiKey,
             provider: None,
             key_rate: family.key_rate,
             subject: family.subject.clone(),
@@ -133,7 +131,7 @@ impl VerifiedToken {
         expires: UnixTime,
     ) -> VerifiedToken {
         let token = VerifiedToken::of_api_key(family, policy, claims, expires);
-        VerifiedToken { is_api_key: false, provider: Some(at.clone()), login_version, ..token }
+        VerifiedToken { kind: CredentialKind::Handle, provider: Some(at.clone()), login_version, ..token }
     }
 
     /// Checks `not_before` and `expires`. Runs on every request, also for a cached token.
@@ -202,8 +200,7 @@ impl VerifiedToken {
         VerifiedToken {
             issuer: policy.issuer.clone(),
             own: false,
-            is_api_key: false,
-            is_opaque: false,
+            kind: CredentialKind::Jwt,
             provider: None,
             key_rate: None,
             subject,

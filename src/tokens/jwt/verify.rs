@@ -16,6 +16,7 @@ use super::json::{optional_date, optional_str, quoted};
 use super::jws::Jws;
 use super::key_set::KeySet;
 use super::verified_token::{Validity, VerifiedToken};
+use crate::tokens::credential_kind::CredentialKind;
 use crate::tokens::scope::is_scope_token;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
@@ -66,14 +67,13 @@ pub fn verify(
 /// stands for an API key or for a login at a provider, or what the issuer said about an opaque token.
 pub fn is_still_valid(token: &VerifiedToken, issuers: &[TrustedIssuer]) -> bool {
     let issuer = issuers.iter().find(|issuer| issuer.policy.issuer == token.issuer);
-    issuer.is_some_and(|issuer| {
-        if token.is_api_key || token.provider.is_some() {
-            return issuer.policy.own;
+    issuer.is_some_and(|issuer| match token.kind {
+        CredentialKind::ApiKey | CredentialKind::Handle => issuer.policy.own,
+        CredentialKind::Opaque => issuer.policy == token.policy,
+        CredentialKind::Jwt => {
+            let has_key = |signer| issuer.keys.has_signer(signer);
+            issuer.policy == token.policy && token.signer.as_ref().is_some_and(has_key)
         }
-        if token.is_opaque {
-            return issuer.policy == token.policy;
-        }
-        issuer.policy == token.policy && token.signer.as_ref().is_some_and(|signer| issuer.keys.has_signer(signer))
     })
 }
 
@@ -144,8 +144,7 @@ pub(super) fn read_claims(
     Ok(VerifiedToken {
         issuer: policy.issuer.clone(),
         own: policy.own,
-        is_api_key: false,
-        is_opaque: false,
+        kind: CredentialKind::Jwt,
         provider: None,
         key_rate: None,
         subject,

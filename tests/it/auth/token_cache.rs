@@ -74,7 +74,7 @@ fn no_request_passes_after_the_revocation_of_its_token() {
     let (authenticator, _) = setup::authenticator(&mint);
     let authenticator = Arc::new(authenticator);
     for number in 0..ROUNDS {
-        let revoke = || authenticator.revocations.enforce(&setup::revocation(number), NOW);
+        let revoke = || authenticator.known.revocations.enforce(&setup::revocation(number), NOW);
         Round::new(&mint, number).run(&authenticator, Reason::Revoked, revoke);
     }
 }
@@ -84,8 +84,9 @@ fn no_request_passes_after_its_key_was_removed() {
     let mint = Mint::new(Algorithm::HS256);
     let (authenticator, _) = setup::authenticator(&mint);
     let authenticator = Arc::new(authenticator);
-    let swap =
-        |trusted: TrustedIssuer| authenticator.keyring.swap(|_| Keys::new(OwnIssuer::single_key(trusted, signing())));
+    let swap = |trusted: TrustedIssuer| {
+        authenticator.known.keyring.swap(|_| Keys::new(OwnIssuer::single_key(trusted, signing())))
+    };
     let other = Mint::new(Algorithm::HS256);
     let nothing = TrustedIssuer { keys: Arc::default(), ..mint.trusted() };
     assert_eq!(other.trusted().policy, nothing.policy, "only the keys differ");

@@ -295,11 +295,8 @@ async fn the_example_for_an_authorization_server_gives_a_program_its_tokens() {
     let provider = OidcProvider::start(&json!({ "clients": [client], "accounts": accounts, "account": "alice" }));
     let upstream = Upstream::start();
     let tls = "tls = { certificate = \"tls/fullchain.pem\", key = \"tls/key.pem\" }";
-    let replace = [
-        ("https://login.example", &*provider.issuer),
-        ("https://mcp.example.com", SITE),
-        (tls, "tls = \"off\""),
-    ];
+    let replace =
+        [("https://login.example", &*provider.issuer), ("https://mcp.example.com", SITE), (tls, "tls = \"off\"")];
     let example = start_with("authorize.toml", upstream.address, &replace, |folder| {
         write_private(&folder.path().join("login.secret"), b"of the gateway").expect("written");
     })

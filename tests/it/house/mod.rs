@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+mod circles;
 mod floors;
 mod forms;
 mod imports;

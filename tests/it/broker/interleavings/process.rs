@@ -11,6 +11,8 @@ use bearward::auth::bearer;
 use bearward::auth::context::AuthContext;
 use bearward::auth::identity::Identity;
 use bearward::auth::keyring::{Keyring, Keys, OwnIssuer};
+use bearward::auth::known_tokens::KnownTokens;
+use bearward::auth::proof_verifier::ProofVerifier;
 use bearward::auth::proofs::{OwnHosts, ProofRule, Proofs};
 use bearward::auth::revocations::Revocations;
 use bearward::auth::signature_queue::SignatureQueue;
@@ -118,20 +120,24 @@ impl Process {
             certificate: Default::default(),
         };
         let authenticator = Authenticator {
-            keyring,
-            revocations,
-            token_cache: Arc::new(TokenCache::new(1 << 20)),
-            seen_generations: broker.seen_generations.clone(),
-            renewals: Arc::default(),
+            known: KnownTokens {
+                keyring,
+                revocations,
+                token_cache: Arc::new(TokenCache::new(1 << 20)),
+                seen_generations: broker.seen_generations.clone(),
+                renewals: Arc::default(),
+                lookups: Default::default(),
+                identity,
+            },
             api_keys: Arc::default(),
             introspection: Arc::default(),
             handles: Arc::default(),
-            lookups: Default::default(),
-            proofs: Proofs::of_process(UnixTime::default()),
-            own_hosts: OwnHosts::default(),
-            max_used_proofs: 1_000_000,
+            proof_verifier: ProofVerifier {
+                proofs: Proofs::of_process(UnixTime::default()),
+                own_hosts: OwnHosts::default(),
+                max_used: 1_000_000,
+            },
             freshness: None,
-            identity,
             token_size: TOKEN_SIZE,
         };
         let rate = Rate { burst: 1, interval: Duration::from_secs(1) };

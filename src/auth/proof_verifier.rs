@@ -1,11 +1,10 @@
-//! Checks the proof of a request: the part of authentication that no cache may remember.
+//! Verifies the proof of a request: the part of authentication that no cache may remember.
 
 use http::HeaderValue;
 
-use crate::auth::authenticate::{Authenticator, Caller};
 use crate::auth::bearer::{BearerToken, TokenScheme};
 use crate::auth::context::AuthContext;
-use crate::auth::proofs::{PresentedProof, ProofRule, TokenBinding};
+use crate::auth::proofs::{OwnHosts, PresentedProof, ProofRule, Proofs, TokenBinding};
 use crate::auth::token_cache::CachedToken;
 use crate::tokens::bound::Bound;
 use crate::tokens::dpop::{Expected, NonceCheck, VerifiedProof};
@@ -15,9 +14,18 @@ use crate::types::reject::{Reason, Reject};
 use crate::types::step::Step;
 use crate::types::thumbprint::Thumbprint;
 
-impl Authenticator {
+/// Verifies proofs, and remembers those that were used.
+pub struct ProofVerifier {
+    pub proofs: Proofs,
+    /// The names of this gateway, for which clients make proofs.
+    pub own_hosts: OwnHosts,
+    /// `limits.used_proofs`
+    pub max_used: usize,
+}
+
+impl ProofVerifier {
     /// The proof of the request, if its token needs one. It is good, and may have been used before.
-    pub(super) async fn check_proof(
+    pub(super) async fn check(
         &self,
         known: &CachedToken,
         scheme: TokenScheme,
@@ -72,12 +80,12 @@ impl Authenticator {
             return Ok(Bound { key: None, certificate });
         };
         let verified = self.verify_proof(&presented, None, context).await.map_err(of_grant)?;
-        let used = self.proofs.use_up_for_grant(&verified, self.max_used_proofs, context.now).await;
+        let used = self.proofs.use_up_for_grant(&verified, self.max_used, context.now).await;
         used.map_err(of_grant)?;
         Ok(Bound { key: Some(verified.key), certificate })
     }
 
-    /// As [`Authenticator::grant_proof`], for a refresh beside an access token. A token that is bound needs a proof of
+    /// As [`ProofVerifier::grant_proof`], for a refresh beside an access token. A token that is bound needs a proof of
     /// the same key, for this token, and the same certificate.
     pub(super) async fn refresh_proof(
         &self,
@@ -92,23 +100,22 @@ impl Authenticator {
         let Some(binding) = needed else { return Ok(Bound { key: None, certificate }) };
         let presented = context.presented.ok_or(Reason::ProofMissing)?;
         let verified = self.verify_proof(&presented, Some(binding), context).await.map_err(of_grant)?;
-        self.proofs.use_up(&verified, self.max_used_proofs, context.now).await.map_err(of_grant)?;
+        self.proofs.use_up(&verified, self.max_used, context.now).await.map_err(of_grant)?;
         Ok(Bound { key: Some(verified.key), certificate })
     }
 
     /// Uses the proof of a request up. Call it last, when nothing else can reject the request.
-    pub async fn use_proof(&self, caller: &Caller, now: UnixTime) -> Result<(), Reject> {
-        match caller.proof() {
+    pub async fn use_up(&self, proof: Option<&VerifiedProof>, now: UnixTime) -> Result<(), Reject> {
+        match proof {
             None => Ok(()),
-            Some(proof) => self.proofs.use_up(proof, self.max_used_proofs, now).await,
+            Some(proof) => self.proofs.use_up(proof, self.max_used, now).await,
         }
     }
 
-    /// The nonce that the client should use next, if that of its proof will soon be too old.
-    pub fn next_nonce(&self, caller: &Caller, now: UnixTime) -> Option<HeaderValue> {
-        let is_old = caller.proof().is_some_and(|proof| proof.has_old_nonce);
+    /// Returns the nonce that the client should use next, if that of its proof will soon be too old.
+    pub fn next_nonce(&self, proof: &VerifiedProof, now: UnixTime) -> Option<HeaderValue> {
         let nonces = self.proofs.nonces.as_ref()?;
-        is_old.then(|| nonces.current(now))
+        proof.has_old_nonce.then(|| nonces.current(now))
     }
 
     /// A client without a good nonce gets one (RFC 9449 sections 8 and 9).
