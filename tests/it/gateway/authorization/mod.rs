@@ -1,5 +1,6 @@
 //! The authorization endpoint: clients ask users, who sign in at a provider and agree.
 
+mod clients;
 mod codes;
 mod consent;
 mod flow;
