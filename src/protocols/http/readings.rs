@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use crate::protocols::http::path::{decode, segment_ambiguity};
 
-/// Maximum number of spellings of one path. Real paths have fewer than ten; each costs up to five more copies.
+/// Maximum number of spellings of one path. Real paths have fewer than ten; each costs up to six more copies.
 const MAX_SPELLINGS: usize = 64;
 
 /// Maximum bytes of all spellings of one path. A client without a token makes the gateway copy and match them.
@@ -92,7 +92,7 @@ fn spellings(path: &[u8]) -> Option<BTreeSet<Vec<u8>>> {
     let mut unread = vec![path.to_vec()];
     let mut bytes = path.len();
     while let Some(path) = unread.pop() {
-        let steps = [slashes_decoded, without_parameters, before_parameters, merged, below_authority];
+        let steps = [slashes_decoded, without_parameters, before_parameters, merged, merged_in_pairs, below_authority];
         for spelling in steps.map(|step| step(&path)) {
             if spellings.contains(&spelling) {
                 continue;
@@ -131,6 +131,17 @@ fn before_parameters(path: &[u8]) -> Vec<u8> {
 fn merged(path: &[u8]) -> Vec<u8> {
     let mut merged = path.to_vec();
     merged.dedup_by(|one, other| *one == b'/' && *other == b'/');
+    merged
+}
+
+/// Replaces `//` once, as programs do with one call: `///` becomes `//`, which may then be read as an authority.
+fn merged_in_pairs(path: &[u8]) -> Vec<u8> {
+    let mut merged = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let [first, others @ ..] = rest {
+        merged.push(*first);
+        rest = if rest.starts_with(b"//") { &rest[2..] } else { others };
+    }
     merged
 }
 
@@ -176,12 +187,13 @@ mod tests {
         for (path, primary, others) in [
             ("/p/group%2Fproject", "/p/group%2Fproject", &["/p/group/project"][..]),
             ("/@scope%2fname", "/@scope%2Fname", &["/@scope/name"]),
-            ("/api/%2F/q", "/api/%2F/q", &["/api///q", "/api/q"]),
+            ("/api/%2F/q", "/api/%2F/q", &["/api///q", "/api//q", "/api/q"]),
             ("/app;jsessionid=1", "/app", &[]),
             ("/app;a=1/%61;b", "/app/a", &["/app"]),
             ("//bucket", "//bucket", &["/", "/bucket"]),
             ("//x//admin", "//x//admin", &["/", "/admin", "//admin", "/x/admin"]),
             ("/%2Fx/admin", "/%2Fx/admin", &["//x/admin", "/admin", "/x/admin"]),
+            ("///x/admin", "///x/admin", &["/admin", "//x/admin", "/x/admin"]),
             ("/b//c/", "/b//c/", &["/b/c/"]),
             ("/a;x%2Fb/c", "/a/c", &["/a", "/a/b/c"]),
             ("/a%2Fb;x/c", "/a%2Fb/c", &["/a%2Fb", "/a/b", "/a/b/c"]),

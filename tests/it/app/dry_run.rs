@@ -6,6 +6,7 @@ use std::path::Path;
 use bearward::tokens::jwt::Algorithm;
 use bearward::types::secret;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::program::{GatewayProcess, bearward};
@@ -204,4 +205,71 @@ fn a_command_finds_the_gateway_after_its_database_was_renamed() {
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && message.contains("no gateway listens"), "{message}");
     assert!(message.contains("After a change of admin.socket or [store]"), "{message}");
+}
+
+fn find<'v>(settings: &'v [Value], key: &str) -> &'v Value {
+    settings.iter().find(|setting| setting["key"] == key).unwrap_or_else(|| panic!("no {key} in {settings:?}"))
+}
+
+#[tokio::test]
+async fn a_running_gateway_shows_what_is_in_force_after_a_reload() {
+    let upstream = Upstream::start();
+    let folder = TempDir::new().expect("a folder");
+    let file = folder.path().join("gateway.toml");
+    let text = Gateway::config_text(&upstream.address.to_string(), "[[rate]]\nper = \"address\"\nrequests = 5000\n");
+    fs::write(&file, &text).expect("written");
+    let path = folder.path().to_owned();
+    let served = tokio::task::spawn_blocking(move || GatewayProcess::start(&path)).await.expect("it starts");
+    let admin = served.admin_client();
+    let in_force = async || admin.get("/admin/v1/config").await.json()["settings"].as_array().expect("a list").clone();
+    let before = in_force().await;
+    assert_eq!(find(&before, "rate[0].requests")["value"], 5000);
+    assert!(before.iter().all(|setting| setting.get("pending").is_none()));
+
+    let changed = format!("{}[timeouts]\nstore = \"7s\"\n", text.replace("5000", "6000"));
+    fs::write(&file, &changed).expect("written");
+    assert_eq!(admin.post("/admin/v1/reload", &json!({})).await.status, 200);
+    let after = in_force().await;
+    assert_eq!(find(&after, "rate[0].requests")["value"], 6000);
+    let timeout = find(&after, "timeouts.store");
+    assert_eq!((&timeout["value"], &timeout["pending"]["value"]), (&json!("5s"), &json!("7s")));
+    assert_eq!(timeout["pending"]["origin"]["kind"], "file");
+
+    let next = changed.replace("6000", "7000").replace("7s", "5s").replace("name = \"backend\"", "name = \"other\"");
+    let next = format!("{}[[route]]\npath = \"/new/\"\n", next.replace("workers = 2", "workers = 7"));
+    fs::write(&file, &next).expect("written");
+    let dry = admin.post("/admin/v1/reload?dryRun=true", &json!({})).await.json();
+    let changes = dry["changes"].as_array().expect("a list");
+    let row = |key: &str| changes.iter().find(|change| change["key"] == key).unwrap_or_else(|| panic!("{key}: {dry}"));
+    let rate = json!({ "key": "rate[0].requests", "change": "changed", "from": 6000, "to": 7000,
+        "item": "address (address)", "place": "gateway.toml:28", "requiresRestart": false });
+    assert_eq!(row("rate[0].requests"), &rate);
+    assert_eq!((&row("workers")["to"], &row("workers")["requiresRestart"]), (&json!(7), &json!(true)));
+    let routes: Vec<_> = changes.iter().filter(|change| change["key"] == "route[0]").collect();
+    let kinds: Vec<_> = routes.iter().map(|change| (&change["change"], &change["item"])).collect();
+    assert_eq!(kinds, [(&json!("added"), &json!("/new/")), (&json!("removed"), &json!("/"))]);
+    let upstreams: Vec<_> = changes.iter().filter(|change| change["key"] == "upstream[0]").collect();
+    let kinds: Vec<_> = upstreams.iter().map(|change| (&change["change"], &change["item"])).collect();
+    assert_eq!(kinds, [(&json!("added"), &json!("other")), (&json!("removed"), &json!("backend"))]);
+    assert!(dry["requiresRestart"].as_array().expect("a list").contains(&json!("workers")), "{dry}");
+    assert!(!changes.iter().any(|change| change["key"] == "timeouts.store"), "it is in force: {dry}");
+    assert_eq!(in_force().await, after, "a dry run changes nothing");
+    let path = folder.path().to_owned();
+    let shown = tokio::task::spawn_blocking(move || bearward(&path, &["reload", "--dry-run"])).await.expect("it runs");
+    let shown = String::from_utf8(shown.stdout).expect("UTF-8");
+    for line in [
+        "a reload would change:",
+        "  rate[0].requests (address (address)): 6000 -> 7000",
+        "  upstream[0] (other): added",
+        "a restart would change:",
+        "  workers: 2 -> 7",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line:?} is not in\n{shown}");
+    }
+
+    fs::write(&file, "nonsense").expect("written");
+    assert_eq!(admin.post("/admin/v1/reload?dryRun=true", &json!({})).await.status, 422);
+    assert_eq!(admin.post("/admin/v1/reload?dryRun=1", &json!({})).await.status, 400);
+    assert_eq!(admin.post("/admin/v1/reload", &json!({})).await.status, 422);
+    assert_eq!(in_force().await, after, "an invalid file changes nothing");
 }

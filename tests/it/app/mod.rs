@@ -4,6 +4,7 @@ pub mod drain;
 mod dry_run;
 pub mod killed;
 pub mod lifecycle;
+mod other_files;
 mod postgres;
 pub mod reload;
 mod reload_limits;

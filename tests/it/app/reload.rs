@@ -1,5 +1,6 @@
 //! Reloads: what changes for the next request, what stays, and what requires a restart.
 
+use std::fs;
 use std::sync::Arc;
 
 use bearward::config::{self, Probe};
@@ -7,7 +8,9 @@ use bearward::tokens::jwt::Algorithm;
 use bearward::types::reject::with_causes;
 use tempfile::TempDir;
 
+use crate::support::certificates::Authority;
 use crate::support::clock::ManualClock;
+use crate::support::mutual_tls::MutualClient;
 use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
 use crate::support::{Client, Gateway, Upstream};
 
@@ -187,4 +190,24 @@ async fn a_reload_keeps_used_rate_budget_until_the_rate_changes() {
     let text = text(4, another_route).replace("/once", "/twice");
     assert!(reload(&gateway, &text).is_empty());
     assert_eq!((status("/twice").await, status("/twice").await), (200, 429), "another route has its own budget");
+}
+
+/// A file that changes after it was checked. The certificates from before stay active.
+#[tokio::test]
+async fn a_reload_rejects_a_file_of_which_a_section_is_lost() {
+    let (upstream, old, new) = (Upstream::start(), Authority::new(), Authority::new());
+    let routes = "[[route]]\npath = \"/\"\npublic = true\n";
+    let gateway = Gateway::with_clients(&upstream, &old, "client_certificate = \"required\"", routes);
+    let status = async |authority: &Authority| {
+        MutualClient::new(&gateway, Some(authority.client(|_| {}).pair(&[]))).status("/", "").await
+    };
+    let file = gateway.path().join("clients.pem");
+    let config = gateway.config();
+    fs::write(&file, format!("{}{}", old.pem().trim_end(), new.pem())).expect("written");
+    let error = gateway.running().reload(config).expect_err("the second is lost");
+    assert!(with_causes(&error).contains("2 sections with the label CERTIFICATE"), "{}", with_causes(&error));
+    assert_eq!((status(&old).await, status(&new).await), (200, 0));
+    fs::write(&file, format!("{}{}", old.pem(), new.pem())).expect("written");
+    gateway.running().reload(gateway.config()).expect("it reloads");
+    assert_eq!((status(&old).await, status(&new).await), (200, 200));
 }

@@ -6,13 +6,10 @@ use std::path::Path;
 
 use bearward::config::{self, Probe};
 use bearward::types::clock::{Clock, SystemClock};
-use bearward::types::reject::with_causes;
 use bearward::types::secret;
 use tempfile::TempDir;
 
 use crate::support::certificates::Authority;
-use crate::support::mutual_tls::MutualClient;
-use crate::support::{Gateway, Upstream};
 
 fn errors(folder: &Path, text: &str) -> String {
     match config::parse(text, folder, Probe::None) {
@@ -115,24 +112,4 @@ fn a_certificate_file_with_a_private_key_is_a_secret() {
     fs::set_permissions(&bundle, fs::Permissions::from_mode(0o644)).expect("set");
     let found = errors(folder.path(), text);
     assert!(found.contains("every user of this machine can use") && found.contains("chmod 600"), "{found}");
-}
-
-/// A file that changes after it was checked. The certificates from before stay active.
-#[tokio::test]
-async fn a_reload_rejects_a_file_of_which_a_section_is_lost() {
-    let (upstream, old, new) = (Upstream::start(), Authority::new(), Authority::new());
-    let routes = "[[route]]\npath = \"/\"\npublic = true\n";
-    let gateway = Gateway::with_clients(&upstream, &old, "client_certificate = \"required\"", routes);
-    let status = async |authority: &Authority| {
-        MutualClient::new(&gateway, Some(authority.client(|_| {}).pair(&[]))).status("/", "").await
-    };
-    let file = gateway.path().join("clients.pem");
-    let config = gateway.config();
-    fs::write(&file, format!("{}{}", old.pem().trim_end(), new.pem())).expect("written");
-    let error = gateway.running().reload(config).expect_err("the second is lost");
-    assert!(with_causes(&error).contains("2 sections with the label CERTIFICATE"), "{}", with_causes(&error));
-    assert_eq!((status(&old).await, status(&new).await), (200, 0));
-    fs::write(&file, format!("{}{}", old.pem(), new.pem())).expect("written");
-    gateway.running().reload(gateway.config()).expect("it reloads");
-    assert_eq!((status(&old).await, status(&new).await), (200, 200));
 }

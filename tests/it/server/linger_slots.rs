@@ -1,4 +1,7 @@
 //! The rests of many rejected uploads at once: each client has its share, and none takes it from another.
+//!
+//! An honest client begins when no attacker waits for a slot any more. From then on no client takes its slot, also if
+//! the machine stops it for a while. The unit tests of `src/server/linger_slots.rs` say which client loses its slot.
 
 use std::iter;
 use std::net::IpAddr;
@@ -8,8 +11,11 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::rejected_uploads::{PEER, assert_401, run};
+use crate::support::wait::eventually_within;
 use crate::support::{Gateway, Upstream, Wire};
 
+/// What a worker has.
+const SLOTS: u8 = 64;
 /// More than a worker has slots.
 const UPLOADS: u8 = 80;
 /// More than is discarded without a slot.
@@ -25,18 +31,25 @@ const fn attacker(number: u8) -> IpAddr {
 }
 
 /// A connection from each of these addresses with two uploads, each of which sends a byte now and then. Prints a line
-/// when all are rejected.
+/// when all are rejected, and uploads go on at no more connections than there are slots.
 const HTTP2: &str = r#"
-const [url, ...addresses] = process.argv.slice(1);
-let rejected = 0;
+const [url, slots, ...addresses] = process.argv.slice(1);
+let [rejected, going, ready] = [0, addresses.length, false];
+const check = () => {
+    if (ready || rejected < 2 * addresses.length || going > slots) return;
+    ready = true;
+    console.log("ready");
+};
 for (const localAddress of addresses) {
     const client = require("http2").connect(url, { rejectUnauthorized: false, localAddress });
     client.on("error", () => {});
+    let open = 2;
     for (let i = 0; i < 2; i++) {
         const stream = client.request({ ":method": "POST", ":path": "/private", authorization: "Bearer not-a-token" });
         stream.on("error", () => {});
         stream.on("data", () => {});
-        stream.on("response", () => { if (++rejected === 2 * addresses.length) console.log("rejected"); });
+        stream.on("response", () => { rejected++; check(); });
+        stream.on("close", () => { if (--open === 0) { going--; check(); } });
         stream.write(Buffer.alloc(100000));
         setInterval(() => { if (!stream.destroyed) stream.write("x"); }, 200);
     }
@@ -52,13 +65,16 @@ impl Drop for Killed {
     }
 }
 
+/// Has time for all uploads of a story, also beside a compiler.
 fn gateway() -> (Upstream, Gateway) {
     let upstream = Upstream::start();
-    let gateway = Gateway::public_single_worker(upstream.address, "[[route]]\npath = \"/private\"");
+    let more = "[[route]]\npath = \"/private\"\n[timeouts]\nlingering_close = \"10m\"";
+    let gateway = Gateway::public_single_worker(upstream.address, more);
     (upstream, gateway)
 }
 
-/// Uploads that go on, by this number of bytes five times a second, until the set is dropped.
+/// Starts [`UPLOADS`] uploads that go on, by this number of bytes five times a second, until the set is dropped. Waits
+/// until those that are left have all slots.
 async fn upload_slowly(gateway: &Gateway, clients: impl Iterator<Item = IpAddr>, bytes: usize) -> JoinSet<()> {
     let mut uploads = JoinSet::new();
     for client in clients {
@@ -75,6 +91,13 @@ async fn upload_slowly(gateway: &Gateway, clients: impl Iterator<Item = IpAddr>,
             std::future::pending::<()>().await;
         });
     }
+    // An upload without a slot either gets one of another upload, or none in time. The gateway closes the one that has
+    // none.
+    eventually_within(Duration::from_secs(120), "no upload waits for a slot", async || {
+        let closed = gateway.metric("bearward_connections_closed_total").await;
+        if closed >= f64::from(UPLOADS - SLOTS) { Ok(()) } else { Err(format!("{closed} are closed")) }
+    })
+    .await;
     uploads
 }
 
@@ -101,7 +124,8 @@ async fn assert_others_get_401(gateway: &Gateway) {
 async fn http2_uploads_that_dribble_lose_their_slots_to_others() {
     let (_upstream, gateway) = gateway();
     let mut command = Command::new("node");
-    command.args(["-e", HTTP2, &format!("https://{}", gateway.tls_address())]).stdout(Stdio::piped());
+    let url = format!("https://{}", gateway.tls_address());
+    command.args(["-e", HTTP2, &url, &SLOTS.to_string()]).stdout(Stdio::piped());
     command.args((0..UPLOADS).map(|number| attacker(number).to_string()));
     let mut node = Killed(command.spawn().expect("node is there"));
     let mut printed = std::io::BufReader::new(node.0.stdout.take().expect("piped"));
