@@ -24,6 +24,7 @@ use super::takeover;
 use super::upstreams::UpstreamWatch;
 use crate::auth::api_keys::ApiKeys;
 use crate::auth::bad_signatures::BadSignatures;
+use crate::auth::client_documents::ClientDocuments;
 use crate::auth::handles::Handles;
 use crate::auth::introspection::Introspection;
 use crate::auth::provider::{Provider, Providers};
@@ -63,6 +64,8 @@ pub(super) struct SharedState {
     pub(super) event_streams: EventStreams,
     /// Of `[[oauth.client]]`.
     pub(super) client_keys: Arc<ClientKeys>,
+    /// Of `oauth.client_documents`.
+    client_documents: Arc<ClientDocuments>,
     client_key_watch: KeyWatch,
     pub(super) providers: Arc<Providers>,
     /// The providers of the active gateway.
@@ -155,6 +158,7 @@ impl SharedState {
             key_watch,
             event_streams,
             client_keys,
+            client_documents: Arc::default(),
             client_key_watch,
             providers,
             sign_ins,
@@ -200,6 +204,7 @@ impl SharedState {
                 endpoints: config.oauth.clone(),
                 receivers: self.receivers(config),
                 client_keys: self.client_keys.clone(),
+                client_documents: self.client_documents.clone(),
                 cookie_refresh: CookieRefresh::default(),
                 body_idle: config.connections.body_idle,
                 min_upload_rate: config.connections.min_upload_rate,

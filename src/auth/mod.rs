@@ -5,6 +5,7 @@ pub mod authenticate;
 pub mod bad_signatures;
 pub mod bearer;
 pub mod client_certificate;
+pub mod client_documents;
 pub mod context;
 pub mod credentials;
 pub mod exchanged_tokens;

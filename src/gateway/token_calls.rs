@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 
 use crate::auth::authenticate::Authenticator;
+use crate::auth::client_documents::ClientDocuments;
 use crate::auth::keyring::Keyring;
 use crate::auth::registered_clients::ClientKeys;
 use crate::broker::refresh::RefreshRequest;
@@ -39,6 +40,8 @@ pub struct TokenCalls {
     pub receivers: Receivers,
     /// Of `[[oauth.client]]`.
     pub client_keys: Arc<ClientKeys>,
+    /// `oauth.client_documents`
+    pub client_documents: Arc<ClientDocuments>,
     /// `token_from = ["login_cookie"]`
     pub cookie_refresh: CookieRefresh,
     /// `timeouts.body_idle`
@@ -181,6 +184,7 @@ impl TokenCalls {
             clients: &self.endpoints.clients,
             issuer: &self.broker.settings.issuer,
             sign_in,
+            documents: &self.client_documents,
             context,
         };
         Ok(call.respond(endpoint, request, form.as_ref()).await)

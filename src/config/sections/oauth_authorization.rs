@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::auth::client_documents::DocumentSettings;
 use crate::auth::provider::Provider;
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
@@ -11,7 +12,7 @@ use crate::config::document::table::Table;
 use crate::config::document::units::format_duration;
 use crate::config::document::value::{Value, choose};
 use crate::config::sections::placed::{Placed, report_duplicates};
-use crate::config::sections::{route_path, rules};
+use crate::config::sections::{keys, pem, route_path, rules};
 use crate::config::settings::TokenSettings;
 use crate::gateway::authorization_server::settings::{
     AuthorizationSettings, RegistrationKind, RegistrationSettings, ScopeSettings,
@@ -41,6 +42,7 @@ pub(super) struct AuthorizationKeys {
     code_lifetime: Duration,
     grant_lifetime: Duration,
     registration: Option<RegistrationSettings>,
+    documents: Option<DocumentSettings>,
     scopes: Vec<ScopeSettings>,
 }
 
@@ -56,6 +58,7 @@ pub(super) fn read(
     let code_lifetime = table.duration("code_lifetime", MINUTE, 10 * SECOND..=MINUTE);
     let grant_lifetime = grant_lifetime(table, tokens.lifetimes.absolute);
     let registration = registration(table);
+    let documents = documents(table);
     let scopes = scopes(table);
     let providers = signs_in?;
     if !tokens.issuer.starts_with("https://") {
@@ -72,6 +75,7 @@ pub(super) fn read(
         code_lifetime,
         grant_lifetime,
         registration,
+        documents,
         scopes,
     })
 }
@@ -100,6 +104,7 @@ impl AuthorizationKeys {
             code_lifetime: self.code_lifetime,
             grant_lifetime: self.grant_lifetime,
             registration: self.registration,
+            documents: self.documents,
             scopes: self.scopes,
             resources: offered.collect(),
             default_resource: resources.default,
@@ -159,6 +164,23 @@ fn registration(table: &mut Table<'_>) -> Option<RegistrationSettings> {
 fn kinds(value: &Value<'_>) -> Option<Vec<RegistrationKind>> {
     let names = value.list_of("[\"loopback\"]", |text| choose(text, KINDS).map(|_| text.to_owned()))?;
     Some(names.iter().filter_map(|name| choose(name, KINDS).ok()).collect())
+}
+
+/// `oauth.client_documents`: `"any"`, or the hosts of the documents.
+fn documents(table: &mut Table<'_>) -> Option<DocumentSettings> {
+    let value = table.take("client_documents", Shape::Any(vec![Shape::Text, Shape::list(Shape::Text)]));
+    table.default("client_documents", Vec::<String>::new());
+    let ca_file = table.path("client_documents_ca_file");
+    if let Some(path) = &ca_file {
+        table.accept("client_documents_ca_file", pem::certificates(path));
+    }
+    let value = value?;
+    if value.is_list() {
+        let hosts = value.list_of("[\"claude.ai\", \"vscode.dev\"]", keys::host)?;
+        return if hosts.is_empty() { None } else { Some(DocumentSettings { hosts: Some(hosts), ca_file }) };
+    }
+    value.choice(&[("any", ())])?;
+    Some(DocumentSettings { hosts: None, ca_file })
 }
 
 /// `[[oauth.scope]]`

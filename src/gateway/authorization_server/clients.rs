@@ -1,9 +1,12 @@
-//! The clients of the authorization endpoint: those of `[[oauth.client]]`, and those that have registered themselves.
+//! The clients of the authorization endpoint: those of `[[oauth.client]]`, those that have registered themselves, and
+//! those that a document at their URL describes.
 
 use std::borrow::Cow;
 
 use super::settings::RegistrationSettings;
+use crate::auth::client_documents::DocumentSettings;
 use crate::auth::registered_clients::RegisteredClient;
+use crate::tokens::authorization::client_document::{self, ClientDocument};
 use crate::tokens::authorization::client_registration::{ClientRegistration, PREFIX};
 use crate::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
 use crate::tokens::family::refresh_token::Roots;
@@ -27,6 +30,8 @@ pub(super) enum KnownBy {
     Operator,
     /// It has registered itself, with a name that nothing proves.
     Itself { name: Option<String> },
+    /// A document of this host describes it. `is_named`: the operator has named the host.
+    Document { host: String, is_named: bool, name: Option<String> },
 }
 
 impl<'c> AskingClient<'c> {
@@ -64,6 +69,18 @@ impl<'c> AskingClient<'c> {
         })
     }
 
+    /// A client that a document describes, at the URL that is its id.
+    pub(super) fn of_document(id: &'c str, settings: &DocumentSettings, document: &ClientDocument) -> Self {
+        let host = client_document::host_of(id).unwrap_or_default().to_owned();
+        AskingClient {
+            id,
+            redirect_uris: Cow::Owned(document.redirect_uris.clone()),
+            scopes: None,
+            known_by: KnownBy::Document { host, is_named: settings.hosts.is_some(), name: document.name.clone() },
+            skips_consent: false,
+        }
+    }
+
     /// Where the code goes. `None`: the client has not registered this redirect URI.
     pub(super) fn target(&self, requested: &str) -> Option<RedirectUri> {
         self.redirect_uris.iter().find_map(|registered| registered.target(requested))
@@ -72,6 +89,9 @@ impl<'c> AskingClient<'c> {
     /// Returns true if an error may go to this redirect URI before a user has seen the request. A site that has
     /// registered itself could use the gateway as an open redirector (RFC 9700 section 4.11.2).
     pub(super) fn gets_errors_at(&self, uri: &RedirectUri) -> bool {
-        self.known_by == KnownBy::Operator || uri.kind() == RedirectKind::Loopback
+        match &self.known_by {
+            KnownBy::Operator | KnownBy::Document { is_named: true, .. } => true,
+            KnownBy::Itself { .. } | KnownBy::Document { is_named: false, .. } => uri.kind() == RedirectKind::Loopback,
+        }
     }
 }

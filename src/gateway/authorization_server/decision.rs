@@ -4,15 +4,10 @@ use bytes::Bytes;
 use http::header::ORIGIN;
 use http::{Request, Response};
 
-use super::AuthorizationCall;
-use super::request::redirect;
+use super::call::AuthorizationCall;
 use crate::gateway::oauth::{Form, metadata};
 use crate::protocols::http::body::Body;
-use crate::protocols::http::parameters;
-use crate::tokens::authorization::code::{AuthorizationCode, Granted};
-use crate::tokens::authorization::pending::PendingRequest;
 use crate::tokens::authorization::request::RequestError;
-use crate::tokens::family::Family;
 use crate::types::reject::{Reason, Reject};
 
 impl AuthorizationCall<'_, '_> {
@@ -27,7 +22,7 @@ impl AuthorizationCall<'_, '_> {
         let session = self.session(request.headers(), &pending).await?;
         let ended = || Reject::new(Reason::ConsentStale, "the session of the user has ended meanwhile");
         let session = session.ok_or_else(ended)?;
-        let client = self.client_of(&pending)?;
+        let client = self.client_of(&pending).await?;
         // Another user has signed in since the page was made.
         if form.required("session")? != session.id.to_string() {
             return Ok(self.page(&client, &pending, sealed, &session));
@@ -36,7 +31,7 @@ impl AuthorizationCall<'_, '_> {
             "allow" => self.allow(&pending, &session),
             _ => {
                 let denied = RequestError::new("access_denied", "the user has declined");
-                let response = self.answer_error(&pending, denied)?;
+                let response = self.answer_error(&pending, denied).await?;
                 self.context.record.rejected = Some(Reason::ConsentDenied.into());
                 Ok(response)
             }
@@ -55,29 +50,5 @@ impl AuthorizationCall<'_, '_> {
             return Err(Reject::new(Reason::Csrf, "Sec-Fetch-Site is not same-origin"));
         }
         Ok(())
-    }
-
-    /// Answers with a code.
-    pub(super) fn allow(&mut self, pending: &PendingRequest, session: &Family) -> Result<Response<Body>, Reject> {
-        let granted = Granted { scope: self.grantable(pending, session).join(" "), session: session.id };
-        let code = AuthorizationCode::new(pending, granted, self.context.now);
-        let code = code.seal(&self.sign_in.broker.roots);
-        let code = code.ok_or_else(|| Reject::new(Reason::Internal, "there is no root secret"))?;
-        self.context.record.token_id = Some(pending.id);
-        let state = pending.request.state.as_deref().map(|state| ("state", state));
-        let answer = [("code", &*code)].into_iter().chain(state).chain([("iss", self.issuer)]);
-        redirect(&pending.request.redirect_uri.with_query(&parameters::write(answer)))
-    }
-
-    /// Answers with an error. The user has seen the request, or the client is trusted to get errors.
-    pub(super) fn answer_error(
-        &mut self,
-        pending: &PendingRequest,
-        error: RequestError,
-    ) -> Result<Response<Body>, Reject> {
-        let client = self.client_of(pending)?;
-        let is_seen = error.code == "access_denied";
-        let may_redirect = is_seen || client.gets_errors_at(&pending.request.redirect_uri);
-        self.refuse(error, &pending.request.redirect_uri, pending.request.state.as_deref(), may_redirect)
     }
 }

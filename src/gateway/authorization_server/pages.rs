@@ -123,17 +123,21 @@ fn in_words(duration: Duration) -> String {
 fn client_name(question: &Question<'_>) -> String {
     match question.known_by {
         KnownBy::Operator => escaped(question.client_id),
-        KnownBy::Itself { name } => match name.as_deref().and_then(shown_name) {
+        KnownBy::Itself { name } | KnownBy::Document { name, .. } => match name.as_deref().and_then(shown_name) {
             Some(name) => format!("“{}”", escaped(&name)),
             None => "an application without a name".to_owned(),
         },
     }
 }
 
-fn origin_of_client(question: &Question<'_>) -> &'static str {
+/// Escaped.
+fn origin_of_client(question: &Question<'_>) -> String {
     match question.known_by {
-        KnownBy::Operator => "Known to the operator of this service",
-        KnownBy::Itself { .. } => "It registered itself: its name was not checked",
+        KnownBy::Operator => "Known to the operator of this service".to_owned(),
+        KnownBy::Itself { .. } => "It registered itself: its name was not checked".to_owned(),
+        KnownBy::Document { host, .. } => {
+            format!("Described by <strong>{}</strong>: its name was not checked", escaped(host))
+        }
     }
 }
 

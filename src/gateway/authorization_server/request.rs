@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use http::header::SET_COOKIE;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 
+use super::browser_cookie;
+use super::call::{AuthorizationCall, redirect};
 use super::clients::AskingClient;
-use super::{AuthorizationCall, browser_cookie};
 use crate::gateway::oauth::metadata;
 use crate::protocols::http::body::Body;
-use crate::protocols::http::{media_type, parameters, respond};
+use crate::protocols::http::{media_type, parameters};
 use crate::tokens::authorization::pending::{self, MAX_SEALED, PendingRequest};
 use crate::tokens::authorization::redirect_uri::{self, RedirectUri};
-use crate::tokens::authorization::request::{self, Offer, RequestError};
+use crate::tokens::authorization::request::{self, Offer};
 use crate::types::reject::{Reason, Reject};
 
 /// Maximum length of the parameters, in bytes.
@@ -32,7 +33,7 @@ struct Parameters {
 impl AuthorizationCall<'_, '_> {
     /// `GET` or `POST`. A program may fetch it before the browser does, so it asks for no page load, and uses nothing
     /// up.
-    pub(super) fn authorize<B>(
+    pub(super) async fn authorize<B>(
         &mut self,
         request: &Request<B>,
         form: Option<&Bytes>,
@@ -44,8 +45,7 @@ impl AuthorizationCall<'_, '_> {
         if client_id.len() > MAX_CLIENT_ID {
             return Err(Reject::new(Reason::UnknownClient, "client_id is longer than 600 bytes"));
         }
-        let client = self.client(client_id);
-        let client = client.ok_or_else(|| Reject::new(Reason::UnknownClient, unknown(client_id)))?;
+        let client = self.client(client_id).await?;
         let redirect_uri = redirect_of(&client, parameters.required("redirect_uri")?)?;
         let offer = Offer {
             resources: &self.settings.resources,
@@ -71,33 +71,6 @@ impl AuthorizationCall<'_, '_> {
         Ok(response)
     }
 
-    /// The cookies and the redirects are those of the issuer's host.
-    pub(super) fn check_host(&self) -> Result<(), Reject> {
-        let origin = self.sign_in.origin(self.context);
-        if origin == Some(&*metadata::base(self.issuer)) {
-            return Ok(());
-        }
-        Err(Reject::new(Reason::BadAuthorization, "Host is not that of tokens.issuer"))
-    }
-
-    /// An error at the redirect URI, or a page if the client could use that as an open redirector.
-    pub(super) fn refuse(
-        &mut self,
-        error: RequestError,
-        redirect_uri: &RedirectUri,
-        state: Option<&str>,
-        may_redirect: bool,
-    ) -> Result<Response<Body>, Reject> {
-        let RequestError { code, description } = error;
-        let reject = Reject::new(Reason::AuthorizationRefused, format!("{code}: {description}"));
-        if !may_redirect {
-            return Err(reject);
-        }
-        let response = redirect(&redirect_uri.with_query(&error_query(error, state, self.issuer)))?;
-        self.context.record.rejected = Some(reject);
-        Ok(response)
-    }
-
     fn seal(&self, pending: &PendingRequest) -> Result<String, Reject> {
         let sealed = pending.seal(&self.sign_in.broker.roots);
         let sealed = sealed.ok_or_else(|| Reject::new(Reason::Internal, "there is no root secret"))?;
@@ -107,24 +80,6 @@ impl AuthorizationCall<'_, '_> {
         }
         Ok(sealed)
     }
-
-    /// The path of the consent page for a sealed request.
-    pub(super) fn consent_path(&self, sealed: &str) -> String {
-        format!("{}?request={sealed}", self.settings.consent_page)
-    }
-}
-
-/// The query of an answer with an error (OAuth 2.1 section 4.1.2.1, RFC 9207).
-fn error_query(error: RequestError, state: Option<&str>, issuer: &str) -> String {
-    let fixed = [("error", error.code), ("error_description", error.description)];
-    let state = state.map(|state| ("state", state));
-    parameters::write(fixed.into_iter().chain(state).chain([("iss", issuer)]))
-}
-
-/// A redirect to the client, or to the next page.
-pub(super) fn redirect(target: &str) -> Result<Response<Body>, Reject> {
-    let response = respond::redirect(StatusCode::SEE_OTHER, target);
-    response.ok_or_else(|| Reject::new(Reason::Internal, "the target is no header"))
 }
 
 fn redirect_of(client: &AskingClient<'_>, requested: &str) -> Result<RedirectUri, Reject> {
@@ -134,10 +89,6 @@ fn redirect_of(client: &AskingClient<'_>, requested: &str) -> Result<RedirectUri
         let detail = format!("{difference}; the client sent {requested:?}, registered is {}", registered.join(" or "));
         Reject::new(Reason::RedirectMismatch, detail)
     })
-}
-
-fn unknown(client_id: &str) -> String {
-    format!("no [[oauth.client]] with redirect_uris, and no client that registered itself here, is {client_id:?}")
 }
 
 impl Parameters {

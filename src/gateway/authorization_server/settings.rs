@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::auth::client_documents::DocumentSettings;
 use crate::gateway::rules::ClaimRule;
 use crate::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
 use crate::tokens::authorization::request::OfferedResource;
@@ -21,6 +22,8 @@ pub struct AuthorizationSettings {
     pub grant_lifetime: Duration,
     /// `None`: clients cannot register themselves.
     pub registration: Option<RegistrationSettings>,
+    /// `oauth.client_documents`. `None`: no client is described by a document at its URL.
+    pub documents: Option<DocumentSettings>,
     /// `[[oauth.scope]]`
     pub scopes: Vec<ScopeSettings>,
     pub resources: Vec<OfferedResource>,

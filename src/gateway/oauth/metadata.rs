@@ -43,6 +43,9 @@ fn add_authorization(metadata: &mut Map<String, Value>, base: &str, settings: &A
     metadata.insert("response_modes_supported".into(), json!(["query"]));
     metadata.insert("code_challenge_methods_supported".into(), json!(["S256"]));
     metadata.insert("authorization_response_iss_parameter_supported".into(), json!(true));
+    if settings.documents.is_some() {
+        metadata.insert("client_id_metadata_document_supported".into(), json!(true));
+    }
     if let Some(registration) = &settings.registration {
         let endpoint = format!("{base}{}", registration.endpoint);
         metadata.insert("registration_endpoint".into(), json!(endpoint));

@@ -1,5 +1,5 @@
-//! Client ID Metadata Documents (draft-ietf-oauth-client-id-metadata-document-01): the client id is the URL of a document
-//! that describes the client. Pure.
+//! Client ID Metadata Documents (draft-ietf-oauth-client-id-metadata-document-01): the client id is the URL of a
+//! document that describes the client. Pure.
 
 use serde_json::{Map, Value};
 
@@ -32,7 +32,9 @@ pub fn host_of(client_id: &str) -> Result<&str, &'static str> {
     if client_id.len() > MAX_URL {
         return Err("the URL of a client is longer than 256 bytes");
     }
-    let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}');
+    let is_plain = |byte: u8| {
+        byte.is_ascii_graphic() && !matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}')
+    };
     if !rest.bytes().all(is_plain) || rest.contains(['#', '@']) {
         return Err("the URL of a client has a fragment, a user name, or a character that no URL has");
     }

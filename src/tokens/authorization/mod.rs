@@ -1,6 +1,7 @@
 //! The rules of the authorization endpoint (OAuth 2.1), without I/O: redirect URIs, requests, and the sealed texts that
 //! the browser and the client carry instead of the gateway.
 
+pub mod client_document;
 pub mod client_registration;
 pub mod code;
 pub mod pending;

@@ -151,6 +151,8 @@ reasons! {
 
     // The authorization endpoint. The user sees these in the browser.
     UnknownClient = "unknown_client", BAD_REQUEST, "invalid_request", "the application is not known here; register it again";
+    /// The document at the URL of a client cannot be fetched now.
+    ClientDocument = "client_document", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the description of the application cannot be fetched right now";
     RedirectMismatch = "redirect_mismatch", BAD_REQUEST, "invalid_request", "the application asks for a redirect_uri that it has not registered";
     /// The form of the request, before it is known where an error may go.
     BadAuthorization = "bad_authorization", BAD_REQUEST, "invalid_request", "the request of the application is not valid";

@@ -170,7 +170,8 @@ fn response_for(path: &str, headers: &HeaderMap, pages: &Pages) -> Response<Full
     let mut hasher = DefaultHasher::new();
     page.hash(&mut hasher);
     let etag = format!("\"{:x}\"", hasher.finish());
-    let mut response = Response::builder().status(status).header("etag", &etag);
+    let mut response =
+        Response::builder().status(status).header("etag", &etag).header("content-type", "application/json");
     if let Some(cache) = pages.cache {
         response = response.header("cache-control", cache);
     }

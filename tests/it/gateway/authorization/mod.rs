@@ -3,6 +3,7 @@
 mod clients;
 mod codes;
 mod consent;
+mod documents;
 mod flow;
 mod registration;
 mod requests;

@@ -1,0 +1,85 @@
+//! What a user grants: the request, the session of the browser, the scopes, and the code.
+
+use http::{HeaderMap, Response};
+
+use super::browser_cookie;
+use super::call::{AuthorizationCall, redirect};
+use crate::protocols::http::body::Body;
+use crate::protocols::http::parameters;
+use crate::tokens::authorization::code::{AuthorizationCode, Granted};
+use crate::tokens::authorization::pending::PendingRequest;
+use crate::tokens::authorization::request::SignInWish;
+use crate::tokens::family::Family;
+use crate::types::reject::{Reason, Reject};
+
+impl AuthorizationCall<'_, '_> {
+    /// The request that a browser began here, within ten minutes.
+    pub(super) fn pending(&self, sealed: &str, headers: &HeaderMap) -> Result<PendingRequest, Reject> {
+        let opened = PendingRequest::open(sealed, &self.sign_in.broker.roots);
+        let pending = opened.ok_or_else(|| Reject::new(Reason::ConsentStale, "this is no request of the gateway"))?;
+        if !pending.is_current(self.context.now) {
+            return Err(Reject::new(Reason::ConsentStale, "the request is older than 10 minutes"));
+        }
+        if !browser_cookie::is_there(headers, &pending) {
+            let detail = if browser_cookie::has_none(headers) {
+                "the browser has sent no cookie"
+            } else {
+                "the browser has the cookie of another request, or another browser began this one"
+            };
+            return Err(Reject::new(Reason::ConsentCookie, detail));
+        }
+        Ok(pending)
+    }
+
+    /// The live session of this browser at one of the providers, if it is as new as the client wants.
+    pub(super) async fn session(
+        &self,
+        headers: &HeaderMap,
+        pending: &PendingRequest,
+    ) -> Result<Option<Family>, Reject> {
+        for (family, login) in self.sign_in.sessions(headers, self.context).await? {
+            let is_of_provider = self.settings.providers.iter().any(|provider| **provider == *login.provider);
+            if is_of_provider && self.is_new_enough(&family, pending) {
+                return Ok(Some(family));
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_new_enough(&self, family: &Family, pending: &PendingRequest) -> bool {
+        // The date of a login is earlier than its time by what the clocks can be wrong.
+        let is_after_request = family.created_at + self.context.clock.uncertainty() >= pending.begun_at();
+        match pending.request.sign_in {
+            SignInWish::Any | SignInWish::Silent => true,
+            SignInWish::Anew => is_after_request,
+            SignInWish::Within(seconds) => {
+                is_after_request || self.context.now.since(family.created_at).as_secs() < seconds
+            }
+        }
+    }
+
+    /// The scopes that this user can grant: those of the user's own session, and those of `[[oauth.scope]]` for which
+    /// the session has the claim. A client never gets more than its user has.
+    pub(super) fn grantable(&self, pending: &PendingRequest, session: &Family) -> Vec<String> {
+        let own: Vec<&str> = session.scope.split(' ').collect();
+        let is_grantable = |name: &&String| {
+            let by_rule = self.settings.scope(name).is_some_and(|scope| {
+                scope.claim.as_ref().is_none_or(|claim| claim.violation(&session.claims).is_none())
+            });
+            by_rule || own.contains(&name.as_str())
+        };
+        pending.request.scopes.iter().filter(is_grantable).cloned().collect()
+    }
+
+    /// Answers with a code.
+    pub(super) fn allow(&mut self, pending: &PendingRequest, session: &Family) -> Result<Response<Body>, Reject> {
+        let granted = Granted { scope: self.grantable(pending, session).join(" "), session: session.id };
+        let code = AuthorizationCode::new(pending, granted, self.context.now);
+        let code = code.seal(&self.sign_in.broker.roots);
+        let code = code.ok_or_else(|| Reject::new(Reason::Internal, "there is no root secret"))?;
+        self.context.record.token_id = Some(pending.id);
+        let state = pending.request.state.as_deref().map(|state| ("state", state));
+        let answer = [("code", &*code)].into_iter().chain(state).chain([("iss", self.issuer)]);
+        redirect(&pending.request.redirect_uri.with_query(&parameters::write(answer)))
+    }
+}
