@@ -42,7 +42,8 @@
 //! | | Patroni: the primary is killed, with its agent and etcd | `patroni::a_dead_machine_loses_nothing` |
 //! | | Patroni: the agent of the primary is killed, so that there are two | `patroni::a_killed_agent_loses_nothing` |
 //! | | Patroni: the leader of etcd is killed | `patroni::a_killed_leader_of_etcd_loses_nothing` |
-//! | | Patroni: the primary is cut off | `patroni::a_partition_loses_nothing` |
+//! | | Patroni: the primary is cut off, and gateways reach it | `patroni::a_partition_with_a_reachable_primary_loses_nothing` |
+//! | | Patroni: the primary is cut off from all | `patroni::a_partition_loses_nothing` |
 //! | | another session locks the tables | `database::locked_tables_stop_no_known_token` |
 //! | | `store.strict`, and a gateway is cut off | `replicas::a_strict_revocation_holds_when_a_replica_is_cut_off` |
 //! | | `store.strict`, and a gateway is stopped | `replicas::a_strict_revocation_holds_when_a_replica_is_stopped` |
