@@ -22,6 +22,11 @@ pub struct RedeemedCode<'c> {
 }
 
 impl Broker {
+    /// The sessions of a subject, live and ended, the newest first.
+    pub async fn families_of(&self, subject: &str) -> Result<Vec<Family>, Reject> {
+        Ok(self.with_timeout(self.store.families_of(subject.to_owned())).await?)
+    }
+
     /// The session in which the user agreed, if it is live.
     pub async fn session_of_code(&self, code: &AuthorizationCode, context: &EventContext) -> Result<Family, Reject> {
         let found = self.with_timeout(self.store.family(code.session)).await?;

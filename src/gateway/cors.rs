@@ -47,6 +47,10 @@ pub enum Origins {
     Listed(Vec<HeaderValue>),
 }
 
+/// Marks a response of the gateway that no page of another origin may read, whatever `[cors]` says.
+#[derive(Clone, Copy)]
+pub struct NotShared;
+
 /// The policies that a gateway needs at hand.
 #[derive(Clone, Debug, Default)]
 pub struct Cors {

@@ -18,6 +18,7 @@ use crate::gateway::context::RequestContext;
 use crate::gateway::cookie_refresh;
 use crate::gateway::cors::{self, Cors};
 use crate::gateway::csrf::{self, CsrfRequest};
+use crate::gateway::endpoints::Endpoint;
 use crate::gateway::https::Https;
 use crate::gateway::own_call::OwnCall;
 use crate::gateway::route::{Capture, Route};
@@ -238,6 +239,8 @@ impl Decider {
             Err(reject) | Ok(Action::OtherMethod { reject, .. }) => {
                 return self.cors.own.is_some().then_some(Err(reject));
             }
+            // A user sees these. No other page loads them.
+            Ok(Action::Own(OwnCall::Endpoint(Endpoint::Browser(_)))) => return None,
             Ok(Action::Own(_)) => self.cors.own.clone()?,
         };
         let response = policy.preflight(request.headers(), &asked);

@@ -71,6 +71,8 @@ pub enum BrowserEndpoint {
     Authorize,
     /// The page on which the user agrees.
     Consent,
+    /// The page on which the user ends grants.
+    Grants,
 }
 
 /// An endpoint at which identity providers report.
@@ -98,13 +100,21 @@ impl Endpoints {
         let pages = settings.into_iter().flat_map(|settings| {
             let authorize = Endpoint::Browser(BrowserEndpoint::Authorize);
             let consent = Endpoint::Browser(BrowserEndpoint::Consent);
+            let grants = Endpoint::Browser(BrowserEndpoint::Grants);
             [
                 (authorize, &*settings.authorization_endpoint, "authorization_endpoint"),
                 (consent, &*settings.consent_page, "consent_page"),
+                (grants, &*settings.grants_page, "grants_page"),
             ]
         });
         let registration = settings.and_then(|settings| settings.registration.as_ref());
         pages.chain(registration.map(|settings| (Endpoint::Register, &*settings.endpoint, "registration_endpoint")))
+    }
+
+    /// The paths that the operator chooses in `[oauth]`, with their keys.
+    pub fn chosen(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let of_clients = self.for_clients().map(|(endpoint, path)| (endpoint.key(), path));
+        of_clients.chain(self.of_front().map(|(_, path, key)| (key, path)))
     }
 
     /// Those for OAuth clients among them. Routing and metadata both use this list.
@@ -151,6 +161,15 @@ impl Endpoints {
 }
 
 impl ClientEndpoint {
+    /// The key of its path in `[oauth]`.
+    pub const fn key(self) -> &'static str {
+        match self {
+            ClientEndpoint::Token => "token_endpoint",
+            ClientEndpoint::Revoke => "revocation_endpoint",
+            ClientEndpoint::Introspect => "introspection_endpoint",
+        }
+    }
+
     /// Returns true if its callers can be guessing: failures count for their addresses. What an introspection asks
     /// about comes from the clients of its caller.
     pub(super) const fn takes_guesses(self) -> bool {
@@ -180,6 +199,7 @@ impl Endpoint {
             Endpoint::Client(ClientEndpoint::Introspect) => "introspects a token (RFC 7662)",
             Endpoint::Browser(BrowserEndpoint::Authorize) => "asks a user for a client (OAuth 2.1)",
             Endpoint::Browser(BrowserEndpoint::Consent) => "shows who asks for what, and takes the user's decision",
+            Endpoint::Browser(BrowserEndpoint::Grants) => "shows which clients may act for the user, and ends that",
             Endpoint::Register => "registers a client (RFC 7591)",
             Endpoint::ProtectedResource => "publishes the metadata of the protected resource (RFC 9728)",
             Endpoint::Report(ProviderReport::BackchannelLogout(_)) => {

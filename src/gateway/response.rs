@@ -9,7 +9,7 @@ use crate::auth::bearer;
 use crate::auth::proofs::ProofRule;
 use crate::gateway::back::Back;
 use crate::gateway::client::Peer;
-use crate::gateway::cors::Cors;
+use crate::gateway::cors::{Cors, NotShared};
 use crate::gateway::delivery::Delivery;
 use crate::gateway::forward::Forwarded;
 use crate::gateway::protected_resource::ProtectedResource;
@@ -145,6 +145,9 @@ pub(super) fn set_cors(forwarded: &mut Forwarded, cors: &Cors, page: Option<&Hea
     let policy = route.map_or(cors.own.as_deref(), |route| route.cors.as_deref());
     let is_from_backend = forwarded.token_bound.is_some();
     let Some(policy) = policy else { return };
+    if forwarded.response.extensions().get::<NotShared>().is_some() {
+        return;
+    }
     // Browsers do not apply CORS to WebSockets.
     if forwarded.tunnel.is_some() || is_from_backend && route.is_some_and(|route| route.preflight) {
         return;

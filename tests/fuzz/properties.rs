@@ -5,7 +5,7 @@
 //!
 //! ```sh
 //! export ASAN_OPTIONS=detect_odr_violation=0    # SQLite is linked twice
-//! cargo +nightly fuzz run --fuzz-dir tests/fuzz token -- -max_total_time=60    # or: path, headers, config, protobuf
+//! cargo +nightly fuzz run --fuzz-dir tests/fuzz token -- -max_total_time=60    # or: path, headers, config, protobuf, redirect
 //! cargo +nightly fuzz cmin --fuzz-dir tests/fuzz token                        # minimizes the corpus
 //! ```
 //!
@@ -23,13 +23,15 @@ use bearward::protocols::http::headers::Hygiene;
 use bearward::protocols::http::path::CanonicalPath;
 use bearward::protocols::http::removed_fields::FieldRules;
 use bearward::protocols::protobuf::{Field, Fields, Message, only};
+use bearward::tokens::authorization::client_document;
+use bearward::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
 use bearward::tokens::jwt::key_set::KeySet;
 use bearward::tokens::jwt::pointer::Pointer;
 use bearward::tokens::jwt::verify::{TrustedIssuer, verify};
 use bearward::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer, Validity};
 use bearward::types::clock::UnixTime;
 use bearward::types::step::StepReporter;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use jsonwebtoken::{DecodingKey, EncodingKey, Validation};
 use serde_json::{Map, Value};
 
@@ -253,5 +255,32 @@ pub fn protobuf(bytes: &[u8]) -> bool {
         return true;
     };
     assert_eq!(wanted, Ok([first, second]));
+    true
+}
+
+/// The first line is a redirect URI that a client registers, the second one that it asks for. A code goes only where
+/// another parser finds the same scheme and host as in the registered text, and nowhere with a user name.
+pub fn redirect(bytes: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(bytes) else { return false };
+    let (registered, requested) = text.split_once('\n').unwrap_or((text, text));
+    if let Ok(host) = client_document::host_of(registered) {
+        let uri: Uri = registered.parse().expect("the URL of a client is one for another parser");
+        assert_eq!(uri.host(), Some(host), "{registered:?}");
+        assert!(uri.path() != "/" && !registered.contains(['@', '#']), "{registered:?}");
+    }
+    let Ok(registered) = RedirectUri::parse(registered) else { return false };
+    let Some(target) = registered.target(requested) else { return false };
+    if !matches!(target.kind(), RedirectKind::PrivateScheme { .. }) {
+        let [ours, theirs] = [registered.as_str(), target.as_str()].map(|text| text.parse::<Uri>().expect("a URI"));
+        assert_eq!((ours.scheme_str(), ours.host()), (theirs.scheme_str(), theirs.host()), "{text:?}");
+        assert_eq!(ours.path_and_query(), theirs.path_and_query(), "{text:?}");
+        assert!(ours.scheme_str() == Some("https") || target.kind() == RedirectKind::Loopback, "{text:?}");
+        assert!(ours.port() == theirs.port() || target.kind() == RedirectKind::Loopback, "{text:?}");
+    } else {
+        assert_eq!(registered.as_str(), target.as_str());
+    }
+    assert!(!target.as_str().contains(['#', '\\', ' ', '<', '"']) && target.as_str().is_ascii(), "{text:?}");
+    let answer = target.with_query("code=x");
+    assert!(answer.starts_with(target.as_str()) && answer.ends_with("code=x"), "{answer:?}");
     true
 }

@@ -42,13 +42,6 @@ pub(super) fn read(
         });
         path.flatten()
     });
-    for (place, path) in paths.iter().enumerate() {
-        let Some(path) = path else { continue };
-        if routes.iter().any(|route| route.path == *path) {
-            let error = ConfigError::new(format!("a route has the same path, {path}"), "expected a different path");
-            table.reject(KEYS[place].0, error.help("change one of the two; the endpoint would hide the route"));
-        }
-    }
     let scopes = table.take("scopes_supported", Shape::list(rules::SCOPE));
     table.default("scopes_supported", Vec::<String>::new());
     let scopes = scopes.and_then(|value| value.list_of("[\"orders:read\"]", rules::scope));
@@ -97,7 +90,7 @@ pub(super) fn read(
         table.reject("sign_in", error.missing());
     }
     let authorization = authorization.map(|keys| Box::new(keys.with_resources(table, &resources)));
-    Endpoints {
+    let endpoints = Endpoints {
         token_endpoint,
         revocation_endpoint,
         introspection_endpoint,
@@ -107,6 +100,17 @@ pub(super) fn read(
         clients,
         exchange,
         authorization,
+    };
+    report_same_paths(table, &endpoints, routes);
+    endpoints
+}
+
+fn report_same_paths(table: &Table<'_>, endpoints: &Endpoints, routes: &[Route]) {
+    for (key, path) in endpoints.chosen() {
+        if routes.iter().any(|route| route.path == *path) {
+            let error = ConfigError::new(format!("a route has the same path, {path}"), "expected a different path");
+            table.reject(key, error.help("change one of the two; the endpoint would hide the route"));
+        }
     }
 }
 

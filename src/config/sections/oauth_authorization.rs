@@ -22,6 +22,7 @@ use crate::tokens::authorization::request::OfferedResource;
 
 const AUTHORIZATION_ENDPOINT: &str = "/oauth/authorize";
 const CONSENT_PAGE: &str = "/oauth/consent";
+const GRANTS_PAGE: &str = "/oauth/grants";
 const REGISTRATION_ENDPOINT: &str = "/oauth/register";
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -39,6 +40,7 @@ pub(super) struct AuthorizationKeys {
     providers: Vec<Arc<str>>,
     authorization_endpoint: String,
     consent_page: String,
+    grants_page: String,
     code_lifetime: Duration,
     grant_lifetime: Duration,
     registration: Option<RegistrationSettings>,
@@ -55,6 +57,7 @@ pub(super) fn read(
     let signs_in = sign_in(table, providers);
     let authorization_endpoint = endpoint(table, "authorization_endpoint", AUTHORIZATION_ENDPOINT);
     let consent_page = endpoint(table, "consent_page", CONSENT_PAGE);
+    let grants_page = endpoint(table, "grants_page", GRANTS_PAGE);
     let code_lifetime = table.duration("code_lifetime", MINUTE, 10 * SECOND..=MINUTE);
     let grant_lifetime = grant_lifetime(table, tokens.lifetimes.absolute);
     let registration = registration(table);
@@ -72,6 +75,7 @@ pub(super) fn read(
         providers,
         authorization_endpoint,
         consent_page,
+        grants_page,
         code_lifetime,
         grant_lifetime,
         registration,
@@ -101,6 +105,7 @@ impl AuthorizationKeys {
             providers: self.providers,
             authorization_endpoint: self.authorization_endpoint,
             consent_page: self.consent_page,
+            grants_page: self.grants_page,
             code_lifetime: self.code_lifetime,
             grant_lifetime: self.grant_lifetime,
             registration: self.registration,

@@ -8,7 +8,7 @@ use crate::config::document::error::{ConfigError, Place};
 use crate::config::document::table::Table;
 use crate::config::sections::placed::Placed;
 use crate::config::settings::logout_path;
-use crate::gateway::endpoints::{ClientEndpoint, Endpoints};
+use crate::gateway::endpoints::Endpoints;
 use crate::gateway::forward_auth::ForwardAuthSettings;
 use crate::gateway::route::Route;
 use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX, metadata_path, openid_paths};
@@ -119,15 +119,7 @@ fn all(root: &mut Table<'_>, own: &OwnPaths<'_>) -> Vec<OwnPath> {
     }
     let oauth = root.part("oauth");
     // The metadata of a resource is below /.well-known/, where no other key can have a path.
-    for (endpoint, path) in own.oauth.for_clients() {
-        let key = match endpoint {
-            ClientEndpoint::Token => "token_endpoint",
-            ClientEndpoint::Revoke => "revocation_endpoint",
-            ClientEndpoint::Introspect => "introspection_endpoint",
-        };
-        paths.push(OwnPath::chosen(path, format!("oauth.{key}"), oauth.place(key)));
-    }
-    for (_, path, key) in own.oauth.of_front() {
+    for (key, path) in own.oauth.chosen() {
         paths.push(OwnPath::chosen(path, format!("oauth.{key}"), oauth.place(key)));
     }
     for Placed { value, place } in own.providers {

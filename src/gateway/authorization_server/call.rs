@@ -1,8 +1,8 @@
 //! One call of the authorization endpoint or of the consent page, and what both need: the client, the host, and the
 //! answers to the client.
 //!
-//! [`AuthorizationCall`] is spread over `call`, `grant`, `request`, `consent`, `decision` and `mod`. In this order,
-//! each calls only those before it.
+//! [`AuthorizationCall`] is spread over `call`, `grant`, `request`, `consent`, `decision`, `grants` and `mod`. In this
+//! order, each calls only those before it.
 
 use http::{Response, StatusCode};
 

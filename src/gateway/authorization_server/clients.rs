@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use super::html::shown_name;
 use super::settings::RegistrationSettings;
 use crate::auth::client_documents::DocumentSettings;
 use crate::auth::registered_clients::RegisteredClient;
@@ -11,6 +12,9 @@ use crate::tokens::authorization::client_registration::{ClientRegistration, PREF
 use crate::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
 use crate::tokens::family::refresh_token::Roots;
 use crate::types::clock::UnixTime;
+
+/// Maximum length of a label, in characters.
+const MAX_LABEL: usize = 64;
 
 /// A client that asks a user.
 pub(super) struct AskingClient<'c> {
@@ -84,6 +88,19 @@ impl<'c> AskingClient<'c> {
     /// Where the code goes. `None`: the client has not registered this redirect URI.
     pub(super) fn target(&self, requested: &str) -> Option<RedirectUri> {
         self.redirect_uris.iter().find_map(|registered| registered.target(requested))
+    }
+
+    /// How lists of sessions name it: short, and on one line.
+    pub(super) fn label(&self) -> String {
+        let name = match &self.known_by {
+            KnownBy::Operator => Some(self.id.to_owned()),
+            KnownBy::Itself { name } => name.as_deref().and_then(shown_name),
+            KnownBy::Document { host, name, .. } => {
+                name.as_deref().and_then(shown_name).map(|name| format!("{name} ({host})"))
+            }
+        };
+        let name = name.unwrap_or_else(|| "an application without a name".to_owned());
+        name.chars().take(MAX_LABEL).collect()
     }
 
     /// Returns true if an error may go to this redirect URI before a user has seen the request. A site that has

@@ -27,31 +27,18 @@ impl AuthorizationCall<'_, '_> {
                 let error = RequestError::new("login_required", "the user is not signed in");
                 return self.answer_error(&pending, error).await;
             }
-            return self.begin_sign_in(&sealed, request);
+            return self.begin_sign_in(&self.consent_path(&sealed), request);
         };
         let client = self.client_of(&pending).await?;
         if client.skips_consent {
-            return self.allow(&pending, &session);
+            let label = client.label();
+            return self.allow(&pending, &session, label);
         }
         if is_silent {
             let error = RequestError::new("consent_required", "the user must be asked");
             return self.answer_error(&pending, error).await;
         }
         Ok(self.page(&client, &pending, &sealed, &session))
-    }
-
-    /// Sends the browser to the only provider, or lets the user choose one. It comes back to this page.
-    fn begin_sign_in<B>(&self, sealed: &str, request: &Request<B>) -> Result<Response<Body>, Reject> {
-        let target = self.consent_path(sealed);
-        if let [provider] = &*self.settings.providers {
-            return self.sign_in.start(provider, &target, request, self.context);
-        }
-        let link = |provider: &str| {
-            let path = self.sign_in.path_of(paths::SIGN_IN, provider);
-            format!("{path}?{}", parameters::write([("return", &*target)]))
-        };
-        let links: Vec<_> = self.settings.providers.iter().map(|provider| (&**provider, link(provider))).collect();
-        Ok(pages::providers(&links))
     }
 
     pub(super) fn page(

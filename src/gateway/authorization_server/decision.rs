@@ -1,11 +1,10 @@
 //! The decision of the user, and the answer to the client.
 
 use bytes::Bytes;
-use http::header::ORIGIN;
 use http::{Request, Response};
 
 use super::call::AuthorizationCall;
-use crate::gateway::oauth::{Form, metadata};
+use crate::gateway::oauth::Form;
 use crate::protocols::http::body::Body;
 use crate::tokens::authorization::request::RequestError;
 use crate::types::reject::{Reason, Reject};
@@ -15,7 +14,7 @@ impl AuthorizationCall<'_, '_> {
     /// request, and the user is the one that the page names.
     pub(super) async fn decide<B>(&mut self, request: &Request<B>, form: &Bytes) -> Result<Response<Body>, Reject> {
         self.check_host()?;
-        self.check_origin(request)?;
+        self.check_origin(request.headers())?;
         let form = Form::read(request.headers(), form)?;
         let sealed = form.required("request")?;
         let pending = self.pending(sealed, request.headers())?;
@@ -28,7 +27,10 @@ impl AuthorizationCall<'_, '_> {
             return Ok(self.page(&client, &pending, sealed, &session));
         }
         match form.required("decision")? {
-            "allow" => self.allow(&pending, &session),
+            "allow" => {
+                let label = client.label();
+                self.allow(&pending, &session, label)
+            }
             _ => {
                 let denied = RequestError::new("access_denied", "the user has declined");
                 let response = self.answer_error(&pending, denied).await?;
@@ -36,19 +38,5 @@ impl AuthorizationCall<'_, '_> {
                 Ok(response)
             }
         }
-    }
-
-    /// A form of another site has the cookies of the user as well.
-    fn check_origin<B>(&self, request: &Request<B>) -> Result<(), Reject> {
-        let mut origins = request.headers().get_all(ORIGIN).iter();
-        let is_own = origins.next().is_some_and(|origin| *origin == *metadata::base(self.issuer));
-        if !is_own || origins.next().is_some() {
-            return Err(Reject::new(Reason::Csrf, "Origin is not that of tokens.issuer"));
-        }
-        let site = request.headers().get("sec-fetch-site");
-        if site.is_some_and(|site| site != "same-origin") {
-            return Err(Reject::new(Reason::Csrf, "Sec-Fetch-Site is not same-origin"));
-        }
-        Ok(())
     }
 }

@@ -1,9 +1,12 @@
 //! What a user grants: the request, the session of the browser, the scopes, and the code.
 
-use http::{HeaderMap, Response};
+use http::header::ORIGIN;
+use http::{HeaderMap, Request, Response};
 
-use super::browser_cookie;
 use super::call::{AuthorizationCall, redirect};
+use super::{browser_cookie, pages};
+use crate::gateway::oauth::metadata;
+use crate::gateway::sign_in::paths;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::parameters;
 use crate::tokens::authorization::code::{AuthorizationCode, Granted};
@@ -37,13 +40,46 @@ impl AuthorizationCall<'_, '_> {
         headers: &HeaderMap,
         pending: &PendingRequest,
     ) -> Result<Option<Family>, Reject> {
+        let sessions = self.sessions(headers).await?;
+        Ok(sessions.into_iter().find(|family| self.is_new_enough(family, pending)))
+    }
+
+    /// The live sessions of this browser at one of the providers. There is one, unless another site has set a cookie.
+    pub(super) async fn sessions(&self, headers: &HeaderMap) -> Result<Vec<Family>, Reject> {
+        let mut sessions = Vec::new();
         for (family, login) in self.sign_in.sessions(headers, self.context).await? {
-            let is_of_provider = self.settings.providers.iter().any(|provider| **provider == *login.provider);
-            if is_of_provider && self.is_new_enough(&family, pending) {
-                return Ok(Some(family));
+            if self.settings.providers.iter().any(|provider| **provider == *login.provider) {
+                sessions.push(family);
             }
         }
-        Ok(None)
+        Ok(sessions)
+    }
+
+    /// Sends the browser to the only provider, or lets the user choose one. It comes back to `target`.
+    pub(super) fn begin_sign_in<B>(&self, target: &str, request: &Request<B>) -> Result<Response<Body>, Reject> {
+        if let [provider] = &*self.settings.providers {
+            return self.sign_in.start(provider, target, request, self.context);
+        }
+        let link = |provider: &str| {
+            let path = self.sign_in.path_of(paths::SIGN_IN, provider);
+            format!("{path}?{}", parameters::write([("return", target)]))
+        };
+        let links: Vec<_> = self.settings.providers.iter().map(|provider| (&**provider, link(provider))).collect();
+        Ok(pages::providers(&links))
+    }
+
+    /// A form of another site has the cookies of the user as well.
+    pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<(), Reject> {
+        let mut origins = headers.get_all(ORIGIN).iter();
+        let is_own = origins.next().is_some_and(|origin| *origin == *metadata::base(self.issuer));
+        if !is_own || origins.next().is_some() {
+            return Err(Reject::new(Reason::Csrf, "Origin is not that of tokens.issuer"));
+        }
+        let site = headers.get("sec-fetch-site");
+        if site.is_some_and(|site| site != "same-origin") {
+            return Err(Reject::new(Reason::Csrf, "Sec-Fetch-Site is not same-origin"));
+        }
+        Ok(())
     }
 
     fn is_new_enough(&self, family: &Family, pending: &PendingRequest) -> bool {
@@ -72,8 +108,13 @@ impl AuthorizationCall<'_, '_> {
     }
 
     /// Answers with a code.
-    pub(super) fn allow(&mut self, pending: &PendingRequest, session: &Family) -> Result<Response<Body>, Reject> {
-        let granted = Granted { scope: self.grantable(pending, session).join(" "), session: session.id };
+    pub(super) fn allow(
+        &mut self,
+        pending: &PendingRequest,
+        session: &Family,
+        label: String,
+    ) -> Result<Response<Body>, Reject> {
+        let granted = Granted { scope: self.grantable(pending, session).join(" "), session: session.id, label };
         let code = AuthorizationCode::new(pending, granted, self.context.now);
         let code = code.seal(&self.sign_in.broker.roots);
         let code = code.ok_or_else(|| Reject::new(Reason::Internal, "there is no root secret"))?;

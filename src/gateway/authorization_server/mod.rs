@@ -3,7 +3,8 @@
 //! `request` checks what the client asks for, and sends the browser to the consent page with the request sealed in its
 //! URL. `consent` finds the user, or sends the browser to a provider with that URL as its way back, shows the page, and
 //! answers the client with a code. The token endpoint redeems it (`gateway/oauth/authorization_code.rs`). Nothing is
-//! stored before. `registration` is the endpoint at which clients register themselves.
+//! stored before. `registration` is the endpoint at which clients register themselves, and `grants` the page on which
+//! users end what they have granted.
 
 mod browser_cookie;
 mod call;
@@ -11,6 +12,7 @@ mod clients;
 mod consent;
 mod decision;
 mod grant;
+mod grants;
 mod html;
 mod pages;
 mod registration;
@@ -20,6 +22,7 @@ pub mod settings;
 use bytes::Bytes;
 use http::{Request, Response};
 
+use crate::gateway::cors::NotShared;
 use crate::gateway::endpoints::BrowserEndpoint;
 use crate::protocols::http::body::Body;
 use crate::types::reject::{Reason, Reject};
@@ -39,15 +42,19 @@ impl AuthorizationCall<'_, '_> {
             (BrowserEndpoint::Authorize, _) => self.authorize(request, form).await,
             (BrowserEndpoint::Consent, None) => self.show_consent(request).await,
             (BrowserEndpoint::Consent, Some(form)) => self.decide(request, form).await,
+            (BrowserEndpoint::Grants, None) => self.show_grants(request).await,
+            (BrowserEndpoint::Grants, Some(form)) => self.end_grant(request, form).await,
         };
-        match answered {
+        let mut response = match answered {
             Ok(response) => response,
             Err(reject) => {
                 let response = pages::failed(&reject, help(&reject));
                 self.context.record.rejected = Some(reject);
                 response
             }
-        }
+        };
+        response.extensions_mut().insert(NotShared);
+        response
     }
 }
 

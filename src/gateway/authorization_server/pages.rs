@@ -11,6 +11,7 @@ use super::clients::KnownBy;
 use super::html::{escaped, shown_name};
 use crate::protocols::http::body::Body;
 use crate::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
+use crate::tokens::family::Family;
 use crate::types::reject::Reject;
 use crate::types::secret;
 
@@ -27,7 +28,8 @@ const FIELDS: [(HeaderName, HeaderValue); 6] = [
     (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
-    (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    // With `no-referrer`, browsers send `Origin: null` with the form. No other site learns the URL of the page.
+    (header::REFERRER_POLICY, HeaderValue::from_static("same-origin")),
     (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
 ];
@@ -96,6 +98,33 @@ pub(super) fn providers(links: &[(&str, String)]) -> Response<Body> {
         StatusCode::OK,
         "Sign in",
         &format!("<p>An application asks for your permission. Sign in first.</p><ul class=\"choice\">{links}</ul>"),
+    )
+}
+
+/// The page of grants. `action`: where its forms go, a path.
+pub(super) fn grants(grants: &[Family], action: &str) -> Response<Body> {
+    let rows: String = grants.iter().map(|grant| row(grant, action)).collect();
+    let content = if rows.is_empty() {
+        "<p>No application may act for you.</p>".to_owned()
+    } else {
+        format!("<p>These applications may act for you until you end it.</p><ul class=\"grants\">{rows}</ul>")
+    };
+    page(StatusCode::OK, "Applications with access", &content)
+}
+
+fn row(grant: &Family, action: &str) -> String {
+    let name = escaped(if grant.label.is_empty() { &grant.client_id } else { &grant.label });
+    let scopes = if grant.scope.is_empty() { "none".to_owned() } else { escaped(&grant.scope) };
+    let resources = escaped(&grant.audience.join(", "));
+    format!(
+        "<li><h2>{name}</h2><dl><dt>Acts for you at</dt><dd>{resources}</dd><dt>Scopes</dt><dd>{scopes}</dd>\
+         <dt>Since</dt><dd>{since}</dd><dt>Last used</dt><dd>{used}</dd></dl>\
+         <form method=\"post\" action=\"{action}\"><input type=\"hidden\" name=\"grant\" value=\"{id}\">\
+         <button>End the access of {name}</button></form></li>",
+        since = grant.created_at,
+        used = grant.last_used_at,
+        action = escaped(action),
+        id = grant.id,
     )
 }
 

@@ -13,9 +13,10 @@ use crate::tokens::authorization::request::OfferedResource;
 pub struct AuthorizationSettings {
     /// `oauth.sign_in`: at least one provider.
     pub providers: Vec<Arc<str>>,
-    /// `oauth.authorization_endpoint`, `oauth.consent_page`: paths.
+    /// `oauth.authorization_endpoint`, `oauth.consent_page`, `oauth.grants_page`: paths.
     pub authorization_endpoint: String,
     pub consent_page: String,
+    pub grants_page: String,
     /// `oauth.code_lifetime`
     pub code_lifetime: Duration,
     /// `oauth.grant_lifetime`

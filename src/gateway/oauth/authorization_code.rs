@@ -36,7 +36,7 @@ impl Call<'_, '_> {
         let login = Login {
             audience,
             client_id: client_id.to_owned(),
-            label: client_id.chars().take(MAX_LABEL).collect(),
+            label: code.label.clone(),
             address: Some(self.context.client()),
             absolute: self.endpoints.authorization.as_ref().map(|settings| settings.grant_lifetime),
             // A client that authenticates may refresh with another key (RFC 9449 section 5) or certificate (RFC 8705
@@ -75,9 +75,6 @@ impl Call<'_, '_> {
         }
     }
 }
-
-/// Maximum length of the name in a list of sessions, in characters.
-const MAX_LABEL: usize = 64;
 
 /// RFC 9449 section 10.
 fn check_key(code: &AuthorizationCode, proved: Bound) -> Result<(), Reject> {

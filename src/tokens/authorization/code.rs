@@ -49,6 +49,9 @@ pub struct AuthorizationCode {
     /// The session of the browser in which the user agreed.
     #[serde(rename = "b")]
     pub session: TokenId,
+    /// How lists of sessions name the client.
+    #[serde(rename = "l")]
+    pub label: String,
     /// In milliseconds.
     #[serde(rename = "t")]
     issued_at: u64,
@@ -58,6 +61,7 @@ pub struct AuthorizationCode {
 pub struct Granted {
     pub scope: String,
     pub session: TokenId,
+    pub label: String,
 }
 
 impl AuthorizationCode {
@@ -72,6 +76,7 @@ impl AuthorizationCode {
             scope: granted.scope,
             dpop_jkt: request.dpop_jkt.clone(),
             session: granted.session,
+            label: granted.label,
             issued_at: now.as_millis(),
         }
     }

@@ -1,6 +1,7 @@
 //! `gateway.toml`: all errors are found with their position, and the shipped file is valid.
 
 mod acme;
+mod authorization;
 mod broken;
 mod client_certificates;
 mod cors;

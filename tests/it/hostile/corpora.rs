@@ -42,3 +42,8 @@ fn configurations_of_the_corpus_load_or_report_errors() {
 fn messages_of_the_corpus_are_read_whole_or_rejected() {
     replay("protobuf", properties::protobuf);
 }
+
+#[test]
+fn redirect_uris_of_the_corpus_lead_to_the_registered_host_or_are_rejected() {
+    replay("redirect", properties::redirect);
+}

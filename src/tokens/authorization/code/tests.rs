@@ -21,7 +21,8 @@ fn code() -> AuthorizationCode {
         sign_in: SignInWish::Any,
     };
     let pending = PendingRequest::begin("cli", request, "browser", NOW);
-    let granted = Granted { scope: "notes:read".into(), session: TokenId::from_bytes([7; 16]) };
+    let session = TokenId::from_bytes([7; 16]);
+    let granted = Granted { scope: "notes:read".into(), session, label: "A command line".into() };
     AuthorizationCode::new(&pending, granted, NOW)
 }
 

@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use super::{CALLBACK, Front, Page, authorize};
+use super::{CALLBACK, Front, OAUTH, Page, authorize};
 use crate::support::visitor::{APP, Visitor, parameter};
 
 const CONSENT: &str = "https://app.example/oauth/consent";
@@ -100,7 +100,7 @@ async fn the_page_is_shown_in_no_frame_and_runs_no_script() {
     for (name, value) in [
         ("x-frame-options", "DENY"),
         ("cross-origin-opener-policy", "same-origin"),
-        ("referrer-policy", "no-referrer"),
+        ("referrer-policy", "same-origin"),
         ("cache-control", "no-store"),
         ("x-content-type-options", "nosniff"),
     ] {
@@ -121,4 +121,23 @@ async fn a_form_that_is_sent_twice_makes_one_session() {
     let other = front.redeem(&codes[0], &[]).await;
     other.assert_rejected(400, "invalid_grant");
     assert_eq!(front.status("/mcp", &tokens.json()["access_token"]).await, 200);
+}
+
+/// Hostile case 84.
+#[tokio::test]
+async fn no_page_of_another_origin_reads_the_pages() {
+    let cors = "[cors]\norigins = [\"https://app.other.example\"]\ncredentials = true\n";
+    let front = Front::with(&format!("{OAUTH}{cors}")).await;
+    let client = || front.gateway.client().host("app.example").header("origin", "https://app.other.example");
+    for path in [authorize(&[]).replace(APP, ""), "/oauth/consent".into(), "/oauth/grants".into()] {
+        let response = client().get(&path).await;
+        assert_eq!(response.header("access-control-allow-origin"), None, "{path}");
+        let preflight = client().header("access-control-request-method", "POST");
+        let preflight = preflight.send(Method::OPTIONS, &path, "".into()).await;
+        let allowed = preflight.header("access-control-allow-methods");
+        assert_eq!((preflight.status.as_u16(), allowed), (405, None), "{path}");
+    }
+    let token = client().header("access-control-request-method", "POST");
+    let token = token.send(Method::OPTIONS, "/oauth/token", "".into()).await;
+    assert_eq!(token.header("access-control-allow-origin"), Some("https://app.other.example"));
 }

@@ -5,7 +5,10 @@ mod codes;
 mod consent;
 mod documents;
 mod flow;
+mod grants;
+mod pages;
 mod registration;
+mod replicas;
 mod requests;
 
 use std::collections::BTreeMap;

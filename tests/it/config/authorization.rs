@@ -1,0 +1,71 @@
+//! The keys of `[oauth]` that concern the authorization endpoint.
+
+use super::{parse, with_upstream};
+
+const PROVIDER: &str =
+    "[[provider]]\nname = \"main\"\nissuer = \"https://login.example\"\nclient_id = \"a\"\nclient_auth = \"none\"\n";
+
+/// `oauth`: keys of `[oauth]`, and tables.
+fn text(oauth: &str) -> String {
+    with_upstream(&format!(
+        "[tokens]\nissuer = \"https://app.example\"\n{PROVIDER}[oauth]\nsign_in = \"main\"\n\
+         resource = \"https://app.example/mcp\"\n{oauth}\n"
+    ))
+}
+
+#[track_caller]
+fn assert_error(text: &str, key: &str, message: &str) {
+    let errors = parse(text).expect_err(text);
+    let json = errors.json();
+    assert!(json.contains(&format!("\"{key}\"")) && json.contains(message), "{key}: {message}\n{errors}");
+}
+
+#[test]
+fn the_shortest_configuration_is_valid() {
+    let config = parse(&text("")).unwrap_or_else(|errors| panic!("{errors}"));
+    let settings = config.oauth.authorization.expect("it is on");
+    assert_eq!(settings.resources[0].url, "https://app.example/mcp");
+    assert_eq!(config.oauth.token_endpoint.as_deref(), Some("/oauth/token"));
+    assert!(config.tokens.audience.contains(&"https://app.example/mcp".to_owned()), "clients get tokens for it");
+    let urls = config.sign_in.expect("browsers sign in").external_urls;
+    assert_eq!(urls[0].origin, "https://app.example", "the pages are at the issuer");
+}
+
+#[test]
+fn a_mistake_is_found_at_its_key() {
+    let client = |keys: &str| format!("[[oauth.client]]\nclient_id = \"app\"\nclient_auth = \"none\"\n{keys}");
+    let good = "redirect_uris = [\"https://a.example/cb\"]";
+    for (oauth, key, message) in [
+        ("code_lifetime = \"2m\"".to_owned(), "oauth.code_lifetime", "out of range"),
+        ("grant_lifetime = \"31d\"".into(), "oauth.grant_lifetime", "longer than tokens.refresh_absolute"),
+        ("registration = [\"any\"]".into(), "oauth.registration[0]", "unknown value"),
+        ("client_documents = [\"https://a.example\"]".into(), "oauth.client_documents[0]", "not a host"),
+        ("client_documents = \"all\"".into(), "oauth.client_documents", "unknown value"),
+        ("token_endpoint = \"\"".into(), "oauth.token_endpoint", "no effect without"),
+        ("authorization_endpoint = \"/oauth/token\"".into(), "oauth.authorization_endpoint", "has the path"),
+        ("consent_page = \"/oauth2/callback/main\"".into(), "oauth.consent_page", "has the path"),
+        ("[[oauth.scope]]\ntext = \"a\"".into(), "oauth.scope[0].name", "is missing"),
+        ("[[oauth.scope]]\nname = \"a\"\n[[oauth.scope]]\nname = \"a\"".into(), "oauth.scope[1].name", "same name"),
+        (client(""), "oauth.client[0].redirect_uris", "is missing"),
+        (client("redirect_uris = [\"http://a.example/cb\"]"), "oauth.client[0].redirect_uris[0]", "no redirect URI"),
+        (client("redirect_uris = [\"https://a.example/#x\"]"), "oauth.client[0].redirect_uris[0]", "no redirect URI"),
+        (
+            client("redirect_uris = [\"http://127.0.0.1/cb\"]\nconsent = \"never\""),
+            "oauth.client[0].consent",
+            "any program",
+        ),
+        (client(&format!("{good}\nclient_credentials = true")), "oauth.client[0].client_credentials", "everyone"),
+        (client(&format!("{good}\njwks_file = \"a.json\"")), "oauth.client[0].jwks_file", "no effect"),
+        ("[[route]]\npath = \"/oauth/authorize\"".into(), "oauth.authorization_endpoint", "a route has the same path"),
+        ("[[route]]\npath = \"/oauth/grants\"".into(), "oauth.grants_page", "a route has the same path"),
+    ] {
+        assert_error(&text(&oauth), key, message);
+    }
+    let named = client(good).replace("\"app\"", "\"bwd1_app\"");
+    assert_error(&text(&named), "oauth.client[0].client_id", "register themselves");
+    assert_error(&text("").replace("\"main\"\nresource", "\"other\"\nresource"), "oauth.sign_in", "no provider `other`");
+    assert_error(&text("").replace("resource = \"https://app.example/mcp\"\n", ""), "oauth.sign_in", "no protected");
+    assert_error(&text("").replace("issuer = \"https://app.example\"", "issuer = \"http://localhost\""), "oauth.sign_in", "https://");
+    let off = text(&client(good)).replace("sign_in = \"main\"\n", "token_endpoint = \"/t\"\n");
+    assert_error(&off, "oauth.sign_in", "there is no authorization endpoint");
+}

@@ -1,0 +1,76 @@
+//! The page of grants.
+
+use http::Method;
+
+use super::{Front, OAUTH, Page, authorize};
+use crate::support::visitor::{APP, Visitor, parameter};
+
+const GRANTS: &str = "https://app.example/oauth/grants";
+
+/// The value of the hidden field of the first grant.
+fn first_grant(html: &str) -> String {
+    let rest = html.split_once("name=\"grant\" value=\"").unwrap_or_else(|| panic!("no grant in {html}")).1;
+    rest.split('"').next().expect("a value").to_owned()
+}
+
+#[tokio::test]
+async fn a_user_sees_and_ends_what_clients_may_do() {
+    let mut front = Front::start().await;
+    assert_eq!(front.alice.load(GRANTS).await.status, 302, "the user signs in first");
+    let code = front.code(&authorize(&[])).await;
+    let tokens = front.redeem(&code, &[]).await.json();
+    let page = front.alice.load(GRANTS).await;
+    assert_eq!(page.status, 200);
+    let html = page.text();
+    for shown in ["spa", "https://app.example/mcp", "End the access of spa"] {
+        assert!(html.contains(shown), "{shown} in {html}");
+    }
+    assert_eq!(front.status("/mcp", &tokens["access_token"]).await, 200);
+    let form = format!("grant={}", first_grant(&html));
+    let ended = front.alice.submit(GRANTS, &form).await;
+    assert_eq!((ended.status.as_u16(), ended.header("location")), (303, Some(GRANTS)));
+    assert_eq!(front.status("/mcp", &tokens["access_token"]).await, 401);
+    assert!(front.alice.load(GRANTS).await.text().contains("No application may act for you"));
+}
+
+/// Hostile case 85.
+#[tokio::test]
+async fn no_other_site_and_no_other_user_ends_a_grant() {
+    let mut front = Front::start().await;
+    let code = front.code(&authorize(&[])).await;
+    let tokens = front.redeem(&code, &[]).await.json();
+    let html = front.alice.load(GRANTS).await.text();
+    let form = format!("grant={}", first_grant(&html));
+    let kind = ("content-type", "application/x-www-form-urlencoded");
+    for fields in [&[kind][..], &[kind, ("origin", "https://evil.example")], &[kind, ("origin", "null")]] {
+        assert_eq!(front.alice.send(Method::POST, GRANTS, fields, &form).await.status, 403, "{fields:?}");
+    }
+    let mut stranger = Visitor::of(&front.gateway);
+    assert_eq!(stranger.submit(GRANTS, &form).await.status, 400, "without a session");
+    // The session of the browser is no grant.
+    let own = front.alice.load(&authorize(&[])).await;
+    let consent = own.header("location").expect("the consent page").to_owned();
+    let session = Page::of(&front.alice.load(&consent).await).session;
+    let other = front.alice.submit(GRANTS, &format!("grant={session}")).await;
+    assert_eq!(other.status, 404);
+    assert_eq!(front.status("/mcp", &tokens["access_token"]).await, 200);
+}
+
+/// The names of clients that registered themselves are texts of strangers.
+#[tokio::test]
+async fn the_name_of_a_client_is_text() {
+    let mut front = Front::with(&OAUTH.replace("[oauth]\n", "[oauth]\nregistration = [\"loopback\"]\n")).await;
+    let body = serde_json::json!({
+        "client_name": "<b>Bank</b>\u{202e}", "redirect_uris": ["http://127.0.0.1/callback"],
+    });
+    let registered = front.gateway.client().host("app.example").post("/oauth/register", &body).await;
+    let id = registered.json()["client_id"].as_str().expect("an id").to_owned();
+    let callback = "http://127.0.0.1:1/callback";
+    let page = front.consent_page(&authorize(&[("client_id", &id), ("redirect_uri", callback)])).await;
+    assert!(page.html.contains("&lt;b&gt;Bank&lt;/b&gt;") && !page.html.contains('\u{202e}'), "{}", page.html);
+    let answer = front.decide(&page, "allow").await;
+    let code = parameter(&answer, "code").expect("a code");
+    assert_eq!(front.redeem(&code, &[("client_id", &id), ("redirect_uri", callback)]).await.status, 200);
+    let html = front.alice.load(&format!("{APP}/oauth/grants")).await.text();
+    assert!(html.contains("&lt;b&gt;Bank&lt;/b&gt;") && !html.contains("<b>Bank"), "{html}");
+}

@@ -1,0 +1,60 @@
+//! The pages in a real browser: it sends a form, and axe-core looks at it.
+
+use serde_json::{Value, json};
+
+use super::{Front, authorize};
+use crate::support::visitor::APP;
+use crate::support::wait::eventually_within;
+use crate::support::wire::TIMEOUT;
+use crate::support::{Browser, source};
+
+/// What axe-core finds on the page that the browser shows.
+async fn violations(browser: &Browser) -> Value {
+    let axe = source::read("target/browser/node_modules/axe-core/axe.min.js");
+    browser.run(&axe, &Value::Null).await;
+    let script = "const { violations } = await axe.run(document); return violations.map((one) => [one.id, one.help])";
+    browser.run(script, &Value::Null).await
+}
+
+/// Waits until the browser shows a page with this heading.
+async fn shows(browser: &Browser, heading: &str) {
+    eventually_within(TIMEOUT, heading, async || {
+        let shown = browser.run("return document.querySelector('h1')?.textContent ?? ''", &Value::Null).await;
+        if shown == heading { Ok(()) } else { Err(shown.to_string()) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_user_agrees_by_keyboard_and_axe_finds_nothing() {
+    let mut front = Front::start().await;
+    assert_eq!(front.liar.sign_in(&mut front.alice, |back| back).await.status, 303);
+    let session = front.alice.session().expect("a session").to_owned();
+    let hosts = [("app.example", front.gateway.tls_address()), ("client.example", front.gateway.tls_address())];
+    let browser = Browser::open(&hosts, &[&front.gateway.certificate()], &[]).await;
+    browser.go(&format!("{APP}/oauth2/signed_out")).await;
+    let cookie = json!({ "name": "__Host-bearward", "value": session, "url": APP, "path": "/", "secure": true });
+    browser.devtools("Network.setCookie", &cookie).await;
+    browser.go(&authorize(&[("scope", "")])).await;
+    shows(&browser, "Allow spa?").await;
+    for scheme in ["light", "dark"] {
+        let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        browser.devtools("Emulation.setEmulatedMedia", &features).await;
+        assert_eq!(violations(&browser).await, json!([]), "{scheme}");
+    }
+    let narrow = json!({ "width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": true });
+    browser.devtools("Emulation.setDeviceMetricsOverride", &narrow).await;
+    let fits = "return document.documentElement.scrollWidth <= document.documentElement.clientWidth";
+    assert_eq!(browser.run(fits, &Value::Null).await, json!(true), "nothing is wider than the page");
+    // The first button by keyboard. The client is a page of the gateway's address without a route.
+    browser.run("document.querySelector('button[value=allow]').focus()", &Value::Null).await;
+    browser.press("\u{e007}").await;
+    eventually_within(TIMEOUT, "the client has a code", async || {
+        let shown = browser.run("return location.href", &Value::Null).await.to_string();
+        if shown.contains("client.example/callback?code=bwc1_") { Ok(()) } else { Err(shown) }
+    })
+    .await;
+    browser.go(&format!("{APP}/oauth/grants")).await;
+    shows(&browser, "Applications with access").await;
+    assert_eq!(violations(&browser).await, json!([]));
+}

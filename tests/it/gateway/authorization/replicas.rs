@@ -1,0 +1,149 @@
+//! Two gateways on one PostgreSQL: the browser and the client may be at another one at each step.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::{CALLBACK, OAUTH, Page, VERIFIER, authorize};
+use crate::gateway::oauth::post;
+use crate::gateway::sign_in::liar::Liar;
+use crate::support::clock::ManualClock;
+use crate::support::postgres::PostgresServer;
+use crate::support::visitor::{APP, Visitor, parameter};
+use crate::support::wait::eventually_within;
+use crate::support::wire::TIMEOUT;
+use crate::support::{Gateway, TestResponse, Upstream};
+
+struct Replicas {
+    liar: Liar,
+    _upstream: Upstream,
+    gateways: [Gateway; 2],
+    alice: Visitor,
+}
+
+impl Replicas {
+    async fn start() -> Replicas {
+        let liar = Liar::start(&json!({}));
+        let upstream = Upstream::start();
+        let store = PostgresServer::shared().store_keys();
+        let more = format!(
+            "[store]\n{store}\n[[provider]]\nname = \"main\"\nissuer = \"{}\"\nclient_id = \"gateway\"\n\
+             client_secret_file = \"client.secret\"\n{OAUTH}",
+            liar.issuer
+        );
+        let text = Gateway::config_text(&upstream.address.to_string(), &more).replace("https://gateway.example", APP);
+        let clock = Arc::new(ManualClock::new());
+        let folders = [(), ()].map(|()| Arc::new(TempDir::new().expect("a folder")));
+        for folder in &folders {
+            let secret = folder.path().join("client.secret");
+            bearward::types::secret::write_private(&secret, b"of the gateway").expect("written");
+        }
+        let start = |number: usize| Gateway::in_folder(text.clone(), folders[number].clone(), clock.clone());
+        let first = start(0);
+        let root = |number: usize| folders[number].path().join("bearward.secret");
+        std::fs::copy(root(0), root(1)).expect("copied");
+        let gateways = [first, start(1)];
+        for gateway in &gateways {
+            eventually_within(TIMEOUT, "the metadata of the provider are known", async || {
+                match Visitor::of(gateway).load(&format!("{APP}/oauth2/sign_in/main")).await.status.as_u16() {
+                    302 => Ok(()),
+                    status => Err(status.to_string()),
+                }
+            })
+            .await;
+        }
+        let alice = Visitor::of(&gateways[0]);
+        Replicas { liar, _upstream: upstream, gateways, alice }
+    }
+
+    /// The browser goes on at this gateway.
+    fn move_to(&mut self, number: usize) {
+        self.alice.move_to(&self.gateways[number]);
+    }
+
+    /// The code, with each step at the other gateway.
+    async fn code(&mut self) -> String {
+        let request = self.alice.load(&authorize(&[])).await;
+        let consent = request.header("location").expect("the consent page").to_owned();
+        self.move_to(1);
+        let out = self.alice.navigate_until(&consent, &self.liar.issuer).await;
+        self.move_to(0);
+        let back = self.liar.agree(&out);
+        let returned = self.alice.load(&back).await;
+        let consent = returned.header("location").expect("the consent page").to_owned();
+        self.move_to(1);
+        let page = Page::of(&self.alice.load(&consent).await);
+        self.move_to(0);
+        let answer = self.alice.submit(&format!("{APP}/oauth/consent"), &page.form("allow")).await;
+        parameter(answer.header("location").expect("the client"), "code").expect("a code")
+    }
+
+    async fn redeem(&self, number: usize, code: &str) -> TestResponse {
+        let form = [
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("client_id", "spa"),
+            ("redirect_uri", CALLBACK),
+            ("code_verifier", VERIFIER),
+        ];
+        post(self.gateways[number].client().host("app.example"), "/oauth/token", &form).await
+    }
+
+    async fn status(&self, number: usize, token: &str) -> u16 {
+        self.gateways[number].client().host("app.example").bearer(token).get("/mcp").await.status.as_u16()
+    }
+}
+
+#[tokio::test]
+async fn each_step_can_be_at_the_other_gateway() {
+    let mut both = Replicas::start().await;
+    let code = both.code().await;
+    let tokens = both.redeem(1, &code).await;
+    assert_eq!(tokens.status, 200, "{}", tokens.text());
+    let access = tokens.json()["access_token"].as_str().expect("a token").to_owned();
+    for number in [0, 1] {
+        assert_eq!(both.status(number, &access).await, 200);
+    }
+    // The second use, at the other gateway, ends the session at both.
+    both.redeem(0, &code).await.assert_rejected(400, "invalid_grant");
+    assert_eq!(both.status(0, &access).await, 401);
+    eventually_within(TIMEOUT, "the other gateway knows it", async || match both.status(1, &access).await {
+        401 => Ok(()),
+        status => Err(status.to_string()),
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn of_two_uses_at_two_gateways_at_once_one_gets_tokens() {
+    let mut both = Replicas::start().await;
+    for _ in 0..5 {
+        let code = both.code_again().await;
+        let (one, other) = tokio::join!(both.redeem(0, &code), both.redeem(1, &code));
+        let mut statuses = [one.status.as_u16(), other.status.as_u16()];
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 400], "{} {}", one.text(), other.text());
+        let tokens = if one.status == 200 { one.json() } else { other.json() };
+        let access = tokens["access_token"].as_str().expect("a token").to_owned();
+        for number in [0, 1] {
+            eventually_within(TIMEOUT, "the session has ended", async || match both.status(number, &access).await {
+                401 => Ok(()),
+                status => Err(status.to_string()),
+            })
+            .await;
+        }
+    }
+}
+
+impl Replicas {
+    /// A code of the session that the browser has, or gets.
+    async fn code_again(&mut self) -> String {
+        if self.alice.session().is_none() {
+            return self.code().await;
+        }
+        let page = Page::of(&self.alice.navigate(&authorize(&[])).await);
+        let answer = self.alice.submit(&format!("{APP}/oauth/consent"), &page.form("allow")).await;
+        parameter(answer.header("location").expect("the client"), "code").expect("a code")
+    }
+}
