@@ -5,7 +5,8 @@
 //!
 //! ```sh
 //! export ASAN_OPTIONS=detect_odr_violation=0    # SQLite is linked twice
-//! cargo +nightly fuzz run --fuzz-dir tests/fuzz token -- -max_total_time=60    # or: path, headers, config, protobuf, redirect
+//! cargo +nightly fuzz run --fuzz-dir tests/fuzz token -- -max_total_time=60
+//! # or: path, headers, config, protobuf, redirect
 //! cargo +nightly fuzz cmin --fuzz-dir tests/fuzz token                        # minimizes the corpus
 //! ```
 //!
