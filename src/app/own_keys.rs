@@ -103,7 +103,7 @@ pub(super) fn register_metrics(
 pub(super) fn own_policy(tokens: &TokenSettings, algorithms: Vec<Algorithm>) -> Issuer {
     Issuer {
         issuer: tokens.issuer.as_str().into(),
-        audience: Audience::OneOf(tokens.audience.clone()),
+        audience: Audience::OneOf(tokens.accepted_audience()),
         resources: tokens.resources.clone(),
         algorithms,
         types: vec!["at+jwt".into()],

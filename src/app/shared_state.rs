@@ -377,7 +377,7 @@ fn broker_settings(config: &Config) -> BrokerSettings {
     BrokerSettings {
         issuer: tokens.issuer.clone(),
         audience: tokens.audience.clone(),
-        resources: tokens.resources.clone(),
+        resources: tokens.resources.iter().chain(&tokens.gateway_resource).cloned().collect(),
         lifetimes: tokens.lifetimes,
         token_size: config.limits.token_size,
         sessions_per_subject: tokens.sessions_per_subject,

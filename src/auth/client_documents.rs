@@ -31,6 +31,8 @@ const MAX_KEPT: usize = 1_000;
 
 /// How long a document is kept, whatever its response says.
 const KEPT: Duration = Duration::from_mins(15);
+/// How long after that it serves while it cannot be fetched: a flood of other URLs of its host must not stop its users.
+const STALE: Duration = Duration::from_hours(24);
 
 /// Maximum size of a document (section 6.6 of the draft recommends 5 KB).
 const MAX_SIZE: usize = 5 * 1024;
@@ -38,7 +40,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(3);
 
 /// Maximum number of fetches at the same time.
 const MAX_FETCHES: usize = 4;
-/// For each host: 10 a minute.
+/// For each host and address of a client: 10 a minute.
 const PER_HOST: Rate = Rate { burst: 10, interval: Duration::from_secs(6) };
 /// For each address of a client: 60 a minute.
 const PER_ADDRESS: Rate = Rate { burst: 60, interval: Duration::from_secs(1) };
@@ -103,6 +105,10 @@ impl ClientDocuments {
         let mut outcome = seat.flight.lock().await;
         if outcome.is_none() {
             let fetched = self.fetch(client_id, host, is_named, settings, client, now).await;
+            let fetched = match (fetched, self.stale(client_id, now)) {
+                (Err(reject), Some(stale)) if reject.reason == Reason::ClientDocument => Ok(stale),
+                (fetched, _) => fetched,
+            };
             *outcome = Some(fetched.map_err(|reject| (reject.reason, reject.detail.into_owned())));
             seat.close();
         }
@@ -116,6 +122,11 @@ impl ClientDocuments {
     fn kept(&self, client_id: &str, now: Uptime) -> Option<Arc<ClientDocument>> {
         let kept = self.kept.lock();
         kept.get(client_id).filter(|kept| now < kept.until).map(|kept| kept.document.clone())
+    }
+
+    fn stale(&self, client_id: &str, now: Uptime) -> Option<Arc<ClientDocument>> {
+        let kept = self.kept.lock();
+        kept.get(client_id).filter(|kept| now < kept.until + STALE).map(|kept| kept.document.clone())
     }
 
     async fn fetch(
@@ -132,7 +143,7 @@ impl ClientDocuments {
             reject.with_retry_after(wait)
         };
         self.per_address.try_take(client, now).map_err(busy)?;
-        self.per_host.try_take(key_of(host), now).map_err(busy)?;
+        self.per_host.try_take(key_of(host, client), now).map_err(busy)?;
         let _running = self.running.try_acquire().map_err(|_| busy(Duration::from_secs(1)))?;
         // A host that the operator names may be in a private network.
         let reach = if is_named { Reach::Loopback } else { Reach::Public };
@@ -148,7 +159,7 @@ impl ClientDocuments {
     fn keep(&self, client_id: &str, document: Arc<ClientDocument>, now: Uptime) {
         let mut kept = self.kept.lock();
         if kept.len() >= MAX_KEPT {
-            kept.retain(|_, kept| now < kept.until);
+            kept.retain(|_, kept| now < kept.until + STALE);
         }
         if kept.len() >= MAX_KEPT {
             let oldest = kept.iter().min_by_key(|(_, kept)| kept.until).map(|(id, _)| id.clone());
@@ -158,8 +169,9 @@ impl ClientDocuments {
     }
 }
 
-fn key_of(host: &str) -> Key {
-    let digest = secret::digest(&[b"client document", host.as_bytes()]);
+/// A host as one client address asks for it: one address uses up no other one's fetches.
+fn key_of(host: &str, client: IpAddr) -> Key {
+    let digest = secret::digest(&[b"client document", host.as_bytes(), client.to_string().as_bytes()]);
     Key::from(digest.first_chunk().map_or(0, |half| u128::from_be_bytes(*half)))
 }
 

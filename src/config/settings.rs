@@ -154,6 +154,14 @@ pub struct StoreSettings {
     pub start_patience: Duration,
 }
 
+impl TokenSettings {
+    /// The audiences of tokens of this gateway that are good where no route has a resource of its own.
+    pub fn accepted_audience(&self) -> Vec<String> {
+        let resource = self.gateway_resource.iter().filter(|resource| !self.audience.contains(resource));
+        self.audience.iter().chain(resource).cloned().collect()
+    }
+}
+
 impl StoreSettings {
     /// Returns true if several gateways can have the store open at once.
     pub fn is_shared(&self) -> bool {
@@ -202,6 +210,8 @@ pub struct TokenSettings {
     pub audience: Vec<String>,
     /// `route.resource`, each once: other audiences of tokens that this gateway issues and accepts.
     pub resources: Vec<String>,
+    /// `oauth.resource`, if clients get tokens for it: accepted as `audience` is, and never the default.
+    pub gateway_resource: Option<String>,
     pub algorithm: Algorithm,
     /// PKCS#8 PEM, not rotated. `None`: the gateway creates keys, rotates them and keeps them in the store.
     pub signing_key_file: Option<PathBuf>,

@@ -143,12 +143,9 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let browsers = sign_in::Browsers::new(&routes, &oauth, &tokens.issuer);
     let (sign_in_path, sign_in) =
         root.table("sign_in", |table| sign_in::read(table, &providers, &browsers, &tokens.lifetimes));
-    if oauth.authorization.is_some()
-        && let Some(resource) = &oauth.resources.of_gateway
-        && !tokens.audience.contains(&resource.url)
-    {
-        // Clients get tokens for it, and the routes without a resource of their own are it.
-        tokens.audience.push(resource.url.clone());
+    if oauth.authorization.is_some() {
+        // The routes without a resource of their own are it. Only tokens of clients have it in `aud`.
+        tokens.gateway_resource = oauth.resources.of_gateway.as_ref().map(|resource| resource.url.clone());
     }
     let forward_auth = root.table("forward_auth", |table| forward_auth::read(table, &routes, &forwarding));
     let (event_streams, pushed) = event_stream::event_streams(root, &tokens.issuer, &routes);

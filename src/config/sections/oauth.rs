@@ -89,7 +89,7 @@ pub(super) fn read(
         );
         table.reject("sign_in", error.missing());
     }
-    let authorization = authorization.map(|keys| Box::new(keys.with_resources(table, &resources)));
+    let authorization = authorization.map(|keys| Box::new(keys.with_resources(table, &resources, &tokens.resources)));
     let endpoints = Endpoints {
         token_endpoint,
         revocation_endpoint,

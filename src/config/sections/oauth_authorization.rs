@@ -86,7 +86,12 @@ pub(super) fn read(
 
 impl AuthorizationKeys {
     /// Clients get tokens for a resource, so there must be one.
-    pub(super) fn with_resources(self, table: &Table<'_>, resources: &Resources) -> AuthorizationSettings {
+    pub(super) fn with_resources(
+        self,
+        table: &Table<'_>,
+        resources: &Resources,
+        of_routes: &[String],
+    ) -> AuthorizationSettings {
         if resources.all.is_empty() {
             let error = ConfigError::new(
                 "there is no protected resource that a client could get a token for",
@@ -96,6 +101,14 @@ impl AuthorizationKeys {
                 "sign_in",
                 error.help("add resource = \"https://…\", the URL that clients are configured with"),
             );
+        }
+        if let Some(same) = resources.of_gateway.as_ref().filter(|of_gateway| of_routes.contains(&of_gateway.url)) {
+            let error = ConfigError::new(
+                format!("a route has the same resource, {}", same.url),
+                "expected `resource` here or in the route, not both",
+            );
+            let help = "tokens for this one are good at all routes without a resource; remove it, or that of the route";
+            table.reject("resource", error.help(help));
         }
         let offered = resources
             .all

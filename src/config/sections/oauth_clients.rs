@@ -52,6 +52,13 @@ fn client(
     let algorithms = if has_keys { algorithms(table, source.as_ref()) } else { unused(table) };
     let has_certificate = matches!(method, Method::Named | Method::SelfSigned);
     let certificate_bound = certificate_bound(table, has_certificate, possible);
+    if certificate_bound && method == Method::Nothing {
+        let error = ConfigError::new(
+            "tokens.certificate_bound says whether tokens of public clients are bound",
+            "expected no `certificate_bound` with client_auth = \"none\"",
+        );
+        table.reject("certificate_bound", error.related(&table.place("client_auth"), "it does not authenticate"));
+    }
     let client_credentials = client_credentials(table, method);
     let dpop_bound = table.boolean("dpop_bound_access_tokens", false);
     let authorization = authorization(table, method);

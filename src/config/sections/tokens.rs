@@ -52,6 +52,7 @@ pub(super) fn read(
         audience: audience.unwrap_or_else(|| vec![issuer.clone()]),
         // Known when the routes are read.
         resources: Vec::new(),
+        gateway_resource: None,
         issuer,
         algorithm,
         signing_key_file,

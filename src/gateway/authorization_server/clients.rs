@@ -94,9 +94,11 @@ impl<'c> AskingClient<'c> {
     pub(super) fn label(&self) -> String {
         let name = match &self.known_by {
             KnownBy::Operator => Some(self.id.to_owned()),
-            KnownBy::Itself { name } => name.as_deref().and_then(shown_name),
+            // In quotes: it is not that of a client that the operator knows.
+            KnownBy::Itself { name } => name.as_deref().and_then(shown_name).map(|name| format!("“{name}”")),
             KnownBy::Document { host, name, .. } => {
-                name.as_deref().and_then(shown_name).map(|name| format!("{name} ({host})"))
+                let name = name.as_deref().and_then(shown_name).unwrap_or_default();
+                Some(format!("{host}: “{name}”"))
             }
         };
         let name = name.unwrap_or_else(|| "an application without a name".to_owned());

@@ -17,6 +17,7 @@ impl AuthorizationCall<'_, '_> {
     /// `GET`: the page, a redirect to a provider, or an answer if the client wants the user not to be asked.
     pub(super) async fn show_consent<B>(&mut self, request: &Request<B>) -> Result<Response<Body>, Reject> {
         self.check_host()?;
+        self.check_navigation(request.headers())?;
         let query = parameters::read(request.uri().query().unwrap_or_default());
         let sealed = query.ok().and_then(|mut query| query.remove("request")).unwrap_or_default();
         let pending = self.pending(&sealed, request.headers())?;
@@ -27,7 +28,8 @@ impl AuthorizationCall<'_, '_> {
                 let error = RequestError::new("login_required", "the user is not signed in");
                 return self.answer_error(&pending, error).await;
             }
-            return self.begin_sign_in(&self.consent_path(&sealed), request);
+            let wish = pending.request.sign_in;
+            return self.begin_sign_in(&self.consent_path(&sealed), wish, request).await;
         };
         let client = self.client_of(&pending).await?;
         if client.skips_consent {

@@ -14,6 +14,7 @@ impl AuthorizationCall<'_, '_> {
     /// request, and the user is the one that the page names.
     pub(super) async fn decide<B>(&mut self, request: &Request<B>, form: &Bytes) -> Result<Response<Body>, Reject> {
         self.check_host()?;
+        self.check_navigation(request.headers())?;
         self.check_origin(request.headers())?;
         let form = Form::read(request.headers(), form)?;
         let sealed = form.required("request")?;

@@ -6,7 +6,7 @@ use http::{HeaderMap, Request, Response};
 use super::call::{AuthorizationCall, redirect};
 use super::{browser_cookie, pages};
 use crate::gateway::oauth::metadata;
-use crate::gateway::sign_in::paths;
+use crate::gateway::sign_in::{is_of_other_site, is_part_of_page, paths};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::parameters;
 use crate::tokens::authorization::code::{AuthorizationCode, Granted};
@@ -55,10 +55,28 @@ impl AuthorizationCall<'_, '_> {
         Ok(sessions)
     }
 
-    /// Sends the browser to the only provider, or lets the user choose one. It comes back to `target`.
-    pub(super) fn begin_sign_in<B>(&self, target: &str, request: &Request<B>) -> Result<Response<Body>, Reject> {
+    /// Sends the browser to the only provider, or lets the user choose one. It comes back to `target`. `wish`: how new
+    /// the session has to be.
+    ///
+    /// If the browser has a session, a new one ends it. Another site must not cause that without the user: the page has
+    /// a link to itself.
+    pub(super) async fn begin_sign_in<B>(
+        &self,
+        target: &str,
+        wish: SignInWish,
+        request: &Request<B>,
+    ) -> Result<Response<Body>, Reject> {
+        let headers = request.headers();
+        if is_of_other_site(headers) && !self.sign_in.sessions(headers, self.context).await?.is_empty() {
+            return Ok(pages::sign_in_again(target));
+        }
         if let [provider] = &*self.settings.providers {
-            return self.sign_in.start(provider, target, request, self.context);
+            let more = match wish {
+                SignInWish::Any | SignInWish::Silent => None,
+                SignInWish::Anew => Some(("prompt", "login".to_owned())),
+                SignInWish::Within(seconds) => Some(("max_age", seconds.to_string())),
+            };
+            return self.sign_in.start_with(provider, target, more, request, self.context);
         }
         let link = |provider: &str| {
             let path = self.sign_in.path_of(paths::SIGN_IN, provider);
@@ -66,6 +84,14 @@ impl AuthorizationCall<'_, '_> {
         };
         let links: Vec<_> = self.settings.providers.iter().map(|provider| (&**provider, link(provider))).collect();
         Ok(pages::providers(&links))
+    }
+
+    /// A script or an image of a page of this host is no user that reads a page.
+    pub(super) fn check_navigation(&self, headers: &HeaderMap) -> Result<(), Reject> {
+        if is_part_of_page(headers) {
+            return Err(Reject::new(Reason::BadAuthorization, "Sec-Fetch-Mode is not navigate"));
+        }
+        Ok(())
     }
 
     /// A form of another site has the cookies of the user as well.

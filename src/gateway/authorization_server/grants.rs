@@ -8,6 +8,7 @@ use super::pages;
 use crate::gateway::oauth::{Form, metadata};
 use crate::protocols::http::body::Body;
 use crate::store::RevokedBy;
+use crate::tokens::authorization::request::SignInWish;
 use crate::tokens::family::Family;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
@@ -16,8 +17,11 @@ impl AuthorizationCall<'_, '_> {
     /// `GET`: the grants of the user of this browser, who signs in first.
     pub(super) async fn show_grants<B>(&mut self, request: &Request<B>) -> Result<Response<Body>, Reject> {
         self.check_host()?;
+        self.check_navigation(request.headers())?;
         let user = self.sessions(request.headers()).await?.into_iter().next();
-        let Some(user) = user else { return self.begin_sign_in(&self.settings.grants_page, request) };
+        let Some(user) = user else {
+            return self.begin_sign_in(&self.settings.grants_page, SignInWish::Any, request).await;
+        };
         let grants = self.grants_of(&user).await?;
         Ok(pages::grants(&grants, &self.settings.grants_page))
     }
@@ -25,6 +29,7 @@ impl AuthorizationCall<'_, '_> {
     /// `POST`: ends one grant, with its streams, on all gateways.
     pub(super) async fn end_grant<B>(&mut self, request: &Request<B>, form: &Bytes) -> Result<Response<Body>, Reject> {
         self.check_host()?;
+        self.check_navigation(request.headers())?;
         self.check_origin(request.headers())?;
         let form = Form::read(request.headers(), form)?;
         let user = self.sessions(request.headers()).await?.into_iter().next();

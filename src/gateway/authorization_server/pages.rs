@@ -128,6 +128,16 @@ fn row(grant: &Family, action: &str) -> String {
     )
 }
 
+/// The user goes on by a link of this page: another site has led the browser here. `target`: where the sign-in begins.
+pub(super) fn sign_in_again(target: &str) -> Response<Body> {
+    let content = format!(
+        "<p>An application asks you to sign in again. That ends your session in this browser.</p>\
+         <p><a class=\"button\" href=\"{}\">Sign in again</a></p>",
+        escaped(target)
+    );
+    page(StatusCode::OK, "Sign in again", &content)
+}
+
 /// Why the request of a client fails. `help`: what the user can do.
 pub(super) fn failed(reject: &Reject, help: &str) -> Response<Body> {
     let message = reject.reason.message();
@@ -186,7 +196,8 @@ fn warning(uri: &RedirectUri) -> &'static str {
     match uri.kind() {
         RedirectKind::Https => "",
         RedirectKind::Loopback | RedirectKind::PrivateScheme { .. } => {
-            "<p class=\"warning\">Any program on this device can ask like this. Go on only if you have just started it.</p>"
+            "<p class=\"warning\">Any program on this device can ask like this. \
+             Go on only if you have just started it.</p>"
         }
     }
 }

@@ -66,7 +66,9 @@ impl RegistrationSettings {
         let kind = match uri.kind() {
             RedirectKind::Loopback => RegistrationKind::Loopback,
             RedirectKind::Https => RegistrationKind::Https,
-            RedirectKind::PrivateScheme { .. } => RegistrationKind::PrivateSchemes,
+            RedirectKind::PrivateScheme { has_dot: true } => RegistrationKind::PrivateSchemes,
+            // Schemes without a dot open programs that wait for no code.
+            RedirectKind::PrivateScheme { has_dot: false } => return false,
         };
         self.kinds.contains(&kind)
     }

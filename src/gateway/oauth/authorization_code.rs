@@ -34,7 +34,7 @@ impl Call<'_, '_> {
         let audience = audience(form, &code)?;
         let session = self.broker.session_of_code(&code, &self.context.event()).await?;
         let login = Login {
-            audience,
+            audience: audience.clone(),
             client_id: client_id.to_owned(),
             label: code.label.clone(),
             address: Some(self.context.client()),
@@ -42,11 +42,23 @@ impl Call<'_, '_> {
             // A client that authenticates may refresh with another key (RFC 9449 section 5) or certificate (RFC 8705
             // section 4).
             bound_to: if client.registered().is_ok() { Bound::default() } else { proved_client.bind },
-            ..login_of(&session, code.scope.clone())
+            ..login_of(&session, self.scope_for(&code, &audience))
         };
         let redeemed = RedeemedCode { text, code: &code, session };
         let pair = self.broker.redeem_code(redeemed, login, proved_client.bind, self.context.event()).await?;
         Ok(respond::json(StatusCode::OK, &TokenResponse::from(&pair)))
+    }
+
+    /// The granted scopes that the resources of the token have: those of another one mean something else.
+    fn scope_for(&self, code: &AuthorizationCode, audience: &[String]) -> String {
+        if audience.len() == code.resources.len() {
+            return code.scope.clone();
+        }
+        let resources = self.endpoints.authorization.iter().flat_map(|settings| &settings.resources);
+        let taken: Vec<_> = resources.filter(|resource| audience.contains(&resource.url)).collect();
+        let is_of_taken =
+            |scope: &&str| taken.iter().any(|resource| resource.scopes.iter().any(|known| known == scope));
+        code.scope.split(' ').filter(is_of_taken).collect::<Vec<_>>().join(" ")
     }
 
     /// Returns the id of the client, if it is the one that the code was made for.

@@ -28,6 +28,7 @@ use crate::gateway::sign_in::paths::SignInCall;
 use crate::protocols::http::body::Body;
 use crate::types::reject::{Reason, Reject};
 
+pub(crate) use navigation::{is_of_other_site, is_part_of_page};
 pub use parameters::OWN_PARAMETERS;
 pub use service::SignIn;
 pub use settings::{ExternalUrl, SignInSettings};

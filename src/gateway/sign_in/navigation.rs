@@ -25,12 +25,12 @@ pub(super) fn is_form(method: &Method, headers: &HeaderMap) -> bool {
 }
 
 /// Returns true if a page of another site has led the browser here. Also one of a sister domain.
-pub(super) fn is_of_other_site(headers: &HeaderMap) -> bool {
+pub(crate) fn is_of_other_site(headers: &HeaderMap) -> bool {
     headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none")
 }
 
 /// Returns true if the browser says that it loads no page: an image of any page on the web, or what a script asks for.
-pub(super) fn is_part_of_page(headers: &HeaderMap) -> bool {
+pub(crate) fn is_part_of_page(headers: &HeaderMap) -> bool {
     headers.get("sec-fetch-mode").is_some_and(|mode| mode != "navigate")
 }
 

@@ -91,10 +91,22 @@ impl SignIn {
     }
 
     /// `target`: where the browser comes back to, path and query of the same origin.
-    pub(crate) fn start<B>(
+    pub(super) fn start<B>(
         &self,
         provider: &str,
         target: &str,
+        request: &Request<B>,
+        context: &RequestContext<'_>,
+    ) -> Result<Response<Body>, Reject> {
+        self.start_with(provider, target, None, request, context)
+    }
+
+    /// As [`SignIn::start`], with one more parameter for the provider, which replaces that of the operator.
+    pub(crate) fn start_with<B>(
+        &self,
+        provider: &str,
+        target: &str,
+        parameter: Option<(&'static str, String)>,
         request: &Request<B>,
         context: &RequestContext<'_>,
     ) -> Result<Response<Body>, Reject> {
@@ -109,12 +121,14 @@ impl SignIn {
         let begun = self.begin(with, target, room, now);
         let Begun { attempt, state, name, sealed } = begun.ok_or_else(internal)?;
         let redirect_uri = format!("{origin}{}", self.path_of(paths::CALLBACK, provider));
+        let mut parameters = with.settings.parameters.clone();
+        parameters.extend(parameter.map(|(name, value)| (name.to_owned(), value)));
         let authorization = Authorization {
             endpoint: &endpoint,
             client_id: &with.provider.client.client_id,
             redirect_uri: &redirect_uri,
             scopes: &with.settings.scopes,
-            more: &with.settings.parameters,
+            more: &parameters,
         };
         // Not 307: a browser would send the body of its request to the provider.
         let redirect = respond::redirect(StatusCode::FOUND, &authorization.url(&attempt, &state));

@@ -267,11 +267,14 @@ impl Issue {
         self.check(shared, session).await?;
         let inserted = self.insert(shared, session).await;
         let was_uncertain = *self.uncertain.lock();
-        // Also if it was written: the rest of this attempt may fail.
-        if matches!(inserted, Ok(_) | Err(QueryError::Lost(_))) {
+        if matches!(inserted, Err(QueryError::Lost(_))) {
             *self.uncertain.lock() = true;
         }
         let inserted = inserted?;
+        // The rest of this attempt may fail. The family of another call is not ours to end.
+        if rows::get::<bool>(&inserted, "inserted")? {
+            *self.uncertain.lock() = true;
+        }
         // Only the lost attempt has the same random salt.
         let is_repeated = was_uncertain && rows::get::<Option<bool>>(&inserted, "repeated")?.unwrap_or_default();
         let is_written = rows::get::<bool>(&inserted, "inserted")? || is_repeated;

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::redirect_uri::RedirectUri;
+use super::redirect_uri::{RedirectKind, RedirectUri};
 use crate::tokens::jwt::json;
 
 /// How every such client id begins.
@@ -87,7 +87,9 @@ fn redirect_uris(document: &Map<String, Value>) -> Result<Vec<RedirectUri>, &'st
         return Err("expected 1 to 20 redirect_uris");
     }
     let uris = listed.iter().filter_map(|value| RedirectUri::parse(value.as_str()?).ok());
-    let uris: Vec<RedirectUri> = uris.collect();
+    // A stranger would choose which program of the device opens.
+    let is_possible = |uri: &RedirectUri| !matches!(uri.kind(), RedirectKind::PrivateScheme { .. });
+    let uris: Vec<RedirectUri> = uris.filter(is_possible).collect();
     if uris.is_empty() { Err("none of the redirect_uris is possible") } else { Ok(uris) }
 }
 

@@ -20,7 +20,7 @@ use crate::types::secret;
 pub const PREFIX: &str = "bwc1_";
 
 /// Maximum length of a code.
-const MAX_LEN: usize = 2_048;
+const MAX_LEN: usize = 8_192;
 
 const SEALED: SealedKind = SealedKind { prefix: PREFIX, purpose: "bearward authorization code v1" };
 

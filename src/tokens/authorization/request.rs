@@ -19,6 +19,9 @@ const HASH_LEN: usize = 43;
 /// A scope of OpenID Connect. Each refresh token is one for offline access, and many clients request it unasked.
 const OFFLINE_ACCESS: &str = "offline_access";
 
+/// Scopes over the sessions of all users: no user grants them to a client.
+const OF_OPERATORS: [&str; 2] = ["token:revoke", "token:introspect"];
+
 /// What a client asks the user for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthorizationRequest {
@@ -194,7 +197,9 @@ fn wanted_scopes(
 ) -> Result<Vec<String>, RequestError> {
     let offered: Vec<&String> = resources.iter().flat_map(|resource| &resource.scopes).collect();
     let is_allowed = |scope: &str| offer.client_scopes.is_none_or(|scopes| scopes.iter().any(|known| known == scope));
-    let is_possible = |scope: &str| is_allowed(scope) && offered.iter().any(|known| *known == scope);
+    let is_possible = |scope: &str| {
+        is_allowed(scope) && !OF_OPERATORS.contains(&scope) && offered.iter().any(|known| *known == scope)
+    };
     let requested: Option<Vec<&str>> =
         requested.map(|text| text.split(' ').filter(|scope| !scope.is_empty() && *scope != OFFLINE_ACCESS).collect());
     let wanted = match requested {

@@ -17,7 +17,7 @@ fn text(oauth: &str) -> String {
 fn assert_error(text: &str, key: &str, message: &str) {
     let errors = parse(text).expect_err(text);
     let json = errors.json();
-    assert!(json.contains(&format!("\"{key}\"")) && json.contains(message), "{key}: {message}\n{errors}");
+    assert!(json.contains(&format!("\"{key}\"")) && json.contains(message), "{key}: {message}\n{errors}{json}");
 }
 
 #[test]
@@ -26,7 +26,8 @@ fn the_shortest_configuration_is_valid() {
     let settings = config.oauth.authorization.expect("it is on");
     assert_eq!(settings.resources[0].url, "https://app.example/mcp");
     assert_eq!(config.oauth.token_endpoint.as_deref(), Some("/oauth/token"));
-    assert!(config.tokens.audience.contains(&"https://app.example/mcp".to_owned()), "clients get tokens for it");
+    assert_eq!(config.tokens.audience, ["https://app.example"], "own logins get no tokens for it");
+    assert!(config.tokens.accepted_audience().contains(&"https://app.example/mcp".to_owned()), "clients do");
     let urls = config.sign_in.expect("browsers sign in").external_urls;
     assert_eq!(urls[0].origin, "https://app.example", "the pages are at the issuer");
 }
@@ -36,7 +37,7 @@ fn a_mistake_is_found_at_its_key() {
     let client = |keys: &str| format!("[[oauth.client]]\nclient_id = \"app\"\nclient_auth = \"none\"\n{keys}");
     let good = "redirect_uris = [\"https://a.example/cb\"]";
     for (oauth, key, message) in [
-        ("code_lifetime = \"2m\"".to_owned(), "oauth.code_lifetime", "out of range"),
+        ("code_lifetime = \"2m\"".to_owned(), "oauth.code_lifetime", "too large"),
         ("grant_lifetime = \"31d\"".into(), "oauth.grant_lifetime", "longer than tokens.refresh_absolute"),
         ("registration = [\"any\"]".into(), "oauth.registration[0]", "unknown value"),
         ("client_documents = [\"https://a.example\"]".into(), "oauth.client_documents[0]", "not a host"),
@@ -57,15 +58,29 @@ fn a_mistake_is_found_at_its_key() {
         (client(&format!("{good}\nclient_credentials = true")), "oauth.client[0].client_credentials", "everyone"),
         (client(&format!("{good}\njwks_file = \"a.json\"")), "oauth.client[0].jwks_file", "no effect"),
         ("[[route]]\npath = \"/oauth/authorize\"".into(), "oauth.authorization_endpoint", "a route has the same path"),
+        (
+            client(&format!("{good}\ncertificate_bound = true")),
+            "oauth.client[0].certificate_bound",
+            "certificate_bound",
+        ),
+        ("[[route]]\npath = \"/mcp\"\nresource = true".into(), "oauth.resource", "a route has the same resource"),
         ("[[route]]\npath = \"/oauth/grants\"".into(), "oauth.grants_page", "a route has the same path"),
     ] {
         assert_error(&text(&oauth), key, message);
     }
     let named = client(good).replace("\"app\"", "\"bwd1_app\"");
     assert_error(&text(&named), "oauth.client[0].client_id", "register themselves");
-    assert_error(&text("").replace("\"main\"\nresource", "\"other\"\nresource"), "oauth.sign_in", "no provider `other`");
+    assert_error(
+        &text("").replace("\"main\"\nresource", "\"other\"\nresource"),
+        "oauth.sign_in",
+        "no provider `other`",
+    );
     assert_error(&text("").replace("resource = \"https://app.example/mcp\"\n", ""), "oauth.sign_in", "no protected");
-    assert_error(&text("").replace("issuer = \"https://app.example\"", "issuer = \"http://localhost\""), "oauth.sign_in", "https://");
+    assert_error(
+        &text("").replace("issuer = \"https://app.example\"", "issuer = \"http://localhost\""),
+        "oauth.sign_in",
+        "https://",
+    );
     let off = text(&client(good)).replace("sign_in = \"main\"\n", "token_endpoint = \"/t\"\n");
     assert_error(&off, "oauth.sign_in", "there is no authorization endpoint");
 }

@@ -10,6 +10,7 @@ fn resources() -> Vec<OfferedResource> {
     vec![
         resource("https://api.example/mcp", &["mcp"]),
         resource("https://api.example/notes", &["notes:read", "notes:write"]),
+        resource("https://api.example/own", &["token:revoke", "token:introspect"]),
     ]
 }
 
@@ -115,6 +116,13 @@ fn a_client_gets_no_scope_that_it_cannot_have() {
         let found = scopes(scope, client).map_err(|error| error.code);
         assert_eq!(found, expected.map(str::to_owned), "{scope} {client:?}");
     }
+}
+
+#[test]
+fn no_client_gets_power_over_the_sessions_of_others() {
+    let own = &["https://api.example/own"];
+    assert_eq!(with(&[], own, None).map(|request| request.scopes), Ok(vec![]));
+    assert_eq!(code_of(with(&[("scope", "token:revoke")], own, None)), Some("invalid_scope"));
 }
 
 #[test]

@@ -141,3 +141,37 @@ async fn no_page_of_another_origin_reads_the_pages() {
     let token = token.send(Method::OPTIONS, "/oauth/token", "".into()).await;
     assert_eq!(token.header("access-control-allow-origin"), Some("https://app.other.example"));
 }
+
+/// A new sign-in ends the session of the browser. A link of another site must not cause it without the user.
+#[tokio::test]
+async fn another_site_does_not_replace_the_session() {
+    let mut front = Front::start().await;
+    assert_eq!(front.liar.sign_in(&mut front.alice, |back| back).await.status, 303);
+    front.gateway.clock.advance(std::time::Duration::from_secs(61));
+    let request = front.alice.load(&authorize(&[("prompt", "login")])).await;
+    let consent = request.header("location").expect("the consent page").to_owned();
+    let page = [("accept", "text/html"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
+    let from = |site| [page[0], page[1], page[2], ("sec-fetch-site", site)];
+    let shown = front.alice.send(Method::GET, &consent, &from("cross-site"), "").await;
+    assert_eq!((shown.status.as_u16(), shown.header("location")), (200, None));
+    assert!(shown.text().contains("Sign in again"), "{}", shown.text());
+    let link = shown.text().split_once("href=\"").expect("a link").1.split('"').next().expect("a path").to_owned();
+    let out = front.alice.send(Method::GET, &format!("{APP}{link}"), &from("same-origin"), "").await;
+    assert_eq!(out.status, 302, "{}", out.text());
+}
+
+/// A script of an application at this host has the cookies of the user, too.
+#[tokio::test]
+async fn only_a_page_load_gets_the_pages() {
+    let mut front = Front::start().await;
+    let page = front.consent_page(&authorize(&[])).await;
+    let script = [("sec-fetch-mode", "cors"), ("sec-fetch-site", "same-origin"), ("origin", APP)];
+    let form = ("content-type", "application/x-www-form-urlencoded");
+    let [mode, site, origin] = script;
+    let sent = front.alice.send(Method::POST, CONSENT, &[mode, site, origin, form], &page.form("allow")).await;
+    assert_eq!((sent.status.as_u16(), sent.header("location")), (400, None));
+    let image = [("sec-fetch-mode", "no-cors"), ("sec-fetch-dest", "image")];
+    for url in [format!("{CONSENT}?request={}", page.request), format!("{APP}/oauth/grants")] {
+        assert_eq!(front.alice.send(Method::GET, &url, &image, "").await.status, 400, "{url}");
+    }
+}

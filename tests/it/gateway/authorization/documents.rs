@@ -60,6 +60,10 @@ async fn a_client_with_a_document_gets_tokens() {
     front.gateway.clock.advance(Duration::from_secs(16 * 60));
     assert_eq!(status(&front, &id).await, 303);
     assert_eq!(server.pages().seen.len(), 2, "not for longer than 15 minutes");
+    // While its server is away, the client goes on.
+    front.gateway.clock.advance(Duration::from_secs(16 * 60));
+    server.pages().documents = vec![("/client.json".to_owned(), "x".repeat(6_000))];
+    assert_eq!(status(&front, &id).await, 303);
 }
 
 /// Hostile cases 46, 48, 49 and 51. No failure is kept.

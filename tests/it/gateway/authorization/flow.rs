@@ -60,10 +60,14 @@ async fn a_new_sign_in_is_made_where_the_client_wants_one() {
     for (changed, needs_sign_in) in
         [(("prompt", "login"), true), (("max_age", "30"), true), (("max_age", "3600"), false)]
     {
+        let (name, value) = changed;
         let response = front.alice.load(&authorize(&[changed])).await;
         let consent = response.header("location").expect("the consent page").to_owned();
         let next = front.alice.load(&consent).await;
         assert_eq!(next.status == 302, needs_sign_in, "{changed:?}");
+        // Otherwise the provider would sign the user in without a question.
+        let told = next.header("location").and_then(|out| parameter(out, name));
+        assert_eq!(told.as_deref(), needs_sign_in.then_some(value), "{changed:?}");
     }
     // Not the fourth sign-in within a minute. The new session is new enough.
     front.gateway.clock.advance(std::time::Duration::from_secs(61));
@@ -172,4 +176,7 @@ async fn fifteen_lines_are_enough() {
     let code = parameter(&answer, "code").expect("a code");
     let tokens = front.redeem(&code, &[("client_id", &id)]).await.json();
     assert_eq!(front.status("/mcp", &tokens["access_token"]).await, 200);
+    // The tokens of own logins do not change.
+    let own = front.gateway.issue("bob", "").await;
+    assert_eq!(claims_of(&own.access)["aud"], "https://api.example");
 }

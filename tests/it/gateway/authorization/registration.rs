@@ -76,6 +76,21 @@ async fn what_the_operator_does_not_allow_is_not_registered() {
     assert_eq!(register(&front, &large).await.status, 413);
 }
 
+/// A scheme without a dot opens any program: `search-ms:`, `vscode:`.
+#[tokio::test]
+async fn a_private_scheme_is_a_reversed_domain_name() {
+    let keys = "[oauth]\nregistration = [\"private_schemes\"]\n";
+    let front = Front::with(&OAUTH.replace("[oauth]\n", keys)).await;
+    for (uri, status) in [
+        ("com.example.app:/callback", 201),
+        ("cursor://anysphere.cursor-mcp/callback", 400),
+        ("search-ms:/x", 400),
+        ("http://127.0.0.1/callback", 400),
+    ] {
+        assert_eq!(register(&front, &json!({ "redirect_uris": [uri] })).await.status, status, "{uri}");
+    }
+}
+
 /// Hostile cases 58 and 63.
 #[tokio::test]
 async fn a_registration_is_good_for_its_own_redirect_uris_alone() {
