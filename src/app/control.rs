@@ -174,11 +174,14 @@ pub(super) async fn write_confirmations(state: &SharedState) {
     if seen.is_empty() {
         return;
     }
-    if let Err(error) = state.broker.with_timeout(state.store.confirm(seen)).await {
-        // Without them, the parent of a rotation stays valid longer.
-        tracing::warn!(%error, "cannot write confirmations to the store");
+    match state.broker.with_timeout(state.store.confirm(seen)).await {
+        Ok(()) => state.auth.seen_generations.end_write(),
+        Err(error) => {
+            // Without them, the parent of a rotation stays valid longer.
+            tracing::warn!(%error, "cannot write confirmations to the store; they are written again");
+            state.auth.seen_generations.write_failed();
+        }
     }
-    state.auth.seen_generations.end_write();
 }
 
 /// Lets the streams of API keys, of logins at providers and of opaque tokens go on, or ends them.

@@ -2,7 +2,8 @@
 //!
 //! The first request with an access token of generation c confirms that its client received the response that carried
 //! c. The rotation rules need this (see `tokens::family::rotation`), but no request waits for the store: it is recorded
-//! here and written in batches. A lost entry only makes rotation more lenient.
+//! here and written in batches. What cannot be written waits for the next batch: a lost entry lets a stolen parent get
+//! its child after the grace.
 
 use std::collections::HashMap;
 
@@ -48,9 +49,17 @@ impl SeenGenerations {
         seen.writing.iter().map(|(family, generation)| (*family, *generation)).collect()
     }
 
-    /// The store knows them, or cannot be told.
+    /// The store knows them.
     pub fn end_write(&self) {
         self.seen.lock().writing.clear();
+    }
+
+    /// The store may not know them: they wait for the next write.
+    pub fn write_failed(&self) {
+        let writing = std::mem::take(&mut self.seen.lock().writing);
+        for (family, generation) in writing {
+            self.record(family, generation);
+        }
     }
 }
 
@@ -75,6 +84,20 @@ mod tests {
         assert_eq!((seen.newest(family(1)), seen.begin_write()), (Some(4), vec![(family(1), 4)]));
         seen.end_write();
         assert_eq!((seen.newest(family(1)), seen.begin_write()), (None, vec![]));
+    }
+
+    #[test]
+    fn what_was_not_written_waits_for_the_next_write() {
+        let seen = SeenGenerations::default();
+        seen.record(family(1), 3);
+        seen.record(family(2), 1);
+        assert_eq!(seen.begin_write().len(), 2);
+        seen.record(family(1), 4);
+        seen.write_failed();
+        assert_eq!((seen.newest(family(1)), seen.newest(family(2))), (Some(4), Some(1)));
+        let mut again = seen.begin_write();
+        again.sort_unstable();
+        assert_eq!(again, [(family(1), 4), (family(2), 1)]);
     }
 
     #[test]

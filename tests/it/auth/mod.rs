@@ -7,6 +7,7 @@ pub mod authenticate;
 mod certificate_bound;
 mod certificate_clients;
 mod certificate_sessions;
+mod confirmations;
 pub mod dpop;
 mod introspection;
 pub mod key_changes;
