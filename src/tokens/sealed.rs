@@ -1,12 +1,15 @@
 //! Values that the gateway gives away and gets back: sealed texts. It stores none of them, so that nothing that a
 //! stranger begins fills its memory or its store (CVE-2021-22119). Pure.
 
+use std::time::Duration;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::tokens::family::refresh_token::Roots;
+use crate::types::clock::UnixTime;
 use crate::types::secret::{self, Secret};
 
 /// A kind of sealed text. No text of one kind opens as another one.
@@ -38,6 +41,17 @@ impl SealedKind {
     fn key(&self, root: &Secret) -> Secret {
         secret::derive(root, b"", self.purpose)
     }
+}
+
+/// Returns true from `begun` on until `lifetime` has passed. Clocks of replicas may differ by `clock_skew`: a clock
+/// that was set back by more keeps no text for longer.
+pub fn is_current(begun: UnixTime, lifetime: Duration, clock_skew: Duration, now: UnixTime) -> bool {
+    begun <= now + clock_skew && now.since(begun) <= lifetime
+}
+
+/// What a sealed text keeps of a value that comes back beside it: its SHA-256 in base64url.
+pub fn hash(text: &str) -> String {
+    URL_SAFE_NO_PAD.encode(secret::digest(&[text.as_bytes()]))
 }
 
 #[cfg(test)]

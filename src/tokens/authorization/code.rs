@@ -5,13 +5,11 @@
 
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use super::pending::PendingRequest;
 use crate::tokens::family::refresh_token::Roots;
-use crate::tokens::sealed::SealedKind;
+use crate::tokens::sealed::{self, SealedKind, hash};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::secret;
@@ -92,7 +90,7 @@ impl AuthorizationCode {
     /// Returns true from its issue on until `lifetime` has passed. A clock that was set back opens no code longer.
     pub fn is_current(&self, lifetime: Duration, now: UnixTime) -> bool {
         let issued = UnixTime::from_millis(self.issued_at);
-        issued <= now + CLOCK_SKEW && now.since(issued) <= lifetime
+        sealed::is_current(issued, lifetime, CLOCK_SKEW, now)
     }
 
     pub fn is_of_client(&self, client_id: &str) -> bool {
@@ -131,10 +129,6 @@ pub fn is_salt_of(salt: &[u8; 32], code: &str) -> bool {
 
 fn name(code: &str) -> [u8; 16] {
     secret::digest(&[b"code", code.as_bytes()]).first_chunk().copied().unwrap_or_default()
-}
-
-fn hash(text: &str) -> String {
-    URL_SAFE_NO_PAD.encode(secret::digest(&[text.as_bytes()]))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::request::AuthorizationRequest;
 use crate::tokens::family::refresh_token::Roots;
-use crate::tokens::sealed::SealedKind;
+use crate::tokens::sealed::{self, SealedKind, hash};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::secret;
@@ -67,8 +67,7 @@ impl PendingRequest {
 
     /// Returns true within [`LIFETIME`].
     pub fn is_current(&self, now: UnixTime) -> bool {
-        let begun = self.begun_at();
-        begun <= now + CLOCK_SKEW && now.since(begun) <= LIFETIME
+        sealed::is_current(self.begun_at(), LIFETIME, CLOCK_SKEW, now)
     }
 
     pub fn begun_at(&self) -> UnixTime {
@@ -94,10 +93,6 @@ pub fn is_cookie_name(name: &[u8]) -> bool {
 /// The value of a new cookie: 256 bits in base64url.
 pub fn new_browser() -> String {
     URL_SAFE_NO_PAD.encode(secret::random::<32>())
-}
-
-fn hash(cookie: &str) -> String {
-    URL_SAFE_NO_PAD.encode(secret::digest(&[cookie.as_bytes()]))
 }
 
 #[cfg(test)]

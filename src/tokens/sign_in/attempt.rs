@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use crate::tokens::family::refresh_token::Roots;
-use crate::tokens::sealed::SealedKind;
+use crate::tokens::sealed::{self, SealedKind, hash};
 use crate::types::clock::UnixTime;
 use crate::types::secret;
 
@@ -89,8 +89,7 @@ impl Attempt {
 
     /// Returns true within [`LIFETIME`].
     pub fn is_current(&self, now: UnixTime) -> bool {
-        let begun = self.begun_at();
-        begun <= now + CLOCK_SKEW && now.since(begun) <= LIFETIME
+        sealed::is_current(self.begun_at(), LIFETIME, CLOCK_SKEW, now)
     }
 
     /// The value of its cookie. `None` if there is no root secret.
@@ -106,10 +105,6 @@ pub fn open(cookie_name: &str, value: &str, roots: &Roots) -> Option<Attempt> {
 
 fn random<const N: usize>() -> String {
     URL_SAFE_NO_PAD.encode(secret::random::<N>())
-}
-
-fn hash(state: &str) -> String {
-    URL_SAFE_NO_PAD.encode(secret::digest(&[state.as_bytes()]))
 }
 
 #[cfg(test)]

@@ -64,7 +64,8 @@ fn a_sealed_code_fits_into_a_url_and_opens_again() {
 
 #[test]
 fn two_families_of_one_code_have_two_salts() {
-    let (one, other) = (salt("bwc1_a"), salt("bwc1_a"));
+    let one = salt("bwc1_a");
+    let other = salt("bwc1_a");
     assert!(one != other && is_salt_of(&one, "bwc1_a") && is_salt_of(&other, "bwc1_a"));
     assert!(!is_salt_of(&one, "bwc1_b"));
 }
