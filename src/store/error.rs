@@ -63,6 +63,14 @@ impl StoreError {
         StoreError { kind, ..self }
     }
 
+    /// The presented token looks used, and is perhaps only late.
+    pub(super) fn paused() -> Self {
+        StoreError::new(
+            "this gateway was paused, or the clock of its database was set forward: a refresh token that looks used \
+             may have waited meanwhile, so that it ends no session. This takes some seconds; the client may repeat it",
+        )
+    }
+
     /// The caller has waited for `limit`, which is `timeouts.store`.
     pub fn timeout(limit: Duration) -> Self {
         StoreError::new(format!(

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::store::error::StoreError;
 use crate::tokens::family::rotation::Rotation;
 use crate::types::boot_time::BootTime;
-use crate::types::clock::{Clock, SystemClock, UnixTime};
+use crate::types::clock::UnixTime;
 
 /// How often a store looks at the time.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(250);
@@ -51,12 +51,11 @@ impl CallTime {
         was_paused: impl FnOnce() -> bool,
     ) -> Result<(), StoreError> {
         let is_late = age.max(BootTime::now().since(self.0)) > patience;
-        let is_over = match rotation {
-            Rotation::Rotated(_) => false,
-            Rotation::Reused(_) => is_late || was_paused(),
-            Rotation::Replayed(_) | Rotation::Recovered(_) | Rotation::Repeated(_) | Rotation::Rejected(_) => is_late,
-        };
-        unless(is_over, patience)
+        match rotation {
+            Rotation::Rotated(_) => Ok(()),
+            Rotation::Reused(_) if !is_late && was_paused() => Err(StoreError::paused()),
+            _ => unless(is_late, patience),
+        }
     }
 }
 
@@ -67,25 +66,27 @@ fn unless(is_over: bool, patience: Duration) -> Result<(), StoreError> {
 /// Finds pauses of this process and of its machine. To be asked at each [`LOOK_INTERVAL`].
 #[derive(Default)]
 pub(super) struct Pauses {
-    last: Option<(BootTime, UnixTime)>,
+    last: Option<BootTime>,
+    last_clock: Option<UnixTime>,
     ended: Option<BootTime>,
 }
 
 impl Pauses {
-    /// Returns true if a pause has ended within this time.
-    pub(super) fn ended_within(&mut self, span: Duration) -> bool {
-        self.look(BootTime::now(), SystemClock.now());
+    /// Returns true if a pause has ended within this time. `clock`: that of the machine, if nothing else tells of its
+    /// pauses.
+    pub(super) fn ended_within(&mut self, span: Duration, clock: Option<UnixTime>) -> bool {
+        self.look(BootTime::now(), clock);
         self.ended.is_some_and(|ended| BootTime::now().since(ended) <= span)
     }
 
     /// While the process is stopped, its uptime goes on. While a virtual machine is paused, it does not, and the system
     /// clock is set forward afterwards.
-    fn look(&mut self, now: BootTime, clock: UnixTime) {
-        if let Some((last, last_clock)) = self.last.replace((now, clock)) {
-            let gap = now.since(last).max(clock.since(last_clock));
-            if gap > MAX_GAP {
-                self.ended = Some(now);
-            }
+    fn look(&mut self, now: BootTime, clock: Option<UnixTime>) {
+        let gap = self.last.replace(now).map(|last| now.since(last));
+        let last_clock = std::mem::replace(&mut self.last_clock, clock);
+        let gap_of_clock = clock.zip(last_clock).map(|(clock, last)| clock.since(last));
+        if gap.max(gap_of_clock).is_some_and(|gap| gap > MAX_GAP) {
+            self.ended = Some(now);
         }
     }
 }
@@ -126,13 +127,19 @@ mod tests {
         let at = |secs: u64| BootTime::from_micros(secs * 1_000_000);
         for (uptime, clock, is_pause) in [(1, 1, false), (2, 2, false), (3, 3, true), (0, 14, true), (14, 0, true)] {
             let mut pauses = Pauses::default();
-            pauses.look(at(100), UnixTime::from_secs(1_000));
-            pauses.look(at(100 + uptime), UnixTime::from_secs(1_000 + clock));
+            pauses.look(at(100), Some(UnixTime::from_secs(1_000)));
+            pauses.look(at(100 + uptime), Some(UnixTime::from_secs(1_000 + clock)));
             assert_eq!(pauses.ended.is_some(), is_pause, "{uptime} {clock}");
         }
+        for (uptime, is_pause) in [(1, false), (3, true)] {
+            let mut pauses = Pauses::default();
+            pauses.look(at(100), None);
+            pauses.look(at(100 + uptime), None);
+            assert_eq!(pauses.ended.is_some(), is_pause, "{uptime}, and no clock");
+        }
         let mut pauses = Pauses::default();
-        assert!(!pauses.ended_within(SECOND), "the first look knows of no pause");
+        assert!(!pauses.ended_within(SECOND, None), "the first look knows of no pause");
         pauses.ended = Some(BootTime::now());
-        assert!(pauses.ended_within(Duration::from_mins(1)));
+        assert!(pauses.ended_within(Duration::from_mins(1), None));
     }
 }

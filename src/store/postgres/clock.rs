@@ -166,10 +166,8 @@ impl DatabaseClock {
     /// The time at which a refresh is decided: at least that of the last rotation. If that lies ahead, a gateway of an
     /// older version wrote it by its own clock, or the clock was set back while no gateway ran.
     pub(super) fn not_before(&self, reading: &Reading, family: &Family) -> UnixTime {
-        let rotated_at = family.rotated_at;
-        // The first generation has the time of its gateway, from which no grace period counts.
-        let was_rotated = family.generation > 1;
-        if was_rotated && rotated_at.since(reading.time) > Duration::from_micros(MIN_STEP.unsigned_abs()) {
+        let Some(rotated_at) = family.last_rotation() else { return reading.time };
+        if rotated_at.since(reading.time) > Duration::from_micros(MIN_STEP.unsigned_abs()) {
             self.freshness.counts.ahead.fetch_add(1, Ordering::Relaxed);
         }
         reading.time.max(rotated_at)

@@ -90,7 +90,8 @@ impl Shared {
     /// comes now may be older than it looks.
     pub(super) fn was_paused(&self) -> bool {
         let doubt = doubt_after_pause(self.timeout);
-        self.pauses.lock().ended_within(doubt) || self.clock.jumped_within(doubt)
+        // After a pause of the machine, the time of the database has jumped. A step of the machine's clock is none.
+        self.pauses.lock().ended_within(doubt, None) || self.clock.jumped_within(doubt)
     }
 
     /// Runs on the thread of the store until it is closed.

@@ -30,6 +30,7 @@ use crate::store::late::{LOOK_INTERVAL, Pauses, doubt_after_pause};
 use crate::store::sqlite::batch::{Batch, RecordedEvents, TokenLimits};
 use crate::store::sqlite::file::Opened;
 use crate::tokens::family::revocation::Revocation;
+use crate::types::clock::{Clock, SystemClock};
 
 /// Maximum size of a batch. It bounds how long the first call of a batch waits for the last.
 const MAX_BATCH: usize = 512;
@@ -196,7 +197,7 @@ impl Worker {
 
     /// Returns true if this thread was paused a moment ago.
     fn was_paused(&self) -> bool {
-        self.pauses.borrow_mut().ended_within(doubt_after_pause(self.limits.timeout))
+        self.pauses.borrow_mut().ended_within(doubt_after_pause(self.limits.timeout), Some(SystemClock.now()))
     }
 
     /// Runs these operations and completes every one of them.

@@ -32,8 +32,8 @@ pub struct Family {
     pub generation: u64,
     /// The number of the root secret that the newest refresh token is derived from.
     pub root: u8,
-    /// When the newest generation was created, by the clock that is not set back: that of the database, if the store is
-    /// shared. `refresh_grace` counts from here; a retry does not extend it.
+    /// When the newest generation was created. For the first one it is the login, by the clock of its gateway, and
+    /// nothing counts from it: [`Family::last_rotation`].
     pub rotated_at: UnixTime,
     /// The newest generation of which an access token was used. Losing an update does no harm: a client that lost a
     /// response is then tolerated for longer.
@@ -55,6 +55,14 @@ pub struct Family {
     /// The login at another issuer that began it. `None` for a login of this gateway's own.
     pub origin: Option<FamilyOrigin>,
     pub revoked: Option<RevokedAt>,
+}
+
+impl Family {
+    /// When the refresh token was rotated, by the clock that is not set back: that of the database, if the store is
+    /// shared. `refresh_grace` counts from here; a retry does not extend it. `None` before the first rotation.
+    pub fn last_rotation(&self) -> Option<UnixTime> {
+        (self.generation > 1).then_some(self.rotated_at)
+    }
 }
 
 #[cfg(test)]

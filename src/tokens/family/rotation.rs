@@ -132,7 +132,7 @@ pub fn end_of(family: &Family, watermark: Option<UnixTime>, now: UnixTime) -> Op
 }
 
 fn is_in_grace(family: &Family, lifetimes: &Lifetimes, time: TransactionTime) -> bool {
-    let since = family.rotated_at;
+    let Some(since) = family.last_rotation() else { return false };
     let now = time.steady;
     !lifetimes.grace.is_zero() && since <= now && now.since(since) <= lifetimes.grace
 }

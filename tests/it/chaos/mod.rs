@@ -26,6 +26,8 @@
 //! | | the clock of the new primary is behind, and a gateway restarts | `clocks::a_late_clock_after_a_failover_ends_no_session` |
 //! | | the clock of the database is ahead for a second | `clocks::a_database_with_a_clock_that_was_ahead_ends_no_session` |
 //! | | the clock of the database is set back | `clocks::a_late_clock_prolongs_no_grace` |
+//! | | a gateway is ahead at a login | `clocks::a_login_at_a_gateway_that_is_ahead_prolongs_no_grace` |
+//! | | the clock of a gateway is set forward | `clocks::a_gateway_that_is_set_forward_finds_a_used_token_at_once` |
 //! | | a gateway is stopped for longer than `refresh_grace` | `pauses::a_stopped_gateway_ends_no_session` |
 //! | 14 | all gateways rotate their key at once | `sharing::keys_that_all_replicas_rotate_at_once_are_valid_at_once` |
 //! | 15 | the tables change under load | `sharing::a_migration_under_load_delays_for_less_than_a_second` |

@@ -87,14 +87,15 @@ async fn refresh_for(target: Target, span: Duration) {
 /// Waits until each gateway has measured that the clock of the database is this far ahead of its own.
 fn wait_for_offset(background: &Background, cluster: &Cluster, seconds: f64) {
     for replica in &cluster.replicas {
-        let target = replica.target();
-        background.run(async move {
-            let began = Instant::now();
-            while (target.metric("bearward_store_clock_offset_seconds").await - seconds).abs() > 0.1 {
-                assert!(began.elapsed() < Duration::from_secs(20), "a gateway does not measure its clock");
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        });
+        background.run(wait_for_offset_of(replica.target(), seconds));
+    }
+}
+
+async fn wait_for_offset_of(target: Target, seconds: f64) {
+    let began = Instant::now();
+    while (target.metric("bearward_store_clock_offset_seconds").await - seconds).abs() > 0.1 {
+        assert!(began.elapsed() < Duration::from_secs(20), "a gateway does not measure its clock");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -194,4 +195,37 @@ fn a_late_clock_prolongs_no_grace() {
     sleep(Duration::from_millis(2_500).saturating_sub(began.elapsed()));
     let ended = background.run(async move { !tabs.repeat(&other).await && !tabs.lives(&other).await });
     assert!(ended, "the old token was accepted after the grace period");
+}
+
+/// For a poll after its clock was set right, the gateway is ahead of the database by what it had to correct before.
+#[test]
+fn a_login_at_a_gateway_that_is_ahead_prolongs_no_grace() {
+    let server = PostgresServer::start();
+    let background = Background::start();
+    let cluster = Cluster::start(&server, two("refresh_grace = \"2s\""));
+    let [one, other] = [0, 1].map(|replica: usize| cluster.replicas[replica].target());
+    cluster.replicas[0].set_clock(-4_000);
+    background.run(wait_for_offset_of(one.clone(), 4.0));
+    cluster.replicas[0].set_clock(0);
+    let second = other.clone();
+    let tabs = background.run(async move { Tabs::open(&one, &second, 0).await });
+    sleep(Duration::from_millis(2_500));
+    let ended = background.run(async move { !tabs.repeat(&other).await && !tabs.lives(&other).await });
+    assert!(ended, "the old token was accepted after the grace period");
+}
+
+/// A step of the clock is no pause: the gateway does not doubt how old a request is.
+#[test]
+fn a_gateway_that_is_set_forward_finds_a_used_token_at_once() {
+    let server = PostgresServer::start();
+    let background = Background::start();
+    let cluster = Cluster::start(&server, two("refresh_grace = \"1s\""));
+    let [one, other] = [0, 1].map(|replica: usize| cluster.replicas[replica].target());
+    let second = other.clone();
+    let tabs = background.run(async move { Tabs::open(&one, &second, 0).await });
+    sleep(Duration::from_millis(1_500));
+    cluster.replicas[1].set_clock(14_000);
+    background.run(wait_for_offset_of(other.clone(), -14.0));
+    let used = background.run(async move { other.refresh(&tabs.parent).await.expect("a response") });
+    assert_eq!(used.0, StatusCode::BAD_REQUEST, "{}", used.1);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bearward::store::{DecideRotation, Store, StoreUpkeep};
+use bearward::store::{DecideRotation, FamilyStore, Store, StoreUpkeep};
 use bearward::tokens::family::Family;
 use bearward::tokens::family::rotation::{Rotation, rotate};
 use bearward::types::clock::{TransactionTime, UnixTime};
@@ -50,6 +50,22 @@ async fn a_rotation_has_the_time_of_the_database() {
     assert!(distance < NEAR && child.last_used_at == LOGIN, "{child:?}");
     assert_eq!(present(&store, &child, 1).await, Rotation::Replayed(child.clone()));
     // The last rotation was earlier than the grace period.
+    let early = format!("update families set rotated_at = rotated_at - {}", LIFETIMES.grace.as_millis());
+    sql(&schema, &early);
+    assert!(matches!(present(&store, &child, 1).await, Rotation::Reused(_)));
+}
+
+/// The clock of the gateway where the session began says nothing about the grace period.
+#[tokio::test]
+async fn a_login_that_lies_ahead_does_not_lengthen_the_grace() {
+    let schema = PostgresServer::shared().schema();
+    let store = open(&schema);
+    let before = now();
+    let family = issued(&store, "alice", before + Duration::from_secs(3_600)).await;
+    let Rotation::Rotated(child) = present(&store, &family, 1).await else { panic!("it is the current token") };
+    assert!(child.rotated_at.since(before) < NEAR, "{child:?}");
+    assert_eq!(stored(&store, &family).await, child, "the response has the time of the write");
+    store.confirm(vec![(family.id, 2)]).await.expect("the store works");
     let early = format!("update families set rotated_at = rotated_at - {}", LIFETIMES.grace.as_millis());
     sql(&schema, &early);
     assert!(matches!(present(&store, &child, 1).await, Rotation::Reused(_)));
