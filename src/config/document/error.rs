@@ -68,16 +68,22 @@ impl Eq for Kind {}
 impl ConfigError {
     #[track_caller]
     pub(crate) fn new(message: impl Into<String>, expected: impl Into<String>) -> Self {
+        ConfigError::of_kind(Kind(Location::caller()), message.into(), expected.into())
+    }
+
+    /// Is never put into its callers: they are hundreds, and none of them is fast.
+    #[inline(never)]
+    fn of_kind(kind: Kind, message: String, expected: String) -> Self {
         ConfigError {
             place: Place::default(),
-            message: message.into(),
-            expected: expected.into(),
+            message,
+            expected,
             help: String::new(),
             related: None,
             missing: false,
             hidden: Vec::new(),
             confidential: false,
-            kind: Kind(Location::caller()),
+            kind,
         }
     }
 

@@ -73,12 +73,14 @@ impl<'a> Report<'a> {
         self.outside
     }
 
+    #[inline(never)]
     pub(crate) fn add(&self, error: ConfigError) {
         if !self.is_silent.get() {
             self.errors.borrow_mut().push(self.outside.explain(error));
         }
     }
 
+    #[inline(never)]
     pub(crate) fn warn(&self, warning: ConfigError) {
         if !self.is_silent.get() {
             self.warnings.borrow_mut().push(self.outside.explain(warning));
@@ -89,12 +91,14 @@ impl<'a> Report<'a> {
         self.warnings.take()
     }
 
+    #[inline(never)]
     pub(super) fn add_unknown(&self, key: UnknownKey) {
         self.unknown.borrow_mut().push(key);
     }
 
     /// `path`: for example `route[3].path`. `written`: the value in the file.
     /// Returns the place of its record.
+    #[inline(never)]
     pub(super) fn add_key(&self, path: String, shape: Shape, written: Option<(&DeValue<'_>, Range<usize>)>) -> usize {
         self.records.borrow_mut().add(path, shape, written)
     }

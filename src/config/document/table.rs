@@ -3,6 +3,9 @@
 //! Reading never stops at an error. If a value is wrong, the error is added to the report and the default is returned,
 //! so that one run finds all errors. [`Table::table`] and [`Table::tables`] report all keys that were not read
 //! afterwards: a misspelt key is always found.
+//!
+//! What reads a key is never put into its callers: each of some 500 keys is read once at a start, and the copies were a
+//! quarter of what `config` adds to the program.
 
 use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
@@ -17,7 +20,7 @@ use crate::config::document::record::{Record, without_indexes};
 use crate::config::document::report::{Report, UnknownKey};
 use crate::config::document::shape::Shape;
 use crate::config::document::units::{format_duration, format_size};
-use crate::config::document::value::Value;
+use crate::config::document::value::{Value, check_word, choose, words_of};
 
 /// A table of the file, or a table that the file omits: then all keys have their defaults.
 pub(crate) struct Table<'a> {
@@ -61,6 +64,7 @@ impl<'a> Table<'a> {
     }
 
     /// The value of `key`, if the file has it.
+    #[inline(never)]
     pub(crate) fn take(&mut self, key: &'static str, shape: Shape) -> Option<Value<'a>> {
         let value = self.entries.and_then(|entries| entries.get(key));
         if self.record_of(key).is_none() {
@@ -101,14 +105,20 @@ impl<'a> Table<'a> {
 
     /// States the value that is in force if the file omits `key`.
     pub(crate) fn default(&self, key: &str, value: impl Into<Json>) {
+        self.record_default(key, value.into());
+    }
+
+    #[inline(never)]
+    fn record_default(&self, key: &str, value: Json) {
         self.change(key, |record| {
             if record.span.is_none() {
-                record.value = Some(value.into());
+                record.value = Some(value);
             }
         });
     }
 
     /// Like [`take`](Self::take), but reports an error if the key is missing. `example`: a possible value.
+    #[inline(never)]
     pub(crate) fn required(&mut self, key: &'static str, shape: Shape, example: &str) -> Option<Value<'a>> {
         let value = self.take(key, shape);
         self.change(key, |record| record.is_required = true);
@@ -120,18 +130,21 @@ impl<'a> Table<'a> {
         value
     }
 
+    #[inline(never)]
     pub(crate) fn boolean(&mut self, key: &'static str, default: bool) -> bool {
         let value = self.take(key, Shape::Boolean);
         self.default(key, default);
         value.and_then(|value| value.boolean()).unwrap_or(default)
     }
 
+    #[inline(never)]
     pub(crate) fn integer(&mut self, key: &'static str, default: usize, range: RangeInclusive<usize>) -> usize {
         let value = self.take(key, Shape::Integer(range.clone()));
         self.default(key, default);
         value.and_then(|value| value.integer(range)).unwrap_or(default)
     }
 
+    #[inline(never)]
     pub(crate) fn duration(
         &mut self,
         key: &'static str,
@@ -143,6 +156,7 @@ impl<'a> Table<'a> {
         value.and_then(|value| value.duration(range)).unwrap_or(default)
     }
 
+    #[inline(never)]
     pub(crate) fn size(&mut self, key: &'static str, default: usize, range: RangeInclusive<usize>) -> usize {
         let value = self.take(key, Shape::Size(range.clone()));
         self.default(key, format_size(default));
@@ -150,13 +164,24 @@ impl<'a> Table<'a> {
     }
 
     pub(crate) fn choice<T: Copy + PartialEq>(&mut self, key: &'static str, default: T, choices: &[(&str, T)]) -> T {
-        let value = self.take(key, Shape::choice(choices));
-        if let Some((name, _)) = choices.iter().find(|(_, value)| *value == default) {
-            self.default(key, *name);
-        }
-        value.and_then(|value| value.choice(choices)).unwrap_or(default)
+        let default_word = choices.iter().find(|(_, value)| *value == default).map(|(word, _)| *word);
+        let word = self.word(key, default_word, &words_of(choices));
+        word.and_then(|word| choose(word, choices).ok()).unwrap_or(default)
     }
 
+    /// One of these words, if the file has it. Apart from [`Table::choice`], of which the program has a copy for each
+    /// type.
+    #[inline(never)]
+    fn word(&mut self, key: &'static str, default: Option<&str>, words: &[&str]) -> Option<&'a str> {
+        let shape = Shape::Choice(words.iter().map(|word| (*word).to_owned()).collect());
+        let value = self.take(key, shape);
+        if let Some(default) = default {
+            self.default(key, default);
+        }
+        value?.parse(|text| check_word(text, words))
+    }
+
+    #[inline(never)]
     pub(crate) fn path(&mut self, key: &'static str) -> Option<PathBuf> {
         self.take(key, Shape::Path).and_then(|value| value.path())
     }
@@ -167,6 +192,7 @@ impl<'a> Table<'a> {
     }
 
     /// The table `key`, also if the file omits it. Unlike [`Table::table`], it may have keys that no code reads.
+    #[inline(never)]
     pub(crate) fn part(&mut self, key: &'static str) -> Table<'a> {
         let written = self.take(key, Shape::Table).and_then(|value| value.table());
         written.unwrap_or_else(|| Table::absent(self.place(key), self.report))
@@ -202,6 +228,7 @@ impl<'a> Table<'a> {
     }
 
     /// Where an error about `key` points: at its value, or at the header of the table if the key is missing.
+    #[inline(never)]
     pub(crate) fn place(&self, key: &str) -> Place {
         let value = self.entries.and_then(|entries| entries.get(key));
         let span: Option<Range<usize>> = value.map(|value| value.span()).or_else(|| self.place.span.clone());
@@ -218,11 +245,13 @@ impl<'a> Table<'a> {
     }
 
     /// Reports an error about `key`.
+    #[inline(never)]
     pub(crate) fn reject(&self, key: &str, error: ConfigError) {
         self.report.add(error.at(&self.place(key)));
     }
 
     /// Reports a warning about `key`.
+    #[inline(never)]
     pub(crate) fn warn(&self, key: &str, warning: ConfigError) {
         self.report.warn(warning.at(&self.place(key)));
     }

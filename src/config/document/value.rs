@@ -291,13 +291,27 @@ impl<'a> Value<'a> {
 
 /// The value that belongs to one of a few words.
 pub(crate) fn choose<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, ConfigError> {
-    if let Some((_, value)) = choices.iter().find(|(name, _)| *name == text) {
-        return Ok(*value);
+    match choices.iter().find(|(name, _)| *name == text) {
+        Some((_, value)) => Ok(*value),
+        None => Err(unknown_word(text, &words_of(choices))),
     }
-    let names: Vec<String> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-    let error = ConfigError::new(format!("unknown value \"{text}\""), format!("expected {}", names.join(", ")));
-    Err(match suggest::nearest(text, choices.iter().map(|(name, _)| *name)) {
+}
+
+pub(super) fn words_of<'w, T>(choices: &[(&'w str, T)]) -> Vec<&'w str> {
+    choices.iter().map(|(name, _)| *name).collect()
+}
+
+/// Returns the text if it is one of these words.
+pub(super) fn check_word<'t>(text: &'t str, words: &[&str]) -> Result<&'t str, ConfigError> {
+    if words.contains(&text) { Ok(text) } else { Err(unknown_word(text, words)) }
+}
+
+/// Apart from [`choose`], of which the program has a copy for each type.
+fn unknown_word(text: &str, words: &[&str]) -> ConfigError {
+    let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+    let error = ConfigError::new(format!("unknown value \"{text}\""), format!("expected {}", quoted.join(", ")));
+    match suggest::nearest(text, words.iter().copied()) {
         Some(near) => error.help(format!("did you mean \"{near}\"?")),
         None => error,
-    })
+    }
 }

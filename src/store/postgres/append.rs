@@ -9,10 +9,11 @@ use std::sync::{Arc, LazyLock};
 
 use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
-use crate::store::postgres::connections::{Connections, Lane};
+use crate::store::postgres::connections::Connections;
 use crate::store::postgres::enforcement::Enforcement;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::gather::Gather;
+use crate::store::postgres::lane::Lane;
 use crate::store::postgres::mark_rows::{FoundMark, MarkRow};
 use crate::store::postgres::named::{NamedStatement, NamedValues};
 use crate::store::postgres::outbox::{Audit, EventRow};

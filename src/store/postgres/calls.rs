@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::connections::Lane;
+use super::lane::Lane;
 use super::postgres_store::PostgresStore;
 use super::{
     acme, api_keys, audit, due_logins, endings, families, issue, leases, maintenance, marks, probe, provider_logins,

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::store::error::StoreError;
-use crate::store::postgres::connections::MORE;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::inspect::with_session;
+use crate::store::postgres::lane::MORE;
 use crate::store::postgres::schema;
 use crate::store::postgres::session::Session;
 use crate::store::postgres::settings::PostgresSettings;

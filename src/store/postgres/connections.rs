@@ -19,9 +19,10 @@ use crate::store::pool::{OpenConnections, OperationKind, PoolStatus};
 use crate::store::postgres::backoff::Backoff;
 use crate::store::postgres::connect::Connector;
 use crate::store::postgres::error::{ConnectError, QueryError};
+use crate::store::postgres::lane::{Lane, MORE, family_lane};
+use crate::store::postgres::repeatable::{Attempt, Repeatable, repeatable, take};
 use crate::store::postgres::session::Session;
 use crate::store::postgres::timeline::Timeline;
-use crate::types::ids::TokenId;
 use crate::types::secret;
 
 /// How long operations wait for a connection after the last one was lost. A failover takes longer, a restart of one
@@ -32,24 +33,6 @@ const CONFLICTS: u32 = 3;
 /// How often an operation runs again that lost its connection, within its time. When a server stops, all connections
 /// end, one after the other.
 const LOSSES: u32 = 5;
-
-/// Number of connections besides those for changes: for the log, for upkeep, for the follower.
-pub(super) const MORE: usize = 3;
-
-/// Which connection an operation uses.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Lane {
-    /// The same one for each operation on this family, so that they do not wait for each other's locks.
-    Family(TokenId),
-    /// For what appends to the log: serial in the database, and it may wait there for a lock. Not that of a family,
-    /// unless it has none now.
-    Log,
-    Any,
-    /// For sweeps, leases and heartbeats, which must not delay requests.
-    Upkeep,
-    /// For the follower, which listens for notifications. Never shared.
-    Follower,
-}
 
 /// All connections. Cheap to clone.
 #[derive(Clone)]
@@ -121,11 +104,24 @@ impl Connections {
     }
 
     /// Runs an operation until its outcome is known. `run` may be called again.
-    pub(super) async fn run<T, F, Fut>(&self, lane: Lane, kind: OperationKind, run: F) -> Result<T, StoreError>
+    pub(super) async fn run<'f, T, F, Fut>(&self, lane: Lane, kind: OperationKind, run: F) -> Result<T, StoreError>
     where
-        F: Fn(Session) -> Fut,
-        Fut: Future<Output = Result<T, QueryError>>,
+        T: Send + 'f,
+        F: Fn(Session) -> Fut + Send + 'f,
+        Fut: Future<Output = Result<T, QueryError>> + Send + 'f,
     {
+        let result = Arc::default();
+        self.repeat(lane, kind, repeatable(run, &result)).await?;
+        take(&result)
+    }
+
+    /// As [`Connections::run`], of which the program has a copy for each operation.
+    pub(super) async fn repeat(
+        &self,
+        lane: Lane,
+        kind: OperationKind,
+        mut attempt: Repeatable<'_>,
+    ) -> Result<(), StoreError> {
         let began = Instant::now();
         let mut losses = 0;
         let mut conflicts = 0;
@@ -137,11 +133,11 @@ impl Connections {
             if session.is_closed() {
                 continue;
             }
-            let error = match self.attempt(kind, Box::pin(run(session.clone()))).await {
-                Ok(value) if losses == 0 || matches!(lane, Lane::Follower) => return Ok(value),
+            let error = match self.measure(kind, attempt(session.clone())).await {
+                Ok(()) if losses == 0 || matches!(lane, Lane::Follower) => return Ok(()),
                 // What the lost attempt wrote may be visible, and not yet on the standby.
-                Ok(value) => match session.wait_until_durable().await {
-                    Ok(()) => return Ok(value),
+                Ok(()) => match session.wait_until_durable().await {
+                    Ok(()) => return Ok(()),
                     Err(error) => error,
                 },
                 Err(error) => error,
@@ -165,7 +161,7 @@ impl Connections {
         }
     }
 
-    async fn attempt<T>(&self, kind: OperationKind, attempt: impl Future<Output = T>) -> T {
+    async fn measure(&self, kind: OperationKind, attempt: Attempt<'_>) -> Result<(), QueryError> {
         let _running = self.0.status.run();
         let began = Instant::now();
         let outcome = attempt.await;
@@ -300,16 +296,12 @@ impl Connections {
     }
 }
 
-/// Which of `lanes` connections the operations on a family use.
-pub(super) fn family_lane(id: TokenId, lanes: usize) -> usize {
-    usize::try_from(id.as_u128() % lanes.max(1) as u128).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::store::postgres::settings::PostgresSettings;
     use crate::store::postgres::tests::given::{PostgresServer, settings};
+    use crate::types::ids::TokenId;
 
     /// One that connects to nothing yet, with `pool` connections for changes.
     fn none(pool: usize) -> Connections {

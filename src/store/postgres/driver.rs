@@ -11,15 +11,17 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::{self, Handle};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 
 use crate::store::api::StoreFuture;
 use crate::store::error::StoreError;
 use crate::store::pool::OperationKind;
 use crate::store::postgres::connect::Connector;
-use crate::store::postgres::connections::{Connections, Lane};
+use crate::store::postgres::connections::Connections;
 use crate::store::postgres::error::QueryError;
+use crate::store::postgres::lane::Lane;
+use crate::store::postgres::repeatable::{Repeatable, repeatable, take};
 use crate::store::postgres::session::Session;
 use crate::store::postgres::watch::Watch;
 
@@ -86,19 +88,33 @@ impl Driver {
             let error = self.rejection();
             return Box::pin(async { Err(error) });
         };
-        let (caller, result) = oneshot::channel();
+        let result = Arc::default();
+        let outcome = self.begin(lane, kind, repeatable(run, &result), queued);
+        Box::pin(async move {
+            outcome
+                .await
+                .unwrap_or_else(|_| Err(StoreError::new("the store was closed, or an operation of it panicked")))?;
+            take(&result)
+        })
+    }
+
+    /// Apart from [`Driver::submit`], of which the program has a copy for each operation.
+    fn begin(
+        &self,
+        lane: Lane,
+        kind: OperationKind,
+        operation: Repeatable<'static>,
+        queued: OwnedSemaphorePermit,
+    ) -> oneshot::Receiver<Result<(), StoreError>> {
+        let (caller, outcome) = oneshot::channel();
         let connections = self.connections.clone();
         self.runtime.spawn(async move {
-            let outcome = connections.run(lane, kind, run).await;
+            let outcome = connections.repeat(lane, kind, operation).await;
             // Before the response, so that a caller that was answered can be followed by another one.
             drop(queued);
             let _ = caller.send(outcome);
         });
-        Box::pin(async move {
-            result
-                .await
-                .unwrap_or_else(|_| Err(StoreError::new("the store was closed, or an operation of it panicked")))
-        })
+        outcome
     }
 
     /// Runs a task of the store on its thread until the store is closed.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::connections::Lane;
 use super::driver::Driver;
+use super::lane::Lane;
 use super::operation::{Operation, Shared};
 use super::replicas;
 use super::session::Session;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::store::error::StoreError;
 use crate::store::postgres::clock::{DatabaseClock, database_time};
-use crate::store::postgres::connections::family_lane;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::gather::Gather;
+use crate::store::postgres::lane::family_lane;
 use crate::store::postgres::lookup::{FoundAt, find_all};
 use crate::store::postgres::outbox::{Audit, EventRow};
 use crate::store::postgres::rows;
