@@ -187,7 +187,7 @@ impl OwnCalls {
             Endpoint::Browser(_) | Endpoint::Register => Ok(checks.admit(context)?),
             Endpoint::Report(_) => Ok(checks.admit_report(context)?),
             Endpoint::Client(ClientEndpoint::Introspect) => self.check_introspection(checks, headers, context).await,
-            Endpoint::Client(ClientEndpoint::Revoke) => check_client_call(checks, headers, context),
+            Endpoint::Client(ClientEndpoint::Revoke) | Endpoint::Push => check_client_call(checks, headers, context),
             Endpoint::Client(ClientEndpoint::Token) => {
                 check_client_call(checks, headers, context)?;
                 let proved = checks.grant_proof(headers, context).await?;

@@ -1,6 +1,7 @@
-//! Fetches the documents of clients that are described at their URL (Client ID Metadata Documents). A stranger chooses
-//! the URL, so that each fetch is bounded: the host must be allowed, and its address public; one fetch for each URL at
-//! a time, few in all, and few for each host and each client address. Failures are never kept.
+//! Fetches the documents of clients that are described at their URL (Client ID Metadata Documents), and the key sets
+//! that these name. A stranger chooses the URL, so that each fetch is bounded: the host must be allowed, and its
+//! address public; one fetch for each URL at a time, few in all, and few for each host and each client address.
+//! Failures are never kept.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,7 +22,9 @@ use crate::protocols::http::client::{self, Limits, USER_AGENT};
 use crate::protocols::http::media_type;
 use crate::protocols::reach::Reach;
 use crate::protocols::url::SecureUrl;
-use crate::tokens::authorization::client_document::{self, ClientDocument};
+use crate::tokens::authorization::client_document::{self, ClientDocument, DocumentKeys};
+use crate::tokens::jwt::Algorithm;
+use crate::tokens::jwt::key_set::KeySet;
 use crate::types::clock::Uptime;
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
@@ -36,6 +39,10 @@ const STALE: Duration = Duration::from_hours(24);
 
 /// Maximum size of a document (section 6.6 of the draft recommends 5 KB).
 const MAX_SIZE: usize = 5 * 1024;
+/// Maximum size of a key set.
+const MAX_KEY_SET: usize = 64 * 1024;
+/// How old a key set must be to be fetched again because a key is unknown.
+const KEYS_COOLDOWN: Duration = Duration::from_secs(30);
 const TIME_LIMIT: Duration = Duration::from_secs(3);
 
 /// Maximum number of fetches at the same time.
@@ -44,6 +51,9 @@ const MAX_FETCHES: usize = 4;
 const PER_HOST: Rate = Rate { burst: 10, interval: Duration::from_secs(6) };
 /// For each address of a client: 60 a minute.
 const PER_ADDRESS: Rate = Rate { burst: 60, interval: Duration::from_secs(1) };
+
+/// With what clients of documents sign their assertions.
+pub const ALGORITHMS: [Algorithm; 4] = [Algorithm::RS256, Algorithm::PS256, Algorithm::ES256, Algorithm::EdDSA];
 
 /// `oauth.client_documents`
 #[derive(Clone, Debug, PartialEq)]
@@ -54,11 +64,20 @@ pub struct DocumentSettings {
     pub ca_file: Option<PathBuf>,
 }
 
+impl DocumentSettings {
+    /// Returns true if the operator has named this host.
+    pub fn names(&self, host: &str) -> bool {
+        self.hosts.as_ref().is_some_and(|hosts| hosts.iter().any(|known| known == host))
+    }
+}
+
 type Outcome = Result<Arc<ClientDocument>, (Reason, String)>;
 
 /// Shared by all workers, and outlives a reload.
 pub struct ClientDocuments {
     kept: Mutex<HashMap<String, Kept>>,
+    /// By the URL of the key set.
+    kept_keys: Mutex<HashMap<String, KeptKeys>>,
     fetches: Flights<Outcome>,
     running: Semaphore,
     per_host: Limiter,
@@ -70,10 +89,16 @@ struct Kept {
     until: Uptime,
 }
 
+struct KeptKeys {
+    keys: Arc<KeySet>,
+    fetched: Uptime,
+}
+
 impl Default for ClientDocuments {
     fn default() -> Self {
         ClientDocuments {
             kept: Mutex::default(),
+            kept_keys: Mutex::default(),
             fetches: Flights::default(),
             running: Semaphore::new(MAX_FETCHES),
             per_host: Limiter::new(PER_HOST),
@@ -93,8 +118,7 @@ impl ClientDocuments {
     ) -> Result<Arc<ClientDocument>, Reject> {
         let host = client_document::host_of(client_id);
         let host = host.map_err(|wrong| Reject::new(Reason::UnknownClient, wrong))?;
-        let is_named = settings.hosts.as_ref().is_some_and(|hosts| hosts.iter().any(|known| known == host));
-        if settings.hosts.is_some() && !is_named {
+        if settings.hosts.is_some() && !settings.names(host) {
             let detail = format!("{host} is not in oauth.client_documents");
             return Err(Reject::new(Reason::UnknownClient, detail));
         }
@@ -104,7 +128,7 @@ impl ClientDocuments {
         let seat = self.fetches.join(flight_key("", client_id));
         let mut outcome = seat.flight.lock().await;
         if outcome.is_none() {
-            let fetched = self.fetch(client_id, host, is_named, settings, client, now).await;
+            let fetched = self.fetch(client_id, host, settings, client, now).await;
             let fetched = match (fetched, self.stale(client_id, now)) {
                 (Err(reject), Some(stale)) if reject.reason == Reason::ClientDocument => Ok(stale),
                 (fetched, _) => fetched,
@@ -117,6 +141,42 @@ impl ClientDocuments {
             Some(Err((reason, detail))) => Err(Reject::new(*reason, detail.clone())),
             None => Err(Reject::new(Reason::Internal, "a fetch has no outcome")),
         }
+    }
+
+    /// The public keys of a client that its document names. `is_unknown`: those that are kept lack the key of an
+    /// assertion.
+    pub async fn keys(
+        &self,
+        keys: &DocumentKeys,
+        settings: &DocumentSettings,
+        client: IpAddr,
+        now: Uptime,
+        is_unknown: bool,
+    ) -> Result<Arc<KeySet>, Reject> {
+        let url = match keys {
+            DocumentKeys::Inline(text) => return key_set(text.as_bytes()).map(Arc::new),
+            DocumentKeys::At(url) => url,
+        };
+        let longest = if is_unknown { KEYS_COOLDOWN } else { KEPT };
+        if let Some(keys) = self.kept_keys(url, longest, now) {
+            return Ok(keys);
+        }
+        let host = client_document::host_of(url).map_err(|wrong| Reject::new(Reason::ClientAssertion, wrong))?;
+        let response = self.get(url, host, settings, client, now, MAX_KEY_SET).await?;
+        let keys = Arc::new(key_set(response.body())?);
+        let mut kept = self.kept_keys.lock();
+        if kept.len() >= MAX_KEPT {
+            kept.retain(|_, kept| now.since(kept.fetched) < KEPT);
+        }
+        if kept.len() < MAX_KEPT {
+            kept.insert(url.to_owned(), KeptKeys { keys: keys.clone(), fetched: now });
+        }
+        Ok(keys)
+    }
+
+    fn kept_keys(&self, url: &str, longest: Duration, now: Uptime) -> Option<Arc<KeySet>> {
+        let kept = self.kept_keys.lock();
+        kept.get(url).filter(|kept| now.since(kept.fetched) < longest).map(|kept| kept.keys.clone())
     }
 
     fn kept(&self, client_id: &str, now: Uptime) -> Option<Arc<ClientDocument>> {
@@ -133,11 +193,26 @@ impl ClientDocuments {
         &self,
         client_id: &str,
         host: &str,
-        is_named: bool,
         settings: &DocumentSettings,
         client: IpAddr,
         now: Uptime,
     ) -> Result<Arc<ClientDocument>, Reject> {
+        let response = self.get(client_id, host, settings, client, now, MAX_SIZE).await?;
+        let document = Arc::new(read(client_id, &response)?);
+        self.keep(client_id, document.clone(), now);
+        Ok(document)
+    }
+
+    /// One bounded request. `body_size`: of the response at most, in bytes.
+    async fn get(
+        &self,
+        url: &str,
+        host: &str,
+        settings: &DocumentSettings,
+        client: IpAddr,
+        now: Uptime,
+        body_size: usize,
+    ) -> Result<Response<Bytes>, Reject> {
         let busy = |wait: Duration| {
             let reject = Reject::new(Reason::ClientDocument, "too many documents of clients are fetched");
             reject.with_retry_after(wait)
@@ -146,14 +221,10 @@ impl ClientDocuments {
         self.per_host.try_take(key_of(host, client), now).map_err(busy)?;
         let _running = self.running.try_acquire().map_err(|_| busy(Duration::from_secs(1)))?;
         // A host that the operator names may be in a private network.
-        let reach = if is_named { Reach::Loopback } else { Reach::Public };
-        let url = SecureUrl::parse(client_id, false);
+        let reach = if settings.names(host) { Reach::Loopback } else { Reach::Public };
+        let url = SecureUrl::parse(url, false);
         let url = url.map_err(|error| Reject::new(Reason::UnknownClient, error.to_string()))?;
-        let response = get(&url, settings, reach).await?;
-        let document = read(client_id, &response)?;
-        let document = Arc::new(document);
-        self.keep(client_id, document.clone(), now);
-        Ok(document)
+        get(&url, settings, reach, body_size).await
     }
 
     fn keep(&self, client_id: &str, document: Arc<ClientDocument>, now: Uptime) {
@@ -175,7 +246,12 @@ fn key_of(host: &str, client: IpAddr) -> Key {
     Key::from(digest.first_chunk().map_or(0, |half| u128::from_be_bytes(*half)))
 }
 
-async fn get(url: &SecureUrl, settings: &DocumentSettings, reach: Reach) -> Result<Response<Bytes>, Reject> {
+async fn get(
+    url: &SecureUrl,
+    settings: &DocumentSettings,
+    reach: Reach,
+    body_size: usize,
+) -> Result<Response<Bytes>, Reject> {
     let failed = |detail: String| Reject::new(Reason::ClientDocument, detail);
     let request = Request::get(&url.target)
         .header(header::HOST, &url.authority)
@@ -185,7 +261,7 @@ async fn get(url: &SecureUrl, settings: &DocumentSettings, reach: Reach) -> Resu
         .body(Full::default())
         .map_err(|error| failed(error.to_string()))?;
     let reads_body = |head: &Parts| head.status == StatusCode::OK;
-    let limits = Limits { time: TIME_LIMIT, body_size: MAX_SIZE, reach, reads_body };
+    let limits = Limits { time: TIME_LIMIT, body_size, reach, reads_body };
     let response = client::send_to(url, settings.ca_file.as_deref(), request, &limits).await;
     response.map_err(|error| failed(format!("{}: {error}", url.text())))
 }
@@ -201,6 +277,14 @@ fn read(client_id: &str, response: &Response<Bytes>) -> Result<ClientDocument, R
     }
     let document = ClientDocument::read(client_id, response.body());
     document.map_err(|wrong| bad(format!("the document of the client is not valid: {wrong}")))
+}
+
+/// The keys for [`ALGORITHMS`]. A set without any is none.
+fn key_set(text: &[u8]) -> Result<KeySet, Reject> {
+    let bad = |detail: String| Reject::new(Reason::ClientAssertion, detail);
+    let text = str::from_utf8(text).map_err(|_| bad("the keys of the client are not UTF-8".to_owned()))?;
+    let read = KeySet::from_remote_jwks(text, &ALGORITHMS);
+    read.map(|(keys, _)| keys).map_err(|error| bad(format!("the keys of the client cannot be used: {error}")))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

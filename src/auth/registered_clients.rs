@@ -11,8 +11,9 @@ use crate::auth::client_certificate::ExpectedCertificate;
 use crate::auth::context::AuthContext;
 use crate::auth::keyring::{KeySource, KeyUser, Source};
 use crate::tokens::authorization::redirect_uri::RedirectUri;
+use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::client_assertion::{self, ClientAssertion};
-use crate::tokens::jwt::{Issuer, verify};
+use crate::tokens::jwt::verify::{self, TrustedIssuer};
 use crate::tokens::login::CLIENT_SUBJECT_PREFIX;
 use crate::types::reject::{Reason, Reject};
 
@@ -44,6 +45,8 @@ pub struct ClientAuthorization {
     pub redirect_uris: Vec<RedirectUri>,
     /// `oauth.client.consent = "never"`: users are not asked.
     pub skips_consent: bool,
+    /// `oauth.client.require_par`: it sends its requests itself, before the browser does.
+    pub must_push: bool,
 }
 
 /// `oauth.client.client_auth`: how a client proves who it is.
@@ -133,19 +136,25 @@ impl ClientKeys {
         context: &AuthContext<'_>,
     ) -> Result<ClientAssertion, Reject> {
         let source = self.source_of(client_id)?;
-        match verify_now(&source, assertion, context).await {
+        match verify_assertion(assertion, &source.trusted(), context).await {
             Err(unknown) if unknown.reason == Reason::UnknownKey => {}
             verified => return verified,
         }
         source.refetch_unknown(context.clock.uptime()).await?;
-        verify_now(&source, assertion, context).await.map_err(|still| source.still_rejected(still))
+        let verified = verify_assertion(assertion, &source.trusted(), context).await;
+        verified.map_err(|still| source.still_rejected(still))
     }
 }
 
-async fn verify_now(source: &Source, assertion: &str, context: &AuthContext<'_>) -> Result<ClientAssertion, Reject> {
+/// Verifies an assertion with the keys of its client. A bad signature counts, and waits for its turn.
+pub async fn verify_assertion(
+    assertion: &str,
+    client: &TrustedIssuer,
+    context: &AuthContext<'_>,
+) -> Result<ClientAssertion, Reject> {
     context.payer.check(context.clock.uptime())?;
     let permit = context.signature_queue.next().await;
-    let verified = client_assertion::verify(assertion, &source.trusted(), context.now, context.steps);
+    let verified = client_assertion::verify(assertion, client, context.now, context.steps);
     if verified.as_ref().is_err_and(|reject| reject.reason == Reason::BadSignature) {
         context.payer.count(context.clock.uptime());
     }

@@ -9,8 +9,10 @@ use crate::store::{IssuedOnce, RevokedBy};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::authorization::code::{self, AuthorizationCode};
 use crate::tokens::bound::Bound;
-use crate::tokens::family::Family;
+use crate::tokens::family::refresh_token::PresentedToken;
+use crate::tokens::family::{Family, with_auth_time, with_client_auth};
 use crate::tokens::login::Login;
+use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 
 /// A code that has passed all other checks.
@@ -19,12 +21,22 @@ pub struct RedeemedCode<'c> {
     pub code: &'c AuthorizationCode,
     /// The session of the user who agreed.
     pub session: Family,
+    /// How the client has authenticated. `None`: it has not.
+    pub client_auth: Option<&'static str>,
 }
 
 impl Broker {
     /// The sessions of a subject, live and ended, the newest first.
     pub async fn families_of(&self, subject: &str) -> Result<Vec<Family>, Reject> {
         Ok(self.with_timeout(self.store.families_of(subject.to_owned())).await?)
+    }
+
+    /// The session of this refresh token, if it is live and the token is its newest one.
+    pub async fn session_of_token(&self, presented: &PresentedToken, now: UnixTime) -> Result<Option<Family>, Reject> {
+        let found = self.with_timeout(self.store.family(presented.token_id)).await?;
+        let is_newest =
+            |family: &Family| presented.is_genuine(family, &self.roots) && presented.generation == family.generation;
+        Ok(found.filter(|family| is_newest(family) && family.is_live(now)))
     }
 
     /// The session in which the user agreed, if it is live.
@@ -46,9 +58,10 @@ impl Broker {
         bind: Bound,
         context: EventContext,
     ) -> Result<TokenPair, Reject> {
-        let RedeemedCode { text, code, session } = redeemed;
+        let RedeemedCode { text, code, session, client_auth } = redeemed;
         let now = context.at;
         let new = self.first_generation(login, now);
+        let new = with_client_auth(with_auth_time(new, &session), client_auth);
         let family = Family { id: code.id, salt: code::salt(text), origin: session.origin, ..new };
         self.check_usable(&family, now)?;
         let max_live = self.settings.sessions_per_subject;

@@ -20,13 +20,15 @@ use super::token_pair::TokenPair;
 use crate::protocols::http::media_type;
 use crate::tokens::audit_event::{Event, EventContext};
 use crate::tokens::bound::{Bound, ProvedClient};
-use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::rotation::{Rotation, rotate, rotate_late};
+use crate::tokens::family::{Family, needs_client_auth};
 use crate::tokens::jwt::{VerifiedToken, json};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
-use crate::types::reject::Reason::{self, GrantCertificate, GrantForged, GrantMismatch, GrantUnknown, ProofRejected};
+use crate::types::reject::Reason::{
+    self, ClientNotAuthenticated, GrantCertificate, GrantForged, GrantMismatch, GrantUnknown, ProofRejected,
+};
 use crate::types::reject::Reject;
 
 /// A valid request body. It has no `Debug`: the token must not reach a log.
@@ -74,10 +76,14 @@ struct RefreshCaller {
 }
 
 impl RefreshCaller {
-    /// Why the family must not be touched: one that is bound to a key needs a proof of this key, and one that is
+    /// Why the family must not be touched. The family of a client that has authenticated needs that again, also if the
+    /// operator has removed the client since. One that is bound to a key needs a proof of this key, and one that is
     /// bound to a certificate needs this certificate (RFC 8705 section 4). It is checked before the rotation, so that a
     /// stolen refresh token alone can neither rotate nor revoke the family (doorkeeper 1794 revoked first).
     fn lacks_proof(&self, family: &Family) -> Option<Reason> {
+        if needs_client_auth(family) && !self.is_authenticated {
+            return Some(ClientNotAuthenticated);
+        }
         let bound = family.bound_to();
         if bound.certificate.is_some() && bound.certificate != self.proved.certificate {
             return Some(GrantCertificate);
@@ -218,7 +224,9 @@ impl Broker {
         // An attacker who knows only the id of a family must not use up its refreshes.
         let is_of_other = matches!(
             rotation,
-            Rotation::Rejected(GrantUnknown | GrantForged | GrantMismatch | GrantCertificate | ProofRejected)
+            Rotation::Rejected(
+                GrantUnknown | GrantForged | GrantMismatch | GrantCertificate | ProofRejected | ClientNotAuthenticated
+            )
         );
         if !is_of_other {
             self.throttle.count_refresh(token_id);

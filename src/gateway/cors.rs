@@ -27,13 +27,24 @@ const ALLOWED: [&str; 3] = ["Authorization", "Content-Type", "DPoP"];
 const EXPOSED: [&str; 6] =
     ["WWW-Authenticate", "Retry-After", "RateLimit-Policy", "RateLimit", "X-Request-Id", "DPoP-Nonce"];
 
+/// Request and response fields of MCP, in lower case (MCP 2026-07-28, Transports).
+const ALLOWED_OF_MCP: [&str; 5] = ["mcp-protocol-version", "mcp-session-id", "mcp-method", "mcp-name", "last-event-id"];
+const EXPOSED_OF_MCP: [&str; 1] = ["mcp-session-id"];
+/// Maximum number of fields `Mcp-Param-*` of one preflight, and maximum length of each name.
+const MAX_PARAMETERS: usize = 32;
+const MAX_PARAMETER: usize = 64;
+
 /// `[cors]` or `[route.cors]`: which pages may send requests and read their responses. The values of the fields are
 /// made once, when the configuration is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     origins: Origins,
     credentials: bool,
+    /// Pages of these origins never send credentials.
+    applications: Vec<HeaderValue>,
     allow_headers: HeaderValue,
+    /// `cors.mcp`
+    mcp: bool,
     expose: HeaderValue,
     max_age: HeaderValue,
 }
@@ -45,6 +56,14 @@ pub enum Origins {
     Any,
     /// As browsers write them, compared byte for byte. Never `null`, the origin of sandboxed pages and files.
     Listed(Vec<HeaderValue>),
+}
+
+/// A page of another origin, which may read a response.
+#[derive(Clone, Copy)]
+struct AllowedPage<'p> {
+    /// The value of `Access-Control-Allow-Origin`.
+    origin: &'p HeaderValue,
+    credentials: bool,
 }
 
 /// Marks a response of the gateway that no page of another origin may read, whatever `[cors]` says.
@@ -86,18 +105,45 @@ impl Policy {
         Policy {
             origins,
             credentials,
+            applications: Vec::new(),
             allow_headers: list(&ALLOWED, headers),
+            mcp: false,
             expose: list(&EXPOSED, expose),
             max_age: HeaderValue::from(max_age.as_secs()),
         }
     }
 
-    /// The value of `Access-Control-Allow-Origin` for a page of this origin. `None`: it gets no access.
-    fn allowed(&self, origin: Option<&HeaderValue>) -> Option<&HeaderValue> {
-        match &self.origins {
+    /// Also allows single-page applications, without credentials.
+    #[must_use]
+    pub fn with_applications(self, applications: Vec<HeaderValue>) -> Self {
+        Policy { applications, ..self }
+    }
+
+    /// Also allows the header fields of MCP, and `Mcp-Param-*`, of which each tool may have others.
+    #[must_use]
+    pub fn with_mcp(self, headers: &[HeaderName], expose: &[HeaderName]) -> Self {
+        let names = |more: &[&'static str], names: &[HeaderName]| -> Vec<HeaderName> {
+            more.iter().map(|name| HeaderName::from_static(name)).chain(names.iter().cloned()).collect()
+        };
+        Policy {
+            allow_headers: list(&ALLOWED, &names(&ALLOWED_OF_MCP, headers)),
+            expose: list(&EXPOSED, &names(&EXPOSED_OF_MCP, expose)),
+            mcp: true,
+            ..self
+        }
+    }
+
+    /// The page of this origin, if it gets access.
+    fn allowed(&self, origin: Option<&HeaderValue>) -> Option<AllowedPage<'_>> {
+        let listed = match &self.origins {
             Origins::Any => Some(&ANY),
             Origins::Listed(listed) => listed.iter().find(|listed| Some(*listed) == origin),
+        };
+        if let Some(origin) = listed {
+            return Some(AllowedPage { origin, credentials: self.credentials });
         }
+        let application = self.applications.iter().find(|known| Some(*known) == origin)?;
+        Some(AllowedPage { origin: application, credentials: false })
     }
 
     /// Sets the fields of a response, and removes those that the backend has set.
@@ -117,9 +163,9 @@ impl Policy {
             headers.remove(header::ACCESS_CONTROL_ALLOW_CREDENTIALS);
             return;
         };
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, allowed.clone());
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, allowed.origin.clone());
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, self.expose.clone());
-        if self.credentials {
+        if allowed.credentials {
             headers.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, TRUE);
         } else {
             headers.remove(header::ACCESS_CONTROL_ALLOW_CREDENTIALS);
@@ -132,19 +178,50 @@ impl Policy {
         let Some(allowed) = self.allowed(only_origin(headers)) else {
             return Err(Reject::new(Reason::CorsOrigin, "the Origin of a preflight is not in cors.origins"));
         };
-        let mut response = granted(allowed.clone(), method.as_str(), self.allow_headers.clone(), self.max_age.clone());
+        let allow_headers = self.allow_headers_for(headers);
+        let mut response = granted(allowed.origin.clone(), method.as_str(), allow_headers, self.max_age.clone());
         let fields = response.headers_mut();
         fields.insert(header::VARY, OF_PREFLIGHT);
-        if self.credentials {
+        if allowed.credentials {
             fields.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, TRUE);
         }
         Ok(response)
     }
+
+    fn allow_headers_for(&self, preflight: &HeaderMap) -> HeaderValue {
+        let asked = field_list::items(preflight, &header::ACCESS_CONTROL_REQUEST_HEADERS);
+        let parameters = asked.filter(|name| is_mcp_parameter(name)).filter_map(|name| str::from_utf8(name).ok());
+        let parameters: Vec<&str> = parameters.take(MAX_PARAMETERS).collect();
+        if !self.mcp || parameters.is_empty() {
+            return self.allow_headers.clone();
+        }
+        let known = self.allow_headers.to_str().unwrap_or_default();
+        let all = format!("{known}, {}", parameters.join(", "));
+        HeaderValue::from_str(&all).unwrap_or_else(|_| self.allow_headers.clone())
+    }
+}
+
+/// `Mcp-Param-` and the rest of a field name.
+fn is_mcp_parameter(name: &[u8]) -> bool {
+    let prefix = b"mcp-param-";
+    name.len() > prefix.len()
+        && name.len() <= MAX_PARAMETER
+        && name[..prefix.len()].eq_ignore_ascii_case(prefix)
+        && HeaderName::from_bytes(name).is_ok()
 }
 
 /// The response to a preflight for a public document: pages of every origin may read it.
 pub fn public_preflight() -> Box<Response<Body>> {
     granted(ANY.clone(), "GET, HEAD", ANY.clone(), HeaderValue::from_static("600"))
+}
+
+/// The response to a preflight for what no page of another origin may read.
+pub fn refused_preflight() -> Box<Response<Body>> {
+    let mut response = Box::new(Response::new(Body::empty()));
+    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, POST"));
+    response.extensions_mut().insert(NotShared);
+    response
 }
 
 fn granted(origin: HeaderValue, methods: &str, headers: HeaderValue, max_age: HeaderValue) -> Box<Response<Body>> {
@@ -191,164 +268,4 @@ fn list(fixed: &[&str], more: &[HeaderName]) -> HeaderValue {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const APP: &str = "https://app.example";
-
-    fn policy(origins: &[&'static str], credentials: bool) -> Policy {
-        let origins = match origins {
-            ["*"] => Origins::Any,
-            listed => Origins::Listed(listed.iter().map(|origin| HeaderValue::from_static(origin)).collect()),
-        };
-        let name = HeaderName::from_static;
-        Policy::new(
-            origins,
-            credentials,
-            &[name("x-csrf"), name("content-type")],
-            &[name("location")],
-            Duration::from_secs(60),
-        )
-    }
-
-    fn map(fields: &[(&'static str, &'static str)]) -> HeaderMap {
-        let mut map = HeaderMap::new();
-        for (name, value) in fields {
-            map.append(*name, HeaderValue::from_static(value));
-        }
-        map
-    }
-
-    fn text(headers: &HeaderMap, name: &str) -> String {
-        let values = headers.get_all(name).iter().map(|value| value.to_str().expect("text"));
-        values.collect::<Vec<_>>().join(" | ")
-    }
-
-    /// `Access-Control-Allow-Origin`, `-Credentials` and `Vary` of a response.
-    fn applied(policy: &Policy, origins: &[&'static str], backend: &[(&'static str, &'static str)]) -> [String; 3] {
-        let mut response = map(backend);
-        let request: Vec<_> = origins.iter().map(|origin| ("origin", *origin)).collect();
-        policy.apply(only_origin(&map(&request)), &mut response);
-        ["access-control-allow-origin", "access-control-allow-credentials", "vary"].map(|name| text(&response, name))
-    }
-
-    #[test]
-    fn only_a_listed_origin_gets_access() {
-        let policy = policy(&[APP, "http://localhost:5173"], false);
-        for origin in [APP, "http://localhost:5173"] {
-            assert_eq!(applied(&policy, &[origin], &[]), [origin, "", "Origin"]);
-        }
-        for origins in [
-            &[][..],
-            &["null"],
-            &[""],
-            &["*"],
-            &["http://app.example"],
-            &["https://app.example:443"],
-            &["https://app.example:8443"],
-            &["https://app.example/"],
-            &["https://APP.example"],
-            &["https://app.example.evil.example"],
-            &["https://evil.example/https://app.example"],
-            &["https://sub.app.example"],
-            &["https://app.example https://evil.example"],
-            &[APP, APP],
-            &[APP, "https://evil.example"],
-        ] {
-            assert_eq!(applied(&policy, origins, &[]), ["", "", "Origin"], "{origins:?}");
-        }
-    }
-
-    #[test]
-    fn credentials_are_allowed_only_to_listed_origins() {
-        let policy = policy(&[APP], true);
-        assert_eq!(applied(&policy, &[APP], &[]), [APP, "true", "Origin"]);
-        assert_eq!(applied(&policy, &["https://evil.example"], &[]), ["", "", "Origin"]);
-    }
-
-    #[test]
-    fn any_origin_is_a_constant_without_vary() {
-        let policy = policy(&["*"], false);
-        for origins in [&[][..], &[APP], &["null"], &[APP, APP]] {
-            assert_eq!(applied(&policy, origins, &[]), ["*", "", ""], "{origins:?}");
-        }
-    }
-
-    #[test]
-    fn fields_of_a_backend_are_replaced() {
-        let policy = policy(&[APP], false);
-        let backend = [
-            ("access-control-allow-origin", "*"),
-            ("access-control-allow-origin", "https://evil.example"),
-            ("access-control-allow-credentials", "true"),
-        ];
-        assert_eq!(applied(&policy, &[APP], &backend), [APP, "", "Origin"]);
-        assert_eq!(applied(&policy, &["https://evil.example"], &backend), ["", "", "Origin"]);
-        assert_eq!(applied(&policy, &[], &backend), ["", "", "Origin"]);
-    }
-
-    #[test]
-    fn vary_of_a_backend_is_kept() {
-        let policy = policy(&[APP], false);
-        for (vary, expected) in [
-            ("Accept-Encoding", "Accept-Encoding | Origin"),
-            ("Accept, ORIGIN", "Accept, ORIGIN"),
-            ("*", "*"),
-            ("X-Origin", "X-Origin | Origin"),
-        ] {
-            assert_eq!(applied(&policy, &[APP], &[("vary", vary)])[2], expected);
-            assert_eq!(applied(&policy, &[], &[("vary", vary)])[2], expected);
-        }
-    }
-
-    #[test]
-    fn a_page_reads_why_it_was_rejected() {
-        let mut response = map(&[("access-control-expose-headers", "x-backend")]);
-        policy(&[APP], false).apply(Some(&HeaderValue::from_static(APP)), &mut response);
-        assert_eq!(
-            text(&response, "access-control-expose-headers"),
-            "WWW-Authenticate, Retry-After, RateLimit-Policy, RateLimit, X-Request-Id, DPoP-Nonce, location"
-        );
-    }
-
-    #[test]
-    fn a_preflight_grants_the_method_that_it_asks_for() {
-        let asked = map(&[("origin", APP), ("access-control-request-method", "DELETE")]);
-        let method = requested_method(&asked).expect("a method");
-        let response = policy(&[APP], true).preflight(&asked, &method).expect("it is granted");
-        assert_eq!(response.status(), StatusCode::NO_CONTENT);
-        for (name, expected) in [
-            ("access-control-allow-origin", APP),
-            ("access-control-allow-credentials", "true"),
-            ("access-control-allow-methods", "DELETE"),
-            ("access-control-allow-headers", "Authorization, Content-Type, DPoP, x-csrf"),
-            ("access-control-max-age", "60"),
-            ("access-control-allow-private-network", ""),
-            ("vary", "Origin, Access-Control-Request-Method"),
-        ] {
-            assert_eq!(text(response.headers(), name), expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn a_preflight_of_another_origin_is_rejected() {
-        for origin in ["https://evil.example", "null", ""] {
-            let asked = map(&[("origin", origin), ("access-control-request-method", "GET")]);
-            let rejected = policy(&[APP], true).preflight(&asked, &Method::GET).err().expect("it is rejected");
-            assert_eq!(rejected.reason, Reason::CorsOrigin, "{origin}");
-        }
-    }
-
-    #[test]
-    fn a_preflight_has_an_origin_and_one_valid_method() {
-        let asked = [("origin", APP), ("access-control-request-method", "GET")];
-        assert!(is_preflight(&Method::OPTIONS, &map(&asked)));
-        assert!(!is_preflight(&Method::GET, &map(&asked)));
-        assert!(!is_preflight(&Method::OPTIONS, &map(&asked[..1])));
-        assert!(!is_preflight(&Method::OPTIONS, &map(&asked[1..])));
-        let method = ("access-control-request-method", "GET");
-        for methods in [&[][..], &[("access-control-request-method", "a b")], &[method, method]] {
-            assert_eq!(requested_method(&map(methods)), None, "{methods:?}");
-        }
-    }
-}
+mod tests;

@@ -240,7 +240,9 @@ impl Decider {
                 return self.cors.own.is_some().then_some(Err(reject));
             }
             // A user sees these. No other page loads them.
-            Ok(Action::Own(OwnCall::Endpoint(Endpoint::Browser(_)))) => return None,
+            Ok(Action::Own(OwnCall::Endpoint(Endpoint::Browser(_)))) => {
+                return Some(Ok(Decision::Own(OwnCall::Preflight(cors::refused_preflight()))));
+            }
             Ok(Action::Own(_)) => self.cors.own.clone()?,
         };
         let response = policy.preflight(request.headers(), &asked);

@@ -8,11 +8,13 @@ use std::iter;
 
 use http::Method;
 
+use crate::auth::client_documents;
 use crate::auth::registered_clients::RegisteredClient;
 use crate::gateway::authorization_server::settings::AuthorizationSettings;
 use crate::gateway::exchange_rule::ExchangeRule;
 use crate::gateway::protected_resource::Resources;
 use crate::limits::limiter::Key;
+use crate::tokens::authorization::redirect_uri::RedirectUri;
 use crate::tokens::jwt::algorithm_name;
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
@@ -37,7 +39,7 @@ pub struct Endpoints {
     pub clients: Vec<RegisteredClient>,
     /// `[[oauth.exchange]]`, in order: the first one that accepts a token applies.
     pub exchange: Vec<ExchangeRule>,
-    /// `oauth.sign_in`. `None`: no client can ask users.
+    /// `oauth.sign_in`, `oauth.login_page`. `None`: no client can ask users.
     pub authorization: Option<Box<AuthorizationSettings>>,
 }
 
@@ -46,6 +48,8 @@ pub struct Endpoints {
 pub enum Endpoint {
     Client(ClientEndpoint),
     Browser(BrowserEndpoint),
+    /// RFC 9126
+    Push,
     /// RFC 7591
     Register,
     /// RFC 9728
@@ -94,7 +98,8 @@ impl Endpoints {
         of_clients.chain(self.of_front().map(|(endpoint, path, _)| (endpoint, path))).chain(metadata)
     }
 
-    /// Those of the authorization server that `oauth.sign_in` switches on, with the keys of their paths.
+    /// Those of the authorization server that `oauth.sign_in` or `oauth.login_page` switches on, with the keys of their
+    /// paths.
     pub fn of_front(&self) -> impl Iterator<Item = (Endpoint, &str, &'static str)> {
         let settings = self.authorization.as_deref();
         let pages = settings.into_iter().flat_map(|settings| {
@@ -105,6 +110,7 @@ impl Endpoints {
                 (authorize, &*settings.authorization_endpoint, "authorization_endpoint"),
                 (consent, &*settings.consent_page, "consent_page"),
                 (grants, &*settings.grants_page, "grants_page"),
+                (Endpoint::Push, &*settings.par_endpoint, "par_endpoint"),
             ]
         });
         let registration = settings.and_then(|settings| settings.registration.as_ref());
@@ -144,14 +150,33 @@ impl Endpoints {
     pub fn assertion_algorithms(&self) -> Vec<&'static str> {
         let policies = self.clients.iter().filter_map(RegisteredClient::assertions);
         let all = policies.flat_map(|(policy, _)| &policy.algorithms);
-        let names: BTreeSet<_> = all.map(|algorithm| algorithm_name(*algorithm)).collect();
+        let described: &[_] = if self.has_documents() { &client_documents::ALGORITHMS } else { &[] };
+        let names: BTreeSet<_> = all.chain(described).map(|algorithm| algorithm_name(*algorithm)).collect();
         names.into_iter().collect()
     }
 
     /// How clients can authenticate at the token endpoint (RFC 8414). All others are public clients.
     pub fn client_methods(&self) -> Vec<&'static str> {
-        let methods: BTreeSet<_> = self.clients.iter().filter_map(RegisteredClient::method).collect();
+        let described = if self.has_documents() { Some("private_key_jwt") } else { None };
+        let methods: BTreeSet<_> = self.clients.iter().filter_map(RegisteredClient::method).chain(described).collect();
         iter::once("none").chain(methods).collect()
+    }
+
+    /// Returns true if a client can authenticate with an assertion.
+    pub fn takes_assertions(&self) -> bool {
+        !self.clients.is_empty() || self.has_documents()
+    }
+
+    fn has_documents(&self) -> bool {
+        self.authorization.as_ref().is_some_and(|settings| settings.documents.is_some())
+    }
+
+    /// The origins of the single-page applications among the clients.
+    pub fn application_origins(&self) -> impl Iterator<Item = String> {
+        let public = self.clients.iter().filter(|client| !client.authenticates());
+        let asking = public.filter_map(|client| client.authorization.as_ref());
+        let origins = asking.flat_map(|asking| &asking.redirect_uris).filter_map(RedirectUri::page_origin);
+        origins.collect::<BTreeSet<_>>().into_iter()
     }
 
     /// The registered client with this name.
@@ -186,7 +211,9 @@ impl Endpoint {
         let (allowed, allow): (&[Method], _) = match self {
             Endpoint::ProtectedResource => (&[Method::GET, Method::HEAD], "GET, HEAD"),
             Endpoint::Browser(_) => (&[Method::GET, Method::POST], "GET, POST"),
-            Endpoint::Client(_) | Endpoint::Register | Endpoint::Report(_) => (&[Method::POST], "POST"),
+            Endpoint::Client(_) | Endpoint::Push | Endpoint::Register | Endpoint::Report(_) => {
+                (&[Method::POST], "POST")
+            }
         };
         if allowed.contains(method) { Ok(()) } else { Err(Reject::from(Reason::MethodNotAllowed).allows(allow)) }
     }
@@ -197,6 +224,7 @@ impl Endpoint {
             Endpoint::Client(ClientEndpoint::Token) => "exchanges a refresh token or another grant (RFC 6749)",
             Endpoint::Client(ClientEndpoint::Revoke) => "revokes a token (RFC 7009)",
             Endpoint::Client(ClientEndpoint::Introspect) => "introspects a token (RFC 7662)",
+            Endpoint::Push => "takes the authorization request of a client (RFC 9126)",
             Endpoint::Browser(BrowserEndpoint::Authorize) => "asks a user for a client (OAuth 2.1)",
             Endpoint::Browser(BrowserEndpoint::Consent) => "shows who asks for what, and takes the user's decision",
             Endpoint::Browser(BrowserEndpoint::Grants) => "shows which clients may act for the user, and ends that",

@@ -281,10 +281,10 @@ impl Gateway {
             OwnCall::Revoke { token_id } => {
                 Box::pin(self.token_calls.revoke(&token_id, request.headers(), authenticator, context)).await
             }
-            OwnCall::Endpoint(Endpoint::Browser(endpoint)) => match &self.sign_in {
-                Some(sign_in) => Box::pin(self.token_calls.authorize(endpoint, request, sign_in, context)).await,
-                None => Err(Reason::NoRoute.into()),
-            },
+            OwnCall::Endpoint(Endpoint::Browser(endpoint)) => {
+                let sign_in = self.sign_in.as_deref();
+                Box::pin(self.token_calls.authorize(endpoint, request, sign_in, context)).await
+            }
             OwnCall::Endpoint(endpoint) => {
                 Box::pin(self.token_calls.endpoint(endpoint, request, authenticator, context)).await
             }

@@ -125,6 +125,7 @@ impl TokenCalls {
         match endpoint {
             Endpoint::Client(endpoint) => self.client_call(endpoint, request, authenticator, context).await,
             Endpoint::Browser(_) => Err(Reason::NoRoute.into()),
+            Endpoint::Push => self.push(request, authenticator, context).await,
             Endpoint::Register => self.register(request, authenticator, context).await,
             Endpoint::ProtectedResource => self.published_resource(context),
             Endpoint::Report(report) => {
@@ -151,18 +152,37 @@ impl TokenCalls {
         let limit = if exchanges { EXCHANGE_BODY_LIMIT } else { BODY_LIMIT };
         let content = self.read_body(request, limit, context).await?;
         let attempt = guesses.then(|| self.broker.throttle.begin_attempt(context.client())).transpose()?;
-        let call = oauth::Call {
-            broker: &self.broker,
-            authenticator,
-            endpoints: &self.endpoints,
-            client_keys: &self.client_keys,
-            headers: request.headers(),
-            context,
-        };
+        let call = self.oauth_call(request.headers(), authenticator, context);
         let outcome = oauth::respond(call, endpoint, &content).await;
         if let Some(attempt) = attempt {
             attempt.end(is_failure(&outcome));
         }
+        outcome
+    }
+
+    fn oauth_call<'c, 'r>(
+        &'c self,
+        headers: &'c HeaderMap,
+        authenticator: &'c Authenticator,
+        context: &'c mut RequestContext<'r>,
+    ) -> oauth::Call<'c, 'r> {
+        let TokenCalls { broker, endpoints, client_keys, client_documents: documents, .. } = self;
+        oauth::Call { broker, authenticator, endpoints, client_keys, documents, headers, context }
+    }
+
+    /// The endpoint for pushed authorization requests.
+    async fn push(
+        &self,
+        request: &mut Request<Body>,
+        authenticator: &Authenticator,
+        context: &mut RequestContext<'_>,
+    ) -> Outcome {
+        self.checks(authenticator).admit_guess(context)?;
+        let content = self.read_body(request, BODY_LIMIT, context).await?;
+        let attempt = self.broker.throttle.begin_attempt(context.client())?;
+        let call = self.oauth_call(request.headers(), authenticator, context);
+        let outcome = authorization_server::push(call, &content).await;
+        attempt.end(is_failure(&outcome));
         outcome
     }
 
@@ -171,7 +191,7 @@ impl TokenCalls {
         &self,
         endpoint: BrowserEndpoint,
         request: &mut Request<Body>,
-        sign_in: &SignIn,
+        sign_in: Option<&SignIn>,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
         let settings = self.endpoints.authorization.as_deref().ok_or(Reason::NoRoute)?;
@@ -183,6 +203,7 @@ impl TokenCalls {
             settings,
             clients: &self.endpoints.clients,
             issuer: &self.broker.settings.issuer,
+            broker: &self.broker,
             sign_in,
             documents: &self.client_documents,
             context,

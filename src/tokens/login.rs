@@ -28,6 +28,7 @@ pub const RESERVED_CLAIMS: &[&str] = &[
     "scope",
     "scp",
     "client_id",
+    "client_auth",
     "sid",
     "rgn",
     "cnf",

@@ -21,6 +21,7 @@ pub(super) struct Cors {
     /// As browsers write them, or `*` alone.
     origins: Vec<String>,
     credentials: bool,
+    mcp: bool,
     headers: Vec<HeaderName>,
     expose: Vec<HeaderName>,
     max_age: Duration,
@@ -28,18 +29,39 @@ pub(super) struct Cors {
 
 impl Default for Cors {
     fn default() -> Self {
-        Cors { origins: Vec::new(), credentials: false, headers: Vec::new(), expose: Vec::new(), max_age: MAX_AGE }
+        Cors {
+            origins: Vec::new(),
+            credentials: false,
+            mcp: false,
+            headers: Vec::new(),
+            expose: Vec::new(),
+            max_age: MAX_AGE,
+        }
     }
 }
 
 impl Cors {
     /// `None` without origins: the gateway does no CORS.
     pub(super) fn policy(&self) -> Option<Arc<Policy>> {
-        let origins = match self.origins.first()?.as_str() {
-            "*" => Origins::Any,
+        if self.origins.is_empty() { None } else { Some(Arc::new(self.of_origins())) }
+    }
+
+    /// As [`Cors::policy`], for the gateway's own calls: single-page applications call them, too.
+    pub(super) fn own_policy(&self, applications: impl Iterator<Item = String>) -> Option<Arc<Policy>> {
+        let applications: Vec<_> = applications.filter_map(|origin| HeaderValue::try_from(origin).ok()).collect();
+        if applications.is_empty() {
+            return self.policy();
+        }
+        Some(Arc::new(self.of_origins().with_applications(applications)))
+    }
+
+    fn of_origins(&self) -> Policy {
+        let origins = match self.origins.first().map(String::as_str) {
+            Some("*") => Origins::Any,
             _ => Origins::Listed(self.origins.iter().filter_map(|text| HeaderValue::from_str(text).ok()).collect()),
         };
-        Some(Arc::new(Policy::new(origins, self.credentials, &self.headers, &self.expose, self.max_age)))
+        let policy = Policy::new(origins, self.credentials, &self.headers, &self.expose, self.max_age);
+        if self.mcp { policy.with_mcp(&self.headers, &self.expose) } else { policy }
     }
 
     /// The origins with pages that may send cookies.
@@ -64,6 +86,7 @@ pub(super) fn read(table: &mut Table<'_>, inherited: &Cors) -> Cors {
     let cors = Cors {
         origins: origins.unwrap_or_else(|| inherited.origins.clone()),
         credentials: table.boolean("credentials", inherited.credentials),
+        mcp: table.boolean("mcp", inherited.mcp),
         headers: headers.unwrap_or_else(|| inherited.headers.clone()),
         expose: expose.unwrap_or_else(|| inherited.expose.clone()),
         max_age: table.duration("max_age", inherited.max_age, Duration::ZERO..=LONGEST),

@@ -159,6 +159,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         routes: &routes,
     };
     own_paths::check(root, &own);
+    let own_cors = cors.own_policy(oauth.application_origins());
     let access_log = root.table("access_log", access_log::read);
     let audit = root.table("audit", |table| audit::read(table, &store.beside));
     let trace = root.table("trace", trace::read);
@@ -189,7 +190,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         oauth,
         sign_in_path,
         sign_in,
-        cors: cors.policy(),
+        cors: own_cors,
         https,
         forwarding,
         event_streams,

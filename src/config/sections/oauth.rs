@@ -31,7 +31,7 @@ pub(super) fn read(
     tokens: &TokenSettings,
     possible: Certificates,
 ) -> Endpoints {
-    let authorization = oauth_authorization::read(table, providers, tokens);
+    let authorization = oauth_authorization::read(table, routes, providers, tokens);
     let has_authorization = authorization.is_some();
     let paths = KEYS.map(|(key, with_sign_in)| {
         let default = if has_authorization { with_sign_in } else { "" };
@@ -79,13 +79,14 @@ pub(super) fn read(
     }
     let resources = route_resource::resources(resource, &scopes.unwrap_or_default(), routes, &issuers.names);
     if has_authorization && token_endpoint.is_none() {
-        let error = ConfigError::new("`sign_in` has no effect without `token_endpoint`", "expected a path");
+        let error =
+            ConfigError::new("an authorization endpoint has no effect without `token_endpoint`", "expected a path");
         table.reject("token_endpoint", error);
     }
     if !has_authorization && let Some(asking) = clients.iter().find(|client| client.authorization.is_some()) {
         let error = ConfigError::new(
             format!("the client {} has redirect_uris, and there is no authorization endpoint", asking.client_id),
-            "expected `sign_in` in this table",
+            "expected `sign_in` or `login_page` in this table",
         );
         table.reject("sign_in", error.missing());
     }

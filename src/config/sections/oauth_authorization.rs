@@ -1,5 +1,5 @@
-//! The keys of `[oauth]` that concern the authorization endpoint: `sign_in`, its endpoints and lifetimes,
-//! `registration` and `[[oauth.scope]]`.
+//! The keys of `[oauth]` that concern the authorization endpoint: `sign_in` or `login_page`, its endpoints and
+//! lifetimes, `registration` and `[[oauth.scope]]`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,16 @@ use crate::config::sections::placed::{Placed, report_duplicates};
 use crate::config::sections::{keys, pem, route_path, rules};
 use crate::config::settings::TokenSettings;
 use crate::gateway::authorization_server::settings::{
-    AuthorizationSettings, RegistrationKind, RegistrationSettings, ScopeSettings,
+    AuthorizationSettings, RegistrationKind, RegistrationSettings, ScopeSettings, SignInPlace,
 };
 use crate::gateway::protected_resource::Resources;
+use crate::gateway::route::{Access, Capture, Route};
 use crate::tokens::authorization::request::OfferedResource;
 
 const AUTHORIZATION_ENDPOINT: &str = "/oauth/authorize";
 const CONSENT_PAGE: &str = "/oauth/consent";
 const GRANTS_PAGE: &str = "/oauth/grants";
+const PAR_ENDPOINT: &str = "/oauth/par";
 const REGISTRATION_ENDPOINT: &str = "/oauth/register";
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -37,10 +39,12 @@ const KINDS: &[(&str, RegistrationKind)] = &[
 
 /// The keys, before the resources are known.
 pub(super) struct AuthorizationKeys {
-    providers: Vec<Arc<str>>,
+    sign_in: SignInPlace,
     authorization_endpoint: String,
     consent_page: String,
     grants_page: String,
+    par_endpoint: String,
+    requires_par: bool,
     code_lifetime: Duration,
     grant_lifetime: Duration,
     registration: Option<RegistrationSettings>,
@@ -48,34 +52,39 @@ pub(super) struct AuthorizationKeys {
     scopes: Vec<ScopeSettings>,
 }
 
-/// `None`: `sign_in` is not set. All other keys are checked anyway.
+/// `None`: neither `sign_in` nor `login_page` is set. All other keys are checked anyway.
 pub(super) fn read(
     table: &mut Table<'_>,
+    routes: &[Route],
     providers: &[Placed<Arc<Provider>>],
     tokens: &TokenSettings,
 ) -> Option<AuthorizationKeys> {
-    let signs_in = sign_in(table, providers);
+    let sign_in = sign_in_place(table, routes, providers);
     let authorization_endpoint = endpoint(table, "authorization_endpoint", AUTHORIZATION_ENDPOINT);
     let consent_page = endpoint(table, "consent_page", CONSENT_PAGE);
     let grants_page = endpoint(table, "grants_page", GRANTS_PAGE);
+    let par_endpoint = endpoint(table, "par_endpoint", PAR_ENDPOINT);
+    let requires_par = table.boolean("require_par", false);
     let code_lifetime = table.duration("code_lifetime", MINUTE, 10 * SECOND..=MINUTE);
     let grant_lifetime = grant_lifetime(table, tokens.lifetimes.absolute);
     let registration = registration(table);
     let documents = documents(table);
     let scopes = scopes(table);
-    let providers = signs_in?;
+    let sign_in = sign_in?;
     if !tokens.issuer.starts_with("https://") {
         let error = ConfigError::new(
             format!("clients reach the authorization endpoint at tokens.issuer, which is {}", tokens.issuer),
             "expected tokens.issuer = \"https://…\"",
         );
-        table.reject("sign_in", error);
+        table.reject(sign_in.key(), error);
     }
     Some(AuthorizationKeys {
-        providers,
+        sign_in,
         authorization_endpoint,
         consent_page,
         grants_page,
+        par_endpoint,
+        requires_par,
         code_lifetime,
         grant_lifetime,
         registration,
@@ -98,7 +107,7 @@ impl AuthorizationKeys {
                 "expected `resource` in this table, or in a [[route]]",
             );
             table.reject(
-                "sign_in",
+                self.sign_in.key(),
                 error.help("add resource = \"https://…\", the URL that clients are configured with"),
             );
         }
@@ -115,10 +124,12 @@ impl AuthorizationKeys {
             .iter()
             .map(|metadata| OfferedResource { url: metadata.resource.url.clone(), scopes: metadata.scopes.clone() });
         AuthorizationSettings {
-            providers: self.providers,
+            sign_in: self.sign_in,
             authorization_endpoint: self.authorization_endpoint,
             consent_page: self.consent_page,
             grants_page: self.grants_page,
+            par_endpoint: self.par_endpoint,
+            requires_par: self.requires_par,
             code_lifetime: self.code_lifetime,
             grant_lifetime: self.grant_lifetime,
             registration: self.registration,
@@ -128,6 +139,45 @@ impl AuthorizationKeys {
             default_resource: resources.default,
         }
     }
+}
+
+/// `oauth.sign_in` or `oauth.login_page`.
+fn sign_in_place(table: &mut Table<'_>, routes: &[Route], providers: &[Placed<Arc<Provider>>]) -> Option<SignInPlace> {
+    let providers = sign_in(table, providers);
+    let page = login_page(table, routes);
+    match (providers, page) {
+        (Some(_), Some(_)) => {
+            let error = ConfigError::new("users sign in at one place", "expected `sign_in` or `login_page`, not both");
+            table.reject("login_page", error.related(&table.place("sign_in"), "the first place is here"));
+            None
+        }
+        (Some(providers), None) => Some(SignInPlace::Providers(providers)),
+        (None, page) => page.map(SignInPlace::LoginPage),
+    }
+}
+
+/// `oauth.login_page`: a page of a backend.
+fn login_page(table: &mut Table<'_>, routes: &[Route]) -> Option<String> {
+    let path = table.take("login_page", Shape::Pattern("^(/|$)"));
+    table.default("login_page", "");
+    let page = path?.parse(route_path::path_or_off)??;
+    if !routes.iter().any(|route| route.capture == Some(Capture::CookieLogin)) {
+        let error =
+            ConfigError::new("no login leaves a session in the browser", "expected a route with login = \"cookie\"");
+        table.reject(
+            "login_page",
+            error.help("add login = \"cookie\" to the [[route]] that the form of the page goes to"),
+        );
+    }
+    let of_page = routes.iter().filter(|route| page.starts_with(&route.path)).max_by_key(|route| route.path.len());
+    if of_page.is_none_or(|route| route.access != Access::Public) {
+        let error = ConfigError::new(
+            "a user without a session does not see this page",
+            format!("expected a [[route]] with path = \"{page}\" and public = true"),
+        );
+        table.reject("login_page", error);
+    }
+    Some(page)
 }
 
 /// `oauth.sign_in`: the name of a provider, or several.

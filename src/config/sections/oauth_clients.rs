@@ -136,12 +136,13 @@ fn client_credentials(table: &mut Table<'_>, method: Method) -> bool {
     is_on && authenticates
 }
 
-/// `redirect_uris` and `consent`: how the client asks users.
+/// `redirect_uris`, `require_par` and `consent`: how the client asks users.
 fn authorization(table: &mut Table<'_>, method: Method) -> Option<ClientAuthorization> {
     let example = "[\"https://app.example/callback\"]";
     let value = table.take("redirect_uris", Shape::list(Shape::Text));
     table.default("redirect_uris", Vec::<String>::new());
     let redirect_uris = value.and_then(|value| value.list_of(example, redirect_uri)).unwrap_or_default();
+    let must_push = table.boolean("require_par", false);
     let skips_consent = table.choice("consent", false, &[("always", false), ("never", true)]);
     if redirect_uris.is_empty() {
         if method == Method::Nothing && !table.has("redirect_uris") {
@@ -158,7 +159,7 @@ fn authorization(table: &mut Table<'_>, method: Method) -> Option<ClientAuthoriz
         );
         table.reject("consent", error.help("only a site with https:// redirect_uris can go without consent"));
     }
-    Some(ClientAuthorization { redirect_uris, skips_consent })
+    Some(ClientAuthorization { redirect_uris, skips_consent, must_push })
 }
 
 fn redirect_uri(text: &str) -> Result<RedirectUri, ConfigError> {

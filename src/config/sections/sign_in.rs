@@ -34,7 +34,9 @@ pub(super) struct Browsers<'c> {
 impl<'c> Browsers<'c> {
     pub(super) fn new(routes: &'c [Route], oauth: &Endpoints, issuer: &str) -> Self {
         let by_route = routes.iter().any(|route| route.sign_in.is_some());
-        Browsers { routes, by_route, authorization: oauth.authorization.as_ref().map(|_| metadata::base(issuer)) }
+        let at_providers = oauth.authorization.as_ref().is_some_and(|settings| settings.sign_in.is_at_providers());
+        let authorization = if at_providers { Some(metadata::base(issuer)) } else { None };
+        Browsers { routes, by_route, authorization }
     }
 
     fn sign_in(&self) -> bool {

@@ -1,8 +1,8 @@
 //! One call of the authorization endpoint or of the consent page, and what both need: the client, the host, and the
 //! answers to the client.
 //!
-//! [`AuthorizationCall`] is spread over `call`, `grant`, `request`, `consent`, `decision`, `grants` and `mod`. In this
-//! order, each calls only those before it.
+//! [`AuthorizationCall`] is spread over `call`, `user`, `grant`, `parameters`, `pushed`, `request`, `consent`,
+//! `decision`, `grants` and `mod`. In this order, each calls only those before it.
 
 use http::{Response, StatusCode};
 
@@ -10,9 +10,10 @@ use super::clients::AskingClient;
 use super::settings::AuthorizationSettings;
 use crate::auth::client_documents::ClientDocuments;
 use crate::auth::registered_clients::RegisteredClient;
+use crate::broker::Broker;
 use crate::gateway::context::RequestContext;
 use crate::gateway::oauth::metadata;
-use crate::gateway::sign_in::SignIn;
+use crate::gateway::sign_in::{SignIn, is_host_of};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::{parameters, respond};
 use crate::tokens::authorization::client_document;
@@ -28,7 +29,9 @@ pub(crate) struct AuthorizationCall<'c, 'r> {
     pub(crate) clients: &'c [RegisteredClient],
     /// `tokens.issuer`
     pub(crate) issuer: &'c str,
-    pub(crate) sign_in: &'c SignIn,
+    pub(crate) broker: &'c Broker,
+    /// `None`: users sign in at `oauth.login_page`.
+    pub(crate) sign_in: Option<&'c SignIn>,
     pub(crate) documents: &'c ClientDocuments,
     pub(crate) context: &'c mut RequestContext<'r>,
 }
@@ -39,9 +42,7 @@ impl AuthorizationCall<'_, '_> {
         let registered = self.clients.iter().find(|client| client.client_id == id);
         let known = match (registered, &self.settings.registration) {
             (Some(registered), _) => AskingClient::of_operator(registered),
-            (None, Some(settings)) => {
-                AskingClient::of_registration(id, settings, &self.sign_in.broker.roots, self.context.now)
-            }
+            (None, Some(settings)) => AskingClient::of_registration(id, settings, &self.broker.roots, self.context.now),
             (None, None) => None,
         };
         match (known, &self.settings.documents) {
@@ -67,8 +68,8 @@ impl AuthorizationCall<'_, '_> {
 
     /// The cookies and the redirects are those of the issuer's host.
     pub(super) fn check_host(&self) -> Result<(), Reject> {
-        let origin = self.sign_in.origin(self.context);
-        if origin == Some(&*metadata::base(self.issuer)) {
+        let host = self.context.record.host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or_default();
+        if is_host_of(&metadata::base(self.issuer), host) {
             return Ok(());
         }
         Err(Reject::new(Reason::BadAuthorization, "Host is not that of tokens.issuer"))

@@ -9,9 +9,10 @@ use crate::auth::client_documents::DocumentSettings;
 use crate::auth::registered_clients::RegisteredClient;
 use crate::tokens::authorization::client_document::{self, ClientDocument};
 use crate::tokens::authorization::client_registration::{ClientRegistration, PREFIX};
-use crate::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
+use crate::tokens::authorization::redirect_uri::{self, RedirectKind, RedirectUri};
 use crate::tokens::family::refresh_token::Roots;
 use crate::types::clock::UnixTime;
+use crate::types::reject::{Reason, Reject};
 
 /// Maximum length of a label, in characters.
 const MAX_LABEL: usize = 64;
@@ -25,6 +26,17 @@ pub(super) struct AskingClient<'c> {
     pub(super) known_by: KnownBy,
     /// `oauth.client.consent = "never"`
     pub(super) skips_consent: bool,
+    /// `oauth.client.require_par`
+    pub(super) must_push: bool,
+    /// It proves at the token endpoint who it is.
+    pub(super) authenticates: bool,
+}
+
+/// What a code keeps of its client.
+pub(super) struct Grantee {
+    /// How lists of sessions name it.
+    pub(super) label: String,
+    pub(super) authenticates: bool,
 }
 
 /// Why the gateway knows a client.
@@ -48,6 +60,8 @@ impl<'c> AskingClient<'c> {
             scopes: if client.scopes.is_empty() { None } else { Some(&client.scopes) },
             known_by: KnownBy::Operator,
             skips_consent: authorization.skips_consent,
+            must_push: authorization.must_push,
+            authenticates: client.authenticates(),
         })
     }
 
@@ -70,6 +84,8 @@ impl<'c> AskingClient<'c> {
             scopes: None,
             known_by: KnownBy::Itself { name: registration.name },
             skips_consent: false,
+            must_push: false,
+            authenticates: false,
         })
     }
 
@@ -82,6 +98,8 @@ impl<'c> AskingClient<'c> {
             scopes: None,
             known_by: KnownBy::Document { host, is_named: settings.hosts.is_some(), name: document.name.clone() },
             skips_consent: false,
+            must_push: false,
+            authenticates: document.keys.is_some(),
         }
     }
 
@@ -90,8 +108,23 @@ impl<'c> AskingClient<'c> {
         self.redirect_uris.iter().find_map(|registered| registered.target(requested))
     }
 
+    /// As [`AskingClient::target`]. The error says what differs.
+    pub(super) fn redirect_of(&self, requested: &str) -> Result<RedirectUri, Reject> {
+        self.target(requested).ok_or_else(|| {
+            let difference = redirect_uri::difference(&self.redirect_uris, requested);
+            let registered: Vec<&str> = self.redirect_uris.iter().map(RedirectUri::as_str).collect();
+            let detail =
+                format!("{difference}; the client sent {requested:?}, registered is {}", registered.join(" or "));
+            Reject::new(Reason::RedirectMismatch, detail)
+        })
+    }
+
+    pub(super) fn grantee(&self) -> Grantee {
+        Grantee { label: self.label(), authenticates: self.authenticates }
+    }
+
     /// How lists of sessions name it: short, and on one line.
-    pub(super) fn label(&self) -> String {
+    fn label(&self) -> String {
         let name = match &self.known_by {
             KnownBy::Operator => Some(self.id.to_owned()),
             // In quotes: it is not that of a client that the operator knows.

@@ -5,7 +5,6 @@ use http::{Request, Response};
 use super::call::AuthorizationCall;
 use super::clients::AskingClient;
 use super::pages::{self, Question};
-use crate::gateway::sign_in::paths;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::parameters;
 use crate::tokens::authorization::pending::PendingRequest;
@@ -33,14 +32,14 @@ impl AuthorizationCall<'_, '_> {
         };
         let client = self.client_of(&pending).await?;
         if client.skips_consent {
-            let label = client.label();
-            return self.allow(&pending, &session, label);
+            let to = client.grantee();
+            return self.allow(&pending, &session, to);
         }
         if is_silent {
             let error = RequestError::new("consent_required", "the user must be asked");
             return self.answer_error(&pending, error).await;
         }
-        Ok(self.page(&client, &pending, &sealed, &session))
+        self.page(&client, &pending, &sealed, &session)
     }
 
     pub(super) fn page(
@@ -49,13 +48,13 @@ impl AuthorizationCall<'_, '_> {
         pending: &PendingRequest,
         sealed: &str,
         session: &Family,
-    ) -> Response<Body> {
+    ) -> Result<Response<Body>, Reject> {
         let text_of = |name: &String| {
             let known = self.settings.scope(name).and_then(|scope| scope.text.clone());
             known.unwrap_or_else(|| name.clone())
         };
         let scopes = self.grantable(pending, session);
-        pages::consent(&Question {
+        Ok(pages::consent(&Question {
             client_id: client.id,
             known_by: &client.known_by,
             redirect_uri: &pending.request.redirect_uri,
@@ -64,10 +63,10 @@ impl AuthorizationCall<'_, '_> {
             user: name_of(session),
             lifetime: self.settings.grant_lifetime,
             action: &self.settings.consent_page,
-            sign_out: &self.sign_in.path(paths::SIGN_OUT),
+            other_user: self.other_user(&self.consent_path(sealed))?,
             request: sealed,
             session: session.id.to_string(),
-        })
+        }))
     }
 }
 

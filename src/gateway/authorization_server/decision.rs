@@ -25,12 +25,12 @@ impl AuthorizationCall<'_, '_> {
         let client = self.client_of(&pending).await?;
         // Another user has signed in since the page was made.
         if form.required("session")? != session.id.to_string() {
-            return Ok(self.page(&client, &pending, sealed, &session));
+            return self.page(&client, &pending, sealed, &session);
         }
         match form.required("decision")? {
             "allow" => {
-                let label = client.label();
-                self.allow(&pending, &session, label)
+                let to = client.grantee();
+                self.allow(&pending, &session, to)
             }
             _ => {
                 let denied = RequestError::new("access_denied", "the user has declined");

@@ -1,24 +1,24 @@
-//! What a user grants: the request, the session of the browser, the scopes, and the code.
+//! What a user grants: the request, the scopes, and the code.
 
 use http::header::ORIGIN;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Response};
 
+use super::browser_cookie;
 use super::call::{AuthorizationCall, redirect};
-use super::{browser_cookie, pages};
+use super::clients::Grantee;
 use crate::gateway::oauth::metadata;
-use crate::gateway::sign_in::{is_of_other_site, is_part_of_page, paths};
+use crate::gateway::sign_in::is_part_of_page;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::parameters;
 use crate::tokens::authorization::code::{AuthorizationCode, Granted};
 use crate::tokens::authorization::pending::PendingRequest;
-use crate::tokens::authorization::request::SignInWish;
 use crate::tokens::family::Family;
 use crate::types::reject::{Reason, Reject};
 
 impl AuthorizationCall<'_, '_> {
     /// The request that a browser began here, within ten minutes.
     pub(super) fn pending(&self, sealed: &str, headers: &HeaderMap) -> Result<PendingRequest, Reject> {
-        let opened = PendingRequest::open(sealed, &self.sign_in.broker.roots);
+        let opened = PendingRequest::open(sealed, &self.broker.roots);
         let pending = opened.ok_or_else(|| Reject::new(Reason::ConsentStale, "this is no request of the gateway"))?;
         if !pending.is_current(self.context.now) {
             return Err(Reject::new(Reason::ConsentStale, "the request is older than 10 minutes"));
@@ -32,58 +32,6 @@ impl AuthorizationCall<'_, '_> {
             return Err(Reject::new(Reason::ConsentCookie, detail));
         }
         Ok(pending)
-    }
-
-    /// The live session of this browser at one of the providers, if it is as new as the client wants.
-    pub(super) async fn session(
-        &self,
-        headers: &HeaderMap,
-        pending: &PendingRequest,
-    ) -> Result<Option<Family>, Reject> {
-        let sessions = self.sessions(headers).await?;
-        Ok(sessions.into_iter().find(|family| self.is_new_enough(family, pending)))
-    }
-
-    /// The live sessions of this browser at one of the providers. There is one, unless another site has set a cookie.
-    pub(super) async fn sessions(&self, headers: &HeaderMap) -> Result<Vec<Family>, Reject> {
-        let mut sessions = Vec::new();
-        for (family, login) in self.sign_in.sessions(headers, self.context).await? {
-            if self.settings.providers.iter().any(|provider| **provider == *login.provider) {
-                sessions.push(family);
-            }
-        }
-        Ok(sessions)
-    }
-
-    /// Sends the browser to the only provider, or lets the user choose one. It comes back to `target`. `wish`: how new
-    /// the session has to be.
-    ///
-    /// If the browser has a session, a new one ends it. Another site must not cause that without the user: the page has
-    /// a link to itself.
-    pub(super) async fn begin_sign_in<B>(
-        &self,
-        target: &str,
-        wish: SignInWish,
-        request: &Request<B>,
-    ) -> Result<Response<Body>, Reject> {
-        let headers = request.headers();
-        if is_of_other_site(headers) && !self.sign_in.sessions(headers, self.context).await?.is_empty() {
-            return Ok(pages::sign_in_again(target));
-        }
-        if let [provider] = &*self.settings.providers {
-            let more = match wish {
-                SignInWish::Any | SignInWish::Silent => None,
-                SignInWish::Anew => Some(("prompt", "login".to_owned())),
-                SignInWish::Within(seconds) => Some(("max_age", seconds.to_string())),
-            };
-            return self.sign_in.start_with(provider, target, more, request, self.context);
-        }
-        let link = |provider: &str| {
-            let path = self.sign_in.path_of(paths::SIGN_IN, provider);
-            format!("{path}?{}", parameters::write([("return", target)]))
-        };
-        let links: Vec<_> = self.settings.providers.iter().map(|provider| (&**provider, link(provider))).collect();
-        Ok(pages::providers(&links))
     }
 
     /// A script or an image of a page of this host is no user that reads a page.
@@ -108,18 +56,6 @@ impl AuthorizationCall<'_, '_> {
         Ok(())
     }
 
-    fn is_new_enough(&self, family: &Family, pending: &PendingRequest) -> bool {
-        // The date of a login is earlier than its time by what the clocks can be wrong.
-        let is_after_request = family.created_at + self.context.clock.uncertainty() >= pending.begun_at();
-        match pending.request.sign_in {
-            SignInWish::Any | SignInWish::Silent => true,
-            SignInWish::Anew => is_after_request,
-            SignInWish::Within(seconds) => {
-                is_after_request || self.context.now.since(family.created_at).as_secs() < seconds
-            }
-        }
-    }
-
     /// The scopes that this user can grant: those of the user's own session, and those of `[[oauth.scope]]` for which
     /// the session has the claim. A client never gets more than its user has.
     pub(super) fn grantable(&self, pending: &PendingRequest, session: &Family) -> Vec<String> {
@@ -138,11 +74,13 @@ impl AuthorizationCall<'_, '_> {
         &mut self,
         pending: &PendingRequest,
         session: &Family,
-        label: String,
+        to: Grantee,
     ) -> Result<Response<Body>, Reject> {
-        let granted = Granted { scope: self.grantable(pending, session).join(" "), session: session.id, label };
+        let Grantee { label, authenticates: for_authenticated } = to;
+        let scope = self.grantable(pending, session).join(" ");
+        let granted = Granted { scope, session: session.id, label, for_authenticated };
         let code = AuthorizationCode::new(pending, granted, self.context.now);
-        let code = code.seal(&self.sign_in.broker.roots);
+        let code = code.seal(&self.broker.roots);
         let code = code.ok_or_else(|| Reject::new(Reason::Internal, "there is no root secret"))?;
         self.context.record.token_id = Some(pending.id);
         let state = pending.request.state.as_deref().map(|state| ("state", state));

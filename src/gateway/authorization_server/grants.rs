@@ -39,13 +39,13 @@ impl AuthorizationCall<'_, '_> {
         let grant = self.grants_of(&user).await?.into_iter().find(|grant| grant.id == id).ok_or_else(unknown)?;
         self.context.record.token_id = Some(grant.id);
         let by = RevokedBy::Owner(user.subject);
-        self.sign_in.broker.revoke_family(grant.id, by, self.context.event()).await?;
+        self.broker.revoke_family(grant.id, by, self.context.event()).await?;
         redirect(&format!("{}{}", metadata::base(self.issuer), self.settings.grants_page))
     }
 
     /// The live sessions of clients that act for this user, the newest first.
     async fn grants_of(&self, user: &Family) -> Result<Vec<Family>, Reject> {
-        let families = self.sign_in.broker.families_of(&user.subject).await?;
+        let families = self.broker.families_of(&user.subject).await?;
         let is_grant = |family: &Family| !family.client_id.is_empty() && family.is_live(self.context.now);
         Ok(families.into_iter().filter(is_grant).collect())
     }

@@ -1,10 +1,11 @@
 //! The authorization endpoint (OAuth 2.1 section 4.1): a client asks a user, who signs in at a provider and agrees.
 //!
 //! `request` checks what the client asks for, and sends the browser to the consent page with the request sealed in its
-//! URL. `consent` finds the user, or sends the browser to a provider with that URL as its way back, shows the page, and
-//! answers the client with a code. The token endpoint redeems it (`gateway/oauth/authorization_code.rs`). Nothing is
-//! stored before. `registration` is the endpoint at which clients register themselves, and `grants` the page on which
-//! users end what they have granted.
+//! URL. `consent` finds the user, or sends the browser to a provider or to the login page of the backend with that URL
+//! as its way back (`user`), shows the page, and answers the client with a code. The token endpoint redeems it
+//! (`gateway/oauth/authorization_code.rs`). Nothing is stored before. `registration` is the endpoint at which clients
+//! register themselves, `pushed` the one at which they send their requests before the browser does, and `grants` the
+//! page on which users end what they have granted.
 
 mod browser_cookie;
 mod call;
@@ -15,9 +16,12 @@ mod grant;
 mod grants;
 mod html;
 mod pages;
+mod parameters;
+mod pushed;
 mod registration;
 mod request;
 pub mod settings;
+mod user;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -28,6 +32,7 @@ use crate::protocols::http::body::Body;
 use crate::types::reject::{Reason, Reject};
 
 pub(crate) use call::AuthorizationCall;
+pub use pushed::push;
 pub use registration::register;
 
 impl AuthorizationCall<'_, '_> {

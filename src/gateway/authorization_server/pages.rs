@@ -48,11 +48,18 @@ pub(super) struct Question<'q> {
     pub(super) lifetime: Duration,
     /// Where the form goes: a path.
     pub(super) action: &'q str,
-    /// Where another user can sign in: a path. It ends the session.
-    pub(super) sign_out: &'q str,
+    pub(super) other_user: OtherUser,
     /// The hidden fields.
     pub(super) request: &'q str,
     pub(super) session: String,
+}
+
+/// Where another user can sign in: a path and a query.
+pub(super) enum OtherUser {
+    /// It ends the session.
+    SignOut(String),
+    /// It begins another session.
+    SignIn(String),
 }
 
 /// The page on which the user agrees or not.
@@ -72,7 +79,7 @@ pub(super) fn consent(question: &Question<'_>) -> Response<Body> {
          <input type=\"hidden\" name=\"session\" value=\"{session}\">\
          <button name=\"decision\" value=\"allow\">Allow</button> \
          <button name=\"decision\" value=\"deny\">Do not allow</button></form>\
-         <p>Not you? <a href=\"{sign_out}\">Sign out</a>, and begin again in the application.</p>",
+         <p>Not you? {other_user}</p>",
         origin = origin_of_client(question),
         target = target(question.redirect_uri),
         user = escaped(question.user),
@@ -81,9 +88,18 @@ pub(super) fn consent(question: &Question<'_>) -> Response<Body> {
         action = escaped(question.action),
         request = escaped(question.request),
         session = escaped(&question.session),
-        sign_out = escaped(question.sign_out),
+        other_user = other_user(&question.other_user),
     );
     page(StatusCode::OK, &title, &content)
+}
+
+fn other_user(place: &OtherUser) -> String {
+    match place {
+        OtherUser::SignOut(path) => {
+            format!("<a href=\"{}\">Sign out</a>, and begin again in the application.", escaped(path))
+        }
+        OtherUser::SignIn(page) => format!("<a href=\"{}\">Sign in as another user</a>.", escaped(page)),
+    }
 }
 
 /// The page on which the user chooses a provider. `links`: their names and paths.

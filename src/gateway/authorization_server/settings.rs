@@ -8,15 +8,18 @@ use crate::gateway::rules::ClaimRule;
 use crate::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
 use crate::tokens::authorization::request::OfferedResource;
 
-/// `[oauth]` with `sign_in`.
+/// `[oauth]` with `sign_in` or `login_page`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuthorizationSettings {
-    /// `oauth.sign_in`: at least one provider.
-    pub providers: Vec<Arc<str>>,
+    pub sign_in: SignInPlace,
     /// `oauth.authorization_endpoint`, `oauth.consent_page`, `oauth.grants_page`: paths.
     pub authorization_endpoint: String,
     pub consent_page: String,
     pub grants_page: String,
+    /// `oauth.par_endpoint`: a path.
+    pub par_endpoint: String,
+    /// `oauth.require_par`
+    pub requires_par: bool,
     /// `oauth.code_lifetime`
     pub code_lifetime: Duration,
     /// `oauth.grant_lifetime`
@@ -30,6 +33,15 @@ pub struct AuthorizationSettings {
     pub resources: Vec<OfferedResource>,
     /// The place of the resource of requests that name none.
     pub default_resource: Option<usize>,
+}
+
+/// Where users sign in.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SignInPlace {
+    /// `oauth.sign_in`: at least one provider.
+    Providers(Vec<Arc<str>>),
+    /// `oauth.login_page`: a path of the backend. A route with `login = "cookie"` keeps the session in cookies.
+    LoginPage(String),
 }
 
 /// `oauth.registration`: what redirect URIs clients can register.
@@ -58,6 +70,20 @@ pub struct ScopeSettings {
     pub text: Option<String>,
     /// The users who can grant it. `None`: all.
     pub claim: Option<ClaimRule>,
+}
+
+impl SignInPlace {
+    pub const fn is_at_providers(&self) -> bool {
+        matches!(self, SignInPlace::Providers(_))
+    }
+
+    /// Its key in `[oauth]`.
+    pub const fn key(&self) -> &'static str {
+        match self {
+            SignInPlace::Providers(_) => "sign_in",
+            SignInPlace::LoginPage(_) => "login_page",
+        }
+    }
 }
 
 impl RegistrationSettings {

@@ -3,6 +3,8 @@
 //! The order of the checks: until the last one, nothing is used up, so that a thief who has only the code cannot spoil
 //! it for its owner.
 
+use std::collections::BTreeSet;
+
 use http::{Response, StatusCode};
 
 use super::call::Call;
@@ -41,10 +43,10 @@ impl Call<'_, '_> {
             absolute: self.endpoints.authorization.as_ref().map(|settings| settings.grant_lifetime),
             // A client that authenticates may refresh with another key (RFC 9449 section 5) or certificate (RFC 8705
             // section 4).
-            bound_to: if client.registered().is_ok() { Bound::default() } else { proved_client.bind },
+            bound_to: if client.method().is_some() { Bound::default() } else { proved_client.bind },
             ..login_of(&session, self.scope_for(&code, &audience))
         };
-        let redeemed = RedeemedCode { text, code: &code, session };
+        let redeemed = RedeemedCode { text, code: &code, session, client_auth: client.method() };
         let pair = self.broker.redeem_code(redeemed, login, proved_client.bind, self.context.event()).await?;
         Ok(respond::json(StatusCode::OK, &TokenResponse::from(&pair)))
     }
@@ -76,6 +78,9 @@ impl Call<'_, '_> {
         if !code.is_of_client(client_id) {
             return Err(Reject::new(Reason::CodeClient, "the code was made for another client"));
         }
+        if code.for_authenticated && client.method().is_none() {
+            return Err(Reject::new(Reason::ClientNotAuthenticated, "the document of the client names a key"));
+        }
         // OAuth 2.1 leaves it out: PKCE shows that the sender began the request.
         if form.get("redirect_uri").is_some_and(|uri| !code.is_for(uri)) {
             return Err(Reject::new(Reason::CodeRedirect, "redirect_uri is not that of the request"));
@@ -97,13 +102,16 @@ fn check_key(code: &AuthorizationCode, proved: Bound) -> Result<(), Reject> {
     Err(Reject::new(Reason::ProofRejected, "the code is bound to dpop_jkt, and the proof is missing or of another key"))
 }
 
-/// All resources that the user has granted, or the one that the client names (RFC 8707 section 2.2).
+/// All resources that the user has granted, or those that the client names (RFC 8707 section 2.2).
 fn audience(form: &Form, code: &AuthorizationCode) -> Result<Vec<String>, Reject> {
-    match form.get("resource") {
-        None => Ok(code.resources.clone()),
-        Some(wanted) if code.resources.iter().any(|granted| granted == wanted) => Ok(vec![wanted.to_owned()]),
-        Some(_) => Err(Reject::new(Reason::InvalidTarget, "the user has not granted this resource")),
+    let wanted: BTreeSet<&str> = form.resources().collect();
+    if wanted.is_empty() {
+        return Ok(code.resources.clone());
     }
+    if !wanted.iter().all(|wanted| code.resources.iter().any(|granted| granted == wanted)) {
+        return Err(Reject::new(Reason::InvalidTarget, "the user has not granted this resource"));
+    }
+    Ok(wanted.into_iter().map(str::to_owned).collect())
 }
 
 /// The user of a session, with what a backend learns of the user.

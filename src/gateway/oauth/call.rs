@@ -5,6 +5,7 @@ use http::{HeaderMap, header};
 use super::basic;
 use crate::auth::authenticate::{Authenticator, Caller};
 use crate::auth::bearer::{self, BearerToken};
+use crate::auth::client_documents::ClientDocuments;
 use crate::auth::context::AuthContext;
 use crate::auth::proofs::ProofRule;
 use crate::auth::registered_clients::ClientKeys;
@@ -21,6 +22,7 @@ pub struct Call<'c, 'r> {
     pub authenticator: &'c Authenticator,
     pub endpoints: &'c Endpoints,
     pub client_keys: &'c ClientKeys,
+    pub documents: &'c ClientDocuments,
     pub headers: &'c HeaderMap,
     pub context: &'c mut RequestContext<'r>,
 }

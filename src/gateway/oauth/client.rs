@@ -1,15 +1,21 @@
 //! Authentication of the client that calls an endpoint. A client of `[[oauth.client]]` proves it with an assertion
-//! (`private_key_jwt`, RFC 7523) or its certificate (RFC 8705), and is not believed without. All other clients are
-//! public.
+//! (`private_key_jwt`, RFC 7523) or its certificate (RFC 8705), and is not believed without. So does a client with a
+//! key in its document. All other clients are public.
+
+use std::sync::Arc;
 
 use http::header;
 
 use super::call::{Call, check_no_credentials};
 use super::form::Form;
 use crate::auth::client_certificate::ExpectedCertificate;
-use crate::auth::registered_clients::{RegisteredClient, named_client};
+use crate::auth::client_documents;
+use crate::auth::registered_clients::{RegisteredClient, named_client, verify_assertion};
 use crate::store::{Mark, MarkKind, Marked};
+use crate::tokens::authorization::client_document;
 use crate::tokens::bound::{Bound, ProvedClient};
+use crate::tokens::jwt::client_assertion::{self, ClientAssertion};
+use crate::tokens::jwt::verify::TrustedIssuer;
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
 
@@ -21,23 +27,37 @@ const SECRETS: [&str; 3] = ["client_secret", "client_assertion", "client_asserti
 
 /// Who calls.
 #[derive(Clone, Copy)]
-pub(super) enum CallingClient<'c> {
+pub(crate) enum CallingClient<'c> {
     /// It names itself, or not. Nothing proves it.
     Public(Option<&'c str>),
     Registered(&'c RegisteredClient),
+    /// It has proved that it has a key of the document at this URL, which is its name.
+    Described(&'c str),
 }
 
 impl<'c> CallingClient<'c> {
-    pub(super) fn id(self) -> Option<&'c str> {
+    pub(crate) fn id(self) -> Option<&'c str> {
         match self {
             CallingClient::Public(claimed) => claimed,
             CallingClient::Registered(client) => Some(&client.client_id),
+            CallingClient::Described(url) => Some(url),
+        }
+    }
+
+    /// How it has authenticated (RFC 8414). `None`: it has not.
+    pub(crate) fn method(self) -> Option<&'static str> {
+        match self {
+            CallingClient::Public(_) => None,
+            CallingClient::Registered(client) => client.method(),
+            CallingClient::Described(_) => Some("private_key_jwt"),
         }
     }
 
     pub(super) fn registered(self) -> Result<&'c RegisteredClient, Reject> {
         match self {
-            CallingClient::Public(_) => Err(not_authenticated("only registered clients may use this grant")),
+            CallingClient::Public(_) | CallingClient::Described(_) => {
+                Err(not_authenticated("only registered clients may use this grant"))
+            }
             CallingClient::Registered(client) => Ok(client),
         }
     }
@@ -46,21 +66,21 @@ impl<'c> CallingClient<'c> {
     /// clients.
     pub(super) fn with_proof(self, proved: Bound, by_default: bool) -> Result<ProvedClient, Reject> {
         let binds = match self {
-            CallingClient::Public(_) => by_default,
+            CallingClient::Public(_) | CallingClient::Described(_) => by_default,
             CallingClient::Registered(client) if client.certificate_bound && proved.certificate.is_none() => {
                 let reject = Reject::new(Reason::BadParameter, "oauth.client.certificate_bound, and no certificate");
                 return Err(reject.described("this client gets tokens only with a client certificate".to_owned()));
             }
             CallingClient::Registered(client) => client.certificate_bound,
         };
-        let is_authenticated = matches!(self, CallingClient::Registered(_));
+        let is_authenticated = self.method().is_some();
         Ok(ProvedClient { proved, is_authenticated, bind: proved.with_certificate_if(binds) })
     }
 }
 
 impl<'c> Call<'c, '_> {
     /// The client of this call. Its assertion is used up.
-    pub(super) async fn client<'f>(&self, form: &'f Form) -> Result<CallingClient<'f>, Reject>
+    pub(crate) async fn client<'f>(&self, form: &'f Form) -> Result<CallingClient<'f>, Reject>
     where
         'c: 'f,
     {
@@ -73,11 +93,11 @@ impl<'c> Call<'c, '_> {
         }
         let assertion = form.get("client_assertion").zip(form.get("client_assertion_type"));
         match assertion {
-            Some((assertion, ASSERTION_TYPE)) if !self.endpoints.clients.is_empty() => {
+            Some((assertion, ASSERTION_TYPE)) if self.endpoints.takes_assertions() => {
                 if form.get("client_secret").is_some() {
                     return Err(bad("an assertion and a secret"));
                 }
-                self.assertion_client(assertion, claimed).await.map(CallingClient::Registered)
+                self.assertion_client(assertion, claimed).await
             }
             _ => {
                 self.check_client(form)?;
@@ -102,7 +122,10 @@ impl<'c> Call<'c, '_> {
         expected.check(self.context.certificate()).map_err(other)
     }
 
-    async fn assertion_client(&self, assertion: &str, claimed: Option<&str>) -> Result<&'c RegisteredClient, Reject> {
+    async fn assertion_client<'f>(&self, assertion: &str, claimed: Option<&'f str>) -> Result<CallingClient<'f>, Reject>
+    where
+        'c: 'f,
+    {
         // RFC 6749 section 2.3: one method of authentication.
         if self.headers.contains_key(header::AUTHORIZATION) {
             return Err(bad("an assertion and an Authorization header"));
@@ -111,12 +134,21 @@ impl<'c> Call<'c, '_> {
             return Err(bad("longer than limits.token_size"));
         }
         let named = named_client(assertion).ok_or_else(|| bad("malformed, or without iss"))?;
-        let client = self.endpoints.client(&named).filter(|client| client.assertions().is_some());
-        let client = client.ok_or_else(|| bad("iss is no registered client with assertions"))?;
-        if claimed.is_some_and(|claimed| claimed != client.client_id) {
+        if claimed.is_some_and(|claimed| claimed != named) {
             return Err(bad("client_id and the iss of the assertion differ"));
         }
-        let verified = self.client_keys.verify(&client.client_id, assertion, &self.context.auth()).await;
+        let registered = self.endpoints.client(&named);
+        let (client, verified) = match (registered, claimed) {
+            (Some(client), _) if client.assertions().is_some() => {
+                let verified = self.client_keys.verify(&client.client_id, assertion, &self.context.auth()).await;
+                (CallingClient::Registered(client), verified)
+            }
+            (None, Some(url)) if url.starts_with(client_document::SCHEME) => {
+                // Boxed because it is rare.
+                (CallingClient::Described(url), Box::pin(self.verify_described(url, assertion)).await)
+            }
+            _ => return Err(bad("iss is no registered client with assertions, and no client_id with a document")),
+        };
         let verified = verified.map_err(|reject| {
             if reject.reason.is_invalid_token() {
                 bad(format!("{}: {}", reject.reason.code(), reject.detail))
@@ -124,16 +156,41 @@ impl<'c> Call<'c, '_> {
                 reject
             }
         })?;
+        self.use_up(&named, assertion, verified).await?;
+        Ok(client)
+    }
+
+    /// Verifies an assertion with the keys of the client's document, and fetches these again if its key is unknown.
+    async fn verify_described(&self, url: &str, assertion: &str) -> Result<ClientAssertion, Reject> {
+        let settings = self.endpoints.authorization.as_ref().and_then(|settings| settings.documents.as_ref());
+        let settings = settings.ok_or_else(|| bad("oauth.client_documents is off"))?;
+        let now = self.context.clock.uptime();
+        let document = self.documents.find(url, settings, self.context.client(), now).await.map_err(unknown_client)?;
+        let keys = document.keys.as_ref().ok_or_else(|| bad("the document of the client names no key"))?;
+        let algorithms = client_documents::ALGORITHMS.to_vec();
+        let policy = Arc::new(client_assertion::policy(url, algorithms, &self.broker.settings.issuer));
+        let mut is_unknown = false;
+        loop {
+            let keys = self.documents.keys(keys, settings, self.context.client(), now, is_unknown).await?;
+            let client = TrustedIssuer { policy: policy.clone(), keys };
+            match verify_assertion(assertion, &client, &self.context.auth()).await {
+                Err(unknown) if unknown.reason == Reason::UnknownKey && !is_unknown => is_unknown = true,
+                verified => return verified,
+            }
+        }
+    }
+
+    /// A client signs an assertion for each call.
+    async fn use_up(&self, client_id: &str, assertion: &str, verified: ClientAssertion) -> Result<(), Reject> {
         let mark = Mark {
             kind: MarkKind::ClientAssertion,
-            issuer: client.client_id.clone(),
+            issuer: client_id.to_owned(),
             key: verified.jti,
             value: secret::digest(&[assertion.as_bytes()]),
             until: verified.expires,
         };
         match self.broker.mark(mark, self.context.event()).await? {
-            Marked::First => Ok(client),
-            // Not even the same assertion again: a client signs one for each call.
+            Marked::First => Ok(()),
             Marked::Repeated | Marked::Taken => Err(bad("its jti was used before")),
         }
     }
@@ -149,6 +206,11 @@ impl<'c> Call<'c, '_> {
 
 fn bad(detail: impl Into<std::borrow::Cow<'static, str>>) -> Reject {
     Reject::new(Reason::ClientAssertion, detail)
+}
+
+/// RFC 6749 section 5.2: `invalid_client`.
+fn unknown_client(reject: Reject) -> Reject {
+    if reject.reason == Reason::UnknownClient { bad(reject.detail) } else { reject }
 }
 
 fn not_authenticated(detail: &'static str) -> Reject {

@@ -53,7 +53,7 @@ impl Call<'_, '_> {
 /// The audience of the token: all that are possible, or the one that the client requests (RFC 8693 section 2.1, RFC
 /// 8707).
 pub(super) fn target(form: &Form, possible: &[String]) -> Result<Vec<String>, Reject> {
-    let requested: Vec<&str> = ["audience", "resource"].into_iter().filter_map(|name| form.get(name)).collect();
+    let requested: Vec<&str> = form.get("audience").into_iter().chain(form.resources()).collect();
     if requested.is_empty() {
         return Ok(possible.to_vec());
     }

@@ -19,6 +19,7 @@ use crate::limits::limiter::Key;
 use crate::limits::throttle::Throttle;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
+use crate::tokens::family::auth_time;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::types::reject::{Reason, Reject};
 
@@ -125,7 +126,7 @@ impl Call<'_, '_> {
         claims.insert("sub".into(), json!(family.subject));
         claims.insert("exp".into(), json!(expires));
         claims.insert("iat".into(), json!(family.last_used_at.as_secs()));
-        claims.insert("auth_time".into(), json!(family.created_at.as_secs()));
+        claims.insert("auth_time".into(), json!(auth_time(&family)));
         claims.insert("sid".into(), json!(family.id));
         claims.insert("token_type".into(), json!("refresh_token"));
         if let Some(cnf) = family.claims.get("cnf") {

@@ -11,6 +11,9 @@ use crate::gateway::endpoints::{ClientEndpoint, Endpoints};
 use crate::gateway::route_table::KEYS_PATH;
 use crate::tokens::dpop::PROOF_ALGORITHMS;
 
+/// RFC 9126 section 5.
+const PAR: &str = "pushed_authorization_request_endpoint";
+
 /// `binds`: tokens can be bound to the certificate of their client (`tokens.certificate_bound`, or that of a client).
 pub fn of(issuer: &str, offered: &Endpoints, binds: bool) -> Value {
     let mut metadata = endpoints(&base(issuer), offered);
@@ -22,7 +25,11 @@ pub fn of(issuer: &str, offered: &Endpoints, binds: bool) -> Value {
         // RFC 8705 section 5: all that clients authenticate at.
         let alias = |(endpoint, path)| (names(endpoint).0.to_owned(), json!(format!("{url}{path}")));
         let aliases = offered.for_clients().map(alias);
-        metadata.insert("mtls_endpoint_aliases".into(), Value::Object(aliases.collect()));
+        let pushed = offered
+            .authorization
+            .iter()
+            .map(|settings| (PAR.to_owned(), json!(format!("{url}{}", settings.par_endpoint))));
+        metadata.insert("mtls_endpoint_aliases".into(), Value::Object(aliases.chain(pushed).collect()));
     }
     metadata.insert("issuer".into(), json!(issuer));
     if let Some(settings) = offered.authorization.as_deref() {
@@ -39,6 +46,8 @@ pub fn of(issuer: &str, offered: &Endpoints, binds: bool) -> Value {
 fn add_authorization(metadata: &mut Map<String, Value>, base: &str, settings: &AuthorizationSettings) {
     let endpoint = format!("{base}{}", settings.authorization_endpoint);
     metadata.insert("authorization_endpoint".into(), json!(endpoint));
+    metadata.insert(PAR.into(), json!(format!("{base}{}", settings.par_endpoint)));
+    metadata.insert("require_pushed_authorization_requests".into(), json!(settings.requires_par));
     metadata.insert("response_types_supported".into(), json!(["code"]));
     metadata.insert("response_modes_supported".into(), json!(["query"]));
     metadata.insert("code_challenge_methods_supported".into(), json!(["S256"]));

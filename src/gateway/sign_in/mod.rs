@@ -31,7 +31,7 @@ use crate::types::reject::{Reason, Reject};
 pub(crate) use navigation::{is_of_other_site, is_part_of_page};
 pub use parameters::OWN_PARAMETERS;
 pub use service::SignIn;
-pub use settings::{ExternalUrl, SignInSettings};
+pub use settings::{ExternalUrl, SignInSettings, is_host_of};
 
 impl SignIn {
     /// One of the gateway's own paths.

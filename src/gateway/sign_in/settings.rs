@@ -31,11 +31,12 @@ impl SignInSettings {
     /// The origin that browsers know by this `Host`. It is never built from the request: a forged `Host` would send the
     /// code to another site.
     pub fn origin_of(&self, host: &str) -> Option<&str> {
-        self.external_urls.iter().map(|url| &*url.origin).find(|origin| is_of(origin, host))
+        self.external_urls.iter().map(|url| &*url.origin).find(|origin| is_host_of(origin, host))
     }
 }
 
-fn is_of(origin: &str, host: &str) -> bool {
+/// Returns true if a request with this `Host` is one to this origin.
+pub fn is_host_of(origin: &str, host: &str) -> bool {
     let Some((scheme, authority)) = origin.split_once("://") else { return false };
     let default = if scheme == "https" { ":443" } else { ":80" };
     host.strip_suffix(default).unwrap_or(host).eq_ignore_ascii_case(authority)

@@ -23,6 +23,17 @@ const SECRETS: [&str; 2] = ["client_secret", "client_secret_expires_at"];
 pub struct ClientDocument {
     pub name: Option<String>,
     pub redirect_uris: Vec<RedirectUri>,
+    /// The keys of a client that authenticates (`private_key_jwt`). `None`: it is a public client.
+    pub keys: Option<DocumentKeys>,
+}
+
+/// Where a document has the public keys of its client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DocumentKeys {
+    /// `jwks`: the text of a key set.
+    Inline(String),
+    /// `jwks_uri`: an `https://` URL.
+    At(String),
 }
 
 /// The host of a client id that is the URL of a document. The text itself is the identity, so that each URL has exactly
@@ -68,11 +79,24 @@ impl ClientDocument {
         if SECRETS.iter().any(|name| document.contains_key(*name)) {
             return Err("a document cannot have a secret");
         }
-        match document.get("token_endpoint_auth_method").map(Value::as_str) {
-            None | Some(Some("none")) => {}
-            Some(_) => return Err("token_endpoint_auth_method is not none"),
-        }
-        Ok(ClientDocument { name: text(&document, "client_name"), redirect_uris: redirect_uris(&document)? })
+        let keys = match document.get("token_endpoint_auth_method").map(Value::as_str) {
+            None | Some(Some("none")) => None,
+            Some(Some("private_key_jwt")) => Some(keys(&document)?),
+            Some(_) => return Err("token_endpoint_auth_method is neither none nor private_key_jwt"),
+        };
+        Ok(ClientDocument { name: text(&document, "client_name"), redirect_uris: redirect_uris(&document)?, keys })
+    }
+}
+
+/// RFC 7591 section 2: one of the two.
+fn keys(document: &Map<String, Value>) -> Result<DocumentKeys, &'static str> {
+    match (document.get("jwks"), document.get("jwks_uri").map(Value::as_str)) {
+        (Some(set), None) => Ok(DocumentKeys::Inline(set.to_string())),
+        (None, Some(Some(url))) => match host_of(url) {
+            Ok(_) => Ok(DocumentKeys::At(url.to_owned())),
+            Err(_) => Err("jwks_uri is no https:// URL of a host with a name"),
+        },
+        _ => Err("a client with private_key_jwt has either jwks or jwks_uri"),
     }
 }
 
@@ -138,7 +162,7 @@ mod tests {
 
     /// Hostile cases 51 and 52.
     #[test]
-    fn a_document_describes_a_public_client() {
+    fn a_document_describes_its_client() {
         for more in [
             "",
             ",\"client_name\":\"Notes\"",
@@ -147,6 +171,20 @@ mod tests {
             assert!(read(more).is_ok(), "{more}");
         }
         assert_eq!(read(",\"client_name\":\"Notes\"").map(|document| document.name), Ok(Some("Notes".into())));
+        let with_keys = |keys: &str| read(&format!(",\"token_endpoint_auth_method\":\"private_key_jwt\"{keys}"));
+        let inline = with_keys(",\"jwks\":{\"keys\":[]}").map(|document| document.keys);
+        assert_eq!(inline, Ok(Some(DocumentKeys::Inline("{\"keys\":[]}".into()))));
+        let elsewhere = with_keys(",\"jwks_uri\":\"https://app.example/jwks\"").map(|document| document.keys);
+        assert_eq!(elsewhere, Ok(Some(DocumentKeys::At("https://app.example/jwks".into()))));
+        for keys in [
+            "",
+            ",\"jwks\":{\"keys\":[]},\"jwks_uri\":\"https://app.example/jwks\"",
+            ",\"jwks_uri\":\"http://app.example/jwks\"",
+            ",\"jwks_uri\":\"https://127.0.0.1/jwks\"",
+            ",\"jwks_uri\":7",
+        ] {
+            assert!(with_keys(keys).is_err(), "{keys}");
+        }
         for more in [
             ",\"client_secret\":\"x\"",
             ",\"token_endpoint_auth_method\":\"client_secret_basic\"",

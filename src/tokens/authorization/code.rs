@@ -50,6 +50,9 @@ pub struct AuthorizationCode {
     /// How lists of sessions name the client.
     #[serde(rename = "l")]
     pub label: String,
+    /// The client must authenticate: another one may know its name.
+    #[serde(rename = "a", default, skip_serializing_if = "std::ops::Not::not")]
+    pub for_authenticated: bool,
     /// In milliseconds.
     #[serde(rename = "t")]
     issued_at: u64,
@@ -60,6 +63,7 @@ pub struct Granted {
     pub scope: String,
     pub session: TokenId,
     pub label: String,
+    pub for_authenticated: bool,
 }
 
 impl AuthorizationCode {
@@ -75,6 +79,7 @@ impl AuthorizationCode {
             dpop_jkt: request.dpop_jkt.clone(),
             session: granted.session,
             label: granted.label,
+            for_authenticated: granted.for_authenticated,
             issued_at: now.as_millis(),
         }
     }

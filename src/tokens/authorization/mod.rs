@@ -5,5 +5,6 @@ pub mod client_document;
 pub mod client_registration;
 pub mod code;
 pub mod pending;
+pub mod pushed;
 pub mod redirect_uri;
 pub mod request;

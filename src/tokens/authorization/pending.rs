@@ -57,6 +57,12 @@ impl PendingRequest {
         }
     }
 
+    /// The same request with the tokenId that it had before.
+    #[must_use]
+    pub fn with_id(self, id: TokenId) -> Self {
+        PendingRequest { id, ..self }
+    }
+
     pub fn seal(&self, roots: &Roots) -> Option<String> {
         SEALED.seal("", self, roots)
     }

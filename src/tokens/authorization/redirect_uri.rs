@@ -125,6 +125,16 @@ impl RedirectUri {
         }
     }
 
+    /// The origin of the pages that get codes there, as browsers write it. `None`: a program gets them.
+    pub fn page_origin(&self) -> Option<String> {
+        if self.kind != RedirectKind::Https {
+            return None;
+        }
+        let (scheme, after_scheme) = self.text.split_once("://")?;
+        let authority = after_scheme.split(['/', '?']).next()?;
+        Some(format!("{scheme}://{}", authority.strip_suffix(":443").unwrap_or(authority)))
+    }
+
     /// The text with more parameters in its query.
     pub fn with_query(&self, parameters: &str) -> String {
         let separator = if self.text.contains('?') { '&' } else { '?' };

@@ -4,9 +4,38 @@ use serde_json::{Map, Value, json};
 
 use super::record::Family;
 
-/// The claims of RFC 9068 section 2.2 without `jti`, and two of our own: `sid`, the family, and `auth_time_ms`, the
-/// `auth_time` in milliseconds. Watermarks are compared with it: it is the time of the login, so that a refresh cannot
-/// make a session younger than "log out everywhere".
+/// The claim that says how the client of a family has authenticated.
+const CLIENT_AUTH: &str = "client_auth";
+
+/// When the user signed in, in seconds. For a client that a user has granted it, that was before the family began:
+/// [`with_auth_time`].
+pub fn auth_time(family: &Family) -> u64 {
+    family.claims.get("auth_time").and_then(Value::as_u64).unwrap_or(family.created_at.as_secs())
+}
+
+/// Keeps when the user signed in, for a family that begins later. No login can set the claim: it is reserved.
+pub fn with_auth_time(mut family: Family, session: &Family) -> Family {
+    family.claims.insert("auth_time".into(), json!(auth_time(session)));
+    family
+}
+
+/// Keeps that the client of a family has authenticated, and how: without that, its refresh token is not enough. No
+/// login can set the claim: it is reserved.
+pub fn with_client_auth(mut family: Family, method: Option<&str>) -> Family {
+    if let Some(method) = method {
+        family.claims.insert(CLIENT_AUTH.into(), json!(method));
+    }
+    family
+}
+
+/// Returns true if only a client that authenticates may refresh this family.
+pub fn needs_client_auth(family: &Family) -> bool {
+    family.claims.contains_key(CLIENT_AUTH)
+}
+
+/// The claims of RFC 9068 section 2.2 without `jti`, and two of our own: `sid`, the family, and `auth_time_ms`, when
+/// the family began. Watermarks are compared with it: a refresh cannot make a session younger than "log out
+/// everywhere".
 ///
 /// `audience`: for a family without one. `issued` and `expires` are in seconds.
 pub fn claims_of(family: &Family, issuer: &str, audience: &[String], issued: u64, expires: u64) -> Map<String, Value> {
@@ -17,7 +46,7 @@ pub fn claims_of(family: &Family, issuer: &str, audience: &[String], issued: u64
     claims.insert("aud".into(), if let [one] = audience { json!(one) } else { json!(audience) });
     claims.insert("iat".into(), json!(issued));
     claims.insert("exp".into(), json!(expires));
-    claims.insert("auth_time".into(), json!(family.created_at.as_secs()));
+    claims.insert("auth_time".into(), json!(auth_time(family)));
     claims.insert("auth_time_ms".into(), json!(family.created_at.as_millis()));
     claims.insert("sid".into(), json!(family.id));
     if !family.scope.is_empty() {

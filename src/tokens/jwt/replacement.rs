@@ -25,7 +25,7 @@ const NOT_COPIED: &[&str] = &["iss", "aud", "exp", "nbf", "iat", "jti", "cnf"];
 
 /// Claims that describe a family of this gateway. A token of another issuer must not bring them. `auth_time` is not
 /// among them: there it is the login at that issuer (OpenID Connect Core section 2).
-const FAMILY_CLAIMS: &[&str] = &["sid", "rgn", "auth_time_ms"];
+const FAMILY_CLAIMS: &[&str] = &["sid", "rgn", "auth_time_ms", "client_auth"];
 
 /// Maximum lifetime of a replacement of an opaque token. Its issuer says when the token ends early, and a backend does
 /// not ask there.

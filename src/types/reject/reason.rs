@@ -162,6 +162,8 @@ reasons! {
     ConsentDenied = "consent_denied", FORBIDDEN, "access_denied", "the user has declined the request of the application";
     /// The sealed request is older than 10 minutes, or none of this gateway.
     ConsentStale = "consent_stale", BAD_REQUEST, "invalid_request", "this page has expired; begin again in the application";
+    /// `oauth.login_page`
+    NotSignedIn = "not_signed_in", BAD_REQUEST, "invalid_request", "the login page did not sign you in; allow cookies, and begin again in the application";
     ConsentCookie = "consent_cookie", BAD_REQUEST, "invalid_request", "the browser did not send the cookie of this page; allow cookies, and begin again in the application";
     // Client registration (RFC 7591 section 3.2.2).
     RegistrationRejected = "registration_rejected", BAD_REQUEST, "invalid_client_metadata", "these client metadata cannot be registered";

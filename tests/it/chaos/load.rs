@@ -240,6 +240,11 @@ impl Load {
         self.wait_until_revoked(self.tokens.len(), patience);
     }
 
+    /// How many tokens can be revoked.
+    pub(super) fn tokens(&self) -> usize {
+        self.tokens.len()
+    }
+
     /// Waits until this number of tokens was revoked. Fails after `patience`, and 10 ms more for each of them.
     pub(super) fn wait_until_revoked(&self, count: usize, patience: Duration) {
         let began = Instant::now();

@@ -41,11 +41,12 @@ pub(super) struct Scene<'a, D = PostgresServer> {
 }
 
 impl<D> Scene<'_, D> {
-    /// Waits for the moment that the story chooses: a number of acknowledged revocations, `most` more than now at most.
-    /// Then sends the request that the story chooses, so that it is in flight at the fault.
+    /// Waits for the moment that the story chooses: a number of acknowledged revocations, `most` more than now at most,
+    /// or all. A failover can take so long that few are left. Then sends the request that the story chooses, so that it
+    /// is in flight at the fault.
     pub(super) fn moment(&mut self, most: usize) {
         let more = self.story.between(most / 4, most);
-        let count = self.load.revoked() + more;
+        let count = (self.load.revoked() + more).min(self.load.tokens());
         self.load.wait_until_revoked(count, PATIENCE);
         self.story.tell(format!("{count} revocations were acknowledged"));
         self.load.send_one(self.story);

@@ -32,12 +32,33 @@ fn the_shortest_configuration_is_valid() {
     assert_eq!(urls[0].origin, "https://app.example", "the pages are at the issuer");
 }
 
+/// Users sign in at a page that they see without a session, and that leaves one.
+#[test]
+fn a_login_page_needs_a_public_route_and_a_login() {
+    const LOGIN: &str = "[[route]]\npath = \"/login\"\npublic = true\nlogin = \"cookie\"\n";
+    let with = |routes: &str| text("").replace("sign_in = \"main\"", "login_page = \"/login\"") + routes;
+    let config = parse(&with(LOGIN)).unwrap_or_else(|errors| panic!("{errors}"));
+    assert!(config.oauth.authorization.is_some() && config.sign_in.is_none(), "no path is taken from backends");
+    for (routes, message) in [
+        ("", "no login leaves a session"),
+        ("[[route]]\npath = \"/\"\n", "no login leaves a session"),
+        (
+            "[[route]]\npath = \"/api\"\npublic = true\nlogin = \"cookie\"\n[[route]]\npath = \"/\"\n",
+            "without a session",
+        ),
+    ] {
+        let errors = parse(&with(routes)).err().unwrap_or_else(|| panic!("{routes} is accepted")).to_string();
+        assert!(errors.contains("oauth.login_page") && errors.contains(message), "{routes}: {errors}");
+    }
+}
+
 #[test]
 fn a_mistake_is_found_at_its_key() {
     let client = |keys: &str| format!("[[oauth.client]]\nclient_id = \"app\"\nclient_auth = \"none\"\n{keys}");
     let good = "redirect_uris = [\"https://a.example/cb\"]";
     for (oauth, key, message) in [
         ("code_lifetime = \"2m\"".to_owned(), "oauth.code_lifetime", "too large"),
+        ("login_page = \"/login\"".into(), "oauth.login_page", "one place"),
         ("grant_lifetime = \"31d\"".into(), "oauth.grant_lifetime", "longer than tokens.refresh_absolute"),
         ("registration = [\"any\"]".into(), "oauth.registration[0]", "unknown value"),
         ("client_documents = [\"https://a.example\"]".into(), "oauth.client_documents[0]", "not a host"),

@@ -22,7 +22,8 @@ fn code() -> AuthorizationCode {
     };
     let pending = PendingRequest::begin("cli", request, "browser", NOW);
     let session = TokenId::from_bytes([7; 16]);
-    let granted = Granted { scope: "notes:read".into(), session, label: "A command line".into() };
+    let granted =
+        Granted { scope: "notes:read".into(), session, label: "A command line".into(), for_authenticated: false };
     AuthorizationCode::new(&pending, granted, NOW)
 }
 

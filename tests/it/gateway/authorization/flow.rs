@@ -52,6 +52,21 @@ async fn a_session_of_the_browser_is_used_and_the_user_is_asked_anyway() {
     assert_eq!(front.redeem(&parameter(&answer, "code").expect("a code"), &[]).await.status, 200);
 }
 
+/// A backend that asks for a fresh sign-in is not told that of the code.
+#[tokio::test]
+async fn a_token_tells_when_the_user_has_signed_in() {
+    let mut front = Front::start().await;
+    let signed_in = front.gateway.now_secs();
+    assert_eq!(front.liar.sign_in(&mut front.alice, |back| back).await.status, 303);
+    front.gateway.clock.advance(std::time::Duration::from_mins(5));
+    let page = Page::of(&front.alice.navigate(&authorize(&[])).await);
+    let answer = front.decide(&page, "allow").await;
+    let tokens = front.redeem(&parameter(&answer, "code").expect("a code"), &[]).await.json();
+    let claims = claims_of(tokens["access_token"].as_str().expect("a token"));
+    assert_eq!(claims["auth_time"], signed_in, "{claims}");
+    assert_eq!(claims["auth_time_ms"], (signed_in + 300) * 1_000, "watermarks are compared with it");
+}
+
 #[tokio::test]
 async fn a_new_sign_in_is_made_where_the_client_wants_one() {
     let mut front = Front::start().await;

@@ -407,3 +407,68 @@ async fn a_reload_changes_the_origins() {
     assert_eq!(preflight(gateway.client(), "https://new.example", "POST", "/user/refresh").await.status, 204);
     assert!(reloaded.active.contains(&"cors"));
 }
+
+/// The token endpoint serves a single-page application that the operator has registered, and no route does.
+#[tokio::test]
+async fn an_application_gets_its_tokens_without_a_cors_table() {
+    const APPLICATION: &str = "https://spa.example";
+    const OAUTH: &str = r#"
+[oauth]
+login_page = "/login"
+resource = "https://gateway.example/api"
+[[oauth.client]]
+client_id = "spa"
+client_auth = "none"
+redirect_uris = ["https://spa.example/callback", "http://127.0.0.1/callback"]
+[[route]]
+path = "/login"
+public = true
+login = "cookie"
+[[route]]
+path = "/"
+"#;
+    let upstream = Upstream::start();
+    for (cors, credentials) in [("", None), ("[cors]\norigins = [\"https://app.example\"]\ncredentials = true\n", None)]
+    {
+        let gateway = Gateway::with_config(&upstream, &format!("{cors}{OAUTH}"));
+        for path in ["/oauth/token", "/oauth/revoke", "/oauth/par"] {
+            let granted = preflight(gateway.client(), APPLICATION, "POST", path).await;
+            assert_eq!(granted.header("access-control-allow-origin"), Some(APPLICATION), "{path}: {granted:?}");
+            assert_eq!(granted.header("access-control-allow-credentials"), credentials, "{path}");
+            let rejected = gateway.client().header("origin", APPLICATION).send(Method::POST, path, Bytes::new()).await;
+            assert_eq!(rejected.status, 400);
+            assert_eq!(rejected.header("access-control-allow-origin"), Some(APPLICATION), "{path}");
+            for other in [EVIL, "http://127.0.0.1", "https://spa.example:8443"] {
+                assert_no_fields(&preflight(gateway.client(), other, "POST", path).await);
+            }
+        }
+        for page in ["/oauth/authorize", "/oauth/consent", "/oauth/grants", "/orders"] {
+            assert_no_fields(&preflight(gateway.client(), APPLICATION, "GET", page).await);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_page_uses_an_mcp_server() {
+    let config = format!("{CORS}[[route]]\npath = \"/mcp\"\n[route.cors]\nmcp = true\n[[route]]\npath = \"/\"\n");
+    let upstream = Upstream::start();
+    let gateway = Gateway::with_config(&upstream, &config);
+    let asked = |path: &'static str, headers: &'static str| {
+        let client = gateway.client().header("origin", APP).header("access-control-request-method", "POST");
+        async move {
+            client.header("access-control-request-headers", headers).send(Method::OPTIONS, path, Bytes::new()).await
+        }
+    };
+    let known = "Authorization, Content-Type, DPoP, mcp-protocol-version, mcp-session-id, mcp-method, mcp-name, \
+                 last-event-id";
+    for (path, headers, allowed) in [
+        ("/mcp", "authorization", known.to_owned()),
+        ("/mcp", "mcp-param-region, mcp-param-, x-other", format!("{known}, mcp-param-region")),
+        ("/orders", "mcp-param-region", "Authorization, Content-Type, DPoP".to_owned()),
+    ] {
+        let granted = asked(path, headers).await;
+        assert_eq!(granted.header("access-control-allow-headers"), Some(&*allowed), "{path} {headers}");
+    }
+    let response = gateway.client().header("origin", APP).get("/mcp").await;
+    assert!(response.header("access-control-expose-headers").is_some_and(|names| names.contains("mcp-session-id")));
+}

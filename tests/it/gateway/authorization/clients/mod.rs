@@ -3,6 +3,7 @@
 
 mod conformance;
 mod mcp;
+mod plain;
 
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};

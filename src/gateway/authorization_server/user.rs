@@ -1,0 +1,173 @@
+//! The user of a browser: the sessions that it has, and where the user signs in.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Request, Response};
+
+use super::call::{AuthorizationCall, redirect};
+use super::pages;
+use super::settings::SignInPlace;
+use crate::auth::bearer::login_cookies;
+use crate::gateway::oauth::metadata;
+use crate::gateway::sign_in::{SignIn, is_of_other_site, paths};
+use crate::protocols::http::body::Body;
+use crate::protocols::http::parameters;
+use crate::tokens::authorization::pending::PendingRequest;
+use crate::tokens::authorization::request::SignInWish;
+use crate::tokens::family::Family;
+use crate::tokens::family::refresh_token::PresentedToken;
+use crate::types::reject::{Reason, Reject};
+
+/// The parameter that says that the browser comes back from the login page.
+const RETURNED: &str = "returned";
+
+impl AuthorizationCall<'_, '_> {
+    /// The live session of this browser, if it is as new as the client wants.
+    pub(super) async fn session(
+        &self,
+        headers: &HeaderMap,
+        pending: &PendingRequest,
+    ) -> Result<Option<Family>, Reject> {
+        let sessions = self.sessions(headers).await?;
+        Ok(sessions.into_iter().find(|family| self.is_new_enough(family, pending)))
+    }
+
+    /// The live sessions of this browser. There is one, unless another site has set a cookie.
+    pub(super) async fn sessions(&self, headers: &HeaderMap) -> Result<Vec<Family>, Reject> {
+        match &self.settings.sign_in {
+            SignInPlace::Providers(providers) => self.sessions_at(providers, headers).await,
+            SignInPlace::LoginPage(_) => Ok(self.captured_login(headers).await?.into_iter().collect()),
+        }
+    }
+
+    async fn sessions_at(&self, providers: &[Arc<str>], headers: &HeaderMap) -> Result<Vec<Family>, Reject> {
+        let found = self.sign_in()?.sessions(headers, self.context).await?;
+        let at_these = found.into_iter().filter(|(_, login)| providers.iter().any(|name| **name == *login.provider));
+        Ok(at_these.map(|(family, _)| family).collect())
+    }
+
+    /// The session of `login = "cookie"`. Its refresh token is a cookie. A spent one is no proof: a thief may have it.
+    async fn captured_login(&self, headers: &HeaderMap) -> Result<Option<Family>, Reject> {
+        let presented = login_cookies::refresh_token(headers).and_then(PresentedToken::parse);
+        let Some(presented) = presented else { return Ok(None) };
+        self.broker.throttle.count_call(self.context.client())?;
+        let found = self.broker.session_of_token(&presented, self.context.now).await?;
+        // Not that of a client, which must not grant anything to other clients.
+        Ok(found.filter(|family| family.client_id.is_empty()))
+    }
+
+    fn is_new_enough(&self, family: &Family, pending: &PendingRequest) -> bool {
+        // The date of a login is earlier than its time by what the clocks can be wrong.
+        let is_after_request = family.created_at + self.context.clock.uncertainty() >= pending.begun_at();
+        match pending.request.sign_in {
+            SignInWish::Any | SignInWish::Silent => true,
+            SignInWish::Anew => is_after_request,
+            SignInWish::Within(seconds) => {
+                is_after_request || self.context.now.since(family.created_at).as_secs() < seconds
+            }
+        }
+    }
+
+    /// Sends the browser to where the user signs in. It comes back to `target`, a path and a query. `wish`: how new the
+    /// session has to be.
+    pub(super) async fn begin_sign_in<B>(
+        &self,
+        target: &str,
+        wish: SignInWish,
+        request: &Request<B>,
+    ) -> Result<Response<Body>, Reject> {
+        match &self.settings.sign_in {
+            SignInPlace::Providers(providers) => self.begin_at(providers, target, wish, request).await,
+            SignInPlace::LoginPage(page) => self.to_login_page(page, target, wish, request),
+        }
+    }
+
+    /// Sends the browser to the only provider, or lets the user choose one.
+    ///
+    /// If the browser has a session, a new one ends it. Another site must not cause that without the user: the page has
+    /// a link to itself.
+    async fn begin_at<B>(
+        &self,
+        providers: &[Arc<str>],
+        target: &str,
+        wish: SignInWish,
+        request: &Request<B>,
+    ) -> Result<Response<Body>, Reject> {
+        let headers = request.headers();
+        let sign_in = self.sign_in()?;
+        if is_of_other_site(headers) && !sign_in.sessions(headers, self.context).await?.is_empty() {
+            return Ok(pages::sign_in_again(target));
+        }
+        if let [provider] = providers {
+            let more = match wish {
+                SignInWish::Any | SignInWish::Silent => None,
+                SignInWish::Anew => Some(("prompt", "login".to_owned())),
+                SignInWish::Within(seconds) => Some(("max_age", seconds.to_string())),
+            };
+            return sign_in.start_with(provider, target, more, request, self.context);
+        }
+        let link = |provider: &str| {
+            let path = sign_in.path_of(paths::SIGN_IN, provider);
+            format!("{path}?{}", parameters::write([("return", target)]))
+        };
+        let links: Vec<_> = providers.iter().map(|provider| (&**provider, link(provider))).collect();
+        Ok(pages::providers(&links))
+    }
+
+    /// A page that sends the browser back without a session would do so for ever.
+    fn to_login_page<B>(
+        &self,
+        page: &str,
+        target: &str,
+        wish: SignInWish,
+        request: &Request<B>,
+    ) -> Result<Response<Body>, Reject> {
+        let query = parameters::read(request.uri().query().unwrap_or_default());
+        if query.is_ok_and(|query| query.contains_key(RETURNED)) {
+            let detail = "oauth.login_page has sent the browser back, and it has no session of login = \"cookie\" that \
+                          is as new as the client wants";
+            return Err(Reject::new(Reason::NotSignedIn, detail));
+        }
+        let must_ask = matches!(wish, SignInWish::Anew | SignInWish::Within(_));
+        redirect(&format!("{}{}", metadata::base(self.issuer), login_page(page, target, must_ask)))
+    }
+
+    /// Where another user can sign in. `target`: where the browser comes back to.
+    pub(super) fn other_user(&self, target: &str) -> Result<pages::OtherUser, Reject> {
+        match &self.settings.sign_in {
+            SignInPlace::Providers(_) => Ok(pages::OtherUser::SignOut(self.sign_in()?.path(paths::SIGN_OUT))),
+            SignInPlace::LoginPage(page) => Ok(pages::OtherUser::SignIn(login_page(page, target, true))),
+        }
+    }
+
+    fn sign_in(&self) -> Result<&SignIn, Reject> {
+        self.sign_in.ok_or_else(|| Reject::new(Reason::Internal, "there is no [sign_in]"))
+    }
+}
+
+/// The login page, with where the browser comes back to. `must_ask`: a user who is signed in signs in again.
+fn login_page(page: &str, target: &str, must_ask: bool) -> String {
+    let separator = if target.contains('?') { '&' } else { '?' };
+    let target = format!("{target}{separator}{RETURNED}=1");
+    let prompt = if must_ask { Some(("prompt", "login")) } else { None };
+    format!("{page}?{}", parameters::write([("return", &*target)].into_iter().chain(prompt)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_login_page_learns_where_the_browser_comes_back_to() {
+        for (target, must_ask, expected) in [
+            ("/oauth/grants", false, "/login?return=%2Foauth%2Fgrants%3Freturned%3D1"),
+            (
+                "/oauth/consent?request=a",
+                true,
+                "/login?return=%2Foauth%2Fconsent%3Frequest%3Da%26returned%3D1&prompt=login",
+            ),
+        ] {
+            assert_eq!(login_page("/login", target, must_ask), expected);
+        }
+    }
+}
