@@ -33,6 +33,8 @@ impl AuthorizationCall<'_, '_> {
                 self.allow(&pending, &session, label)
             }
             _ => {
+                let event = self.context.event();
+                self.sign_in.broker.record_denial(&pending, &session, event).await?;
                 let denied = RequestError::new("access_denied", "the user has declined");
                 let response = self.answer_error(&pending, denied).await?;
                 self.context.record.rejected = Some(Reason::ConsentDenied.into());

@@ -4,6 +4,7 @@
 pub mod client_document;
 pub mod client_registration;
 pub mod code;
+pub mod grant;
 pub mod pending;
 pub mod redirect_uri;
 pub mod request;
