@@ -13,6 +13,8 @@ use crate::auth::keyring::Keyring;
 use crate::auth::registered_clients::ClientKeys;
 use crate::broker::refresh::RefreshRequest;
 use crate::broker::{BODY_LIMIT, Broker, EXCHANGE_BODY_LIMIT};
+use crate::gateway::authorization_counts::{AuthorizationCounts, Registration};
+use crate::gateway::authorization_server::settings::RegistrationSettings;
 use crate::gateway::authorization_server::{self, AuthorizationCall};
 use crate::gateway::call_checks::{CallChecks, Revoker};
 use crate::gateway::context::RequestContext;
@@ -42,6 +44,7 @@ pub struct TokenCalls {
     pub client_keys: Arc<ClientKeys>,
     /// `oauth.client_documents`
     pub client_documents: Arc<ClientDocuments>,
+    pub authorization_counts: Arc<AuthorizationCounts>,
     /// `token_from = ["login_cookie"]`
     pub cookie_refresh: CookieRefresh,
     /// `timeouts.body_idle`
@@ -156,6 +159,7 @@ impl TokenCalls {
             authenticator,
             endpoints: &self.endpoints,
             client_keys: &self.client_keys,
+            counts: &self.authorization_counts,
             headers: request.headers(),
             context,
         };
@@ -185,7 +189,10 @@ impl TokenCalls {
             issuer: &self.broker.settings.issuer,
             sign_in,
             documents: &self.client_documents,
+            counts: &self.authorization_counts,
             context,
+            registration: Registration::default(),
+            consent: None,
         };
         Ok(call.respond(endpoint, request, form.as_ref()).await)
     }
@@ -198,6 +205,18 @@ impl TokenCalls {
     ) -> Outcome {
         let settings = self.endpoints.authorization.as_ref().and_then(|settings| settings.registration.as_ref());
         let settings = settings.ok_or(Reason::NoRoute)?;
+        let registered = self.register_with(settings, request, authenticator, context).await;
+        self.authorization_counts.count_registration(registered.as_ref().err().map(|reject| reject.reason));
+        registered
+    }
+
+    async fn register_with(
+        &self,
+        settings: &RegistrationSettings,
+        request: &mut Request<Body>,
+        authenticator: &Authenticator,
+        context: &mut RequestContext<'_>,
+    ) -> Outcome {
         self.checks(authenticator).admit(context)?;
         let content = self.read_body(request, BODY_LIMIT, context).await?;
         authorization_server::register(settings, request.headers(), &content, &self.broker.roots, context.now)

@@ -4,10 +4,11 @@
 use std::borrow::Cow;
 
 use super::html::shown_name;
-use super::settings::RegistrationSettings;
+use super::settings::{AuthorizationSettings, RegistrationSettings};
 use crate::auth::client_documents::DocumentSettings;
 use crate::auth::registered_clients::RegisteredClient;
 use crate::tokens::authorization::client_document::{self, ClientDocument};
+use crate::tokens::authorization::client_name;
 use crate::tokens::authorization::client_registration::{ClientRegistration, PREFIX};
 use crate::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
 use crate::tokens::family::refresh_token::Roots;
@@ -25,6 +26,34 @@ pub(super) struct AskingClient<'c> {
     pub(super) known_by: KnownBy,
     /// `oauth.client.consent = "never"`
     pub(super) skips_consent: bool,
+}
+
+/// Where a client is described.
+pub(super) enum Described<'c> {
+    Here(AskingClient<'c>),
+    AtItsUrl(&'c DocumentSettings),
+    Nowhere,
+}
+
+/// Finds the client of this name without a fetch.
+pub(super) fn find<'c>(
+    id: &'c str,
+    clients: &'c [RegisteredClient],
+    settings: &'c AuthorizationSettings,
+    roots: &Roots,
+    now: UnixTime,
+) -> Described<'c> {
+    if let Some(client) = clients.iter().find(|client| client.client_id == id) {
+        return AskingClient::of_operator(client).map_or(Described::Nowhere, Described::Here);
+    }
+    let registration = settings.registration.as_ref();
+    if let Some(client) = registration.and_then(|settings| AskingClient::of_registration(id, settings, roots, now)) {
+        return Described::Here(client);
+    }
+    match &settings.documents {
+        Some(documents) if id.starts_with(client_document::SCHEME) => Described::AtItsUrl(documents),
+        _ => Described::Nowhere,
+    }
 }
 
 /// Why the gateway knows a client.
@@ -88,6 +117,12 @@ impl<'c> AskingClient<'c> {
     /// Where the code goes. `None`: the client has not registered this redirect URI.
     pub(super) fn target(&self, requested: &str) -> Option<RedirectUri> {
         self.redirect_uris.iter().find_map(|registered| registered.target(requested))
+    }
+
+    /// How logs name it. `redirect_uri`: where its code goes, if that is known to be registered.
+    pub(super) fn name_for_operators<'n>(&'n self, redirect_uri: Option<&'n RedirectUri>) -> Option<&'n str> {
+        let is_named = self.known_by == KnownBy::Operator;
+        client_name::for_operators(self.id, is_named, redirect_uri.map(RedirectUri::goes_to))
     }
 
     /// How lists of sessions name it: short, and on one line.

@@ -5,6 +5,7 @@ use http::{Request, Response};
 use super::call::AuthorizationCall;
 use super::clients::AskingClient;
 use super::pages::{self, Question};
+use crate::gateway::authorization_counts::Consent;
 use crate::gateway::sign_in::paths;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::parameters;
@@ -34,7 +35,7 @@ impl AuthorizationCall<'_, '_> {
         let client = self.client_of(&pending).await?;
         if client.skips_consent {
             let label = client.label();
-            return self.allow(&pending, &session, label);
+            return self.allow(&pending, &session, label, Consent::Skipped);
         }
         if is_silent {
             let error = RequestError::new("consent_required", "the user must be asked");

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 
 use super::call::AuthorizationCall;
+use crate::gateway::authorization_counts::Consent;
 use crate::gateway::oauth::Form;
 use crate::protocols::http::body::Body;
 use crate::tokens::authorization::request::RequestError;
@@ -30,7 +31,7 @@ impl AuthorizationCall<'_, '_> {
         match form.required("decision")? {
             "allow" => {
                 let label = client.label();
-                self.allow(&pending, &session, label)
+                self.allow(&pending, &session, label, Consent::Allowed)
             }
             _ => {
                 let event = self.context.event();

@@ -8,14 +8,15 @@ use http::header::SET_COOKIE;
 use http::{Request, Response};
 
 use super::browser_cookie;
-use super::call::{AuthorizationCall, redirect};
+use super::call::{AuthorizationCall, redirect, shortened};
 use super::clients::AskingClient;
+use super::settings::AuthorizationSettings;
 use crate::gateway::oauth::metadata;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::{media_type, parameters};
 use crate::tokens::authorization::pending::{self, MAX_SEALED, PendingRequest};
 use crate::tokens::authorization::redirect_uri::{self, RedirectUri};
-use crate::tokens::authorization::request::{self, Offer};
+use crate::tokens::authorization::request::{self, AuthorizationRequest, Offer, RequestError};
 use crate::types::reject::{Reason, Reject};
 
 /// Maximum length of the parameters, in bytes.
@@ -25,7 +26,7 @@ const MAX_PARAMETERS: usize = 8 * 1024;
 const MAX_CLIENT_ID: usize = 600;
 
 /// The parameters of a request.
-struct Parameters {
+pub(super) struct Parameters {
     values: BTreeMap<String, String>,
     resources: Vec<String>,
 }
@@ -41,19 +42,11 @@ impl AuthorizationCall<'_, '_> {
         self.sign_in.broker.throttle.count_call(self.context.client())?;
         self.check_host()?;
         let parameters = Parameters::read(request, form)?;
-        let client_id = parameters.required("client_id")?;
-        if client_id.len() > MAX_CLIENT_ID {
-            return Err(Reject::new(Reason::UnknownClient, "client_id is longer than 600 bytes"));
-        }
-        let client = self.client(client_id).await?;
+        self.keep_request(parameters.get("client_id"), parameters.get("redirect_uri"), &parameters.resources);
+        let client = self.client(parameters.client_id()?).await?;
         let redirect_uri = redirect_of(&client, parameters.required("redirect_uri")?)?;
-        let offer = Offer {
-            resources: &self.settings.resources,
-            default: self.settings.default_resource,
-            client_scopes: client.scopes,
-        };
-        let read = request::read(&parameters.values, &parameters.resources, redirect_uri.clone(), &offer);
-        let asked = match read {
+        self.name(&client, Some(&redirect_uri));
+        let asked = match parameters.asked(&client, &redirect_uri, self.settings) {
             Ok(asked) => asked,
             Err(error) => {
                 let may_redirect = client.gets_errors_at(&redirect_uri);
@@ -82,11 +75,14 @@ impl AuthorizationCall<'_, '_> {
     }
 }
 
-fn redirect_of(client: &AskingClient<'_>, requested: &str) -> Result<RedirectUri, Reject> {
+/// Where the code goes.
+pub(super) fn redirect_of(client: &AskingClient<'_>, requested: &str) -> Result<RedirectUri, Reject> {
     client.target(requested).ok_or_else(|| {
         let difference = redirect_uri::difference(&client.redirect_uris, requested);
         let registered: Vec<&str> = client.redirect_uris.iter().map(RedirectUri::as_str).collect();
-        let detail = format!("{difference}; the client sent {requested:?}, registered is {}", registered.join(" or "));
+        let registered = registered.join(" or ");
+        let requested = shortened(requested);
+        let detail = format!("{difference}; the client sent {requested:?}, registered is {registered}");
         Reject::new(Reason::RedirectMismatch, detail)
     })
 }
@@ -101,6 +97,12 @@ impl Parameters {
             }
             Some(form) => str::from_utf8(form).map_err(|_| bad("the form is not UTF-8"))?,
         };
+        Parameters::of(text)
+    }
+
+    /// Of a query or a form.
+    pub(super) fn of(text: &str) -> Result<Self, Reject> {
+        let bad = |detail: &'static str| Reject::new(Reason::BadAuthorization, detail);
         if text.len() > MAX_PARAMETERS {
             return Err(bad("the parameters are longer than 8 KiB"));
         }
@@ -115,11 +117,31 @@ impl Parameters {
         Ok(Parameters { values, resources })
     }
 
+    /// What the client asks for.
+    pub(super) fn asked(
+        &self,
+        client: &AskingClient<'_>,
+        redirect_uri: &RedirectUri,
+        settings: &AuthorizationSettings,
+    ) -> Result<AuthorizationRequest, RequestError> {
+        let offer =
+            Offer { resources: &settings.resources, default: settings.default_resource, client_scopes: client.scopes };
+        request::read(&self.values, &self.resources, redirect_uri.clone(), &offer)
+    }
+
+    pub(super) fn client_id(&self) -> Result<&str, Reject> {
+        let client_id = self.required("client_id")?;
+        if client_id.len() > MAX_CLIENT_ID {
+            return Err(Reject::new(Reason::UnknownClient, "client_id is longer than 600 bytes"));
+        }
+        Ok(client_id)
+    }
+
     fn get(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    fn required(&self, name: &str) -> Result<&str, Reject> {
+    pub(super) fn required(&self, name: &str) -> Result<&str, Reject> {
         self.get(name).ok_or_else(|| Reject::new(Reason::BadAuthorization, format!("{name} is missing")))
     }
 }

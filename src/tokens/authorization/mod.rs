@@ -2,6 +2,7 @@
 //! the browser and the client carry instead of the gateway.
 
 pub mod client_document;
+pub mod client_name;
 pub mod client_registration;
 pub mod code;
 pub mod grant;
