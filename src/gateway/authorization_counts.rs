@@ -1,8 +1,8 @@
 //! What came of the requests of clients that ask users: of authorization requests, consent pages, codes and
 //! registrations, for the metrics.
 //!
-//! Each kind of call has one place that counts it, from its outcome: a rejected one by its reason. No label has a client
-//! id.
+//! Each kind of call has one place that counts it, from its outcome: a rejected one by its reason. No label has a
+//! client id.
 
 use crate::telemetry::metrics::{Count, LabelledValue};
 use crate::types::reject::Reason;

@@ -215,3 +215,11 @@ async fn fetched(front: &Front, url: &str) -> TestResponse {
     let path = url.strip_prefix(APP).expect("a URL of the gateway");
     front.gateway.client().host("app.example").send(Method::GET, path, "".into()).await
 }
+
+/// The line of a request at the authorization endpoint.
+pub async fn logged_request() -> String {
+    let front = Front::start().await;
+    fetched(&front, &authorize(&[])).await;
+    let line = front.gateway.log_line(|line| line["oauth_client"] == "spa").await;
+    format!("{line}\n")
+}
