@@ -161,7 +161,7 @@
 //! | a message of Envoy about a request | request | twice `limits.request_header_size` (`gateway/forward_auth/`) |
 //! | a captured login | request | `login.max_response_size` (`gateway/login_capture/`) |
 //! | a WebSocket | connection | 8 KiB in each direction (`protocols/websocket/tunnel.rs`); over HTTP/2, 24 KiB more to the client |
-//! | rejections | worker | `admin.recent_rejections` and a quarter more, each of 6 texts of `access_log.max_field_size` and 400 bytes (`telemetry/recent_rejections.rs`) |
+//! | rejections | worker | `admin.recent_rejections` and a quarter more, each of 6 texts of `access_log.max_field_size` and 400 bytes, of a client that asks a user 4 texts more (`telemetry/recent_rejections.rs`) |
 //! | statistics | process | 256 KiB for 300 seconds (`telemetry/snapshots/`) |
 //! | spans | process | `trace.queue_size`, and 1 MiB on their way to the collector (`telemetry/spans/`) |
 //! | the rest of a rejected body | connection | 16 KiB on the stack, not kept (`server/linger.rs`) |

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::auth_state::{AuthState, stored_credentials};
 use super::error::StartError;
+use super::explain_authorization::AuthorizationQuestions;
 use super::explain_certificate::AskingListeners;
 use super::explain_unknown::{Unknown, unless_revoked};
 use super::issuer_keys::KeyWatch;
@@ -104,7 +105,8 @@ impl Explainer {
         // Other calls are not known here, so that nothing limits this one.
         let throttle = Throttle::new(&ThrottleSettings::default(), clock.clone());
         let unknown = Unknown { revocations: revocations_unknown, proofs: true, nonces: config.tokens.proof_nonce };
-        let own_calls = OwnCalls::new(config, sessions, throttle, unknown.clone());
+        let authorization = AuthorizationQuestions::of_files(config);
+        let own_calls = OwnCalls::new(config, sessions, authorization, throttle, unknown.clone());
         let decider = decider(&auth, config);
         let listeners = AskingListeners::of(config);
         let shown = None;
@@ -132,6 +134,7 @@ impl Explainer {
             own_calls: OwnCalls::new(
                 config,
                 Sessions::Store(state.store.clone()),
+                AuthorizationQuestions::new(config, state.broker.roots.clone(), state.authorization.documents.clone()),
                 state.broker.throttle.without_counting(),
                 Unknown::default(),
             ),

@@ -7,16 +7,18 @@ use std::time::Duration;
 
 use http::{HeaderMap, Request};
 
+use super::explain_authorization::AuthorizationQuestions;
 use super::explain_unknown::{Unknown, unless_revoked};
 use super::stored;
 use crate::auth::authenticate::Authenticator;
 use crate::auth::revocations::RevocationKeys;
 use crate::config::{Config, StoreSettings};
+use crate::gateway::authorization_server::NoPreview;
 use crate::gateway::authorize::Permit;
 use crate::gateway::call_checks::{CallChecks, Revoker};
 use crate::gateway::context::RequestContext;
 use crate::gateway::cookie_refresh::{ExpiredCookies, session_ended};
-use crate::gateway::endpoints::{ClientEndpoint, Endpoint, ResourceServer};
+use crate::gateway::endpoints::{BrowserEndpoint, ClientEndpoint, Endpoint, ResourceServer};
 use crate::gateway::oauth;
 use crate::gateway::own_call::OwnCall;
 use crate::gateway::route::Capture;
@@ -47,6 +49,7 @@ pub(super) enum Sessions {
 
 pub(super) struct OwnCalls {
     sessions: Sessions,
+    authorization: AuthorizationQuestions,
     resource_servers: Vec<ResourceServer>,
     /// `tokens.refresh_idle_lifetime`
     idle: Duration,
@@ -61,10 +64,26 @@ impl From<Reject> for Failure {
     }
 }
 
+impl From<NoPreview> for Failure {
+    fn from(none: NoPreview) -> Self {
+        match none {
+            NoPreview::Rejected(reject) => Failure::Rejected(reject),
+            NoPreview::Unknown(why) => Failure::Unknown(why),
+        }
+    }
+}
+
 impl OwnCalls {
-    pub(super) fn new(config: &Config, sessions: Sessions, throttle: Throttle, unknown: Unknown) -> Self {
+    pub(super) fn new(
+        config: &Config,
+        sessions: Sessions,
+        authorization: AuthorizationQuestions,
+        throttle: Throttle,
+        unknown: Unknown,
+    ) -> Self {
         OwnCalls {
             sessions,
+            authorization,
             resource_servers: config.oauth.resource_servers.clone(),
             idle: config.tokens.lifetimes.idle,
             throttle,
@@ -89,6 +108,10 @@ impl OwnCalls {
             OwnCall::Preflight(_) => Ok("responds to the CORS preflight".into()),
             OwnCall::Refresh => self.refresh(&checks, headers, context).await,
             OwnCall::Revoke { token_id } => self.revoke(&checks, token_id, headers, context).await,
+            OwnCall::Endpoint(Endpoint::Browser(BrowserEndpoint::Authorize)) => {
+                checks.admit(context)?;
+                Ok(self.authorization.answer(context)?)
+            }
             OwnCall::Endpoint(endpoint) => {
                 self.check_endpoint(&checks, *endpoint, headers, context).await?;
                 Ok(endpoint.purpose().into())

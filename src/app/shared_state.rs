@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 
 use super::acme;
 use super::auth_state::{AuthState, stored_credentials};
+use super::authorization::AuthorizationState;
 use super::error::StartError;
 use super::event_streams::EventStreams;
 use super::issuer_keys::{self, KeyWatch};
@@ -24,7 +25,6 @@ use super::takeover;
 use super::upstreams::UpstreamWatch;
 use crate::auth::api_keys::ApiKeys;
 use crate::auth::bad_signatures::BadSignatures;
-use crate::auth::client_documents::ClientDocuments;
 use crate::auth::handles::Handles;
 use crate::auth::introspection::Introspection;
 use crate::auth::provider::{Provider, Providers};
@@ -64,8 +64,7 @@ pub(super) struct SharedState {
     pub(super) event_streams: EventStreams,
     /// Of `[[oauth.client]]`.
     pub(super) client_keys: Arc<ClientKeys>,
-    /// Of `oauth.client_documents`.
-    client_documents: Arc<ClientDocuments>,
+    pub(super) authorization: AuthorizationState,
     client_key_watch: KeyWatch,
     pub(super) providers: Arc<Providers>,
     /// The providers of the active gateway.
@@ -158,7 +157,7 @@ impl SharedState {
             key_watch,
             event_streams,
             client_keys,
-            client_documents: Arc::default(),
+            authorization: AuthorizationState::default(),
             client_key_watch,
             providers,
             sign_ins,
@@ -204,7 +203,8 @@ impl SharedState {
                 endpoints: config.oauth.clone(),
                 receivers: self.receivers(config),
                 client_keys: self.client_keys.clone(),
-                client_documents: self.client_documents.clone(),
+                client_documents: self.authorization.documents.clone(),
+                authorization_counts: self.authorization.counts.clone(),
                 cookie_refresh: CookieRefresh::default(),
                 body_idle: config.connections.body_idle,
                 min_upload_rate: config.connections.min_upload_rate,
@@ -364,6 +364,7 @@ impl SharedState {
         let by_route = self.requests_by_route.clone();
         metrics.counters("route_requests", "Requests by route and status class", move || by_route.load().labelled());
         self.auth.register_metrics(metrics);
+        self.authorization.register_metrics(metrics);
         acme::register_metrics(&self.acme, metrics);
         self.event_streams.register_metrics(&self.broker, &self.clock, metrics);
         sign_in_providers::register_metrics(&self.provider_calls, metrics);

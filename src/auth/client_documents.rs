@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::response::Parts;
@@ -16,6 +16,7 @@ use http_body_util::Full;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+use super::document_counts::{DocumentCounts, DocumentOutcome};
 use super::flights::{Flights, flight_key};
 use crate::limits::limiter::{Key, Limiter, Rate};
 use crate::protocols::http::client::{self, Limits, USER_AGENT};
@@ -71,7 +72,14 @@ impl DocumentSettings {
     }
 }
 
-type Outcome = Result<Arc<ClientDocument>, (Reason, String)>;
+type Outcome = Result<(Arc<ClientDocument>, DocumentOutcome), Missing>;
+
+/// Why there is no document.
+#[derive(Clone)]
+struct Missing {
+    outcome: DocumentOutcome,
+    detail: String,
+}
 
 /// Shared by all workers, and outlives a reload.
 pub struct ClientDocuments {
@@ -82,6 +90,7 @@ pub struct ClientDocuments {
     running: Semaphore,
     per_host: Limiter,
     per_address: Limiter,
+    pub counts: DocumentCounts,
 }
 
 struct Kept {
@@ -103,6 +112,7 @@ impl Default for ClientDocuments {
             running: Semaphore::new(MAX_FETCHES),
             per_host: Limiter::new(PER_HOST),
             per_address: Limiter::new(PER_ADDRESS),
+            counts: DocumentCounts::default(),
         }
     }
 }
@@ -116,31 +126,43 @@ impl ClientDocuments {
         client: IpAddr,
         now: Uptime,
     ) -> Result<Arc<ClientDocument>, Reject> {
-        let host = client_document::host_of(client_id);
-        let host = host.map_err(|wrong| Reject::new(Reason::UnknownClient, wrong))?;
-        if settings.hosts.is_some() && !settings.names(host) {
-            let detail = format!("{host} is not in oauth.client_documents");
-            return Err(Reject::new(Reason::UnknownClient, detail));
-        }
+        let found = self.look_up(client_id, settings, client, now).await;
+        self.counts.count(match &found {
+            Ok((_, outcome)) => *outcome,
+            Err(missing) => missing.outcome,
+        });
+        found.map(|(document, _)| document).map_err(Reject::from)
+    }
+
+    /// The document, if it can serve without a fetch. It counts nothing.
+    pub fn known(
+        &self,
+        client_id: &str,
+        settings: &DocumentSettings,
+        now: Uptime,
+    ) -> Result<Option<Arc<ClientDocument>>, Reject> {
+        allowed_host(client_id, settings)?;
+        Ok(self.kept(client_id, now))
+    }
+
+    async fn look_up(&self, client_id: &str, settings: &DocumentSettings, client: IpAddr, now: Uptime) -> Outcome {
+        let host = allowed_host(client_id, settings)?;
         if let Some(document) = self.kept(client_id, now) {
-            return Ok(document);
+            return Ok((document, DocumentOutcome::Kept));
         }
         let seat = self.fetches.join(flight_key("", client_id));
         let mut outcome = seat.flight.lock().await;
         if outcome.is_none() {
             let fetched = self.fetch(client_id, host, settings, client, now).await;
             let fetched = match (fetched, self.stale(client_id, now)) {
-                (Err(reject), Some(stale)) if reject.reason == Reason::ClientDocument => Ok(stale),
-                (fetched, _) => fetched,
+                (Err(missing), Some(stale)) if missing.is_temporary() => Ok((stale, DocumentOutcome::Stale)),
+                (fetched, _) => fetched.map(|document| (document, DocumentOutcome::Fetched)),
             };
-            *outcome = Some(fetched.map_err(|reject| (reject.reason, reject.detail.into_owned())));
+            *outcome = Some(fetched);
             seat.close();
         }
-        match outcome.as_ref() {
-            Some(Ok(document)) => Ok(document.clone()),
-            Some(Err((reason, detail))) => Err(Reject::new(*reason, detail.clone())),
-            None => Err(Reject::new(Reason::Internal, "a fetch has no outcome")),
-        }
+        let none = Missing::new(DocumentOutcome::Unreachable, "a fetch has no outcome");
+        outcome.clone().unwrap_or(Err(none))
     }
 
     /// The public keys of a client that its document names. `is_unknown`: those that are kept lack the key of an
@@ -196,7 +218,7 @@ impl ClientDocuments {
         settings: &DocumentSettings,
         client: IpAddr,
         now: Uptime,
-    ) -> Result<Arc<ClientDocument>, Reject> {
+    ) -> Result<Arc<ClientDocument>, Missing> {
         let response = self.get(client_id, host, settings, client, now, MAX_SIZE).await?;
         let document = Arc::new(read(client_id, &response)?);
         self.keep(client_id, document.clone(), now);
@@ -212,19 +234,19 @@ impl ClientDocuments {
         client: IpAddr,
         now: Uptime,
         body_size: usize,
-    ) -> Result<Response<Bytes>, Reject> {
-        let busy = |wait: Duration| {
-            let reject = Reject::new(Reason::ClientDocument, "too many documents of clients are fetched");
-            reject.with_retry_after(wait)
-        };
-        self.per_address.try_take(client, now).map_err(busy)?;
-        self.per_host.try_take(key_of(host, client), now).map_err(busy)?;
-        let _running = self.running.try_acquire().map_err(|_| busy(Duration::from_secs(1)))?;
+    ) -> Result<Response<Bytes>, Missing> {
+        let busy = || Missing::new(DocumentOutcome::Busy, "too many documents of clients are fetched");
+        self.per_address.try_take(client, now).map_err(|_| busy())?;
+        self.per_host.try_take(key_of(host, client), now).map_err(|_| busy())?;
+        let _running = self.running.try_acquire().map_err(|_| busy())?;
         // A host that the operator names may be in a private network.
         let reach = if settings.names(host) { Reach::Loopback } else { Reach::Public };
         let url = SecureUrl::parse(url, false);
-        let url = url.map_err(|error| Reject::new(Reason::UnknownClient, error.to_string()))?;
-        get(&url, settings, reach, body_size).await
+        let url = url.map_err(|error| Missing::new(DocumentOutcome::Denied, error.to_string()))?;
+        let begun = Instant::now();
+        let response = get(&url, settings, reach, body_size).await;
+        self.counts.took(response.is_ok(), begun.elapsed());
+        response
     }
 
     fn keep(&self, client_id: &str, document: Arc<ClientDocument>, now: Uptime) {
@@ -240,6 +262,34 @@ impl ClientDocuments {
     }
 }
 
+impl Missing {
+    fn new(outcome: DocumentOutcome, detail: impl Into<String>) -> Self {
+        Missing { outcome, detail: detail.into() }
+    }
+
+    fn is_temporary(&self) -> bool {
+        matches!(self.outcome, DocumentOutcome::Busy | DocumentOutcome::Unreachable)
+    }
+}
+
+impl From<Missing> for Reject {
+    fn from(missing: Missing) -> Self {
+        let reason = if missing.is_temporary() { Reason::ClientDocument } else { Reason::UnknownClient };
+        Reject::new(reason, missing.detail)
+    }
+}
+
+/// The host of a document that may be fetched.
+fn allowed_host<'i>(client_id: &'i str, settings: &DocumentSettings) -> Result<&'i str, Missing> {
+    let host = client_document::host_of(client_id);
+    let host = host.map_err(|wrong| Missing::new(DocumentOutcome::Denied, wrong))?;
+    if settings.hosts.as_ref().is_some_and(|hosts| hosts.iter().all(|known| known != host)) {
+        let detail = format!("{host} is not in oauth.client_documents");
+        return Err(Missing::new(DocumentOutcome::Denied, detail));
+    }
+    Ok(host)
+}
+
 /// A host as one client address asks for it: one address uses up no other one's fetches.
 fn key_of(host: &str, client: IpAddr) -> Key {
     let digest = secret::digest(&[b"client document", host.as_bytes(), client.to_string().as_bytes()]);
@@ -251,8 +301,8 @@ async fn get(
     settings: &DocumentSettings,
     reach: Reach,
     body_size: usize,
-) -> Result<Response<Bytes>, Reject> {
-    let failed = |detail: String| Reject::new(Reason::ClientDocument, detail);
+) -> Result<Response<Bytes>, Missing> {
+    let failed = |detail: String| Missing::new(DocumentOutcome::Unreachable, detail);
     let request = Request::get(&url.target)
         .header(header::HOST, &url.authority)
         .header(header::USER_AGENT, USER_AGENT)
@@ -267,8 +317,8 @@ async fn get(
 }
 
 /// Only 200 is an answer: no redirect is followed.
-fn read(client_id: &str, response: &Response<Bytes>) -> Result<ClientDocument, Reject> {
-    let bad = |detail: String| Reject::new(Reason::UnknownClient, detail);
+fn read(client_id: &str, response: &Response<Bytes>) -> Result<ClientDocument, Missing> {
+    let bad = |detail: String| Missing::new(DocumentOutcome::Invalid, detail);
     if response.status() != StatusCode::OK {
         return Err(bad(format!("the document of the client has the status {}", response.status().as_u16())));
     }

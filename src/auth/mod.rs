@@ -8,6 +8,7 @@ pub mod client_certificate;
 pub mod client_documents;
 pub mod context;
 pub mod credentials;
+pub mod document_counts;
 pub mod exchanged_tokens;
 pub mod flights;
 mod guess;

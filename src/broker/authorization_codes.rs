@@ -6,8 +6,10 @@
 use super::service::Broker;
 use super::token_pair::TokenPair;
 use crate::store::{IssuedOnce, RevokedBy};
-use crate::tokens::audit_event::EventContext;
+use crate::tokens::audit_event::{Event, EventContext};
 use crate::tokens::authorization::code::{self, AuthorizationCode};
+use crate::tokens::authorization::grant::Grant;
+use crate::tokens::authorization::pending::PendingRequest;
 use crate::tokens::bound::Bound;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::{Family, with_auth_time, with_client_auth};
@@ -46,6 +48,25 @@ impl Broker {
         live.ok_or_else(|| Reject::new(Reason::CodeSessionEnded, "the session of the user has ended"))
     }
 
+    /// Records that a user has declined the request of a client. The client must not learn of it before.
+    pub async fn record_denial(
+        &self,
+        pending: &PendingRequest,
+        user: &Family,
+        context: EventContext,
+    ) -> Result<(), Reject> {
+        let request = &pending.request;
+        let event = Event {
+            subject: Some(user.subject.clone()),
+            client_id: Some(pending.client_id.clone()),
+            redirect_host: Some(request.redirect_uri.goes_to().to_owned()),
+            resource: request.resources.clone(),
+            scope: Some(request.scopes.join(" ")).filter(|scope| !scope.is_empty()),
+            ..Event::new("authorization.denied")
+        };
+        Ok(self.with_timeout(self.store.record(event, context)).await?)
+    }
+
     /// Creates the family of a code, and its first pair of tokens. `bind`: what the first access token alone is bound
     /// to.
     ///
@@ -65,7 +86,8 @@ impl Broker {
         let family = Family { id: code.id, salt: code::salt(text), origin: session.origin, ..new };
         self.check_usable(&family, now)?;
         let max_live = self.settings.sessions_per_subject;
-        match self.with_timeout(self.store.issue_once(family, max_live, context.clone())).await? {
+        let grant = Grant { family, redirect_host: code.redirect_host.clone() };
+        match self.with_timeout(self.store.issue_once(grant, max_live, context.clone())).await? {
             IssuedOnce::Written(family) => self.pair(&family, bind, now),
             IssuedOnce::Void => {
                 Err(Reject::new(Reason::CodeSessionEnded, "the subject or its session was revoked meanwhile"))

@@ -10,7 +10,7 @@ use super::output::say;
 use super::terminal::printable;
 
 /// The members of the response, in the order of the lines.
-const MEMBERS: [(&str, &str); 12] = [
+const MEMBERS: [(&str, &str); 16] = [
     ("time", "time"),
     ("client", "client"),
     ("method", "method"),
@@ -19,10 +19,14 @@ const MEMBERS: [(&str, &str); 12] = [
     ("route", "route"),
     ("subject", "subject"),
     ("tokenId", "session"),
+    ("clientId", "client id"),
+    ("redirectUri", "redirect"),
+    ("resource", "resource"),
     ("status", "status"),
     ("reason", "reason"),
     ("message", "message"),
     ("detail", "detail"),
+    ("change", "change"),
 ];
 
 /// Exit status 0 if the gateway knows the request, 3 if not.

@@ -4,6 +4,7 @@
 //! `timeouts.request`, and `deliver` hands the response to the connection. The three stand first: they are the whole
 //! way.
 
+pub mod authorization_counts;
 pub mod authorization_server;
 pub mod authorize;
 mod back;

@@ -13,6 +13,8 @@ use crate::auth::keyring::Keyring;
 use crate::auth::registered_clients::ClientKeys;
 use crate::broker::refresh::RefreshRequest;
 use crate::broker::{BODY_LIMIT, Broker, EXCHANGE_BODY_LIMIT};
+use crate::gateway::authorization_counts::{AuthorizationCounts, Registration};
+use crate::gateway::authorization_server::settings::RegistrationSettings;
 use crate::gateway::authorization_server::{self, AuthorizationCall};
 use crate::gateway::call_checks::{CallChecks, Revoker};
 use crate::gateway::context::RequestContext;
@@ -42,6 +44,7 @@ pub struct TokenCalls {
     pub client_keys: Arc<ClientKeys>,
     /// `oauth.client_documents`
     pub client_documents: Arc<ClientDocuments>,
+    pub authorization_counts: Arc<AuthorizationCounts>,
     /// `token_from = ["login_cookie"]`
     pub cookie_refresh: CookieRefresh,
     /// `timeouts.body_idle`
@@ -167,7 +170,8 @@ impl TokenCalls {
         context: &'c mut RequestContext<'r>,
     ) -> oauth::Call<'c, 'r> {
         let TokenCalls { broker, endpoints, client_keys, client_documents: documents, .. } = self;
-        oauth::Call { broker, authenticator, endpoints, client_keys, documents, headers, context }
+        let counts = &self.authorization_counts;
+        oauth::Call { broker, authenticator, endpoints, client_keys, documents, counts, headers, context }
     }
 
     /// The endpoint for pushed authorization requests.
@@ -206,7 +210,10 @@ impl TokenCalls {
             broker: &self.broker,
             sign_in,
             documents: &self.client_documents,
+            counts: &self.authorization_counts,
             context,
+            registration: Registration::default(),
+            consent: None,
         };
         Ok(call.respond(endpoint, request, form.as_ref()).await)
     }
@@ -219,6 +226,18 @@ impl TokenCalls {
     ) -> Outcome {
         let settings = self.endpoints.authorization.as_ref().and_then(|settings| settings.registration.as_ref());
         let settings = settings.ok_or(Reason::NoRoute)?;
+        let registered = self.register_with(settings, request, authenticator, context).await;
+        self.authorization_counts.count_registration(registered.as_ref().err().map(|reject| reject.reason));
+        registered
+    }
+
+    async fn register_with(
+        &self,
+        settings: &RegistrationSettings,
+        request: &mut Request<Body>,
+        authenticator: &Authenticator,
+        context: &mut RequestContext<'_>,
+    ) -> Outcome {
         self.checks(authenticator).admit(context)?;
         let content = self.read_body(request, BODY_LIMIT, context).await?;
         authorization_server::register(settings, request.headers(), &content, &self.broker.roots, context.now)

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use crate::store::api::{KeysChanged, Outbox};
 use crate::store::endings::{Revoker, shown_reason};
 use crate::tokens::audit_event::{Event, EventContext};
+use crate::tokens::authorization::grant::Grant;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::Revoked;
 use crate::tokens::family::rotation::Rotation;
@@ -33,15 +34,52 @@ pub(super) fn issued(family: &Family) -> Event {
     }
 }
 
+/// A client redeemed the code that a user granted.
+pub(super) fn granted(grant: &Grant) -> Event {
+    of_grant("authorization.granted", grant)
+}
+
+/// The store remembers no earlier session of this client for this user.
+pub(super) fn client_seen(grant: &Grant) -> Event {
+    of_grant("client.seen", grant)
+}
+
+fn of_grant(name: &'static str, grant: &Grant) -> Event {
+    Event { redirect_host: Some(grant.redirect_host.clone()), ..Event::for_grant(name, &grant.family) }
+}
+
 /// The tokens of a login at a provider were refreshed there.
 pub(super) fn login_refreshed(family: &Family) -> Event {
     Event::for_family("provider_login.refreshed", family)
 }
 
 pub(super) fn ended(family: &Family, reason: RevokeReason, context: &EventContext) -> Event {
-    let name = if family.key_hash.is_some() { "api_key.revoked" } else { "token.revoked" };
-    let reason = shown_reason(reason, Revoker::of(reason, context).as_ref());
-    Event { reason: Some(reason), ..Event::for_family(name, family) }
+    let revoker = Revoker::of(reason, context);
+    let shown = Some(shown_reason(reason, revoker.as_ref()));
+    if family.key_hash.is_some() {
+        return Event { reason: shown, ..Event::for_family("api_key.revoked", family) };
+    }
+    if family.client_id.is_empty() {
+        return Event { reason: shown, ..Event::for_family("token.revoked", family) };
+    }
+    // The reuse of a refresh token has an event of its own.
+    if reason == RevokeReason::Reuse {
+        return Event::for_grant("code.reused", family);
+    }
+    let by = Some(ended_by(reason, revoker.as_ref(), context));
+    Event { reason: shown, by, ..Event::for_grant("token.revoked", family) }
+}
+
+/// Who ended the session of a client. The reason `logout` does not say it.
+fn ended_by(reason: RevokeReason, revoker: Option<&Revoker>, context: &EventContext) -> &'static str {
+    match revoker {
+        Some(Revoker::Operator(_)) => "operator",
+        Some(Revoker::Caller(_)) => "caller",
+        Some(Revoker::Provider(_)) => "provider",
+        None if reason != RevokeReason::Logout => "gateway",
+        None if context.is_by_client => "client",
+        None => "user",
+    }
 }
 
 /// `family` is the family before the rotation.
@@ -51,6 +89,7 @@ pub(super) fn rotation(rotation: &Rotation, family: Option<&Family>, presented: 
     let of_presented = |name| Event {
         token_id: Some(presented.token_id),
         subject: family.map(|family| family.subject.clone()),
+        client_id: family.map(|family| family.client_id.clone()).filter(|client_id| !client_id.is_empty()),
         generation: Some(presented.generation),
         ..Event::new(name)
     };
@@ -161,6 +200,30 @@ mod tests {
             let changed = KeysChanged { before: vec![before.clone()], after: vec![after.clone()] };
             let names = keys_changed(&changed).into_iter().map(|event| (event.name, event.reason)).collect::<Vec<_>>();
             assert_eq!(names, events);
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_clients_session_says_who_ended_it() {
+        let at = EventContext::from(UnixTime::from_secs(1_000));
+        let of_client = Family { client_id: "notes".into(), ..Family::sample(UnixTime::from_secs(1)) };
+        let operator = EventContext { operator: Some("dana".into()), ..at.clone() };
+        let caller = EventContext { caller: Some("bob".into()), ..at.clone() };
+        let provider = at.clone().by_provider(&"corp".into());
+        for (reason, context, name, shown, by) in [
+            (RevokeReason::Logout, at.clone(), "token.revoked", Some("logout"), Some("user")),
+            (RevokeReason::Logout, at.clone().by_client(), "token.revoked", Some("logout"), Some("client")),
+            (RevokeReason::Admin, operator, "token.revoked", Some("admin"), Some("operator")),
+            (RevokeReason::Admin, caller, "token.revoked", Some("admin"), Some("caller")),
+            (RevokeReason::Admin, provider, "token.revoked", Some("provider"), Some("provider")),
+            (RevokeReason::Limit, at.clone(), "token.revoked", Some("limit"), Some("gateway")),
+            (RevokeReason::Reuse, at.clone(), "code.reused", None, None),
+        ] {
+            let event = ended(&of_client, reason, &context);
+            assert_eq!((event.name, event.reason, event.by), (name, shown, by));
+            assert_eq!(event.client_id.as_deref(), Some("notes"));
+            let own = ended(&Family::sample(UnixTime::from_secs(1)), reason, &context);
+            assert_eq!((own.name, own.by, own.client_id), ("token.revoked", None, None), "of no client");
         }
     }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::access_log::{Record, cut, is_cut_from, without_tokens};
+use super::access_log::{OAuthRequest, Record, cut, is_cut_from, without_tokens};
 use crate::limits::limiter::{Limiter, Rate};
 use crate::types::clock::{UnixTime, Uptime};
 use crate::types::ids::{RequestId, TokenId};
@@ -47,6 +47,8 @@ pub struct Rejection {
     /// Of a token with a valid signature.
     pub subject: Option<Box<str>>,
     pub token_id: Option<TokenId>,
+    /// Of a client that asks a user, or redeems a code. Boxed because it is rare.
+    pub oauth: Option<Box<OAuthRequest>>,
 }
 
 impl Rejection {
@@ -69,6 +71,7 @@ impl Rejection {
             route: record.route.clone(),
             subject: record.token().map(|token| short(&token.subject)),
             token_id: record.token_id.or_else(|| record.token().and_then(|token| token.family)),
+            oauth: record.oauth.as_ref().map(|asked| Box::new(asked.cut(max_field))),
         })
     }
 }

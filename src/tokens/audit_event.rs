@@ -7,6 +7,10 @@
 //! | event | when |
 //! |---|---|
 //! | `token.issued` | a user logged in |
+//! | `authorization.granted` | a client redeemed the code that a user granted, and its session began |
+//! | `authorization.denied` | a user declined the request of a client |
+//! | `client.seen` | the first `authorization.granted` of this client for this user that the store remembers |
+//! | `code.reused` | an authorization code was redeemed a second time, and the session of the first use was ended |
 //! | `token.refreshed` | a refresh created a new generation |
 //! | `refresh.replayed` | a repeated refresh got the same refresh token again, within `refresh_grace` |
 //! | `refresh.recovered` | a repeated refresh got the same refresh token, later, because the client had not used them |
@@ -48,6 +52,8 @@ pub struct EventContext {
     pub caller: Option<String>,
     /// The provider or event stream that reported the event, by its name in the configuration.
     pub provider: Option<Arc<str>>,
+    /// If true, the client of a session makes the call itself (RFC 7009), and not its user.
+    pub is_by_client: bool,
 }
 
 impl EventContext {
@@ -61,12 +67,26 @@ impl EventContext {
     pub fn by_provider(self, name: &Arc<str>) -> Self {
         EventContext { provider: Some(name.clone()), ..self }
     }
+
+    /// The same, as a call of the client of a session.
+    #[must_use]
+    pub fn by_client(self) -> Self {
+        EventContext { is_by_client: true, ..self }
+    }
 }
 
 /// For callers that know only the time.
 impl From<UnixTime> for EventContext {
     fn from(at: UnixTime) -> Self {
-        EventContext { at, client: None, request: None, caller: None, operator: None, provider: None }
+        EventContext {
+            at,
+            client: None,
+            request: None,
+            caller: None,
+            operator: None,
+            provider: None,
+            is_by_client: false,
+        }
     }
 }
 
@@ -82,6 +102,18 @@ pub struct Event {
     /// The subject of the tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
+    /// The OAuth client that the tokens were issued for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// Where the code of the client goes: the host of its redirect URI, or a private scheme.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redirect_host: Option<String>,
+    /// The resources that the client asked for, or may use.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resource: Vec<String>,
+    /// Separated by spaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
     /// The generation that was created, or that the client presented.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<u64>,
@@ -97,6 +129,9 @@ pub struct Event {
     pub before: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
+    /// Who ended the session of a client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<&'static str>,
 }
 
 impl Event {
@@ -105,7 +140,21 @@ impl Event {
     }
 
     pub fn for_family(name: &'static str, family: &Family) -> Self {
-        Event { token_id: Some(family.id), subject: Some(family.subject.clone()), ..Event::new(name) }
+        Event {
+            token_id: Some(family.id),
+            subject: Some(family.subject.clone()),
+            client_id: Some(family.client_id.clone()).filter(|client_id| !client_id.is_empty()),
+            ..Event::new(name)
+        }
+    }
+
+    /// With what the client may do.
+    pub fn for_grant(name: &'static str, family: &Family) -> Self {
+        Event {
+            resource: family.audience.clone(),
+            scope: Some(family.scope.clone()).filter(|scope| !scope.is_empty()),
+            ..Event::for_family(name, family)
+        }
     }
 
     /// One line of JSON, without the end of the line and without the sequence number, which [`Recorded::line`] adds.

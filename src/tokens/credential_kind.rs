@@ -2,6 +2,7 @@
 //!
 //! A new kind is a variant here. The compiler then names every place that has to know it: the matches name all kinds.
 
+use crate::tokens::authorization::{code, pending};
 use crate::tokens::family::{api_key, handle, refresh_token};
 
 /// What a credential is. It also says what a verified token stands for.
@@ -18,7 +19,8 @@ pub enum CredentialKind {
 }
 
 /// How everything begins that this gateway issues and that is no JWT. No log and no other server gets such a text.
-pub const OWN_PREFIXES: [&str; 3] = [refresh_token::PREFIX, api_key::PREFIX, handle::PREFIX];
+pub const OWN_PREFIXES: [&str; 5] =
+    [refresh_token::PREFIX, api_key::PREFIX, handle::PREFIX, code::PREFIX, pending::PREFIX];
 
 /// Returns true if the text is meant to be a secret of this gateway.
 pub fn begins_as_own(text: &str) -> bool {
@@ -63,6 +65,8 @@ mod tests {
             ("bwk_x", Some(CredentialKind::ApiKey), true),
             ("bws_x", Some(CredentialKind::Handle), true),
             ("bwr1_x", None, true),
+            ("bwc1_x", None, true),
+            ("bwq1_x", None, true),
             ("eyJx.y.z", None, false),
             ("bwk", None, false),
             ("xbwk_", None, false),

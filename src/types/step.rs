@@ -20,6 +20,10 @@ pub enum Step {
     Revocation,
     Proof,
     Rules,
+    /// At the authorization endpoint: who asks, where the code goes, and what for.
+    Client,
+    Redirect,
+    Resource,
     Rate,
 }
 
@@ -42,6 +46,9 @@ impl Step {
             Step::Revocation => "revocation",
             Step::Proof => "proof",
             Step::Rules => "rules",
+            Step::Client => "client",
+            Step::Redirect => "redirect",
+            Step::Resource => "resource",
             Step::Rate => "rate",
         }
     }

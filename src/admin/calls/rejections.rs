@@ -56,6 +56,16 @@ struct RejectionEntry {
     subject: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     token_id: Option<TokenId>,
+    /// Of a client that asks a user, or redeems a code: as it sent them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redirect_uri: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource: Option<String>,
+    /// What to change, where the reason tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    change: Option<&'static str>,
 }
 
 /// Returns true if this module handles `path`.
@@ -103,6 +113,7 @@ fn list(admin: &Admin, uri: &Uri) -> Result<Response<Body>, Reject> {
 
 impl RejectionEntry {
     fn of(rejection: Rejection) -> Self {
+        let asked = rejection.oauth.map(|asked| *asked).unwrap_or_default();
         RejectionEntry {
             request_id: rejection.request_id,
             time: rejection.time.to_string(),
@@ -119,6 +130,10 @@ impl RejectionEntry {
             route: rejection.route.map(|route| route.to_string()),
             subject: rejection.subject,
             token_id: rejection.token_id,
+            client_id: asked.client_id,
+            redirect_uri: asked.redirect_uri,
+            resource: asked.resource,
+            change: rejection.reason.change(),
         }
     }
 }

@@ -6,20 +6,21 @@
 
 use http::{Response, StatusCode};
 
-use super::clients::AskingClient;
+use super::clients::{AskingClient, Described, find, shortened};
 use super::settings::AuthorizationSettings;
 use crate::auth::client_documents::ClientDocuments;
 use crate::auth::registered_clients::RegisteredClient;
 use crate::broker::Broker;
+use crate::gateway::authorization_counts::{AuthorizationCounts, Consent, Registration};
 use crate::gateway::context::RequestContext;
 use crate::gateway::oauth::metadata;
 use crate::gateway::sign_in::{SignIn, is_host_of};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::{parameters, respond};
-use crate::tokens::authorization::client_document;
 use crate::tokens::authorization::pending::PendingRequest;
 use crate::tokens::authorization::redirect_uri::RedirectUri;
 use crate::tokens::authorization::request::RequestError;
+use crate::tokens::authorization::{client_document, client_registration};
 use crate::types::reject::{Reason, Reject};
 
 /// One call of the authorization endpoint or of the consent page.
@@ -33,46 +34,64 @@ pub(crate) struct AuthorizationCall<'c, 'r> {
     /// `None`: users sign in at `oauth.login_page`.
     pub(crate) sign_in: Option<&'c SignIn>,
     pub(crate) documents: &'c ClientDocuments,
+    pub(crate) counts: &'c AuthorizationCounts,
     pub(crate) context: &'c mut RequestContext<'r>,
+    /// What the metrics count, as soon as it is known.
+    pub(crate) registration: Registration,
+    pub(crate) consent: Option<Consent>,
 }
 
-impl AuthorizationCall<'_, '_> {
+impl<'c> AuthorizationCall<'c, '_> {
     /// The client of this name.
-    pub(super) async fn client<'s>(&'s self, id: &'s str) -> Result<AskingClient<'s>, Reject> {
-        let registered = self.clients.iter().find(|client| client.client_id == id);
-        let known = match (registered, &self.settings.registration) {
-            (Some(registered), _) => AskingClient::of_operator(registered),
-            (None, Some(settings)) => AskingClient::of_registration(id, settings, &self.broker.roots, self.context.now),
-            (None, None) => None,
-        };
-        match (known, &self.settings.documents) {
-            (Some(known), _) => Ok(known),
-            (None, Some(settings)) if registered.is_none() && id.starts_with(client_document::SCHEME) => {
+    pub(super) async fn client<'s>(&mut self, id: &'s str) -> Result<AskingClient<'s>, Reject>
+    where
+        'c: 's,
+    {
+        self.registration = registration_of(id, self.clients.iter().any(|client| client.client_id == id));
+        let roots = &self.broker.roots;
+        let client = match find(id, self.clients, self.settings, roots, self.context.now) {
+            Described::Here(client) => client,
+            Described::Nowhere => return Err(unknown_client(id)),
+            Described::AtItsUrl(settings) => {
                 let now = self.context.clock.uptime();
                 // Boxed because it is rare.
                 let document = Box::pin(self.documents.find(id, settings, self.context.client(), now)).await?;
-                Ok(AskingClient::of_document(id, settings, &document))
+                AskingClient::of_document(id, settings, &document)
             }
-            (None, _) => Err(Reject::new(Reason::UnknownClient, unknown(id))),
-        }
-    }
-
-    /// The client as it is now: the operator may have removed it, or changed its redirect URIs.
-    pub(super) async fn client_of<'s>(&'s self, pending: &'s PendingRequest) -> Result<AskingClient<'s>, Reject> {
-        let client = self.client(&pending.client_id).await?;
-        if client.target(pending.request.redirect_uri.as_str()).is_none() {
-            return Err(Reject::new(Reason::RedirectMismatch, "the redirect URI was removed meanwhile"));
-        }
+        };
+        self.name(&client, None);
         Ok(client)
     }
 
-    /// The cookies and the redirects are those of the issuer's host.
+    /// The client as it is now: the operator may have removed it, or changed its redirect URIs.
+    pub(super) async fn client_of<'s>(&mut self, pending: &'s PendingRequest) -> Result<AskingClient<'s>, Reject>
+    where
+        'c: 's,
+    {
+        let client = self.client(&pending.client_id).await?;
+        let redirect_uri = client.target(pending.request.redirect_uri.as_str());
+        let removed = || Reject::new(Reason::RedirectMismatch, "the redirect URI was removed meanwhile");
+        self.name(&client, Some(&redirect_uri.ok_or_else(removed)?));
+        Ok(client)
+    }
+
+    /// Names the client in the access log.
+    pub(super) fn name(&mut self, client: &AskingClient<'_>, redirect_uri: Option<&RedirectUri>) {
+        let name = client.name_for_operators(redirect_uri).map(str::to_owned);
+        self.context.record.oauth.get_or_insert_default().client = name;
+    }
+
+    /// Keeps for `bearward explain` what the client asks for. `resources`: as the client sent them.
+    pub(super) fn keep_request(&mut self, client_id: Option<&str>, redirect_uri: Option<&str>, resources: &[String]) {
+        let asked = self.context.record.oauth.get_or_insert_default();
+        asked.client_id = client_id.map(str::to_owned);
+        asked.redirect_uri = redirect_uri.map(str::to_owned);
+        asked.resource = Some(resources.join(" ")).filter(|resources| !resources.is_empty());
+    }
+
     pub(super) fn check_host(&self) -> Result<(), Reject> {
-        let host = self.context.record.host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or_default();
-        if is_host_of(&metadata::base(self.issuer), host) {
-            return Ok(());
-        }
-        Err(Reject::new(Reason::BadAuthorization, "Host is not that of tokens.issuer"))
+        let host = self.context.record.host.as_ref().and_then(|host| host.to_str().ok());
+        check_host(host, self.issuer)
     }
 
     /// An error at the redirect URI, or a page if the client could use that as an open redirector.
@@ -111,11 +130,34 @@ impl AuthorizationCall<'_, '_> {
     }
 }
 
-fn unknown(client_id: &str) -> String {
-    format!(
+/// Also of a client that is not found: by the form of its id.
+fn registration_of(client_id: &str, is_named: bool) -> Registration {
+    if is_named {
+        Registration::Operator
+    } else if client_id.starts_with(client_document::SCHEME) {
+        Registration::Document
+    } else if client_id.starts_with(client_registration::PREFIX) {
+        Registration::Itself
+    } else {
+        Registration::Unknown
+    }
+}
+
+/// The cookies and the redirects are those of the issuer's host. `host`: that of the request.
+pub(super) fn check_host(host: Option<&str>, issuer: &str) -> Result<(), Reject> {
+    if is_host_of(&metadata::base(issuer), host.unwrap_or_default()) {
+        return Ok(());
+    }
+    Err(Reject::new(Reason::BadAuthorization, "Host is not that of tokens.issuer"))
+}
+
+pub(super) fn unknown_client(client_id: &str) -> Reject {
+    let client_id = shortened(client_id);
+    let detail = format!(
         "{client_id:?} is no [[oauth.client]] with redirect_uris, no client that registered itself here, and no URL of \
          oauth.client_documents"
-    )
+    );
+    Reject::new(Reason::UnknownClient, detail)
 }
 
 /// The query of an answer with an error (OAuth 2.1 section 4.1.2.1, RFC 9207).

@@ -4,10 +4,11 @@
 use std::borrow::Cow;
 
 use super::html::shown_name;
-use super::settings::RegistrationSettings;
+use super::settings::{AuthorizationSettings, RegistrationSettings};
 use crate::auth::client_documents::DocumentSettings;
 use crate::auth::registered_clients::RegisteredClient;
 use crate::tokens::authorization::client_document::{self, ClientDocument};
+use crate::tokens::authorization::client_name;
 use crate::tokens::authorization::client_registration::{ClientRegistration, PREFIX};
 use crate::tokens::authorization::redirect_uri::{self, RedirectKind, RedirectUri};
 use crate::tokens::family::refresh_token::Roots;
@@ -37,6 +38,34 @@ pub(super) struct Grantee {
     /// How lists of sessions name it.
     pub(super) label: String,
     pub(super) authenticates: bool,
+}
+
+/// Where a client is described.
+pub(super) enum Described<'c> {
+    Here(AskingClient<'c>),
+    AtItsUrl(&'c DocumentSettings),
+    Nowhere,
+}
+
+/// Finds the client of this name without a fetch.
+pub(super) fn find<'c>(
+    id: &'c str,
+    clients: &'c [RegisteredClient],
+    settings: &'c AuthorizationSettings,
+    roots: &Roots,
+    now: UnixTime,
+) -> Described<'c> {
+    if let Some(client) = clients.iter().find(|client| client.client_id == id) {
+        return AskingClient::of_operator(client).map_or(Described::Nowhere, Described::Here);
+    }
+    let registration = settings.registration.as_ref();
+    if let Some(client) = registration.and_then(|settings| AskingClient::of_registration(id, settings, roots, now)) {
+        return Described::Here(client);
+    }
+    match &settings.documents {
+        Some(documents) if id.starts_with(client_document::SCHEME) => Described::AtItsUrl(documents),
+        _ => Described::Nowhere,
+    }
 }
 
 /// Why the gateway knows a client.
@@ -113,8 +142,9 @@ impl<'c> AskingClient<'c> {
         self.target(requested).ok_or_else(|| {
             let difference = redirect_uri::difference(&self.redirect_uris, requested);
             let registered: Vec<&str> = self.redirect_uris.iter().map(RedirectUri::as_str).collect();
-            let detail =
-                format!("{difference}; the client sent {requested:?}, registered is {}", registered.join(" or "));
+            let registered = registered.join(" or ");
+            let requested = shortened(requested);
+            let detail = format!("{difference}; the client sent {requested:?}, registered is {registered}");
             Reject::new(Reason::RedirectMismatch, detail)
         })
     }
@@ -123,8 +153,14 @@ impl<'c> AskingClient<'c> {
         Grantee { label: self.label(), authenticates: self.authenticates }
     }
 
+    /// How logs name it. `redirect_uri`: where its code goes, if that is known to be registered.
+    pub(super) fn name_for_operators<'n>(&'n self, redirect_uri: Option<&'n RedirectUri>) -> Option<&'n str> {
+        let is_named = self.known_by == KnownBy::Operator;
+        client_name::for_operators(self.id, is_named, redirect_uri.map(RedirectUri::goes_to))
+    }
+
     /// How lists of sessions name it: short, and on one line.
-    fn label(&self) -> String {
+    pub(super) fn label(&self) -> String {
         let name = match &self.known_by {
             KnownBy::Operator => Some(self.id.to_owned()),
             // In quotes: it is not that of a client that the operator knows.
@@ -146,4 +182,13 @@ impl<'c> AskingClient<'c> {
             KnownBy::Itself { .. } | KnownBy::Document { is_named: false, .. } => uri.kind() == RedirectKind::Loopback,
         }
     }
+}
+
+/// The beginning of a text that a client has sent: the detail of a rejection must have room for what is wrong with it.
+pub(super) fn shortened(text: &str) -> String {
+    const MAX: usize = 80;
+    if text.len() <= MAX {
+        return text.to_owned();
+    }
+    format!("{}…", &text[..text.floor_char_boundary(MAX)])
 }

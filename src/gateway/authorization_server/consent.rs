@@ -5,6 +5,7 @@ use http::{Request, Response};
 use super::call::AuthorizationCall;
 use super::clients::AskingClient;
 use super::pages::{self, Question};
+use crate::gateway::authorization_counts::Consent;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::parameters;
 use crate::tokens::authorization::pending::PendingRequest;
@@ -33,7 +34,7 @@ impl AuthorizationCall<'_, '_> {
         let client = self.client_of(&pending).await?;
         if client.skips_consent {
             let to = client.grantee();
-            return self.allow(&pending, &session, to);
+            return self.allow(&pending, &session, to, Consent::Skipped);
         }
         if is_silent {
             let error = RequestError::new("consent_required", "the user must be asked");

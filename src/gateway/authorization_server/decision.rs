@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 
 use super::call::AuthorizationCall;
+use crate::gateway::authorization_counts::Consent;
 use crate::gateway::oauth::Form;
 use crate::protocols::http::body::Body;
 use crate::tokens::authorization::request::RequestError;
@@ -30,9 +31,11 @@ impl AuthorizationCall<'_, '_> {
         match form.required("decision")? {
             "allow" => {
                 let to = client.grantee();
-                self.allow(&pending, &session, to)
+                self.allow(&pending, &session, to, Consent::Allowed)
             }
             _ => {
+                let event = self.context.event();
+                self.broker.record_denial(&pending, &session, event).await?;
                 let denied = RequestError::new("access_denied", "the user has declined");
                 let response = self.answer_error(&pending, denied).await?;
                 self.context.record.rejected = Some(Reason::ConsentDenied.into());

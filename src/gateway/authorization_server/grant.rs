@@ -6,6 +6,7 @@ use http::{HeaderMap, Response};
 use super::browser_cookie;
 use super::call::{AuthorizationCall, redirect};
 use super::clients::Grantee;
+use crate::gateway::authorization_counts::Consent;
 use crate::gateway::oauth::metadata;
 use crate::gateway::sign_in::is_part_of_page;
 use crate::protocols::http::body::Body;
@@ -17,9 +18,11 @@ use crate::types::reject::{Reason, Reject};
 
 impl AuthorizationCall<'_, '_> {
     /// The request that a browser began here, within ten minutes.
-    pub(super) fn pending(&self, sealed: &str, headers: &HeaderMap) -> Result<PendingRequest, Reject> {
+    pub(super) fn pending(&mut self, sealed: &str, headers: &HeaderMap) -> Result<PendingRequest, Reject> {
         let opened = PendingRequest::open(sealed, &self.broker.roots);
         let pending = opened.ok_or_else(|| Reject::new(Reason::ConsentStale, "this is no request of the gateway"))?;
+        let asked = &pending.request;
+        self.keep_request(Some(&pending.client_id), Some(asked.redirect_uri.as_str()), &asked.resources);
         if !pending.is_current(self.context.now) {
             return Err(Reject::new(Reason::ConsentStale, "the request is older than 10 minutes"));
         }
@@ -69,12 +72,13 @@ impl AuthorizationCall<'_, '_> {
         pending.request.scopes.iter().filter(is_grantable).cloned().collect()
     }
 
-    /// Answers with a code.
+    /// Answers with a code. `consent`: whether the user was asked.
     pub(super) fn allow(
         &mut self,
         pending: &PendingRequest,
         session: &Family,
         to: Grantee,
+        consent: Consent,
     ) -> Result<Response<Body>, Reject> {
         let Grantee { label, authenticates: for_authenticated } = to;
         let scope = self.grantable(pending, session).join(" ");
@@ -83,6 +87,7 @@ impl AuthorizationCall<'_, '_> {
         let code = code.seal(&self.broker.roots);
         let code = code.ok_or_else(|| Reject::new(Reason::Internal, "there is no root secret"))?;
         self.context.record.token_id = Some(pending.id);
+        self.consent = Some(consent);
         let state = pending.request.state.as_deref().map(|state| ("state", state));
         let answer = [("code", &*code)].into_iter().chain(state).chain([("iss", self.issuer)]);
         redirect(&pending.request.redirect_uri.with_query(&parameters::write(answer)))

@@ -17,6 +17,7 @@ mod grants;
 mod html;
 mod pages;
 mod parameters;
+mod preview;
 mod pushed;
 mod registration;
 mod request;
@@ -32,6 +33,7 @@ use crate::protocols::http::body::Body;
 use crate::types::reject::{Reason, Reject};
 
 pub(crate) use call::AuthorizationCall;
+pub use preview::{NoPreview, Preview};
 pub use pushed::push;
 pub use registration::register;
 
@@ -53,13 +55,28 @@ impl AuthorizationCall<'_, '_> {
         let mut response = match answered {
             Ok(response) => response,
             Err(reject) => {
-                let response = pages::failed(&reject, help(&reject));
+                let response = pages::failed(&reject, help(&reject), self.context.record.request_id);
                 self.context.record.rejected = Some(reject);
                 response
             }
         };
         response.extensions_mut().insert(NotShared);
+        self.count(endpoint);
         response
+    }
+
+    /// Counts what came of the call, from its record.
+    fn count(&self, endpoint: BrowserEndpoint) {
+        let rejected = self.context.record.rejected.as_ref().map(|reject| reject.reason);
+        match (endpoint, rejected, self.consent) {
+            (BrowserEndpoint::Authorize, rejected, _) => {
+                self.counts.count_authorization(self.registration, rejected);
+            }
+            (BrowserEndpoint::Consent, Some(reason), _) => self.counts.count_consent(Err(reason)),
+            (BrowserEndpoint::Consent, None, Some(consent)) => self.counts.count_consent(Ok(consent)),
+            // The page, or a sign-in before it, is no decision.
+            (BrowserEndpoint::Consent, None, None) | (BrowserEndpoint::Grants, ..) => {}
+        }
     }
 }
 

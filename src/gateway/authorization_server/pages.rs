@@ -12,6 +12,7 @@ use super::html::{escaped, shown_name};
 use crate::protocols::http::body::Body;
 use crate::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
 use crate::tokens::family::Family;
+use crate::types::ids::RequestId;
 use crate::types::reject::Reject;
 use crate::types::secret;
 
@@ -155,10 +156,13 @@ pub(super) fn sign_in_again(target: &str) -> Response<Body> {
 }
 
 /// Why the request of a client fails. `help`: what the user can do.
-pub(super) fn failed(reject: &Reject, help: &str) -> Response<Body> {
+/// `request_id`: the operator finds the request by it.
+pub(super) fn failed(reject: &Reject, help: &str, request_id: RequestId) -> Response<Body> {
     let message = reject.reason.message();
     let (first, rest) = message.split_at_checked(1).unwrap_or((message, ""));
-    let content = format!("<p>{}{rest}.</p><p>{}</p>", first.to_ascii_uppercase(), escaped(help));
+    let first = first.to_ascii_uppercase();
+    let help = escaped(help);
+    let content = format!("<p>{first}{rest}.</p><p>{help}</p><p>The number of this request is {request_id}.</p>");
     let mut response = page(reject.reason.status(), "This does not work", &content);
     if let Some(after) = reject.retry_after() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));

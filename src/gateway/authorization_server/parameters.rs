@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use http::Request;
 
-use super::call::AuthorizationCall;
 use super::clients::AskingClient;
+use super::settings::AuthorizationSettings;
 use crate::protocols::http::{media_type, parameters};
 use crate::tokens::authorization::redirect_uri::RedirectUri;
 use crate::tokens::authorization::request::{self, AuthorizationRequest, Offer, RequestError};
 use crate::types::reject::{Reason, Reject};
+
+/// Maximum length of a client id.
+const MAX_CLIENT_ID: usize = 600;
 
 /// Maximum length of the parameters, in bytes.
 const MAX_PARAMETERS: usize = 8 * 1024;
@@ -18,7 +21,7 @@ const MAX_PARAMETERS: usize = 8 * 1024;
 /// The parameters of a request.
 pub(super) struct Parameters {
     values: BTreeMap<String, String>,
-    resources: Vec<String>,
+    pub(super) resources: Vec<String>,
 }
 
 impl Parameters {
@@ -31,7 +34,7 @@ impl Parameters {
             }
             Some(form) => str::from_utf8(form).map_err(|_| bad("the form is not UTF-8"))?,
         };
-        Parameters::of_text(text).map_err(bad)
+        Parameters::of(text)
     }
 
     /// The parameters of a query or a form.
@@ -47,28 +50,36 @@ impl Parameters {
         Ok(Parameters { values, resources })
     }
 
+    /// As [`Parameters::of_text`].
+    pub(super) fn of(text: &str) -> Result<Self, Reject> {
+        Parameters::of_text(text).map_err(|wrong| Reject::new(Reason::BadAuthorization, wrong))
+    }
+
+    /// What the client asks for.
+    pub(super) fn asked(
+        &self,
+        client: &AskingClient<'_>,
+        redirect_uri: &RedirectUri,
+        settings: &AuthorizationSettings,
+    ) -> Result<AuthorizationRequest, RequestError> {
+        let offer =
+            Offer { resources: &settings.resources, default: settings.default_resource, client_scopes: client.scopes };
+        request::read(&self.values, &self.resources, redirect_uri.clone(), &offer)
+    }
+
+    pub(super) fn client_id(&self) -> Result<&str, Reject> {
+        let client_id = self.required("client_id")?;
+        if client_id.len() > MAX_CLIENT_ID {
+            return Err(Reject::new(Reason::UnknownClient, "client_id is longer than 600 bytes"));
+        }
+        Ok(client_id)
+    }
+
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     pub(super) fn required(&self, name: &str) -> Result<&str, Reject> {
         self.get(name).ok_or_else(|| Reject::new(Reason::BadAuthorization, format!("{name} is missing")))
-    }
-}
-
-impl AuthorizationCall<'_, '_> {
-    /// What a client asks for, at a redirect URI that it has registered.
-    pub(super) fn asked(
-        &self,
-        client: &AskingClient<'_>,
-        parameters: &Parameters,
-        redirect_uri: RedirectUri,
-    ) -> Result<AuthorizationRequest, RequestError> {
-        let offer = Offer {
-            resources: &self.settings.resources,
-            default: self.settings.default_resource,
-            client_scopes: client.scopes,
-        };
-        request::read(&parameters.values, &parameters.resources, redirect_uri, &offer)
     }
 }

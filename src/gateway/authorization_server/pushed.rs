@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::call::AuthorizationCall;
 use super::parameters::Parameters;
+use crate::gateway::authorization_counts::Registration;
 use crate::gateway::oauth::{Call, Form};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
@@ -29,7 +30,10 @@ pub async fn push(call: Call<'_, '_>, content: &Bytes) -> Result<Response<Body>,
         broker: call.broker,
         sign_in: None,
         documents: call.documents,
+        counts: call.counts,
         context: call.context,
+        registration: Registration::default(),
+        consent: None,
     };
     asking.push(content, client_id, client.method().is_some(), proved.key).await
 }
@@ -55,7 +59,7 @@ impl AuthorizationCall<'_, '_> {
             return Err(Reject::new(Reason::ClientNotAuthenticated, "the document of the client names a key"));
         }
         let redirect_uri = client.redirect_of(parameters.required("redirect_uri")?)?;
-        let mut request = self.asked(&client, &parameters, redirect_uri).map_err(rejected)?;
+        let mut request = parameters.asked(&client, &redirect_uri, self.settings).map_err(rejected)?;
         request.dpop_jkt = bound_key(request.dpop_jkt, key)?;
         let uri = PushedRequest::new(client.id, request, self.context.now).seal(&self.broker.roots);
         let uri =

@@ -14,11 +14,9 @@ use crate::tokens::authorization::pending::{self, MAX_SEALED, PendingRequest};
 use crate::tokens::authorization::request::RequestError;
 use crate::types::reject::{Reason, Reject};
 
-/// Maximum length of a client id.
-const MAX_CLIENT_ID: usize = 600;
-
 /// `oauth.require_par`, `oauth.client.require_par`
-const MUST_PUSH: RequestError = RequestError::new("invalid_request", "the request must be pushed (RFC 9126)");
+pub(super) const MUST_PUSH: RequestError =
+    RequestError::new("invalid_request", "the request must be pushed (RFC 9126)");
 
 impl AuthorizationCall<'_, '_> {
     /// `GET` or `POST`. A program may fetch it before the browser does, so it asks for no page load, and uses nothing
@@ -31,20 +29,21 @@ impl AuthorizationCall<'_, '_> {
         self.broker.throttle.count_call(self.context.client())?;
         self.check_host()?;
         let parameters = Parameters::read(request, form)?;
-        let client_id = parameters.required("client_id")?;
-        if client_id.len() > MAX_CLIENT_ID {
-            return Err(Reject::new(Reason::UnknownClient, "client_id is longer than 600 bytes"));
-        }
-        let client = self.client(client_id).await?;
+        self.keep_request(parameters.get("client_id"), parameters.get("redirect_uri"), &parameters.resources);
+        let client = self.client(parameters.client_id()?).await?;
         let browser = pending::new_browser();
         if let Some(request_uri) = parameters.get("request_uri") {
             let pushed = self.pushed(request_uri, client.id)?;
-            client.redirect_of(pushed.request.redirect_uri.as_str())?;
+            let redirect_uri = client.redirect_of(pushed.request.redirect_uri.as_str())?;
+            self.name(&client, Some(&redirect_uri));
+            let asked = &pushed.request;
+            self.keep_request(Some(client.id), Some(asked.redirect_uri.as_str()), &asked.resources);
             let pending = pushed.in_browser(&browser, self.context.now);
             return self.to_consent(&pending, &browser, request.headers());
         }
         let redirect_uri = client.redirect_of(parameters.required("redirect_uri")?)?;
-        let asked = match self.asked(&client, &parameters, redirect_uri.clone()) {
+        self.name(&client, Some(&redirect_uri));
+        let asked = match parameters.asked(&client, &redirect_uri, self.settings) {
             Ok(_) if client.must_push || self.settings.requires_par => Err(MUST_PUSH),
             asked => asked,
         };

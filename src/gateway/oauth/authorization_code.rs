@@ -14,6 +14,8 @@ use super::token_response::TokenResponse;
 use crate::broker::RedeemedCode;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
+use crate::telemetry::access_log::OAuthRequest;
+use crate::tokens::authorization::client_name;
 use crate::tokens::authorization::code::AuthorizationCode;
 use crate::tokens::bound::{Bound, ProvedClient};
 use crate::tokens::family::Family;
@@ -27,11 +29,29 @@ impl Call<'_, '_> {
         client: CallingClient<'_>,
         proved_client: ProvedClient,
     ) -> Result<Response<Body>, Reject> {
+        self.context.record.oauth = Some(Box::new(OAuthRequest {
+            client: None,
+            client_id: client.id().map(str::to_owned),
+            redirect_uri: form.get("redirect_uri").map(str::to_owned),
+            resource: form.get("resource").map(str::to_owned),
+        }));
+        let redeemed = self.redeem(form, client, proved_client).await;
+        self.counts.count_code(redeemed.as_ref().err().map(|reject| reject.reason));
+        redeemed
+    }
+
+    async fn redeem(
+        &mut self,
+        form: &Form,
+        client: CallingClient<'_>,
+        proved_client: ProvedClient,
+    ) -> Result<Response<Body>, Reject> {
         let text = form.required("code")?;
         let opened = AuthorizationCode::open(text, &self.broker.roots);
         let code = opened.ok_or_else(|| Reject::new(Reason::CodeMalformed, "this is no code of the gateway"))?;
         self.context.record.token_id = Some(code.id);
         let client_id = self.check_code(form, &code, client)?;
+        self.name_client(client_id, &code);
         check_key(&code, proved_client.proved)?;
         let audience = audience(form, &code)?;
         let session = self.broker.session_of_code(&code, &self.context.event()).await?;
@@ -49,6 +69,13 @@ impl Call<'_, '_> {
         let redeemed = RedeemedCode { text, code: &code, session, client_auth: client.method() };
         let pair = self.broker.redeem_code(redeemed, login, proved_client.bind, self.context.event()).await?;
         Ok(respond::json(StatusCode::OK, &TokenResponse::from(&pair)))
+    }
+
+    /// Names the client in the access log.
+    fn name_client(&mut self, client_id: &str, code: &AuthorizationCode) {
+        let is_named = self.endpoints.client(client_id).is_some();
+        let name = client_name::for_operators(client_id, is_named, Some(&code.redirect_host));
+        self.context.record.oauth.get_or_insert_default().client = name.map(str::to_owned);
     }
 
     /// The granted scopes that the resources of the token have: those of another one mean something else.

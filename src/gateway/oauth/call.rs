@@ -10,6 +10,7 @@ use crate::auth::context::AuthContext;
 use crate::auth::proofs::ProofRule;
 use crate::auth::registered_clients::ClientKeys;
 use crate::broker::Broker;
+use crate::gateway::authorization_counts::AuthorizationCounts;
 use crate::gateway::context::RequestContext;
 use crate::gateway::endpoints::Endpoints;
 use crate::limits::limiter::Key;
@@ -23,6 +24,7 @@ pub struct Call<'c, 'r> {
     pub endpoints: &'c Endpoints,
     pub client_keys: &'c ClientKeys,
     pub documents: &'c ClientDocuments,
+    pub counts: &'c AuthorizationCounts,
     pub headers: &'c HeaderMap,
     pub context: &'c mut RequestContext<'r>,
 }

@@ -24,7 +24,7 @@ impl Call<'_, '_> {
         match PresentedToken::parse(token) {
             Some(presented) => {
                 self.context.record.token_id = Some(presented.token_id);
-                self.broker.revoke_presented(&presented, client_id, self.context.event()).await?;
+                self.broker.revoke_presented(&presented, client_id, self.context.event().by_client()).await?;
             }
             None => self.revoke_access_token(token, client_id).await?,
         }
@@ -52,7 +52,7 @@ impl Call<'_, '_> {
         // Only the gateway sets this claim in its tokens.
         let issued_to = caller.token().claims.get("client_id").and_then(Value::as_str).unwrap_or_default();
         check_client_id(issued_to, client_id)?;
-        self.broker.revoke_login_of(caller.token(), self.context.event()).await
+        self.broker.revoke_login_of(caller.token(), self.context.event().by_client()).await
     }
 }
 

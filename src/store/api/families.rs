@@ -4,6 +4,7 @@ use crate::store::api::future::StoreFuture;
 use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::search::{FoundFamilies, KeySearch, Search};
 use crate::tokens::audit_event::EventContext;
+use crate::tokens::authorization::grant::Grant;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::rotation::Rotation;
 use crate::tokens::family::{Family, RevokeReason};
@@ -80,8 +81,8 @@ pub trait FamilyStore: Send + Sync {
     fn issue(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<Option<Family>>;
 
     /// As [`FamilyStore::issue`], for a family with an id that another call can have used. What names the id can so be
-    /// used once.
-    fn issue_once(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<IssuedOnce>;
+    /// used once. A second event says if the subject has no other family of this client in the store, live or ended.
+    fn issue_once(&self, grant: Grant, max_live: usize, context: EventContext) -> StoreFuture<IssuedOnce>;
 
     /// Reads the family of `presented`, calls `decide` and writes the decision.
     fn rotate(&self, presented: PresentedToken, decide: DecideRotation, context: EventContext)

@@ -21,6 +21,7 @@ use crate::store::pool::PoolStatus;
 use crate::store::provider_login::{EndedLogins, Lease, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
 use crate::store::search::{FoundFamilies, KeySearch, Search};
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
+use crate::tokens::authorization::grant::Grant;
 use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::{Revocation, Revoked};
@@ -34,10 +35,9 @@ impl FamilyStore for PostgresStore {
         self.run(Lane::Family(family.id), issue::Issue::new(family, max_live, context))
     }
 
-    fn issue_once(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<IssuedOnce> {
-        let lane = Lane::Family(family.id);
-        let issue = issue::Issue::new(family, max_live, context);
-        self.run(lane, issue::IssueOnce(issue))
+    fn issue_once(&self, grant: Grant, max_live: usize, context: EventContext) -> StoreFuture<IssuedOnce> {
+        let lane = Lane::Family(grant.family.id);
+        self.run(lane, issue::IssueOnce(issue::Issue::of_grant(grant, max_live, context)))
     }
 
     fn rotate(

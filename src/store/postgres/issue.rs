@@ -19,26 +19,30 @@ use crate::store::postgres::named::{NamedStatement, NamedValues};
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::origins::{self, origin_is_revoked};
 use crate::store::postgres::outbox::EventRow;
-use crate::store::postgres::rows;
+use crate::store::postgres::rows::{self, family_columns};
 use crate::store::postgres::session::Session;
 use crate::store::provider_login::{ProviderLogin, StoredLogin};
-use crate::tokens::audit_event::EventContext;
+use crate::tokens::audit_event::{Event, EventContext};
+use crate::tokens::authorization::grant::Grant;
 use crate::tokens::family::revocation::Revoked;
 use crate::tokens::family::{Family, RevokeReason};
-use crate::types::ids::TokenId;
 use crate::types::secret;
 
 /// Inserts a family, unless a watermark voids it or its id is taken. It counts as used after all other live families of
 /// the subject, even if the clock says otherwise: so all logins have one order for [`SURPLUS`].
+///
+/// The second event, if there is one, is written only if the client is new to the subject.
 macro_rules! issue {
-    ($is_revoked:expr, $with_login:literal) => {
+    ($is_revoked:expr, $has_client:literal, $with_login:literal) => {
         concat!(
             "with found as (
                 select ",
             mark_of!(":subject"),
             " as mark, ",
             $is_revoked,
-            " as is_revoked, (
+            " as is_revoked, ",
+            $has_client,
+            " as has_client, (
                     select max(least(f.last_used_at, 9223372036854775806)) + 1 from families f
                     where f.subject = :subject and f.revoked_at is null and f.key_hash is null
                         and f.last_used_at >= :last_used_at
@@ -60,11 +64,14 @@ macro_rules! issue {
                 returning id
             ), recorded as (
                 insert into audit (id, event) select e.id, e.event
-                from inserted, unnest(:event_ids::bytea[], :events::text[]) as e (id, event) where e.event is not null
+                from inserted, found,
+                    unnest(:event_ids::bytea[], :events::text[]) with ordinality as e (id, event, n)
+                where e.event is not null and (e.n = 1 or not found.has_client)
+                order by e.n
                 on conflict (id) do nothing
             )",
             $with_login,
-            " select exists (select from inserted) as inserted,
+            " select exists (select from inserted) as inserted, found.has_client,
                 coalesce(found.mark, -1) >= :created_at or found.is_revoked as void,
                 (select o.salt = :salt from families o where o.id = :id) as repeated
             from found"
@@ -84,12 +91,26 @@ macro_rules! of_revoked_origin {
 }
 
 /// A login of the gateway's own does not read the log of revocations.
-static ISSUE: LazyLock<NamedStatement> = LazyLock::new(|| NamedStatement::new(issue!("false", "")));
+static ISSUE: LazyLock<NamedStatement> = LazyLock::new(|| NamedStatement::new(issue!("false", "false", "")));
 static ISSUE_OF_ORIGIN: LazyLock<NamedStatement> =
-    LazyLock::new(|| NamedStatement::new(issue!(of_revoked_origin!(), "")));
+    LazyLock::new(|| NamedStatement::new(issue!(of_revoked_origin!(), "false", "")));
+/// As for a list, it reads no more families than the newest 1,000.
+static ISSUE_GRANT: LazyLock<NamedStatement> = LazyLock::new(|| {
+    NamedStatement::new(issue!(
+        of_revoked_origin!(),
+        "exists (
+            select from (
+                select f.client_id from families f where f.subject = :subject and f.key_hash is null
+                order by f.created_at desc, f.id desc limit 1000
+            ) newest where newest.client_id = :client_id
+        )",
+        ""
+    ))
+});
 static ISSUE_WITH_LOGIN: LazyLock<NamedStatement> = LazyLock::new(|| {
     NamedStatement::new(issue!(
         of_revoked_origin!(),
+        "false",
         ", with_login as (
             insert into provider_logins
                 (id, subject, began_at, provider, root, sealed, version, due, claimed, held_until, check_at, retry_at)
@@ -104,7 +125,9 @@ static ISSUE_WITH_LOGIN: LazyLock<NamedStatement> = LazyLock::new(|| {
 /// committed, and before it is answered: the last one of several at the same time sees all of them. It may be that one
 /// of the others, and not an old family, is the surplus.
 const SURPLUS: &str = concat!(
-    "select f.id from families f
+    "select ",
+    family_columns!(),
+    " from families f
     where f.subject = $1 and f.revoked_at is null and f.key_hash is null and f.generation > 0
         and f.idle_expiry > $2 and f.absolute_expiry > $2
         and f.created_at > coalesce(",
@@ -117,9 +140,11 @@ pub(super) struct Issue {
     family: Family,
     /// At a provider.
     login: Option<StoredLogin>,
+    /// Where the code of the client went, if a user has granted the family.
+    redirect_host: Option<String>,
     max_live: usize,
     context: EventContext,
-    event: [u8; 16],
+    events: [[u8; 16]; 2],
     call: CallTime,
     /// If true, an earlier attempt has written the family, or may have before its connection was lost.
     pub(super) uncertain: Mutex<bool>,
@@ -127,9 +152,21 @@ pub(super) struct Issue {
 
 impl Issue {
     pub(super) fn new(family: Family, max_live: usize, context: EventContext) -> Self {
-        let event = secret::random();
-        let uncertain = Mutex::new(false);
-        Issue { family, login: None, max_live, context, event, call: CallTime::begin(), uncertain }
+        Issue {
+            family,
+            login: None,
+            redirect_host: None,
+            max_live,
+            context,
+            events: [secret::random(), secret::random()],
+            call: CallTime::begin(),
+            uncertain: Mutex::new(false),
+        }
+    }
+
+    pub(super) fn of_grant(grant: Grant, max_live: usize, context: EventContext) -> Self {
+        let redirect_host = Some(grant.redirect_host);
+        Issue { redirect_host, ..Issue::new(grant.family, max_live, context) }
     }
 
     pub(super) fn with_login(family: Family, login: ProviderLogin, max_live: usize, context: EventContext) -> Self {
@@ -172,17 +209,29 @@ impl Issue {
 
     async fn insert(&self, shared: &Shared, session: &Session) -> Result<Row, QueryError> {
         let family = &self.family;
-        let event = EventRow::new(self.event, &events::issued(family), &self.context);
-        let admitted = shared.audit.admit(session, [Some(event)]).await?;
+        let admitted = shared.audit.admit(session, self.event_rows()).await?;
         let values = self.values()?.with("event_ids", admitted.ids.clone()).with("events", admitted.events.clone());
         let inserted = match &self.login {
             Some(login) => session.query_named_opt(&ISSUE_WITH_LOGIN, &with_login(values, login)?).await?,
+            None if self.redirect_host.is_some() => session.query_named_opt(&ISSUE_GRANT, &values).await?,
             None if family.origin.is_some() => session.query_named_opt(&ISSUE_OF_ORIGIN, &values).await?,
             None => session.query_named_opt(&ISSUE, &values).await?,
         };
         let inserted = inserted.ok_or_else(|| StoreError::new("a login was not written"))?;
-        shared.audit.report(&admitted, std::iter::once(rows::get(&inserted, "inserted")?));
+        let is_inserted: bool = rows::get(&inserted, "inserted")?;
+        let has_client: bool = rows::get(&inserted, "has_client")?;
+        shared.audit.report(&admitted, [is_inserted, is_inserted && !has_client].into_iter());
         Ok(inserted)
+    }
+
+    fn event_rows(&self) -> Vec<Option<EventRow>> {
+        let [first, second] = self.events;
+        let row = |id, event: &Event| Some(EventRow::new(id, event, &self.context));
+        let Some(redirect_host) = self.redirect_host.clone() else {
+            return vec![row(first, &events::issued(&self.family))];
+        };
+        let grant = Grant { family: self.family.clone(), redirect_host };
+        vec![row(first, &events::granted(&grant)), row(second, &events::client_seen(&grant))]
     }
 
     /// Ends the families beyond the limit.
@@ -192,7 +241,7 @@ impl Issue {
         let mut attempts = Attempts::default();
         loop {
             let beyond = session.query(SURPLUS, &[&subject, &now, &rows::limit(self.max_live.max(1))]).await?;
-            let end = |row: &Row| Ok::<_, StoreError>(self.end(rows::token_id(rows::get(row, "id")?)?));
+            let end = |row: &Row| Ok::<_, StoreError>(self.end(&rows::family(row)?));
             let surplus: Vec<NewLogEntry> = beyond.iter().map(end).collect::<Result<_, _>>()?;
             if surplus.is_empty() || shared.log.append(surplus).await?.iter().all(Option::is_some) {
                 return Ok(());
@@ -226,16 +275,15 @@ impl Issue {
         ended.run(shared, session).await.map(drop)
     }
 
-    fn end(&self, surplus: TokenId) -> NewLogEntry {
+    fn end(&self, surplus: &Family) -> NewLogEntry {
         let reason = RevokeReason::Limit;
-        let ended = Family { id: surplus, ..self.family.clone() };
         NewLogEntry {
-            what: Revoked::Family(surplus),
+            what: Revoked::Family(surplus.id),
             at: self.family.created_at,
             reason: Some(reason),
             by: None,
             generation: None,
-            event: Some(EventRow::new(secret::random(), &events::ended(&ended, reason, &self.context), &self.context)),
+            event: Some(EventRow::new(secret::random(), &events::ended(surplus, reason, &self.context), &self.context)),
             is_lost: false,
         }
     }

@@ -19,6 +19,7 @@ use crate::store::mark::{Mark, Marked};
 use crate::store::provider_login::{EndedLogins, Lease, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
 use crate::store::search::{FoundFamilies, KeySearch, Search};
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
+use crate::tokens::authorization::grant::Grant;
 use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::{Revocation, Revoked};
@@ -35,11 +36,11 @@ impl FamilyStore for SqliteStore {
         })
     }
 
-    fn issue_once(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<IssuedOnce> {
+    fn issue_once(&self, grant: Grant, max_live: usize, context: EventContext) -> StoreFuture<IssuedOnce> {
         let call = CallTime::begin();
         self.writer.submit(move |batch| {
             call.check(batch.limits.timeout)?;
-            families::issue_once(batch, &family, max_live, &context)
+            families::issue_once(batch, &grant, max_live, &context)
         })
     }
 

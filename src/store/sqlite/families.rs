@@ -14,7 +14,8 @@ use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::origins;
 use crate::store::sqlite::rows::{self, counter};
 use crate::store::watermark::{is_void, with_watermark};
-use crate::tokens::audit_event::EventContext;
+use crate::tokens::audit_event::{Event, EventContext};
+use crate::tokens::authorization::grant::Grant;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::Revoked;
 use crate::tokens::family::rotation::Rotation;
@@ -30,9 +31,26 @@ pub(super) const LEAST_RECENTLY_USED: &str = "select * from families
         and idle_expiry > ?3 and absolute_expiry > ?3 and created_at > ?4
     order by last_used_at desc, created_at desc limit ?5 offset ?6";
 
+/// Whether one of the newest families of a subject is of a client. It reads no more of them than a list has.
+pub(super) const HAS_CLIENT: &str = "select count(*) from (
+        select client_id from families where subject = ?1 and key_hash is null
+        order by created_at desc, id desc limit ?3
+    ) where client_id = ?2";
+
 pub(super) fn issue(
     batch: &mut Batch<'_>,
     family: &Family,
+    max_live: usize,
+    context: &EventContext,
+) -> Result<Option<Family>, StoreError> {
+    insert(batch, family, &[events::issued(family)], max_live, context)
+}
+
+/// `events`: what is recorded if the family is written.
+fn insert(
+    batch: &mut Batch<'_>,
+    family: &Family,
+    events: &[Event],
     max_live: usize,
     context: &EventContext,
 ) -> Result<Option<Family>, StoreError> {
@@ -47,7 +65,9 @@ pub(super) fn issue(
         return Ok(None);
     }
     rows::insert_family(batch.connection, family)?;
-    record(batch, &events::issued(family), context)?;
+    for event in events {
+        record(batch, event, context)?;
+    }
     if !family.has_refresh_token() {
         return Ok(Some(family.clone()));
     }
@@ -60,14 +80,25 @@ pub(super) fn issue(
 
 pub(super) fn issue_once(
     batch: &mut Batch<'_>,
-    family: &Family,
+    grant: &Grant,
     max_live: usize,
     context: &EventContext,
 ) -> Result<IssuedOnce, StoreError> {
+    let family = &grant.family;
     if let Some(taken) = find(batch, family.id)? {
         return Ok(IssuedOnce::Taken(taken));
     }
-    Ok(issue(batch, family, max_live, context)?.map_or(IssuedOnce::Void, IssuedOnce::Written))
+    let mut events = vec![events::granted(grant)];
+    if !has_client(batch, family)? {
+        events.push(events::client_seen(grant));
+    }
+    Ok(insert(batch, family, &events, max_live, context)?.map_or(IssuedOnce::Void, IssuedOnce::Written))
+}
+
+fn has_client(batch: &Batch<'_>, family: &Family) -> Result<bool, StoreError> {
+    let params = params![family.subject, family.client_id, MAX_LISTED];
+    let found: i64 = batch.connection.prepare_cached(HAS_CLIENT)?.query_row(params, |row| row.get(0))?;
+    Ok(found > 0)
 }
 
 /// The live families of the subject beyond `max_live`. The new family counts, but is never returned: it is in use, even

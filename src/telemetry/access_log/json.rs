@@ -56,6 +56,7 @@ pub(super) fn write_json(record: &Record, time: &str, path: &str, max_field: usi
         line.plain(member!("observed"), observed.reason.code());
     }
     line.optional(member!("detail"), record.detail());
+    line.optional(member!("oauth_client"), record.oauth_client());
     line.optional(member!("route"), record.route.as_deref());
     line.optional(member!("upstream"), record.upstream.as_ref().map(|upstream| &*upstream.name));
     line.optional(member!("server"), record.server());

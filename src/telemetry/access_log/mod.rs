@@ -15,6 +15,7 @@ mod combined;
 mod field;
 mod json;
 mod line;
+mod oauth;
 mod record;
 mod redact;
 mod rejections;
@@ -26,6 +27,7 @@ mod writer;
 
 pub use attempts::{Attempts, FailedAttempt, UpstreamNames};
 pub(in crate::telemetry) use field::{cut, is_cut_from};
+pub use oauth::OAuthRequest;
 pub use record::{Broken, Record};
 pub(in crate::telemetry) use redact::without_tokens;
 pub use settings::{AccessLogSettings, AccessLogTarget, Format};

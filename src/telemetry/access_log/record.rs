@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::{HeaderValue, Method, Uri, Version};
 
 use super::attempts::{Attempts, UpstreamNames};
+use super::oauth::OAuthRequest;
 use crate::protocols::http::trace_context::TraceContext;
 use crate::protocols::tls::Session;
 use crate::tokens::jwt::VerifiedToken;
@@ -48,6 +49,8 @@ pub struct Record {
     pub rejected_token: OnceLock<Arc<VerifiedToken>>,
     /// The family that a refresh or a revocation was about.
     pub token_id: Option<TokenId>,
+    /// Of a client that asks a user, or redeems a code. Boxed because it is rare.
+    pub oauth: Option<Box<OAuthRequest>>,
     pub upstream: Option<Arc<UpstreamNames>>,
     /// At which servers of the upstream it was tried.
     pub attempts: Attempts,
@@ -92,6 +95,11 @@ impl Record {
         let rejected =
             || if self.rejected.is_some() || self.observed.is_some() { self.rejected_token.get() } else { None };
         self.caller.as_ref().or_else(rejected).map(|token| &**token)
+    }
+
+    /// How the log names the OAuth client.
+    pub(in crate::telemetry) fn oauth_client(&self) -> Option<&str> {
+        self.oauth.as_ref()?.client.as_deref()
     }
 
     /// Why the response broke off after its head, if that is a failure of the server or of the gateway.

@@ -35,6 +35,9 @@ pub struct AuthorizationCode {
     client: String,
     #[serde(rename = "u")]
     redirect_uri: String,
+    /// Where the code goes, for operators: the host of the redirect URI, or its private scheme.
+    #[serde(rename = "h", default)]
+    pub redirect_host: String,
     #[serde(rename = "c")]
     challenge: String,
     #[serde(rename = "r")]
@@ -73,6 +76,7 @@ impl AuthorizationCode {
             id: pending.id,
             client: hash(&pending.client_id),
             redirect_uri: hash(request.redirect_uri.as_str()),
+            redirect_host: request.redirect_uri.goes_to().to_owned(),
             challenge: request.challenge.clone(),
             resources: request.resources.clone(),
             scope: granted.scope,

@@ -2,8 +2,10 @@
 //! the browser and the client carry instead of the gateway.
 
 pub mod client_document;
+pub mod client_name;
 pub mod client_registration;
 pub mod code;
+pub mod grant;
 pub mod pending;
 pub mod pushed;
 pub mod redirect_uri;

@@ -26,7 +26,10 @@ const PREFIX_LEN: usize = 6;
 /// Replicas can have clocks that differ by this much.
 const CLOCK_SKEW: Duration = Duration::from_mins(1);
 
-const SEALED: SealedKind = SealedKind { prefix: "bwq1_", purpose: "bearward authorization request v1" };
+/// How every sealed request begins.
+pub const PREFIX: &str = "bwq1_";
+
+const SEALED: SealedKind = SealedKind { prefix: PREFIX, purpose: "bearward authorization request v1" };
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PendingRequest {

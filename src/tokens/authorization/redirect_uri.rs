@@ -135,6 +135,12 @@ impl RedirectUri {
         Some(format!("{scheme}://{}", authority.strip_suffix(":443").unwrap_or(authority)))
     }
 
+    /// Where the code goes, for operators: the host, or the scheme of a program.
+    pub fn goes_to(&self) -> &str {
+        let scheme = self.text.split(':').next().unwrap_or_default();
+        self.host().unwrap_or(scheme)
+    }
+
     /// The text with more parameters in its query.
     pub fn with_query(&self, parameters: &str) -> String {
         let separator = if self.text.contains('?') { '&' } else { '?' };

@@ -3,6 +3,7 @@
 //! A [`Reason`] decides the status, the public error code and the message for the client. A [`Reject`] adds details
 //! that only the log contains: which key, which limit, which upstream.
 
+mod change;
 mod classes;
 mod reason;
 

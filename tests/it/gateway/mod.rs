@@ -1,6 +1,6 @@
 //! The gateway and its requests: it checks tokens, forwards, serves its own endpoints, and watches streams.
 
-mod authorization;
+pub mod authorization;
 pub mod client_certificates;
 pub mod cors;
 pub mod enforce;

@@ -1,6 +1,6 @@
 // Runs the OAuth part of a client library of MCP: discovery, registration, a grant, a call, a refresh, a call. Prints
 // what came of each. `settings` on standard input: `library`, `server` (the URL of the MCP server), `redirect`, and
-// `client`, the client id of a registered client.
+// `client`, the client id of a registered client, and `state`.
 
 import { readFileSync } from "node:fs";
 
@@ -14,7 +14,7 @@ const asked = [];
 const provider = {
   redirectUrl: settings.redirect,
   clientMetadata: { client_name: "A client", redirect_uris: [settings.redirect], token_endpoint_auth_method: "none" },
-  state: () => "of-the-client",
+  state: () => settings.state ?? "of-the-client",
   clientInformation: () => kept.client ?? (settings.client && { client_id: settings.client }),
   saveClientInformation: (client) => { kept.client = client; },
   tokens: () => kept.tokens,
@@ -49,4 +49,7 @@ const granted = (await call()).status;
 steps.push(await auth(provider, options));
 const refreshed = (await call()).status;
 const isNew = kept.tokens.refresh_token !== first.refresh_token;
-console.log(JSON.stringify({ before, steps, granted, refreshed, isNew, asked, scope: first.scope, url: kept.url }));
+// What no log may have.
+const secrets = [answer.get("code"), answer.get("state"), kept.verifier, first.access_token, first.refresh_token];
+const found = { before, steps, granted, refreshed, isNew, asked, scope: first.scope, url: kept.url, secrets };
+console.log(JSON.stringify(found));

@@ -31,7 +31,8 @@ macro_rules! run_the_suite {
         );
         $crate::store::suite::run_the_suite!($run;
             audit: each_decision_is_recorded_once_and_in_order,
-            delivered_events_are_removed_and_the_sequence_goes_on, a_failed_operation_is_not_recorded;
+            delivered_events_are_removed_and_the_sequence_goes_on, a_failed_operation_is_not_recorded,
+            the_session_of_a_client_is_recorded_once_and_its_first_one_for_a_user;
             rotation: the_current_token_rotates, the_parent_gets_its_child_again_within_the_grace,
             a_lost_response_is_recovered_after_the_grace, a_reuse_is_rejected_and_committed,
             old_tokens_conflict_within_the_grace_and_are_reuse_after_it,

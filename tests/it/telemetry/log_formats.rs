@@ -103,7 +103,8 @@ async fn retried_line() -> String {
 /// has.
 #[tokio::test]
 async fn lines_of_json_follow_the_published_schema() {
-    let lines = common_lines().await + &stream_lines().await + &retried_line().await;
+    let of_client = crate::gateway::authorization::logged_request().await;
+    let lines = common_lines().await + &stream_lines().await + &retried_line().await + &of_client;
     let (printed, is_valid) = validate(&lines);
     assert!(is_valid, "{printed}");
     let schema: Value = serde_json::from_str(&source::read(SCHEMA)).expect("JSON");

@@ -28,8 +28,12 @@ function details(rejection) {
       ["Client", filterLink("client", rejection.client)],
       ["Subject", filterLink("subject", subject)],
       ["Token id", rejection.tokenId, "mono"],
+      ["Client id", rejection.clientId, "mono"],
+      ["Redirect URI", rejection.redirectUri, "mono"],
+      ["Resource", rejection.resource, "mono"],
       ["Request id", requestId, "mono"],
     ]),
+    rejection.change ? el("p", { class: "note" }, `What to change: ${rejection.change}.`) : "",
     el("p", { class: "note" }, "deploy/troubleshooting.md says what to do about ", mono(reason), ". ",
       subject ? el("a", { href: `#logins?subject=${encodeURIComponent(subject)}` }, "Logins of this subject") : ""));
 }

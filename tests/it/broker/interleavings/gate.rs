@@ -11,6 +11,7 @@ use bearward::store::{
     RevokedBy, Revoker, SavedLogin, Search, Store, StoreError, StoreFuture, StoreOptions, StoreUpkeep,
 };
 use bearward::tokens::audit_event::{Event, EventContext, Recorded};
+use bearward::tokens::authorization::grant::Grant;
 use bearward::tokens::family::Family;
 use bearward::tokens::family::refresh_token::PresentedToken;
 use bearward::tokens::family::revocation::{Revocation, Revoked};
@@ -92,8 +93,8 @@ impl FamilyStore for Gate {
         self.wait(move |store| store.issue(family, most_live, occasion))
     }
 
-    fn issue_once(&self, family: Family, most_live: usize, occasion: EventContext) -> StoreFuture<IssuedOnce> {
-        self.wait(move |store| store.issue_once(family, most_live, occasion))
+    fn issue_once(&self, grant: Grant, most_live: usize, occasion: EventContext) -> StoreFuture<IssuedOnce> {
+        self.wait(move |store| store.issue_once(grant, most_live, occasion))
     }
 
     fn rotate(

@@ -4,9 +4,11 @@ mod clients;
 mod codes;
 mod consent;
 mod documents;
+mod explained;
 mod flow;
 mod grants;
 mod login_page;
+mod operators;
 mod pages;
 mod pushed;
 mod recorded;
@@ -215,4 +217,12 @@ fn authorize(changed: &[(&str, &str)]) -> String {
 async fn fetched(front: &Front, url: &str) -> TestResponse {
     let path = url.strip_prefix(APP).expect("a URL of the gateway");
     front.gateway.client().host("app.example").send(Method::GET, path, "".into()).await
+}
+
+/// The line of a request at the authorization endpoint.
+pub async fn logged_request() -> String {
+    let front = Front::start().await;
+    fetched(&front, &authorize(&[])).await;
+    let line = front.gateway.log_line(|line| line["oauth_client"] == "spa").await;
+    format!("{line}\n")
 }
