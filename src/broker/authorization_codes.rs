@@ -9,7 +9,7 @@ use crate::store::{IssuedOnce, RevokedBy};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::authorization::code::{self, AuthorizationCode};
 use crate::tokens::bound::Bound;
-use crate::tokens::family::Family;
+use crate::tokens::family::{Family, Grant};
 use crate::tokens::login::Login;
 use crate::types::reject::{Reason, Reject};
 
@@ -49,7 +49,8 @@ impl Broker {
         let RedeemedCode { text, code, session } = redeemed;
         let now = context.at;
         let new = self.first_generation(login, now);
-        let family = Family { id: code.id, salt: code::salt(text), origin: session.origin, ..new };
+        let grant = Some(Grant::default());
+        let family = Family { id: code.id, salt: code::salt(text), origin: session.origin, grant, ..new };
         self.check_usable(&family, now)?;
         let max_live = self.settings.sessions_per_subject;
         match self.with_timeout(self.store.issue_once(family, max_live, context.clone())).await? {

@@ -60,6 +60,7 @@ pub(super) fn rotation(rotation: &Rotation, family: Option<&Family>, presented: 
         Rotation::Recovered(child) => of_child("refresh.recovered", child),
         Rotation::Repeated(child) => of_child("refresh.repeated", child),
         Rotation::Reused(_) => of_presented("refresh.reuse_detected"),
+        Rotation::Superseded(_) => of_presented("refresh.superseded"),
         Rotation::Rejected(Reason::RefreshConflict) => of_presented("refresh.conflict"),
         Rotation::Rejected(Reason::GrantMismatch) => of_presented("refresh.binding_mismatch"),
         Rotation::Rejected(Reason::GrantAhead) => of_presented("store.rollback_suspected"),

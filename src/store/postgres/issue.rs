@@ -14,12 +14,13 @@ use crate::store::postgres::append::NewLogEntry;
 use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families::{RevokeFamily, Show};
+use crate::store::postgres::grants::end_superseded;
 use crate::store::postgres::lookup::mark_of;
 use crate::store::postgres::named::{NamedStatement, NamedValues};
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::origins::{self, origin_is_revoked};
 use crate::store::postgres::outbox::EventRow;
-use crate::store::postgres::rows;
+use crate::store::postgres::rows::{self, GrantColumns};
 use crate::store::postgres::session::Session;
 use crate::store::provider_login::{ProviderLogin, StoredLogin};
 use crate::tokens::audit_event::EventContext;
@@ -48,13 +49,14 @@ macro_rules! issue {
                 insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root,
                     rotated_at, confirmed, created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at,
                     revoked_reason, address, key_hash, origin_issuer, origin_subject, origin_session, origin_dated,
-                    key_rate)
+                    key_rate, superseded_at, late_refreshes)
                 select :id, :subject, :scope, :audience, :client_id, :claims, :label, :salt, :generation, :root,
                     :rotated_at, :confirmed, :created_at,
                     case when :key_hash::bytea is null then coalesce(found.after_others, :last_used_at)
                         else :last_used_at end,
                     :idle, :idle_expiry, :absolute_expiry, :revoked_at, :revoked_reason, :address, :key_hash,
-                    :origin_issuer, :origin_subject, :origin_session, :origin_dated, :key_rate
+                    :origin_issuer, :origin_subject, :origin_session, :origin_dated, :key_rate,
+                    :superseded_at, :late_refreshes
                 from found where coalesce(found.mark, -1) < :created_at and not found.is_revoked
                 on conflict (id) do nothing
                 returning id
@@ -141,6 +143,7 @@ impl Issue {
     fn values(&self) -> Result<NamedValues, StoreError> {
         let family = &self.family;
         let origin = origins::Columns::of(family.origin.as_ref());
+        let grant = GrantColumns::of(family.grant);
         Ok(NamedValues::default()
             .with("id", family.id.to_string())
             .with("subject", rows::text(&family.subject))
@@ -167,7 +170,9 @@ impl Issue {
             .with("origin_issuer", origin.issuer)
             .with("origin_subject", origin.subject)
             .with("origin_session", origin.session)
-            .with("origin_dated", origin.dated))
+            .with("origin_dated", origin.dated)
+            .with("superseded_at", grant.superseded_at)
+            .with("late_refreshes", grant.late_refreshes))
     }
 
     async fn insert(&self, shared: &Shared, session: &Session) -> Result<Row, QueryError> {
@@ -288,6 +293,10 @@ impl Issue {
             return Ok(Attempted::Taken);
         }
         self.check(shared, session).await?;
+        // Before the limit, for which they do not count any more.
+        if self.family.grant.is_some() {
+            end_superseded(shared, session, &self.family, &self.context).await?;
+        }
         if self.family.has_refresh_token() {
             self.keep_limit(shared, session).await?;
         }

@@ -10,6 +10,7 @@ mod pages;
 mod registration;
 mod replicas;
 mod requests;
+mod reuse;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
