@@ -217,6 +217,7 @@ impl Broker {
             with_address(client, rotation)
         };
         let rotation = self.with_timeout(self.store.rotate(presented, Box::new(decide), context)).await?;
+        self.refreshes.count(&rotation);
         if let (Rotation::Rotated(_), Some(turn)) = (&rotation, turn)
             && let Some(family) = found.lock().take()
         {

@@ -199,3 +199,35 @@ async fn a_late_refresh_and_the_next_grant_count_at_both_gateways() {
     .await;
     assert_eq!(both.status(1, &new).await, 200);
 }
+
+/// The eleventh ends the session, wherever it comes.
+#[tokio::test]
+async fn late_refreshes_at_two_gateways_at_once_end_the_session_once() {
+    let rule = "[oauth]\nreuse = \"same_address\"\n";
+    let mut both = Replicas::with(&OAUTH.replace("[oauth]\n", rule)).await;
+    let code = both.code().await;
+    let first = text(&both.redeem(1, &code).await, "refresh_token");
+    let access = text(&both.refresh(0, &first).await, "access_token");
+    for number in [0, 1] {
+        assert_eq!(both.status(number, &access).await, 200);
+    }
+    both.gateways[0].clock.advance(Duration::from_mins(5));
+    let late = join_all((0..14).map(|number| both.refresh(number % 2, &first))).await;
+    for tokens in late {
+        tokens.assert_rejected(400, "invalid_grant");
+    }
+    let mut counts = [0.0; 2];
+    for (number, outcome) in [(0, "superseded"), (1, "reused")] {
+        for gateway in &both.gateways {
+            counts[number] += gateway.metric(&format!("bearward_refreshes_total{{outcome=\"{outcome}\"}}")).await;
+        }
+    }
+    assert_eq!(counts, [10.0, 1.0]);
+    eventually_within(TIMEOUT, "both gateways know it", async || {
+        match [both.status(0, &access).await, both.status(1, &access).await] {
+            [401, 401] => Ok(()),
+            statuses => Err(format!("{statuses:?}")),
+        }
+    })
+    .await;
+}
