@@ -176,6 +176,8 @@
 //! | **generation** | how often the refresh token of a family was rotated; the `rgn` of its access tokens |
 //! | **parent**, **child** | generation c - 1 and c: a refresh spends the parent and makes the child |
 //! | **confirmed** | an access token of the child was used, so the client has the response of its refresh |
+//! | **late refresh** | a spent refresh token came after the grace period, from the address of the last refresh (`oauth.reuse`) |
+//! | **superseded** | a grant with a late refresh: the next grant of its user to the same client ends it |
 //! | **permit** | proof that this caller may use this route; nothing goes to an upstream without one |
 //! | **handle** | what the browser of a login at a provider holds in a cookie: it names a family, and is no token |
 //! | **attempt** | a sign-in that has begun and not ended; only a sealed cookie of the browser knows it |

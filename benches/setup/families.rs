@@ -40,6 +40,7 @@ pub fn family(now: UnixTime) -> Family {
         key_hash: None,
         key_rate: None,
         origin: None,
+        grant: None,
         revoked: None,
     }
 }

@@ -33,7 +33,7 @@ use crate::auth::renewals::Renewals;
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::TokenCache;
 use crate::broker::sign_in::{CallCounts, LoginRefresh, Refresher, SignInProviders};
-use crate::broker::{Broker, BrokerSettings, Detached, RefreshTurns, ReportCounts};
+use crate::broker::{Broker, BrokerSettings, Detached, RefreshCounts, RefreshTurns, ReportCounts};
 use crate::config::{Config, Finding, ForeignIssuer};
 use crate::gateway::Gateway;
 use crate::gateway::cookie_refresh::CookieRefresh;
@@ -128,6 +128,7 @@ impl SharedState {
             seen_generations: Arc::clone(&seen_generations),
             throttle: Arc::new(Throttle::new(&config.throttle, clock.clone())),
             refresh_turns: RefreshTurns::default(),
+            refreshes: RefreshCounts::default(),
             reports: ReportCounts::default(),
             detached: Detached::here(),
             clock: Arc::new(SteadyClock::new(clock.clone())),
@@ -368,6 +369,8 @@ impl SharedState {
         acme::register_metrics(&self.acme, metrics);
         self.event_streams.register_metrics(&self.broker, &self.clock, metrics);
         sign_in_providers::register_metrics(&self.provider_calls, metrics);
+        let broker = self.broker.clone();
+        metrics.counters("refreshes", "Refreshes by outcome", move || broker.refreshes.by_outcome());
         let token_cache = self.token_cache.clone();
         metrics.gauge("token_cache_entries", "Tokens in the token cache", move || token_cache.load().count() as f64);
     }

@@ -8,11 +8,11 @@ use super::token_pair::TokenPair;
 use crate::store::{IssuedOnce, RevokedBy};
 use crate::tokens::audit_event::{Event, EventContext};
 use crate::tokens::authorization::code::{self, AuthorizationCode};
-use crate::tokens::authorization::grant::Grant;
+use crate::tokens::authorization::grant::GrantedFamily;
 use crate::tokens::authorization::pending::PendingRequest;
 use crate::tokens::bound::Bound;
 use crate::tokens::family::refresh_token::PresentedToken;
-use crate::tokens::family::{Family, with_auth_time, with_client_auth};
+use crate::tokens::family::{Family, Grant, with_auth_time, with_client_auth};
 use crate::tokens::login::Login;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
@@ -83,10 +83,11 @@ impl Broker {
         let now = context.at;
         let new = self.first_generation(login, now);
         let new = with_client_auth(with_auth_time(new, &session), client_auth);
-        let family = Family { id: code.id, salt: code::salt(text), origin: session.origin, ..new };
+        let grant = Some(Grant::default());
+        let family = Family { id: code.id, salt: code::salt(text), origin: session.origin, grant, ..new };
         self.check_usable(&family, now)?;
         let max_live = self.settings.sessions_per_subject;
-        let grant = Grant { family, redirect_host: code.redirect_host.clone() };
+        let grant = GrantedFamily { family, redirect_host: code.redirect_host.clone() };
         match self.with_timeout(self.store.issue_once(grant, max_live, context.clone())).await? {
             IssuedOnce::Written(family) => self.pair(&family, bind, now),
             IssuedOnce::Void => {

@@ -76,6 +76,7 @@ impl Broker {
             key_hash: None,
             key_rate: None,
             origin: None,
+            grant: None,
             revoked: None,
         };
         Family { idle_expiry: family.next_idle_expiry(lifetimes, now), ..family }

@@ -22,7 +22,7 @@ use crate::tokens::audit_event::{Event, EventContext};
 use crate::tokens::bound::{Bound, ProvedClient};
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::rotation::{Rotation, rotate, rotate_late};
-use crate::tokens::family::{Family, needs_client_auth};
+use crate::tokens::family::{Family, ReuseRule, needs_client_auth};
 use crate::tokens::jwt::{VerifiedToken, json};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
@@ -73,6 +73,8 @@ struct RefreshCaller {
     proved: Bound,
     /// It is a registered client, and has authenticated.
     is_authenticated: bool,
+    /// What a spent token of a grant does that comes without a proof.
+    reuse: ReuseRule,
 }
 
 impl RefreshCaller {
@@ -141,18 +143,21 @@ impl Broker {
             client_id: request.client_id,
             proved,
             is_authenticated: false,
+            // It has an access token of the session as well: the thief of a store has both.
+            reuse: ReuseRule::End,
         };
         let rotation = self.rotate(presented, caller, context, None).await?;
         self.respond(rotation, token_id, proved.with_certificate_if(self.settings.certificate_bound), now)
     }
 
     /// For a client that presents a refresh token without a bearer token. Waits for a refresh of the same family that
-    /// runs here.
+    /// runs here. `reuse`: `oauth.reuse`.
     pub async fn refresh_for_client(
         &self,
         presented: PresentedToken,
         client_id: Option<&str>,
         proved_client: ProvedClient,
+        reuse: ReuseRule,
         context: EventContext,
     ) -> Result<TokenPair, Reject> {
         let token_id = presented.token_id;
@@ -162,6 +167,7 @@ impl Broker {
             client_id: client_id.map(str::to_owned),
             proved: proved_client.proved,
             is_authenticated: proved_client.is_authenticated,
+            reuse,
         };
         let mut turn = self.refresh_turns.take(token_id, self.settings.store_timeout).await;
         let rotation = match self.rotate(presented, caller, context, Some(&mut turn)).await? {
@@ -207,7 +213,8 @@ impl Broker {
             };
             let rotation = match family.as_deref() {
                 Some(family) if caller.is_proven(family) => rotation.for_proven_sender(family),
-                _ => rotation,
+                Some(family) => rotation.for_unproven_sender(family, client, caller.reuse, time),
+                None => rotation,
             };
             if has_turn && matches!(rotation, Rotation::Rotated(_)) {
                 // The last one counts, as the decision does.
@@ -216,6 +223,7 @@ impl Broker {
             with_address(client, rotation)
         };
         let rotation = self.with_timeout(self.store.rotate(presented, Box::new(decide), context)).await?;
+        self.refreshes.count(&rotation);
         if let (Rotation::Rotated(_), Some(turn)) = (&rotation, turn)
             && let Some(family) = found.lock().take()
         {
@@ -244,6 +252,12 @@ impl Broker {
                 return Err(Reject::new(
                     Reason::GrantReused,
                     "the refresh token was already used; its family is revoked",
+                ));
+            }
+            Rotation::Superseded(_) => {
+                return Err(Reject::new(
+                    Reason::GrantSuperseded,
+                    "the refresh token was already used, from the address of this client; its family goes on",
                 ));
             }
             Rotation::Rejected(reason) => {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::detached::Detached;
 use super::keys::OwnKeys;
+use super::refresh_counts::RefreshCounts;
 use super::refresh_turns::RefreshTurns;
 use super::report_counts::ReportCounts;
 use super::settings::BrokerSettings;
@@ -29,6 +30,7 @@ pub struct Broker {
     pub seen_generations: Arc<SeenGenerations>,
     pub throttle: Arc<Throttle>,
     pub refresh_turns: RefreshTurns,
+    pub refreshes: RefreshCounts,
     /// What identity providers reported.
     pub reports: ReportCounts,
     /// For calls to providers that go on when their client leaves.

@@ -8,7 +8,7 @@ use crate::store::mark::StoredMark;
 use crate::store::provider_login::{ProviderLogin, StoredLogin};
 use crate::tokens::audit_event::Recorded;
 use crate::tokens::family::revocation::{Revocation, Revoked};
-use crate::tokens::family::{Family, FamilyOrigin};
+use crate::tokens::family::{Family, FamilyOrigin, Superseded};
 use crate::tokens::signing::StoredKey;
 use crate::types::clock::UnixTime;
 use crate::types::ids::to_base62;
@@ -149,6 +149,8 @@ fn canonical(record: &Record) -> String {
                 session,
                 time(*dated)
             ])),
+            // A list, so that a grant without late refreshes differs from no grant.
+            family.grant.map(|grant| [grant.superseded.map(|Superseded { at, count }| (time(at), count))]),
         ]),
         Record::Revocation(Revocation { sequence, what, at, until }) => {
             json!([sequence, canonical_target(what), time(*at), time(*until)])

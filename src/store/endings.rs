@@ -21,6 +21,8 @@ pub enum Revoker {
     Caller(String),
     /// The identity provider or event stream with this name, which reported that it ended.
     Provider(String),
+    /// The user, by the new grant with this tokenId.
+    Grant(String),
 }
 
 /// One entry of the list.
@@ -42,8 +44,9 @@ pub struct Ending {
 pub struct EndingSearch {
     /// `None`: any.
     pub reason: Option<RevokeReason>,
-    /// Whether a provider reported it. `None`: any.
-    pub by_provider: Option<bool>,
+    /// Whether the reason is shown by another name than its own: [`BY_PROVIDER`] for [`RevokeReason::Admin`],
+    /// [`BY_GRANT`] for [`RevokeReason::Reuse`]. `None`: any.
+    pub is_renamed: Option<bool>,
     /// Only entries before this one. `None`: from the newest on.
     pub before: Option<u64>,
     /// Maximum number of entries in the page.
@@ -62,6 +65,9 @@ pub struct FoundEndings {
 impl Revoker {
     /// Who causes a revocation for this reason.
     pub(super) fn of(reason: RevokeReason, context: &EventContext) -> Option<Self> {
+        if reason == RevokeReason::Reuse {
+            return context.grant.map(|id| Revoker::Grant(id.to_string()));
+        }
         if reason != RevokeReason::Admin {
             return None;
         }
@@ -77,6 +83,7 @@ impl Revoker {
             Revoker::Operator(name) => format!("operator:{name}"),
             Revoker::Caller(subject) => format!("caller:{subject}"),
             Revoker::Provider(name) => format!("provider:{name}"),
+            Revoker::Grant(id) => format!("grant:{id}"),
         }
     }
 
@@ -85,7 +92,8 @@ impl Revoker {
         let operator = text.strip_prefix("operator:").map(|name| Revoker::Operator(name.to_owned()));
         let caller = || text.strip_prefix("caller:").map(|subject| Revoker::Caller(subject.to_owned()));
         let provider = || text.strip_prefix("provider:").map(|name| Revoker::Provider(name.to_owned()));
-        operator.or_else(caller).or_else(provider)
+        let grant = || text.strip_prefix("grant:").map(|id| Revoker::Grant(id.to_owned()));
+        operator.or_else(caller).or_else(provider).or_else(grant)
     }
 }
 
@@ -93,19 +101,24 @@ impl Revoker {
 /// versions can read what this one writes: [`Revoker::Provider`] is.
 pub const BY_PROVIDER: &str = "provider";
 
+/// In the same way, the reason [`RevokeReason::Reuse`] of a session that a new grant of the user ended, because a spent
+/// token of it had come back: [`Revoker::Grant`].
+pub const BY_GRANT: &str = "superseded";
+
 /// Why something ended, for operators and in audit events.
 pub fn shown_reason(reason: RevokeReason, by: Option<&Revoker>) -> &'static str {
     match (reason, by) {
         (RevokeReason::Admin, Some(Revoker::Provider(_))) => BY_PROVIDER,
+        (RevokeReason::Reuse, Some(Revoker::Grant(_))) => BY_GRANT,
         _ => reason.as_str(),
     }
 }
 
 impl EndingSearch {
     pub(super) fn wants(&self, ending: &Ending) -> bool {
-        let is_by_provider = matches!(ending.by, Some(Revoker::Provider(_)));
+        let is_renamed = matches!(ending.by, Some(Revoker::Provider(_) | Revoker::Grant(_)));
         self.reason.is_none_or(|wanted| wanted == ending.reason)
-            && self.by_provider.is_none_or(|wanted| wanted == is_by_provider)
+            && self.is_renamed.is_none_or(|wanted| wanted == is_renamed)
     }
 }
 
@@ -123,9 +136,11 @@ impl FoundEndings {
     }
 }
 
-/// The ids of the sessions that an operator or a caller may have revoked one by one.
+/// The ids of the sessions for which the list may know who or what revoked them, one by one.
 pub fn revoked_by_others(families: &[Family]) -> Vec<TokenId> {
-    let by_others = |family: &&Family| family.revoked.is_some_and(|revoked| revoked.reason == RevokeReason::Admin);
+    let by_others = |family: &&Family| {
+        family.revoked.is_some_and(|revoked| matches!(revoked.reason, RevokeReason::Admin | RevokeReason::Reuse))
+    };
     families.iter().filter(by_others).map(|family| family.id).collect()
 }
 
@@ -156,6 +171,12 @@ mod tests {
                 assert_eq!(Revoker::of(reason, &context), None);
             }
         }
+        let id = TokenId::from_bytes([7; 16]);
+        let by_grant = Revoker::of(RevokeReason::Reuse, &context(None, Some("alice")).by_grant(id));
+        assert_eq!(by_grant, Some(Revoker::Grant(id.to_string())));
+        assert_eq!(by_grant.as_ref().and_then(|by| Revoker::parse(&by.to_text())), by_grant);
+        assert_eq!(shown_reason(RevokeReason::Reuse, by_grant.as_ref()), "superseded");
+        assert_eq!(shown_reason(RevokeReason::Reuse, None), "reuse");
         assert_eq!(Revoker::parse("robot:7"), None);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use crate::store::api::{KeysChanged, Outbox};
 use crate::store::endings::{Revoker, shown_reason};
 use crate::tokens::audit_event::{Event, EventContext};
-use crate::tokens::authorization::grant::Grant;
+use crate::tokens::authorization::grant::GrantedFamily;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::Revoked;
 use crate::tokens::family::rotation::Rotation;
@@ -35,16 +35,16 @@ pub(super) fn issued(family: &Family) -> Event {
 }
 
 /// A client redeemed the code that a user granted.
-pub(super) fn granted(grant: &Grant) -> Event {
+pub(super) fn granted(grant: &GrantedFamily) -> Event {
     of_grant("authorization.granted", grant)
 }
 
 /// The store remembers no earlier session of this client for this user.
-pub(super) fn client_seen(grant: &Grant) -> Event {
+pub(super) fn client_seen(grant: &GrantedFamily) -> Event {
     of_grant("client.seen", grant)
 }
 
-fn of_grant(name: &'static str, grant: &Grant) -> Event {
+fn of_grant(name: &'static str, grant: &GrantedFamily) -> Event {
     Event { redirect_host: Some(grant.redirect_host.clone()), ..Event::for_grant(name, &grant.family) }
 }
 
@@ -63,7 +63,7 @@ pub(super) fn ended(family: &Family, reason: RevokeReason, context: &EventContex
         return Event { reason: shown, ..Event::for_family("token.revoked", family) };
     }
     // The reuse of a refresh token has an event of its own.
-    if reason == RevokeReason::Reuse {
+    if reason == RevokeReason::Reuse && !matches!(revoker, Some(Revoker::Grant(_))) {
         return Event::for_grant("code.reused", family);
     }
     let by = Some(ended_by(reason, revoker.as_ref(), context));
@@ -76,6 +76,8 @@ fn ended_by(reason: RevokeReason, revoker: Option<&Revoker>, context: &EventCont
         Some(Revoker::Operator(_)) => "operator",
         Some(Revoker::Caller(_)) => "caller",
         Some(Revoker::Provider(_)) => "provider",
+        // By granting again.
+        Some(Revoker::Grant(_)) => "user",
         None if reason != RevokeReason::Logout => "gateway",
         None if context.is_by_client => "client",
         None => "user",
@@ -99,6 +101,7 @@ pub(super) fn rotation(rotation: &Rotation, family: Option<&Family>, presented: 
         Rotation::Recovered(child) => of_child("refresh.recovered", child),
         Rotation::Repeated(child) => of_child("refresh.repeated", child),
         Rotation::Reused(_) => of_presented("refresh.reuse_detected"),
+        Rotation::Superseded(_) => of_presented("refresh.superseded"),
         Rotation::Rejected(Reason::RefreshConflict) => of_presented("refresh.conflict"),
         Rotation::Rejected(Reason::GrantMismatch) => of_presented("refresh.binding_mismatch"),
         Rotation::Rejected(Reason::GrantAhead) => of_presented("store.rollback_suspected"),

@@ -51,9 +51,10 @@ impl CallTime {
         was_paused: impl FnOnce() -> bool,
     ) -> Result<(), StoreError> {
         let is_late = age.max(BootTime::now().since(self.0)) > patience;
+        let is_theft = matches!(rotation, Rotation::Reused(_) | Rotation::Superseded(_));
         match rotation {
             Rotation::Rotated(_) => Ok(()),
-            Rotation::Reused(_) if !is_late && was_paused() => Err(StoreError::paused()),
+            _ if is_theft && !is_late && was_paused() => Err(StoreError::paused()),
             _ => unless(is_late, patience),
         }
     }
@@ -110,6 +111,7 @@ mod tests {
             (Rotation::Recovered(family()), true, true, false),
             (Rotation::Rejected(Reason::RefreshConflict), true, true, false),
             (Rotation::Reused(family()), true, false, false),
+            (Rotation::Superseded(family()), true, false, false),
         ] {
             let may = |age, was_paused| call.check_rotation(minute, &rotation, age, || was_paused).is_ok();
             let found = [may(minute, false), may(SECOND, true), may(minute + SECOND, false)];

@@ -33,7 +33,9 @@ pub use api::{
     MAX_REVOCATIONS, MarkStore, Outbox, ProviderLoginStore, RevocationHook, RevocationStore, RevokeOutcome, RevokedBy,
     Store, StoreFuture, StoreUpkeep,
 };
-pub use endings::{BY_PROVIDER, Ending, EndingSearch, FoundEndings, Revoker, revoked_by_others, shown_reason};
+pub use endings::{
+    BY_GRANT, BY_PROVIDER, Ending, EndingSearch, FoundEndings, Revoker, revoked_by_others, shown_reason,
+};
 pub use error::{FailureKind, StoreError};
 pub use expired::{Backlog, Expired};
 pub use freshness::{FollowerCounts, Freshness};

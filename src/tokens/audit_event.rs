@@ -15,11 +15,12 @@
 //! | `refresh.replayed` | a repeated refresh got the same refresh token again, within `refresh_grace` |
 //! | `refresh.recovered` | a repeated refresh got the same refresh token, later, because the client had not used them |
 //! | `refresh.repeated` | a client that proved its key got the newest refresh token for an older one |
+//! | `refresh.superseded` | a spent refresh token of a grant was rejected, and its session goes on (`oauth.reuse`) |
 //! | `refresh.conflict` | a refresh with an older token was rejected, within `refresh_grace` |
 //! | `refresh.reuse_detected` | a spent refresh token was used again, and its session was ended |
 //! | `refresh.binding_mismatch` | access token and refresh token belong to different sessions |
 //! | `refresh.denied` | any other refresh was rejected; `reason` as in the access log |
-//! | `token.revoked` | a session was ended; `reason`: by its owner, an operator, or the limit of sessions |
+//! | `token.revoked` | a session was ended; `reason`: by its owner, an operator, a new `grant`, or the limit of sessions |
 //! | `provider_login.refreshed` | the tokens of a login at a provider were refreshed there |
 //! | `api_key.issued` | an operator issued an API key |
 //! | `api_key.revoked` | an API key was revoked; `reason`: by its owner or an operator |
@@ -54,6 +55,8 @@ pub struct EventContext {
     pub provider: Option<Arc<str>>,
     /// If true, the client of a session makes the call itself (RFC 7009), and not its user.
     pub is_by_client: bool,
+    /// The new grant of the user that causes it.
+    pub grant: Option<TokenId>,
 }
 
 impl EventContext {
@@ -73,6 +76,12 @@ impl EventContext {
     pub fn by_client(self) -> Self {
         EventContext { is_by_client: true, ..self }
     }
+
+    /// The same, as a consequence of this new grant.
+    #[must_use]
+    pub fn by_grant(self, id: TokenId) -> Self {
+        EventContext { grant: Some(id), ..self }
+    }
 }
 
 /// For callers that know only the time.
@@ -86,6 +95,7 @@ impl From<UnixTime> for EventContext {
             operator: None,
             provider: None,
             is_by_client: false,
+            grant: None,
         }
     }
 }
@@ -171,6 +181,8 @@ impl Event {
             #[serde(skip_serializing_if = "Option::is_none")]
             provider: Option<&'a str>,
             #[serde(skip_serializing_if = "Option::is_none")]
+            grant: Option<TokenId>,
+            #[serde(skip_serializing_if = "Option::is_none")]
             client: Option<IpAddr>,
             #[serde(skip_serializing_if = "Option::is_none")]
             request_id: Option<RequestId>,
@@ -182,6 +194,7 @@ impl Event {
             caller: context.caller.as_deref().filter(|caller| self.subject.as_deref() != Some(caller)),
             operator: context.operator.as_deref(),
             provider: context.provider.as_deref(),
+            grant: context.grant,
             client: context.client,
             request_id: context.request,
         };

@@ -9,7 +9,7 @@ use super::query::Query;
 use crate::admin::state::Admin;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
-use crate::store::{BY_PROVIDER, Ending, EndingSearch, FoundEndings, Revoker, shown_reason};
+use crate::store::{BY_GRANT, BY_PROVIDER, Ending, EndingSearch, FoundEndings, Revoker, shown_reason};
 use crate::tokens::family::revocation::Revoked;
 use crate::tokens::family::{Family, RevokeReason};
 use crate::types::ids::TokenId;
@@ -70,24 +70,25 @@ fn search(uri: &Uri) -> Result<EndingSearch, Reject> {
     let mut query = Query::read(uri)?;
     let invalid = |error| Reject::new(Reason::BadParameter, error);
     let reason = query.take("reason").map(|text| {
-        reason_of(&text).ok_or_else(|| invalid("reason: expected logout, admin, provider, reuse or limit"))
+        reason_of(&text).ok_or_else(|| invalid("reason: expected logout, admin, provider, reuse, superseded or limit"))
     });
-    let (reason, by_provider) = reason.transpose()?.unzip();
+    let (reason, is_renamed) = reason.transpose()?.unzip();
     let before = query.take("after").map(|text| {
         let sequence = text.parse().ok().filter(|sequence| i64::try_from(*sequence).is_ok());
         sequence.ok_or_else(|| invalid("after: expected `next` of the page before"))
     });
     let limit = query.limit()?;
     query.finish()?;
-    Ok(EndingSearch { reason, by_provider: by_provider.flatten(), before: before.transpose()?, limit })
+    Ok(EndingSearch { reason, is_renamed: is_renamed.flatten(), before: before.transpose()?, limit })
 }
 
-/// The reason, and whether a provider reported it.
+/// The reason, and [`EndingSearch::is_renamed`].
 fn reason_of(text: &str) -> Option<(RevokeReason, Option<bool>)> {
     match text {
         BY_PROVIDER => Some((RevokeReason::Admin, Some(true))),
+        BY_GRANT => Some((RevokeReason::Reuse, Some(true))),
         _ => match RevokeReason::parse(text)? {
-            RevokeReason::Admin => Some((RevokeReason::Admin, Some(false))),
+            reason @ (RevokeReason::Admin | RevokeReason::Reuse) => Some((reason, Some(false))),
             reason => Some((reason, None)),
         },
     }
@@ -121,7 +122,7 @@ impl EndingEntry {
             Some(Revoker::Operator(name)) => (Some(name), None, None),
             Some(Revoker::Caller(subject)) => (None, Some(subject), None),
             Some(Revoker::Provider(name)) => (None, None, Some(name)),
-            None => (None, None, None),
+            Some(Revoker::Grant(_)) | None => (None, None, None),
         };
         EndingEntry { ended_at: at.to_string(), before, reason, operator, caller, provider, ..target }
     }

@@ -63,7 +63,7 @@ impl TokenEntry {
             Some(Revoker::Operator(name)) => (Some(name), None, None),
             Some(Revoker::Caller(subject)) => (None, Some(subject), None),
             Some(Revoker::Provider(name)) => (None, None, Some(name)),
-            None => (None, None, None),
+            Some(Revoker::Grant(_)) | None => (None, None, None),
         };
         TokenEntry {
             operator,

@@ -10,11 +10,14 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::identity::HEADER;
+use crate::config::sections::placed::Placed;
 use crate::protocols::http::client_cert::CLIENT_CERT;
 use crate::protocols::http::forwarded::{ClientCert, Forwarding};
 use crate::protocols::http::headers;
 use crate::protocols::http::name_pattern::NamePattern;
 use crate::protocols::http::removed_fields::{FieldRules, removed_by_default};
+use crate::protocols::tls::ServerTlsSettings;
+use crate::server::ListenerSettings;
 
 /// An address or a network.
 pub(super) const NETWORK: Shape = Shape::Pattern("^[0-9a-fA-F.:]+(/[0-9]+)?$");
@@ -62,6 +65,14 @@ fn is_wide(network: &IpNet) -> bool {
         // fc00::/7 is private (RFC 4193).
         IpNet::V6(network) => network.prefix_len() < 16 && (network.network().segments()[0] & 0xfe00) != 0xfc00,
     }
+}
+
+/// Returns false if each request has the address of a proxy instead of that of its client: clients use `https://`
+/// (`issuer`), no listener has TLS, and no proxy is trusted. A balancer that passes TLS on without the PROXY protocol
+/// cannot be seen here.
+pub(super) fn knows_addresses(listeners: &[Placed<ListenerSettings>], forwarding: &Forwarding, issuer: &str) -> bool {
+    let has_tls = listeners.iter().any(|listener| listener.value.tls != ServerTlsSettings::Off);
+    has_tls || !forwarding.trusted.is_empty() || !issuer.starts_with("https://")
 }
 
 /// Returns true if no backend gets this header: the gateway removes it, and does not set it.

@@ -138,7 +138,10 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         issuer.policy.resources = tokens.resources.clone();
     }
     let https = root.table("https", |table| https::read(table, &listeners, &forwarding, &routes, &tokens.issuer));
-    let clients = route_clients::certificates(&listeners, &forwarding);
+    let clients = oauth::Clients {
+        possible: route_clients::certificates(&listeners, &forwarding),
+        knows_addresses: forwarding::knows_addresses(&listeners, &forwarding, &tokens.issuer),
+    };
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers, &placed_providers, &tokens, clients));
     let browsers = sign_in::Browsers::new(&routes, &oauth, &tokens.issuer);
     let (sign_in_path, sign_in) =

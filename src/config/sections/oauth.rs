@@ -22,16 +22,23 @@ use crate::gateway::route::Route;
 const KEYS: [(&str, &str); 3] =
     [("token_endpoint", "/oauth/token"), ("revocation_endpoint", "/oauth/revoke"), ("introspection_endpoint", "")];
 
-/// `possible`: which certificates clients can show.
+/// What the gateway can know of clients.
+pub(super) struct Clients {
+    /// Which certificates they can show.
+    pub(super) possible: Certificates,
+    /// [`forwarding::knows_addresses`](super::forwarding::knows_addresses)
+    pub(super) knows_addresses: bool,
+}
+
 pub(super) fn read(
     table: &mut Table<'_>,
     routes: &[Route],
     issuers: &Issuers,
     providers: &[Placed<Arc<Provider>>],
     tokens: &TokenSettings,
-    possible: Certificates,
+    Clients { possible, knows_addresses }: Clients,
 ) -> Endpoints {
-    let authorization = oauth_authorization::read(table, routes, providers, tokens);
+    let authorization = oauth_authorization::read(table, routes, providers, tokens, knows_addresses);
     let has_authorization = authorization.is_some();
     let paths = KEYS.map(|(key, with_sign_in)| {
         let default = if has_authorization { with_sign_in } else { "" };

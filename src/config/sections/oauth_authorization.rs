@@ -20,6 +20,7 @@ use crate::gateway::authorization_server::settings::{
 use crate::gateway::protected_resource::Resources;
 use crate::gateway::route::{Access, Capture, Route};
 use crate::tokens::authorization::request::OfferedResource;
+use crate::tokens::family::ReuseRule;
 
 const AUTHORIZATION_ENDPOINT: &str = "/oauth/authorize";
 const CONSENT_PAGE: &str = "/oauth/consent";
@@ -29,6 +30,7 @@ const REGISTRATION_ENDPOINT: &str = "/oauth/register";
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_mins(1);
+const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 
 const KINDS: &[(&str, RegistrationKind)] = &[
@@ -47,17 +49,20 @@ pub(super) struct AuthorizationKeys {
     requires_par: bool,
     code_lifetime: Duration,
     grant_lifetime: Duration,
+    reuse: ReuseRule,
     registration: Option<RegistrationSettings>,
     documents: Option<DocumentSettings>,
     scopes: Vec<ScopeSettings>,
 }
 
-/// `None`: neither `sign_in` nor `login_page` is set. All other keys are checked anyway.
+/// `None`: neither `sign_in` nor `login_page` is set. All other keys are checked anyway. `knows_addresses`: see
+/// [`forwarding::knows_addresses`](super::forwarding::knows_addresses).
 pub(super) fn read(
     table: &mut Table<'_>,
     routes: &[Route],
     providers: &[Placed<Arc<Provider>>],
     tokens: &TokenSettings,
+    knows_addresses: bool,
 ) -> Option<AuthorizationKeys> {
     let sign_in = sign_in_place(table, routes, providers);
     let authorization_endpoint = endpoint(table, "authorization_endpoint", AUTHORIZATION_ENDPOINT);
@@ -67,6 +72,7 @@ pub(super) fn read(
     let requires_par = table.boolean("require_par", false);
     let code_lifetime = table.duration("code_lifetime", MINUTE, 10 * SECOND..=MINUTE);
     let grant_lifetime = grant_lifetime(table, tokens.lifetimes.absolute);
+    let reuse = reuse(table, knows_addresses);
     let registration = registration(table);
     let documents = documents(table);
     let scopes = scopes(table);
@@ -87,6 +93,7 @@ pub(super) fn read(
         requires_par,
         code_lifetime,
         grant_lifetime,
+        reuse,
         registration,
         documents,
         scopes,
@@ -132,6 +139,7 @@ impl AuthorizationKeys {
             requires_par: self.requires_par,
             code_lifetime: self.code_lifetime,
             grant_lifetime: self.grant_lifetime,
+            reuse: self.reuse,
             registration: self.registration,
             documents: self.documents,
             scopes: self.scopes,
@@ -218,6 +226,20 @@ fn grant_lifetime(table: &mut Table<'_>, longest: Duration) -> Duration {
         table.reject("grant_lifetime", ConfigError::new(message, format!("expected at most {longest}")));
     }
     lifetime.min(longest)
+}
+
+/// `oauth.reuse` and `oauth.reuse_window`.
+fn reuse(table: &mut Table<'_>, knows_addresses: bool) -> ReuseRule {
+    let is_by_address = table.choice("reuse", false, &[("end", false), ("same_address", true)]);
+    let window = table.duration("reuse_window", HOUR, MINUTE..=DAY);
+    if is_by_address && !knows_addresses {
+        let error = ConfigError::new(
+            "the address of a client is not known: a proxy terminates TLS, and none is trusted to name its clients",
+            "expected proxies in forwarding.trusted, or \"end\"",
+        );
+        table.reject("reuse", error.help("add `trusted = [\"10.0.0.0/24\"]` under [forwarding]"));
+    }
+    if is_by_address { ReuseRule::SameAddress(window) } else { ReuseRule::End }
 }
 
 fn registration(table: &mut Table<'_>) -> Option<RegistrationSettings> {

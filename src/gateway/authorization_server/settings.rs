@@ -7,6 +7,7 @@ use crate::auth::client_documents::DocumentSettings;
 use crate::gateway::rules::ClaimRule;
 use crate::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
 use crate::tokens::authorization::request::OfferedResource;
+use crate::tokens::family::ReuseRule;
 
 /// `[oauth]` with `sign_in` or `login_page`.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +25,8 @@ pub struct AuthorizationSettings {
     pub code_lifetime: Duration,
     /// `oauth.grant_lifetime`
     pub grant_lifetime: Duration,
+    /// `oauth.reuse`, `oauth.reuse_window`
+    pub reuse: ReuseRule,
     /// `None`: clients cannot register themselves.
     pub registration: Option<RegistrationSettings>,
     /// `oauth.client_documents`. `None`: no client is described by a document at its URL.

@@ -48,7 +48,9 @@ impl Call<'_, '_> {
         let presented = PresentedToken::parse(form.required("refresh_token")?).ok_or(Reason::GrantMalformed)?;
         self.context.record.token_id = Some(presented.token_id);
         let event = self.context.event();
-        let pair = self.broker.refresh_for_client(presented, client.id(), proved_client, event).await?;
+        // A reload can change it. Without the authorization endpoint, no user grants anything.
+        let reuse = self.endpoints.authorization.as_ref().map(|settings| settings.reuse).unwrap_or_default();
+        let pair = self.broker.refresh_for_client(presented, client.id(), proved_client, reuse, event).await?;
         Ok(respond::json(StatusCode::OK, &TokenResponse::from(&pair)))
     }
 }

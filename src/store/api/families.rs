@@ -4,7 +4,7 @@ use crate::store::api::future::StoreFuture;
 use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
 use crate::store::search::{FoundFamilies, KeySearch, Search};
 use crate::tokens::audit_event::EventContext;
-use crate::tokens::authorization::grant::Grant;
+use crate::tokens::authorization::grant::GrantedFamily;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::rotation::Rotation;
 use crate::tokens::family::{Family, RevokeReason};
@@ -82,7 +82,7 @@ pub trait FamilyStore: Send + Sync {
 
     /// As [`FamilyStore::issue`], for a family with an id that another call can have used. What names the id can so be
     /// used once. A second event says if the subject has no other family of this client in the store, live or ended.
-    fn issue_once(&self, grant: Grant, max_live: usize, context: EventContext) -> StoreFuture<IssuedOnce>;
+    fn issue_once(&self, grant: GrantedFamily, max_live: usize, context: EventContext) -> StoreFuture<IssuedOnce>;
 
     /// Reads the family of `presented`, calls `decide` and writes the decision.
     fn rotate(&self, presented: PresentedToken, decide: DecideRotation, context: EventContext)

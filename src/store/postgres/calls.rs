@@ -21,7 +21,7 @@ use crate::store::pool::PoolStatus;
 use crate::store::provider_login::{EndedLogins, Lease, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
 use crate::store::search::{FoundFamilies, KeySearch, Search};
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
-use crate::tokens::authorization::grant::Grant;
+use crate::tokens::authorization::grant::GrantedFamily;
 use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::{Revocation, Revoked};
@@ -35,7 +35,7 @@ impl FamilyStore for PostgresStore {
         self.run(Lane::Family(family.id), issue::Issue::new(family, max_live, context))
     }
 
-    fn issue_once(&self, grant: Grant, max_live: usize, context: EventContext) -> StoreFuture<IssuedOnce> {
+    fn issue_once(&self, grant: GrantedFamily, max_live: usize, context: EventContext) -> StoreFuture<IssuedOnce> {
         let lane = Lane::Family(grant.family.id);
         self.run(lane, issue::IssueOnce(issue::Issue::of_grant(grant, max_live, context)))
     }

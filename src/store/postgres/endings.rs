@@ -31,7 +31,7 @@ const PAGE: &str = concat!(
     ending_columns!(),
     " from endings e where e.sequence < $1 order by e.sequence desc limit 2000) e
     where e.reason = coalesce($2, e.reason)
-        and ($4::boolean is null or coalesce(e.by like 'provider:%', false) = $4) order by e.sequence desc limit $3"
+        and ($4::boolean is null or coalesce(e.by like 'provider:%' or e.by like 'grant:%', false) = $4) order by e.sequence desc limit $3"
 );
 /// The last entry that [`PAGE`] looks at, if it looks at as many as it may.
 const LAST_SCANNED: &str =
@@ -52,12 +52,12 @@ impl Operation for SearchEndings {
     const KIND: OperationKind = OperationKind::Read;
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<FoundEndings, QueryError> {
-        let EndingSearch { reason, by_provider, before, limit } = &self.search;
+        let EndingSearch { reason, is_renamed, before, limit } = &self.search;
         // Larger than every sequence.
         let before = before.map_or(Ok(i64::MAX), rows::counter)?;
         let reason = reason.map(RevokeReason::as_str);
         let mut endings = Vec::new();
-        for row in &session.query(PAGE, &[&before, &reason, &rows::limit(limit + 1), by_provider]).await? {
+        for row in &session.query(PAGE, &[&before, &reason, &rows::limit(limit + 1), is_renamed]).await? {
             endings.push(read(row)?);
         }
         let scanned = if endings.len() > *limit { None } else { session.query_opt(LAST_SCANNED, &[&before]).await? };

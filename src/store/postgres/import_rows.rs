@@ -9,7 +9,7 @@ use crate::store::postgres::acme;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::named::{NamedStatement, NamedValues};
 use crate::store::postgres::origins::Columns;
-use crate::store::postgres::rows::{RevokedColumns, counter, millis, text, time, to_json};
+use crate::store::postgres::rows::{GrantColumns, RevokedColumns, counter, millis, text, time, to_json};
 use crate::store::postgres::session::Session;
 use crate::store::provider_login::StoredLogin;
 use crate::tokens::audit_event::Recorded;
@@ -23,20 +23,23 @@ static FAMILIES: LazyLock<NamedStatement> = LazyLock::new(|| {
     NamedStatement::new(
         "insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation,
         root, rotated_at, confirmed, created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at,
-        revoked_reason, address, key_hash, key_rate, origin_issuer, origin_subject, origin_session, origin_dated)
+        revoked_reason, address, key_hash, key_rate, origin_issuer, origin_subject, origin_session, origin_dated,
+        superseded_at, late_refreshes)
     select g.id, g.subject, g.scope, g.audience, g.client_id, g.claims, g.label, g.salt, g.generation, g.root,
         g.rotated_at, g.confirmed, g.created_at, g.last_used_at, g.idle, g.idle_expiry, g.absolute_expiry,
         g.revoked_at, g.revoked_reason, g.address, g.key_hash, g.key_rate, g.origin_issuer, g.origin_subject,
-        g.origin_session, g.origin_dated
+        g.origin_session, g.origin_dated, g.superseded_at, g.late_refreshes
     from unnest(:id::text[], :subject::text[], :scope::text[], :audience::text[], :client_id::text[],
             :claims::text[], :label::text[], :salt::bytea[], :generation::bigint[], :root::int4[],
             :rotated_at::bigint[], :confirmed::bigint[], :created_at::bigint[], :last_used_at::bigint[],
             :idle::bigint[], :idle_expiry::bigint[], :absolute_expiry::bigint[], :revoked_at::bigint[],
             :revoked_reason::text[], :address::text[], :key_hash::bytea[], :key_rate::text[],
-            :origin_issuer::text[], :origin_subject::text[], :origin_session::text[], :origin_dated::bigint[])
+            :origin_issuer::text[], :origin_subject::text[], :origin_session::text[], :origin_dated::bigint[],
+            :superseded_at::bigint[], :late_refreshes::int4[])
         as g (id, subject, scope, audience, client_id, claims, label, salt, generation, root, rotated_at, confirmed,
             created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at, revoked_reason, address,
-            key_hash, key_rate, origin_issuer, origin_subject, origin_session, origin_dated)",
+            key_hash, key_rate, origin_issuer, origin_subject, origin_session, origin_dated, superseded_at,
+            late_refreshes)",
     )
 });
 const REVOCATIONS: &str = "insert into revocations (sequence, kind, issuer, name, not_after, at, until, tag, session)
@@ -190,7 +193,9 @@ async fn write_families(session: &Session, families: &[&Family]) -> Result<(), Q
         .with("origin_issuer", column(families, |family| Columns::of(family.origin.as_ref()).issuer))
         .with("origin_subject", column(families, |family| Columns::of(family.origin.as_ref()).subject))
         .with("origin_session", column(families, |family| Columns::of(family.origin.as_ref()).session))
-        .with("origin_dated", column(families, |family| Columns::of(family.origin.as_ref()).dated));
+        .with("origin_dated", column(families, |family| Columns::of(family.origin.as_ref()).dated))
+        .with("superseded_at", column(families, |family| GrantColumns::of(family.grant).superseded_at))
+        .with("late_refreshes", column(families, |family| GrantColumns::of(family.grant).late_refreshes));
     session.query_named(&FAMILIES, &values).await?;
     Ok(())
 }

@@ -14,16 +14,17 @@ use crate::store::postgres::append::NewLogEntry;
 use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families::{RevokeFamily, Show};
+use crate::store::postgres::grants::end_superseded;
 use crate::store::postgres::lookup::mark_of;
 use crate::store::postgres::named::{NamedStatement, NamedValues};
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::origins::{self, origin_is_revoked};
 use crate::store::postgres::outbox::EventRow;
-use crate::store::postgres::rows::{self, family_columns};
+use crate::store::postgres::rows::{self, GrantColumns, family_columns};
 use crate::store::postgres::session::Session;
 use crate::store::provider_login::{ProviderLogin, StoredLogin};
 use crate::tokens::audit_event::{Event, EventContext};
-use crate::tokens::authorization::grant::Grant;
+use crate::tokens::authorization::grant::GrantedFamily;
 use crate::tokens::family::revocation::Revoked;
 use crate::tokens::family::{Family, RevokeReason};
 use crate::types::secret;
@@ -52,13 +53,14 @@ macro_rules! issue {
                 insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root,
                     rotated_at, confirmed, created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at,
                     revoked_reason, address, key_hash, origin_issuer, origin_subject, origin_session, origin_dated,
-                    key_rate)
+                    key_rate, superseded_at, late_refreshes)
                 select :id, :subject, :scope, :audience, :client_id, :claims, :label, :salt, :generation, :root,
                     :rotated_at, :confirmed, :created_at,
                     case when :key_hash::bytea is null then coalesce(found.after_others, :last_used_at)
                         else :last_used_at end,
                     :idle, :idle_expiry, :absolute_expiry, :revoked_at, :revoked_reason, :address, :key_hash,
-                    :origin_issuer, :origin_subject, :origin_session, :origin_dated, :key_rate
+                    :origin_issuer, :origin_subject, :origin_session, :origin_dated, :key_rate,
+                    :superseded_at, :late_refreshes
                 from found where coalesce(found.mark, -1) < :created_at and not found.is_revoked
                 on conflict (id) do nothing
                 returning id
@@ -164,7 +166,7 @@ impl Issue {
         }
     }
 
-    pub(super) fn of_grant(grant: Grant, max_live: usize, context: EventContext) -> Self {
+    pub(super) fn of_grant(grant: GrantedFamily, max_live: usize, context: EventContext) -> Self {
         let redirect_host = Some(grant.redirect_host);
         Issue { redirect_host, ..Issue::new(grant.family, max_live, context) }
     }
@@ -178,6 +180,7 @@ impl Issue {
     fn values(&self) -> Result<NamedValues, StoreError> {
         let family = &self.family;
         let origin = origins::Columns::of(family.origin.as_ref());
+        let grant = GrantColumns::of(family.grant);
         Ok(NamedValues::default()
             .with("id", family.id.to_string())
             .with("subject", rows::text(&family.subject))
@@ -204,7 +207,9 @@ impl Issue {
             .with("origin_issuer", origin.issuer)
             .with("origin_subject", origin.subject)
             .with("origin_session", origin.session)
-            .with("origin_dated", origin.dated))
+            .with("origin_dated", origin.dated)
+            .with("superseded_at", grant.superseded_at)
+            .with("late_refreshes", grant.late_refreshes))
     }
 
     async fn insert(&self, shared: &Shared, session: &Session) -> Result<Row, QueryError> {
@@ -230,7 +235,7 @@ impl Issue {
         let Some(redirect_host) = self.redirect_host.clone() else {
             return vec![row(first, &events::issued(&self.family))];
         };
-        let grant = Grant { family: self.family.clone(), redirect_host };
+        let grant = GrantedFamily { family: self.family.clone(), redirect_host };
         vec![row(first, &events::granted(&grant)), row(second, &events::client_seen(&grant))]
     }
 
@@ -336,6 +341,10 @@ impl Issue {
             return Ok(Attempted::Taken);
         }
         self.check(shared, session).await?;
+        // Before the limit, for which they do not count any more.
+        if self.family.grant.is_some() {
+            end_superseded(shared, session, &self.family, &self.context).await?;
+        }
         if self.family.has_refresh_token() {
             self.keep_limit(shared, session).await?;
         }

@@ -11,6 +11,7 @@ use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::clock::Reading;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families::end;
+use crate::store::postgres::grants::count_late_refresh;
 use crate::store::postgres::lookup::MarkedFamily;
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::outbox::EventRow;
@@ -45,12 +46,12 @@ struct Decision {
 }
 
 impl Decision {
-    /// Returns true if an attempt that decided this, and lost its connection, has written this child. `confirmed` may
-    /// have changed since.
+    /// Returns true if an attempt that decided this, and lost its connection, has written this child. `confirmed` and
+    /// `grant` may have changed since.
     fn has_written(&self, child: &Family) -> bool {
         let Rotation::Rotated(next) = &self.rotation else { return false };
         let rotated_at = if self.is_timed { next.rotated_at.max(child.rotated_at) } else { next.rotated_at };
-        *child == Family { confirmed: child.confirmed, rotated_at, ..next.clone() }
+        *child == Family { confirmed: child.confirmed, grant: child.grant, rotated_at, ..next.clone() }
     }
 }
 
@@ -84,6 +85,12 @@ impl Rotate {
                 Some(Decision { rotation: Rotation::Reused(written), .. }),
                 Some(family),
             ) if family.revoked == written.revoked => Rotation::Reused(family.clone()),
+            // It must not count twice: the tenth one would end the family.
+            (
+                Rotation::Superseded(_) | Rotation::Reused(_),
+                Some(Decision { rotation: Rotation::Superseded(written), .. }),
+                Some(family),
+            ) if family.grant == written.grant => Rotation::Superseded(family.clone()),
             _ => decided,
         };
         let is_timed = matches!(&rotation, Rotation::Rotated(next) if Some(next.rotated_at) == time);
@@ -119,6 +126,9 @@ impl Rotate {
                     .ok_or_else(|| StoreError::new("a reuse of a refresh token did not revoke its family"))?;
                 let entry = end(before, revoked, Some(before.generation), event, &self.context);
                 Ok(is_written(shared.log.append(vec![entry]).await?.iter().any(Option::is_some)))
+            }
+            (Rotation::Superseded(after), Some(before)) if after.grant != before.grant => {
+                Ok(is_written(count_late_refresh(shared, session, before, after, event).await?))
             }
             _ => {
                 if let Some(family) = family {
@@ -173,7 +183,7 @@ mod tests {
 
     use super::*;
     use crate::tokens::family::refresh_token::{Roots, current};
-    use crate::tokens::family::{RevokeReason, RevokedAt};
+    use crate::tokens::family::{Grant, RevokeReason, RevokedAt, Superseded};
     use crate::types::secret::Secret;
 
     const LOGIN: UnixTime = UnixTime::from_millis(1_700_000_000_500);
@@ -235,5 +245,25 @@ mod tests {
         assert_eq!(reported(Some(written.clone()), &ended(1), rejected.clone()), written);
         assert_eq!(reported(Some(written), &ended(2), rejected.clone()), rejected);
         assert_eq!(reported(None, &ended(1), rejected.clone()), rejected);
+    }
+
+    #[test]
+    fn a_late_refresh_that_the_lost_attempt_counted_is_its_own() {
+        let counted = |count| {
+            let superseded = Some(Superseded { at: LOGIN, count });
+            Family { grant: Some(Grant { superseded }), ..family(2) }
+        };
+        let ended = Rotation::Reused(Family {
+            revoked: Some(RevokedAt { at: LOGIN, reason: RevokeReason::Reuse }),
+            ..counted(10)
+        });
+        let written = Rotation::Superseded(counted(10));
+        assert_eq!(reported(Some(written.clone()), &counted(10), ended.clone()), written);
+        assert_eq!(reported(None, &counted(10), ended.clone()), ended);
+        assert_eq!(reported(Some(Rotation::Superseded(counted(9))), &counted(10), ended.clone()), ended);
+        let second = Rotation::Superseded(counted(2));
+        let first = Rotation::Superseded(counted(1));
+        assert_eq!(reported(Some(first.clone()), &counted(1), second.clone()), first);
+        assert_eq!(reported(None, &counted(1), second.clone()), second);
     }
 }

@@ -10,7 +10,7 @@ use tokio_postgres::types::FromSql;
 
 use crate::store::error::StoreError;
 use crate::tokens::family::revocation::{Revocation, Revoked};
-use crate::tokens::family::{Family, FamilyOrigin, KeyRate, RevokeReason, RevokedAt};
+use crate::tokens::family::{Family, FamilyOrigin, Grant, KeyRate, RevokeReason, RevokedAt, Superseded};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
@@ -112,7 +112,7 @@ macro_rules! family_columns {
         "f.id, f.subject, f.scope, f.audience, f.client_id, f.claims, f.label, f.salt, f.generation, f.root,
             f.rotated_at, f.confirmed, f.created_at, f.last_used_at, f.idle, f.idle_expiry, f.absolute_expiry,
             f.revoked_at, f.revoked_reason, f.address, f.key_hash, f.key_rate, f.origin_issuer,
-            f.origin_subject, f.origin_session, f.origin_dated"
+            f.origin_subject, f.origin_session, f.origin_dated, f.superseded_at, f.late_refreshes"
     };
 }
 pub(super) use family_columns;
@@ -146,6 +146,7 @@ pub(super) fn family(row: &Row) -> Result<Family, StoreError> {
         key_hash: read_bytes_or_null(row, "key_hash")?,
         key_rate: key_rate(row)?,
         origin: origin(row)?,
+        grant: grant(row)?,
         revoked,
     })
 }
@@ -169,6 +170,31 @@ fn origin(row: &Row) -> Result<Option<FamilyOrigin>, StoreError> {
         session: read_text_or_null(row, "origin_session")?,
         dated: read_time(row, "origin_dated")?,
     }))
+}
+
+fn grant(row: &Row) -> Result<Option<Grant>, StoreError> {
+    let Some(count) = get::<Option<i32>>(row, "late_refreshes")? else { return Ok(None) };
+    let count = u32::try_from(count).map_err(|_| damaged("late_refreshes", count))?;
+    let at = read_time_or_null(row, "superseded_at")?;
+    Ok(Some(Grant { superseded: at.map(|at| Superseded { at, count }) }))
+}
+
+/// The columns of [`Family::grant`].
+#[derive(Default)]
+pub(super) struct GrantColumns {
+    pub(super) superseded_at: Option<i64>,
+    pub(super) late_refreshes: Option<i32>,
+}
+
+impl GrantColumns {
+    pub(super) fn of(grant: Option<Grant>) -> Self {
+        let Some(Grant { superseded }) = grant else { return GrantColumns::default() };
+        let count = superseded.map_or(0, |superseded| superseded.count);
+        GrantColumns {
+            superseded_at: superseded.map(|superseded| time(superseded.at)),
+            late_refreshes: Some(i32::try_from(count).unwrap_or(i32::MAX)),
+        }
+    }
 }
 
 fn key_rate(row: &Row) -> Result<Option<KeyRate>, StoreError> {

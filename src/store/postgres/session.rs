@@ -58,8 +58,8 @@ params! {
     Option<&[u8]> => BYTEA, Option<Vec<u8>> => BYTEA,
     Vec<bool> => BOOL_ARRAY, Vec<i32> => INT4_ARRAY, Vec<i64> => INT8_ARRAY, Vec<&str> => TEXT_ARRAY,
     Vec<String> => TEXT_ARRAY, Vec<&[u8]> => BYTEA_ARRAY, Vec<Vec<u8>> => BYTEA_ARRAY,
-    Vec<Option<i64>> => INT8_ARRAY, Vec<Option<&str>> => TEXT_ARRAY, Vec<Option<String>> => TEXT_ARRAY,
-    Vec<Option<Vec<u8>>> => BYTEA_ARRAY,
+    Vec<Option<i32>> => INT4_ARRAY, Vec<Option<i64>> => INT8_ARRAY, Vec<Option<&str>> => TEXT_ARRAY,
+    Vec<Option<String>> => TEXT_ARRAY, Vec<Option<Vec<u8>>> => BYTEA_ARRAY,
 }
 
 /// A connection. Cheap to clone.

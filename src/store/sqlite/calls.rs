@@ -19,7 +19,7 @@ use crate::store::mark::{Mark, Marked};
 use crate::store::provider_login::{EndedLogins, Lease, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
 use crate::store::search::{FoundFamilies, KeySearch, Search};
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
-use crate::tokens::authorization::grant::Grant;
+use crate::tokens::authorization::grant::GrantedFamily;
 use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::{Revocation, Revoked};
@@ -36,7 +36,7 @@ impl FamilyStore for SqliteStore {
         })
     }
 
-    fn issue_once(&self, grant: Grant, max_live: usize, context: EventContext) -> StoreFuture<IssuedOnce> {
+    fn issue_once(&self, grant: GrantedFamily, max_live: usize, context: EventContext) -> StoreFuture<IssuedOnce> {
         let call = CallTime::begin();
         self.writer.submit(move |batch| {
             call.check(batch.limits.timeout)?;

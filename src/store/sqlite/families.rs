@@ -15,7 +15,7 @@ use crate::store::sqlite::origins;
 use crate::store::sqlite::rows::{self, counter};
 use crate::store::watermark::{is_void, with_watermark};
 use crate::tokens::audit_event::{Event, EventContext};
-use crate::tokens::authorization::grant::Grant;
+use crate::tokens::authorization::grant::GrantedFamily;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::Revoked;
 use crate::tokens::family::rotation::Rotation;
@@ -36,6 +36,8 @@ pub(super) const HAS_CLIENT: &str = "select count(*) from (
         select client_id from families where subject = ?1 and key_hash is null
         order by created_at desc, id desc limit ?3
     ) where client_id = ?2";
+pub(super) const SUPERSEDED: &str = "select * from families
+    where subject = ?1 and client_id = ?2 and revoked_at is null and superseded_at is not null";
 
 pub(super) fn issue(
     batch: &mut Batch<'_>,
@@ -71,6 +73,8 @@ fn insert(
     if !family.has_refresh_token() {
         return Ok(Some(family.clone()));
     }
+    // Before the limit, for which they do not count any more.
+    end_superseded(batch, family, mark, context)?;
     for surplus in least_recently_used(batch, family, mark, now, max_live)? {
         end(batch, surplus.id, RevokedAt { at: now, reason: RevokeReason::Limit }, context)?;
         record(batch, &events::ended(&surplus, RevokeReason::Limit, context), context)?;
@@ -78,9 +82,31 @@ fn insert(
     Ok(Some(family.clone()))
 }
 
+/// Ends the grants that this new one supersedes.
+fn end_superseded(
+    batch: &mut Batch<'_>,
+    new: &Family,
+    mark: Option<UnixTime>,
+    context: &EventContext,
+) -> Result<(), StoreError> {
+    if new.grant.is_none() {
+        return Ok(());
+    }
+    let now = new.created_at;
+    let found = batch.query(SUPERSEDED, params![new.subject, new.client_id], rows::family)?;
+    let context = context.clone().by_grant(new.id);
+    for old in found {
+        if old.is_superseded_by(new) && with_watermark(old.clone(), mark).is_live(now) {
+            end(batch, old.id, RevokedAt { at: now, reason: RevokeReason::Reuse }, &context)?;
+            record(batch, &events::ended(&old, RevokeReason::Reuse, &context), &context)?;
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn issue_once(
     batch: &mut Batch<'_>,
-    grant: &Grant,
+    grant: &GrantedFamily,
     max_live: usize,
     context: &EventContext,
 ) -> Result<IssuedOnce, StoreError> {
@@ -138,6 +164,7 @@ pub(super) fn rotate(
                 .ok_or_else(|| StoreError::new("a reuse of a refresh token did not revoke its family"))?;
             end(batch, family.id, revoked, context)?;
         }
+        Rotation::Superseded(family) => rows::update_grant(batch.connection, family)?,
         Rotation::Replayed(_) | Rotation::Recovered(_) | Rotation::Repeated(_) | Rotation::Rejected(_) => {}
     }
     record(batch, &events::rotation(&rotation, family.as_ref(), presented), context)?;

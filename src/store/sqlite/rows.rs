@@ -10,7 +10,7 @@ use rusqlite::{Connection, Row, params};
 use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
 use crate::tokens::family::revocation::{Revocation, Revoked};
-use crate::tokens::family::{Family, FamilyOrigin, KeyRate, RevokeReason, RevokedAt};
+use crate::tokens::family::{Family, FamilyOrigin, Grant, KeyRate, RevokeReason, RevokedAt, Superseded};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
@@ -99,6 +99,7 @@ pub(super) fn family(row: &Row<'_>) -> Result<Family, StoreError> {
         key_hash: row.get("key_hash")?,
         key_rate: key_rate(row, id)?,
         origin: origin(row)?,
+        grant: grant(row)?,
         revoked,
     })
 }
@@ -117,6 +118,18 @@ fn origin(row: &Row<'_>) -> Result<Option<FamilyOrigin>, StoreError> {
         session: row.get("origin_session")?,
         dated: row.get("origin_dated")?,
     }))
+}
+
+fn grant(row: &Row<'_>) -> Result<Option<Grant>, StoreError> {
+    let Some(count) = row.get("late_refreshes")? else { return Ok(None) };
+    let at: Option<UnixTime> = row.get("superseded_at")?;
+    Ok(Some(Grant { superseded: at.map(|at| Superseded { at, count }) }))
+}
+
+/// The columns `superseded_at` and `late_refreshes`.
+fn grant_columns(grant: Option<Grant>) -> (Option<UnixTime>, Option<u32>) {
+    let superseded = grant.and_then(|grant| grant.superseded);
+    (superseded.map(|superseded| superseded.at), grant.map(|_| superseded.map_or(0, |superseded| superseded.count)))
 }
 
 fn address(row: &Row<'_>, id: TokenId) -> Result<Option<IpAddr>, StoreError> {
@@ -143,11 +156,13 @@ pub(super) fn insert_family(connection: &Connection, family: &Family) -> Result<
     let mut insert = connection.prepare_cached(
         "insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root,
             rotated_at, confirmed, created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at,
-            revoked_reason, address, key_hash, key_rate, origin_issuer, origin_subject, origin_session, origin_dated)
+            revoked_reason, address, key_hash, key_rate, origin_issuer, origin_subject, origin_session, origin_dated,
+            superseded_at, late_refreshes)
          values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
-            ?22, ?23, ?24, ?25, ?26)",
+            ?22, ?23, ?24, ?25, ?26, ?27, ?28)",
     )?;
     let origin = family.origin.as_ref();
+    let (superseded_at, late_refreshes) = grant_columns(family.grant);
     insert.execute(params![
         family.id,
         family.subject,
@@ -175,6 +190,8 @@ pub(super) fn insert_family(connection: &Connection, family: &Family) -> Result<
         origin.map(|origin| &origin.subject),
         origin.and_then(|origin| origin.session.as_ref()),
         origin.map(|origin| origin.dated),
+        superseded_at,
+        late_refreshes,
     ])?;
     Ok(())
 }
@@ -210,6 +227,15 @@ pub(super) fn update_claims(connection: &Connection, family: &Family) -> Result<
         to_json(&family.claims)?,
         family.address.map(|address| address.to_string()),
     ])?;
+    one_row(changed, family.id)
+}
+
+/// Writes the columns that a late refresh changes. None of them is in an index.
+pub(super) fn update_grant(connection: &Connection, family: &Family) -> Result<(), StoreError> {
+    let (superseded_at, late_refreshes) = grant_columns(family.grant);
+    let changed = connection
+        .prepare_cached("update families set superseded_at = ?2, late_refreshes = ?3 where id = ?1")?
+        .execute(params![family.id, superseded_at, late_refreshes])?;
     one_row(changed, family.id)
 }
 

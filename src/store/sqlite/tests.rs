@@ -91,6 +91,7 @@ fn family(subject: &str) -> Family {
         key_hash: None,
         key_rate: None,
         origin: None,
+        grant: None,
         revoked: None,
     }
 }
@@ -304,6 +305,12 @@ async fn the_limit_of_live_families_skips_ended_families() {
     let plan = test.store.writer.submit(|batch| {
         let sql = format!("explain query plan {}", families::LEAST_RECENTLY_USED);
         batch.query(&sql, params!["", "", 0, 0, 0, 0], |row| Ok(row.get::<_, String>("detail")?))
+    });
+    let plan = plan.await.expect("explains");
+    assert!(plan[0].contains("families_unrevoked"), "{plan:?}");
+    let plan = test.store.writer.submit(|batch| {
+        let sql = format!("explain query plan {}", families::SUPERSEDED);
+        batch.query(&sql, params!["", ""], |row| Ok(row.get::<_, String>("detail")?))
     });
     let plan = plan.await.expect("explains");
     assert!(plan[0].contains("families_unrevoked"), "{plan:?}");

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::grant::Grant;
 use super::key_rate::KeyRate;
 use super::lifetimes::Lifetimes;
 use super::origin::FamilyOrigin;
@@ -54,6 +55,8 @@ pub struct Family {
     pub key_rate: Option<KeyRate>,
     /// The login at another issuer that began it. `None` for a login of this gateway's own.
     pub origin: Option<FamilyOrigin>,
+    /// `None`, unless a user has granted it to a client at the authorization endpoint.
+    pub grant: Option<Grant>,
     pub revoked: Option<RevokedAt>,
 }
 
@@ -91,6 +94,7 @@ impl Family {
             key_hash: None,
             key_rate: None,
             origin: None,
+            grant: None,
             revoked: None,
         }
     }

@@ -7,9 +7,9 @@
 //! | no such family, wrong MAC, revoked, expired, not newer than the subject's watermark | rejected, nothing changes |
 //! | p = c | rotated: c + 1, not confirmed yet |
 //! | p = c - 1 within `refresh_grace` of R, or later while c is not confirmed | the refresh token of c again, nothing changes |
-//! | p = c - 1 later, c confirmed | reuse: the family is revoked |
+//! | p = c - 1 later, c confirmed | reuse: the family is revoked, or superseded |
 //! | p < c - 1 within `refresh_grace` of R | conflict, nothing changes |
-//! | p < c - 1 later | reuse: the family is revoked |
+//! | p < c - 1 later | reuse: the family is revoked, or superseded |
 //! | p > c with a correct MAC | rejected with an alarm: the store lost data |
 //!
 //! At the token endpoint, a client that proves a key takes the place of rotation as the protection (RFC 9700 section
@@ -51,6 +51,8 @@ pub enum Rotation {
     /// A spent token was used again. The store writes this family, now revoked, and commits before the response is
     /// sent.
     Reused(Family),
+    /// As `Reused`, but the family goes on. The store writes its [`grant`](Family::grant) before the response is sent.
+    Superseded(Family),
     /// Nothing is written.
     Rejected(Reason),
 }

@@ -188,6 +188,8 @@ reasons! {
     GrantRevoked = "grant_revoked", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     GrantExpired = "grant_expired", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     GrantReused = "grant_reused", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
+    /// `oauth.reuse = "same_address"`: the session goes on.
+    GrantSuperseded = "grant_superseded", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     /// [`Reason::RefreshConflict`] at the token endpoint, where a client that may try again would end its own session.
     GrantOutdated = "grant_outdated", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     GrantMismatch = "grant_mismatch", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";

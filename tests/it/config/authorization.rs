@@ -1,5 +1,9 @@
 //! The keys of `[oauth]` that concern the authorization endpoint.
 
+use std::time::Duration;
+
+use bearward::tokens::family::ReuseRule;
+
 use super::{parse, with_upstream};
 
 const PROVIDER: &str =
@@ -60,6 +64,9 @@ fn a_mistake_is_found_at_its_key() {
         ("code_lifetime = \"2m\"".to_owned(), "oauth.code_lifetime", "too large"),
         ("login_page = \"/login\"".into(), "oauth.login_page", "one place"),
         ("grant_lifetime = \"31d\"".into(), "oauth.grant_lifetime", "longer than tokens.refresh_absolute"),
+        ("reuse = \"grace\"".into(), "oauth.reuse", "unknown value"),
+        ("reuse_window = \"59s\"".into(), "oauth.reuse_window", "too small"),
+        ("reuse_window = \"25h\"".into(), "oauth.reuse_window", "too large"),
         ("registration = [\"any\"]".into(), "oauth.registration[0]", "unknown value"),
         ("client_documents = [\"https://a.example\"]".into(), "oauth.client_documents[0]", "not a host"),
         ("client_documents = \"all\"".into(), "oauth.client_documents", "unknown value"),
@@ -104,4 +111,21 @@ fn a_mistake_is_found_at_its_key() {
     );
     let off = text(&client(good)).replace("sign_in = \"main\"\n", "token_endpoint = \"/t\"\n");
     assert_error(&off, "oauth.sign_in", "there is no authorization endpoint");
+}
+
+/// Behind a proxy that is not trusted, all clients have its address, and a thief is at the address of its victim.
+#[test]
+fn a_rule_about_addresses_needs_addresses() {
+    let cleartext = "[[listener]]\naddress = \"127.0.0.1:8080\"\ntls = \"off\"\n";
+    let with_tls = "[[listener]]\naddress = \"127.0.0.1:8443\"\n";
+    let trusted = "[forwarding]\ntrusted = [\"10.0.0.0/24\"]\n";
+    let rule = "reuse = \"same_address\"";
+    for listeners in ["", with_tls, &format!("{cleartext}{with_tls}"), &format!("{cleartext}{trusted}")] {
+        let config = parse(&text(&format!("{rule}\n{listeners}"))).unwrap_or_else(|errors| panic!("{errors}"));
+        let settings = config.oauth.authorization.expect("it is on");
+        assert_eq!(settings.reuse, ReuseRule::SameAddress(Duration::from_hours(1)));
+    }
+    assert_error(&text(&format!("{rule}\n{cleartext}")), "oauth.reuse", "the address of a client is not known");
+    let config = parse(&text(cleartext)).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(config.oauth.authorization.expect("it is on").reuse, ReuseRule::End, "the default");
 }

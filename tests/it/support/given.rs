@@ -76,6 +76,7 @@ pub fn login(subject: &str, now: UnixTime) -> Family {
         key_hash: None,
         key_rate: None,
         origin: None,
+        grant: None,
         revoked: None,
     }
 }

@@ -6,7 +6,7 @@ import { badge, byId, confirmed, el, empty, exact, failure, fillPlace, mono, sho
 const TONES = { live: "green", revoked: "red" };
 const REASONS = {
   logout: "by its owner", admin: "by", provider: "by the provider", reuse: "a refresh token was used twice",
-  limit: "too many logins",
+  superseded: "its user let the client in again", limit: "too many logins",
 };
 
 /** The search that is shown: what was asked, the entries so far, and where it goes on. */

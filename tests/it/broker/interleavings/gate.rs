@@ -11,7 +11,7 @@ use bearward::store::{
     RevokedBy, Revoker, SavedLogin, Search, Store, StoreError, StoreFuture, StoreOptions, StoreUpkeep,
 };
 use bearward::tokens::audit_event::{Event, EventContext, Recorded};
-use bearward::tokens::authorization::grant::Grant;
+use bearward::tokens::authorization::grant::GrantedFamily;
 use bearward::tokens::family::Family;
 use bearward::tokens::family::refresh_token::PresentedToken;
 use bearward::tokens::family::revocation::{Revocation, Revoked};
@@ -93,7 +93,7 @@ impl FamilyStore for Gate {
         self.wait(move |store| store.issue(family, most_live, occasion))
     }
 
-    fn issue_once(&self, grant: Grant, most_live: usize, occasion: EventContext) -> StoreFuture<IssuedOnce> {
+    fn issue_once(&self, grant: GrantedFamily, most_live: usize, occasion: EventContext) -> StoreFuture<IssuedOnce> {
         self.wait(move |store| store.issue_once(grant, most_live, occasion))
     }
 

@@ -98,6 +98,7 @@ impl Process {
                 certificate_bound: false,
             },
             refresh_turns: Default::default(),
+            refreshes: Default::default(),
             store: gate.clone(),
             roots: Arc::new(roots()),
             keyring: keyring.clone(),

@@ -15,6 +15,7 @@ mod recorded;
 mod registration;
 mod replicas;
 mod requests;
+mod reuse;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,9 @@
 //! Two gateways on one PostgreSQL: the browser and the client may be at another one at each step.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -24,12 +26,17 @@ struct Replicas {
 
 impl Replicas {
     async fn start() -> Replicas {
+        Replicas::with(OAUTH).await
+    }
+
+    /// `oauth`: the configuration after the provider.
+    async fn with(oauth: &str) -> Replicas {
         let liar = Liar::start(&json!({}));
         let upstream = Upstream::start();
         let store = PostgresServer::shared().store_keys();
         let more = format!(
             "[store]\n{store}\n[[provider]]\nname = \"main\"\nissuer = \"{}\"\nclient_id = \"gateway\"\n\
-             client_secret_file = \"client.secret\"\n{OAUTH}",
+             client_secret_file = \"client.secret\"\n{oauth}",
             liar.issuer
         );
         let text = Gateway::config_text(&upstream.address.to_string(), &more).replace("https://gateway.example", APP);
@@ -90,6 +97,11 @@ impl Replicas {
         post(self.gateways[number].client().host("app.example"), "/oauth/token", &form).await
     }
 
+    async fn refresh(&self, number: usize, token: &str) -> TestResponse {
+        let form = [("grant_type", "refresh_token"), ("refresh_token", token), ("client_id", "spa")];
+        post(self.gateways[number].client().host("app.example"), "/oauth/token", &form).await
+    }
+
     async fn status(&self, number: usize, token: &str) -> u16 {
         self.gateways[number].client().host("app.example").bearer(token).get("/mcp").await.status.as_u16()
     }
@@ -146,4 +158,76 @@ impl Replicas {
         let answer = self.alice.submit(&format!("{APP}/oauth/consent"), &page.form("allow")).await;
         parameter(answer.header("location").expect("the client"), "code").expect("a code")
     }
+}
+
+fn text(tokens: &TestResponse, member: &str) -> String {
+    assert_eq!(tokens.status, 200, "{}", tokens.text());
+    tokens.json()[member].as_str().expect("a text").to_owned()
+}
+
+/// Hostile case 67. Both gateways are at the address of the client, so that all late refreshes come from it.
+#[tokio::test]
+async fn a_late_refresh_and_the_next_grant_count_at_both_gateways() {
+    let rule = "[oauth]\nreuse = \"same_address\"\n";
+    let mut both = Replicas::with(&OAUTH.replace("[oauth]\n", rule)).await;
+    let code = both.code().await;
+    let first = text(&both.redeem(1, &code).await, "refresh_token");
+    let five = join_all((0..5).map(|number| both.refresh(number % 2, &first))).await;
+    let second = text(&five[0], "refresh_token");
+    assert!(five.iter().all(|tokens| text(tokens, "refresh_token") == second), "one child for all");
+    let access = text(&five[0], "access_token");
+    for number in [0, 1] {
+        assert_eq!(both.status(number, &access).await, 200);
+    }
+    both.gateways[0].clock.advance(Duration::from_mins(5));
+    let late = join_all((0..10).map(|number| both.refresh(number % 2, &first))).await;
+    for tokens in late {
+        tokens.assert_rejected(400, "invalid_grant");
+    }
+    for number in [0, 1] {
+        assert_eq!(both.status(number, &access).await, 200);
+    }
+    let third = text(&both.refresh(0, &second).await, "refresh_token");
+    let code = both.code_again().await;
+    let new = text(&both.redeem(0, &code).await, "access_token");
+    assert_eq!(both.status(0, &access).await, 401);
+    both.refresh(1, &third).await.assert_rejected(400, "invalid_grant");
+    eventually_within(TIMEOUT, "the other gateway knows it", async || match both.status(1, &access).await {
+        401 => Ok(()),
+        status => Err(status.to_string()),
+    })
+    .await;
+    assert_eq!(both.status(1, &new).await, 200);
+}
+
+/// The eleventh ends the session, wherever it comes.
+#[tokio::test]
+async fn late_refreshes_at_two_gateways_at_once_end_the_session_once() {
+    let rule = "[oauth]\nreuse = \"same_address\"\n";
+    let mut both = Replicas::with(&OAUTH.replace("[oauth]\n", rule)).await;
+    let code = both.code().await;
+    let first = text(&both.redeem(1, &code).await, "refresh_token");
+    let access = text(&both.refresh(0, &first).await, "access_token");
+    for number in [0, 1] {
+        assert_eq!(both.status(number, &access).await, 200);
+    }
+    both.gateways[0].clock.advance(Duration::from_mins(5));
+    let late = join_all((0..14).map(|number| both.refresh(number % 2, &first))).await;
+    for tokens in late {
+        tokens.assert_rejected(400, "invalid_grant");
+    }
+    let mut counts = [0.0; 2];
+    for (number, outcome) in [(0, "superseded"), (1, "reused")] {
+        for gateway in &both.gateways {
+            counts[number] += gateway.metric(&format!("bearward_refreshes_total{{outcome=\"{outcome}\"}}")).await;
+        }
+    }
+    assert_eq!(counts, [10.0, 1.0]);
+    eventually_within(TIMEOUT, "both gateways know it", async || {
+        match [both.status(0, &access).await, both.status(1, &access).await] {
+            [401, 401] => Ok(()),
+            statuses => Err(format!("{statuses:?}")),
+        }
+    })
+    .await;
 }

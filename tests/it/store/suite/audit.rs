@@ -2,7 +2,7 @@
 
 use bearward::store::{IssuedOnce, RevokedBy, Store};
 use bearward::tokens::audit_event::{Event, EventContext, Recorded};
-use bearward::tokens::authorization::grant::Grant;
+use bearward::tokens::authorization::grant::GrantedFamily;
 use bearward::tokens::family::Family;
 use bearward::tokens::family::revocation::Revoked;
 use serde_json::Value;
@@ -65,7 +65,7 @@ pub(crate) async fn a_failed_operation_is_not_recorded(store: &dyn Store) {
 }
 
 async fn granted(store: &dyn Store, family: &Family, most_live: usize) -> IssuedOnce {
-    let grant = Grant { family: family.clone(), redirect_host: "client.example".into() };
+    let grant = GrantedFamily { family: family.clone(), redirect_host: "client.example".into() };
     store.issue_once(grant, most_live, LOGIN.into()).await.expect("the store works")
 }
 

@@ -15,7 +15,7 @@ async fn pages(store: &dyn Store, reason: Option<RevokeReason>, limit: usize) ->
     let (mut pages, mut before) = (Vec::new(), None);
     loop {
         let found =
-            store.endings(EndingSearch { reason, by_provider: None, before, limit }).await.expect("the store works");
+            store.endings(EndingSearch { reason, is_renamed: None, before, limit }).await.expect("the store works");
         assert!(found.endings.len() <= limit && pages.len() < 100);
         for (ending, family) in &found.endings {
             assert_eq!(family.as_ref().map(|family| Revoked::Family(family.id)).is_some(), is_session(ending));
@@ -128,8 +128,8 @@ pub(crate) async fn what_a_provider_ended_can_be_found(store: &dyn Store) {
     let of_session = Revoked::Session { issuer: "https://login.example".into(), session: "s1".into() };
     let by_corp = EventContext::from(LOGIN).by_provider(&"corp".into());
     store.revoke(of_session, by_corp).await.expect("the store works");
-    let found = async |by_provider| {
-        let search = EndingSearch { reason: Some(RevokeReason::Admin), by_provider, before: None, limit: 10 };
+    let found = async |is_renamed| {
+        let search = EndingSearch { reason: Some(RevokeReason::Admin), is_renamed, before: None, limit: 10 };
         store.endings(search).await.expect("the store works").endings
     };
     let reported = found(Some(true)).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bearward::store::{RevokeOutcome, RevokedBy, Store};
 use bearward::tokens::family::revocation::Revoked;
-use bearward::tokens::family::{Family, FamilyOrigin, RevokeReason, RevokedAt};
+use bearward::tokens::family::{Family, FamilyOrigin, Grant, RevokeReason, RevokedAt, Superseded};
 use bearward::tokens::signing::StoredKey;
 use bearward::types::clock::UnixTime;
 use bearward::types::ids::TokenId;
@@ -45,6 +45,7 @@ pub(crate) async fn every_field_comes_back(store: &dyn Store) {
             session: Some("s\u{10FFFF}".into()),
             dated: UnixTime::MAX,
         }),
+        grant: Some(Grant { superseded: Some(Superseded { at: UnixTime::MAX, count: 7 }) }),
         revoked: Some(RevokedAt { at: LOGIN, reason: RevokeReason::Admin }),
         ..login("", LOGIN)
     };

@@ -87,7 +87,7 @@ pub(crate) async fn a_revoked_session_ends_exactly_its_families(store: &dyn Stor
     assert_eq!(ended(store, &families).await, [true, true, false, false, true, false]);
 
     let found = store
-        .endings(EndingSearch { reason: None, by_provider: None, before: None, limit: 9 })
+        .endings(EndingSearch { reason: None, is_renamed: None, before: None, limit: 9 })
         .await
         .expect("the store works");
     let listed: Vec<_> = found.endings.iter().rev().map(|(ending, _)| ending.what.clone()).collect();

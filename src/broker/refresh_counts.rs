@@ -1,0 +1,32 @@
+//! Counts of refreshes by their outcome, for metrics.
+
+use crate::telemetry::metrics::{Count, LabelledValue};
+use crate::tokens::family::rotation::Rotation;
+
+/// In the order of [`RefreshCounts`].
+const NAMES: [&str; 7] = ["rotated", "replayed", "recovered", "repeated", "superseded", "reused", "rejected"];
+
+#[derive(Default)]
+pub struct RefreshCounts([Count; NAMES.len()]);
+
+impl RefreshCounts {
+    pub(super) fn count(&self, rotation: &Rotation) {
+        let place = match rotation {
+            Rotation::Rotated(_) => 0,
+            Rotation::Replayed(_) => 1,
+            Rotation::Recovered(_) => 2,
+            Rotation::Repeated(_) => 3,
+            Rotation::Superseded(_) => 4,
+            Rotation::Reused(_) => 5,
+            Rotation::Rejected(_) => 6,
+        };
+        if let Some(count) = self.0.get(place) {
+            count.add_shared(1);
+        }
+    }
+
+    pub fn by_outcome(&self) -> Vec<LabelledValue> {
+        let labelled = |(name, count): (&&str, &Count)| (vec![("outcome", (*name).to_owned())], count.get() as f64);
+        NAMES.iter().zip(&self.0).map(labelled).collect()
+    }
+}
