@@ -145,6 +145,16 @@ async fn by_default_each_spent_token_ends_the_session() {
     }
 }
 
+#[tokio::test]
+async fn a_reload_changes_the_rule() {
+    let mut front = front("").await;
+    let (first, second) = front.refreshed_at(HOME).await;
+    let text = front.gateway.configuration().replace("[oauth]\n", "[oauth]\nreuse = \"same_address\"\n");
+    front.gateway.running().reload(front.gateway.parse(&text)).expect("it reloads");
+    refresh(&front, &first, HOME).await.assert_rejected(400, "invalid_grant");
+    front.assert_lives(&second, HOME).await;
+}
+
 /// A command line refreshes in five processes at once. A copy of its store comes later.
 #[tokio::test]
 async fn of_two_copies_of_a_store_only_the_late_one_asks_its_user() {
