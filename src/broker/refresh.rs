@@ -143,7 +143,7 @@ impl Broker {
             client_id: request.client_id,
             proved,
             is_authenticated: false,
-            // It has an access token of the session as well: the thief of a store has both.
+            // The rule is for clients of the token endpoint.
             reuse: ReuseRule::End,
         };
         let rotation = self.rotate(presented, caller, context, None).await?;

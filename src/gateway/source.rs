@@ -93,6 +93,13 @@ impl<'p> Source<'p> {
         self.forwarded_client().address
     }
 
+    /// Returns false if the address is that of a proxy which has not named its client: other clients have it, too. A
+    /// proxy that is not trusted cannot be told from a client.
+    pub fn names_client(&self) -> bool {
+        let is_of_proxy = self.reported.as_ref().is_some_and(|client| client.address == self.connection.address);
+        self.kind != SourceKind::Balancer && !is_of_proxy
+    }
+
     /// Returns true if the client has used TLS, also if a proxy says so.
     pub fn is_https(&self) -> bool {
         self.forwarded_client().scheme == "https"
@@ -100,5 +107,23 @@ impl<'p> Source<'p> {
 
     pub fn certificate(&self) -> Option<&ClientCertificate> {
         self.certificate.as_ref().map(|shown| &shown.certificate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_that_names_no_client_is_no_client() {
+        let peer = ForwardedClient::new(IpAddr::from([192, 0, 2, 1]), true);
+        let reported = |kind, last| {
+            let client = Box::new(ForwardedClient::new(IpAddr::from([192, 0, 2, last]), true));
+            Source::client(&peer).reported(kind, client)
+        };
+        assert!(Source::client(&peer).names_client());
+        assert!(!Source { kind: SourceKind::Balancer, ..Source::client(&peer) }.names_client());
+        assert!(reported(SourceKind::TrustedProxy, 7).names_client());
+        assert!(!reported(SourceKind::TrustedProxy, 1).names_client(), "it has sent no X-Forwarded-For");
     }
 }

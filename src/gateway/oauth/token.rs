@@ -14,6 +14,7 @@ use crate::gateway::endpoints::TOKEN_EXCHANGE;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::tokens::bound::ProvedClient;
+use crate::tokens::family::ReuseRule;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::types::reject::{Reason, Reject};
 
@@ -48,9 +49,17 @@ impl Call<'_, '_> {
         let presented = PresentedToken::parse(form.required("refresh_token")?).ok_or(Reason::GrantMalformed)?;
         self.context.record.token_id = Some(presented.token_id);
         let event = self.context.event();
-        // A reload can change it. Without the authorization endpoint, no user grants anything.
-        let reuse = self.endpoints.authorization.as_ref().map(|settings| settings.reuse).unwrap_or_default();
+        let reuse = self.reuse_rule();
         let pair = self.broker.refresh_for_client(presented, client.id(), proved_client, reuse, event).await?;
         Ok(respond::json(StatusCode::OK, &TokenResponse::from(&pair)))
+    }
+
+    /// `oauth.reuse`. A reload can change it.
+    fn reuse_rule(&self) -> ReuseRule {
+        match &self.endpoints.authorization {
+            Some(settings) if self.context.source.names_client() => settings.reuse,
+            // Behind one proxy, a thief has the address of every owner.
+            _ => ReuseRule::End,
+        }
     }
 }

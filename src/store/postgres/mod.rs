@@ -9,12 +9,12 @@
 //! `schema` creates and migrates the tables, `migrate` does it for large ones, `sequences` repairs those of a copy,
 //! `rows` converts values. `issue`, `families`, `api_keys`, `search`, `rotation`, `revocations`, `origins`, `marks`,
 //! `provider_logins`, `provider_logouts`, `endings`, `signing_keys`, `acme`, `audit`, `probe` and `maintenance` are the
-//! operations: each is a value that can run again. `grants` has the parts of them for `oauth.reuse`. `append`
-//! writes the log of revocations for all of them, `clock` knows the time of the database, `gather` makes one statement
-//! of several calls, `named` numbers the parameters of long ones, `attempts` repeats what a lock prevents, `outbox`
-//! writes their events, and `enforcement` passes revocations on. `follower` reads what other gateways append,
-//! `replicas` and `leases` let them know of each other. `postgres_store` runs the operations, `open` opens it and starts
-//! its tasks, and `calls` has its calls.
+//! operations: each is a value that can run again. `grants` has the parts of them for `oauth.reuse`. `append` writes
+//! the log of revocations for all of them, `clock` knows the time of the database, `gather` makes one statement of
+//! several calls, `named` numbers the parameters of long ones, `attempts` repeats what a lock prevents, `outbox` writes
+//! their events, and `enforcement` passes revocations on. `follower` reads what other gateways append, `replicas` and
+//! `leases` let them know of each other. `postgres_store` runs the operations, `open` opens it and starts its tasks,
+//! and `calls` has its calls.
 //!
 //! `protocol.md` states the rules that all statements keep: invariants, the order of locks, and what happens when
 //! something fails.

@@ -53,8 +53,12 @@ impl Kept {
 }
 
 async fn refresh(front: &Front, kept: &Kept, address: &str) -> TestResponse {
+    refresh_by(client(&front.gateway, address), kept).await
+}
+
+async fn refresh_by(client: Client, kept: &Kept) -> TestResponse {
     let form = [("grant_type", "refresh_token"), ("refresh_token", &*kept.refresh), ("client_id", "spa")];
-    post(client(&front.gateway, address), "/oauth/token", &form).await
+    post(client, "/oauth/token", &form).await
 }
 
 impl Front {
@@ -141,6 +145,16 @@ async fn by_default_each_spent_token_ends_the_session() {
     }
 }
 
+#[tokio::test]
+async fn a_reload_changes_the_rule() {
+    let mut front = front("").await;
+    let (first, second) = front.refreshed_at(HOME).await;
+    let text = front.gateway.configuration().replace("[oauth]\n", "[oauth]\nreuse = \"same_address\"\n");
+    front.gateway.running().reload(front.gateway.parse(&text)).expect("it reloads");
+    refresh(&front, &first, HOME).await.assert_rejected(400, "invalid_grant");
+    front.assert_lives(&second, HOME).await;
+}
+
 /// A command line refreshes in five processes at once. A copy of its store comes later.
 #[tokio::test]
 async fn of_two_copies_of_a_store_only_the_late_one_asks_its_user() {
@@ -203,6 +217,20 @@ async fn a_thief_elsewhere_who_refreshed_first_is_noticed_by_the_owner() {
     front.gateway.advance(LATER);
     refresh(&front, &stolen, HOME).await.assert_rejected(400, "invalid_grant");
     front.assert_ended(&of_thief, CAFE).await;
+}
+
+/// Both clients have its address, and only one is the owner.
+#[tokio::test]
+async fn the_address_of_a_proxy_that_names_no_client_is_that_of_no_client() {
+    let mut front = same_address().await;
+    let first = front.grant(&authorize(&[])).await;
+    let unnamed = async |kept: &Kept| refresh_by(front.gateway.client().host("app.example"), kept).await;
+    let second = Kept::of(&unnamed(&first).await);
+    assert_eq!(front.status("/mcp", &second.access).await, 200);
+    front.gateway.advance(LATER);
+    unnamed(&first).await.assert_rejected(400, "invalid_grant");
+    assert_eq!(front.status("/mcp", &second.access).await, 401);
+    front.gateway.log_line(|line| line["reason"] == "grant_reused").await;
 }
 
 /// The accepted risk, and its end.
