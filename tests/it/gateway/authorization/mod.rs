@@ -223,3 +223,20 @@ pub async fn logged_request() -> String {
     let line = front.gateway.log_line(|line| line["oauth_client"] == "spa").await;
     format!("{line}\n")
 }
+
+/// The counters of this metric that are not zero, by the values of their labels.
+async fn counted(front: &Front, metric: &str) -> BTreeMap<String, u64> {
+    let page = front.gateway.admin_client().get("/metrics").await.text();
+    let prefix = format!("bearward_{metric}_total{{");
+    let of_line = |line: &str| {
+        let (labels, value) = line.strip_prefix(&prefix)?.split_once("} ")?;
+        let labels: Vec<&str> = labels.split('"').skip(1).step_by(2).collect();
+        let value: f64 = value.parse().expect("a number");
+        (value > 0.0).then(|| (labels.join(" "), value as u64))
+    };
+    page.lines().filter_map(of_line).collect()
+}
+
+fn counts<const N: usize>(expected: [(&str, u64); N]) -> BTreeMap<String, u64> {
+    expected.into_iter().map(|(labels, count)| (labels.to_owned(), count)).collect()
+}

@@ -1,10 +1,8 @@
 //! What operators see of clients that ask users: audit events, metrics, and the access log.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
-use super::{CALLBACK, Front, MCP, NOTES, OAUTH, Page, VERIFIER, authorize, fetched};
+use super::{CALLBACK, Front, MCP, NOTES, OAUTH, Page, VERIFIER, authorize, counted, counts, fetched};
 use crate::gateway::oauth::post;
 use crate::gateway::sign_in::liar::Lies;
 use crate::support::visitor::{APP, Visitor, parameter};
@@ -24,23 +22,6 @@ async fn events(front: &Front, count: usize) -> Vec<Value> {
 
 fn names(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["event"].as_str().expect("a name")).collect()
-}
-
-/// The counters of this metric that are not zero, by the values of their labels.
-async fn counted(front: &Front, metric: &str) -> BTreeMap<String, u64> {
-    let page = front.gateway.admin_client().get("/metrics").await.text();
-    let prefix = format!("bearward_{metric}_total{{");
-    let of_line = |line: &str| {
-        let (labels, value) = line.strip_prefix(&prefix)?.split_once("} ")?;
-        let labels: Vec<&str> = labels.split('"').skip(1).step_by(2).collect();
-        let value: f64 = value.parse().expect("a number");
-        (value > 0.0).then(|| (labels.join(" "), value as u64))
-    };
-    page.lines().filter_map(of_line).collect()
-}
-
-fn counts<const N: usize>(expected: [(&str, u64); N]) -> BTreeMap<String, u64> {
-    expected.into_iter().map(|(labels, count)| (labels.to_owned(), count)).collect()
 }
 
 #[tokio::test]
