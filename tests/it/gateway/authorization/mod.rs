@@ -92,6 +92,11 @@ impl Front {
 
     /// `more`: the configuration after the provider.
     async fn with(more: &str) -> Front {
+        Front::with_calls(more, 0).await
+    }
+
+    /// `calls`: `throttle.calls`; 0: no limit.
+    async fn with_calls(more: &str, calls: u32) -> Front {
         let liar = Liar::start(&json!({}));
         let upstream = Upstream::start();
         let provider = format!(
@@ -100,7 +105,7 @@ impl Front {
             liar.issuer
         );
         let text = Gateway::config_text(&upstream.address.to_string(), &format!("{provider}{more}"));
-        let text = text.replace("https://gateway.example", APP);
+        let text = text.replace("https://gateway.example", APP).replace("calls = 0", &format!("calls = {calls}"));
         let folder = Arc::new(TempDir::new().expect("a folder"));
         let secret = folder.path().join("client.secret");
         bearward::types::secret::write_private(&secret, b"of the gateway").expect("written");

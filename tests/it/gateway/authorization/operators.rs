@@ -102,6 +102,22 @@ async fn a_user_who_declines_is_recorded_and_a_stranger_never() {
     assert_eq!((&log["request_id"], &log["oauth_client"]), (&event["request_id"], &json!("spa")));
 }
 
+/// Each one is an event.
+#[tokio::test]
+async fn a_user_who_declines_all_the_time_is_limited() {
+    let mut front = Front::with_calls(OAUTH, 40).await;
+    let page = front.consent_page(&authorize(&[])).await;
+    let mut declined = 0;
+    let limited = loop {
+        match front.submit(&page, "deny").await.status.as_u16() {
+            303 if declined < 60 => declined += 1,
+            status => break status,
+        }
+    };
+    assert_eq!(limited, 429, "after {declined}");
+    assert_eq!(events(&front, declined).await.len(), declined);
+}
+
 #[tokio::test]
 async fn the_second_use_of_a_code_is_one_event() {
     let mut front = Front::start().await;
