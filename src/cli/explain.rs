@@ -92,6 +92,9 @@ fn print(explanation: &Explanation) {
         Outcome::Local(action) => format!("the gateway itself {action}"),
     };
     report::print_decision(&decision);
+    if let Some(change) = explanation.change() {
+        say!("{:10}  {change}", "change");
+    }
 }
 
 fn question(arguments: &Arguments) -> Result<Question, CommandError> {

@@ -89,6 +89,14 @@ pub enum Outcome {
 }
 
 impl Explanation {
+    /// What to change, where the reason of the rejection tells.
+    pub fn change(&self) -> Option<&'static str> {
+        match &self.outcome {
+            Outcome::Rejected(reject) => reject.reason.change(),
+            Outcome::Allowed | Outcome::Observed(_) | Outcome::Unknown(_) | Outcome::Local(_) => None,
+        }
+    }
+
     pub fn to_json(&self) -> Value {
         let (decision, reject): (_, Option<&Reject>) = match &self.outcome {
             Outcome::Allowed => ("allowed", None),
@@ -100,6 +108,9 @@ impl Explanation {
         let mut json = to_json(&self.steps, decision, reject);
         if let Outcome::Unknown(why) | Outcome::Local(why) = &self.outcome {
             json["detail"] = Value::from(why.as_str());
+        }
+        if let Some(change) = self.change() {
+            json["change"] = Value::from(change);
         }
         json
     }

@@ -20,7 +20,7 @@ use crate::protocols::http::{parameters, respond};
 use crate::tokens::authorization::pending::PendingRequest;
 use crate::tokens::authorization::redirect_uri::RedirectUri;
 use crate::tokens::authorization::request::RequestError;
-use crate::tokens::authorization::{client_document, client_registration};
+use crate::tokens::authorization::{client_document, client_name, client_registration};
 use crate::types::reject::{Reason, Reject};
 
 /// One call of the authorization endpoint or of the consent page.
@@ -53,6 +53,8 @@ impl<'c> AuthorizationCall<'c, '_> {
             Described::Here(client) => client,
             Described::Nowhere => return Err(unknown_client(id)),
             Described::AtItsUrl(settings) => {
+                // Also if its document cannot be fetched.
+                self.log_name(client_name::for_operators(id, false, None));
                 let now = self.context.clock.uptime();
                 // Boxed because it is rare.
                 let document = Box::pin(self.documents.find(id, settings, self.context.client(), now)).await?;
@@ -77,8 +79,11 @@ impl<'c> AuthorizationCall<'c, '_> {
 
     /// Names the client in the access log.
     pub(super) fn name(&mut self, client: &AskingClient<'_>, redirect_uri: Option<&RedirectUri>) {
-        let name = client.name_for_operators(redirect_uri).map(str::to_owned);
-        self.context.record.oauth.get_or_insert_default().client = name;
+        self.log_name(client.name_for_operators(redirect_uri));
+    }
+
+    fn log_name(&mut self, name: Option<&str>) {
+        self.context.record.oauth.get_or_insert_default().client = name.map(str::to_owned);
     }
 
     /// Keeps for `bearward explain` what the client asks for. `resources`: as the client sent them.

@@ -72,11 +72,12 @@ async function list(query) {
 
 const DECISIONS = { allowed: "green", local: "green", observed: "amber", rejected: "red", unknown: "amber" };
 
-function explanation({ decision, steps, reason, status, detail }) {
+function explanation({ decision, steps, reason, status, detail, change }) {
   const step = ({ step, found }) => el("li", {}, el("b", {}, step), " ", found ?? "");
   return el("div", { class: "result" },
     el("h3", {}, badge(decision, DECISIONS[decision]), " ", status ? `${status} ` : "", reason ? mono(reason) : ""),
     detail ? el("p", {}, detail) : "",
+    change ? el("p", { class: "note" }, `What to change: ${change}.`) : "",
     el("ol", { class: "steps" }, ...steps.map(step),
       reason ? el("li", { class: "red" }, el("b", {}, reason), " ", detail ?? "") : ""));
 }

@@ -7,7 +7,7 @@ use bearward::tokens::jwt::Algorithm;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Front, OAUTH, Page, authorize, fetched};
+use super::{Front, OAUTH, Page, authorize, counted, counts, fetched};
 use crate::gateway::oauth::clients::{MachineKey, TYPE};
 use crate::gateway::oauth::post;
 use crate::support::KeyServer;
@@ -255,4 +255,46 @@ async fn the_metadata_name_how_clients_of_documents_authenticate() {
     assert_eq!(metadata["token_endpoint_auth_methods_supported"], json!(["none", "private_key_jwt"]));
     let algorithms = &metadata["token_endpoint_auth_signing_alg_values_supported"];
     assert_eq!(*algorithms, json!(["ES256", "EdDSA", "PS256", "RS256"]));
+}
+
+/// What the running gateway says about a request of this client.
+async fn explained(front: &Front, client_id: &str) -> Value {
+    let url = authorize(&[("client_id", client_id), ("redirect_uri", CALLBACK)]);
+    let path = url.strip_prefix(APP).expect("a URL of the gateway");
+    let question = json!({ "method": "GET", "path": path, "host": "app.example" });
+    let answer = front.gateway.admin_client().post("/admin/v1/explain", &question).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}
+
+#[tokio::test]
+async fn operators_see_which_documents_fail() {
+    let (front, server, _folder) = front("[\"localhost\"]").await;
+    let id = url(&server);
+    let said = explained(&front, &id).await;
+    assert_eq!(said["decision"], "unknown", "{said}");
+    assert!(server.pages().seen.is_empty(), "a question fetches nothing");
+    publish(&server, &json!([]));
+    assert_eq!(status(&front, &id).await, 400);
+    publish(&server, &document(&server));
+    for _ in 0..2 {
+        assert_eq!(status(&front, &id).await, 303);
+    }
+    let said = explained(&front, &id).await;
+    assert_eq!(said["decision"], "local", "{said}");
+    let detail = said["detail"].as_str().expect("what it does");
+    assert!(detail.contains("“Notes”") && detail.contains("a program on the device"), "{said}");
+    assert!(said.to_string().contains("a document of localhost describes it"), "{said}");
+    front.gateway.clock.advance(Duration::from_secs(16 * 60));
+    server.pages().documents = vec![("/client.json".to_owned(), "x".repeat(6_000))];
+    assert_eq!(status(&front, &id).await, 303);
+    let other = id.replace("client.json", "other.json");
+    server.pages().documents = vec![("/other.json".to_owned(), "x".repeat(6_000))];
+    assert_eq!(status(&front, &other).await, 503);
+    let line = front.gateway.log_line(|line| line["reason"] == "client_document").await;
+    assert_eq!(line["oauth_client"], "localhost", "{line}");
+    let expected = counts([("fetched", 1), ("invalid", 1), ("kept", 1), ("stale", 1), ("unreachable", 1)]);
+    assert_eq!(counted(&front, "client_documents").await, expected);
+    let answered = "bearward_client_document_seconds_count{outcome=\"answered\"}";
+    assert_eq!(front.gateway.metric(answered).await, 2.0);
 }

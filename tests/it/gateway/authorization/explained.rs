@@ -141,6 +141,7 @@ async fn a_request_that_no_client_has_sent_is_explained_without_effects() {
         let Outcome::Rejected(reject) = &explanation.outcome else { panic!("{}", text(&explanation)) };
         assert_eq!(reject.reason.code(), reason, "{changed:?}");
         assert!(reject.detail.contains(part), "{changed:?}: {}", reject.detail);
+        assert!(explanation.to_json()["change"].as_str().is_some_and(|change| change.len() > 20), "{changed:?}");
     }
     let page = front.gateway.admin_client().get("/metrics").await.text();
     assert!(

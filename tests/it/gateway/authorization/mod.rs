@@ -96,6 +96,11 @@ impl Front {
 
     /// `more`: the configuration after the provider.
     async fn with(more: &str) -> Front {
+        Front::with_calls(more, 0).await
+    }
+
+    /// `calls`: `throttle.calls`; 0: no limit.
+    async fn with_calls(more: &str, calls: u32) -> Front {
         let liar = Liar::start(&json!({}));
         let upstream = Upstream::start();
         let provider = format!(
@@ -104,7 +109,7 @@ impl Front {
             liar.issuer
         );
         let text = Gateway::config_text(&upstream.address.to_string(), &format!("{provider}{more}"));
-        let text = text.replace("https://gateway.example", APP);
+        let text = text.replace("https://gateway.example", APP).replace("calls = 0", &format!("calls = {calls}"));
         let folder = Arc::new(TempDir::new().expect("a folder"));
         let secret = folder.path().join("client.secret");
         bearward::types::secret::write_private(&secret, b"of the gateway").expect("written");
@@ -226,4 +231,21 @@ pub async fn logged_request() -> String {
     fetched(&front, &authorize(&[])).await;
     let line = front.gateway.log_line(|line| line["oauth_client"] == "spa").await;
     format!("{line}\n")
+}
+
+/// The counters of this metric that are not zero, by the values of their labels.
+async fn counted(front: &Front, metric: &str) -> BTreeMap<String, u64> {
+    let page = front.gateway.admin_client().get("/metrics").await.text();
+    let prefix = format!("bearward_{metric}_total{{");
+    let of_line = |line: &str| {
+        let (labels, value) = line.strip_prefix(&prefix)?.split_once("} ")?;
+        let labels: Vec<&str> = labels.split('"').skip(1).step_by(2).collect();
+        let value: f64 = value.parse().expect("a number");
+        (value > 0.0).then(|| (labels.join(" "), value as u64))
+    };
+    page.lines().filter_map(of_line).collect()
+}
+
+fn counts<const N: usize>(expected: [(&str, u64); N]) -> BTreeMap<String, u64> {
+    expected.into_iter().map(|(labels, count)| (labels.to_owned(), count)).collect()
 }

@@ -1,10 +1,8 @@
 //! What operators see of clients that ask users: audit events, metrics, and the access log.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
-use super::{CALLBACK, Front, MCP, NOTES, OAUTH, Page, VERIFIER, authorize, fetched};
+use super::{CALLBACK, Front, MCP, NOTES, OAUTH, Page, VERIFIER, authorize, counted, counts, fetched};
 use crate::gateway::oauth::post;
 use crate::gateway::sign_in::liar::Lies;
 use crate::support::visitor::{APP, Visitor, parameter};
@@ -24,23 +22,6 @@ async fn events(front: &Front, count: usize) -> Vec<Value> {
 
 fn names(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["event"].as_str().expect("a name")).collect()
-}
-
-/// The counters of this metric that are not zero, by the values of their labels.
-async fn counted(front: &Front, metric: &str) -> BTreeMap<String, u64> {
-    let page = front.gateway.admin_client().get("/metrics").await.text();
-    let prefix = format!("bearward_{metric}_total{{");
-    let of_line = |line: &str| {
-        let (labels, value) = line.strip_prefix(&prefix)?.split_once("} ")?;
-        let labels: Vec<&str> = labels.split('"').skip(1).step_by(2).collect();
-        let value: f64 = value.parse().expect("a number");
-        (value > 0.0).then(|| (labels.join(" "), value as u64))
-    };
-    page.lines().filter_map(of_line).collect()
-}
-
-fn counts<const N: usize>(expected: [(&str, u64); N]) -> BTreeMap<String, u64> {
-    expected.into_iter().map(|(labels, count)| (labels.to_owned(), count)).collect()
 }
 
 #[tokio::test]
@@ -119,6 +100,22 @@ async fn a_user_who_declines_is_recorded_and_a_stranger_never() {
     }
     let log = front.gateway.log_line(|line| line["reason"] == "consent_denied").await;
     assert_eq!((&log["request_id"], &log["oauth_client"]), (&event["request_id"], &json!("spa")));
+}
+
+/// Each one is an event.
+#[tokio::test]
+async fn a_user_who_declines_all_the_time_is_limited() {
+    let mut front = Front::with_calls(OAUTH, 40).await;
+    let page = front.consent_page(&authorize(&[])).await;
+    let mut declined = 0;
+    let limited = loop {
+        match front.submit(&page, "deny").await.status.as_u16() {
+            303 if declined < 60 => declined += 1,
+            status => break status,
+        }
+    };
+    assert_eq!(limited, 429, "after {declined}");
+    assert_eq!(events(&front, declined).await.len(), declined);
 }
 
 #[tokio::test]

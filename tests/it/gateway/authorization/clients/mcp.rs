@@ -77,7 +77,7 @@ async fn nothing_secret_of_a_grant_reaches_what_operators_read() {
     }
     let log = site.gateway.log_line(|line| line["reason"] == "code_verifier").await;
     assert_eq!(log["client"], "127.0.0.1");
-    let events = site.gateway.audit_events(4).await;
+    let events = site.gateway.audit_events(7).await;
     for name in ["authorization.granted", "code.reused"] {
         assert!(events.iter().any(|event| event["event"] == name), "{name}: {events:?}");
     }
