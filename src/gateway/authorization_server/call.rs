@@ -16,6 +16,7 @@ use crate::gateway::sign_in::SignIn;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::{parameters, respond};
 use crate::tokens::authorization::client_document;
+use crate::tokens::authorization::denied_clients::DeniedClients;
 use crate::tokens::authorization::pending::PendingRequest;
 use crate::tokens::authorization::redirect_uri::RedirectUri;
 use crate::tokens::authorization::request::RequestError;
@@ -26,6 +27,7 @@ pub(crate) struct AuthorizationCall<'c, 'r> {
     pub(crate) settings: &'c AuthorizationSettings,
     /// `[[oauth.client]]`
     pub(crate) clients: &'c [RegisteredClient],
+    pub(crate) denied: &'c DeniedClients,
     /// `tokens.issuer`
     pub(crate) issuer: &'c str,
     pub(crate) sign_in: &'c SignIn,
@@ -36,6 +38,7 @@ pub(crate) struct AuthorizationCall<'c, 'r> {
 impl AuthorizationCall<'_, '_> {
     /// The client of this name.
     pub(super) async fn client<'s>(&'s self, id: &'s str) -> Result<AskingClient<'s>, Reject> {
+        self.denied.check(id)?;
         let registered = self.clients.iter().find(|client| client.client_id == id);
         let known = match (registered, &self.settings.registration) {
             (Some(registered), _) => AskingClient::of_operator(registered),

@@ -4,6 +4,7 @@
 pub mod client_document;
 pub mod client_registration;
 pub mod code;
+pub mod denied_clients;
 pub mod pending;
 pub mod redirect_uri;
 pub mod request;
