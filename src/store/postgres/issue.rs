@@ -25,6 +25,7 @@ use crate::store::provider_login::{ProviderLogin, StoredLogin};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::revocation::Revoked;
 use crate::tokens::family::{Family, RevokeReason};
+use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::secret;
 
@@ -35,7 +36,7 @@ macro_rules! issue {
         concat!(
             "with found as (
                 select ",
-            mark_of!(":subject"),
+            mark_of!(":subject", ":client_id"),
             " as mark, ",
             $is_revoked,
             " as is_revoked, (
@@ -108,7 +109,7 @@ const SURPLUS: &str = concat!(
     where f.subject = $1 and f.revoked_at is null and f.key_hash is null and f.generation > 0
         and f.idle_expiry > $2 and f.absolute_expiry > $2
         and f.created_at > coalesce(",
-    mark_of!("$1"),
+    mark_of!("$1", "f.client_id"),
     ", -1)
     order by f.last_used_at desc, f.created_at desc, f.id desc offset $3"
 );
@@ -188,7 +189,7 @@ impl Issue {
     /// Ends the families beyond the limit.
     async fn keep_limit(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
         let subject = rows::text(&self.family.subject);
-        let now = rows::time(self.family.created_at);
+        let now = rows::time(self.now());
         let mut attempts = Attempts::default();
         loop {
             let beyond = session.query(SURPLUS, &[&subject, &now, &rows::limit(self.max_live.max(1))]).await?;
@@ -208,6 +209,11 @@ impl Issue {
             Some(origin) => origins::is_revoked(session, origin).await,
             None => Ok(false),
         }
+    }
+
+    /// The time of the call. The family can be dated earlier: that of an authorization code, by the consent.
+    fn now(&self) -> UnixTime {
+        self.family.created_at.max(self.context.at)
     }
 
     /// Fails if the caller has got its error. The family, which it never learns of, must not end others. If it may be
@@ -231,7 +237,7 @@ impl Issue {
         let ended = Family { id: surplus, ..self.family.clone() };
         NewLogEntry {
             what: Revoked::Family(surplus),
-            at: self.family.created_at,
+            at: self.now(),
             reason: Some(reason),
             by: None,
             generation: None,
