@@ -65,7 +65,7 @@ pub(super) struct SharedState {
     /// Of `[[oauth.client]]`.
     pub(super) client_keys: Arc<ClientKeys>,
     /// Of `oauth.client_documents`.
-    client_documents: Arc<ClientDocuments>,
+    pub(super) client_documents: Arc<ClientDocuments>,
     client_key_watch: KeyWatch,
     pub(super) providers: Arc<Providers>,
     /// The providers of the active gateway.
