@@ -146,6 +146,8 @@ fn first_subject(runtime: &Runtime, store: &dyn Store) -> String {
     let search = Search {
         subjects: Subjects::WithPrefix(String::new()),
         state: SearchState::Live,
+        client_id: None,
+        resource: None,
         after: None,
         limit: 1,
         now: SystemClock.now(),
@@ -191,7 +193,7 @@ fn timed(
     now: UnixTime,
 ) -> (Duration, bearward::store::FoundFamilies) {
     let began = Instant::now();
-    let search = Search { subjects: subjects.clone(), state, after, limit, now };
+    let search = Search { subjects: subjects.clone(), state, client_id: None, resource: None, after, limit, now };
     let page = runtime.block_on(store.search(search)).expect("the store works");
     (began.elapsed(), page)
 }

@@ -22,6 +22,9 @@ _bearward() {
             bearward,check)
                 cmd="bearward__subcmd__check"
                 ;;
+            bearward,client)
+                cmd="bearward__subcmd__client"
+                ;;
             bearward,demo)
                 cmd="bearward__subcmd__demo"
                 ;;
@@ -64,6 +67,9 @@ _bearward() {
             bearward__subcmd__apikey,revoke)
                 cmd="bearward__subcmd__apikey__subcmd__revoke"
                 ;;
+            bearward__subcmd__client,list)
+                cmd="bearward__subcmd__client__subcmd__list"
+                ;;
             bearward__subcmd__keys,list)
                 cmd="bearward__subcmd__keys__subcmd__list"
                 ;;
@@ -98,7 +104,7 @@ _bearward() {
 
     case "${cmd}" in
         bearward)
-            opts="-h -V --help --version serve init check schema explain verify demo reload top token apikey keys store"
+            opts="-h -V --help --version serve init check schema explain verify demo reload top token apikey client keys store"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -210,6 +216,38 @@ _bearward() {
         bearward__subcmd__check)
             opts="-h --config --json --effective --deny-warnings --offline --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        bearward__subcmd__client)
+            opts="-h --help list"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        bearward__subcmd__client__subcmd__list)
+            opts="-h --config --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -582,7 +620,7 @@ _bearward() {
             return 0
             ;;
         bearward__subcmd__token__subcmd__list)
-            opts="-h --config --subject --json --help"
+            opts="-h --config --subject --client-id --resource --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -593,6 +631,14 @@ _bearward() {
                     return 0
                     ;;
                 --subject)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --resource)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -604,7 +650,7 @@ _bearward() {
             return 0
             ;;
         bearward__subcmd__token__subcmd__revoke)
-            opts="-h --config --subject --jti --session --all --issuer --before --json --help"
+            opts="-h --config --subject --client-id --jti --session --all --issuer --before --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -615,6 +661,10 @@ _bearward() {
                     return 0
                     ;;
                 --subject)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client-id)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

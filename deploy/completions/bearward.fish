@@ -37,6 +37,7 @@ complete -c bearward -n "__fish_bearward_needs_command" -f -a "reload" -d 'Make 
 complete -c bearward -n "__fish_bearward_needs_command" -f -a "top" -d 'Show what the running gateway does now: requests, rejections, durations, limits. One screen in a terminal, else one line for each second'
 complete -c bearward -n "__fish_bearward_needs_command" -f -a "token" -d 'Issue, list and revoke tokens of the running gateway'
 complete -c bearward -n "__fish_bearward_needs_command" -f -a "apikey" -d 'Issue, list and revoke API keys of the running gateway'
+complete -c bearward -n "__fish_bearward_needs_command" -f -a "client" -d 'List the OAuth clients of the running gateway'
 complete -c bearward -n "__fish_bearward_needs_command" -f -a "keys" -d 'List, rotate and revoke the signing keys of the running gateway'
 complete -c bearward -n "__fish_bearward_needs_command" -f -a "store" -d 'Move the store'
 complete -c bearward -n "__fish_bearward_using_subcommand serve" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
@@ -86,8 +87,8 @@ complete -c bearward -n "__fish_bearward_using_subcommand top" -l json -d 'Print
 complete -c bearward -n "__fish_bearward_using_subcommand top" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand token; and not __fish_seen_subcommand_from issue list revoke" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand token; and not __fish_seen_subcommand_from issue list revoke" -f -a "issue" -d 'Start a session and print its first token pair'
-complete -c bearward -n "__fish_bearward_using_subcommand token; and not __fish_seen_subcommand_from issue list revoke" -f -a "list" -d 'List the sessions of a subject'
-complete -c bearward -n "__fish_bearward_using_subcommand token; and not __fish_seen_subcommand_from issue list revoke" -f -a "revoke" -d 'Revoke one session, one access token, or all tokens of a subject, an issuer or a session there'
+complete -c bearward -n "__fish_bearward_using_subcommand token; and not __fish_seen_subcommand_from issue list revoke" -f -a "list" -d 'List the sessions of a subject, live and ended, or the live ones of a client or resource'
+complete -c bearward -n "__fish_bearward_using_subcommand token; and not __fish_seen_subcommand_from issue list revoke" -f -a "revoke" -d 'Revoke one session, one access token, or all tokens of a subject, a client, an issuer or a session there'
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from issue" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from issue" -l subject -d 'The user or service that the token is for: its `sub`' -r
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from issue" -l scope -d 'Scopes, separated by spaces' -r
@@ -99,10 +100,13 @@ complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from issue" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from list" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from list" -l subject -d 'The `sub` of the tokens' -r
+complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from list" -l client-id -d 'The client of the tokens: its `client_id`' -r
+complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from list" -l resource -d 'The protected resource that the tokens are for: a URL in their `aud`' -r
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from list" -l json -d 'Print the list as JSON'
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from revoke" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
-complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from revoke" -l subject -d 'All tokens of this subject' -r
+complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from revoke" -l subject -d 'All tokens of this subject. With --client-id, those of this client alone' -r
+complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from revoke" -l client-id -d 'All tokens of this client, by its `client_id`' -r
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from revoke" -l jti -d 'One access token, by its `jti`' -r
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from revoke" -l session -d 'All tokens of this session at another issuer, by its `sid`, and the sessions that began there' -r
 complete -c bearward -n "__fish_bearward_using_subcommand token; and __fish_seen_subcommand_from revoke" -l issuer -d 'The issuer of the tokens. Default: this gateway; with --all, every issuer' -r
@@ -130,6 +134,11 @@ complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_see
 complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from revoke" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
 complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from revoke" -l json -d 'Print the result as JSON'
 complete -c bearward -n "__fish_bearward_using_subcommand apikey; and __fish_seen_subcommand_from revoke" -s h -l help -d 'Print help'
+complete -c bearward -n "__fish_bearward_using_subcommand client; and not __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c bearward -n "__fish_bearward_using_subcommand client; and not __fish_seen_subcommand_from list" -f -a "list" -d 'List the clients that are registered, that have a document in the memory of this gateway, or that have live sessions, with the number of these'
+complete -c bearward -n "__fish_bearward_using_subcommand client; and __fish_seen_subcommand_from list" -l config -d 'Configuration file. Relative paths in it start at its folder' -r -F
+complete -c bearward -n "__fish_bearward_using_subcommand client; and __fish_seen_subcommand_from list" -l json -d 'Print the list as JSON'
+complete -c bearward -n "__fish_bearward_using_subcommand client; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand keys; and not __fish_seen_subcommand_from list rotate revoke" -s h -l help -d 'Print help'
 complete -c bearward -n "__fish_bearward_using_subcommand keys; and not __fish_seen_subcommand_from list rotate revoke" -f -a "list" -d 'List the current, next and former signing keys'
 complete -c bearward -n "__fish_bearward_using_subcommand keys; and not __fish_seen_subcommand_from list rotate revoke" -f -a "rotate" -d 'Publish the next signing key. It signs after tokens.key_ahead'

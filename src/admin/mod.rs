@@ -19,6 +19,7 @@ pub use access::guess::WrongTokens;
 pub use access::operators::{Access, Operator, Operators, Role};
 pub use access::sessions::Sessions;
 pub use calls::explainer::{Asked, Explain, Explaining};
+pub use calls::known_clients::KnownClients;
 pub use calls::reload_reply::{ReloadError, ReloadRequest, Reloaded};
 pub use calls::stats_streams::StatsStreams;
 pub use connections::AdminConnections;

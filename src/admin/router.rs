@@ -10,8 +10,8 @@ use super::access::host;
 use super::access::operators::{Operator, Role};
 use super::access::sessions::Caller;
 use super::calls::{
-    api_keys, certificates, configuration, explain, issuers, keys, operator_sessions, rejections, reload, revocations,
-    stats, tokens, upstreams,
+    api_keys, certificates, clients, configuration, explain, issuers, keys, operator_sessions, rejections, reload,
+    revocations, stats, tokens, upstreams,
 };
 use super::settings::MAX_TOKEN_SIZE;
 use super::state::Admin;
@@ -101,6 +101,7 @@ async fn route(
         issuers::PATH => issuers::handle(admin, request.method(), context.at),
         stats::PATH | stats::STREAM_PATH => stats::handle(admin, request.method(), request.uri(), &caller),
         path if api_keys::is_api_key_path(path) => api_keys::handle(admin, request, context).await,
+        path if clients::is_client_path(path) => clients::handle(admin, request, context).await,
         path if keys::is_key_path(path) => keys::handle(admin, request, context).await,
         _ => tokens::handle(admin, request, context).await,
     }

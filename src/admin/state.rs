@@ -12,6 +12,7 @@ use super::access::guess::WrongTokens;
 use super::access::operators::Operators;
 use super::access::sessions::Sessions;
 use super::calls::explainer::Explain;
+use super::calls::known_clients::KnownClients;
 use super::calls::reload_reply::ReloadRequest;
 use super::calls::stats_streams::StatsStreams;
 use super::readiness::Readiness;
@@ -38,6 +39,8 @@ pub struct Admin {
     pub snapshots: Arc<Snapshots>,
     pub stats_streams: StatsStreams,
     pub listeners: Vec<ListenerTls>,
+    /// The clients that the gateway knows without its store.
+    pub known_clients: Box<dyn Fn() -> KnownClients + Send + Sync>,
     /// Every key in force, with its origin.
     pub configuration: Box<dyn Fn() -> Json + Send + Sync>,
     pub clock: Arc<dyn Clock>,

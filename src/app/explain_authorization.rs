@@ -38,6 +38,7 @@ impl AuthorizationQuestions {
         let preview = Preview {
             settings,
             clients: &self.endpoints.clients,
+            denied: &self.endpoints.denied,
             issuer: &self.issuer,
             roots: &self.roots,
             documents: &self.documents,

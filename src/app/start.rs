@@ -29,7 +29,8 @@ use super::thread;
 use super::traces;
 use super::workers::{self, Workers};
 use crate::admin::{
-    Admin, AdminConnections, ListenerTls, Operators, Readiness, ReloadRequest, Sessions, StatsStreams, WrongTokens,
+    Admin, AdminConnections, KnownClients, ListenerTls, Operators, Readiness, ReloadRequest, Sessions, StatsStreams,
+    WrongTokens,
 };
 use crate::config::Config;
 use crate::gateway::Gateway;
@@ -177,6 +178,7 @@ fn admin(
     let config = live.config();
     let state = &live.state;
     let in_force = live.clone();
+    let of_clients = live.clone();
     Admin {
         broker: state.broker.clone(),
         providers: state.providers.clone(),
@@ -188,6 +190,7 @@ fn admin(
         snapshots: Arc::new(state.snapshots(metrics.clone())),
         stats_streams: StatsStreams::new(config.admin.streams),
         listeners,
+        known_clients: Box::new(move || known_clients(&of_clients)),
         configuration: Box::new(move || configuration(&in_force)),
         clock: state.clock.clone(),
         operators: Operators::new(&token, &config.admin.operators),
@@ -200,6 +203,15 @@ fn admin(
         serving: Arc::new(AtomicBool::new(true)),
         reloads,
         request_ids: RequestIds::new(),
+    }
+}
+
+fn known_clients(live: &LiveConfig) -> KnownClients {
+    let config = live.config();
+    KnownClients {
+        registered: config.oauth.clients.iter().map(|client| client.client_id.clone()).collect(),
+        documents: live.state.authorization.documents.names(),
+        denied: config.oauth.denied.clone(),
     }
 }
 

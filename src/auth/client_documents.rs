@@ -201,6 +201,12 @@ impl ClientDocuments {
         kept.get(url).filter(|kept| now.since(kept.fetched) < longest).map(|kept| kept.keys.clone())
     }
 
+    /// The clients with a document in the memory, each with the name that the document gives it.
+    pub fn names(&self) -> Vec<(String, Option<String>)> {
+        let kept = self.kept.lock();
+        kept.iter().map(|(client_id, kept)| (client_id.clone(), kept.document.name.clone())).collect()
+    }
+
     fn kept(&self, client_id: &str, now: Uptime) -> Option<Arc<ClientDocument>> {
         let kept = self.kept.lock();
         kept.get(client_id).filter(|kept| now < kept.until).map(|kept| kept.document.clone())

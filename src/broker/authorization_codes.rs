@@ -3,6 +3,7 @@
 //! The family has the id that the code names, so that the store itself rejects a second use, at whatever gateway it
 //! comes. Before the first use, nothing is stored.
 
+use super::issue::begun;
 use super::service::Broker;
 use super::token_pair::TokenPair;
 use crate::store::{IssuedOnce, RevokedBy};
@@ -84,15 +85,19 @@ impl Broker {
         let new = self.first_generation(login, now);
         let new = with_client_auth(with_auth_time(new, &session), client_auth);
         let grant = Some(Grant::default());
-        let family = Family { id: code.id, salt: code::salt(text), origin: session.origin, grant, ..new };
+        // A revocation of the client that comes between the consent and this call ends what the user has granted.
+        let created_at = begun(code.granted_at(now), self.clock.uncertainty());
+        let salt = code::salt(text);
+        let family = Family { id: code.id, salt, origin: session.origin, created_at, grant, ..new };
         self.check_usable(&family, now)?;
         let max_live = self.settings.sessions_per_subject;
         let grant = GrantedFamily { family, redirect_host: code.redirect_host.clone() };
         match self.with_timeout(self.store.issue_once(grant, max_live, context.clone())).await? {
             IssuedOnce::Written(family) => self.pair(&family, bind, now),
-            IssuedOnce::Void => {
-                Err(Reject::new(Reason::CodeSessionEnded, "the subject or its session was revoked meanwhile"))
-            }
+            IssuedOnce::Void => Err(Reject::new(
+                Reason::CodeSessionEnded,
+                "the client, the subject or its session was revoked meanwhile",
+            )),
             IssuedOnce::Taken(family) if code::is_salt_of(&family.salt, text) => {
                 self.revoke_family(family.id, RevokedBy::Reuse, context).await?;
                 Err(Reject::new(Reason::CodeReused, "the code was used before; its session ends"))

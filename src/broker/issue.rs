@@ -156,7 +156,7 @@ fn part_of(lifetime: u64, percent: u64, random: u16) -> u64 {
 }
 
 /// When a login began. Never later than it was, however wrong the clock is: "log out everywhere" must find it.
-fn begun(now: UnixTime, uncertainty: Duration) -> UnixTime {
+pub(super) fn begun(now: UnixTime, uncertainty: Duration) -> UnixTime {
     now - uncertainty
 }
 

@@ -7,6 +7,7 @@ mod admin_client;
 mod apikey;
 mod chain_file;
 mod check;
+mod client;
 mod config_argument;
 mod demo;
 mod echo;
@@ -82,6 +83,9 @@ enum Command {
     /// Issue, list and revoke API keys of the running gateway.
     #[command(subcommand)]
     Apikey(apikey::ApiKeyCommand),
+    /// List the OAuth clients of the running gateway.
+    #[command(subcommand)]
+    Client(client::ClientCommand),
     /// List, rotate and revoke the signing keys of the running gateway.
     #[command(subcommand)]
     Keys(keys::KeysCommand),
@@ -115,6 +119,7 @@ pub fn run() -> ExitCode {
         Command::Top(arguments) => top::run(arguments),
         Command::Token(command) => token::run(command),
         Command::Apikey(command) => apikey::run(command),
+        Command::Client(command) => client::run(command),
         Command::Keys(command) => keys::run(command),
         Command::Store(command) => store::run(command),
     };

@@ -43,25 +43,24 @@ pub(super) enum TokenCommand {
         #[arg(long)]
         json: bool,
     },
-    /// List the sessions of a subject.
+    /// List the sessions of a subject, live and ended, or the live ones of a client or resource.
     List {
         #[command(flatten)]
         config: ConfigArgument,
-        /// The `sub` of the tokens.
-        #[arg(long)]
-        subject: String,
+        #[command(flatten)]
+        filter: ListFilter,
         /// Print the list as JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Revoke one session, one access token, or all tokens of a subject, an issuer or a session there.
+    /// Revoke one session, one access token, or all tokens of a subject, a client, an issuer or a session there.
     Revoke {
         #[command(flatten)]
         config: ConfigArgument,
         #[command(flatten)]
         target: RevokeTarget,
         /// The issuer of the tokens. Default: this gateway; with --all, every issuer.
-        #[arg(long, conflicts_with = "token_id")]
+        #[arg(long, conflicts_with_all = ["token_id", "client_id"])]
         issuer: Option<String>,
         /// Only sessions that began at or before this time, as 2026-11-20T23:05:21Z. Default: now.
         #[arg(long, value_name = "TIME", conflicts_with_all = ["token_id", "jti", "session"])]
@@ -73,18 +72,36 @@ pub(super) enum TokenCommand {
 }
 
 #[derive(clap::Args)]
-#[group(required = true, multiple = false)]
-pub(super) struct RevokeTarget {
-    /// The token id of a session, or one of its refresh tokens.
-    token_id: Option<String>,
-    /// All tokens of this subject.
+#[group(required = true, multiple = true)]
+pub(super) struct ListFilter {
+    /// The `sub` of the tokens.
     #[arg(long)]
     subject: Option<String>,
-    /// One access token, by its `jti`.
+    /// The client of the tokens: its `client_id`.
     #[arg(long)]
+    client_id: Option<String>,
+    /// The protected resource that the tokens are for: a URL in their `aud`.
+    #[arg(long, value_name = "URL")]
+    resource: Option<String>,
+}
+
+#[derive(clap::Args)]
+#[group(required = true, multiple = true)]
+pub(super) struct RevokeTarget {
+    /// The token id of a session, or one of its refresh tokens.
+    #[arg(conflicts_with_all = ["subject", "client_id", "jti", "session", "all"])]
+    token_id: Option<String>,
+    /// All tokens of this subject. With --client-id, those of this client alone.
+    #[arg(long, conflicts_with_all = ["jti", "session", "all"])]
+    subject: Option<String>,
+    /// All tokens of this client, by its `client_id`.
+    #[arg(long, conflicts_with_all = ["jti", "session", "all"])]
+    client_id: Option<String>,
+    /// One access token, by its `jti`.
+    #[arg(long, conflicts_with_all = ["session", "all"])]
     jti: Option<String>,
     /// All tokens of this session at another issuer, by its `sid`, and the sessions that began there.
-    #[arg(long, value_name = "SID", requires = "issuer")]
+    #[arg(long, value_name = "SID", requires = "issuer", conflicts_with = "all")]
     session: Option<String>,
     /// All tokens.
     #[arg(long)]
@@ -106,9 +123,8 @@ pub(super) fn run(command: TokenCommand) -> Result<(), CommandError> {
             let pair = call(&config.admin_socket()?, Method::POST, "/admin/v1/tokens", Some(&body))?;
             if json { say!("{pair}") } else { print_pair(&pair) }
         }
-        TokenCommand::List { config, subject, json } => {
-            let path = format!("/admin/v1/subjects/{}/tokens", percent_encode(&subject));
-            let tokens = call(&config.admin_socket()?, Method::GET, &path, None)?;
+        TokenCommand::List { config, filter, json } => {
+            let tokens = list(&config.admin_socket()?, filter)?;
             if json { say!("{tokens}") } else { print_table(&tokens) }
         }
         TokenCommand::Revoke { config, target, issuer, before, json } => {
@@ -119,19 +135,41 @@ pub(super) fn run(command: TokenCommand) -> Result<(), CommandError> {
     Ok(())
 }
 
+/// All sessions of a subject, or the live ones that the filter finds.
+fn list(admin: &Path, filter: ListFilter) -> Result<Value, CallError> {
+    let ListFilter { subject, client_id, resource } = filter;
+    if let (Some(subject), None, None) = (&subject, &client_id, &resource) {
+        return call(admin, Method::GET, &format!("/admin/v1/subjects/{}/tokens", percent_encode(subject)), None);
+    }
+    let named = [("subject", subject), ("clientId", client_id), ("resource", resource)];
+    let wanted = named.into_iter().filter_map(|(name, value)| Some(format!("&{name}={}", percent_encode(&value?))));
+    let wanted: String = wanted.collect();
+    let mut after = String::new();
+    let mut tokens = Vec::new();
+    loop {
+        let page = call(admin, Method::GET, &format!("/admin/v1/tokens?limit=500{wanted}{after}"), None)?;
+        tokens.extend(array_member(&page, "tokens").cloned());
+        let Some(next) = page.get("next").and_then(Value::as_str) else { break };
+        after = format!("&after={next}");
+    }
+    Ok(json!({ "tokens": tokens }))
+}
+
 fn revoke(
     admin: &Path,
     target: RevokeTarget,
     issuer: Option<String>,
     before: Option<String>,
 ) -> Result<Value, CallError> {
-    let RevokeTarget { token_id, subject, jti, session, all } = target;
+    let RevokeTarget { token_id, subject, client_id, jti, session, all } = target;
     if let Some(token_id) = token_id {
         let path = format!("/admin/v1/tokens/{}", percent_encode(&token_id));
         return call(admin, Method::DELETE, &path, None);
     }
-    let body =
-        json!({ "sub": subject, "jti": jti, "session": session, "all": all, "issuer": issuer, "before": before });
+    let body = json!({
+        "sub": subject, "clientId": client_id, "jti": jti, "session": session, "all": all, "issuer": issuer,
+        "before": before,
+    });
     call(admin, Method::POST, "/admin/v1/revocations", Some(&body))
 }
 
@@ -144,21 +182,26 @@ fn print_pair(pair: &Value) {
 
 fn print_table(tokens: &Value) {
     say!(
-        "{:22}  {:16}  {:24}  {:24}  {:15}  {:20}  label",
+        "{:22}  {:16}  {:24}  {:24}  {:15}  {:20}  {:20}  {:20}  label",
         "token id",
         "state",
         "created",
         "last used",
         "address",
-        "scope"
+        "scope",
+        "subject",
+        "client"
     );
     for token in array_member(tokens, "tokens") {
         let [id, state, reason, provider, created] =
             ["tokenId", "state", "reason", "provider", "createdAt"].map(|name| text_member(token, name));
         let [used, address, scope, label] =
             ["lastUsedAt", "address", "scope", "label"].map(|name| text_member(token, name));
+        let [subject, client] = ["sub", "clientId"].map(|name| text_member(token, name));
         let why = [reason, provider].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
         let state = if why.is_empty() { state } else { format!("{state}: {why}") };
-        say!("{id:22}  {state:16}  {created:24}  {used:24}  {address:15}  {scope:20}  {label}");
+        say!(
+            "{id:22}  {state:16}  {created:24}  {used:24}  {address:15}  {scope:20}  {subject:20}  {client:20}  {label}"
+        );
     }
 }

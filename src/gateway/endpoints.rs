@@ -14,6 +14,7 @@ use crate::gateway::authorization_server::settings::AuthorizationSettings;
 use crate::gateway::exchange_rule::ExchangeRule;
 use crate::gateway::protected_resource::Resources;
 use crate::limits::limiter::Key;
+use crate::tokens::authorization::denied_clients::DeniedClients;
 use crate::tokens::authorization::redirect_uri::RedirectUri;
 use crate::tokens::jwt::algorithm_name;
 use crate::types::reject::{Reason, Reject};
@@ -37,6 +38,8 @@ pub struct Endpoints {
     pub resource_servers: Vec<ResourceServer>,
     /// `[[oauth.client]]`
     pub clients: Vec<RegisteredClient>,
+    /// `oauth.denied_clients`
+    pub denied: DeniedClients,
     /// `[[oauth.exchange]]`, in order: the first one that accepts a token applies.
     pub exchange: Vec<ExchangeRule>,
     /// `oauth.sign_in`, `oauth.login_page`. `None`: no client can ask users.

@@ -82,6 +82,7 @@ impl TokenCalls {
     ) -> Outcome {
         let content = self.read_body(request, BODY_LIMIT, context).await?;
         let refresh = RefreshRequest::read(request.headers(), &content)?;
+        self.endpoints.denied.check(refresh.client_id().unwrap_or_default())?;
         if refresh.client_id().is_some_and(|id| self.endpoints.client(id).is_some()) {
             let detail = "a registered client refreshes at the token endpoint, where it can authenticate";
             return Err(Reject::new(Reason::ClientNotAuthenticated, detail));
@@ -206,6 +207,7 @@ impl TokenCalls {
         let mut call = AuthorizationCall {
             settings,
             clients: &self.endpoints.clients,
+            denied: &self.endpoints.denied,
             issuer: &self.broker.settings.issuer,
             broker: &self.broker,
             sign_in,

@@ -20,6 +20,7 @@ pub enum Part {
     Families,
     Revocations,
     Subjects,
+    Clients,
     SigningKeys,
     Events,
     Endings,
@@ -29,10 +30,11 @@ pub enum Part {
 }
 
 impl Part {
-    pub const ALL: [Part; 9] = [
+    pub const ALL: [Part; 10] = [
         Part::Families,
         Part::Revocations,
         Part::Subjects,
+        Part::Clients,
         Part::SigningKeys,
         Part::Events,
         Part::Endings,
@@ -47,6 +49,7 @@ impl Part {
             Part::Families => "sessions",
             Part::Revocations => "revocations",
             Part::Subjects => "watermarks of subjects",
+            Part::Clients => "watermarks of clients",
             Part::SigningKeys => "signing keys",
             Part::Events => "undelivered audit events",
             Part::Endings => "list of what was ended",
@@ -62,6 +65,7 @@ pub enum Record {
     Family(Box<Family>),
     Revocation(Revocation),
     Subject(SubjectMark),
+    Client(ClientMark),
     SigningKey(StoredKey),
     Event(Recorded),
     Ending(Ending),
@@ -73,6 +77,15 @@ pub enum Record {
 
 /// The watermark of a subject of the gateway.
 pub struct SubjectMark {
+    pub subject: String,
+    pub not_after: UnixTime,
+    pub needed_until: UnixTime,
+}
+
+/// The watermark of a client.
+pub struct ClientMark {
+    pub client_id: String,
+    /// Of this user alone; empty: of all users.
     pub subject: String,
     pub not_after: UnixTime,
     pub needed_until: UnixTime,
@@ -158,6 +171,9 @@ fn canonical(record: &Record) -> String {
         Record::Subject(SubjectMark { subject, not_after, needed_until }) => {
             json!([subject, time(*not_after), time(*needed_until)])
         }
+        Record::Client(ClientMark { client_id, subject, not_after, needed_until }) => {
+            json!([client_id, subject, time(*not_after), time(*needed_until)])
+        }
         Record::SigningKey(key) => json!([
             key.kid,
             key.algorithm,
@@ -207,6 +223,7 @@ fn canonical_target(what: &Revoked) -> Value {
         Revoked::Session { issuer, session } => json!(["session", issuer, session]),
         Revoked::Subject { issuer, subject, not_after } => json!(["subject", issuer, subject, time(not_after)]),
         Revoked::Issuer { issuer, not_after } => json!(["issuer", issuer, time(not_after)]),
+        Revoked::Client { client_id, subject, not_after } => json!(["client", client_id, subject, time(not_after)]),
         Revoked::Everything { not_after } => json!(["everything", time(not_after)]),
     }
 }

@@ -160,6 +160,12 @@ pub(super) fn revocation(what: &Revoked) -> Event {
         Revoked::Issuer { issuer, not_after } => {
             Event { issuer: Some(issuer.clone()), before: Some(not_after.to_string()), ..Event::new("issuer.revoked") }
         }
+        Revoked::Client { client_id, subject, not_after } => Event {
+            client_id: Some(client_id.clone()),
+            subject: subject.clone(),
+            before: Some(not_after.to_string()),
+            ..Event::new("client.revoked")
+        },
         Revoked::Everything { not_after } => {
             Event { before: Some(not_after.to_string()), ..Event::new("everything.revoked") }
         }

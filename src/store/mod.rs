@@ -45,5 +45,5 @@ pub use pool::{OpenConnections, OperationHook, OperationKind, PoolStatus};
 pub use provider_login::{
     CLAIM_TIME, EndedLogins, Lease, LoginLease, ProviderLogin, RefreshedLogin, Renewed, SavedLogin, StoredLogin,
 };
-pub use search::{FoundFamilies, KeySearch, Position, Search, SearchState, Subjects};
+pub use search::{FoundFamilies, KeySearch, LiveClient, Position, Search, SearchState, Subjects};
 pub use shared_clock::SharedClock;

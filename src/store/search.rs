@@ -20,6 +20,10 @@ pub(super) const MAX_SCANNED: usize = 2_000;
 pub struct Search {
     pub subjects: Subjects,
     pub state: SearchState,
+    /// Only the families of this client.
+    pub client_id: Option<String>,
+    /// Only the families with this value in their audience. It does not begin with a comma.
+    pub resource: Option<String>,
     /// `None` for the first page.
     pub after: Option<Position>,
     /// Maximum number of families in the page.
@@ -51,6 +55,13 @@ pub struct KeySearch {
     pub after: Option<Position>,
     /// Maximum number of keys in the page.
     pub limit: usize,
+}
+
+/// A client, and how many of its sessions are live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveClient {
+    pub client_id: String,
+    pub live: u64,
 }
 
 /// One family in the order of a search.

@@ -8,12 +8,12 @@
 use crate::tokens::family::{Family, RevokeReason, RevokedAt};
 use crate::types::clock::UnixTime;
 
-/// Returns true if the watermark of its subject voids the family.
+/// Returns true if the watermark voids the family.
 pub(super) fn is_void(family: &Family, mark: Option<UnixTime>) -> bool {
     mark.is_some_and(|mark| family.created_at <= mark)
 }
 
-/// The family as a list shows it: revoked at the watermark, if the watermark of its subject voids it.
+/// The family as a list shows it: revoked at the watermark, if that voids it.
 ///
 /// A watermark ends any number of families with one row and leaves their own rows unchanged.
 pub(super) fn with_watermark(family: Family, mark: Option<UnixTime>) -> Family {

@@ -27,6 +27,7 @@
 //! | `access_token.revoked` | an operator revoked one access token |
 //! | `issuer_session.revoked` | a session at another issuer was revoked: by its `sid`, by an operator or that issuer |
 //! | `subject.revoked`, `issuer.revoked`, `everything.revoked` | an operator revoked all tokens up to `before` |
+//! | `client.revoked` | an operator revoked all tokens of a client up to `before`; with `subject`, those of this user |
 //! | `key.created`, `key.activated`, `key.retired`, `key.revoked`, `key.deleted` | a signing key changed its state |
 //! | `store.rollback_suspected` | a valid refresh token is newer than the store: old backup, or lost writes |
 

@@ -115,6 +115,9 @@ impl EndingEntry {
             Revoked::Issuer { issuer, .. } => {
                 EndingEntry { what: "issuer", issuer: Some(issuer), ..EndingEntry::default() }
             }
+            Revoked::Client { client_id, subject, .. } => {
+                EndingEntry { what: "client", client_id: Some(client_id), sub: subject, ..EndingEntry::default() }
+            }
             Revoked::Everything { .. } => EndingEntry { what: "all", ..EndingEntry::default() },
         };
         let reason = shown_reason(reason, by.as_ref());

@@ -3,6 +3,7 @@
 //! | body | what is revoked |
 //! |---|---|
 //! | `{"subject", "issuer"?, "before"?}` | all tokens of a subject; `sub` is the same member |
+//! | `{"clientId", "subject"?, "before"?}` | all tokens of a client; with `subject`, those of this user |
 //! | `{"jti", "issuer"?}` | one access token |
 //! | `{"session", "issuer"}` | all tokens of a session at another issuer, by its `sid`, and the sessions that began there |
 //! | `{"all": true, "issuer", "before"?}` | all tokens of an issuer |
@@ -39,6 +40,8 @@ struct RevocationRequest {
     sub: Option<String>,
     jti: Option<String>,
     session: Option<String>,
+    #[serde(rename = "clientId")]
+    client_id: Option<String>,
     #[serde(default)]
     all: bool,
     issuer: Option<String>,
@@ -68,13 +71,13 @@ pub(crate) async fn revoke_subject(
     revoke(admin, Revoked::Subject { issuer, subject, not_after: context.at }, context).await
 }
 
-async fn revoke(admin: &Admin, target: Revoked, context: EventContext) -> Result<Response<Body>, Reject> {
+pub(super) async fn revoke(admin: &Admin, target: Revoked, context: EventContext) -> Result<Response<Body>, Reject> {
     admin.broker.revoke_named(target, context).await?;
     Ok(respond::json(StatusCode::OK, &json!({ "success": true })))
 }
 
 fn target(admin: &Admin, body: RevocationRequest, now: UnixTime) -> Result<Revoked, String> {
-    let RevocationRequest { sub, jti, session, all, issuer, before } = body;
+    let RevocationRequest { sub, jti, session, client_id, all, issuer, before } = body;
     if let Some(unknown) = issuer.as_ref().filter(|issuer| !is_accepted(admin, issuer)) {
         // A response of success for a mistyped issuer would hide that nothing was revoked.
         return Err(format!("the issuer {unknown:?} is not configured"));
@@ -88,6 +91,16 @@ fn target(admin: &Admin, body: RevocationRequest, now: UnixTime) -> Result<Revok
         return Err("before is in the future; use the current time or an earlier one".into());
     }
     let own = || admin.broker.settings.issuer.clone();
+    if let Some(client_id) = client_id {
+        if jti.is_some() || session.is_some() || all {
+            return Err("clientId cannot be used with jti, session or all".into());
+        }
+        if issuer.is_some_and(|issuer| issuer != own()) {
+            return Err("clientId is a client of this gateway; leave issuer out".into());
+        }
+        let subject = sub.map(|subject| sized("sub", subject)).transpose()?;
+        return Ok(Revoked::Client { client_id: sized("clientId", client_id)?, subject, not_after });
+    }
     match (sub, jti, session, all) {
         (Some(subject), None, None, false) => {
             let issuer = issuer.unwrap_or_else(own);
@@ -107,7 +120,7 @@ fn target(admin: &Admin, body: RevocationRequest, now: UnixTime) -> Result<Revok
             Some(issuer) => Revoked::Issuer { issuer, not_after },
             None => Revoked::Everything { not_after },
         }),
-        _ => Err("expected exactly one of sub, jti, session and \"all\": true".into()),
+        _ => Err("expected exactly one of sub, clientId, jti, session and \"all\": true".into()),
     }
 }
 
@@ -119,7 +132,7 @@ fn is_accepted(admin: &Admin, issuer: &str) -> bool {
     admin.broker.keyring.keys().issuers.iter().any(|accepted| *accepted.policy.issuer == *issuer) || is_provider()
 }
 
-fn sized(member: &str, name: String) -> Result<String, String> {
+pub(super) fn sized(member: &str, name: String) -> Result<String, String> {
     match name.len() {
         1..=MAX_NAME_SIZE => Ok(name),
         _ => Err(format!("{member} must have 1 to {MAX_NAME_SIZE} bytes")),

@@ -19,6 +19,8 @@ pub(super) struct TokenEntry {
     token_id: TokenId,
     sub: String,
     scope: String,
+    /// Empty: the configured audience.
+    aud: Vec<String>,
     client_id: String,
     label: String,
     /// The address of the last client that used it.
@@ -80,6 +82,7 @@ impl TokenEntry {
             issuer: family.origin.map(|origin| origin.issuer),
             sub: family.subject,
             scope: family.scope,
+            aud: family.audience,
             client_id: family.client_id,
             label: family.label,
             address: family.address,

@@ -1,4 +1,4 @@
-//! `GET /admin/v1/tokens`: searches sessions by their subject.
+//! `GET /admin/v1/tokens`: searches sessions by their subject, client and resource.
 
 use http::{Response, StatusCode, Uri};
 use serde::Serialize;
@@ -41,16 +41,22 @@ fn search(uri: &Uri, now: UnixTime) -> Result<Search, Reject> {
         Some("all") => Ok(SearchState::All),
         Some(_) => Err("state: expected live, ended or all"),
     };
+    let client_id = query.take("clientId");
+    let resource = query.take("resource");
     let after = query.take("after");
     let limit = query.limit()?;
     query.finish()?;
     let invalid = |error| Reject::new(Reason::BadParameter, error);
     let subjects = subjects.map_err(invalid)?;
     let state = state.map_err(invalid)?;
+    let is_url = |resource: &String| resource.starts_with("https://") || resource.starts_with("http://");
+    if !resource.as_ref().is_none_or(is_url) {
+        return Err(invalid("resource: expected a URL, as `resource` of a route"));
+    }
     let position = |cursor: String| {
         let found = from_cursor(&cursor).filter(|position| subjects.contains(&position.subject));
         found.ok_or_else(|| invalid("after: expected `next` of a page of the same search"))
     };
     let after = after.map(position).transpose()?;
-    Ok(Search { subjects, state, after, limit, now })
+    Ok(Search { subjects, state, client_id, resource, after, limit, now })
 }

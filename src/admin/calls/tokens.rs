@@ -18,11 +18,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::body::read_object;
-use super::{ended_tokens, revocations, token_entry, token_search};
+use super::{ended_tokens, revocations, segment, token_entry, token_search};
 use crate::admin::state::Admin;
 use crate::broker::revoke;
 use crate::protocols::http::body::Body;
-use crate::protocols::http::{path, respond};
+use crate::protocols::http::respond;
 use crate::store::RevokedBy;
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::bound::Bound;
@@ -87,9 +87,11 @@ pub(crate) async fn handle(
         (_, ["tokens", "ended"]) => Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD")),
         (&Method::DELETE, ["tokens", id]) => revoke_family(admin, id, context).await,
         (_, ["tokens", _]) => Err(Reject::from(Reason::MethodNotAllowed).allows("DELETE")),
-        (&Method::GET, ["subjects", subject, "tokens"]) => list(admin, decode_subject(subject)?, context.at).await,
+        (&Method::GET, ["subjects", subject, "tokens"]) => {
+            list(admin, segment::decode(subject, "subject")?, context.at).await
+        }
         (&Method::DELETE, ["subjects", subject, "tokens"]) => {
-            revocations::revoke_subject(admin, decode_subject(subject)?, context).await
+            revocations::revoke_subject(admin, segment::decode(subject, "subject")?, context).await
         }
         (_, ["subjects", _, "tokens"]) => Err(Reject::from(Reason::MethodNotAllowed).allows("GET, HEAD, DELETE")),
         _ => Err(Reason::NoRoute.into()),
@@ -136,12 +138,6 @@ fn login(body: IssueRequest) -> Result<Login, String> {
     };
     login.check().map_err(|error| error.to_string())?;
     Ok(login)
-}
-
-fn decode_subject(segment: &str) -> Result<String, Reject> {
-    let subject = String::from_utf8(path::decode(segment.as_bytes()).into_owned());
-    let subject = subject.map_err(|_| Reject::new(Reason::BadParameter, "the subject is not UTF-8"))?;
-    if subject.is_empty() { Err(Reject::new(Reason::BadParameter, "the subject is empty")) } else { Ok(subject) }
 }
 
 async fn list(admin: &Admin, subject: String, now: UnixTime) -> Result<Response<Body>, Reject> {

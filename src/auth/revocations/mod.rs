@@ -10,12 +10,13 @@
 //! the epoch moves, and the epoch is read before the look-up. So no token counts as checked at an epoch without its
 //! look-up.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
 use moka::Expiry;
 use moka::sync::Cache;
+use parking_lot::Mutex;
 
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::tokens::jwt::VerifiedToken;
@@ -32,6 +33,8 @@ pub struct RevocationKeys {
     session: Option<u128>,
     subject: u128,
     issuer: u128,
+    /// Of a token of this gateway with a `client_id`.
+    client: Option<ClientKeys>,
     dated: UnixTime,
 }
 
@@ -43,9 +46,30 @@ impl RevocationKeys {
             session: session_of(token).map(|session| key(b"sid", &token.issuer, session)),
             subject: key(b"sub", &token.issuer, &token.subject),
             issuer: key(b"iss", &token.issuer, ""),
+            client: client_of(token).map(|client_id| ClientKeys::of(client_id, &token.subject)),
             dated: token.dated,
         }
     }
+}
+
+/// The keys of the client that a token was issued to.
+#[derive(Clone, Copy, Debug)]
+struct ClientKeys {
+    /// With any user.
+    all: u128,
+    /// With the user of the token.
+    of_subject: u128,
+}
+
+impl ClientKeys {
+    fn of(client_id: &str, subject: &str) -> Self {
+        ClientKeys { all: key(b"cli", client_id, ""), of_subject: key(b"cus", client_id, subject) }
+    }
+}
+
+/// The client of a token of this gateway. Another issuer means other clients by its names.
+fn client_of(token: &VerifiedToken) -> Option<&str> {
+    if token.own { token.claims.get("client_id")?.as_str() } else { None }
 }
 
 /// The session at another issuer. The `sid` of the gateway's own tokens is their family.
@@ -53,11 +77,12 @@ fn session_of(token: &VerifiedToken) -> Option<&str> {
     if token.own { None } else { token.claims.get("sid")?.as_str() }
 }
 
-/// 128 bits of SHA-256: no two keys collide, also if a hostile issuer chooses one of them.
-fn key(kind: &[u8], issuer: &str, id: &str) -> u128 {
+/// 128 bits of SHA-256: no two keys collide, also if a hostile issuer chooses one of them. `owner`: the issuer or the
+/// client that `id` belongs to.
+fn key(kind: &[u8], owner: &str, id: &str) -> u128 {
     // Without the length, an issuer could move its end into the id and hit the key of another issuer.
-    let len = (issuer.len() as u64).to_be_bytes();
-    let digest = secret::digest(&[kind, &len, issuer.as_bytes(), id.as_bytes()]);
+    let len = (owner.len() as u64).to_be_bytes();
+    let digest = secret::digest(&[kind, &len, owner.as_bytes(), id.as_bytes()]);
     u128::from_be_bytes(std::array::from_fn(|index| digest[index]))
 }
 
@@ -84,7 +109,7 @@ impl<V: Copy + Into<Life>> Expiry<u128, V> for ByLife {
     }
 }
 
-/// Revokes the tokens of a subject or an issuer that are dated at or before `not_after`: see
+/// Revokes the tokens of a subject, an issuer or a client that are dated at or before `not_after`: see
 /// [`VerifiedToken::dated`].
 #[derive(Clone, Copy)]
 struct Watermark {
@@ -103,6 +128,11 @@ pub struct Revocations {
     entries: Cache<u128, Life, RandomState>,
     /// Subjects and whole issuers.
     watermarks: Cache<u128, Watermark, RandomState>,
+    /// Clients. Apart from the others, so that a look-up costs nothing while there are none.
+    clients: Cache<u128, Watermark, RandomState>,
+    /// False only while `clients` is empty. Changed under `clients_change`.
+    has_clients: AtomicBool,
+    clients_change: Mutex<()>,
     /// Every token dated at or before this is revoked. Milliseconds; 0: none.
     everything: AtomicU64,
     epoch: AtomicU64,
@@ -115,6 +145,9 @@ impl Revocations {
         Revocations {
             entries: Cache::builder().expire_after(ByLife).build_with_hasher(RandomState::default()),
             watermarks: Cache::builder().expire_after(ByLife).build_with_hasher(RandomState::default()),
+            clients: Cache::builder().expire_after(ByLife).build_with_hasher(RandomState::default()),
+            has_clients: AtomicBool::new(false),
+            clients_change: Mutex::new(()),
             everything: AtomicU64::new(0),
             epoch: AtomicU64::new(1),
             sequence: AtomicU64::new(0),
@@ -137,9 +170,14 @@ impl Revocations {
             Revoked::Token { issuer, jti } => self.entries.insert(key(b"jti", issuer, jti), life),
             Revoked::Session { issuer, session } => self.entries.insert(key(b"sid", issuer, session), life),
             Revoked::Subject { issuer, subject, not_after } => {
-                self.raise_watermark(key(b"sub", issuer, subject), *not_after, life)
+                raise_watermark(&self.watermarks, key(b"sub", issuer, subject), *not_after, life)
             }
-            Revoked::Issuer { issuer, not_after } => self.raise_watermark(key(b"iss", issuer, ""), *not_after, life),
+            Revoked::Issuer { issuer, not_after } => {
+                raise_watermark(&self.watermarks, key(b"iss", issuer, ""), *not_after, life)
+            }
+            Revoked::Client { client_id, subject, not_after } => {
+                self.raise_client(client_id, subject.as_deref(), *not_after, life)
+            }
             Revoked::Everything { not_after } => {
                 self.everything.fetch_max(not_after.as_millis(), Ordering::AcqRel);
             }
@@ -148,11 +186,14 @@ impl Revocations {
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A watermark only rises: an older one that arrives late must not make revoked tokens valid again.
-    fn raise_watermark(&self, key: u128, not_after: UnixTime, life: Life) {
-        let current = self.watermarks.get(&key).map(|mark| mark.not_after);
-        let not_after = current.map_or(not_after, |current| current.max(not_after));
-        self.watermarks.insert(key, Watermark { not_after, life });
+    fn raise_client(&self, client_id: &str, subject: Option<&str>, not_after: UnixTime, life: Life) {
+        let key = match subject {
+            Some(subject) => ClientKeys::of(client_id, subject).of_subject,
+            None => ClientKeys::of(client_id, "").all,
+        };
+        let _change = self.clients_change.lock();
+        raise_watermark(&self.clients, key, not_after, life);
+        self.has_clients.store(true, Ordering::Release);
     }
 
     /// Changes with each revocation, and with nothing else.
@@ -168,12 +209,15 @@ impl Revocations {
             || keys.token.as_ref().is_some_and(has)
             || keys.session.as_ref().is_some_and(has)
             || self.is_before_everything(keys.dated)
-            || self.is_before_watermark(keys.subject, keys.dated)
-            || self.is_before_watermark(keys.issuer, keys.dated)
+            || is_before_watermark(&self.watermarks, keys.subject, keys.dated)
+            || is_before_watermark(&self.watermarks, keys.issuer, keys.dated)
+            || keys.client.is_some_and(|client| self.is_client_revoked(client, keys.dated))
     }
 
-    fn is_before_watermark(&self, key: u128, dated: UnixTime) -> bool {
-        self.watermarks.contains_key(&key) && self.watermarks.get(&key).is_some_and(|mark| dated <= mark.not_after)
+    fn is_client_revoked(&self, client: ClientKeys, dated: UnixTime) -> bool {
+        self.has_clients.load(Ordering::Acquire)
+            && (is_before_watermark(&self.clients, client.all, dated)
+                || is_before_watermark(&self.clients, client.of_subject, dated))
     }
 
     /// A token without `iat` counts as dated in 1970, so every watermark revokes it. 0 means that there is no
@@ -192,16 +236,34 @@ impl Revocations {
     pub fn remove_expired(&self) {
         self.entries.run_pending_tasks();
         self.watermarks.run_pending_tasks();
+        self.clients.run_pending_tasks();
+        // Under the lock, no watermark comes between the look and the change. The map itself is read: the count of the
+        // cache lags behind it.
+        let _change = self.clients_change.lock();
+        if self.clients.iter().next().is_none() {
+            self.has_clients.store(false, Ordering::Release);
+        }
     }
 
     /// The number of entries and watermarks, including expired ones until [`Revocations::remove_expired`] runs.
     pub fn count(&self) -> u64 {
-        self.entries.entry_count() + self.watermarks.entry_count()
+        self.entries.entry_count() + self.watermarks.entry_count() + self.clients.entry_count()
     }
 
     pub fn sequence(&self) -> u64 {
         self.sequence.load(Ordering::Acquire)
     }
+}
+
+/// A watermark only rises: an older one that arrives late must not make revoked tokens valid again.
+fn raise_watermark(marks: &Cache<u128, Watermark, RandomState>, key: u128, not_after: UnixTime, life: Life) {
+    let current = marks.get(&key).map(|mark| mark.not_after);
+    let not_after = current.map_or(not_after, |current| current.max(not_after));
+    marks.insert(key, Watermark { not_after, life });
+}
+
+fn is_before_watermark(marks: &Cache<u128, Watermark, RandomState>, key: u128, dated: UnixTime) -> bool {
+    marks.contains_key(&key) && marks.get(&key).is_some_and(|mark| dated <= mark.not_after)
 }
 
 impl Default for Revocations {

@@ -9,7 +9,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A token of the family of this number.
 fn of_family(number: u128) -> RevocationKeys {
-    RevocationKeys { family: Some(number), token: None, session: None, subject: 0, issuer: 0, dated: NOW }
+    RevocationKeys { family: Some(number), token: None, session: None, subject: 0, issuer: 0, client: None, dated: NOW }
 }
 
 fn of(issuer: &str, subject: &str, jti: &str, dated: UnixTime) -> RevocationKeys {
@@ -19,6 +19,7 @@ fn of(issuer: &str, subject: &str, jti: &str, dated: UnixTime) -> RevocationKeys
         session: Some(key(b"sid", issuer, "s")),
         subject: key(b"sub", issuer, subject),
         issuer: key(b"iss", issuer, ""),
+        client: None,
         dated,
     }
 }
@@ -85,9 +86,12 @@ fn keeps_a_revocation_for_its_life_and_little_longer() {
         Revoked::Session { issuer: "a".into(), session: "s".into() },
         Revoked::Subject { issuer: "a".into(), subject: "alice".into(), not_after: NOW },
         Revoked::Issuer { issuer: "a".into(), not_after: NOW },
+        client("spa", None, NOW),
+        client("spa", Some("alice"), NOW),
     ] {
         let keys = match &what {
             Revoked::Family(id) => of_family(id.as_u128()),
+            Revoked::Client { .. } => of_client("spa", "alice", NOW),
             _ => of("a", "alice", "1", NOW),
         };
         let revocations = Revocations::new();
@@ -142,6 +146,67 @@ fn a_watermark_includes_its_instant_and_only_rises() {
     for (dated, revoked) in [(NOW + SECOND, true), (NOW + SECOND + Duration::from_millis(1), false)] {
         assert_eq!(revocations.is_revoked(&of("c", "carol", "1", dated)), revoked);
     }
+}
+
+fn client(client_id: &str, subject: Option<&str>, not_after: UnixTime) -> Revoked {
+    Revoked::Client { client_id: client_id.into(), subject: subject.map(Into::into), not_after }
+}
+
+/// A token of this gateway for a client.
+fn of_client(client_id: &str, subject: &str, dated: UnixTime) -> RevocationKeys {
+    let mut token = VerifiedToken::with_subject(subject.into());
+    (token.own, token.dated) = (true, dated);
+    token.claims.insert("client_id".into(), client_id.into());
+    RevocationKeys::of(&token)
+}
+
+#[test]
+fn a_watermark_of_a_client_ends_its_tokens_of_all_users_or_of_one() {
+    let revocations = Revocations::new();
+    let after = NOW + Duration::from_millis(1);
+    for (sequence, what) in [client("spa", None, NOW), client("spa", None, NOW - HOUR), client("cli", Some("bob"), NOW)]
+        .into_iter()
+        .enumerate()
+    {
+        revocations.enforce(&revocation(sequence as u64 + 1, what, HOUR), NOW);
+    }
+    let mut of_another_issuer = VerifiedToken::with_subject("alice".into());
+    of_another_issuer.dated = NOW;
+    of_another_issuer.claims.insert("client_id".into(), "spa".into());
+    for (keys, revoked) in [
+        (of_client("spa", "alice", NOW), true),
+        (of_client("spa", "bob", NOW - HOUR), true),
+        (of_client("spa", "alice", after), false),
+        (of_client("cli", "bob", NOW), true),
+        (of_client("cli", "alice", NOW), false),
+        (of_client("cli", "bob", after), false),
+        (of_client("clib", "ob", NOW), false),
+        (of_client("", "", NOW), false),
+        (RevocationKeys::of(&of_another_issuer), false),
+    ] {
+        assert_eq!(revocations.is_revoked(&keys), revoked, "{keys:?}");
+    }
+}
+
+/// Without such a watermark, no token is looked up among them.
+#[test]
+fn clients_are_looked_up_only_while_one_is_revoked() {
+    let revocations = Revocations::new();
+    let has_clients = || revocations.has_clients.load(Ordering::Acquire);
+    revocations.enforce(&family(1, HOUR), NOW);
+    assert!(!has_clients());
+    let life = Duration::from_millis(50);
+    revocations.enforce(&revocation(2, client("spa", None, NOW), life), NOW);
+    revocations.remove_expired();
+    assert!(has_clients() && revocations.is_revoked(&of_client("spa", "alice", NOW)));
+    let began = Instant::now();
+    while has_clients() {
+        assert!(began.elapsed() < 100 * life, "it is looked up although it has expired");
+        revocations.remove_expired();
+    }
+    assert!(began.elapsed() >= life);
+    revocations.enforce(&revocation(3, client("spa", None, NOW), HOUR), NOW);
+    assert!(has_clients() && revocations.is_revoked(&of_client("spa", "alice", NOW)));
 }
 
 /// A second write with a shorter life, as after a clock was set back, keeps the longer life.

@@ -64,6 +64,7 @@ pub(super) fn read(
     }
     let resource_servers = resource_servers(table);
     let clients = oauth_clients::clients(table, tokens, possible, &issuers.names);
+    let denied = oauth_authorization::denied_clients(table, &clients);
     let mtls_url = mtls_url(table, possible);
     let known = Known { issuers: &issuers.accepted, names: &issuers.names, clients: &clients, providers };
     let exchange = oauth_exchange::exchanges(table, &known);
@@ -106,6 +107,7 @@ pub(super) fn read(
         resources,
         resource_servers,
         clients,
+        denied,
         exchange,
         authorization,
     };

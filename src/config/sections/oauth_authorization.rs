@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::auth::client_documents::DocumentSettings;
 use crate::auth::provider::Provider;
+use crate::auth::registered_clients::RegisteredClient;
 use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
@@ -19,6 +20,7 @@ use crate::gateway::authorization_server::settings::{
 };
 use crate::gateway::protected_resource::Resources;
 use crate::gateway::route::{Access, Capture, Route};
+use crate::tokens::authorization::denied_clients::DeniedClients;
 use crate::tokens::authorization::request::OfferedResource;
 use crate::tokens::family::ReuseRule;
 
@@ -271,6 +273,31 @@ fn documents(table: &mut Table<'_>) -> Option<DocumentSettings> {
     }
     value.choice(&[("any", ())])?;
     Some(DocumentSettings { hosts: None, ca_file })
+}
+
+/// `oauth.denied_clients`
+pub(super) fn denied_clients(table: &mut Table<'_>, clients: &[RegisteredClient]) -> DeniedClients {
+    let value = table.take("denied_clients", Shape::list(Shape::Pattern("^[ -~]+$")));
+    table.default("denied_clients", Vec::<String>::new());
+    let Some(value) = value else { return DeniedClients::default() };
+    let example = "[\"app.example\"]";
+    for item in value.list(example).unwrap_or_default() {
+        let own = clients.iter().find(|client| item.string() == Some(&*client.client_id));
+        if let Some(client) = own {
+            let message = format!("the [[oauth.client]] {} is denied, and gets no tokens", client.client_id);
+            let warning = ConfigError::new(message, "expected the id or host of another client");
+            item.warn(warning.help("remove this one, or the [[oauth.client]]"));
+        }
+    }
+    DeniedClients(value.list_of(example, denied_client).unwrap_or_default())
+}
+
+fn denied_client(text: &str) -> Result<String, ConfigError> {
+    if !text.is_empty() && text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Ok(text.to_owned());
+    }
+    let error = ConfigError::new("this is no client id and no host", "expected printable ASCII characters");
+    Err(error.help("write the client_id as it is in lists of sessions, or the host of its document without https://"))
 }
 
 /// `[[oauth.scope]]`

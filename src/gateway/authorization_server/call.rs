@@ -17,6 +17,7 @@ use crate::gateway::oauth::metadata;
 use crate::gateway::sign_in::{SignIn, is_host_of};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::{parameters, respond};
+use crate::tokens::authorization::denied_clients::DeniedClients;
 use crate::tokens::authorization::pending::PendingRequest;
 use crate::tokens::authorization::redirect_uri::RedirectUri;
 use crate::tokens::authorization::request::RequestError;
@@ -28,6 +29,7 @@ pub(crate) struct AuthorizationCall<'c, 'r> {
     pub(crate) settings: &'c AuthorizationSettings,
     /// `[[oauth.client]]`
     pub(crate) clients: &'c [RegisteredClient],
+    pub(crate) denied: &'c DeniedClients,
     /// `tokens.issuer`
     pub(crate) issuer: &'c str,
     pub(crate) broker: &'c Broker,
@@ -47,6 +49,7 @@ impl<'c> AuthorizationCall<'c, '_> {
     where
         'c: 's,
     {
+        self.denied.check(id)?;
         self.registration = registration_of(id, self.clients.iter().any(|client| client.client_id == id));
         let roots = &self.broker.roots;
         let client = match find(id, self.clients, self.settings, roots, self.context.now) {

@@ -12,6 +12,7 @@ use crate::auth::client_documents::ClientDocuments;
 use crate::auth::registered_clients::RegisteredClient;
 use crate::gateway::context::RequestContext;
 use crate::tokens::authorization::client_registration;
+use crate::tokens::authorization::denied_clients::DeniedClients;
 use crate::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
 use crate::tokens::authorization::request::{AuthorizationRequest, SignInWish};
 use crate::tokens::family::refresh_token::Roots;
@@ -23,6 +24,8 @@ pub struct Preview<'p> {
     pub settings: &'p AuthorizationSettings,
     /// `[[oauth.client]]`
     pub clients: &'p [RegisteredClient],
+    /// `oauth.denied_clients`
+    pub denied: &'p DeniedClients,
     /// `tokens.issuer`
     pub issuer: &'p str,
     /// None of them: they cannot be read.
@@ -80,6 +83,7 @@ impl Preview<'_> {
     }
 
     fn client<'s>(&'s self, id: &'s str, context: &RequestContext<'_>) -> Result<AskingClient<'s>, NoPreview> {
+        self.denied.check(id)?;
         let may_be_registered = id.starts_with(client_registration::PREFIX) && self.settings.registration.is_some();
         if may_be_registered && self.roots.newest_secret().is_none() {
             let why = "the root secret, which cannot be read, decides whether the client has registered itself";

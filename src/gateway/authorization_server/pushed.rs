@@ -26,6 +26,7 @@ pub async fn push(call: Call<'_, '_>, content: &Bytes) -> Result<Response<Body>,
     let mut asking = AuthorizationCall {
         settings,
         clients: &call.endpoints.clients,
+        denied: &call.endpoints.denied,
         issuer: &call.broker.settings.issuer,
         broker: call.broker,
         sign_in: None,

@@ -25,6 +25,8 @@ impl Call<'_, '_> {
             return Err(Reason::UnsupportedGrantType.into());
         }
         let client = self.client(form).await?;
+        // A code and a refresh token are good only with the client_id of their client, so that none can leave it out.
+        self.endpoints.denied.check(client.id().unwrap_or_default())?;
         // After the client, and before anything is granted.
         let proved = self.authenticator.proof_verifier.grant_proof(&self.context.auth_by(self.headers)).await?;
         let known = client.id().and_then(|id| self.endpoints.client(id));

@@ -2,7 +2,7 @@
 
 use crate::store::api::future::StoreFuture;
 use crate::store::endings::{EndingSearch, FoundEndings, Revoker};
-use crate::store::search::{FoundFamilies, KeySearch, Search};
+use crate::store::search::{FoundFamilies, KeySearch, LiveClient, Search};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::authorization::grant::GrantedFamily;
 use crate::tokens::family::refresh_token::PresentedToken;
@@ -104,6 +104,9 @@ pub trait FamilyStore: Send + Sync {
 
     /// One page of the families that `search` describes, without API keys, in the form of [`FamilyStore::families_of`].
     fn search(&self, search: Search) -> StoreFuture<FoundFamilies>;
+
+    /// The clients with live sessions, those with the most first, at most `limit`. API keys are no sessions.
+    fn live_clients(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<LiveClient>>;
 
     /// One page of API keys, in the form of [`FamilyStore::families_of`].
     fn api_keys(&self, search: KeySearch) -> StoreFuture<FoundFamilies>;

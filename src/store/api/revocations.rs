@@ -27,9 +27,9 @@ pub enum LogOrder {
 pub trait RevocationStore: Send + Sync {
     /// Writes a revocation of anything but a family, and returns its sequence. A family is an error.
     ///
-    /// Watermarks can only be raised. A watermark over everything, over the gateway's own issuer or over one of its
-    /// subjects also ends the families that are as old or older. A watermark of now or later also ends the existing
-    /// families that are dated later.
+    /// Watermarks can only be raised. A watermark over everything, over the gateway's own issuer, over one of its
+    /// subjects or over a client also ends the families that are as old or older. A watermark of now or later also ends
+    /// the existing families that are dated later.
     ///
     /// A session, a subject or an issuer also ends each family that came from there, with an entry of its own. A
     /// watermark ends those with an origin that is dated at or before it.

@@ -18,7 +18,7 @@ const SEARCH: &str = concat!(
     "select ",
     family_columns!(),
     ", ",
-    mark_of!("f.subject"),
+    mark_of!("f.subject", "f.client_id"),
     " as mark from families f
     where f.key_hash is not null and ($1::text is null or f.subject = $1)
         and (f.subject > $2 or f.subject = $2 and (f.created_at, f.id) < ($3, $4))

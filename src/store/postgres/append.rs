@@ -191,6 +191,7 @@ struct Columns {
     tags: Vec<Vec<u8>>,
     by: Vec<Option<String>>,
     sessions: Vec<bool>,
+    clients: Vec<Option<String>>,
 }
 
 impl Columns {
@@ -207,15 +208,17 @@ impl Columns {
             .with("tags", self.tags)
             .with("by", self.by)
             .with("sessions", self.sessions)
+            .with("clients", self.clients)
     }
 
     fn push(&mut self, entry: &NewLogEntry, own_issuer: &str) -> Result<(), StoreError> {
-        let RevokedColumns { kind, issuer, name, not_after, is_session } = RevokedColumns::of(&entry.what);
+        let RevokedColumns { kind, issuer, name, not_after, is_session, client } = RevokedColumns::of(&entry.what);
         self.kinds.push(kind);
         self.issuers.push(issuer);
         self.names.push(name);
         self.not_after.push(not_after);
         self.sessions.push(is_session);
+        self.clients.push(client);
         self.at.push(rows::time(entry.at));
         self.reasons.push(entry.reason.map(RevokeReason::as_str));
         self.generations.push(entry.generation.map(rows::counter).transpose()?);
@@ -245,6 +248,7 @@ fn effect(what: &Revoked, own_issuer: &str) -> Option<&'static str> {
         // All families belong to the gateway's own issuer.
         Revoked::Issuer { issuer, .. } if issuer == own_issuer => Some("everything"),
         Revoked::Subject { issuer, .. } if issuer == own_issuer => Some("subject"),
+        Revoked::Client { .. } => Some("client"),
         // A token of this gateway is accepted at a refresh long after it expired, while its family lives. Only this
         // entry stops it there, so that it is kept for as long.
         Revoked::Token { issuer, .. } if issuer == own_issuer => Some("token"),

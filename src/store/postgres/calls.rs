@@ -19,7 +19,7 @@ use crate::store::freshness::Freshness;
 use crate::store::mark::{Mark, Marked};
 use crate::store::pool::PoolStatus;
 use crate::store::provider_login::{EndedLogins, Lease, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
-use crate::store::search::{FoundFamilies, KeySearch, Search};
+use crate::store::search::{FoundFamilies, KeySearch, LiveClient, Search};
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
 use crate::tokens::authorization::grant::GrantedFamily;
 use crate::tokens::family::Family;
@@ -70,6 +70,10 @@ impl FamilyStore for PostgresStore {
 
     fn search(&self, search: Search) -> StoreFuture<FoundFamilies> {
         self.run(Lane::Any, search::SearchFamilies { search })
+    }
+
+    fn live_clients(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<LiveClient>> {
+        self.run(Lane::Any, search::LiveClients { now, limit })
     }
 
     fn api_keys(&self, search: KeySearch) -> StoreFuture<FoundFamilies> {

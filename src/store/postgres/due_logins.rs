@@ -74,7 +74,9 @@ impl MakeDue {
                 (make_due!("f.origin_subject = $3 and f.origin_dated <= $4"), issuer, Some(subject), Some(not_after))
             }
             Revoked::Issuer { issuer, not_after } => (make_due!("f.origin_dated <= $3"), issuer, None, Some(not_after)),
-            Revoked::Family(_) | Revoked::Token { .. } | Revoked::Everything { .. } => return Ok(Vec::new()),
+            Revoked::Family(_) | Revoked::Token { .. } | Revoked::Client { .. } | Revoked::Everything { .. } => {
+                return Ok(Vec::new());
+            }
         };
         let issuer = rows::text(issuer);
         let name = name.map(|name| rows::text(name));

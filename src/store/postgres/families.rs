@@ -36,7 +36,7 @@ const OF_SUBJECT: &str = concat!(
     "select ",
     family_columns!(),
     ", ",
-    mark_of!("$1"),
+    mark_of!("$1", "f.client_id"),
     " as mark from families f where f.subject = $1 and f.key_hash is null order by f.created_at desc limit $2"
 );
 

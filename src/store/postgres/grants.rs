@@ -48,7 +48,7 @@ const SUPERSEDED: &str = concat!(
     "select ",
     family_columns!(),
     ", ",
-    mark_of!("$1"),
+    mark_of!("$1", "$2"),
     " as mark from families f
     where f.subject = $1 and f.client_id = $2 and f.revoked_at is null and f.superseded_at is not null"
 );

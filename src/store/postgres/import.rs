@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio_postgres::Row;
 
-use crate::store::copy::{Checksum, Counters, Part, Record, SubjectMark};
+use crate::store::copy::{Checksum, ClientMark, Counters, Part, Record, SubjectMark};
 use crate::store::error::StoreError;
 use crate::store::postgres::acme;
 use crate::store::postgres::connect::Connector;
@@ -35,11 +35,11 @@ const PAGE: i64 = 2_000;
 
 const IS_USED: &str = "select exists (select from families) or exists (select from revocations)
     or exists (select from subjects) or exists (select from marks) or exists (select from provider_logins)
-    or exists (select from acme)
+    or exists (select from acme) or exists (select from clients)
     or exists (select from signing_keys) or exists (select from audit)
     or exists (select from meta m where m.name = 'revocation_sequence' and m.value > 0)";
 const BEGIN: &str = "insert into meta (name, value) values ('copy', 1) on conflict (name) do nothing";
-const CLEAR: &str = "truncate families, revocations, subjects, signing_keys, audit, endings, marks,
+const CLEAR: &str = "truncate families, revocations, subjects, clients, signing_keys, audit, endings, marks,
     provider_logins, acme, root_check";
 const RAISE: &str = "update meta set value = greatest(value, $2) where name = $1";
 /// The tag is that of the newest entry, or a new one if that was deleted.
@@ -56,6 +56,8 @@ const REVOCATIONS: &str =
     concat!("select ", revocation_columns!(), " from revocations r where r.sequence > $1 order by r.sequence limit $2");
 const SUBJECTS: &str = "select s.subject, s.not_after, s.needed_until from subjects s
     where s.subject > $1 order by s.subject limit $2";
+const CLIENTS: &str = "select c.client_id, c.subject, c.not_after, c.needed_until from clients c
+    where (c.client_id, c.subject) > ($1, $2) order by c.client_id, c.subject limit $3";
 const EVENTS: &str = "select a.sequence, a.event from audit a where a.sequence > $1 order by a.sequence limit $2";
 
 const ENDINGS: &str =
@@ -152,12 +154,14 @@ async fn checksum(session: &Session, part: Part, each: &mut dyn FnMut(u64)) -> R
         return Ok(checksum);
     }
     let mut after_text = String::new();
+    let mut after_subject = String::new();
     let mut after_number = i64::MIN;
     let mut after_bytes = Vec::<u8>::new();
     loop {
         let page = match part {
             Part::Families => session.query(FAMILIES, &[&after_text, &PAGE]).await?,
             Part::Subjects => session.query(SUBJECTS, &[&after_text, &PAGE]).await?,
+            Part::Clients => session.query(CLIENTS, &[&after_text, &after_subject, &PAGE]).await?,
             Part::Revocations => session.query(REVOCATIONS, &[&after_number, &PAGE]).await?,
             Part::Endings => session.query(ENDINGS, &[&after_number, &PAGE]).await?,
             Part::Marks => session.query(MARKS, &[&after_bytes, &PAGE]).await?,
@@ -173,6 +177,10 @@ async fn checksum(session: &Session, part: Part, each: &mut dyn FnMut(u64)) -> R
         match part {
             Part::Families => after_text = get(last, "id")?,
             Part::Subjects => after_text = get(last, "subject")?,
+            Part::Clients => {
+                after_text = get(last, "client_id")?;
+                after_subject = get(last, "subject")?;
+            }
             Part::Marks => after_bytes = get(last, "id")?,
             Part::ProviderLogins => after_text = get(last, "login_id")?,
             Part::Acme => after_text = get(last, "name")?,
@@ -192,6 +200,12 @@ fn record(part: Part, row: &Row) -> Result<Record, StoreError> {
         Part::ProviderLogins => Record::ProviderLogin(Box::new(provider_logins::read(row)?)),
         Part::Acme => Record::Acme(acme::read(row)?),
         Part::Subjects => Record::Subject(SubjectMark {
+            subject: read_text(row, "subject")?,
+            not_after: read_time(row, "not_after")?,
+            needed_until: read_time(row, "needed_until")?,
+        }),
+        Part::Clients => Record::Client(ClientMark {
+            client_id: read_text(row, "client_id")?,
             subject: read_text(row, "subject")?,
             not_after: read_time(row, "not_after")?,
             needed_until: read_time(row, "needed_until")?,

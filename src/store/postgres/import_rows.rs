@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::store::copy::{Record, SubjectMark};
+use crate::store::copy::{ClientMark, Record, SubjectMark};
 use crate::store::endings::{Ending, Revoker};
 use crate::store::mark::StoredMark;
 use crate::store::postgres::acme;
@@ -42,14 +42,18 @@ static FAMILIES: LazyLock<NamedStatement> = LazyLock::new(|| {
             late_refreshes)",
     )
 });
-const REVOCATIONS: &str = "insert into revocations (sequence, kind, issuer, name, not_after, at, until, tag, session)
-    select g.sequence, g.kind, g.issuer, g.name, g.not_after, g.at, g.until, g.tag, g.session
+const REVOCATIONS: &str = "insert into revocations (sequence, kind, issuer, name, not_after, at, until, tag, session,
+        client)
+    select g.sequence, g.kind, g.issuer, g.name, g.not_after, g.at, g.until, g.tag, g.session, g.client
     from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[],
-            $9::boolean[])
-        as g (sequence, kind, issuer, name, not_after, at, until, tag, session)";
+            $9::boolean[], $10::text[])
+        as g (sequence, kind, issuer, name, not_after, at, until, tag, session, client)";
 const SUBJECTS: &str = "insert into subjects (subject, not_after, needed_until)
     select g.subject, g.not_after, g.needed_until
     from unnest($1::text[], $2::bigint[], $3::bigint[]) as g (subject, not_after, needed_until)";
+const CLIENTS: &str = "insert into clients (client_id, subject, not_after, needed_until)
+    select g.client_id, g.subject, g.not_after, g.needed_until
+    from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) as g (client_id, subject, not_after, needed_until)";
 /// In the order of creation, which the column `number` keeps.
 const SIGNING_KEYS: &str = "insert into signing_keys
         (kid, algorithm, root, sealed, created_at, activated_at, retired_at, revoked_at, token_life)
@@ -62,11 +66,12 @@ const SIGNING_KEYS: &str = "insert into signing_keys
 const EVENTS: &str = "insert into audit (sequence, id, event) overriding system value
     select g.sequence, g.id, g.event from unnest($1::bigint[], $2::bytea[], $3::text[]) as g (sequence, id, event)";
 
-const ENDINGS: &str = "insert into endings (sequence, kind, issuer, name, not_after, at, reason, by, until, session)
-    select g.sequence, g.kind, g.issuer, g.name, g.not_after, g.at, g.reason, g.by, g.until, g.session
+const ENDINGS: &str = "insert into endings (sequence, kind, issuer, name, not_after, at, reason, by, until, session,
+        client)
+    select g.sequence, g.kind, g.issuer, g.name, g.not_after, g.at, g.reason, g.by, g.until, g.session, g.client
     from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[],
-            $9::bigint[], $10::boolean[])
-        as g (sequence, kind, issuer, name, not_after, at, reason, by, until, session)";
+            $9::bigint[], $10::boolean[], $11::text[])
+        as g (sequence, kind, issuer, name, not_after, at, reason, by, until, session, client)";
 
 const MARKS: &str = "insert into marks (id, kind, value, until, tag, seen)
     select g.id, g.kind, g.value, g.until, g.tag, 0
@@ -85,6 +90,7 @@ pub(super) async fn write(session: &Session, records: &[Record]) -> Result<(), Q
     let mut families = Vec::new();
     let mut revocations = Vec::new();
     let mut subjects = Vec::new();
+    let mut clients = Vec::new();
     let mut keys = Vec::new();
     let mut events = Vec::new();
     let mut endings = Vec::new();
@@ -95,6 +101,7 @@ pub(super) async fn write(session: &Session, records: &[Record]) -> Result<(), Q
             Record::Family(family) => families.push(&**family),
             Record::Revocation(revocation) => revocations.push(revocation),
             Record::Subject(subject) => subjects.push(subject),
+            Record::Client(client) => clients.push(client),
             Record::SigningKey(key) => keys.push(key),
             Record::Event(event) => events.push(event),
             Record::Ending(ending) => endings.push(ending),
@@ -112,6 +119,9 @@ pub(super) async fn write(session: &Session, records: &[Record]) -> Result<(), Q
     }
     if !subjects.is_empty() {
         write_subjects(session, &subjects).await?;
+    }
+    if !clients.is_empty() {
+        write_clients(session, &clients).await?;
     }
     if !keys.is_empty() {
         write_keys(session, &keys).await?;
@@ -144,17 +154,19 @@ struct WhatColumns {
     names: Vec<Option<String>>,
     not_after: Vec<Option<i64>>,
     sessions: Vec<bool>,
+    clients: Vec<Option<String>>,
 }
 
 impl WhatColumns {
     fn of<'r>(entries: impl Iterator<Item = &'r Revoked>) -> Self {
         let mut columns = WhatColumns::default();
-        for RevokedColumns { kind, issuer, name, not_after, is_session } in entries.map(RevokedColumns::of) {
+        for RevokedColumns { kind, issuer, name, not_after, is_session, client } in entries.map(RevokedColumns::of) {
             columns.kinds.push(kind);
             columns.issuers.push(issuer);
             columns.names.push(name);
             columns.not_after.push(not_after);
             columns.sessions.push(is_session);
+            columns.clients.push(client);
         }
         columns
     }
@@ -216,6 +228,7 @@ async fn write_revocations(session: &Session, entries: &[&Revocation]) -> Result
                 &column(entries, |entry| time(entry.until)),
                 &column(entries, |_| secret::random::<16>().to_vec()),
                 &what.sessions,
+                &what.clients,
             ],
         )
         .await?;
@@ -227,6 +240,15 @@ async fn write_subjects(session: &Session, subjects: &[&SubjectMark]) -> Result<
     let not_after = column(subjects, |mark| time(mark.not_after));
     let needed_until = column(subjects, |mark| time(mark.needed_until));
     session.execute(SUBJECTS, &[&names, &not_after, &needed_until]).await?;
+    Ok(())
+}
+
+async fn write_clients(session: &Session, clients: &[&ClientMark]) -> Result<(), QueryError> {
+    let ids = column(clients, |mark| text(&mark.client_id));
+    let subjects = column(clients, |mark| text(&mark.subject));
+    let not_after = column(clients, |mark| time(mark.not_after));
+    let needed_until = column(clients, |mark| time(mark.needed_until));
+    session.execute(CLIENTS, &[&ids, &subjects, &not_after, &needed_until]).await?;
     Ok(())
 }
 
@@ -275,6 +297,7 @@ async fn write_endings(session: &Session, entries: &[&Ending]) -> Result<(), Que
                 &column(entries, |entry| entry.by.as_ref().map(Revoker::to_text).as_deref().map(text)),
                 &column(entries, |entry| time(entry.until)),
                 &what.sessions,
+                &what.clients,
             ],
         )
         .await?;

@@ -27,6 +27,7 @@ use crate::tokens::audit_event::{Event, EventContext};
 use crate::tokens::authorization::grant::GrantedFamily;
 use crate::tokens::family::revocation::Revoked;
 use crate::tokens::family::{Family, RevokeReason};
+use crate::types::clock::UnixTime;
 use crate::types::secret;
 
 /// Inserts a family, unless a watermark voids it or its id is taken. It counts as used after all other live families of
@@ -38,7 +39,7 @@ macro_rules! issue {
         concat!(
             "with found as (
                 select ",
-            mark_of!(":subject"),
+            mark_of!(":subject", ":client_id"),
             " as mark, ",
             $is_revoked,
             " as is_revoked, ",
@@ -133,7 +134,7 @@ const SURPLUS: &str = concat!(
     where f.subject = $1 and f.revoked_at is null and f.key_hash is null and f.generation > 0
         and f.idle_expiry > $2 and f.absolute_expiry > $2
         and f.created_at > coalesce(",
-    mark_of!("$1"),
+    mark_of!("$1", "f.client_id"),
     ", -1)
     order by f.last_used_at desc, f.created_at desc, f.id desc offset $3"
 );
@@ -242,7 +243,7 @@ impl Issue {
     /// Ends the families beyond the limit.
     async fn keep_limit(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
         let subject = rows::text(&self.family.subject);
-        let now = rows::time(self.family.created_at);
+        let now = rows::time(self.now());
         let mut attempts = Attempts::default();
         loop {
             let beyond = session.query(SURPLUS, &[&subject, &now, &rows::limit(self.max_live.max(1))]).await?;
@@ -262,6 +263,11 @@ impl Issue {
             Some(origin) => origins::is_revoked(session, origin).await,
             None => Ok(false),
         }
+    }
+
+    /// The time of the call. The family can be dated earlier: that of an authorization code, by the consent.
+    fn now(&self) -> UnixTime {
+        self.family.created_at.max(self.context.at)
     }
 
     /// Fails if the caller has got its error. The family, which it never learns of, must not end others. If it may be
@@ -284,7 +290,7 @@ impl Issue {
         let reason = RevokeReason::Limit;
         NewLogEntry {
             what: Revoked::Family(surplus.id),
-            at: self.family.created_at,
+            at: self.now(),
             reason: Some(reason),
             by: None,
             generation: None,

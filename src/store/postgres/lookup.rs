@@ -1,4 +1,4 @@
-//! Reads families, each with the watermark of its subject.
+//! Reads families, each with the watermark that applies to it.
 
 use std::collections::HashMap;
 
@@ -14,31 +14,41 @@ use crate::types::boot_time::BootTime;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
-/// The later of the watermark of a subject and the watermark over everything; null if there is none.
+/// The latest of the watermark of a subject, those of a client, and the watermark over everything; null if there is
+/// none. The column of families with the client has the collation of the database.
 macro_rules! mark_of {
-    ($subject:literal) => {
+    ($subject:literal, $client:literal) => {
         concat!(
             "greatest((select s.not_after from subjects s where s.subject = ",
             $subject,
-            "), (select m.value from meta m where m.name = 'watermark' and m.value > 0))"
+            "), (select max(c.not_after) from clients c where c.client_id = ",
+            $client,
+            " collate \"C\" and c.subject in ('', ",
+            $subject,
+            ")), (select m.value from meta m where m.name = 'watermark' and m.value > 0))"
         )
     };
 }
 pub(super) use mark_of;
 
-const FIND: &str =
-    concat!("select ", family_columns!(), ", ", mark_of!("f.subject"), " as mark from families f where f.id = $1");
+const FIND: &str = concat!(
+    "select ",
+    family_columns!(),
+    ", ",
+    mark_of!("f.subject", "f.client_id"),
+    " as mark from families f where f.id = $1"
+);
 const FIND_ALL: &str = concat!(
     "select ",
     family_columns!(),
     ", ",
-    mark_of!("f.subject"),
+    mark_of!("f.subject", "f.client_id"),
     " as mark, t.clock, t.set_back from families f cross join ",
     database_time!(),
     " where f.id = any($1)"
 );
 
-/// A family, and the watermark of its subject.
+/// A family, and the watermark that applies to it.
 #[derive(Clone)]
 pub(super) struct MarkedFamily {
     pub(super) family: Family,
@@ -54,7 +64,7 @@ pub(super) async fn find(session: &Session, id: TokenId) -> Result<Option<Marked
     Ok(row.as_ref().map(found).transpose()?)
 }
 
-/// A family, the watermark of its subject, and the time of the database when they were read.
+/// A family, the watermark that applies to it, and the time of the database when they were read.
 #[derive(Clone)]
 pub(super) struct FoundAt {
     pub(super) found: MarkedFamily,

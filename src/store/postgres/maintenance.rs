@@ -47,6 +47,18 @@ const SWEEP: &str = "with old_families as (
     ), subjects_gone as (
         delete from subjects s using old_subjects o where s.subject = o.subject and o.needed_until is null
         returning 1
+    ), old_clients as (
+        select c.client_id, c.subject, (select max(f.absolute_expiry + 0) from families f
+            where f.client_id = c.client_id collate \"C\" and f.client_id <> '' and c.subject in ('', f.subject)
+                and f.created_at <= c.not_after and f.revoked_at is null and f.absolute_expiry >= $1) as needed_until
+        from clients c where c.needed_until < $1 order by c.needed_until limit $2 for update skip locked
+    ), clients_kept as (
+        update clients c set needed_until = o.needed_until from old_clients o
+        where c.client_id = o.client_id and c.subject = o.subject and o.needed_until is not null
+    ), clients_gone as (
+        delete from clients c using old_clients o
+        where c.client_id = o.client_id and c.subject = o.subject and o.needed_until is null
+        returning 1
     ), old_endings as (
         select e.sequence from endings e
         where e.sequence in (select o.sequence from endings o order by o.sequence limit $2) and e.until < $1
@@ -73,8 +85,8 @@ const SWEEP: &str = "with old_families as (
         delete from provider_logins l using old_logins o where l.id = o.id returning 1
     )
     select (select count(*) from families_gone) + (select count(*) from revocations_gone)
-        + (select count(*) from subjects_gone) + (select count(*) from endings_gone)
-        + (select count(*) from marks_gone) + (select count(*) from logins_gone) as deleted";
+        + (select count(*) from subjects_gone) + (select count(*) from clients_gone)
+        + (select count(*) from endings_gone) + (select count(*) from marks_gone) + (select count(*) from logins_gone) as deleted";
 
 pub(super) struct Sweep {
     pub(super) now: UnixTime,
@@ -112,6 +124,9 @@ const EXPIRED: &str = "with life as (
         union all select count(*), min(s.needed_until) from (
             select s.needed_until from subjects s where s.needed_until < $1 order by s.needed_until limit $2
         ) s
+        union all select count(*), min(c.needed_until) from (
+            select c.needed_until from clients c where c.needed_until < $1 order by c.needed_until limit $2
+        ) c
         union all select count(*), min(e.until) from (
             select e.until from endings e
             where (select o.until < $1 from endings o order by o.sequence limit 1) order by e.sequence limit $2

@@ -88,7 +88,9 @@ pub(super) async fn families_of(
         Revoked::Issuer { issuer, not_after } => {
             session.query(OF_ISSUER, &[&rows::text(issuer), &rows::time(*not_after), &since, &limit]).await?
         }
-        Revoked::Family(_) | Revoked::Token { .. } | Revoked::Everything { .. } => return Ok(Vec::new()),
+        Revoked::Family(_) | Revoked::Token { .. } | Revoked::Client { .. } | Revoked::Everything { .. } => {
+            return Ok(Vec::new());
+        }
     };
     Ok(found.iter().map(rows::family).collect::<Result<_, _>>()?)
 }

@@ -43,7 +43,7 @@ const FIND: &str = concat!(
     "select ",
     family_columns!(),
     ", ",
-    mark_of!("f.subject"),
+    mark_of!("f.subject", "f.client_id"),
     " as mark, ",
     login_columns!(),
     ", l.changes from provider_logins l join families f on f.id = l.id where l.id = $1"

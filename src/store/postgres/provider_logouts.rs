@@ -67,7 +67,7 @@ const ENDED: &str = concat!(
         select l.id from due d join provider_logins l on l.id = d.id left join families f on f.id = l.id
         where l.provider = $4 and l.retry_at <= $1 and l.held_until <= $1 and (f.id is null or f.revoked_at is not null
             or f.idle_expiry <= $1 or f.absolute_expiry <= $1 or f.created_at <= ",
-    mark_of!("l.subject"),
+    mark_of!("l.subject", "f.client_id"),
     ")
         order by l.id limit $2 for update of l skip locked
     )

@@ -27,6 +27,12 @@ const LATER_OF_SUBJECT: &str = concat!(
 );
 const LATER: &str =
     concat!("select ", family_columns!(), " from families f where f.created_at > $1 and f.revoked_at is null limit $2");
+const LATER_OF_CLIENT: &str = concat!(
+    "select ",
+    family_columns!(),
+    " from families f where f.client_id = $1 collate \"C\" and f.client_id <> '' and ($2::text is null or f.subject = $2)
+        and f.created_at > $3 and f.revoked_at is null limit $4"
+);
 /// Number of families that end in one transaction.
 const MAX_ENDED: usize = 512;
 
@@ -60,6 +66,11 @@ impl Revoke {
             }
             Revoked::Issuer { issuer, not_after } if *issuer == shared.issuer && is_of_now(not_after) => {
                 session.query(LATER, &[&rows::time(*not_after), &limit]).await?
+            }
+            Revoked::Client { client_id, subject, not_after } if is_of_now(not_after) => {
+                let client_id = rows::text(client_id);
+                let subject = subject.as_deref().map(rows::text);
+                session.query(LATER_OF_CLIENT, &[&client_id, &subject, &rows::time(*not_after), &limit]).await?
             }
             Revoked::Everything { not_after } if is_of_now(not_after) => {
                 session.query(LATER, &[&rows::time(*not_after), &limit]).await?

@@ -235,6 +235,8 @@ pub(super) struct RevokedColumns {
     pub(super) not_after: Option<i64>,
     /// The column `session`.
     pub(super) is_session: bool,
+    /// The column `client`.
+    pub(super) client: Option<String>,
 }
 
 impl RevokedColumns {
@@ -262,6 +264,12 @@ impl RevokedColumns {
                 let not_after = Some(time(*not_after));
                 RevokedColumns { kind: "issuer", issuer, not_after, ..RevokedColumns::default() }
             }
+            // As for a session. No token has an empty issuer.
+            Revoked::Client { client_id, subject, not_after } => RevokedColumns {
+                not_after: Some(time(*not_after)),
+                client: Some(text(client_id)),
+                ..named("token", "", subject.as_deref().unwrap_or_default())
+            },
             Revoked::Everything { not_after } => {
                 RevokedColumns { kind: "everything", not_after: Some(time(*not_after)), ..RevokedColumns::default() }
             }
@@ -272,13 +280,13 @@ impl RevokedColumns {
 /// The columns that [`revocation`] reads. A statement begins with them, and reads no other table with such names.
 macro_rules! revocation_columns {
     () => {
-        "sequence, kind, issuer, name, not_after, at, until, session"
+        "sequence, kind, issuer, name, not_after, at, until, session, client"
     };
 }
 pub(super) use revocation_columns;
 
 /// How many they are.
-pub(super) const REVOCATION_COLUMNS: usize = 8;
+pub(super) const REVOCATION_COLUMNS: usize = 9;
 
 /// Returns false for a row with null in place of an entry of the log.
 pub(super) fn is_revocation(row: &Row) -> Result<bool, StoreError> {
@@ -296,6 +304,11 @@ pub(super) fn revocation(row: &Row) -> Result<Revocation, StoreError> {
         "token" if row.try_get::<_, Option<bool>>(7)?.unwrap_or_default() => {
             Revoked::Session { issuer: text(2)?, session: text(3)? }
         }
+        "token" if row.try_get::<_, Option<&str>>(8)?.is_some() => Revoked::Client {
+            client_id: text(8)?,
+            subject: Some(text(3)?).filter(|subject| !subject.is_empty()),
+            not_after: time(4, "not_after")?,
+        },
         "token" => Revoked::Token { issuer: text(2)?, jti: text(3)? },
         "subject" => Revoked::Subject { issuer: text(2)?, subject: text(3)?, not_after: time(4, "not_after")? },
         "issuer" => Revoked::Issuer { issuer: text(2)?, not_after: time(4, "not_after")? },

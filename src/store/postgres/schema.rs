@@ -39,6 +39,9 @@ const STEPS: &[Step] = &[
     Step { sql: include_str!("acme.sql"), compatible_from: 1 },
     Step { sql: include_str!("clock.sql"), compatible_from: 1 },
     Step { sql: include_str!("grants.sql"), compatible_from: 1 },
+    Step { sql: include_str!("clients.sql"), compatible_from: 1 },
+    Step { sql: include_str!("ended_clients.sql"), compatible_from: 1 },
+    Step { sql: include_str!("clients_index.sql"), compatible_from: 1 },
 ];
 
 /// How long other gateways may take for their steps.

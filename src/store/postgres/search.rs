@@ -9,9 +9,12 @@ use crate::store::postgres::lookup::{MarkedFamily, found, mark_of};
 use crate::store::postgres::operation::{Operation, Shared};
 use crate::store::postgres::rows::{self, family_columns, get, read_text, read_time};
 use crate::store::postgres::session::{Param, Session};
-use crate::store::search::{FoundFamilies, MAX_SCANNED, Position, Search, SearchState, Subjects, end_of_prefix};
+use crate::store::search::{
+    FoundFamilies, LiveClient, MAX_SCANNED, Position, Search, SearchState, Subjects, end_of_prefix,
+};
 use crate::store::watermark::with_watermark;
 use crate::tokens::family::Family;
+use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
 /// Of a row of the range. `$1` is now.
@@ -19,28 +22,30 @@ macro_rules! is_live {
     () => {
         concat!(
             "f.revoked_at is null and f.idle_expiry > $1 and f.absolute_expiry > $1 and f.created_at > coalesce(",
-            mark_of!("f.subject"),
+            mark_of!("f.subject", "f.client_id"),
             ", -1)"
         )
     };
 }
 
 /// The first rows of a range, which one index has in this order, and of them the families that are wanted. `$2` is how
-/// many. The number of scanned rows is constant, so that the planner knows it.
+/// many, `$3` the client, and `$4` a value of the audience in JSON: the quotes at its ends are those of the array. The
+/// number of scanned rows is constant, so that the planner knows it.
 macro_rules! page {
     ($range:expr, $order:literal, $wanted:expr) => {
         concat!(
             "select ",
             family_columns!(),
             ", ",
-            mark_of!("f.subject"),
+            mark_of!("f.subject", "f.client_id"),
             " as mark from (select ",
             family_columns!(),
             " from families f where ",
             $range,
             " order by ",
             $order,
-            " limit 2000) f where f.key_hash is null and ",
+            " limit 2000) f where f.key_hash is null and ($3::text is null or f.client_id = $3)
+                and ($4::text is null or strpos(f.audience, $4) > 0) and ",
             $wanted,
             " order by ",
             $order,
@@ -53,7 +58,8 @@ macro_rules! page {
 macro_rules! last_scanned {
     ($range:expr, $order:literal) => {
         concat!(
-            "select f.subject, f.created_at, f.id from families f where $1::bigint is not null and $2::bigint > 0 and ",
+            "select f.subject, f.created_at, f.id from families f where $1::bigint is not null and $2::bigint > 0
+                and ($3::text is null or $3 is not null) and ($4::text is null or $4 is not null) and ",
             $range,
             " order by ",
             $order,
@@ -86,9 +92,9 @@ macro_rules! range {
 
 /// The rest of a subject.
 pub(super) const REST: Range =
-    range!("f.subject = $3 and (f.created_at, f.id) < ($4, $5)", "f.created_at desc, f.id desc");
+    range!("f.subject = $5 and (f.created_at, f.id) < ($6, $7)", "f.created_at desc, f.id desc");
 /// The subjects after it.
-pub(super) const OTHERS: Range = range!("f.subject > $3 and f.subject < $4", "f.subject, f.created_at desc, f.id desc");
+pub(super) const OTHERS: Range = range!("f.subject > $5 and f.subject < $6", "f.subject, f.created_at desc, f.id desc");
 
 /// After the text of every id.
 const AFTER_IDS: &str = "~";
@@ -143,7 +149,10 @@ impl SearchFamilies {
         let [page, last_scanned] = range.statements(self.search.state);
         let now = rows::time(self.search.now);
         let wanted = rows::limit(self.search.limit + 1 - found.len());
-        let params: Vec<&dyn Param> = [&now as &dyn Param, &wanted].into_iter().chain(bounds.iter().copied()).collect();
+        let client_id = self.search.client_id.as_deref().map(rows::text);
+        let resource = self.search.resource.as_ref().map(rows::to_json).transpose()?;
+        let filters: [&dyn Param; 4] = [&now, &wanted, &client_id, &resource];
+        let params: Vec<&dyn Param> = filters.into_iter().chain(bounds.iter().copied()).collect();
         for row in &session.query(page, &params).await? {
             found.push(listed(row)?);
         }
@@ -152,6 +161,33 @@ impl SearchFamilies {
         }
         let last = session.query_opt(last_scanned, &params).await?;
         Ok(last.as_ref().map(position).transpose()?)
+    }
+}
+
+const LIVE_CLIENTS: &str = concat!(
+    "select f.client_id, count(*) as live from families f
+    where f.client_id <> '' and f.key_hash is null and ",
+    is_live!(),
+    " group by f.client_id order by live desc, f.client_id limit $2"
+);
+
+pub(super) struct LiveClients {
+    pub(super) now: UnixTime,
+    pub(super) limit: usize,
+}
+
+impl Operation for LiveClients {
+    type Output = Vec<LiveClient>;
+
+    const KIND: OperationKind = OperationKind::Read;
+
+    async fn run(&self, _: &Shared, session: &Session) -> Result<Vec<LiveClient>, QueryError> {
+        let found = session.query(LIVE_CLIENTS, &[&rows::time(self.now), &rows::limit(self.limit)]).await?;
+        let client = |row: &Row| {
+            let client_id = read_text(row, "client_id")?;
+            Ok::<_, StoreError>(LiveClient { client_id, live: rows::read_counter(row, "live")? })
+        };
+        Ok(found.iter().map(client).collect::<Result<_, _>>()?)
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn search(batch: &Batch<'_>, search: &KeySearch) -> Result<FoundFamil
     let params = params![search.subject, subject, created_at, id, limit];
     let mut found = Vec::new();
     for family in batch.query(SEARCH, params, rows::family)? {
-        let mark = batch.watermark(&family.subject)?;
+        let mark = batch.watermark(&family.subject, &family.client_id)?;
         found.push(with_watermark(family, mark));
     }
     Ok(FoundFamilies::page(found, search.limit, None))

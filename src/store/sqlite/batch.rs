@@ -103,20 +103,24 @@ impl<'writer> Batch<'writer> {
         self.revocations.last().ok_or_else(|| StoreError::new("the written revocation is missing"))
     }
 
-    /// Families of this subject that were created at or before this time are void. It is the later of the watermark of
-    /// the subject and the watermark over everything.
-    pub(super) fn watermark(&self, subject: &str) -> Result<Option<UnixTime>, StoreError> {
+    /// Families of this subject and client that were created at or before this time are void. It is the latest of the
+    /// watermark of the subject, those of the client, and the watermark over everything.
+    pub(super) fn watermark(&self, subject: &str, client_id: &str) -> Result<Option<UnixTime>, StoreError> {
         let own = self
             .connection
             .prepare_cached("select not_after from subjects where subject = ?1")?
             .query_row([subject], |row| row.get(0))
             .optional()?;
+        let of_client = self
+            .connection
+            .prepare_cached("select max(not_after) from clients where client_id = ?1 and subject in ('', ?2)")?
+            .query_row([client_id, subject], |row| row.get(0))?;
         let global = self
             .connection
             .prepare_cached("select value from meta where name = 'watermark' and value > 0")?
             .query_row([], |row| row.get(0))
             .optional()?;
-        Ok(own.max(global))
+        Ok(own.max(of_client).max(global))
     }
 
     /// Raises the watermark over everything. Never lowers it.
@@ -146,9 +150,10 @@ fn relevant_until(what: &Revoked, at: UnixTime, limits: &TokenLimits) -> UnixTim
         }
         Revoked::Token { .. } | Revoked::Session { .. } => at + limits.longest_life,
         // A watermark in the future also applies to tokens that are issued until then.
-        Revoked::Subject { not_after, .. } | Revoked::Issuer { not_after, .. } | Revoked::Everything { not_after } => {
-            at.max(*not_after) + limits.longest_life
-        }
+        Revoked::Subject { not_after, .. }
+        | Revoked::Issuer { not_after, .. }
+        | Revoked::Client { not_after, .. }
+        | Revoked::Everything { not_after } => at.max(*not_after) + limits.longest_life,
     }
 }
 

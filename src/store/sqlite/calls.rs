@@ -17,7 +17,7 @@ use crate::store::expired::Expired;
 use crate::store::late::CallTime;
 use crate::store::mark::{Mark, Marked};
 use crate::store::provider_login::{EndedLogins, Lease, LoginLease, ProviderLogin, RefreshedLogin, SavedLogin};
-use crate::store::search::{FoundFamilies, KeySearch, Search};
+use crate::store::search::{FoundFamilies, KeySearch, LiveClient, Search};
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
 use crate::tokens::authorization::grant::GrantedFamily;
 use crate::tokens::family::Family;
@@ -72,6 +72,10 @@ impl FamilyStore for SqliteStore {
 
     fn search(&self, search: Search) -> StoreFuture<FoundFamilies> {
         self.writer.submit(move |batch| search::search(batch, &search))
+    }
+
+    fn live_clients(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<LiveClient>> {
+        self.writer.submit(move |batch| search::live_clients(batch, now, limit))
     }
 
     fn api_keys(&self, search: KeySearch) -> StoreFuture<FoundFamilies> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rusqlite::Row;
 
-use crate::store::copy::{Counters, Part, Record, SubjectMark};
+use crate::store::copy::{ClientMark, Counters, Part, Record, SubjectMark};
 use crate::store::error::StoreError;
 use crate::store::sqlite::file::{self, Opened};
 use crate::store::sqlite::rows::{self, read_counter};
@@ -75,6 +75,7 @@ const fn table(part: Part) -> &'static str {
         Part::Families => "families",
         Part::Revocations => "revocations",
         Part::Subjects => "subjects",
+        Part::Clients => "clients",
         Part::SigningKeys => "signing_keys",
         Part::Events => "audit",
         Part::Endings => "endings",
@@ -89,6 +90,12 @@ fn record(part: Part, row: &Row<'_>) -> Result<Record, StoreError> {
         Part::Families => Record::Family(Box::new(rows::family(row)?)),
         Part::Revocations => Record::Revocation(rows::revocation(row)?),
         Part::Subjects => Record::Subject(SubjectMark {
+            subject: row.get("subject")?,
+            not_after: row.get("not_after")?,
+            needed_until: row.get("needed_until")?,
+        }),
+        Part::Clients => Record::Client(ClientMark {
+            client_id: row.get("client_id")?,
             subject: row.get("subject")?,
             not_after: row.get("not_after")?,
             needed_until: row.get("needed_until")?,

@@ -56,8 +56,9 @@ fn insert(
     max_live: usize,
     context: &EventContext,
 ) -> Result<Option<Family>, StoreError> {
-    let now = family.created_at;
-    let mark = batch.watermark(&family.subject)?;
+    // A login can be dated earlier: an authorization code, by the consent.
+    let now = family.created_at.max(context.at);
+    let mark = batch.watermark(&family.subject, &family.client_id)?;
     if is_void(family, mark) {
         return Ok(None);
     }
@@ -151,7 +152,7 @@ pub(super) fn rotate(
 ) -> Result<Rotation, StoreError> {
     let family = find(batch, presented.token_id)?;
     let mark = match &family {
-        Some(family) => batch.watermark(&family.subject)?,
+        Some(family) => batch.watermark(&family.subject, &family.client_id)?,
         None => None,
     };
     let rotation = decide(family.as_ref(), mark, presented, None);
@@ -216,14 +217,17 @@ pub(super) fn confirm(batch: &Batch<'_>, seen: &[(TokenId, u64)]) -> Result<(), 
 }
 
 pub(super) fn of_subject(batch: &Batch<'_>, subject: &str) -> Result<Vec<Family>, StoreError> {
-    let mark = batch.watermark(subject)?;
     let sql = "select * from families where subject = ?1 and key_hash is null order by created_at desc limit ?2";
-    batch.query(sql, params![subject, MAX_LISTED], |row| Ok(with_watermark(rows::family(row)?, mark)))
+    batch.query(sql, params![subject, MAX_LISTED], |row| {
+        let family = rows::family(row)?;
+        let mark = batch.watermark(&family.subject, &family.client_id)?;
+        Ok(with_watermark(family, mark))
+    })
 }
 
 pub(super) fn show(batch: &Batch<'_>, id: TokenId) -> Result<Option<Family>, StoreError> {
     let Some(family) = find(batch, id)? else { return Ok(None) };
-    let mark = batch.watermark(&family.subject)?;
+    let mark = batch.watermark(&family.subject, &family.client_id)?;
     Ok(Some(with_watermark(family, mark)))
 }
 

@@ -37,6 +37,11 @@ pub(super) fn sweep(
              (select subject from subjects where needed_until < ?1 order by needed_until limit ?2)",
         params![now, limit],
     )?;
+    let of_clients = batch.execute(
+        "delete from clients where rowid in
+             (select rowid from clients where needed_until < ?1 order by needed_until limit ?2)",
+        params![now, limit],
+    )?;
     // Its entries end in the order of their sequence, or a little later.
     let endings = batch.execute(
         "delete from endings where until < ?1 and sequence in
@@ -48,7 +53,7 @@ pub(super) fn sweep(
         params![now, limit],
     )?;
     let logins = provider_logouts::sweep(batch, now, untried_since, limit)?;
-    Ok(families + revocations + watermarks + endings + marks + logins)
+    Ok(families + revocations + watermarks + of_clients + endings + marks + logins)
 }
 
 /// What [`sweep`] would delete, at most `limit` rows of each table, and when the first of them ended.
@@ -61,6 +66,8 @@ pub(super) fn expired(batch: &Batch<'_>, now: UnixTime, limit: usize) -> Result<
                  where absolute_expiry < ?1 - ?3 order by absolute_expiry limit ?2)
              union all select * from (select until from revocations where until < ?1 order by until limit ?2)
              union all select * from (select needed_until from subjects where needed_until < ?1
+                 order by needed_until limit ?2)
+             union all select * from (select needed_until from clients where needed_until < ?1
                  order by needed_until limit ?2)
              union all select * from (select until from endings
                  where (select until < ?1 from endings order by sequence limit 1) order by sequence limit ?2)

@@ -46,6 +46,8 @@ pub(super) fn families_of(batch: &Batch<'_>, what: &Revoked, at: UnixTime) -> Re
         Revoked::Issuer { issuer, not_after } => {
             batch.query(OF_ISSUER, params![issuer, not_after, since], rows::family)
         }
-        Revoked::Family(_) | Revoked::Token { .. } | Revoked::Everything { .. } => Ok(Vec::new()),
+        Revoked::Family(_) | Revoked::Token { .. } | Revoked::Client { .. } | Revoked::Everything { .. } => {
+            Ok(Vec::new())
+        }
     }
 }

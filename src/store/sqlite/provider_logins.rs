@@ -207,7 +207,9 @@ pub(super) fn make_due(batch: &Batch<'_>, of: &Revoked, at: UnixTime) -> Result<
         Revoked::Issuer { issuer, not_after } => {
             batch.query(make_due!("origin_dated <= ?3"), params![at, issuer, not_after], id)
         }
-        Revoked::Family(_) | Revoked::Token { .. } | Revoked::Everything { .. } => Ok(Vec::new()),
+        Revoked::Family(_) | Revoked::Token { .. } | Revoked::Client { .. } | Revoked::Everything { .. } => {
+            Ok(Vec::new())
+        }
     }
 }
 

@@ -263,6 +263,11 @@ pub(super) fn revocation(row: &Row<'_>) -> Result<Revocation, StoreError> {
             Revoked::Subject { issuer: row.get("issuer")?, subject: row.get("name")?, not_after: row.get("not_after")? }
         }
         "issuer" => Revoked::Issuer { issuer: row.get("issuer")?, not_after: row.get("not_after")? },
+        "client" => Revoked::Client {
+            client_id: row.get("client")?,
+            subject: row.get("name")?,
+            not_after: row.get("not_after")?,
+        },
         "everything" => Revoked::Everything { not_after: row.get("not_after")? },
         _ => {
             return Err(StoreError::new(format!(
@@ -273,28 +278,57 @@ pub(super) fn revocation(row: &Row<'_>) -> Result<Revocation, StoreError> {
     Ok(Revocation { sequence: read_counter(row, "sequence")?, what, at: row.get("at")?, until: row.get("until")? })
 }
 
-/// The columns `kind`, `issuer`, `name` and `not_after` of an entry of the log.
-fn revoked_columns(what: &Revoked) -> (&'static str, Option<&str>, Option<Cow<'_, str>>, Option<UnixTime>) {
-    match what {
-        Revoked::Family(id) => ("family", None, Some(id.to_string().into()), None),
-        Revoked::Token { issuer, jti } => ("token", Some(issuer), Some(jti.into()), None),
-        Revoked::Session { issuer, session } => ("session", Some(issuer), Some(session.into()), None),
-        Revoked::Subject { issuer, subject, not_after } => {
-            ("subject", Some(issuer), Some(subject.into()), Some(*not_after))
+/// The columns of an entry of the log that say what is revoked.
+#[derive(Default)]
+struct RevokedColumns<'r> {
+    kind: &'static str,
+    issuer: Option<&'r str>,
+    name: Option<Cow<'r, str>>,
+    not_after: Option<UnixTime>,
+    client: Option<&'r str>,
+}
+
+impl<'r> RevokedColumns<'r> {
+    fn of(what: &'r Revoked) -> Self {
+        let named = |kind, issuer: &'r str, name: &'r str| RevokedColumns {
+            kind,
+            issuer: Some(issuer),
+            name: Some(name.into()),
+            ..RevokedColumns::default()
+        };
+        let not_after = what.not_after();
+        match what {
+            Revoked::Family(id) => {
+                RevokedColumns { kind: "family", name: Some(id.to_string().into()), ..RevokedColumns::default() }
+            }
+            Revoked::Token { issuer, jti } => named("token", issuer, jti),
+            Revoked::Session { issuer, session } => named("session", issuer, session),
+            Revoked::Subject { issuer, subject, .. } => {
+                RevokedColumns { not_after, ..named("subject", issuer, subject) }
+            }
+            Revoked::Issuer { issuer, .. } => {
+                RevokedColumns { kind: "issuer", issuer: Some(issuer), not_after, ..RevokedColumns::default() }
+            }
+            Revoked::Client { client_id, subject, .. } => RevokedColumns {
+                kind: "client",
+                name: subject.as_deref().map(Cow::from),
+                not_after,
+                client: Some(client_id),
+                ..RevokedColumns::default()
+            },
+            Revoked::Everything { .. } => RevokedColumns { kind: "everything", not_after, ..RevokedColumns::default() },
         }
-        Revoked::Issuer { issuer, not_after } => ("issuer", Some(issuer), None, Some(*not_after)),
-        Revoked::Everything { not_after } => ("everything", None, None, Some(*not_after)),
     }
 }
 
 pub(super) fn insert_revocation(connection: &Connection, revocation: &Revocation) -> Result<(), StoreError> {
-    let (kind, issuer, name, not_after) = revoked_columns(&revocation.what);
+    let RevokedColumns { kind, issuer, name, not_after, client } = RevokedColumns::of(&revocation.what);
     let mut insert = connection.prepare_cached(
-        "insert into revocations (sequence, kind, issuer, name, not_after, at, until)
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "insert into revocations (sequence, kind, issuer, name, not_after, at, until, client)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?;
     let sequence = counter(revocation.sequence)?;
-    insert.execute(params![sequence, kind, issuer, name, not_after, revocation.at, revocation.until])?;
+    insert.execute(params![sequence, kind, issuer, name, not_after, revocation.at, revocation.until, client])?;
     Ok(())
 }
 
@@ -306,14 +340,14 @@ pub(super) fn insert_ending(
     by: Option<&Revoker>,
     until: UnixTime,
 ) -> Result<(), StoreError> {
-    let (kind, issuer, name, not_after) = revoked_columns(&revocation.what);
+    let RevokedColumns { kind, issuer, name, not_after, client } = RevokedColumns::of(&revocation.what);
     let mut insert = connection.prepare_cached(
-        "insert or ignore into endings (sequence, kind, issuer, name, not_after, at, reason, by, until)
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "insert or ignore into endings (sequence, kind, issuer, name, not_after, at, reason, by, until, client)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     )?;
     let sequence = counter(revocation.sequence)?;
     let by = by.map(Revoker::to_text);
-    insert.execute(params![sequence, kind, issuer, name, not_after, revocation.at, reason, by, until])?;
+    insert.execute(params![sequence, kind, issuer, name, not_after, revocation.at, reason, by, until, client])?;
     Ok(())
 }
 

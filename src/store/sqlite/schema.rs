@@ -20,6 +20,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("api_key_rates.sql"),
     include_str!("acme.sql"),
     include_str!("grants.sql"),
+    include_str!("clients.sql"),
 ];
 /// The schema of this version, stored as `user_version`.
 const SCHEMA: i32 = MIGRATIONS.len() as i32;

@@ -4,7 +4,9 @@ use rusqlite::types::Value;
 use rusqlite::{Params, Row, params};
 
 use crate::store::error::StoreError;
-use crate::store::search::{FoundFamilies, MAX_SCANNED, Position, Search, SearchState, Subjects, end_of_prefix};
+use crate::store::search::{
+    FoundFamilies, LiveClient, MAX_SCANNED, Position, Search, SearchState, Subjects, end_of_prefix,
+};
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows;
 use crate::store::watermark::with_watermark;
@@ -60,12 +62,29 @@ pub(super) fn search(batch: &Batch<'_>, search: &Search) -> Result<FoundFamilies
     Ok(FoundFamilies::page(scan.found, search.limit, stopped))
 }
 
+/// A watermark changes no row of a family.
+const LIVE_CLIENTS: &str = "select f.client_id, count(*) as live from families f indexed by families_of_client
+    where f.revoked_at is null and f.client_id <> '' and f.key_hash is null
+        and f.idle_expiry > ?1 and f.absolute_expiry > ?1
+        and f.created_at > (select value from meta where name = 'watermark')
+        and not exists (select 1 from subjects s where s.subject = f.subject and s.not_after >= f.created_at)
+        and not exists (select 1 from clients c
+            where c.client_id = f.client_id and c.subject in ('', f.subject) and c.not_after >= f.created_at)
+    group by f.client_id order by live desc, f.client_id limit ?2";
+
+pub(super) fn live_clients(batch: &Batch<'_>, now: UnixTime, limit: usize) -> Result<Vec<LiveClient>, StoreError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    batch.query(LIVE_CLIENTS, params![now, limit], |row| {
+        Ok(LiveClient { client_id: row.get("client_id")?, live: rows::read_counter(row, "live")? })
+    })
+}
+
 /// A page that is being filled.
 struct Scan<'a, 'writer> {
     batch: &'a Batch<'writer>,
     search: &'a Search,
-    /// The subject of the last row, and its watermark.
-    mark: Option<(String, Option<UnixTime>)>,
+    /// The subject and the client of the last row, and its watermark.
+    mark: Option<(String, String, Option<UnixTime>)>,
     found: Vec<Family>,
     /// The last row that was looked at.
     last: Option<Position>,
@@ -95,25 +114,38 @@ impl Scan<'_, '_> {
             && now < row.get("absolute_expiry")?;
         let is_session = row.get::<_, Option<Vec<u8>>>("key_hash")?.is_none();
         // Most of the rows that are not wanted need no watermark.
-        if is_session && (is_unended || state != SearchState::Live) {
-            let mark = self.watermark(&position.subject)?;
+        if is_session && (is_unended || state != SearchState::Live) && self.is_of_client(row)? {
+            let mark = self.watermark(&position.subject, row.get("client_id")?)?;
             let is_live = is_unended && mark.is_none_or(|mark| position.created_at > mark);
             if state == SearchState::All || is_live == (state == SearchState::Live) {
-                self.found.push(with_watermark(rows::family(row)?, mark));
+                self.add(rows::family(row)?, mark);
             }
         }
         self.last = Some(position);
         Ok(())
     }
 
-    fn watermark(&mut self, subject: &str) -> Result<Option<UnixTime>, StoreError> {
-        if let Some((known, mark)) = &self.mark
-            && known == subject
+    fn is_of_client(&self, row: &Row<'_>) -> Result<bool, StoreError> {
+        let Some(wanted) = &self.search.client_id else { return Ok(true) };
+        Ok(row.get::<_, String>("client_id")? == *wanted)
+    }
+
+    fn add(&mut self, family: Family, mark: Option<UnixTime>) {
+        let wanted = &self.search.resource;
+        if wanted.as_ref().is_none_or(|resource| family.audience.contains(resource)) {
+            self.found.push(with_watermark(family, mark));
+        }
+    }
+
+    fn watermark(&mut self, subject: &str, client_id: String) -> Result<Option<UnixTime>, StoreError> {
+        if let Some((of_subject, of_client, mark)) = &self.mark
+            && of_subject == subject
+            && *of_client == client_id
         {
             return Ok(*mark);
         }
-        let mark = self.batch.watermark(subject)?;
-        self.mark = Some((subject.to_owned(), mark));
+        let mark = self.batch.watermark(subject, &client_id)?;
+        self.mark = Some((subject.to_owned(), client_id, mark));
         Ok(mark)
     }
 }

@@ -102,6 +102,11 @@ impl AuthorizationCode {
         sealed::is_current(issued, lifetime, CLOCK_SKEW, now)
     }
 
+    /// When the user agreed, and never later than `now`.
+    pub fn granted_at(&self, now: UnixTime) -> UnixTime {
+        UnixTime::from_millis(self.issued_at).min(now)
+    }
+
     pub fn is_of_client(&self, client_id: &str) -> bool {
         self.client == hash(client_id)
     }

@@ -5,6 +5,7 @@ pub mod client_document;
 pub mod client_name;
 pub mod client_registration;
 pub mod code;
+pub mod denied_clients;
 pub mod grant;
 pub mod pending;
 pub mod pushed;

@@ -19,6 +19,9 @@ pub enum Revoked {
     Subject { issuer: String, subject: String, not_after: UnixTime },
     /// Every token of an issuer that is dated at or before `not_after`, and every family with such an origin.
     Issuer { issuer: String, not_after: UnixTime },
+    /// Every token of this gateway with this `client_id` that is dated at or before `not_after`: of all users, or of
+    /// one.
+    Client { client_id: String, subject: Option<String>, not_after: UnixTime },
     /// Every token that is dated at or before `not_after`.
     Everything { not_after: UnixTime },
 }
@@ -30,6 +33,7 @@ impl Revoked {
             Revoked::Family(_) | Revoked::Token { .. } | Revoked::Session { .. } => None,
             Revoked::Subject { not_after, .. }
             | Revoked::Issuer { not_after, .. }
+            | Revoked::Client { not_after, .. }
             | Revoked::Everything { not_after } => Some(*not_after),
         }
     }
@@ -41,6 +45,7 @@ impl Revoked {
             Revoked::Family(_) | Revoked::Token { .. } | Revoked::Session { .. } => {}
             Revoked::Subject { not_after, .. }
             | Revoked::Issuer { not_after, .. }
+            | Revoked::Client { not_after, .. }
             | Revoked::Everything { not_after } => *not_after = time,
         }
         self

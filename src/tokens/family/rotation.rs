@@ -4,7 +4,7 @@
 //!
 //! | case | outcome |
 //! |---|---|
-//! | no such family, wrong MAC, revoked, expired, not newer than the subject's watermark | rejected, nothing changes |
+//! | no such family, wrong MAC, revoked, expired, not newer than the watermark of its subject or client | rejected, nothing changes |
 //! | p = c | rotated: c + 1, not confirmed yet |
 //! | p = c - 1 within `refresh_grace` of R, or later while c is not confirmed | the refresh token of c again, nothing changes |
 //! | p = c - 1 later, c confirmed | reuse: the family is revoked, or superseded |
@@ -69,7 +69,7 @@ impl Rotation {
     }
 }
 
-/// Decides the outcome. Families of this subject that began at or before `watermark` are void.
+/// Decides the outcome. The family is void if it began at or before `watermark`.
 pub fn rotate(
     family: Option<&Family>,
     watermark: Option<UnixTime>,

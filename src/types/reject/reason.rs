@@ -151,6 +151,8 @@ reasons! {
 
     // The authorization endpoint. The user sees these in the browser.
     UnknownClient = "unknown_client", BAD_REQUEST, "invalid_request", "the application is not known here; register it again";
+    /// `oauth.denied_clients`. Also at the token endpoint.
+    ClientDenied = "client_denied", BAD_REQUEST, "invalid_client", "this application may not act for users here";
     /// The document at the URL of a client cannot be fetched now.
     ClientDocument = "client_document", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the description of the application cannot be fetched right now";
     RedirectMismatch = "redirect_mismatch", BAD_REQUEST, "invalid_request", "the application asks for a redirect_uri that it has not registered";

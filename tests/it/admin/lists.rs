@@ -37,8 +37,8 @@ async fn logins_are_listed_newest_first_with_their_state() {
     let states: Vec<_> = tokens.iter().map(|token| token["state"].as_str().expect("text")).collect();
     assert_eq!(states, ["live", "revoked", "expired"]);
     let expected = json!({
-        "tokenId": laptop.token_id, "sub": "alice", "scope": "", "clientId": "", "label": "", "state": "live",
-        "address": "127.0.0.1",
+        "tokenId": laptop.token_id, "sub": "alice", "scope": "", "aud": [], "clientId": "", "label": "",
+        "state": "live", "address": "127.0.0.1",
         "createdAt": at(120), "lastUsedAt": at(180), "idleExpiry": at(180 + 7 * 86_400),
         "absoluteExpiry": at(120 + 30 * 86_400),
     });

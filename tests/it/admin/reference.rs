@@ -316,7 +316,8 @@ fn every_option_of_a_command_is_a_member_of_its_call() {
         known.extend(members(text, "parameter"));
         known.extend(path.split(['{', '}']).skip(1).step_by(2).map(str::to_owned));
         // One command for two calls: each names only its own options.
-        let is_shared = spans[0].starts_with("bearward token revoke") && method == "DELETE";
+        let is_shared = spans[0].starts_with("bearward token revoke") && method == "DELETE"
+            || spans[0].starts_with("bearward token list --subject");
         // `explain` decides about any request, and with this option about one that was.
         let is_other = spans[0].starts_with("bearward explain --request-id");
         let help = bearward(folder.path(), &[&words[..], &["--help"]].concat());

@@ -20,10 +20,10 @@ fn help_names_every_command_and_option() {
         (&["demo", "--help"], &["echo"]),
         (&["token", "--help"], &["issue", "list", "revoke"]),
         (&["token", "issue", "--help"], &["--config", "--subject", "--scope", "--label", "--client-id", "--json"]),
-        (&["token", "list", "--help"], &["--config", "--subject", "--json"]),
+        (&["token", "list", "--help"], &["--config", "--subject", "--client-id", "--resource", "--json"]),
         (
             &["token", "revoke", "--help"],
-            &["--config", "[TOKEN_ID]", "--subject", "--jti", "--all", "--issuer", "--before", "--json"],
+            &["--config", "[TOKEN_ID]", "--subject", "--client-id", "--jti", "--all", "--issuer", "--before", "--json"],
         ),
     ] {
         let help = printed(&bearward(folder.path(), arguments));

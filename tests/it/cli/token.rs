@@ -93,20 +93,25 @@ async fn with_json_the_output_is_json() {
 }
 
 #[tokio::test]
-async fn an_operator_revokes_by_subject_time_jti_or_all() {
+async fn an_operator_revokes_by_subject_client_time_jti_or_all() {
     let upstream = Upstream::start();
     let (served, folder) = served(&upstream);
     let run = |arguments: &[&str]| bearward(folder.path(), arguments);
     let issue = |subject: &str| {
-        TokenPair::from_json(&json(&printed(&run(&["token", "issue", "--subject", subject, "--json"]))))
+        let arguments = ["token", "issue", "--subject", subject, "--client-id", "https://a.example/x?y", "--json"];
+        TokenPair::from_json(&json(&printed(&run(&arguments))))
     };
     let status = async |pair: &TokenPair| served.client().bearer(&pair.access).get("/").await.status.as_u16();
     let [alice, bob, carol] = ["alice", "bob", "carol"].map(issue);
+    let of_client = ["token", "revoke", "--client-id", "https://a.example/x?y"];
     let long_ago = ["token", "revoke", "--all", "--before", "2020-01-01T00:00:00Z"];
     for (revoke, statuses_after) in [
         (&long_ago[..], [200, 200, 200]),
+        (&["token", "revoke", "--client-id", "https://a.example/x"], [200, 200, 200]),
+        (&[of_client[0], of_client[1], of_client[2], of_client[3], "--subject", "alice"], [401, 200, 200]),
         (&["token", "revoke", "--subject", "alice"], [401, 200, 200]),
         (&["token", "revoke", "--jti", claims_of(&bob.access)["jti"].as_str().expect("text")], [401, 401, 200]),
+        (&of_client, [401, 401, 401]),
         (&["token", "revoke", "--all", "--issuer", "https://gateway.example"], [401, 401, 401]),
     ] {
         assert_eq!(printed(&run(revoke)), "revoked\n", "{revoke:?}");
@@ -117,10 +122,43 @@ async fn an_operator_revokes_by_subject_time_jti_or_all() {
         &["token", "revoke", "--issuer", "https://gateway.example"],
         &["token", "revoke", "x", "--all"],
         &["token", "revoke", "--subject", "alice", "--all"],
+        &["token", "revoke", "--client-id", "a", "--all"],
+        &["token", "revoke", "--client-id", "a", "--issuer", "https://gateway.example"],
+        &["token", "list"],
         &["token", "revoke", "--jti", "1", "--before", "2020-01-01T00:00:00Z"],
     ] {
         complaint(&run(ambiguous), 2);
     }
+}
+
+#[tokio::test]
+async fn sessions_are_listed_by_client_and_resource() {
+    let upstream = Upstream::start();
+    let (_served, folder) = served(&upstream);
+    let run = |arguments: &[&str]| printed(&bearward(folder.path(), arguments));
+    for (subject, client_id) in [("alice", "spa"), ("bob", "spa"), ("alice", "cli")] {
+        run(&["token", "issue", "--subject", subject, "--client-id", client_id]);
+    }
+    let count = |filter: &[&str]| {
+        let listed = json(&run(&[&["token", "list", "--json"][..], filter].concat()));
+        listed["tokens"].as_array().expect("a list").len()
+    };
+    for (filter, expected) in [
+        (&["--client-id", "spa"][..], 2),
+        (&["--client-id", "spa", "--subject", "alice"], 1),
+        (&["--client-id", "sp"], 0),
+        (&["--resource", "https://api.example/mcp"], 0),
+        (&["--subject", "alice"], 2),
+    ] {
+        assert_eq!(count(filter), expected, "{filter:?}");
+    }
+    let clients = json(&run(&["client", "list", "--json"]));
+    let expected = serde_json::json!({ "clientId": "spa", "source": "other", "live": 2, "denied": false });
+    assert_eq!(clients["clients"][0], expected);
+    let table = run(&["client", "list"]);
+    assert!(table.lines().last().is_some_and(|row| row.contains("cli") && row.contains("other")), "{table}");
+    let table = run(&["token", "list", "--client-id", "cli"]);
+    assert!(table.lines().last().is_some_and(|row| row.contains("alice") && row.contains("cli")), "{table}");
 }
 
 #[test]

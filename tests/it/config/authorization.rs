@@ -129,3 +129,18 @@ fn a_rule_about_addresses_needs_addresses() {
     let config = parse(&text(cleartext)).unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(config.oauth.authorization.expect("it is on").reuse, ReuseRule::End, "the default");
 }
+
+#[test]
+fn denied_clients_are_ids_and_hosts() {
+    let list = "denied_clients = [\"spa\", \"app.example\", \"https://tool.example/client.json\"]";
+    let config = parse(&text(list)).unwrap_or_else(|errors| panic!("{errors}"));
+    for (client_id, is_denied) in [("spa", true), ("https://app.example/client", true), ("https://b.example/c", false)]
+    {
+        assert_eq!(config.oauth.denied.check(client_id).is_err(), is_denied, "{client_id}");
+    }
+    for wrong in ["[\"\"]", "[\"spä\"]", "[\"a\\u0000\"]"] {
+        assert_error(&text(&format!("denied_clients = {wrong}")), "oauth.denied_clients[0]", "this is no client id");
+    }
+    assert_error(&text("denied_clients = [\"a\", \"a\"]"), "oauth.denied_clients[1]", "this is in the list twice");
+    assert_error(&text("denied_clients = \"a\""), "oauth.denied_clients", "a list");
+}

@@ -265,3 +265,26 @@ fn check_prints_warnings_and_fails_only_if_told() {
     let (status, _, errors) = run(&["check", "--deny-warnings"]);
     assert!(status == Some(2) && errors.contains("warning: the clock is wrong: "), "{errors}");
 }
+
+#[test]
+fn a_denied_client_of_the_same_file_is_reported() {
+    let text = |denied: &str| {
+        format!(
+            "{UPSTREAM}[tokens]\nissuer = \"https://app.example\"\n[[provider]]\nname = \"main\"\n\
+             issuer = \"https://login.example\"\nclient_id = \"a\"\nclient_auth = \"none\"\n[oauth]\n\
+             sign_in = \"main\"\nresource = \"https://app.example/mcp\"\ndenied_clients = [{denied}]\n\
+             [[oauth.client]]\nclient_id = \"spa\"\nclient_auth = \"none\"\n\
+             redirect_uris = [\"https://a.example/cb\"]"
+        )
+    };
+    let about_denied = |denied: &str| {
+        let mut found = warnings(&text(denied), Path::new(""));
+        found.retain(|(key, ..)| key.starts_with("oauth.denied_clients"));
+        found
+    };
+    let found = about_denied("\"app.example\", \"spa\"");
+    let [(key, line, says)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((key.as_str(), *line), ("oauth.denied_clients[1]", 13));
+    assert!(says.contains("the [[oauth.client]] spa is denied"), "{says}");
+    assert_eq!(about_denied("\"spa2\""), []);
+}

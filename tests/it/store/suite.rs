@@ -4,6 +4,7 @@
 pub(crate) mod acme;
 pub(crate) mod api_keys;
 pub(crate) mod audit;
+pub(crate) mod clients;
 pub(crate) mod due_logins;
 pub(crate) mod endings;
 pub(crate) mod families;
@@ -55,10 +56,15 @@ macro_rules! run_the_suite {
             keys_hide_no_session, the_last_use_of_a_key_is_only_raised,
             a_key_is_never_refreshed, a_revoked_key_is_in_the_log_and_audited,
             a_watermark_voids_keys_for_as_long_as_they_live;
+            clients: a_clients_watermark_ends_its_families, a_watermark_can_be_of_a_client_and_a_user,
+            a_clients_watermark_is_never_lowered, the_log_has_the_client,
+            a_grant_that_is_older_than_the_watermark_is_void, a_clients_watermark_of_now_ends_families_dated_later,
+            a_clients_watermark_outlives_what_it_revokes, clients_with_live_sessions_are_counted;
             endings: what_was_ended_is_listed_newest_first, a_list_of_endings_has_pages,
             what_a_provider_ended_can_be_found, the_list_outlives_the_log;
             search: pages_have_each_session_once_in_order, a_search_finds_one_subject_or_a_prefix,
-            a_search_finds_the_wanted_state, ended_sessions_do_not_slow_a_page_down;
+            a_search_finds_the_wanted_state, a_search_finds_a_client_and_a_resource,
+            ended_sessions_do_not_slow_a_page_down;
             origins: a_revoked_session_ends_exactly_its_families,
             a_watermark_elsewhere_ends_what_is_dated_before_it,
             a_login_is_void_if_its_session_was_revoked_before,

@@ -17,6 +17,8 @@ const ended = ({ reason, operator, caller, provider }) =>
 
 const subjectLink = sub => el("a", { class: "mono", href: `#logins?subject=${encodeURIComponent(sub)}` }, exact(sub));
 
+const clientLink = id => el("a", { class: "mono", href: `#logins?client=${encodeURIComponent(id)}` }, exact(id));
+
 function state(entry) {
   const { state, revokedAt } = entry;
   if (state !== "revoked") return badge(state, TONES[state]);
@@ -26,7 +28,8 @@ function state(entry) {
 
 function device({ label, clientId, address }) {
   const named = label || el("span", { class: "note" }, "no label");
-  return [named, clientId ? ` · ${clientId}` : "", ...(address ? [" · ", mono(address)] : [])];
+  const client = clientId ? [" · ", clientLink(clientId)] : [];
+  return [named, ...client, ...(address ? [" · ", mono(address)] : [])];
 }
 
 /** Reads on until there is something to show: a page may be empty although others follow. */
@@ -41,9 +44,10 @@ async function more(search) {
   return list(search);
 }
 
-function list({ asked: { subject, subjectPrefix, state: which }, entries, next }) {
+function list({ asked: { subject, subjectPrefix, clientId, resource, state: which }, entries, next }) {
   if (!entries.length) {
     const what = which === "all" ? "login" : `${which} login`;
+    if (clientId || resource) return empty(`There is no ${what} with this client and resource.`);
     return subject ? empty(`${subject} has no ${what}. A subject is compared byte by byte: try a prefix.`)
       : empty(`There is no ${what}${subjectPrefix ? ` of a subject that begins with ${subjectPrefix}` : ""}.`);
   }
@@ -62,7 +66,10 @@ function list({ asked: { subject, subjectPrefix, state: which }, entries, next }
   const shown = [table("Logins", columns, entries)];
   const below = el("p", { class: "row" });
   if (next) below.append(el("button", { type: "button", onclick: showMore }, "More"));
-  if (subject && mayChange()) {
+  if (clientId && mayChange()) {
+    const settings = { type: "button", class: "danger", onclick: () => endClient(clientId, subject) };
+    below.append(el("button", settings, `End all logins of this client${subject ? " and subject" : ""}`));
+  } else if (subject && mayChange()) {
     const settings = { type: "button", class: "danger", onclick: () => endAll(subject) };
     below.append(el("button", settings, "End all logins of this subject"));
   }
@@ -86,6 +93,8 @@ const WHAT = {
   session: ({ sub }) => subjectLink(sub),
   apiKey: ({ sub }) => [el("b", {}, "an API key of "), subjectLink(sub)],
   subject: ({ sub }) => [el("b", {}, "all logins of "), subjectLink(sub)],
+  client: ({ clientId, sub }) =>
+    [el("b", {}, "all logins of the client "), clientLink(clientId), ...(sub ? [" and of ", subjectLink(sub)] : [])],
   issuer: ({ issuer }) => [el("b", {}, "all tokens of "), mono(issuer)],
   all: () => el("b", {}, "all logins of all subjects"),
   issuer_session: ({ session, issuer }) => [el("b", {}, "one session at "), mono(issuer), ": sid ", mono(session)],
@@ -99,7 +108,7 @@ function loadEnded() {
     return table("Logins that ended lately", [
       ["When", ({ endedAt }) => when(endedAt)],
       ["What", entry => WHAT[entry.what]?.(entry) ?? entry.what, "long"],
-      ["Device", ({ label, clientId }) => [label, clientId].filter(Boolean).join(" · ") || "–", "long"],
+      ["Device", ({ what, label, clientId }) => [label, what === "client" ? "" : clientId].filter(Boolean).join(" · ") || "–", "long"],
       ["Why", ended],
       ["Token id", ({ tokenId }) => (tokenId ? mono(tokenId) : "–"), "long"],
     ], list);
@@ -142,14 +151,32 @@ async function endAll(subject) {
   }
 }
 
+async function endClient(clientId, subject) {
+  const text = "Every token that the gateway issued to this client so far is rejected at once, and its open streams "
+    + "are closed within a second. Users can grant it again, unless oauth.denied_clients has it.";
+  const forSubject = subject ? ` for ${subject}` : "";
+  const title = `End all logins of this client${forSubject}?`;
+  if (!await confirmed({ title, text, typed: clientId, action: "End all" })) return;
+  const body = subject ? { clientId, subject } : { clientId };
+  if (await change("POST", "/admin/v1/revocations", body, `All logins of ${clientId}${forSubject} have ended.`)) {
+    byId("logins-title").focus();
+    load();
+  }
+}
+
 export function enter(_, query) {
-  const [subject, prefix, which] = ["subject", "prefix", "state"].map(name => query.get(name) ?? "");
+  const [subject, prefix, which, client, resource] =
+    ["subject", "prefix", "state", "client", "resource"].map(name => query.get(name) ?? "");
   byId("subject").value = subject || prefix;
   byId("match").value = subject ? "subject" : "prefix";
   byId("login-state").value = which || "live";
+  byId("login-client").value = client;
+  byId("login-resource").value = resource;
   const asked = { state: which || "live" };
   if (subject) asked.subject = subject;
   else if (prefix) asked.subjectPrefix = prefix;
+  if (client) asked.clientId = client;
+  if (resource) asked.resource = resource;
   search = { asked };
   show(byId("logins-done"));
   load();
@@ -157,7 +184,7 @@ export function enter(_, query) {
 
 export function clear() {
   search = null;
-  byId("subject").value = "";
+  for (const id of ["subject", "login-client", "login-resource"]) byId(id).value = "";
   for (const id of ["logins", "ended", "logins-done"]) show(byId(id));
 }
 
@@ -166,6 +193,9 @@ byId("search").addEventListener("submit", event => {
   const query = new URLSearchParams();
   if (byId("subject").value) query.set(byId("match").value, byId("subject").value);
   if (byId("login-state").value !== "live") query.set("state", byId("login-state").value);
+  for (const name of ["client", "resource"]) {
+    if (byId(`login-${name}`).value) query.set(name, byId(`login-${name}`).value);
+  }
   const hash = `#logins${query.size ? `?${query}` : ""}`;
   if (location.hash === hash) enter("", query);
   else location.hash = hash;

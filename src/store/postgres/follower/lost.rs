@@ -103,7 +103,7 @@ impl Lost {
 
 fn rank(what: &Revoked) -> u8 {
     match what {
-        Revoked::Everything { .. } | Revoked::Issuer { .. } | Revoked::Subject { .. } => 0,
+        Revoked::Everything { .. } | Revoked::Issuer { .. } | Revoked::Subject { .. } | Revoked::Client { .. } => 0,
         Revoked::Family(_) | Revoked::Session { .. } => 1,
         Revoked::Token { .. } => 2,
     }

@@ -23,7 +23,7 @@ const CLOCK_MARGIN: Duration = Duration::from_mins(1);
 const POLL: &str = concat!(
     "select null::bigint as sequence, null::text as kind, null::text as issuer, null::text as name,
         null::bigint as not_after, null::bigint as at, null::bigint as until, null::boolean as session,
-        null::bytea as tag,
+        null::text as client, null::bytea as tag,
         h.value as newest, h.tag as newest_tag, k.value as keys, m.micros, m.written_back, t.clock, t.set_back
     from meta h
         join meta k on k.name = 'signing_keys'

@@ -29,8 +29,9 @@ fn a_page_of_a_search_reads_one_index_in_its_order() {
                 (SearchState::Ended, "families_of_subject"),
                 (SearchState::All, "families_of_subject"),
             ] {
-                let rest: [&dyn Param; 5] = [&5_i64, &51_i64, &"user-7", &i64::MAX, &"~"];
-                let others: [&dyn Param; 4] = [&5_i64, &51_i64, &"", &"v"];
+                let none = None::<String>;
+                let rest: [&dyn Param; 7] = [&5_i64, &51_i64, &none, &none, &"user-7", &i64::MAX, &"~"];
+                let others: [&dyn Param; 6] = [&5_i64, &51_i64, &none, &none, &"", &"v"];
                 for (range, params) in [(REST, &rest[..]), (OTHERS, &others[..])] {
                     for sql in range.statements(state) {
                         let explain: &'static str = Box::leak(format!("explain {sql}").into_boxed_str());

@@ -97,6 +97,45 @@ async fn all_logins_of_a_subject_end_if_it_is_typed() {
     }
 }
 
+/// A client id can be a URL, and that of a document anything behind its host.
+#[tokio::test]
+async fn all_logins_of_a_client_end_if_it_is_typed() {
+    let upstream = Upstream::start();
+    let gateway = gateway(&upstream, "");
+    let url = "https://app.example/client?a=1&b=..";
+    let granted = async |subject: &str, client_id: &str| {
+        let issued = gateway.request_tokens(&json!({ "sub": subject, "clientId": client_id })).await;
+        crate::support::TokenPair::from_json(&issued.json())
+    };
+    let [alice, bob, other] = [granted("alice", url).await, granted("bob", url).await, granted("alice", "spa").await];
+    let page = Page::signed_in(&gateway, &admin_token(&gateway)).await;
+    page.go("logins").await;
+    page.shows("#logins", &other.token_id).await;
+    page.enter("#login-client", url).await;
+    page.click("#search .main").await;
+    page.shows("#logins", "End all logins of this client").await;
+    let listed = page.text("#logins").await;
+    assert!(listed.contains(&alice.token_id) && listed.contains(&bob.token_id) && !listed.contains(&other.token_id));
+    page.click("#logins .row .danger").await;
+    page.shows("#confirm", "Users can grant it again").await;
+    page.enter("#confirm-typed", url).await;
+    page.click("#confirm-yes").await;
+    page.shows("#logins-done", &format!("All logins of {url} have ended.")).await;
+    page.shows("#logins", "There is no live login with this client and resource.").await;
+    page.shows("#ended", "all logins of the client").await;
+    for (pair, status) in [(&alice, 401), (&bob, 401), (&other, 200)] {
+        assert_eq!(gateway.status_of(&pair.access).await, status);
+    }
+    // Of one subject alone.
+    page.go("logins?client=spa&subject=alice").await;
+    page.shows("#logins", "End all logins of this client and subject").await;
+    page.click("#logins .row .danger").await;
+    page.enter("#confirm-typed", "spa").await;
+    page.click("#confirm-yes").await;
+    page.shows("#logins-done", "All logins of spa for alice have ended.").await;
+    assert_eq!(gateway.status_of(&other.access).await, 401);
+}
+
 /// A browser reads `..` in a path as a step up.
 #[tokio::test]
 async fn logins_of_a_subject_of_dots_end() {

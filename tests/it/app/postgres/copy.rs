@@ -46,6 +46,9 @@ async fn a_gateway_moves_to_postgresql_and_no_session_ends() {
     let child = TokenPair::from_json(&sqlite.refresh(&alice.access, &alice.refresh).await.json());
     assert_eq!(sqlite.revoke(&bob.access, &bob.token_id).await.status, 200);
     let admin = sqlite.admin_client();
+    let erin = json!({ "sub": "erin", "clientId": "spa" });
+    let erin = TokenPair::from_json(&sqlite.request_tokens(&erin).await.json());
+    assert_eq!(admin.delete("/admin/v1/clients/spa/tokens").await.status, 200);
     assert_eq!(admin.post("/admin/v1/revocations", &json!({ "subject": "carol" })).await.status, 200);
     clock.advance(Duration::from_secs(1));
     // A name that PostgreSQL cannot store as it is.
@@ -64,10 +67,11 @@ async fn a_gateway_moves_to_postgresql_and_no_session_ends() {
     let output = copy_when_free(files.path());
     assert_copied(&output);
     let (progress, printed) = (errors(&output), String::from_utf8_lossy(&output.stdout));
-    assert!(progress.contains("sessions: 6 of 6") && progress.contains("revocations: 3 of 3"), "{progress}");
+    assert!(progress.contains("sessions: 7 of 7") && progress.contains("revocations: 4 of 4"), "{progress}");
     for line in [
-        "sessions, compared: 6 of 6",
-        "list of what was ended: 3 of 3",
+        "sessions, compared: 7 of 7",
+        "watermarks of clients: 1 of 1",
+        "list of what was ended: 4 of 4",
         "marks of what was used once: 1 of 1",
         "logins at providers: 1 of 1",
         "accounts and certificates of ACME: 1 of 1",
@@ -91,14 +95,17 @@ async fn a_gateway_moves_to_postgresql_and_no_session_ends() {
     assert_eq!(shared.status_of(&bob.access).await, 401, "bob stays logged out");
     assert_eq!(shared.status_of(&carol.access).await, 401);
     shared.refresh(&carol.access, &carol.refresh).await.assert_rejected(400, "invalid_grant");
+    assert_eq!(shared.status_of(&erin.access).await, 401);
+    shared.refresh(&erin.access, &erin.refresh).await.assert_rejected(400, "invalid_grant");
     let dave = shared.issue("dave", "").await;
     assert_eq!(shared.revoke(&dave.access, &dave.token_id).await.status, 200, "the log goes on");
-    assert_eq!(sql(schema(&keys), "select max(sequence) from revocations"), "4");
+    assert_eq!(sql(schema(&keys), "select max(sequence) from revocations"), "5");
     let ended = shared.admin_client().get("/admin/v1/tokens/ended").await.json();
-    let subjects: Vec<_> = [0, 1, 2, 3].map(|index| ended["ended"][index]["sub"].clone()).into();
+    let subjects: Vec<_> = [0, 1, 2, 4].map(|index| ended["ended"][index]["sub"].clone()).into();
     assert_eq!(subjects, [json!("dave"), json!(null), json!("carol"), json!("bob")]);
-    assert_eq!((&ended["ended"][2]["operator"], ended["ended"][3].get("operator")), (&json!("admin"), None));
+    assert_eq!((&ended["ended"][2]["operator"], ended["ended"][4].get("operator")), (&json!("admin"), None));
     assert_eq!(ended["ended"][1]["session"], "s0");
+    assert_eq!((&ended["ended"][3]["what"], &ended["ended"][3]["clientId"]), (&json!("client"), &json!("spa")));
     let store = &shared.running().broker.store;
     let found = store.provider_login(from_provider.id).await.expect("reads");
     assert_eq!(found, Some((from_provider, provider_login())));

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use bearward::store::{
     AcmeEntry, AcmeStore, AuditStore, DecideKeys, DecideRotation, EndedLogins, EndingSearch, Expired, FamilyStore,
-    FoundEndings, FoundFamilies, IssuedOnce, KeySearch, KeyStore, KeysChanged, LoginLease, Mark, MarkStore, Marked,
-    Outbox, ProviderLogin, ProviderLoginStore, RefreshedLogin, RevocationHook, RevocationStore, RevokeOutcome,
+    FoundEndings, FoundFamilies, IssuedOnce, KeySearch, KeyStore, KeysChanged, LiveClient, LoginLease, Mark, MarkStore,
+    Marked, Outbox, ProviderLogin, ProviderLoginStore, RefreshedLogin, RevocationHook, RevocationStore, RevokeOutcome,
     RevokedBy, Revoker, SavedLogin, Search, Store, StoreError, StoreFuture, StoreOptions, StoreUpkeep,
 };
 use bearward::tokens::audit_event::{Event, EventContext, Recorded};
@@ -124,6 +124,10 @@ impl FamilyStore for Gate {
 
     fn search(&self, search: Search) -> StoreFuture<FoundFamilies> {
         self.store.search(search)
+    }
+
+    fn live_clients(&self, now: UnixTime, limit: usize) -> StoreFuture<Vec<LiveClient>> {
+        self.store.live_clients(now, limit)
     }
 
     fn api_keys(&self, search: KeySearch) -> StoreFuture<FoundFamilies> {

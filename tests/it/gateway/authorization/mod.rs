@@ -3,7 +3,9 @@
 mod clients;
 mod codes;
 mod consent;
+mod denied_clients;
 mod documents;
+mod ended_clients;
 mod explained;
 mod flow;
 mod grants;
@@ -171,6 +173,13 @@ impl Front {
             }
         }
         response
+    }
+
+    /// Refreshes the tokens of this client.
+    async fn refresh(&self, tokens: &Value, client_id: &str) -> TestResponse {
+        let refresh = tokens["refresh_token"].as_str().expect("a token");
+        let form = [("grant_type", "refresh_token"), ("refresh_token", refresh), ("client_id", client_id)];
+        post(self.gateway.client().host("app.example"), "/oauth/token", &form).await
     }
 
     /// The status of a request with this token.

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use super::{CALLBACK, OAUTH, Page, VERIFIER, authorize};
 use crate::gateway::oauth::post;
 use crate::gateway::sign_in::liar::Liar;
+use crate::gateway::streams;
 use crate::support::clock::ManualClock;
 use crate::support::postgres::PostgresServer;
 use crate::support::visitor::{APP, Visitor, parameter};
@@ -230,4 +231,35 @@ async fn late_refreshes_at_two_gateways_at_once_end_the_session_once() {
         }
     })
     .await;
+}
+
+/// Hostile case 86. The operator is at one gateway, the stream at the other.
+#[tokio::test]
+async fn a_stream_of_a_revoked_client_ends_at_the_other_gateway() {
+    let mut both = Replicas::start().await;
+    let code = both.code().await;
+    let tokens = both.redeem(1, &code).await.json();
+    let bearer = format!("Bearer {}", tokens["access_token"].as_str().expect("a token"));
+    let mut stream =
+        streams::open_at(&both.gateways[1], "ws://app.example/mcp", &[("authorization", bearer.as_str())]).await;
+    streams::assert_open(&mut stream).await;
+    let revoke = both.gateways[0].admin_client();
+    let ended = streams::within_a_second(async {
+        assert_eq!(revoke.delete("/admin/v1/clients/spa/tokens").await.status, 200);
+        streams::close_frame(&mut stream).await
+    });
+    assert_eq!(ended.await, streams::revoked());
+    let refresh = tokens["refresh_token"].as_str().expect("a token");
+    let form = [("grant_type", "refresh_token"), ("refresh_token", refresh), ("client_id", "spa")];
+    for gateway in &both.gateways {
+        let refreshed = post(gateway.client().host("app.example"), "/oauth/token", &form).await;
+        refreshed.assert_rejected(400, "invalid_grant");
+    }
+    for gateway in &both.gateways {
+        gateway.advance(std::time::Duration::from_secs(1));
+    }
+    let code = both.code_again().await;
+    let later = both.redeem(0, &code).await;
+    assert_eq!(later.status, 200, "{}", later.text());
+    assert_eq!(both.status(1, later.json()["access_token"].as_str().expect("a token")).await, 200);
 }

@@ -44,7 +44,11 @@ pub async fn open(gateway: &Gateway, token: &str) -> Socket {
 }
 
 pub async fn open_with(gateway: &Gateway, host: &str, fields: &[(&'static str, &str)]) -> Socket {
-    let mut request = format!("ws://{host}/ws").into_client_request().expect("a request");
+    open_at(gateway, &format!("ws://{host}/ws"), fields).await
+}
+
+pub async fn open_at(gateway: &Gateway, url: &str, fields: &[(&'static str, &str)]) -> Socket {
+    let mut request = url.into_client_request().expect("a request");
     for (name, value) in fields {
         request.headers_mut().insert(*name, value.parse().expect("a header value"));
     }

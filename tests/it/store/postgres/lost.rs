@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use bearward::store::{FollowerCounts, StoreUpkeep};
+use bearward::store::{FollowerCounts, RevocationStore, StoreUpkeep};
 use bearward::tokens::family::revocation::Revoked;
 
 use super::following::{Follower, now, sql, token_of};
@@ -138,4 +138,30 @@ async fn one_revocation_that_cannot_be_written_stops_no_other() {
     let ([one], _) = after_a_loss(server, &schema, 20).await;
     until_written(server, &schema, 19).await;
     eventually("one is left", || one.count(|counts| &counts.lost) == 1).await;
+}
+
+/// The watermark in its table is lost, too, and comes back with the entry.
+#[tokio::test]
+async fn a_lost_watermark_of_a_client_comes_back() {
+    let server = PostgresServer::shared();
+    let schema = server.schema();
+    let gateways = ["a", "b"].map(|replica| Follower::open(server, &schema, replica));
+    gateways[0].revoke("first").await;
+    let subjects = [None, Some("alice".to_owned())];
+    for subject in subjects {
+        let what = Revoked::Client { client_id: "https://a.example/c".into(), subject, not_after: now() };
+        gateways[0].store.revoke(what.clone(), now().into()).await.expect("the store works");
+        eventually("the other one enforces it", || gateways[1].enforces(&what)).await;
+    }
+    let roll_back = "delete from revocations where sequence > 1; delete from clients;
+        update meta set value = 1, tag = (select tag from revocations) where name = 'revocation_sequence'";
+    sql(server, &schema, roll_back);
+    for (table, named) in [("revocations", "client"), ("clients", "client_id")] {
+        let count = format!("select count(*) from {table} where {named} = 'https://a.example/c'");
+        eventually_within(PATIENCE, "the database has both again", async || {
+            let count = sql(server, &schema, &count);
+            (count == "2").then_some(()).ok_or(count)
+        })
+        .await;
+    }
 }

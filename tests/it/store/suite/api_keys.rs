@@ -97,7 +97,7 @@ pub(crate) async fn keys_hide_no_session(store: &dyn Store) {
     assert_eq!(ids(&store.families_of("alice".into()).await.expect("the store works")), [session.id]);
     for state in [SearchState::Live, SearchState::All, SearchState::Ended] {
         let subjects = Subjects::One("alice".into());
-        let search = Search { subjects, state, after: None, limit: 10, now: LOGIN };
+        let search = Search { subjects, state, client_id: None, resource: None, after: None, limit: 10, now: LOGIN };
         let found = store.search(search).await.expect("the store works").families;
         let expected = if state == SearchState::Ended { vec![] } else { vec![session.id] };
         assert_eq!(ids(&found), expected, "{state:?}");

@@ -15,11 +15,17 @@ fn with_prefix(prefix: &str) -> Subjects {
     Subjects::WithPrefix(prefix.into())
 }
 
+/// The first page of the live sessions.
+fn all_of(subjects: Subjects) -> Search {
+    let state = SearchState::Live;
+    Search { subjects, state, client_id: None, resource: None, after: None, limit: 500, now: NOW }
+}
+
 /// All pages of a search, with at most `limit` sessions each.
 async fn pages(store: &dyn Store, subjects: Subjects, state: SearchState, limit: usize) -> Vec<Vec<Family>> {
     let (mut pages, mut after) = (Vec::new(), None);
     loop {
-        let search = Search { subjects: subjects.clone(), state, after, limit, now: NOW };
+        let search = Search { state, after, limit, ..all_of(subjects.clone()) };
         let found = store.search(search).await.expect("the store works");
         assert!(found.families.len() <= limit && pages.len() < 1_000);
         pages.push(found.families);
@@ -65,7 +71,7 @@ pub(crate) async fn pages_have_each_session_once_in_order(store: &dyn Store) {
     // A session that began meanwhile does not move the others.
     let page = |after: Option<Position>| {
         let subjects = with_prefix("");
-        store.search(Search { subjects, state: SearchState::Live, after, limit: 3, now: NOW })
+        store.search(Search { after, limit: 3, ..all_of(subjects) })
     };
     let first = page(None).await.expect("the store works");
     issued(store, "Bob", NOW).await;
@@ -163,4 +169,40 @@ pub(crate) async fn ended_sessions_do_not_slow_a_page_down(store: &dyn Store) {
     let found = pages(store, with_prefix(""), SearchState::Live, 50).await;
     assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [0, 1], "the first page stops before it finds one");
     assert_eq!(pages(store, with_prefix("a"), SearchState::Live, 50).await.concat(), []);
+}
+
+pub(crate) async fn a_search_finds_a_client_and_a_resource(store: &dyn Store) {
+    let mut written = Vec::new();
+    for (client_id, audience) in [
+        ("app", vec!["https://api.example"]),
+        ("spa", vec!["https://api.example", "https://api.example/mcp"]),
+        ("spa", vec!["https://api.example/mcp"]),
+        ("sp", vec!["https://api.example/m"]),
+        ("", vec![]),
+    ] {
+        let audience = audience.into_iter().map(str::to_owned).collect();
+        let family = Family { client_id: client_id.into(), audience, ..login("alice", LOGIN) };
+        let family = store.issue(family, ANY, LOGIN.into()).await.expect("the store works").expect("it is valid");
+        written.push(family.id);
+    }
+    for (client_id, resource, expected) in [
+        (None, None, vec![0, 1, 2, 3, 4]),
+        (Some("spa"), None, vec![1, 2]),
+        (Some("spa"), Some("https://api.example"), vec![1]),
+        (None, Some("https://api.example"), vec![0, 1]),
+        (None, Some("https://api.example/mcp"), vec![1, 2]),
+        (Some("app"), Some("https://api.example/mcp"), vec![]),
+        (Some("s%"), None, vec![]),
+    ] {
+        let (client_id, resource) = (client_id.map(str::to_owned), resource.map(str::to_owned));
+        for state in [SearchState::Live, SearchState::All] {
+            let filter =
+                Search { state, client_id: client_id.clone(), resource: resource.clone(), ..all_of(with_prefix("")) };
+            let found = store.search(filter).await.expect("the store works").families;
+            let mut places: Vec<_> =
+                found.iter().filter_map(|family| written.iter().position(|id| *id == family.id)).collect();
+            places.sort_unstable();
+            assert_eq!(places, expected, "{client_id:?} {resource:?} {state:?}");
+        }
+    }
 }

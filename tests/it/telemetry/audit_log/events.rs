@@ -109,6 +109,8 @@ async fn each_revocation_is_recorded_once_with_its_actor() {
     let now = bearward::types::clock::UnixTime::from_secs(gateway.now_secs()).to_string();
     for what in [
         json!({ "sub": "alice" }),
+        json!({ "clientId": "spa" }),
+        json!({ "clientId": "spa", "sub": "alice" }),
         json!({ "jti": "7", "issuer": EXTERNAL_ISSUER }),
         json!({ "all": true, "issuer": EXTERNAL_ISSUER, "before": "2026-01-01T00:00:00Z" }),
         json!({ "all": true }),
@@ -116,7 +118,7 @@ async fn each_revocation_is_recorded_once_with_its_actor() {
         assert_eq!(admin.post("/admin/v1/revocations", &what).await.status, 200);
     }
 
-    let events = gateway.audit_events(15).await;
+    let events = gateway.audit_events(17).await;
     let recorded: Vec<Value> =
         events.into_iter().filter(|event| event["event"] != "token.issued").skip(2).map(without_varying).collect();
     let ended = |pair: &TokenPair, subject: &str, reason: &str| json!({ "event": "token.revoked", "token_id": pair.token_id, "subject": subject, "reason": reason, "client": "127.0.0.1" });
@@ -136,6 +138,10 @@ async fn each_revocation_is_recorded_once_with_its_actor() {
         by_operator(ended(&other, "bob", "admin")),
         by_operator(json!({
             "event": "subject.revoked", "issuer": ISSUER, "subject": "alice", "before": now, "client": client,
+        })),
+        by_operator(json!({ "event": "client.revoked", "client_id": "spa", "before": now, "client": client })),
+        by_operator(json!({
+            "event": "client.revoked", "client_id": "spa", "subject": "alice", "before": now, "client": client,
         })),
         by_operator(json!({
             "event": "access_token.revoked", "issuer": EXTERNAL_ISSUER, "jti": "7", "client": client,

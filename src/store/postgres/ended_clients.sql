@@ -1,0 +1,3 @@
+-- As in the log.
+
+alter table endings add column client text;
