@@ -41,7 +41,7 @@ const STALE: Duration = Duration::from_hours(24);
 /// Maximum size of a document (section 6.6 of the draft recommends 5 KB).
 const MAX_SIZE: usize = 5 * 1024;
 /// Maximum size of a key set.
-const MAX_KEY_SET: usize = 64 * 1024;
+const MAX_KEY_SET: usize = 16 * 1024;
 /// How old a key set must be to be fetched again because a key is unknown.
 const KEYS_COOLDOWN: Duration = Duration::from_secs(30);
 const TIME_LIMIT: Duration = Duration::from_secs(3);
@@ -134,6 +134,24 @@ impl ClientDocuments {
         found.map(|(document, _)| document).map_err(Reject::from)
     }
 
+    /// As [`ClientDocuments::find`], for a client that proves a key. A document that could not be fetched again may have
+    /// a key that the client has removed since.
+    pub async fn find_current(
+        &self,
+        client_id: &str,
+        settings: &DocumentSettings,
+        client: IpAddr,
+        now: Uptime,
+    ) -> Result<Arc<ClientDocument>, Reject> {
+        let found = self.look_up(client_id, settings, client, now).await;
+        match found.map_err(Reject::from)? {
+            (_, DocumentOutcome::Stale) => {
+                Err(Reject::new(Reason::ClientDocument, "the document of the client cannot be fetched again"))
+            }
+            (document, _) => Ok(document),
+        }
+    }
+
     /// The document, if it can serve without a fetch. It counts nothing.
     pub fn known(
         &self,
@@ -183,16 +201,18 @@ impl ClientDocuments {
         if let Some(keys) = self.kept_keys(url, longest, now) {
             return Ok(keys);
         }
-        let host = client_document::host_of(url).map_err(|wrong| Reject::new(Reason::ClientAssertion, wrong))?;
+        let host = allowed_host(url, settings)?;
         let response = self.get(url, host, settings, client, now, MAX_KEY_SET).await?;
         let keys = Arc::new(key_set(response.body())?);
         let mut kept = self.kept_keys.lock();
         if kept.len() >= MAX_KEPT {
             kept.retain(|_, kept| now.since(kept.fetched) < KEPT);
         }
-        if kept.len() < MAX_KEPT {
-            kept.insert(url.to_owned(), KeptKeys { keys: keys.clone(), fetched: now });
+        if kept.len() >= MAX_KEPT {
+            let oldest = kept.iter().min_by_key(|(_, kept)| kept.fetched).map(|(url, _)| url.clone());
+            oldest.and_then(|url| kept.remove(&url));
         }
+        kept.insert(url.to_owned(), KeptKeys { keys: keys.clone(), fetched: now });
         Ok(keys)
     }
 

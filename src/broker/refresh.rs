@@ -22,7 +22,7 @@ use crate::tokens::audit_event::{Event, EventContext};
 use crate::tokens::bound::{Bound, ProvedClient};
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::rotation::{Rotation, rotate, rotate_late};
-use crate::tokens::family::{Family, ReuseRule, needs_client_auth};
+use crate::tokens::family::{Family, ReuseRule, has_client_auth};
 use crate::tokens::jwt::{VerifiedToken, json};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
@@ -83,7 +83,7 @@ impl RefreshCaller {
     /// bound to a certificate needs this certificate (RFC 8705 section 4). It is checked before the rotation, so that a
     /// stolen refresh token alone can neither rotate nor revoke the family (doorkeeper 1794 revoked first).
     fn lacks_proof(&self, family: &Family) -> Option<Reason> {
-        if needs_client_auth(family) && !self.is_authenticated {
+        if has_client_auth(&family.claims) && !self.is_authenticated {
             return Some(ClientNotAuthenticated);
         }
         let bound = family.bound_to();

@@ -11,6 +11,7 @@ use super::service::Broker;
 use crate::auth::authenticate::Caller;
 use crate::store::{RevokeOutcome, RevokedBy};
 use crate::tokens::audit_event::EventContext;
+use crate::tokens::family::has_client_auth;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::Revoked;
 use crate::tokens::jwt::VerifiedToken;
@@ -70,10 +71,14 @@ impl Broker {
         &self,
         presented: &PresentedToken,
         client_id: Option<&str>,
+        is_authenticated: bool,
         context: EventContext,
     ) -> Result<(), Reject> {
         let Some(family) = self.family_of(presented).await? else { return Ok(()) };
         check_client_id(&family.client_id, client_id)?;
+        if has_client_auth(&family.claims) && !is_authenticated {
+            return Err(Reason::ClientNotAuthenticated.into());
+        }
         let owner = RevokedBy::Owner(family.subject);
         or_swept(self.revoke_family(family.id, owner, context).await)
     }

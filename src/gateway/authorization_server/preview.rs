@@ -6,6 +6,7 @@ use http::Method;
 use super::call::{check_host, unknown_client};
 use super::clients::{AskingClient, Described, KnownBy, find};
 use super::parameters::Parameters;
+use super::pushed;
 use super::request::MUST_PUSH;
 use super::settings::{AuthorizationSettings, SignInPlace};
 use crate::auth::client_documents::ClientDocuments;
@@ -59,9 +60,8 @@ impl Preview<'_> {
         let client = self.client(parameters.client_id()?, context)?;
         let known = known_by(&client.known_by);
         context.steps.report(Step::Client, || format!("{}: {known}", client.id));
-        if parameters.get("request_uri").is_some() {
-            let why = "the request that the client has pushed decides, which no question opens";
-            return Err(NoPreview::Unknown(why.to_owned()));
+        if let Some(request_uri) = parameters.get("request_uri") {
+            return self.of_pushed(&client, request_uri, context);
         }
         let redirect_uri = client.redirect_of(parameters.required("redirect_uri")?)?;
         context.steps.report(Step::Redirect, || format!("{}, as registered", redirect_uri.as_str()));
@@ -80,6 +80,23 @@ impl Preview<'_> {
         })?;
         context.steps.report(Step::Resource, || asked.resources.join(" "));
         Ok(self.answer(&client, &asked))
+    }
+
+    fn of_pushed(
+        &self,
+        client: &AskingClient<'_>,
+        request_uri: &str,
+        context: &RequestContext<'_>,
+    ) -> Result<String, NoPreview> {
+        if self.roots.newest_secret().is_none() {
+            let why = "the root secret, which cannot be read, opens the request that the client has pushed";
+            return Err(NoPreview::Unknown(why.to_owned()));
+        }
+        let asked = pushed::open(request_uri, client.id, self.roots, context.now)?.request;
+        let redirect_uri = client.redirect_of(asked.redirect_uri.as_str())?;
+        context.steps.report(Step::Redirect, || format!("{}, as registered", redirect_uri.as_str()));
+        context.steps.report(Step::Resource, || asked.resources.join(" "));
+        Ok(self.answer(client, &asked))
     }
 
     fn client<'s>(&'s self, id: &'s str, context: &RequestContext<'_>) -> Result<AskingClient<'s>, NoPreview> {

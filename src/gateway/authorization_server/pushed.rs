@@ -13,6 +13,8 @@ use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::tokens::authorization::pushed::{LIFETIME, PushedRequest};
 use crate::tokens::authorization::request::RequestError;
+use crate::tokens::family::refresh_token::Roots;
+use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 use crate::types::thumbprint::Thumbprint;
 
@@ -20,6 +22,7 @@ use crate::types::thumbprint::Thumbprint;
 pub async fn push(call: Call<'_, '_>, content: &Bytes) -> Result<Response<Body>, Reject> {
     let settings = call.endpoints.authorization.as_deref().ok_or(Reason::NoRoute)?;
     let form = Form::read(call.headers, content)?;
+    call.endpoints.denied.check(form.get("client_id").unwrap_or_default())?;
     let client = call.client(&form).await?;
     let client_id = client.id().ok_or_else(|| Reject::new(Reason::BadForm, "client_id is missing"))?;
     let proved = call.authenticator.proof_verifier.grant_proof(&call.context.auth_by(call.headers)).await?;
@@ -71,17 +74,22 @@ impl AuthorizationCall<'_, '_> {
 
     /// The request that a client has pushed, and that the browser brings.
     pub(super) fn pushed(&self, request_uri: &str, client_id: &str) -> Result<PushedRequest, Reject> {
-        let bad = |detail: &'static str| Reject::new(Reason::BadAuthorization, detail);
-        let pushed = PushedRequest::open(request_uri, &self.broker.roots);
-        let pushed = pushed.ok_or_else(|| bad("request_uri is not one that this gateway has given"))?;
-        if pushed.client_id != client_id {
-            return Err(bad("request_uri was given to another client"));
-        }
-        if !pushed.is_current(self.context.now) {
-            return Err(bad("request_uri is older than 90 seconds"));
-        }
-        Ok(pushed)
+        open(request_uri, client_id, &self.broker.roots, self.context.now)
     }
+}
+
+/// The request of this client, within 90 seconds.
+pub(super) fn open(request_uri: &str, client_id: &str, roots: &Roots, now: UnixTime) -> Result<PushedRequest, Reject> {
+    let bad = |detail: &'static str| Reject::new(Reason::BadAuthorization, detail);
+    let pushed = PushedRequest::open(request_uri, roots);
+    let pushed = pushed.ok_or_else(|| bad("request_uri is not one that this gateway has given"))?;
+    if pushed.client_id != client_id {
+        return Err(bad("request_uri was given to another client"));
+    }
+    if !pushed.is_current(now) {
+        return Err(bad("request_uri is older than 90 seconds"));
+    }
+    Ok(pushed)
 }
 
 /// RFC 9449 section 10.1: a proof binds the code as `dpop_jkt` does.

@@ -14,6 +14,7 @@ use crate::protocols::http::body::Body;
 use crate::protocols::http::parameters;
 use crate::tokens::authorization::pending::PendingRequest;
 use crate::tokens::authorization::request::SignInWish;
+use crate::tokens::bound::Bound;
 use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::types::reject::{Reason, Reject};
@@ -47,13 +48,15 @@ impl AuthorizationCall<'_, '_> {
     }
 
     /// The session of `login = "cookie"`. Its refresh token is a cookie. A spent one is no proof: a thief may have it.
+    ///
+    /// Only a whole login of a user counts. A session of a client, an exchanged token or one for a narrow audience must
+    /// not grant more than itself, and one that is bound to a key or a certificate needs that, which no browser shows.
     async fn captured_login(&self, headers: &HeaderMap) -> Result<Option<Family>, Reject> {
         let presented = login_cookies::refresh_token(headers).and_then(PresentedToken::parse);
         let Some(presented) = presented else { return Ok(None) };
         self.broker.throttle.count_call(self.context.client())?;
         let found = self.broker.session_of_token(&presented, self.context.now).await?;
-        // Not that of a client, which must not grant anything to other clients.
-        Ok(found.filter(|family| family.client_id.is_empty()))
+        Ok(found.filter(is_whole_login))
     }
 
     fn is_new_enough(&self, family: &Family, pending: &PendingRequest) -> bool {
@@ -143,6 +146,13 @@ impl AuthorizationCall<'_, '_> {
     fn sign_in(&self) -> Result<&SignIn, Reject> {
         self.sign_in.ok_or_else(|| Reject::new(Reason::Internal, "there is no [sign_in]"))
     }
+}
+
+fn is_whole_login(family: &Family) -> bool {
+    family.client_id.is_empty()
+        && family.origin.is_none()
+        && family.audience.is_empty()
+        && family.bound_to() == Bound::default()
 }
 
 /// The login page, with where the browser comes back to. `must_ask`: a user who is signed in signs in again.

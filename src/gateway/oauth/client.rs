@@ -165,7 +165,8 @@ impl<'c> Call<'c, '_> {
         let settings = self.endpoints.authorization.as_ref().and_then(|settings| settings.documents.as_ref());
         let settings = settings.ok_or_else(|| bad("oauth.client_documents is off"))?;
         let now = self.context.clock.uptime();
-        let document = self.documents.find(url, settings, self.context.client(), now).await.map_err(unknown_client)?;
+        let document =
+            self.documents.find_current(url, settings, self.context.client(), now).await.map_err(unknown_client)?;
         let keys = document.keys.as_ref().ok_or_else(|| bad("the document of the client names no key"))?;
         let algorithms = client_documents::ALGORITHMS.to_vec();
         let policy = Arc::new(client_assertion::policy(url, algorithms, &self.broker.settings.issuer));

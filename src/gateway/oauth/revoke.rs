@@ -8,11 +8,13 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::call::Call;
+use super::client::CallingClient;
 use super::form::Form;
 use crate::broker::check_client_id;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::tokens::family::api_key::PresentedKey;
+use crate::tokens::family::has_client_auth;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::types::reject::{Reason, Reject};
 
@@ -20,18 +22,20 @@ impl Call<'_, '_> {
     /// Ignores `token_type_hint`: the format of a token shows its kind.
     pub(super) async fn revoke(&mut self, form: &Form) -> Result<Response<Body>, Reject> {
         let token = form.required("token")?;
-        let client_id = self.client(form).await?.id();
+        let client = self.client(form).await?;
+        let client_id = client.id();
         match PresentedToken::parse(token) {
             Some(presented) => {
                 self.context.record.token_id = Some(presented.token_id);
-                self.broker.revoke_presented(&presented, client_id, self.context.event().by_client()).await?;
+                let event = self.context.event().by_client();
+                self.broker.revoke_presented(&presented, client_id, client.method().is_some(), event).await?;
             }
-            None => self.revoke_access_token(token, client_id).await?,
+            None => self.revoke_access_token(token, client).await?,
         }
         Ok(respond::json(StatusCode::OK, &json!({})))
     }
 
-    async fn revoke_access_token(&mut self, token: &str, client_id: Option<&str>) -> Result<(), Reject> {
+    async fn revoke_access_token(&mut self, token: &str, client: CallingClient<'_>) -> Result<(), Reject> {
         let verified = self.authenticate(token).await;
         let was_good = |reject: &Reject| match reject.reason {
             Reason::Revoked => true,
@@ -51,7 +55,10 @@ impl Call<'_, '_> {
         }
         // Only the gateway sets this claim in its tokens.
         let issued_to = caller.token().claims.get("client_id").and_then(Value::as_str).unwrap_or_default();
-        check_client_id(issued_to, client_id)?;
+        check_client_id(issued_to, client.id())?;
+        if has_client_auth(&caller.token().claims) && client.method().is_none() {
+            return Err(Reason::ClientNotAuthenticated.into());
+        }
         self.broker.revoke_login_of(caller.token(), self.context.event().by_client()).await
     }
 }

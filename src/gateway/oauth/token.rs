@@ -24,6 +24,8 @@ impl Call<'_, '_> {
         if !self.endpoints.grant_types().contains(&grant) {
             return Err(Reason::UnsupportedGrantType.into());
         }
+        // Before the client causes a fetch of its document.
+        self.endpoints.denied.check(form.get("client_id").unwrap_or_default())?;
         let client = self.client(form).await?;
         // A code and a refresh token are good only with the client_id of their client, so that none can leave it out.
         self.endpoints.denied.check(client.id().unwrap_or_default())?;

@@ -105,10 +105,12 @@ pub(super) async fn end_superseded(
 fn ending(row: &Row, new: &Family, context: &EventContext) -> Result<Option<NewLogEntry>, StoreError> {
     let MarkedFamily { family, mark } = found(row)?;
     let old = with_watermark(family, mark);
-    if !old.is_superseded_by(new) || !old.is_live(new.created_at) {
+    // The new one is dated by the consent.
+    let now = new.created_at.max(context.at);
+    if !old.is_superseded_by(new) || !old.is_live(now) {
         return Ok(None);
     }
-    let revoked = RevokedAt { at: new.created_at, reason: RevokeReason::Reuse };
+    let revoked = RevokedAt { at: now, reason: RevokeReason::Reuse };
     let event = EventRow::new(secret::random(), &events::ended(&old, revoked.reason, context), context);
     Ok(Some(end(&old, revoked, None, event, context)))
 }

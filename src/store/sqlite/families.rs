@@ -26,9 +26,12 @@ use crate::types::ids::TokenId;
 /// Maximum length of a list of families.
 const MAX_LISTED: i64 = 1_000;
 
-pub(super) const LEAST_RECENTLY_USED: &str = "select * from families
+/// `?4`: the watermark of the subject. Each family has that of its own client besides.
+pub(super) const LEAST_RECENTLY_USED: &str = "select * from families f
     where subject = ?1 and revoked_at is null and key_hash is null and generation > 0 and id <> ?2
         and idle_expiry > ?3 and absolute_expiry > ?3 and created_at > ?4
+        and created_at > coalesce((select max(c.not_after) from clients c
+            where c.client_id = f.client_id and c.subject in ('', f.subject)), -1)
     order by last_used_at desc, created_at desc limit ?5 offset ?6";
 
 /// Whether one of the newest families of a subject is of a client. It reads no more of them than a list has.
@@ -76,7 +79,8 @@ fn insert(
     }
     // Before the limit, for which they do not count any more.
     end_superseded(batch, family, mark, context)?;
-    for surplus in least_recently_used(batch, family, mark, now, max_live)? {
+    let of_subject = batch.watermark(&family.subject, "")?;
+    for surplus in least_recently_used(batch, family, of_subject, now, max_live)? {
         end(batch, surplus.id, RevokedAt { at: now, reason: RevokeReason::Limit }, context)?;
         record(batch, &events::ended(&surplus, RevokeReason::Limit, context), context)?;
     }
@@ -93,7 +97,7 @@ fn end_superseded(
     if new.grant.is_none() {
         return Ok(());
     }
-    let now = new.created_at;
+    let now = new.created_at.max(context.at);
     let found = batch.query(SUPERSEDED, params![new.subject, new.client_id], rows::family)?;
     let context = context.clone().by_grant(new.id);
     for old in found {

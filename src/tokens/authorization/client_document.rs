@@ -58,7 +58,8 @@ pub fn host_of(client_id: &str) -> Result<&str, &'static str> {
     let host = authority.split(':').next().unwrap_or_default();
     let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     let is_address = host.parse::<std::net::Ipv4Addr>().is_ok() || authority.starts_with('[');
-    if host.is_empty() || is_address || !host.bytes().all(is_name) {
+    // With a dot at its end, it is the same host under another name.
+    if host.is_empty() || host.ends_with('.') || is_address || !host.bytes().all(is_name) {
         return Err("the host in the URL of a client is no name in lower case");
     }
     Ok(host)
@@ -137,6 +138,7 @@ mod tests {
             "https://app.example/",
             "https://127.0.0.1/client",
             "https://[::1]/client",
+            "https://app.example./client",
             "https://App.example/client",
             "https://user@app.example/client",
             "https://app.example/client#x",

@@ -28,9 +28,10 @@ pub fn with_client_auth(mut family: Family, method: Option<&str>) -> Family {
     family
 }
 
-/// Returns true if only a client that authenticates may refresh this family.
-pub fn needs_client_auth(family: &Family) -> bool {
-    family.claims.contains_key(CLIENT_AUTH)
+/// Returns true for the claims of a family, or of its token, that only a client which authenticates may refresh and
+/// revoke.
+pub fn has_client_auth(claims: &Map<String, Value>) -> bool {
+    claims.contains_key(CLIENT_AUTH)
 }
 
 /// The claims of RFC 9068 section 2.2 without `jti`, and two of our own: `sid`, the family, and `auth_time_ms`, when

@@ -208,6 +208,9 @@ async fn a_client_with_a_key_in_its_document_must_use_it() {
         let form = [("grant_type", "refresh_token"), ("refresh_token", &*refresh), ("client_id", &*id)];
         let rejected = post(front.gateway.client().host("app.example"), "/oauth/token", &form).await;
         rejected.assert_rejected(401, "invalid_client");
+        let revoke = [("token", &*refresh), ("client_id", &*id)];
+        let revoked = post(front.gateway.client().host("app.example"), "/oauth/revoke", &revoke).await;
+        revoked.assert_rejected(401, "invalid_client");
         let again = assertion(&key, &id, now, json!({}));
         let proof = [("client_assertion", &*again), ("client_assertion_type", TYPE)];
         let form = [&form[..], &proof].concat();
@@ -215,6 +218,21 @@ async fn a_client_with_a_key_in_its_document_must_use_it() {
         assert_eq!(refreshed.status, 200, "{number}: {}", refreshed.text());
         let used = post(front.gateway.client().host("app.example"), "/oauth/token", &form).await;
         used.assert_rejected(401, "invalid_client");
+        // A document that cannot be fetched again asks users on, and proves no key: the client may have removed it.
+        front.gateway.clock.advance(Duration::from_mins(16));
+        server.pages().documents = vec![("/client.json".to_owned(), "x".repeat(6_000))];
+        assert_eq!(status(&front, &id).await, 303);
+        let late = assertion(&key, &id, front.gateway.now_secs(), json!({}));
+        let refresh = refreshed.json()["refresh_token"].as_str().expect("a token").to_owned();
+        let form = [
+            ("grant_type", "refresh_token"),
+            ("refresh_token", &*refresh),
+            ("client_id", &*id),
+            ("client_assertion", &*late),
+            ("client_assertion_type", TYPE),
+        ];
+        let stale = post(front.gateway.client().host("app.example"), "/oauth/token", &form).await;
+        stale.assert_rejected(503, "temporarily_unavailable");
     }
 }
 

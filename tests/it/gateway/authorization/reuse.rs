@@ -121,7 +121,7 @@ async fn a_spent_token_from_the_same_address_ends_nothing_until_the_user_agrees_
     let event = |events: &[Value], name: &str, reason: &Value| {
         events.iter().any(|event| event["event"] == name && event["reason"] == *reason)
     };
-    let events = front.gateway.audit_events(7).await;
+    let events = front.gateway.audit_events(10).await;
     assert!(event(&events, "refresh.superseded", &Value::Null), "{events:?}");
     assert!(event(&events, "token.revoked", &json!("superseded")), "{events:?}");
     assert!(!events.iter().any(|event| event["event"] == "refresh.reuse_detected"), "{events:?}");
