@@ -134,8 +134,8 @@ impl ClientDocuments {
         found.map(|(document, _)| document).map_err(Reject::from)
     }
 
-    /// As [`ClientDocuments::find`], for a client that proves a key. A document that could not be fetched again may have
-    /// a key that the client has removed since.
+    /// As [`ClientDocuments::find`], for a client that proves a key. A document that could not be fetched again may
+    /// have a key that the client has removed since.
     pub async fn find_current(
         &self,
         client_id: &str,
