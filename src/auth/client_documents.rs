@@ -126,12 +126,8 @@ impl ClientDocuments {
         client: IpAddr,
         now: Uptime,
     ) -> Result<Arc<ClientDocument>, Reject> {
-        let found = self.look_up(client_id, settings, client, now).await;
-        self.counts.count(match &found {
-            Ok((_, outcome)) => *outcome,
-            Err(missing) => missing.outcome,
-        });
-        found.map(|(document, _)| document).map_err(Reject::from)
+        let (document, _) = self.look_up(client_id, settings, client, now).await?;
+        Ok(document)
     }
 
     /// As [`ClientDocuments::find`], for a client that proves a key. A document that could not be fetched again may
@@ -143,8 +139,7 @@ impl ClientDocuments {
         client: IpAddr,
         now: Uptime,
     ) -> Result<Arc<ClientDocument>, Reject> {
-        let found = self.look_up(client_id, settings, client, now).await;
-        match found.map_err(Reject::from)? {
+        match self.look_up(client_id, settings, client, now).await? {
             (_, DocumentOutcome::Stale) => {
                 Err(Reject::new(Reason::ClientDocument, "the document of the client cannot be fetched again"))
             }
@@ -163,7 +158,23 @@ impl ClientDocuments {
         Ok(self.kept(client_id, now))
     }
 
+    /// Each look-up is counted here.
     async fn look_up(&self, client_id: &str, settings: &DocumentSettings, client: IpAddr, now: Uptime) -> Outcome {
+        let found = self.kept_or_fetched(client_id, settings, client, now).await;
+        self.counts.count(match &found {
+            Ok((_, outcome)) => *outcome,
+            Err(missing) => missing.outcome,
+        });
+        found
+    }
+
+    async fn kept_or_fetched(
+        &self,
+        client_id: &str,
+        settings: &DocumentSettings,
+        client: IpAddr,
+        now: Uptime,
+    ) -> Outcome {
         let host = allowed_host(client_id, settings)?;
         if let Some(document) = self.kept(client_id, now) {
             return Ok((document, DocumentOutcome::Kept));

@@ -231,8 +231,10 @@ async fn a_client_with_a_key_in_its_document_must_use_it() {
             ("client_assertion", &*late),
             ("client_assertion_type", TYPE),
         ];
+        let before = counted(&front, "client_documents").await["stale"];
         let stale = post(front.gateway.client().host("app.example"), "/oauth/token", &form).await;
         stale.assert_rejected(503, "temporarily_unavailable");
+        assert_eq!(counted(&front, "client_documents").await["stale"], before + 1);
     }
 }
 
