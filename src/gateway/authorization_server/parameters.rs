@@ -18,6 +18,9 @@ const MAX_CLIENT_ID: usize = 600;
 /// Maximum length of the parameters, in bytes.
 const MAX_PARAMETERS: usize = 8 * 1024;
 
+/// `oauth.require_par`, `oauth.client.require_par`
+const MUST_PUSH: RequestError = RequestError::new("invalid_request", "the request must be pushed (RFC 9126)");
+
 /// The parameters of a request.
 pub(super) struct Parameters {
     values: BTreeMap<String, String>,
@@ -65,6 +68,20 @@ impl Parameters {
         let offer =
             Offer { resources: &settings.resources, default: settings.default_resource, client_scopes: client.scopes };
         request::read(&self.values, &self.resources, redirect_uri.clone(), &offer)
+    }
+
+    /// As [`Parameters::asked`], for a request that the browser brings.
+    pub(super) fn asked_by_browser(
+        &self,
+        client: &AskingClient<'_>,
+        redirect_uri: &RedirectUri,
+        settings: &AuthorizationSettings,
+    ) -> Result<AuthorizationRequest, RequestError> {
+        let asked = self.asked(client, redirect_uri, settings)?;
+        if client.must_push || settings.requires_par {
+            return Err(MUST_PUSH);
+        }
+        Ok(asked)
     }
 
     pub(super) fn client_id(&self) -> Result<&str, Reject> {

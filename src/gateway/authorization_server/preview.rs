@@ -7,7 +7,6 @@ use super::call::{check_host, unknown_client};
 use super::clients::{AskingClient, Described, KnownBy, find};
 use super::parameters::Parameters;
 use super::pushed;
-use super::request::MUST_PUSH;
 use super::settings::{AuthorizationSettings, SignInPlace};
 use crate::auth::client_documents::ClientDocuments;
 use crate::auth::registered_clients::RegisteredClient;
@@ -65,11 +64,7 @@ impl Preview<'_> {
         }
         let redirect_uri = client.redirect_of(parameters.required("redirect_uri")?)?;
         context.steps.report(Step::Redirect, || format!("{}, as registered", redirect_uri.as_str()));
-        let asked = match parameters.asked(&client, &redirect_uri, self.settings) {
-            Ok(_) if client.must_push || self.settings.requires_par => Err(MUST_PUSH),
-            asked => asked,
-        };
-        let asked = asked.map_err(|error| {
+        let asked = parameters.asked_by_browser(&client, &redirect_uri, self.settings).map_err(|error| {
             let learns = if client.gets_errors_at(&redirect_uri) {
                 "the client gets this at its redirect URI"
             } else {

@@ -11,12 +11,7 @@ use super::parameters::Parameters;
 use crate::gateway::oauth::metadata;
 use crate::protocols::http::body::Body;
 use crate::tokens::authorization::pending::{self, MAX_SEALED, PendingRequest};
-use crate::tokens::authorization::request::RequestError;
 use crate::types::reject::{Reason, Reject};
-
-/// `oauth.require_par`, `oauth.client.require_par`
-pub(super) const MUST_PUSH: RequestError =
-    RequestError::new("invalid_request", "the request must be pushed (RFC 9126)");
 
 impl AuthorizationCall<'_, '_> {
     /// `GET` or `POST`. A program may fetch it before the browser does, so it asks for no page load, and uses nothing
@@ -43,11 +38,7 @@ impl AuthorizationCall<'_, '_> {
         }
         let redirect_uri = client.redirect_of(parameters.required("redirect_uri")?)?;
         self.name(&client, Some(&redirect_uri));
-        let asked = match parameters.asked(&client, &redirect_uri, self.settings) {
-            Ok(_) if client.must_push || self.settings.requires_par => Err(MUST_PUSH),
-            asked => asked,
-        };
-        let asked = match asked {
+        let asked = match parameters.asked_by_browser(&client, &redirect_uri, self.settings) {
             Ok(asked) => asked,
             Err(error) => {
                 let may_redirect = client.gets_errors_at(&redirect_uri);
