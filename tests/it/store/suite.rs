@@ -59,7 +59,8 @@ macro_rules! run_the_suite {
             clients: a_clients_watermark_ends_its_families, a_watermark_can_be_of_a_client_and_a_user,
             a_clients_watermark_is_never_lowered, the_log_has_the_client,
             a_grant_that_is_older_than_the_watermark_is_void, a_clients_watermark_of_now_ends_families_dated_later,
-            a_clients_watermark_outlives_what_it_revokes, clients_with_live_sessions_are_counted;
+            a_clients_watermark_outlives_what_it_revokes, clients_with_live_sessions_are_counted,
+            the_limit_of_sessions_measures_each_one_by_its_own_client;
             endings: what_was_ended_is_listed_newest_first, a_list_of_endings_has_pages,
             what_a_provider_ended_can_be_found, the_list_outlives_the_log;
             search: pages_have_each_session_once_in_order, a_search_finds_one_subject_or_a_prefix,

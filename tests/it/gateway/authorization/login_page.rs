@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::{CALLBACK, MCP, Page, authorize};
@@ -209,4 +210,26 @@ async fn the_token_of_a_client_is_no_session_of_a_user() {
     client.navigate(&authorize(&[])).await;
     let end = client.way.last().expect("a page");
     assert!(end.starts_with(&format!("{APP}/login?")), "{end}");
+}
+
+/// A session must not grant more than itself, and one that is bound to a key needs the proof of it.
+#[tokio::test]
+async fn only_a_whole_login_is_a_session_of_a_user() {
+    let application = Application::start();
+    let of_client = json!({ "subject": "alice", "clientId": "spa" });
+    let narrow = json!({ "subject": "alice", "aud": MCP });
+    let bound = json!({ "subject": "alice", "jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I" });
+    let whole = json!({ "subject": "alice" });
+    for (login, ends_at) in
+        [(of_client, "/login?"), (narrow, "/login?"), (bound, "/login?"), (whole, "/oauth/consent?")]
+    {
+        let issued = application.gateway.request_tokens(&login).await;
+        assert_eq!(issued.status, 201, "{login}: {}", issued.text());
+        let mut visitor = Visitor::of(&application.gateway);
+        let refresh = issued.json()["refreshToken"].as_str().expect("a token").to_owned();
+        visitor.set("__Host-bearward-refresh", &refresh);
+        visitor.navigate(&authorize(&[])).await;
+        let end = visitor.way.last().expect("a page");
+        assert!(end.starts_with(&format!("{APP}{ends_at}")), "{login}: {end}");
+    }
 }

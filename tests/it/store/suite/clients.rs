@@ -181,3 +181,22 @@ pub(crate) async fn clients_with_live_sessions_are_counted(store: &dyn Store) {
     revoke(store, Revoked::Everything { not_after: LOGIN }, LOGIN).await;
     assert_eq!(counted(LOGIN, 9).await, [], "a watermark of now ends what is dated later, too");
 }
+
+/// A session that the watermark of its client has ended does not count, and that watermark ends no other session.
+pub(crate) async fn the_limit_of_sessions_measures_each_one_by_its_own_client(store: &dyn Store) {
+    let own = granted(store, "alice", "", LOGIN).await;
+    for _ in 0..2 {
+        granted(store, "alice", "spa", LOGIN + SECOND).await;
+    }
+    revoke(store, client("spa", None, LOGIN + 3 * SECOND), LOGIN + 3 * SECOND).await;
+    let limited = async |client_id: &str, now: UnixTime| {
+        let family = store.issue(grant("alice", client_id, now), 2, now.into()).await.expect("the store works");
+        family.expect("no watermark voids it")
+    };
+    let second = limited("", LOGIN + 5 * SECOND).await;
+    assert_eq!(stored(store, &own).await.revoked, None, "the ended sessions of spa count");
+    limited("spa", LOGIN + 6 * SECOND).await;
+    let ended = stored(store, &own).await.revoked;
+    assert_eq!(ended.map(|revoked| revoked.reason), Some(RevokeReason::Limit), "the watermark of spa hides it");
+    assert_eq!(stored(store, &second).await.revoked, None);
+}
