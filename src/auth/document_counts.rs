@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::telemetry::metrics::{Count, Histogram, LabelledTotals, LabelledValue, Totals};
+use crate::telemetry::metrics::{Count, Histogram, LabelledTotals, LabelledValue, by_outcome, totals_by_outcome};
 
 /// Shared by all workers.
 pub struct DocumentCounts {
@@ -47,14 +47,11 @@ impl DocumentCounts {
     }
 
     pub fn labelled(&self) -> Vec<LabelledValue> {
-        let labelled = |(name, count): (&&str, &Count)| (vec![("outcome", (*name).to_owned())], count.get() as f64);
-        NAMES.iter().zip(&self.outcomes).map(labelled).collect()
+        by_outcome(&NAMES, &self.outcomes)
     }
 
     pub fn durations(&self) -> Vec<LabelledTotals> {
-        let labelled =
-            |(name, histogram): (&&str, &Histogram)| (vec![("outcome", (*name).to_owned())], Totals::of([histogram]));
-        DURATIONS.iter().zip(&self.durations).map(labelled).collect()
+        totals_by_outcome(&DURATIONS, &self.durations)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Counts of refreshes by their outcome, for metrics.
 
-use crate::telemetry::metrics::{Count, LabelledValue};
+use crate::telemetry::metrics::{self, Count, LabelledValue};
 use crate::tokens::family::rotation::Rotation;
 
 /// In the order of [`RefreshCounts`].
@@ -26,7 +26,6 @@ impl RefreshCounts {
     }
 
     pub fn by_outcome(&self) -> Vec<LabelledValue> {
-        let labelled = |(name, count): (&&str, &Count)| (vec![("outcome", (*name).to_owned())], count.get() as f64);
-        NAMES.iter().zip(&self.0).map(labelled).collect()
+        metrics::by_outcome(&NAMES, &self.0)
     }
 }

@@ -4,7 +4,7 @@
 //! Each kind of call has one place that counts it, from its outcome: a rejected one by its reason. No label has a
 //! client id.
 
-use crate::telemetry::metrics::{Count, LabelledValue};
+use crate::telemetry::metrics::{Count, LabelledValue, by_outcome};
 use crate::types::reject::Reason;
 
 /// Shared by all workers. Outlives a reload.
@@ -68,26 +68,25 @@ impl AuthorizationCounts {
 
     pub fn authorizations(&self) -> Vec<LabelledValue> {
         let of_one = |(registration, counts): (&&str, &[Count; AUTHORIZATIONS.len()])| {
-            let labelled = labelled(&AUTHORIZATIONS, counts);
             let with = |(mut labels, value): LabelledValue| {
                 labels.push(("registration", (*registration).to_owned()));
                 (labels, value)
             };
-            labelled.into_iter().map(with).collect::<Vec<_>>()
+            by_outcome(&AUTHORIZATIONS, counts).into_iter().map(with).collect::<Vec<_>>()
         };
         Registration::NAMES.iter().zip(&self.authorizations).flat_map(of_one).collect()
     }
 
     pub fn consents(&self) -> Vec<LabelledValue> {
-        labelled(&CONSENTS, &self.consents)
+        by_outcome(&CONSENTS, &self.consents)
     }
 
     pub fn codes(&self) -> Vec<LabelledValue> {
-        labelled(&CODES, &self.codes)
+        by_outcome(&CODES, &self.codes)
     }
 
     pub fn registrations(&self) -> Vec<LabelledValue> {
-        labelled(&REGISTRATIONS, &self.registrations)
+        by_outcome(&REGISTRATIONS, &self.registrations)
     }
 }
 
@@ -107,11 +106,6 @@ fn count(counts: &[Count], names: &[&str], name: &str) {
     if let Some(counted) = counted {
         counted.add_shared(1);
     }
-}
-
-fn labelled(names: &[&str], counts: &[Count]) -> Vec<LabelledValue> {
-    let labelled = |(name, count): (&&str, &Count)| (vec![("outcome", (*name).to_owned())], count.get() as f64);
-    names.iter().zip(counts).map(labelled).collect()
 }
 
 /// Of a rejection that has no name of its own: a limit, a failure of the gateway or of a server, or the request.

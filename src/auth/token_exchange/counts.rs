@@ -1,7 +1,7 @@
 //! The exchanges at other servers, for the metrics.
 
 use super::failure::Failure;
-use crate::telemetry::metrics::{Count, LabelledValue};
+use crate::telemetry::metrics::{Count, LabelledValue, by_outcome};
 
 /// Shared by all workers. Outlives a reload.
 pub struct ExchangeCounts {
@@ -23,8 +23,7 @@ impl ExchangeCounts {
     }
 
     pub fn labelled(&self) -> Vec<LabelledValue> {
-        let labelled = |(name, count): (&&str, &Count)| (vec![("outcome", (*name).to_owned())], count.get() as f64);
-        NAMES.iter().zip(&self.outcomes).map(labelled).collect()
+        by_outcome(&NAMES, &self.outcomes)
     }
 }
 

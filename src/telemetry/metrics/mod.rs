@@ -22,5 +22,5 @@ pub use histogram::{Histogram, Totals};
 pub use reading::{ByLimit, ByReason, NO_HITS, Reading, limit_names};
 pub use registry::Metrics;
 pub use routes::{RequestsByRoute, RouteRequests};
-pub use values::{LabelledTotals, LabelledValue};
+pub use values::{LabelledTotals, LabelledValue, by_outcome, totals_by_outcome};
 pub use worker::WorkerMetrics;
