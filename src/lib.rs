@@ -155,6 +155,7 @@
 //! | a response of an identity provider | sign-in, refresh | 1 MiB (`auth/oauth_client/`) |
 //! | failed refreshes at providers | process | 4,096 (`broker/sign_in/refresh.rs`) |
 //! | tokens that another server has just rejected | introspection, each `[[token_exchange]]` | 32,768 (`auth/recently_rejected.rs`) |
+//! | documents of clients | process | 1,000 (`auth/fetched.rs`), each of 5 KiB; as many key sets, each of 16 KiB (`auth/client_documents.rs`) |
 //! | logout tokens that wait for a key | provider | 256, each of 32 KiB (`gateway/provider_events/late.rs`) |
 //! | a report of an identity provider | request | 32 KiB (`gateway/provider_events/`), a security event 64 KiB (`broker/event_stream.rs`) |
 //! | the response to a poll | event stream | 8 MiB (`broker/event_poll.rs`), 100 events of it (`broker/polled_events.rs`) |

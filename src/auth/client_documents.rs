@@ -3,7 +3,6 @@
 //! address public; one fetch for each URL at a time, few in all, and few for each host and each client address.
 //! Failures are never kept.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,10 +12,10 @@ use bytes::Bytes;
 use http::response::Parts;
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body_util::Full;
-use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::document_counts::{DocumentCounts, DocumentOutcome};
+use super::fetched::Fetched;
 use super::flights::{Flights, flight_key};
 use crate::limits::limiter::{Key, Limiter, Rate};
 use crate::protocols::http::client::{self, Limits, USER_AGENT};
@@ -29,9 +28,6 @@ use crate::tokens::jwt::key_set::KeySet;
 use crate::types::clock::Uptime;
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
-
-/// Maximum number of documents that are kept.
-const MAX_KEPT: usize = 1_000;
 
 /// How long a document is kept, whatever its response says.
 const KEPT: Duration = Duration::from_mins(15);
@@ -83,9 +79,8 @@ struct Missing {
 
 /// Shared by all workers, and outlives a reload.
 pub struct ClientDocuments {
-    kept: Mutex<HashMap<String, Kept>>,
-    /// By the URL of the key set.
-    kept_keys: Mutex<HashMap<String, KeptKeys>>,
+    documents: Fetched<ClientDocument>,
+    key_sets: Fetched<KeySet>,
     fetches: Flights<Outcome>,
     running: Semaphore,
     per_host: Limiter,
@@ -93,21 +88,11 @@ pub struct ClientDocuments {
     pub counts: DocumentCounts,
 }
 
-struct Kept {
-    document: Arc<ClientDocument>,
-    until: Uptime,
-}
-
-struct KeptKeys {
-    keys: Arc<KeySet>,
-    fetched: Uptime,
-}
-
 impl Default for ClientDocuments {
     fn default() -> Self {
         ClientDocuments {
-            kept: Mutex::default(),
-            kept_keys: Mutex::default(),
+            documents: Fetched::default(),
+            key_sets: Fetched::default(),
             fetches: Flights::default(),
             running: Semaphore::new(MAX_FETCHES),
             per_host: Limiter::new(PER_HOST),
@@ -155,7 +140,7 @@ impl ClientDocuments {
         now: Uptime,
     ) -> Result<Option<Arc<ClientDocument>>, Reject> {
         allowed_host(client_id, settings)?;
-        Ok(self.kept(client_id, now))
+        Ok(self.documents.get(client_id, KEPT, now))
     }
 
     /// Each look-up is counted here.
@@ -176,14 +161,14 @@ impl ClientDocuments {
         now: Uptime,
     ) -> Outcome {
         let host = allowed_host(client_id, settings)?;
-        if let Some(document) = self.kept(client_id, now) {
+        if let Some(document) = self.documents.get(client_id, KEPT, now) {
             return Ok((document, DocumentOutcome::Kept));
         }
         let seat = self.fetches.join(flight_key("", client_id));
         let mut outcome = seat.flight.lock().await;
         if outcome.is_none() {
             let fetched = self.fetch(client_id, host, settings, client, now).await;
-            let fetched = match (fetched, self.stale(client_id, now)) {
+            let fetched = match (fetched, self.documents.get(client_id, KEPT + STALE, now)) {
                 (Err(missing), Some(stale)) if missing.is_temporary() => Ok((stale, DocumentOutcome::Stale)),
                 (fetched, _) => fetched.map(|document| (document, DocumentOutcome::Fetched)),
             };
@@ -209,43 +194,19 @@ impl ClientDocuments {
             DocumentKeys::At(url) => url,
         };
         let longest = if is_unknown { KEYS_COOLDOWN } else { KEPT };
-        if let Some(keys) = self.kept_keys(url, longest, now) {
+        if let Some(keys) = self.key_sets.get(url, longest, now) {
             return Ok(keys);
         }
         let host = allowed_host(url, settings)?;
         let response = self.get(url, host, settings, client, now, MAX_KEY_SET).await?;
         let keys = Arc::new(key_set(response.body())?);
-        let mut kept = self.kept_keys.lock();
-        if kept.len() >= MAX_KEPT {
-            kept.retain(|_, kept| now.since(kept.fetched) < KEPT);
-        }
-        if kept.len() >= MAX_KEPT {
-            let oldest = kept.iter().min_by_key(|(_, kept)| kept.fetched).map(|(url, _)| url.clone());
-            oldest.and_then(|url| kept.remove(&url));
-        }
-        kept.insert(url.to_owned(), KeptKeys { keys: keys.clone(), fetched: now });
+        self.key_sets.keep(url, keys.clone(), now);
         Ok(keys)
-    }
-
-    fn kept_keys(&self, url: &str, longest: Duration, now: Uptime) -> Option<Arc<KeySet>> {
-        let kept = self.kept_keys.lock();
-        kept.get(url).filter(|kept| now.since(kept.fetched) < longest).map(|kept| kept.keys.clone())
     }
 
     /// The clients with a document in the memory, each with the name that the document gives it.
     pub fn names(&self) -> Vec<(String, Option<String>)> {
-        let kept = self.kept.lock();
-        kept.iter().map(|(client_id, kept)| (client_id.clone(), kept.document.name.clone())).collect()
-    }
-
-    fn kept(&self, client_id: &str, now: Uptime) -> Option<Arc<ClientDocument>> {
-        let kept = self.kept.lock();
-        kept.get(client_id).filter(|kept| now < kept.until).map(|kept| kept.document.clone())
-    }
-
-    fn stale(&self, client_id: &str, now: Uptime) -> Option<Arc<ClientDocument>> {
-        let kept = self.kept.lock();
-        kept.get(client_id).filter(|kept| now < kept.until + STALE).map(|kept| kept.document.clone())
+        self.documents.all(|document| document.name.clone())
     }
 
     async fn fetch(
@@ -258,7 +219,7 @@ impl ClientDocuments {
     ) -> Result<Arc<ClientDocument>, Missing> {
         let response = self.get(client_id, host, settings, client, now, MAX_SIZE).await?;
         let document = Arc::new(read(client_id, &response)?);
-        self.keep(client_id, document.clone(), now);
+        self.documents.keep(client_id, document.clone(), now);
         Ok(document)
     }
 
@@ -284,18 +245,6 @@ impl ClientDocuments {
         let response = get(&url, settings, reach, body_size).await;
         self.counts.took(response.is_ok(), begun.elapsed());
         response
-    }
-
-    fn keep(&self, client_id: &str, document: Arc<ClientDocument>, now: Uptime) {
-        let mut kept = self.kept.lock();
-        if kept.len() >= MAX_KEPT {
-            kept.retain(|_, kept| now < kept.until + STALE);
-        }
-        if kept.len() >= MAX_KEPT {
-            let oldest = kept.iter().min_by_key(|(_, kept)| kept.until).map(|(id, _)| id.clone());
-            oldest.and_then(|id| kept.remove(&id));
-        }
-        kept.insert(client_id.to_owned(), Kept { document, until: now + KEPT });
     }
 }
 

@@ -10,6 +10,7 @@ pub mod context;
 pub mod credentials;
 pub mod document_counts;
 pub mod exchanged_tokens;
+mod fetched;
 pub mod flights;
 mod guess;
 pub mod handles;
