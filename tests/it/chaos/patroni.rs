@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::slice;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -159,10 +160,13 @@ impl Patroni {
         self.machines.iter().position(runs_it).expect("a member is on a machine")
     }
 
-    /// Waits until the server of this machine is the primary.
+    /// Waits until the server of this machine is the primary. Asks this machine alone: one that reaches no other still
+    /// says from its memory that it is the leader.
     pub(super) fn wait_for_primary(&self, number: usize) {
-        let name = &self.machines[number].name;
-        self.wait_for("another primary", |members| members.iter().any(|it| is_primary(it) && it["name"] == **name));
+        let machine = &self.machines[number];
+        self.wait_until(slice::from_ref(machine), "another primary", |members| {
+            members.iter().any(|it| is_primary(it) && it["name"] == *machine.name)
+        });
     }
 
     /// Waits until there are a primary and a synchronous standby.
@@ -175,11 +179,16 @@ impl Patroni {
         });
     }
 
-    /// The members, as the machines say which respond, if all of these say it.
+    /// Waits until all machines that respond say it.
     fn wait_for(&self, what: &str, condition: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+        self.wait_until(&self.machines, what, condition)
+    }
+
+    /// Waits until all of these machines that respond say it. Returns the members.
+    fn wait_until(&self, asked: &[Machine], what: &str, condition: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let running = self.machines.iter().filter(|machine| machine.agent.is_some());
+            let running = asked.iter().filter(|machine| machine.agent.is_some());
             let answers: Vec<Value> = running.filter_map(|machine| get(machine.address, 8008, "/cluster")).collect();
             let members = |answer: &Value| answer["members"].as_array().cloned().unwrap_or_default();
             if !answers.is_empty() && answers.iter().all(|answer| condition(&members(answer))) {
